@@ -1,0 +1,149 @@
+#include "belfry/allreduce/gradient_packer.h"
+
+#include <algorithm>
+
+#include "belfry/framework/scopes.h"
+#include "belfry/ops/concat.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/slice.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::int64_t kLeastElementsPerPart = 1024;
+
+Output join_flat(const std::vector<Output>& pieces) {
+  return pieces.size() == 1 ? pieces[0] : concat(pieces, 0);
+}
+
+// Cuts a row of elements into consecutive pieces.
+std::vector<Output> cut(Output row, const std::vector<std::int64_t>& sizes) {
+  if (sizes.size() == 1) return {row};
+  std::vector<Output> pieces;
+  std::int64_t begin = 0;
+  for (const std::int64_t size : sizes) {
+    pieces.push_back(slice(row, {begin}, {size}));
+    begin += size;
+  }
+  return pieces;
+}
+
+class Packed final : public Strategy {
+ public:
+  Packed(std::unique_ptr<Strategy> inner, int parts) : inner_(std::move(inner)), parts_(parts) {}
+
+  // Packing only regroups elements.
+  bool canonical(int towers) const override { return inner_->canonical(towers); }
+
+ private:
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    return combine(grads, Reduction::kSum);
+  }
+  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
+    return combine(grads, Reduction::kMean);
+  }
+
+  std::vector<std::vector<Output>> combine(const GradientTable& grads, Reduction reduction) const {
+    GradientPacker packer(parts_);
+    require(packer.prepare(grads.row(0)), "--gradient_repacking=", parts_, ": ", packer.reason());
+    const GradientTable combined =
+        packer.unpack(inner_->reduce(packer.pack(grads), {.reduction = reduction}));
+    std::vector<std::vector<Output>> rows;
+    for (int t = 0; t < combined.towers(); ++t) {
+      rows.emplace_back();
+      for (const Gradient& g : combined.row(t)) rows.back().push_back(g.value);
+    }
+    return rows;
+  }
+
+  std::unique_ptr<Strategy> inner_;
+  int parts_;
+};
+
+}  // namespace
+
+GradientPacker::GradientPacker(int splits) : splits_(splits) {
+  require(splits >= 1, "gradients are packed into at least one part, not ", splits);
+}
+
+bool GradientPacker::prepare(std::span<const Gradient> grads) {
+  require(!prepared_ && reason_.empty(), "a GradientPacker is prepared once; make another one");
+  require(!grads.empty(), "there are no gradients to pack");
+  for (const Gradient& g : grads) {
+    if (!g.value.shape().is_fully_known()) {
+      reason_ = cat("the shape of ", g.value.node().describe(), ", ", g.value.shape(),
+                    ", is not fully known");
+      return false;
+    }
+    shapes_.push_back(g.value.shape());
+    total_ += g.value.shape().elements();
+  }
+  if (total_ < kLeastElementsPerPart * splits_) {
+    reason_ =
+        cat("the gradients have ", total_, " elements, but ", splits_, " parts need at least ",
+            kLeastElementsPerPart * splits_, " (", kLeastElementsPerPart, " each)");
+    return false;
+  }
+  for (const Gradient& g : grads) {
+    if (g.value.dtype() == grads[0].value.dtype()) continue;
+    reason_ = cat("dtypes differ: ", grads[0].value.node().describe(), " is ",
+                  grads[0].value.type(), ", ", g.value.node().describe(), " is ", g.value.type(),
+                  "; the gradients have ", total_, " elements in all");
+    return false;
+  }
+  split_sizes_.assign(static_cast<std::size_t>(splits_), total_ / splits_);
+  split_sizes_.back() = total_ - total_ / splits_ * (splits_ - 1);
+  prepared_ = true;
+  return true;
+}
+
+GradientTable GradientPacker::pack(const GradientTable& grads) {
+  require(prepared_, "a GradientPacker packs after prepare() has agreed",
+          reason_.empty() ? "" : "; it refused: ", reason_);
+  NameScope names(grads.graph(), "GradientPacker");
+  std::vector<std::vector<Gradient>> rows;
+  for (int t = 0; t < grads.towers(); ++t) {
+    DeviceScope on(grads.graph(), grads.device(t));
+    std::vector<Output> flat;
+    for (const Gradient& g : grads.row(t)) {
+      require(flat.size() < shapes_.size() && g.value.shape() == shapes_[flat.size()],
+              "pack: gradient ", flat.size(), ", ", g.value.node().describe(), ", has shape ",
+              g.value.shape(), ", which was not prepared");
+      flat.push_back(reshape(g.value, {g.value.shape().elements()}));
+    }
+    require(flat.size() == shapes_.size(), "pack: ", flat.size(), " gradients, but ",
+            shapes_.size(), " were prepared");
+    rows.emplace_back();
+    for (const Output& part : cut(join_flat(flat), split_sizes_)) rows.back().push_back({part, {}});
+  }
+  packed_ = std::make_unique<const GradientTable>(grads);
+  return GradientTable(std::move(rows));
+}
+
+GradientTable GradientPacker::unpack(const GradientTable& parts) const {
+  require(packed_ != nullptr, "a GradientPacker unpacks what it has packed");
+  require(parts.towers() == packed_->towers() && parts.variables() == splits_,
+          "unpack: ", parts.towers(), " towers with ", parts.variables(), " parts, but ",
+          packed_->towers(), " with ", splits_, " were packed");
+  NameScope names(parts.graph(), "GradientUnpacker");
+  std::vector<std::int64_t> sizes;
+  for (const Shape& shape : shapes_) sizes.push_back(shape.elements());
+  std::vector<std::vector<Output>> rows;
+  for (int t = 0; t < parts.towers(); ++t) {
+    DeviceScope on(parts.graph(), packed_->device(t));
+    std::vector<Output> pieces;
+    for (const Gradient& part : parts.row(t)) pieces.push_back(part.value);
+    rows.push_back(cut(join_flat(pieces), sizes));
+    for (std::size_t v = 0; v < shapes_.size(); ++v)
+      rows.back()[v] = reshape(rows.back()[v], shapes_[v]);
+  }
+  return packed_->with(rows);
+}
+
+std::unique_ptr<Strategy> packed(std::unique_ptr<Strategy> inner, int parts) {
+  require(inner != nullptr, "packed() needs a strategy to apply");
+  require(parts >= 1, "gradients are packed into at least one part, not ", parts);
+  return std::make_unique<Packed>(std::move(inner), parts);
+}
+
+}  // namespace belfry

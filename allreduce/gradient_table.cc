@@ -1,0 +1,115 @@
+#include "belfry/allreduce/gradient_table.h"
+
+#include <algorithm>
+
+namespace belfry {
+namespace {
+
+std::string label(const Gradient& g) {
+  return g.variable ? std::string(g.variable.logical_name()) : "";
+}
+
+Site line_of(const Gradient& g) {
+  return g.variable ? g.variable.node().site() : g.value.node().site();
+}
+
+// "'fc/W' f32[4,3] (built at model.cc:41)".
+std::string describe(const Gradient& g) {
+  return cat("'", g.variable ? label(g) : g.value.name(), "' ", g.value.type(), " (built at ",
+             line_of(g).str(), ")");
+}
+
+// Whether one could stand for the other; dimensions may be unknown until a plan is compiled.
+bool same_type(Output a, Output b) {
+  return a.dtype() == b.dtype() && a.shape().compatible(b.shape());
+}
+
+bool has(const std::vector<Gradient>& row, const Gradient& wanted) {
+  return std::ranges::any_of(row, [&](const Gradient& g) { return label(g) == label(wanted); });
+}
+
+// Reports a gradient of `row` that `other` lacks, if there is one.
+void require_all_in(const std::vector<Gradient>& row, std::size_t t,
+                    const std::vector<Gradient>& other, std::size_t u) {
+  for (const Gradient& g : row)
+    require(has(other, g), "towers disagree: tower ", t, " has a gradient of variable ",
+            describe(g), ", but tower ", u, ", whose gradients are built at ",
+            other[0].value.node().site().str(), ", has none");
+}
+
+void require_same(const std::vector<Gradient>& main, const std::vector<Gradient>& row,
+                  std::size_t t) {
+  require_all_in(main, 0, row, t);
+  require_all_in(row, t, main, 0);
+  require(main.size() == row.size(), "towers disagree: tower 0 has ", main.size(),
+          " gradients (built at ", main[0].value.node().site().str(), "), but tower ", t, " has ",
+          row.size(), " (built at ", row[0].value.node().site().str(), ")");
+  for (std::size_t v = 0; v < main.size(); ++v) {
+    require(label(main[v]) == label(row[v]), "towers disagree on the order of gradients: number ",
+            v, " is that of ", describe(main[v]), " in tower 0, but that of ", describe(row[v]),
+            " in tower ", t);
+    require(same_type(main[v].value, row[v].value), "towers disagree on variable '", label(main[v]),
+            "': the gradient of ", describe(main[v]), " of tower 0 does not match ",
+            describe(row[v]), " of tower ", t);
+  }
+}
+
+}  // namespace
+
+GradientTable::GradientTable(std::vector<std::vector<Gradient>> rows) : rows_(std::move(rows)) {
+  require(!rows_.empty(), "a gradient table needs at least one tower");
+  for (std::size_t t = 0; t < rows_.size(); ++t) {
+    require(!rows_[t].empty(), "tower ", t, " has no gradients");
+    for (const Gradient& g : rows_[t]) {
+      require(static_cast<bool>(g.value), "tower ", t, " has an empty gradient",
+              g.variable ? cat(" of variable '", label(g), "' (built at ", line_of(g).str(), ")")
+                         : std::string());
+      require(&g.value.graph() == &rows_[0][0].value.graph(), "tower ", t, ": the gradient ",
+              describe(g), " belongs to another graph");
+    }
+  }
+  for (std::size_t t = 1; t < rows_.size(); ++t) require_same(rows_[0], rows_[t], t);
+  for (const std::vector<Gradient>& row : rows_) {
+    const auto placed =
+        std::ranges::find_if(row, [](const Gradient& g) { return !g.value.device().empty(); });
+    devices_.push_back(placed == row.end() ? DeviceSpec() : placed->value.device());
+  }
+}
+
+const Gradient& GradientTable::at(int t, int v) const {
+  return row(t).at(static_cast<std::size_t>(v));
+}
+
+const std::vector<Gradient>& GradientTable::row(int t) const {
+  return rows_.at(static_cast<std::size_t>(t));
+}
+
+std::vector<Output> GradientTable::values(int v) const {
+  std::vector<Output> result;
+  for (int t = 0; t < towers(); ++t) result.push_back(at(t, v).value);
+  return result;
+}
+
+const DeviceSpec& GradientTable::device(int t) const {
+  return devices_.at(static_cast<std::size_t>(t));
+}
+
+GradientTable GradientTable::with(const std::vector<std::vector<Output>>& values) const {
+  require(values.size() == rows_.size(), "combined gradients are for ", values.size(),
+          " towers instead of ", rows_.size());
+  GradientTable result = *this;
+  for (std::size_t t = 0; t < values.size(); ++t) {
+    require(values[t].size() == rows_[t].size(), "combined gradients of tower ", t, " are ",
+            values[t].size(), " instead of ", rows_[t].size());
+    for (std::size_t v = 0; v < values[t].size(); ++v) {
+      require(static_cast<bool>(values[t][v]), "the combined gradient of ", describe(rows_[t][v]),
+              " for tower ", t, " is empty");
+      require(same_type(values[t][v], rows_[t][v].value), "the combined gradient of ",
+              describe(rows_[t][v]), " for tower ", t, " is ", values[t][v].type());
+      result.rows_[t][v].value = values[t][v];
+    }
+  }
+  return result;
+}
+
+}  // namespace belfry

@@ -1,0 +1,40 @@
+// The gradients of all towers: what strategies combine.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/gradients.h"
+
+namespace belfry {
+
+// at(t, v): the gradient of variable v on tower t, on t's device. Rows agree: the same variables
+// (by logical name), in the same order, of the same shapes and dtypes. Tensors that are no
+// gradients of one variable, such as parts of a packed table, have an empty variable.
+class GradientTable {
+ public:
+  // rows[t][v]. Throws InvalidArgument naming the variable and both lines if rows disagree, and if
+  // there are no rows, or one is empty or of another graph.
+  explicit GradientTable(std::vector<std::vector<Gradient>> rows);
+
+  int towers() const { return static_cast<int>(rows_.size()); }
+  int variables() const { return static_cast<int>(rows_[0].size()); }
+  const Gradient& at(int t, int v) const;
+  const std::vector<Gradient>& row(int t) const;
+  // Of variable v on all towers, in their order.
+  std::vector<Output> values(int v) const;
+  // Where tower t computes: the device of its first gradient that asks for one.
+  const DeviceSpec& device(int t) const;
+  std::vector<DeviceSpec> devices() const { return devices_; }
+  Graph& graph() const { return rows_[0][0].value.graph(); }
+
+  // The same variables and devices with other values[t][v], e.g. combined ones. Throws
+  // InvalidArgument if these differ from the table's in number, shape or dtype.
+  GradientTable with(const std::vector<std::vector<Output>>& values) const;
+
+ private:
+  std::vector<std::vector<Gradient>> rows_;
+  std::vector<DeviceSpec> devices_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,77 @@
+#include "belfry/allreduce/hierarchical.h"
+
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+namespace {
+
+class Hierarchical final : public Strategy {
+ public:
+  // No devices: those of the towers.
+  explicit Hierarchical(std::vector<DeviceSpec> devices = {}) : devices_(std::move(devices)) {}
+
+  bool canonical(int towers) const override { return towers % 2 == 0; }
+
+ private:
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    const auto towers = static_cast<std::size_t>(grads.towers());
+    require(towers % 2 == 0,
+            "--allreduce=hierarchical needs an even number of towers, not K = ", towers,
+            "; use collective or naive, or another number of devices");
+    const std::vector<DeviceSpec> devices = devices_.empty() ? grads.devices() : devices_;
+    require(devices.size() == towers, "hierarchical all-reduce of ", towers,
+            " towers needs one device for each, not ", devices.size());
+    NameScope names(grads.graph(), "AllReduceGradsHierarchical");
+    std::vector<std::vector<Output>> results(towers);
+    for (int v = 0; v < grads.variables(); ++v) add_variable(grads, v, devices, results);
+    return results;
+  }
+
+  static void add_variable(const GradientTable& grads, int v,
+                           const std::vector<DeviceSpec>& devices,
+                           std::vector<std::vector<Output>>& results) {
+    Graph& graph = grads.graph();
+    const std::size_t towers = devices.size(), half = towers / 2;
+    const std::size_t g0 = static_cast<std::size_t>(v) % towers, g1 = (g0 + half) % towers;
+    const std::vector<Output> values = grads.values(v);
+    const std::span left(values.begin(), half), right(values.begin() + half, half);
+    const bool first_is_left = g0 < half;  // group 0 is the one that holds g0
+    Output group0, group1, total, main0;
+    {
+      DeviceScope on(graph, devices[g0]);
+      group0 = add_n(first_is_left ? left : right, "group0_agg");
+    }
+    {
+      DeviceScope on(graph, devices[g1]);
+      group1 = add_n(first_is_left ? right : left, "group1_agg");
+      total = first_is_left ? add_n({group0, group1}, "group1_total_agg")
+                            : add_n({group1, group0}, "group1_total_agg");
+    }
+    {
+      DeviceScope on(graph, devices[g0]);
+      main0 = identity(total, "group0_total_agg");
+    }
+    for (std::size_t t = 0; t < towers; ++t) {
+      DeviceScope on(graph, devices[t]);
+      const bool in_group0 = (t < half) == first_is_left;
+      results[t].push_back(identity(in_group0 ? main0 : total, At(cat("device", t, "_total_agg"))));
+    }
+  }
+
+  std::vector<DeviceSpec> devices_;
+};
+
+const StrategyRegistration hierarchical{"hierarchical",
+                                        [] { return std::make_unique<Hierarchical>(); }};
+
+}  // namespace
+
+GradientTable allreduce_hierarchical(const GradientTable& grads,
+                                     std::span<const DeviceSpec> devices, Reduction reduction,
+                                     At at) {
+  return Hierarchical({devices.begin(), devices.end()}).reduce(grads, {.reduction = reduction}, at);
+}
+
+}  // namespace belfry

@@ -1,0 +1,42 @@
+#include "belfry/allreduce/naive.h"
+
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+namespace {
+
+class Naive final : public Strategy {
+ public:
+  // No devices: those of the towers.
+  explicit Naive(std::vector<DeviceSpec> devices = {}) : devices_(std::move(devices)) {}
+
+  bool canonical(int) const override { return true; }
+
+ private:
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    NameScope names(grads.graph(), "AllReduceNaive");
+    const std::vector<DeviceSpec> devices = devices_.empty() ? grads.devices() : devices_;
+    const auto count = static_cast<std::size_t>(grads.variables());
+    std::vector<Output> totals(count);
+    for (std::size_t j = 0; j < count; ++j) {
+      const std::size_t v = count - 1 - j;
+      DeviceScope on(grads.graph(), devices[j % devices.size()]);
+      totals[v] = add_n(grads.values(static_cast<int>(v)));
+    }
+    return std::vector(static_cast<std::size_t>(grads.towers()), totals);
+  }
+
+  std::vector<DeviceSpec> devices_;
+};
+
+const StrategyRegistration naive{"naive", [] { return std::make_unique<Naive>(); }};
+
+}  // namespace
+
+GradientTable allreduce_naive(const GradientTable& grads, std::span<const DeviceSpec> devices,
+                              Reduction reduction, At at) {
+  return Naive({devices.begin(), devices.end()}).reduce(grads, {.reduction = reduction}, at);
+}
+
+}  // namespace belfry

@@ -1,0 +1,71 @@
+#include "belfry/framework/allocator.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+namespace {
+
+// Cache lines and AVX-512 vectors.
+constexpr std::size_t kAlignment = 64;
+
+AllocationHook& hook() {
+  static AllocationHook instance;
+  return instance;
+}
+
+}  // namespace
+
+void set_allocation_hook(AllocationHook wanted) { hook() = std::move(wanted); }
+
+Allocator::Allocator(std::string owner, std::int64_t limit)
+    : owner_(std::move(owner)), limit_(limit) {}
+
+void* Allocator::allocate(std::size_t bytes) {
+  if (hook()) hook()(owner_, bytes);
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  const auto size = static_cast<std::int64_t>(bytes);
+  const std::int64_t before = in_use_.fetch_add(size, std::memory_order_relaxed);
+  const bool fits = limit_ == 0 || before + size <= limit_;
+  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = fits ? std::aligned_alloc(kAlignment, rounded ? rounded : kAlignment) : nullptr;
+  if (memory) return memory;
+  in_use_.fetch_sub(size, std::memory_order_relaxed);
+  throw OutOfMemory(cat(owner_, ": cannot allocate ", bytes, " bytes with ", before, " in use",
+                        limit_ ? cat(" and a limit of ", limit_) : std::string(),
+                        "; use a smaller batch or more devices"));
+}
+
+void Allocator::deallocate(void* memory, std::size_t bytes) noexcept {
+  if (!memory) return;
+  std::free(memory);
+  in_use_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+}
+
+Allocator& host_allocator() {
+  // Never destroyed: tensors with static lifetime may outlive it otherwise.
+  static Allocator& instance = *new Allocator("host");
+  return instance;
+}
+
+Buffer::Buffer(Allocator& allocator, std::size_t bytes)
+    : allocator_(&allocator),
+      data_(static_cast<std::byte*>(allocator.allocate(bytes))),
+      bytes_(bytes) {}
+
+void Buffer::reset() noexcept {
+  if (allocator_) allocator_->deallocate(data_, bytes_);
+  allocator_ = nullptr;
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+void Buffer::swap(Buffer& other) noexcept {
+  std::swap(allocator_, other.allocator_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+}
+
+}  // namespace belfry

@@ -1,0 +1,66 @@
+#include "belfry/framework/arena_guard.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+
+#include <map>
+
+namespace belfry {
+
+ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
+    : arenas_(arenas), born_(plan.launches.size()), dead_(plan.launches.size()) {
+  for (const Buffer& arena : arenas) ASAN_POISON_MEMORY_REGION(arena.data(), arena.bytes());
+  // Uses of a buffer on one lane are ordered, so the last of them is the end; buffers that several lanes
+  // use stay open until they are reused.
+  struct Life {
+    int lane;
+    std::size_t last;
+    bool one_lane;
+  };
+  std::map<int, Life> lives;
+  for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+    const Launch& launch = plan.launches[l];
+    const PlanNode& node = plan.nodes[static_cast<std::size_t>(launch.node)];
+    const auto use = [&](int buffer) {
+      const auto [life, fresh] = lives.emplace(buffer, Life{launch.lane, l, true});
+      if (fresh) return;
+      life->second.last = l;
+      life->second.one_lane = life->second.one_lane && life->second.lane == launch.lane;
+    };
+    for (const Value& input : node.inputs)
+      use(plan.buffer_of[static_cast<std::size_t>(input.node)]
+                        [static_cast<std::size_t>(input.index)]);
+    std::vector<int> written = plan.buffer_of[static_cast<std::size_t>(launch.node)];
+    if (launch.workspace >= 0) written.push_back(launch.workspace);
+    for (const int buffer : written) {
+      use(buffer);
+      const BufferRecord& record = plan.buffers[static_cast<std::size_t>(buffer)];
+      if (record.place == Place::kArena)
+        born_[l].push_back({arenas[static_cast<std::size_t>(record.device)].data() + record.offset,
+                            static_cast<std::size_t>(record.bytes)});
+    }
+  }
+  for (const auto& [buffer, life] : lives) {
+    const BufferRecord& record = plan.buffers[static_cast<std::size_t>(buffer)];
+    if (record.place == Place::kArena && life.one_lane)
+      dead_[life.last].push_back(
+          {arenas[static_cast<std::size_t>(record.device)].data() + record.offset,
+           static_cast<std::size_t>(record.bytes)});
+  }
+}
+
+ArenaGuard::~ArenaGuard() {
+  for (const Buffer& arena : arenas_) ASAN_UNPOISON_MEMORY_REGION(arena.data(), arena.bytes());
+}
+
+void ArenaGuard::before(std::size_t launch) const {
+  for (const Block& block : born_[launch]) ASAN_UNPOISON_MEMORY_REGION(block.data, block.bytes);
+}
+
+void ArenaGuard::after(std::size_t launch) const {
+  for (const Block& block : dead_[launch]) ASAN_POISON_MEMORY_REGION(block.data, block.bytes);
+}
+
+}  // namespace belfry
+
+#endif

@@ -1,0 +1,71 @@
+#include "belfry/framework/core_ops/assign.h"
+
+namespace belfry {
+namespace {
+
+OutputTypes assign_shape(const ShapeContext& c) {
+  c.require(c.input(0).compatible(c.input(1)) && c.dtype(0) == c.dtype(1), "the variable is ",
+            c.type(0), ", but the value is ", c.type(1));
+  return {c.type(0)};
+}
+
+template <class Combine>
+KernelRun assign_kernel(KernelPlan& plan, Combine combine) {
+  return visit_any(plan.dtype(), [&](auto zero) -> KernelRun {
+    using T = decltype(zero);
+    return [combine](const Pointers& p) {
+      T* const to = p.written<T>(0);
+      const T* const from = p.input<T>(1);
+      for (std::int64_t i = p.begin(); i < p.end(); ++i)
+        to[i] = static_cast<T>(combine(to[i], from[i]));
+    };
+  });
+}
+
+KernelRun assign_reference(KernelPlan& plan) {
+  return assign_kernel(plan, [](auto, auto value) { return value; });
+}
+KernelRun assign_add_reference(KernelPlan& plan) {
+  return assign_kernel(plan, [](auto old, auto delta) { return old + delta; });
+}
+KernelRun assign_sub_reference(KernelPlan& plan) {
+  return assign_kernel(plan, [](auto old, auto delta) { return old - delta; });
+}
+
+constexpr const char* kNoGradient = "it changes a variable";
+
+}  // namespace
+
+const Op kAssign{.name = "Assign",
+                 .inputs = 2,
+                 .shape = assign_shape,
+                 .no_gradient = kNoGradient,
+                 .split = Split::kElements,
+                 .writes = 1,
+                 .reference = assign_reference};
+const Op kAssignAdd{.name = "AssignAdd",
+                    .inputs = 2,
+                    .shape = assign_shape,
+                    .no_gradient = kNoGradient,
+                    .split = Split::kElements,
+                    .writes = 1,
+                    .reference = assign_add_reference};
+const Op kAssignSub{.name = "AssignSub",
+                    .inputs = 2,
+                    .shape = assign_shape,
+                    .no_gradient = kNoGradient,
+                    .split = Split::kElements,
+                    .writes = 1,
+                    .reference = assign_sub_reference};
+
+Node& assign(Variable variable, Output value, At at) {
+  return value.graph().add(kAssign, {variable.ref(), value}, at);
+}
+Node& assign_add(Variable variable, Output delta, At at) {
+  return delta.graph().add(kAssignAdd, {variable.ref(), delta}, at);
+}
+Node& assign_sub(Variable variable, Output delta, At at) {
+  return delta.graph().add(kAssignSub, {variable.ref(), delta}, at);
+}
+
+}  // namespace belfry

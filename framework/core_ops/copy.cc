@@ -1,0 +1,26 @@
+#include "belfry/framework/core_ops/copy.h"
+
+#include <cstring>
+
+namespace belfry {
+namespace {
+
+KernelRun copy_reference(KernelPlan& plan) {
+  const auto size = static_cast<std::int64_t>(size_of(plan.dtype()));
+  return [size](const Pointers& p) {
+    const std::int64_t begin = p.begin() * size, end = p.end() * size;
+    std::memcpy(p.output<char>() + begin, p.input<char>(0) + begin,
+                static_cast<std::size_t>(end - begin));
+  };
+}
+
+}  // namespace
+
+const Op kCopy{.name = "Copy",
+               .inputs = 1,
+               .shape = same_as_input,
+               .no_gradient = "plans make it after gradients are built",
+               .split = Split::kElements,
+               .reference = copy_reference};
+
+}  // namespace belfry

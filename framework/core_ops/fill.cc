@@ -1,0 +1,71 @@
+#include "belfry/framework/core_ops/fill.h"
+
+#include <algorithm>
+
+#include "belfry/framework/core_ops/constant.h"
+
+namespace belfry {
+namespace {
+
+struct FillOptions {
+  Shape shape;
+  double value = 0;
+  DType dtype = DType::kF32;
+};
+
+struct FillLikeOptions {
+  double value = 0;
+};
+
+OutputTypes fill_shape(const ShapeContext& c) {
+  const auto& options = c.options<FillOptions>();
+  return {{options.shape, options.dtype}};
+}
+
+KernelRun fill_kernel(double value, DType dtype) {
+  return visit_any(dtype, [&](auto zero) -> KernelRun {
+    using T = decltype(zero);
+    return [v = static_cast<T>(value)](const Pointers& p) {
+      std::fill(p.output<T>() + p.begin(), p.output<T>() + p.end(), v);
+    };
+  });
+}
+
+KernelRun fill_reference(KernelPlan& plan) {
+  return fill_kernel(plan.options<FillOptions>().value, plan.dtype());
+}
+
+KernelRun fill_like_reference(KernelPlan& plan) {
+  return fill_kernel(plan.options<FillLikeOptions>().value, plan.dtype());
+}
+
+// The values do not depend on the input: gradients of gradients end here.
+std::vector<Output> fill_like_gradient(const Node&, std::span<const Output>) { return {Output()}; }
+
+}  // namespace
+
+const Op kFill{.name = "Fill",
+               .inputs = 0,
+               .shape = fill_shape,
+               .no_gradient = "it has no inputs",
+               .split = Split::kElements,
+               .reference = fill_reference};
+
+const Op kFillLike{.name = "FillLike",
+                   .inputs = 1,
+                   .shape = same_as_input,
+                   .gradient = fill_like_gradient,
+                   .split = Split::kElements,
+                   .reference = fill_like_reference};
+
+Output fill(Graph& graph, Shape shape, double value, DType dtype, At at) {
+  scalar_tensor(value, dtype);  // refuses values that the type cannot hold
+  return graph.add(kFill, {}, at, Options(FillOptions{std::move(shape), value, dtype})).output();
+}
+
+Output fill_like(Output x, double value, At at) {
+  scalar_tensor(value, x.dtype());
+  return x.graph().add(kFillLike, {x}, at, Options(FillLikeOptions{value})).output();
+}
+
+}  // namespace belfry

@@ -1,0 +1,15 @@
+// Fill: a tensor of one value, made where it is used.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kFill;
+
+// shape must be known.
+Output fill(Graph& graph, Shape shape, double value, DType dtype = DType::kF32, At at = {});
+// A tensor of x's dtype and (run-time) shape.
+extern const Op kFillLike;
+Output fill_like(Output x, double value, At at = {});
+
+}  // namespace belfry

@@ -1,0 +1,11 @@
+// Identity: the same tensor, at no cost.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kIdentity;
+
+Output identity(Output x, At at = {});
+
+}  // namespace belfry

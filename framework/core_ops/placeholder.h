@@ -1,0 +1,12 @@
+// Placeholder: a tensor that is fed at every run.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kPlaceholder;
+
+// Dimensions may be kUnknown; a plan is compiled for the shapes that are fed.
+Output placeholder(Graph& graph, std::string_view name, DType dtype, Shape shape, At at = {});
+
+}  // namespace belfry

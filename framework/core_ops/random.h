@@ -1,0 +1,22 @@
+// RandomUniform, RandomNormal: counter-based random numbers, a function of (graph seed, logical name,
+// shard, step, element) alone, so that neither placement nor threads change them.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kRandomUniform;
+extern const Op kRandomNormal;
+
+// In [low, high). shape must be known. f32 and f64.
+Output random_uniform(Graph& graph, Shape shape, double low = 0, double high = 1,
+                      DType dtype = DType::kF32, At at = {});
+Output random_normal(Graph& graph, Shape shape, double stddev = 1, DType dtype = DType::kF32,
+                     At at = {});
+
+// The 64-bit key of a random node: from the graph's seed, the node's logical name and its replica.
+// 64 random bits for an element of a step are mix(key, step, element).
+std::uint64_t random_key(const Node& node);
+std::uint64_t mix(std::uint64_t key, std::uint64_t step, std::uint64_t element);
+
+}  // namespace belfry

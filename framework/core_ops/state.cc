@@ -1,0 +1,24 @@
+#include "belfry/framework/core_ops/state.h"
+
+namespace belfry {
+namespace {
+
+OutputTypes state_shape(const ShapeContext& c) {
+  const auto& options = c.options<VariableStateOptions>();
+  return {{options.shape, options.dtype}};
+}
+
+std::vector<Output> pass_on(const Node&, std::span<const Output> grads) { return {grads[0]}; }
+
+}  // namespace
+
+const Op kVariableState{.name = "VariableState",
+                        .inputs = 0,
+                        .shape = state_shape,
+                        .no_gradient = "it has no inputs",
+                        .storage = true};
+
+const Op kRead{
+    .name = "Read", .inputs = 1, .shape = same_as_input, .gradient = pass_on, .alias = true};
+
+}  // namespace belfry

@@ -1,0 +1,15 @@
+// VariableState and Read: the storage of a variable and its value. Made by variable() and Variable.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kVariableState;
+extern const Op kRead;
+
+struct VariableStateOptions {
+  Shape shape;
+  DType dtype = DType::kF32;
+};
+
+}  // namespace belfry

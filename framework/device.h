@@ -1,0 +1,30 @@
+// The devices of a session. Logical CPU devices share the host; each accounts for its own memory.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "belfry/framework/allocator.h"
+#include "belfry/framework/device_spec.h"
+
+namespace belfry {
+
+struct SessionOptions;
+
+struct Device {
+  Device(DeviceSpec name, std::int64_t memory_limit)
+      : spec(std::move(name)), memory(spec.str(), memory_limit) {}
+
+  DeviceSpec spec;  // full
+  Allocator memory;
+};
+
+// In numeric order of type and index. Throws InvalidArgument for counts or limits that name no device.
+std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options);
+
+// "[ /job:localhost/replica:0/task:0/device:CPU:0, ... ]": how errors list them.
+std::string list_devices(const std::vector<std::unique_ptr<Device>>& devices);
+
+// Cores this process may use.
+int usable_cores();
+
+}  // namespace belfry

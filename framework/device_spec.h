@@ -1,0 +1,46 @@
+// Names of devices: /job:J/replica:R/task:T/device:TYPE:INDEX, every field optional.
+#pragma once
+#include <compare>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace belfry {
+
+// A (partial) device name. Accepts the union of TensorFlow's two parsers: pieces in any order, with
+// or without leading slashes; "gpu:0", "/GPU:0", "/device:GPU:0" and "/cpu" all parse. A missing
+// index or "*" means any index; "*" for job, replica or task means absent. Repeated job, replica or
+// task: the last wins.
+class DeviceSpec {
+ public:
+  DeviceSpec() = default;
+  // Throw InvalidArgument naming the piece: unknown attributes, two device types, indices that are
+  // negative or above 2^31 - 1. Implicit, so that "/gpu:0" can be passed wherever a spec is meant.
+  DeviceSpec(std::string_view text);                                // NOLINT
+  DeviceSpec(const char* text) : DeviceSpec(std::string_view(text)) {}    // NOLINT
+  DeviceSpec(const std::string& text) : DeviceSpec(std::string_view(text)) {}  // NOLINT
+
+  // One device of a type in this process: /job:localhost/replica:0/task:0/device:TYPE:INDEX.
+  static DeviceSpec local(std::string_view type, int index);
+
+  std::optional<std::string> job;
+  std::optional<int> replica, task;
+  std::optional<std::string> type;  // "CPU", "GPU" or as written
+  std::optional<int> index;
+
+  bool empty() const { return *this == DeviceSpec(); }
+
+  // Canonical text: present fields in the order of the grammar; a type without index prints ":*".
+  std::string str() const;
+
+  // Field by field, `inner` wins where it has a value. This is how an outer scope (*this) combines
+  // with what is already set on a node.
+  DeviceSpec merged_with(const DeviceSpec& inner) const;
+
+  // True if every field present here is present and equal in `device`.
+  bool matches(const DeviceSpec& device) const;
+
+  auto operator<=>(const DeviceSpec&) const = default;
+};
+
+}  // namespace belfry

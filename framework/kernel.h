@@ -1,0 +1,149 @@
+// Kernels: how a node is prepared for given shapes, and what runs in a step.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/dtype.h"
+#include "belfry/framework/options.h"
+#include "belfry/framework/shape.h"
+
+namespace belfry {
+
+class Node;
+
+struct TensorType {
+  Shape shape;
+  DType dtype = DType::kF32;
+
+  std::int64_t bytes() const {
+    return shape.elements() * static_cast<std::int64_t>(size_of(dtype));
+  }
+  std::string str() const { return cat(name_of(dtype), shape); }  // "f32[64,784]"
+  bool operator==(const TensorType&) const = default;
+};
+
+// Half-open. Units are those of the op's Split.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+// What a kernel may know before it runs: real shapes, options, and the part of the work it prepares.
+// Preparing touches no device.
+class KernelPlan {
+ public:
+  KernelPlan(const Node& node, std::span<const TensorType> inputs,
+             std::span<const TensorType> outputs, Range range)
+      : node_(node), inputs_(inputs), outputs_(outputs), range_(range) {}
+
+  const Node& node() const { return node_; }
+  template <class T>
+  const T& options() const {
+    return node_options().as<T>();
+  }
+  std::size_t inputs() const { return inputs_.size(); }
+  std::size_t outputs() const { return outputs_.size(); }
+  const TensorType& input(std::size_t i) const { return inputs_[i]; }
+  const TensorType& output(std::size_t i = 0) const { return outputs_[i]; }
+  // The element type that selects the kernel: of output 0, or of input 0 without outputs.
+  DType dtype() const { return outputs_.empty() ? inputs_[0].dtype : outputs_[0].dtype; }
+
+  // The part to prepare. Kernels split by elements or rows take theirs from Pointers when they run;
+  // those split by batch are prepared once per part.
+  Range range() const { return range_; }
+
+  // Asks for scratch memory of the plan, in bytes; Pointers::workspace() has it at run time.
+  void workspace(std::int64_t bytes) { workspace_ = bytes; }
+  std::int64_t workspace_bytes() const { return workspace_; }
+
+ private:
+  const Options& node_options() const;
+
+  const Node& node_;
+  std::span<const TensorType> inputs_, outputs_;
+  Range range_;
+  std::int64_t workspace_ = 0;
+};
+
+// Pointers of one type, e.g. to all inputs of a sum. Allocates only above 64.
+template <class T>
+class PointerList {
+ public:
+  explicit PointerList(std::span<void* const> from) : size_(from.size()) {
+    if (size_ > few_.size()) many_.resize(size_);
+    T** const to = size_ > few_.size() ? many_.data() : few_.data();
+    for (std::size_t i = 0; i < size_; ++i) to[i] = static_cast<T*>(from[i]);
+  }
+  std::span<T* const> span() const {
+    return {size_ > few_.size() ? many_.data() : few_.data(), size_};
+  }
+
+ private:
+  std::size_t size_;
+  std::array<T*, 64> few_;
+  std::vector<T*> many_;
+};
+
+// Where a launch's tensors are. Inputs and outputs point at whole tensors, whatever the range; outputs
+// of a batch-reduce kernel are its part's own. Variables that an op writes are inputs: written().
+class Pointers {
+ public:
+  template <class T>
+  const T* input(std::size_t i) const {
+    return static_cast<const T*>(inputs_[i]);
+  }
+  template <class T>
+  T* output(std::size_t i = 0) const {
+    return static_cast<T*>(outputs_[i]);
+  }
+  // The variable that is input i of an op with Op::writes > i.
+  template <class T>
+  T* written(std::size_t i) const {
+    return static_cast<T*>(inputs_[i]);
+  }
+  // All inputs, all outputs.
+  template <class T>
+  PointerList<const T> all_inputs() const {
+    return PointerList<const T>(inputs_);
+  }
+  template <class T>
+  PointerList<T> all_outputs() const {
+    return PointerList<T>(outputs_);
+  }
+  std::size_t inputs() const { return inputs_.size(); }
+  std::size_t outputs() const { return outputs_.size(); }
+  std::byte* workspace() const { return workspace_; }
+
+  std::int64_t begin() const { return range_.begin; }
+  std::int64_t end() const { return range_.end; }
+
+  // Counts training steps: random ops mix it into their key.
+  std::uint64_t step() const { return step_; }
+
+  Pointers() = default;
+  Pointers(std::span<void* const> inputs, std::span<void* const> outputs, std::byte* workspace,
+           Range range, std::uint64_t step)
+      : inputs_(inputs), outputs_(outputs), workspace_(workspace), range_(range), step_(step) {}
+
+ private:
+  std::span<void* const> inputs_, outputs_;
+  std::byte* workspace_ = nullptr;
+  Range range_;
+  std::uint64_t step_ = 0;
+};
+
+struct Op;
+
+// The whole of a node's work, in the unit of its op's Split.
+Range whole_range(const Op& op, std::span<const TensorType> inputs,
+                  std::span<const TensorType> outputs);
+
+// Runs one launch. Kernels split by elements or rows may be called for several disjoint ranges at
+// once, from several threads.
+using KernelRun = std::function<void(const Pointers&)>;
+using CpuKernel = KernelRun (*)(KernelPlan&);
+
+}  // namespace belfry

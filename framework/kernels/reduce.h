@@ -1,0 +1,45 @@
+// Sums and maxima in a fixed order, which depends on the number of terms alone: not on the vector
+// width, the instruction set, the range or where the data lie. All orders are trees of logarithmic
+// depth, so rounding errors grow with the logarithm of the number of terms.
+//
+// A "fold" of n terms: cut them into blocks of 1024; inside a block add the second half to the
+// first, element by element, until one is left (missing terms change nothing); add the blocks'
+// results pairwise. T is f32 or f64, for tree_sum also i32. Pointers are to element 0 of whole
+// tensors.
+#pragma once
+#include <cstdint>
+#include <span>
+
+namespace belfry::kernels {
+
+// The fold of x[0], ..., x[n - 1]. No terms give -0, the neutral element.
+template <class T>
+T sum(const T* x, std::int64_t n);
+
+// y[r] = fold of row r of x [.., columns], for rows [begin, end).
+template <class T>
+void row_sums(const T* x, std::int64_t columns, T* y, std::int64_t begin, std::int64_t end);
+
+// The same with the maximum; NaN if the row has one, -inf if it is empty.
+template <class T>
+void row_maxima(const T* x, std::int64_t columns, T* y, std::int64_t begin, std::int64_t end);
+
+// y[c] = sum of column c of x [rows, columns], for columns [begin, end): a fold with blocks of 8.
+template <class T>
+void column_sums(const T* x, std::int64_t rows, std::int64_t columns, T* y, std::int64_t begin,
+                 std::int64_t end);
+
+// The canonical sum over towers and shards: the balanced tree over the inputs, split at ceil(n /
+// 2), left + right, for elements [begin, end), written to every output. Integers wrap. At least one
+// input and one output; an output may be an input (an all-reduce in place), but no other overlap is
+// allowed.
+template <class T>
+void tree_sum(std::span<const T* const> inputs, std::span<T* const> outputs, std::int64_t begin,
+              std::int64_t end);
+
+// The same, divided once by `divisor` at the end. f32 and f64 only.
+template <class T>
+void tree_mean(std::span<const T* const> inputs, std::span<T* const> outputs, T divisor,
+               std::int64_t begin, std::int64_t end);
+
+}  // namespace belfry::kernels

@@ -1,0 +1,27 @@
+#include "belfry/framework/node.h"
+
+namespace belfry {
+
+void Output::refuse_empty() {
+  throw InvalidArgument("an empty Output was used; build it before use");
+}
+
+Graph& Output::graph() const { return node().graph(); }
+
+const TensorType& Output::type() const {
+  return node().output_type(static_cast<std::size_t>(index_));
+}
+
+const DeviceSpec& Output::device() const { return node().device(); }
+
+std::string Output::name() const {
+  return index_ == 0 ? std::string(node().name()) : cat(node().name(), ":", index_);
+}
+
+std::string describe_node(const Op& op, std::string_view name, Site site) {
+  return cat(op.name, " '", name, "' (built at ", site.str(), ")");
+}
+
+std::string Node::describe() const { return describe_node(*op_, name_, site_); }
+
+}  // namespace belfry

@@ -1,0 +1,137 @@
+// Nodes of the graph and handles to their outputs.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/device_spec.h"
+#include "belfry/framework/op.h"
+#include "belfry/framework/site.h"
+
+namespace belfry {
+
+class Graph;
+class Node;
+class Variable;
+
+// One output of a node: what ops take and give. Cheap to copy; valid as long as its Graph.
+class Output {
+ public:
+  Output() = default;  // none
+  Output(Node& node, int index) : node_(&node), index_(index) {}
+
+  explicit operator bool() const { return node_ != nullptr; }
+  // Like all that follow, throws InvalidArgument for an empty Output.
+  Node& node() const {
+    if (!node_) [[unlikely]]
+      refuse_empty();
+    return *node_;
+  }
+  int index() const { return index_; }
+  Graph& graph() const;
+  const TensorType& type() const;
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+  // The device asked for so far; the placer decides for good. Session::placement tells.
+  const DeviceSpec& device() const;
+  // "fc1/MatMul" for output 0, else "split:1".
+  std::string name() const;
+
+  bool operator==(const Output&) const = default;
+
+ private:
+  [[noreturn]] static void refuse_empty();
+
+  Node* node_ = nullptr;
+  int index_ = 0;
+};
+
+// One step in how a node came to its requested device.
+struct DeviceReason {
+  Site site;
+  std::string what;  // "scope /gpu:0", "setter LeastLoadedDeviceSetter-/gpu:0", "colocated with w"
+};
+
+// What only variables have.
+struct VariableInfo {
+  std::string logical_name;  // without tower prefixes: the key in checkpoints and hashes
+  bool trainable = true;
+  bool local = false;        // a replica or otherwise not saved
+  Output initial;            // computes the first value
+  Node* copy_of = nullptr;   // a replica starts as a copy of this variable
+  Output default_read;       // made at first use
+  DeviceSpec caching_device;
+};
+
+// Immutable once built. Owned by its Graph.
+class Node {
+ public:
+  std::string_view name() const { return name_; }
+  std::string_view type() const { return op_->name; }
+  const Op& op() const { return *op_; }
+  Graph& graph() const { return *graph_; }
+  // Position in the graph: inputs and control inputs always have smaller ones.
+  int id() const { return id_; }
+  Site site() const { return site_; }
+
+  std::span<const Output> inputs() const { return inputs_; }
+  Output input(std::size_t i) const { return inputs_[i]; }
+  std::span<Node* const> control_inputs() const { return control_inputs_; }
+  std::size_t outputs() const { return types_.size(); }
+  Output output(std::size_t i = 0) const { return {const_cast<Node&>(*this), static_cast<int>(i)}; }
+  const TensorType& output_type(std::size_t i) const { return types_[i]; }
+
+  template <class T>
+  const T& options() const {
+    return options_.as<T>();
+  }
+  const Options& raw_options() const { return options_; }
+
+  const DeviceSpec& device() const { return device_; }
+  std::span<const DeviceReason> device_reasons() const { return device_reasons_; }
+  // Names of nodes that this one must share a device with.
+  std::span<const std::string> colocation() const { return colocation_; }
+
+  // The name without the prefix of its tower, and the tower's index: what random ops are keyed by, so
+  // that replicas differ only by shard.
+  std::string_view logical_name() const { return std::string_view(name_).substr(prefix_); }
+  int replica() const { return replica_; }
+
+  // The node that a gradient node was made for.
+  const Node* forward() const { return forward_; }
+
+  bool is_variable() const { return variable_ != nullptr; }
+  const VariableInfo& variable() const { return *variable_; }
+
+  // "MatMul 'tower1/fc1' (built at model.cc:41)": how errors name it.
+  std::string describe() const;
+
+ private:
+  friend class Graph;
+  friend class Variable;
+  Node() = default;
+
+  Graph* graph_ = nullptr;
+  const Op* op_ = nullptr;
+  int id_ = 0;
+  std::string name_;
+  Site site_;
+  std::vector<Output> inputs_;
+  std::vector<Node*> control_inputs_;
+  std::vector<TensorType> types_;
+  Options options_;
+  DeviceSpec device_;
+  std::vector<DeviceReason> device_reasons_;
+  std::vector<std::string> colocation_;
+  std::size_t prefix_ = 0;
+  int replica_ = 0;
+  const Node* forward_ = nullptr;
+  std::unique_ptr<VariableInfo> variable_;
+};
+
+// "MatMul 'tower1/fc1' (built at model.cc:41)".
+std::string describe_node(const Op& op, std::string_view name, Site site);
+
+}  // namespace belfry

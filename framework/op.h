@@ -1,0 +1,148 @@
+// An operation: what every node of its kind shares. An op is an object, not a string; its name is
+// written once, and error prefixes, trace labels and registry keys derive from it.
+//
+//   // relu.cc
+//   const Op kRelu{.name = "Relu", .inputs = 1, .shape = same_as_input, .gradient = relu_gradient,
+//                  .split = Split::kElements, .in_place = InPlace::kFirst, .cpu = relu_cpu,
+//                  .reference = relu_reference};
+//   Output relu(Output x, At at) { return x.graph().add(kRelu, {x}, at).output(); }
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/dtype.h"
+#include "belfry/framework/kernel.h"
+#include "belfry/framework/options.h"
+#include "belfry/framework/shape.h"
+#include "belfry/framework/site.h"
+
+namespace belfry {
+
+class Node;
+class Output;
+struct Op;
+
+// Type of one output: a shape, and a dtype that defaults to that of input 0.
+struct OutputType {
+  OutputType(Shape s) : shape(std::move(s)) {}                                     // NOLINT
+  OutputType(Shape s, DType d) : shape(std::move(s)), dtype(d) {}
+  OutputType(const TensorType& type) : shape(type.shape), dtype(type.dtype) {}     // NOLINT
+
+  Shape shape;
+  std::optional<DType> dtype;
+};
+
+// What a shape function sees. It is called when a node is built (dimensions may be kUnknown) and again
+// when a plan is compiled for real shapes.
+class ShapeContext {
+ public:
+  ShapeContext(const Op& op, std::string_view node_name, Site site,
+               std::span<const TensorType> inputs, const Options& options)
+      : op_(op), node_name_(node_name), site_(site), inputs_(inputs), options_(options) {}
+
+  std::size_t inputs() const { return inputs_.size(); }
+  const Shape& input(std::size_t i) const { return inputs_[i].shape; }
+  DType dtype(std::size_t i = 0) const { return inputs_[i].dtype; }
+  const TensorType& type(std::size_t i) const { return inputs_[i]; }
+  template <class T>
+  const T& options() const {
+    return options_.as<T>();
+  }
+
+  // Throws InvalidArgument "MatMul 'tower1/fc1' (built at model.cc:41): <parts>" unless condition.
+  template <class... Parts>
+  void require(bool condition, const Parts&... parts) const {
+    if (!condition) [[unlikely]]
+      fail(cat(parts...));
+  }
+  void require_rank(std::size_t i, std::size_t rank) const;
+  // Inputs 0.. all have one dtype; suggests `cast`.
+  void require_same_dtype() const;
+  void require_floating(std::size_t i) const;
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const;
+
+  const Op& op_;
+  std::string_view node_name_;
+  Site site_;
+  std::span<const TensorType> inputs_;
+  const Options& options_;
+};
+
+using OutputTypes = std::vector<OutputType>;
+using ShapeFunction = OutputTypes (*)(const ShapeContext&);
+
+// Gradients with respect to each input of `node`, given those of its outputs. An empty Output among
+// `grads` means that an output has no gradient; return an empty Output where an input has none.
+// Called under the name scope "<node>_grad".
+using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<const Output> grads);
+
+// How the work of one node may be divided. The unit and extent of KernelPlan::range() follow.
+enum class Split : std::uint8_t {
+  kSerial,       // not at all: range is [0, 1)
+  kElements,     // elements of output 0; bits never depend on the division
+  kRows,         // dimension 0 of output 0, of any meaning; bits never depend on the division
+  kBatch,        // dimension 0 of output 0 is the batch: one kernel is prepared per part
+  kBatchReduce,  // dimension 0 of input 0 is the batch: each part gives partial outputs to be added
+};
+
+// Whether an output may be written over an input that nobody reads afterwards.
+enum class InPlace : std::uint8_t {
+  kNo,
+  kFirst,     // output 0 over input 0
+  kAny,       // output 0 over any input of its size
+  kPairwise,  // output i over input i
+};
+
+inline constexpr int kVariadic = -1;
+
+namespace detail {
+// Enters an Op in the registry when its object is constructed.
+struct Registered {
+  explicit Registered(const Op* op);
+  Registered(const Registered&) = delete;
+  Registered& operator=(const Registered&) = delete;
+};
+}  // namespace detail
+
+struct Op {
+  const char* name;
+  int inputs;  // or kVariadic
+  ShapeFunction shape = nullptr;
+  GradientFunction gradient = nullptr;
+  const char* no_gradient = nullptr;  // why there is none
+  Split split = Split::kSerial;
+  InPlace in_place = InPlace::kNo;
+  // Output 0 is the memory of input 0: the op costs nothing (reshape, identity).
+  bool alias = false;
+  // Output 0 is memory that outlives plans: a variable, a feed, a constant.
+  bool storage = false;
+  // The first `writes` inputs are variables that the op writes in place. Output i, where there is one,
+  // is the new value of input i.
+  int writes = 0;
+  // Output i lives on the device of input i (collectives).
+  bool collective = false;
+  // The kernel that runs on hosts. May return an empty KernelRun for types it does not handle; the
+  // reference kernel then serves.
+  CpuKernel cpu = nullptr;
+  // Plain loops, evidently right: the oracle in tests, and the fallback.
+  CpuKernel reference = nullptr;
+  const char* cpu_only = nullptr;  // why there is no GPU kernel
+
+  detail::Registered registered{this};
+};
+
+// Every op, in order of name. The first call checks that each has a shape function, a gradient or a
+// reason for none, and a host kernel, and throws one Internal error naming all that do not.
+const std::vector<const Op*>& all_ops();
+
+// Throws NotFound with the nearest name.
+const Op& find_op(std::string_view name);
+
+// Shape functions that many ops share.
+OutputTypes same_as_input(const ShapeContext& c);  // output 0 like input 0
+OutputTypes no_outputs(const ShapeContext& c);
+
+}  // namespace belfry

@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+using Consumers = std::vector<std::vector<int>>;
+
+// reached[n]: there is a path from `start` to n.
+std::vector<char> reachable(const Consumers& consumers, int start) {
+  std::vector<char> reached(consumers.size());
+  std::vector<int> open{start};
+  while (!open.empty()) {
+    const int node = open.back();
+    open.pop_back();
+    for (const int next : consumers[static_cast<std::size_t>(node)])
+      if (!std::exchange(reached[static_cast<std::size_t>(next)], true)) open.push_back(next);
+  }
+  return reached;
+}
+
+// A value of a variable, and the first write that may overwrite it.
+struct Version {
+  int variable;
+  int last;      // the write that made it, or -1
+  Value reader;  // a read, or the result of that write
+  int next;
+};
+
+class WriteOrder {
+ public:
+  explicit WriteOrder(Plan& plan) : plan_(plan), consumers_(consumers_of(plan)) {}
+
+  void run() {
+    // Versions are those of the graph's paths: all are found before any edge is added.
+    for (const auto& [variable, writes] : collect_writes()) find_versions(variable, writes);
+    for (const Version& version : versions_) protect(version);
+    sort_nodes(plan_);
+  }
+
+ private:
+  // The writes to each variable (by plan node), in order of creation.
+  std::map<int, std::vector<int>> collect_writes() const {
+    std::map<int, std::vector<int>> writes;
+    for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
+      for (int i = 0; i < plan_.nodes[n].op->writes; ++i)
+        writes[plan_.nodes[n].inputs[static_cast<std::size_t>(i)].node].push_back(
+            static_cast<int>(n));
+    return writes;
+  }
+
+  void find_versions(int variable, const std::vector<int>& writes) {
+    std::vector<std::vector<char>> after;
+    for (const int write : writes) after.push_back(reachable(consumers_, write));
+    for (std::size_t w = 0; w + 1 < writes.size(); ++w)
+      require(after[w][static_cast<std::size_t>(writes[w + 1])], "the writes to variable '",
+              node(variable).node->name(), "' by ", node(writes[w]).node->describe(), " and ",
+              node(writes[w + 1]).node->describe(),
+              " are not ordered; make one depend on the other");
+    for (const int reader : consumers_[static_cast<std::size_t>(variable)]) {
+      if (node(reader).op != &kRead) continue;
+      std::size_t next = 0;
+      while (next < writes.size() && after[next][static_cast<std::size_t>(reader)]) ++next;
+      if (next < writes.size())
+        versions_.push_back({variable, next == 0 ? -1 : writes[next - 1], {reader, 0}, writes[next]});
+    }
+    for (std::size_t w = 0; w + 1 < writes.size(); ++w) {
+      const auto& inputs = node(writes[w]).inputs;
+      const auto slot = std::ranges::find(inputs, Value{variable, 0}) - inputs.begin();
+      versions_.push_back(
+          {variable, writes[w], {writes[w], static_cast<int>(slot)}, writes[w + 1]});
+    }
+  }
+
+  // Makes the next write wait for all users of a version, or copies it if one of them runs later.
+  void protect(const Version& version) {
+    const std::vector<char> late = reachable(consumers_, version.next);
+    const std::vector<int> users = users_of(plan_, consumers_, version.reader);
+    if (std::ranges::any_of(users, [&](int user) { return late[static_cast<std::size_t>(user)]; }))
+      return copy(version);
+    for (const int user : users)
+      if (user != version.next) add_edge(user, version.next);
+  }
+
+  // All users get a copy, made as soon as the version exists, whatever the read itself waits for.
+  void copy(const Version& version) {
+    const int copy = static_cast<int>(plan_.nodes.size());
+    const PlanNode& reader = node(version.reader.node);
+    PlanNode made{&kCopy, reader.node, {{version.variable, 0}}, {}, {}, {}};
+    made.types = {node(version.variable).types[0]};
+    made.devices = {node(version.variable).device()};
+    if (version.last >= 0) made.after = {version.last};
+    for (const int user : consumers_[static_cast<std::size_t>(version.reader.node)]) {
+      PlanNode& planned = plan_.nodes[static_cast<std::size_t>(user)];
+      if (std::ranges::find(planned.inputs, version.reader) == planned.inputs.end()) continue;
+      std::ranges::replace(planned.inputs, version.reader, Value{copy, 0});
+      planned.after.push_back(version.reader.node);
+    }
+    plan_.nodes.push_back(std::move(made));
+    plan_.nodes[static_cast<std::size_t>(version.next)].after.push_back(copy);
+    consumers_ = consumers_of(plan_);
+  }
+
+  void add_edge(int first, int second) {
+    plan_.nodes[static_cast<std::size_t>(second)].after.push_back(first);
+    consumers_[static_cast<std::size_t>(first)].push_back(second);
+  }
+
+  const PlanNode& node(int n) const { return plan_.nodes[static_cast<std::size_t>(n)]; }
+
+  Plan& plan_;
+  Consumers consumers_;
+  std::vector<Version> versions_;
+};
+
+}  // namespace
+
+void order_writes(Plan& plan) {
+  if (plan.writes) WriteOrder(plan).run();
+}
+
+}  // namespace belfry

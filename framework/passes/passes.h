@@ -1,0 +1,40 @@
+// The passes of compile(), in their order. Each turns a plan that the earlier ones made into one that
+// the next can use; each has its own file and test.
+#pragma once
+#include "belfry/framework/plan.h"
+
+namespace belfry {
+
+// Keeps what the fetches need, with real shapes; adds the copies that fetches are read from.
+void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds);
+
+// Gives every output a device (semantics 5).
+void place(Plan& plan, const PlanContext& context);
+
+// Makes every tensor that crosses devices a Transfer node, one per destination device.
+void add_transfers(Plan& plan);
+
+// Binds reads of variables to versions: orders each write after the users of older versions, or copies
+// a read where that would close a cycle.
+void order_writes(Plan& plan);
+
+// Puts launches in one global order, on lanes, with the waits between them.
+void schedule(Plan& plan);
+
+// Prepares kernels, then lays out each device's arena from the liveness of its tensors.
+void prepare_kernels(Plan& plan, const PlanContext& context);
+void plan_memory(Plan& plan, const PlanContext& context);
+
+// Nodes that use a value, aliases followed: what must be done with it before it is overwritten.
+std::vector<int> users_of(const Plan& plan, const std::vector<std::vector<int>>& consumers,
+                          Value value);
+// consumers[n]: nodes that have n as input or in `after`.
+std::vector<std::vector<int>> consumers_of(const Plan& plan);
+
+// The value whose memory `value` is: through aliases and, for writes, to the variable.
+Value root_of(const Plan& plan, Value value);
+
+// Reorders nodes topologically, smallest old index first. Throws Internal on a cycle.
+void sort_nodes(Plan& plan);
+
+}  // namespace belfry

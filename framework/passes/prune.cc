@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <map>
+
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+class Pruner {
+ public:
+  Pruner(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds)
+      : plan_(plan), fetches_(fetches), feeds_(feeds) {}
+
+  void run() {
+    const Graph& graph = check_arguments();
+    const std::vector<char> needed = mark(graph);
+    for (std::size_t id = 0; id < needed.size(); ++id)
+      if (needed[id]) keep(graph.node(id));
+    for (std::size_t i = 0; i < fetches_.size(); ++i) add_fetch(static_cast<int>(i));
+  }
+
+ private:
+  const Graph& check_arguments() {
+    require(!fetches_.empty(), "nothing to run: give at least one fetch");
+    for (const Fetch& fetch : fetches_)
+      require(!fetch.output || !fetch.output.node().is_variable(), fetch.node->describe(),
+              ": a variable's storage cannot be fetched; fetch the Variable");
+    const Graph& graph = fetches_[0].node->graph();
+    for (std::size_t i = 0; i < feeds_.size(); ++i) {
+      const FeedType& feed = feeds_[i];
+      const Node& node = feed.where.node();
+      require(!node.is_variable(), node.describe(), ": a variable's storage cannot be fed; feed its "
+              "value, or use Session::write");
+      require(feed.shape.is_fully_known() && feed.shape.compatible(feed.where.shape()),
+              node.describe(), ": fed with shape ", feed.shape, ", but it has ",
+              feed.where.shape());
+      const bool fresh = fed_.emplace(key(feed.where), static_cast<int>(i)).second;
+      require(fresh, node.describe(), ": fed twice");
+    }
+    return graph;
+  }
+
+  // Nodes whose outputs or effects are needed; feeds are not looked behind.
+  std::vector<char> mark(const Graph& graph) const {
+    std::vector<char> needed(graph.size());
+    std::vector<const Node*> open;
+    const auto want = [&](const Node& node) {
+      char& mark = needed[static_cast<std::size_t>(node.id())];
+      if (!mark) open.push_back(&node);
+      mark = true;
+    };
+    const auto want_value = [&](const Output& output) {
+      if (!fed_.contains(key(output))) want(output.node());
+    };
+    for (const Fetch& fetch : fetches_) {
+      if (fetch.output)
+        want_value(fetch.output);
+      else
+        want(*fetch.node);
+    }
+    while (!open.empty()) {
+      const Node& node = *open.back();
+      open.pop_back();
+      for (const Output& input : node.inputs()) want_value(input);
+      for (const Node* before : node.control_inputs()) want(*before);
+    }
+    return needed;
+  }
+
+  void keep(const Node& node) {
+    if (&node.op() == &kPlaceholder) {  // wanted for its own sake, not for its value
+      require(fed_.contains({node.id(), 0}), node.describe(), ": needs a value; feed it");
+      kept_[node.id()] = value_of(node.output()).node;
+      return;
+    }
+    PlanNode kept{&node.op(), &node, {}, {}, {}, {}};
+    std::vector<TensorType> types;
+    for (const Output& input : node.inputs()) {
+      kept.inputs.push_back(value_of(input));
+      types.push_back(type_of(kept.inputs.back()));
+    }
+    for (const Node* before : node.control_inputs()) kept.after.push_back(kept_.at(before->id()));
+    const ShapeContext context(node.op(), node.name(), node.site(), types, node.raw_options());
+    for (const OutputType& type : node.op().shape(context))
+      kept.types.push_back({type.shape, type.dtype.value_or(types.empty() ? DType::kF32
+                                                                          : types[0].dtype)});
+    if (node.is_variable()) plan_.variables.push_back(&node);
+    if (node.op().writes > 0) plan_.writes = true;
+    kept_[node.id()] = append(std::move(kept));
+  }
+
+  // Feeds become storage nodes of their own when first used.
+  Value value_of(const Output& output) {
+    const auto fed = fed_.find(key(output));
+    if (fed == fed_.end()) return {kept_.at(output.node().id()), output.index()};
+    const auto [made, fresh] = feed_nodes_.emplace(fed->second, -1);
+    if (fresh) {
+      PlanNode node{&kPlaceholder, &output.node(), {}, {}, {}, {}};
+      node.types = {{feeds_[static_cast<std::size_t>(fed->second)].shape, output.dtype()}};
+      node.feed = fed->second;
+      made->second = append(std::move(node));
+    }
+    return {made->second, 0};
+  }
+
+  void add_fetch(int i) {
+    const Fetch& fetch = fetches_[static_cast<std::size_t>(i)];
+    plan_.fetches.push_back(fetch.output);
+    if (!fetch.output) return;
+    PlanNode copy{&kCopy, &fetch.output.node(), {value_of(fetch.output)}, {}, {}, {}};
+    copy.types = {type_of(copy.inputs[0])};
+    copy.fetch = i;
+    append(std::move(copy));
+  }
+
+  int append(PlanNode node) {
+    plan_.nodes.push_back(std::move(node));
+    return static_cast<int>(plan_.nodes.size()) - 1;
+  }
+
+  const TensorType& type_of(Value value) const {
+    return plan_.nodes[static_cast<std::size_t>(value.node)]
+        .types[static_cast<std::size_t>(value.index)];
+  }
+
+  static std::pair<int, int> key(const Output& output) {
+    return {output.node().id(), output.index()};
+  }
+
+  Plan& plan_;
+  std::span<const Fetch> fetches_;
+  std::span<const FeedType> feeds_;
+  std::map<std::pair<int, int>, int> fed_;  // output -> feed
+  std::map<int, int> kept_;                 // graph node -> plan node
+  std::map<int, int> feed_nodes_;           // feed -> plan node
+};
+
+}  // namespace
+
+void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
+  plan.feeds.assign(feeds.begin(), feeds.end());
+  Pruner(plan, fetches, feeds).run();
+}
+
+}  // namespace belfry

@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+// Bytes that one worker sums at a time: all K buffers of a chunk fit in its cache.
+constexpr std::int64_t kChunkBytes = 64 << 10;
+
+class Scheduler {
+ public:
+  explicit Scheduler(Plan& plan) : plan_(plan) {}
+
+  void run() {
+    find_launch_deps();
+    for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
+      if (plan_.nodes[n].launches()) add_launch(static_cast<int>(n));
+  }
+
+ private:
+  // deps_[n]: launching nodes that n waits for, through aliases and storage.
+  void find_launch_deps() {
+    deps_.resize(plan_.nodes.size());
+    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+      std::vector<int>& deps = deps_[n];
+      const auto add = [&](int earlier) {
+        const auto& through = deps_[static_cast<std::size_t>(earlier)];
+        if (plan_.nodes[static_cast<std::size_t>(earlier)].launches())
+          deps.push_back(earlier);
+        else
+          deps.insert(deps.end(), through.begin(), through.end());
+      };
+      for (const Value& input : plan_.nodes[n].inputs) add(input.node);
+      for (const int earlier : plan_.nodes[n].after) add(earlier);
+      std::ranges::sort(deps);
+      const auto repeated = std::ranges::unique(deps);
+      deps.erase(repeated.begin(), repeated.end());
+    }
+  }
+
+  void add_launch(int n) {
+    const PlanNode& node = plan_.nodes[static_cast<std::size_t>(n)];
+    const int lane = lane_of(choose_device(node));
+    std::vector<int>& launches = plan_.lanes[static_cast<std::size_t>(lane)].launches;
+    Launch launch{};
+    launch.node = n;
+    launch.lane = lane;
+    launch.position = static_cast<int>(launches.size());
+    launch.range = whole_range(*node.op, input_types(node), node.types);
+    launch.chunk = chunk_of(node, launch.range);
+    std::vector<int> clock(plan_.lanes.size());
+    if (!launches.empty()) clock = plan_.clocks[static_cast<std::size_t>(launches.back())];
+    clock.resize(plan_.lanes.size());
+    clock[static_cast<std::size_t>(lane)] = launch.position;
+    launch.waits = add_waits(n, clock);
+    launch_of_.resize(plan_.nodes.size(), -1);
+    launch_of_[static_cast<std::size_t>(n)] = static_cast<int>(plan_.launches.size());
+    launches.push_back(static_cast<int>(plan_.launches.size()));
+    plan_.launches.push_back(std::move(launch));
+    plan_.clocks.push_back(std::move(clock));
+  }
+
+  // Waits for dependencies that the clock does not cover yet, latest launches first, so that one wait
+  // implies as many others as it can. Updates the clock.
+  std::vector<Wait> add_waits(int n, std::vector<int>& clock) const {
+    std::vector<int> launches;
+    for (const int dep : deps_[static_cast<std::size_t>(n)])
+      launches.push_back(launch_of_[static_cast<std::size_t>(dep)]);
+    std::ranges::sort(launches, std::greater());
+    std::vector<Wait> waits;
+    for (const int dep : launches) {
+      const Launch& earlier = plan_.launches[static_cast<std::size_t>(dep)];
+      int& known = clock[static_cast<std::size_t>(earlier.lane)];
+      if (known > earlier.position) continue;
+      waits.push_back({earlier.lane, earlier.position});
+      const std::vector<int>& implied = plan_.clocks[static_cast<std::size_t>(dep)];
+      for (std::size_t l = 0; l < implied.size(); ++l) clock[l] = std::max(clock[l], implied[l]);
+      known = std::max(known, earlier.position + 1);
+    }
+    return waits;
+  }
+
+  // Collectives take turns on their devices, so that no lane runs them all.
+  int choose_device(const PlanNode& node) {
+    if (!node.op->collective) return node.device();
+    return node.devices[static_cast<std::size_t>(collectives_++) % node.devices.size()];
+  }
+
+  // Collectives above the limit are shared among workers, chunk by chunk.
+  static std::int64_t chunk_of(const PlanNode& node, Range range) {
+    const std::int64_t whole = std::max<std::int64_t>(1, range.size());
+    if (!node.op->collective || node.types[0].bytes() <= kChunkBytes) return whole;
+    const auto element = static_cast<std::int64_t>(size_of(node.types[0].dtype));
+    const auto all = static_cast<std::int64_t>(node.types.size());
+    // At least 4 KiB of each buffer, in whole cache lines.
+    const std::int64_t bytes = std::max<std::int64_t>(4096, 2 * kChunkBytes / all / 64 * 64);
+    return bytes / element;
+  }
+
+  std::vector<TensorType> input_types(const PlanNode& node) const {
+    std::vector<TensorType> types;
+    for (const Value& input : node.inputs)
+      types.push_back(plan_.nodes[static_cast<std::size_t>(input.node)]
+                          .types[static_cast<std::size_t>(input.index)]);
+    return types;
+  }
+
+  int lane_of(int device) {
+    for (std::size_t l = 0; l < plan_.lanes.size(); ++l)
+      if (plan_.lanes[l].device == device) return static_cast<int>(l);
+    plan_.lanes.push_back({device, {}});
+    return static_cast<int>(plan_.lanes.size()) - 1;
+  }
+
+  Plan& plan_;
+  std::vector<std::vector<int>> deps_;
+  std::vector<int> launch_of_;
+  int collectives_ = 0;
+};
+
+}  // namespace
+
+void schedule(Plan& plan) { Scheduler(plan).run(); }
+
+}  // namespace belfry

@@ -1,0 +1,117 @@
+#include "belfry/framework/plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/transfer.h"
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+
+std::string PlanNode::name() const {
+  if (fetch >= 0) return cat(node->name(), "/fetch");
+  if (op == &kTransfer) return cat(node->name(), "/transfer");
+  if (op == &kCopy) return cat(node->name(), "/copy");
+  return std::string(node->name());
+}
+
+Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+             const PlanContext& context) {
+  Plan plan;
+  prune(plan, fetches, feeds);
+  place(plan, context);
+  add_transfers(plan);
+  order_writes(plan);
+  schedule(plan);
+  prepare_kernels(plan, context);
+  plan_memory(plan, context);
+  return plan;
+}
+
+std::vector<std::vector<int>> consumers_of(const Plan& plan) {
+  std::vector<std::vector<int>> consumers(plan.nodes.size());
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+    for (const Value& input : plan.nodes[n].inputs)
+      consumers[static_cast<std::size_t>(input.node)].push_back(static_cast<int>(n));
+    for (const int before : plan.nodes[n].after)
+      consumers[static_cast<std::size_t>(before)].push_back(static_cast<int>(n));
+  }
+  return consumers;
+}
+
+std::vector<int> users_of(const Plan& plan, const std::vector<std::vector<int>>& consumers,
+                          Value value) {
+  std::vector<int> users;
+  std::vector<Value> open{value};
+  while (!open.empty()) {
+    const Value current = open.back();
+    open.pop_back();
+    for (const int next : consumers[static_cast<std::size_t>(current.node)]) {
+      const PlanNode& user = plan.nodes[static_cast<std::size_t>(next)];
+      if (std::ranges::find(user.inputs, current) == user.inputs.end()) continue;
+      if (user.op->alias)
+        open.push_back({next, 0});
+      else
+        users.push_back(next);
+    }
+  }
+  std::ranges::sort(users);
+  const auto repeated = std::ranges::unique(users);
+  users.erase(repeated.begin(), repeated.end());
+  return users;
+}
+
+Value root_of(const Plan& plan, Value value) {
+  for (;;) {
+    const PlanNode& node = plan.nodes[static_cast<std::size_t>(value.node)];
+    const bool written = value.index < node.op->writes;
+    if (!node.op->alias && !written) return value;
+    value = node.inputs[static_cast<std::size_t>(written ? value.index : 0)];
+  }
+}
+
+void sort_nodes(Plan& plan) {
+  const auto consumers = consumers_of(plan);
+  std::vector<std::size_t> missing(plan.nodes.size());
+  for (const auto& list : consumers)
+    for (const int consumer : list) ++missing[static_cast<std::size_t>(consumer)];
+  // Nodes that passes appended go where their sources are, before what was created later.
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+    if (missing[n] == 0) ready.push(static_cast<int>(n));
+  std::vector<int> moved(plan.nodes.size(), -1);
+  std::vector<PlanNode> sorted;
+  while (!ready.empty()) {
+    const int n = ready.top();
+    ready.pop();
+    moved[static_cast<std::size_t>(n)] = static_cast<int>(sorted.size());
+    sorted.push_back(std::move(plan.nodes[static_cast<std::size_t>(n)]));
+    for (const int consumer : consumers[static_cast<std::size_t>(n)])
+      if (--missing[static_cast<std::size_t>(consumer)] == 0) ready.push(consumer);
+  }
+  require<Internal>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
+  for (PlanNode& node : sorted) {
+    for (Value& input : node.inputs) input.node = moved[static_cast<std::size_t>(input.node)];
+    for (int& before : node.after) before = moved[static_cast<std::size_t>(before)];
+  }
+  plan.nodes = std::move(sorted);
+}
+
+std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const {
+  std::string out;
+  for (std::size_t d = 0; d < arena_bytes.size(); ++d)
+    if (arena_bytes[d] > 0) out += cat("arena ", devices[d]->spec, ": ", arena_bytes[d], " bytes\n");
+  for (const Launch& launch : launches) {
+    const PlanNode& planned = nodes[static_cast<std::size_t>(launch.node)];
+    out += cat(devices[static_cast<std::size_t>(
+                           lanes[static_cast<std::size_t>(launch.lane)].device)]->spec.str(),
+               " #", launch.position, " ", planned.name(), ": (", planned.op->name, ")");
+    for (const Wait& wait : launch.waits) out += cat(" after lane ", wait.lane, " #", wait.position);
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace belfry

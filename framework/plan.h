@@ -1,0 +1,121 @@
+// A compiled step: what the passes build, in order, and a session runs.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/device.h"
+#include "belfry/framework/kernel.h"
+#include "belfry/framework/session.h"
+
+namespace belfry {
+
+// Output `index` of plan node `node`.
+struct Value {
+  int node = -1;
+  int index = 0;
+  auto operator<=>(const Value&) const = default;
+};
+
+// A graph node with real shapes and a device, or a transfer or copy that a pass added. Always in
+// topological order of inputs and after.
+struct PlanNode {
+  const Op* op;
+  const Node* node;  // for transfers and copies: the node whose output they carry
+  std::vector<Value> inputs;
+  std::vector<int> after;         // nodes that must have run, besides the inputs
+  std::vector<TensorType> types;  // of the outputs
+  std::vector<int> devices;       // of the outputs; at least one, the node's own
+  int feed = -1;                  // fed by feed i
+  int fetch = -1;                 // copies into fetch i
+
+  int device() const { return devices[0]; }
+  // Takes part in a run: not an alias, and not memory from outside.
+  bool launches() const { return !op->alias && !op->storage; }
+  std::string name() const;
+};
+
+// A tensor that crosses devices. Devices of one memory space share it; the bytes count all the same.
+struct TransferRecord {
+  std::string name;
+  int from, to;
+  std::int64_t bytes;
+};
+
+// Until launch `position` of `lane` has run.
+struct Wait {
+  int lane, position;
+  auto operator<=>(const Wait&) const = default;
+};
+
+// One call of a kernel. Launches stand in one global topological order, the order of Plan::launches.
+struct Launch {
+  int node;
+  int lane;
+  int position;  // in its lane
+  Range range;
+  std::vector<Wait> waits;  // on other lanes, without those implied by others
+  std::int64_t chunk;       // units that a worker takes at a time; range.size() if it is not shared
+  KernelRun run;
+  std::int64_t workspace_bytes = 0;
+  int workspace = -1;       // buffer
+};
+
+// The launches of one execution resource, in order.
+struct Lane {
+  int device;
+  std::vector<int> launches;
+};
+
+// kFixed is the value of a Constant.
+enum class Place : std::uint8_t { kArena, kVariable, kFeed, kFixed, kFetch };
+
+// Where a value is. Aliases have the buffer of what they alias.
+struct BufferRecord {
+  Place place;
+  int device;
+  std::int64_t bytes;
+  std::int64_t offset = 0;       // kArena: in the device's arena
+  int index = 0;                 // kFeed, kFetch
+  const Node* node = nullptr;    // kVariable, kFixed
+};
+
+struct Plan {
+  std::vector<Output> fetches;  // an empty one for a node
+  std::vector<FeedType> feeds;
+
+  std::vector<PlanNode> nodes;
+  std::vector<TransferRecord> transfers;
+  std::vector<Lane> lanes;
+  std::vector<Launch> launches;
+  std::vector<BufferRecord> buffers;
+  std::vector<std::vector<int>> buffer_of;  // [node][output]
+  std::vector<std::int64_t> arena_bytes;    // per device
+
+  std::vector<const Node*> variables;  // read or written
+  bool writes = false;
+
+  // clocks[L][lane]: how many launches of each lane have run when launch L starts.
+  std::vector<std::vector<int>> clocks;
+
+  // "arena cpu:0 12.3 MB ..." and one line per launch: for people.
+  std::string str(const std::vector<std::unique_ptr<Device>>& devices) const;
+};
+
+// What passes may know of the session they compile for.
+struct PlanContext {
+  const std::vector<std::unique_ptr<Device>>& devices;
+  // The device of a variable that an earlier plan placed, or -1.
+  std::function<int(const Node&)> variable_device;
+  bool allow_soft_placement = false;
+  bool log_device_placement = false;
+  bool reference_kernels = false;
+};
+
+// Runs all passes. Throws InvalidArgument for feeds of the wrong type, unordered writes and devices that
+// do not exist.
+Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+             const PlanContext& context);
+
+}  // namespace belfry

@@ -1,0 +1,248 @@
+#include "belfry/framework/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "belfry/framework/log.h"
+#include "belfry/framework/step.h"
+
+namespace belfry {
+namespace {
+
+int worker_count(int asked) {
+  require(asked >= 0 && asked <= 1024, "threads must be from 0 (one per usable core) to 1024, not ",
+          asked);
+  const int cores = usable_cores();
+  if (asked > cores)
+    log_warning(asked, " threads were asked for, but only ", cores,
+                " cores can be used; the run may be slower");
+  return asked == 0 ? cores : asked;
+}
+
+}  // namespace
+
+struct Session::State {
+  struct Stored {
+    int device;
+    Buffer memory;
+  };
+
+  State(const Graph& g, SessionOptions o)
+      : graph(g),
+        options(std::move(o)),
+        devices(make_devices(options)),
+        pool(worker_count(options.threads)),
+        runner{devices, pool, [this](const Node& node) { return stored(node).memory.data(); }, {}} {}
+
+  Stored& stored(const Node& node) {
+    const auto found = variables.find(&node);
+    require<Internal>(found != variables.end(), node.describe(), " has no memory yet");
+    return found->second;
+  }
+
+  PlanContext context(bool log_placement) {
+    return {devices,
+            [this](const Node& node) {
+              const auto found = variables.find(&node);
+              return found == variables.end() ? -1 : found->second.device;
+            },
+            options.allow_soft_placement, log_placement, options.reference_kernels};
+  }
+
+  std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
+                                     std::span<const FeedType> feeds, bool log_placement) {
+    for (const Fetch& fetch : fetches)
+      require(&fetch.node->graph() == &graph, fetch.node->describe(),
+              ": belongs to another graph than the session's");
+    Plan plan = compile(fetches, feeds, context(log_placement));
+    initialise(plan);
+    return std::make_unique<Step::State>(std::move(plan), runner);
+  }
+
+  // Gives the variables of a plan memory and a first value. A replica's is its original's.
+  void initialise(const Plan& plan) {
+    std::vector<const Node*> fresh;
+    try {
+      for (const PlanNode& planned : plan.nodes)
+        if (planned.node->is_variable() && planned.op == &planned.node->op() &&
+            !variables.contains(planned.node)) {
+          fresh.push_back(planned.node);
+          const auto bytes = static_cast<std::size_t>(planned.types[0].bytes());
+          Buffer memory(devices[static_cast<std::size_t>(planned.device())]->memory, bytes);
+          variables.emplace(planned.node, Stored{planned.device(), std::move(memory)});
+        }
+      fill_in(fresh);
+    } catch (...) {  // what has no first value does not exist
+      for (const Node* node : fresh) variables.erase(node);
+      throw;
+    }
+  }
+
+  void fill_in(const std::vector<const Node*>& fresh) {
+    std::vector<Fetch> initials;
+    std::vector<const Node*> originals;
+    for (const Node* node : fresh) {
+      if (node->variable().copy_of) continue;
+      originals.push_back(node);
+      initials.emplace_back(node->variable().initial);
+    }
+    if (!initials.empty()) {
+      const auto first_values = build(initials, {}, false);
+      first_values->initial = true;
+      first_values->run({});
+      for (std::size_t i = 0; i < originals.size(); ++i)
+        copy_into(*originals[i], first_values->fetched[i].raw());
+    }
+    for (const Node* node : fresh)
+      if (Node* original = node->variable().copy_of)
+        copy_into(*node, ensure(Variable(*original)).memory.data());
+  }
+
+  void copy_into(const Node& variable, const std::byte* value) {
+    const Buffer& memory = stored(variable).memory;
+    std::memcpy(memory.data(), value, memory.bytes());
+  }
+
+  // Memory of a variable that no plan may have touched yet.
+  Stored& ensure(Variable variable) {
+    const Node& node = variable.node();
+    require(&node.graph() == &graph, node.describe(), ": belongs to another graph");
+    if (!variables.contains(&node)) {
+      const Fetch itself(variable.node());
+      build({&itself, 1}, {}, false);
+    }
+    return stored(node);
+  }
+
+  static std::string key(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
+    std::string text;
+    for (const Fetch& fetch : fetches)
+      text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
+    for (const FeedType& feed : feeds)
+      text += cat(feed.where.node().id(), ":", feed.where.index(), feed.shape, " ");
+    return text;
+  }
+
+  const Graph& graph;
+  SessionOptions options;
+  std::vector<std::unique_ptr<Device>> devices;
+  WorkerPool pool;
+  Runner runner;
+  std::map<const Node*, Stored> variables;
+  std::map<std::string, std::unique_ptr<Step>> steps;
+  std::mutex mutex;  // over variables and steps
+};
+
+Session::Session(const Graph& graph, SessionOptions options)
+    : state_(std::make_unique<State>(graph, std::move(options))) {}
+
+Session::~Session() = default;
+
+Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
+  const std::lock_guard lock(state_->mutex);
+  const std::string key = State::key(fetches, feeds);
+  auto& step = state_->steps[key];
+  try {
+    if (!step)
+      step.reset(new Step(state_->build(fetches, feeds, state_->options.log_device_placement)));
+  } catch (...) {
+    state_->steps.erase(key);
+    throw;
+  }
+  return *step;
+}
+
+std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const Feed> feeds) {
+  std::vector<FeedType> types;
+  std::vector<Tensor> values;
+  for (const Feed& feed : feeds) {
+    types.push_back({feed.where, feed.what.shape()});
+    values.push_back(feed.what);
+  }
+  std::vector<Tensor> results;
+  prepare(fetches, types).state_->run(values, &results);
+  return results;
+}
+
+std::vector<Tensor> Session::run(std::initializer_list<Fetch> fetches,
+                                 std::initializer_list<Feed> feeds) {
+  return run(std::span(fetches.begin(), fetches.size()), std::span(feeds.begin(), feeds.size()));
+}
+
+Tensor Session::run(Output fetch, std::span<const Feed> feeds) {
+  const Fetch wanted(fetch);
+  return run({&wanted, 1}, feeds).front();
+}
+
+Tensor Session::read(Variable variable) {
+  const std::lock_guard lock(state_->mutex);
+  const State::Stored& stored = state_->ensure(variable);
+  const std::lock_guard no_run(state_->runner.mutex);
+  Tensor value(variable.shape(), variable.dtype());
+  std::memcpy(value.mutable_raw(), stored.memory.data(), stored.memory.bytes());
+  return value;
+}
+
+void Session::write(Variable variable, const Tensor& value) {
+  require(value.shape() == variable.shape() && value.dtype() == variable.dtype(),
+          variable.node().describe(), ": is ", variable.node().output_type(0),
+          ", but was written with ", name_of(value.dtype()), value.shape());
+  const std::lock_guard lock(state_->mutex);
+  const State::Stored& stored = state_->ensure(variable);
+  const std::lock_guard no_run(state_->runner.mutex);
+  std::memcpy(stored.memory.data(), value.raw(), stored.memory.bytes());
+  state_->runner.poisoned = false;
+}
+
+DeviceSpec Session::placement(Output output) {
+  const auto find = [&](const Plan& plan) -> const DeviceSpec* {
+    for (const PlanNode& node : plan.nodes)
+      if (node.node == &output.node() && node.op == &output.node().op())
+        return &state_->devices[static_cast<std::size_t>(
+                                    node.devices[static_cast<std::size_t>(output.index())])]->spec;
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(state_->mutex);
+    for (const auto& [key, step] : state_->steps)
+      if (const DeviceSpec* spec = find(step->plan())) return *spec;
+  }
+  const DeviceSpec* spec = find(prepare({Fetch(output.node())}).plan());
+  require<Internal>(spec != nullptr, output.node().describe(), " is not in its own plan");
+  return *spec;
+}
+
+std::vector<DeviceSpec> Session::devices() const {
+  std::vector<DeviceSpec> specs;
+  for (const auto& device : state_->devices) specs.push_back(device->spec);
+  return specs;
+}
+
+std::map<std::string, std::int64_t> Session::peak_bytes() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<std::int64_t> arenas(state_->devices.size());
+  for (const auto& [key, step] : state_->steps)
+    for (std::size_t d = 0; d < arenas.size(); ++d)
+      arenas[d] = std::max(arenas[d], step->plan().arena_bytes[d]);
+  for (const auto& [node, stored] : state_->variables)
+    arenas[static_cast<std::size_t>(stored.device)] +=
+        static_cast<std::int64_t>(stored.memory.bytes());
+  std::map<std::string, std::int64_t> peaks;
+  for (std::size_t d = 0; d < arenas.size(); ++d) peaks[state_->devices[d]->spec.str()] = arenas[d];
+  return peaks;
+}
+
+int Session::workers() const { return state_->pool.workers(); }
+
+std::uint64_t Session::step() const {
+  const std::lock_guard no_run(state_->runner.mutex);
+  return state_->runner.step;
+}
+
+void Session::set_step(std::uint64_t step) {
+  const std::lock_guard no_run(state_->runner.mutex);
+  state_->runner.step = step;
+}
+
+}  // namespace belfry

@@ -1,0 +1,255 @@
+#include "belfry/framework/step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "belfry/framework/core_ops/constant.h"
+
+namespace belfry {
+
+Step::State::State(Plan compiled, Runner& owner) : plan(std::move(compiled)), runner(owner) {
+  allocate();
+  link();
+  share_out();
+  guard_ = std::make_unique<ArenaGuard>(plan, arenas_);
+  work_ = [this](int worker) { run_list(worker); };
+}
+
+void Step::State::allocate() {
+  for (std::size_t d = 0; d < plan.arena_bytes.size(); ++d)
+    arenas_.emplace_back(runner.devices[d]->memory, static_cast<std::size_t>(plan.arena_bytes[d]));
+  fetched.assign(plan.fetches.size(), Tensor());
+  for (const PlanNode& node : plan.nodes)
+    if (node.fetch >= 0)
+      fetched[static_cast<std::size_t>(node.fetch)] = Tensor(node.types[0].shape,
+                                                             node.types[0].dtype);
+}
+
+void* Step::State::address(int buffer) {
+  const BufferRecord& record = plan.buffers[static_cast<std::size_t>(buffer)];
+  switch (record.place) {
+    case Place::kArena:
+      return arenas_[static_cast<std::size_t>(record.device)].data() + record.offset;
+    case Place::kVariable: return runner.variable_memory(*record.node);
+    case Place::kFixed:
+      // Kernels do not write their inputs, so the graph's tensor serves all sessions.
+      return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
+    case Place::kFetch: return fetched[static_cast<std::size_t>(record.index)].mutable_raw();
+    case Place::kFeed: break;
+  }
+  return nullptr;  // set at every run
+}
+
+// Resolves every pointer once.
+void Step::State::link() {
+  std::size_t pointers = 0;
+  for (const Launch& launch : plan.launches) {
+    const PlanNode& node = plan.nodes[static_cast<std::size_t>(launch.node)];
+    pointers += node.inputs.size() + node.types.size();
+  }
+  addresses_.reserve(pointers);
+  feed_slots_.resize(plan.feeds.size());
+  const auto add = [&](int buffer) {
+    const BufferRecord& record = plan.buffers[static_cast<std::size_t>(buffer)];
+    addresses_.push_back(address(buffer));
+    if (record.place == Place::kFeed)
+      feed_slots_[static_cast<std::size_t>(record.index)].push_back(&addresses_.back());
+  };
+  for (const Launch& launch : plan.launches) {
+    const PlanNode& node = plan.nodes[static_cast<std::size_t>(launch.node)];
+    Task task{};
+    task.launch = &launch;
+    const std::size_t first = addresses_.size();
+    for (const Value& input : node.inputs)
+      add(plan.buffer_of[static_cast<std::size_t>(input.node)]
+                        [static_cast<std::size_t>(input.index)]);
+    for (const int buffer : plan.buffer_of[static_cast<std::size_t>(launch.node)]) add(buffer);
+    task.inputs = {addresses_.data() + first, node.inputs.size()};
+    task.outputs = {addresses_.data() + first + node.inputs.size(), node.types.size()};
+    if (launch.workspace >= 0) task.workspace = static_cast<std::byte*>(address(launch.workspace));
+    if (launch.range.size() > launch.chunk)
+      task.parts = (launch.range.size() + launch.chunk - 1) / launch.chunk;
+    tasks_.push_back(std::move(task));
+  }
+}
+
+// Contiguous lanes to each worker, in the numeric order of their devices.
+void Step::State::share_out() {
+  const std::size_t count = plan.lanes.size();
+  workers = std::clamp(static_cast<int>(count), 1, runner.pool.workers());
+  std::vector<std::size_t> order(count);
+  for (std::size_t l = 0; l < count; ++l) order[l] = l;
+  std::ranges::sort(order, {}, [&](std::size_t l) { return plan.lanes[l].device; });
+  std::vector<int> worker_of(count);
+  for (std::size_t i = 0; i < count; ++i)
+    worker_of[order[i]] = static_cast<int>(i * static_cast<std::size_t>(workers) / count);
+  lists_ = std::vector<WorkerList>(static_cast<std::size_t>(workers));
+  signals_ = std::vector<Signal>(count);
+  bases_.resize(count);
+  for (std::size_t t = 0; t < tasks_.size(); ++t) {
+    Task& task = tasks_[t];
+    const int worker = worker_of[static_cast<std::size_t>(task.launch->lane)];
+    lists_[static_cast<std::size_t>(worker)].tasks.push_back(static_cast<int>(t));
+    for (const Wait& wait : task.launch->waits) {
+      if (worker_of[static_cast<std::size_t>(wait.lane)] == worker) continue;
+      task.waits.push_back(wait);
+      const Lane& lane = plan.lanes[static_cast<std::size_t>(wait.lane)];
+      const int awaited = lane.launches[static_cast<std::size_t>(wait.position)];
+      tasks_[static_cast<std::size_t>(awaited)].signals = true;
+    }
+  }
+}
+
+void Step::State::run(std::span<const Tensor> feeds, std::vector<Tensor>* results) {
+  const std::lock_guard lock(runner.mutex);
+  require(!runner.poisoned || initial,
+          "an earlier run failed after it had begun to write variables, so their values are not "
+          "those of any step; restore them with Session::write before running again");
+  set_feeds(feeds);
+  for (std::size_t l = 0; l < signals_.size(); ++l)
+    bases_[l] = runs_ * static_cast<std::int64_t>(plan.lanes[l].launches.size());
+  ++runs_;
+  has_written_.store(false, std::memory_order_relaxed);
+  runner.pool.run(workers, work_);
+  if (failed_.load(std::memory_order_acquire)) recover();
+  if (plan.writes) ++runner.step;
+  if (!results) return;
+  results->assign(fetched.begin(), fetched.end());
+  for (Tensor& result : *results) result.mutable_raw();  // memory of its own
+}
+
+void Step::State::set_feeds(std::span<const Tensor> feeds) {
+  require(feeds.size() == plan.feeds.size(), "the step takes ", plan.feeds.size(), " feeds, not ",
+          feeds.size());
+  for (std::size_t i = 0; i < feeds.size(); ++i) {
+    const FeedType& type = plan.feeds[i];
+    require(feeds[i].shape() == type.shape && feeds[i].dtype() == type.where.dtype(),
+            type.where.node().describe(), ": fed with ", name_of(feeds[i].dtype()),
+            feeds[i].shape(), ", but the step was prepared for ", name_of(type.where.dtype()),
+            type.shape);
+    // Kernels do not write their inputs; Pointers carry inputs and outputs alike.
+    void* const memory = const_cast<std::byte*>(feeds[i].raw());
+    for (void** slot : feed_slots_[i]) *slot = memory;
+  }
+}
+
+void Step::State::run_list(int worker) {
+  try {
+    check_floating_point_mode();
+    bool going = true;
+    for (const int t : lists_[static_cast<std::size_t>(worker)].tasks)
+      if (!(going = run_task(static_cast<std::size_t>(t), worker))) break;
+    if (!going) poison();
+  } catch (...) {
+    fail();
+  }
+}
+
+// False if another worker failed.
+bool Step::State::run_task(std::size_t t, int worker) {
+  const Task& task = tasks_[t];
+  const Launch& launch = *task.launch;
+  for (const Wait& wait : task.waits) {
+    const auto lane = static_cast<std::size_t>(wait.lane);
+    await(signals_[lane], bases_[lane] + wait.position + 1, runner.pool.gate(),
+          [&] { return help(worker); });
+  }
+  if (failed_.load(std::memory_order_acquire)) return false;
+  if (plan.nodes[static_cast<std::size_t>(launch.node)].op->writes > 0)
+    has_written_.store(true, std::memory_order_relaxed);
+  guard_->before(t);
+  if (task.parts > 1 && workers > 1)
+    run_shared(task, worker);
+  else
+    call(task, launch.range);
+  guard_->after(t);
+  const auto lane = static_cast<std::size_t>(launch.lane);
+  if (task.signals) signals_[lane].set(bases_[lane] + launch.position + 1, runner.pool.gate());
+  return true;
+}
+
+void Step::State::call(const Task& task, Range range) const {
+  const std::uint64_t step = initial ? 0 : runner.step;
+  task.launch->run(Pointers(task.inputs, task.outputs, task.workspace, range, step));
+}
+
+// Opens the launch to the others, takes chunks like them, and waits for theirs.
+void Step::State::run_shared(const Task& task, int worker) {
+  Share& share = lists_[static_cast<std::size_t>(worker)].share;
+  const std::uint64_t opening = (share.ticket.load(std::memory_order_relaxed) >> 32) + 1;
+  share.done.store(0, std::memory_order_relaxed);
+  share.task.store(&task, std::memory_order_relaxed);
+  share.ticket.store(opening << 32, std::memory_order_release);
+  runner.pool.gate().wake();
+  while (take_chunk(share)) {
+  }
+  const auto all_done = [&] {
+    return share.done.load(std::memory_order_seq_cst) == task.parts;
+  };
+  SpinTimer timer;
+  while (!all_done())
+    if (!help(worker) && timer.expired()) runner.pool.gate().sleep(all_done);
+  // Before the next opening sets the task: a ticket read now must not fit it.
+  share.ticket.store(opening << 32 | Share::kClosed, std::memory_order_release);
+}
+
+// Runs one chunk of a shared launch; false if none is left.
+bool Step::State::take_chunk(Share& share) {
+  std::uint64_t ticket = share.ticket.load(std::memory_order_acquire);
+  const Task* task;
+  do {
+    task = share.task.load(std::memory_order_relaxed);
+    if (!task || (ticket & Share::kClosed) >= static_cast<std::uint64_t>(task->parts)) return false;
+  } while (!share.ticket.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel,
+                                               std::memory_order_acquire));
+  const Launch& launch = *task->launch;
+  const std::int64_t begin =
+      launch.range.begin + static_cast<std::int64_t>(ticket & Share::kClosed) * launch.chunk;
+  try {
+    call(*task, {begin, std::min(begin + launch.chunk, launch.range.end)});
+  } catch (...) {
+    fail();  // and count the chunk, for which the owner waits
+  }
+  if (share.done.fetch_add(1, std::memory_order_seq_cst) + 1 == task->parts)
+    runner.pool.gate().wake();
+  return true;
+}
+
+bool Step::State::help(int worker) {
+  for (std::size_t other = 0; other < lists_.size(); ++other)
+    if (static_cast<int>(other) != worker && take_chunk(lists_[other].share)) return true;
+  return false;
+}
+
+void Step::State::fail() noexcept {
+  {
+    const std::lock_guard lock(error_mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
+  failed_.store(true, std::memory_order_release);
+  poison();
+}
+
+// Each worker that stops early does this last, so that no later signal of its own hides the poison.
+void Step::State::poison() {
+  for (Signal& signal : signals_) signal.set(Signal::kPoison, runner.pool.gate());
+}
+
+// All workers are parked. Signals start afresh, so that the next run can wait on them.
+void Step::State::recover() {
+  for (std::size_t l = 0; l < signals_.size(); ++l)
+    signals_[l].set(runs_ * static_cast<std::int64_t>(plan.lanes[l].launches.size()),
+                    runner.pool.gate());
+  failed_.store(false, std::memory_order_relaxed);
+  if (has_written_.load(std::memory_order_relaxed)) runner.poisoned = true;
+  std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+Step::Step(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Step::~Step() = default;
+
+void Step::run(std::span<const Tensor> feeds) { state_->run(feeds); }
+const Tensor& Step::fetched(std::size_t i) const { return state_->fetched[i]; }
+const Plan& Step::plan() const { return state_->plan; }
+
+}  // namespace belfry

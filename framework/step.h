@@ -1,0 +1,98 @@
+// The run-time side of a plan: its memory, its pointers, and the lists that workers go through.
+#pragma once
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/arena_guard.h"
+#include "belfry/framework/plan.h"
+#include "belfry/framework/session.h"
+#include "belfry/framework/workers.h"
+
+namespace belfry {
+
+// What steps borrow from their session.
+struct Runner {
+  const std::vector<std::unique_ptr<Device>>& devices;
+  WorkerPool& pool;
+  std::function<void*(const Node&)> variable_memory;
+  std::mutex mutex;         // one run at a time
+  std::uint64_t step = 0;   // runs that wrote variables
+  bool poisoned = false;    // a run failed after it had written
+};
+
+// A launch with its pointers.
+struct Task {
+  const Launch* launch;
+  std::span<void* const> inputs, outputs;
+  std::byte* workspace = nullptr;
+  std::int64_t parts = 1;   // chunks, when workers share it
+  std::vector<Wait> waits;  // on lanes of other workers
+  bool signals = false;     // somebody waits for it
+};
+
+// A launch that its worker has opened to others, chunk by chunk. A ticket is the number of the opening
+// and the next chunk; chunks are taken by compare-and-swap, so a late worker never takes one of another
+// opening.
+struct alignas(64) Share {
+  static constexpr std::uint64_t kClosed = 0xffffffff;
+  std::atomic<std::uint64_t> ticket{kClosed};
+  std::atomic<const Task*> task{nullptr};
+  std::atomic<std::int64_t> done{0};
+};
+
+struct Step::State {
+  State(Plan compiled, Runner& owner);
+
+  // Copies the fetches to `results` before another thread can run the step again.
+  void run(std::span<const Tensor> feeds, std::vector<Tensor>* results = nullptr);
+
+  Plan plan;
+  Runner& runner;
+  std::vector<Tensor> fetched;
+  int workers = 1;
+  // Computes first values of variables: they do not depend on the step at which they are needed.
+  bool initial = false;
+
+ private:
+  struct WorkerList {
+    std::vector<int> tasks;
+    Share share;
+  };
+
+  void allocate();
+  void link();
+  void share_out();
+  void* address(int buffer);
+  void set_feeds(std::span<const Tensor> feeds);
+  void run_list(int worker);
+  bool run_task(std::size_t t, int worker);
+  void run_shared(const Task& task, int worker);
+  bool take_chunk(Share& share);
+  bool help(int worker);
+  void call(const Task& task, Range range) const;
+  void fail() noexcept;
+  void poison();
+  [[noreturn]] void recover();
+
+  std::vector<Buffer> arenas_;                  // per device
+  std::vector<void*> addresses_;                // of all tasks
+  std::vector<std::vector<void**>> feed_slots_;  // addresses to set, per feed
+  std::vector<Task> tasks_;                     // in the order of plan.launches
+  std::vector<WorkerList> lists_;               // per worker
+  std::vector<Signal> signals_;                 // per lane
+  std::vector<std::int64_t> bases_;             // per lane: launches of earlier runs
+  std::unique_ptr<ArenaGuard> guard_;
+  std::function<void(int)> work_;
+  std::int64_t runs_ = 0;
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> has_written_{false};
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,131 @@
+#include "belfry/framework/variable.h"
+
+#include <cmath>
+
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+namespace {
+
+Output make_read(Variable variable, const DeviceSpec& caching, At at) {
+  Graph& graph = variable.node().graph();
+  ColocateWith nothing_else(graph, nullptr);
+  if (!caching.empty()) {
+    DeviceScope on(graph, caching, at.site);
+    return graph.add(kRead, {variable.ref()}, at).output();
+  }
+  ColocateWith beside(variable.ref());
+  return graph.add(kRead, {variable.ref()}, at).output();
+}
+
+// Fan-in and fan-out: [in, out] matrices, [out, kh, kw, in] filters.
+std::pair<double, double> fans(const Shape& shape) {
+  if (shape.rank() < 2) {
+    const auto n = static_cast<double>(shape.elements());
+    return {n, n};
+  }
+  if (shape.rank() == 2)
+    return {static_cast<double>(shape[0]), static_cast<double>(shape[1])};
+  const auto window = static_cast<double>(shape.product(1, shape.rank() - 1));
+  return {static_cast<double>(shape.back()) * window, static_cast<double>(shape[0]) * window};
+}
+
+void check_found(Variable found, const Shape& shape, DType dtype, At at) {
+  const TensorType wanted{shape, dtype};
+  require(found.node().output_type(0) == wanted, "variable '", found.name(), "' is ",
+          found.node().output_type(0), " (built at ", found.node().site().str(), "), but ",
+          at.site.str(), " asks for ", wanted);
+}
+
+}  // namespace
+
+Variable::operator Output() const {
+  Output& read = node().variable_->default_read;
+  if (!read) {
+    Graph& graph = node_->graph();
+    // Before every write of the step, hence outside all scopes in force.
+    ControlDependencies none(graph, nullptr);
+    NameScope names(graph, "");
+    ReplicaScope replica(graph, std::string(name().substr(0, node_->prefix_)), node_->replica());
+    read = make_read(*this, node_->variable().caching_device,
+                     At(cat(name(), "/read"), node_->site()));
+  }
+  return read;
+}
+
+Output Variable::read(At at) const {
+  return make_read(*this, {}, At(at.name.empty() ? "read" : at.name, at.site));
+}
+
+Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options, At at) {
+  const ScopeStack& scopes = graph.scopes();
+  const std::string path = scopes.variable_path;
+  const Site site = scopes.site.value_or(at.site);
+  VariableRequest request{path.empty() ? std::string(name) : cat(path, "/", name),
+                          std::move(shape), std::move(options)};
+  const Reuse reuse = scopes.reuse;
+  const std::string key = request.name;
+  if (const Variable found = graph.stored_variable(key)) {
+    require(reuse != Reuse::kInherit, "variable '", key, "' already exists (built at ",
+            found.node().site().str(), "), so ", site.str(),
+            " cannot create it; choose another name or open the scope with Reuse::kCreateOrGet");
+    check_found(found, request.shape, request.options.dtype, At(site));
+    return found;
+  }
+  require<NotFound>(reuse != Reuse::kMustExist, "variable '", key, "' does not exist, but ",
+                    site.str(), " wants to reuse it");
+  const std::vector<VariableGetter*> getters = scopes.getters;
+  for (auto getter = getters.rbegin(); getter != getters.rend(); ++getter)
+    (*getter)->request(request);
+  const Variable made = graph.create_variable(request, At(site));
+  graph.store_variable(key, made);
+  return made;
+}
+
+namespace init {
+
+Initializer constant(double value) {
+  return [value](Graph& graph, const Shape& shape, DType dtype) {
+    return fill(graph, shape, value, dtype);
+  };
+}
+Initializer zeros() { return constant(0); }
+Initializer ones() { return constant(1); }
+
+Initializer value(Tensor tensor) {
+  return [tensor](Graph& graph, const Shape&, DType) { return belfry::constant(graph, tensor); };
+}
+
+Initializer uniform(double low, double high) {
+  return [low, high](Graph& graph, const Shape& shape, DType dtype) {
+    return random_uniform(graph, shape, low, high, dtype);
+  };
+}
+
+Initializer normal(double stddev) {
+  return [stddev](Graph& graph, const Shape& shape, DType dtype) {
+    return random_normal(graph, shape, stddev, dtype);
+  };
+}
+
+Initializer glorot_uniform() {
+  return [](Graph& graph, const Shape& shape, DType dtype) {
+    const auto [in, out] = fans(shape);
+    const double limit = std::sqrt(6 / (in + out));
+    return random_uniform(graph, shape, -limit, limit, dtype);
+  };
+}
+
+Initializer he_normal() {
+  return [](Graph& graph, const Shape& shape, DType dtype) {
+    return random_normal(graph, shape, std::sqrt(2 / fans(shape).first), dtype);
+  };
+}
+
+}  // namespace init
+
+}  // namespace belfry

@@ -1,0 +1,87 @@
+// Trainable and other state of a model. A Variable is a handle; its values live in a Session.
+#pragma once
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "belfry/framework/node.h"
+#include "belfry/framework/tensor.h"
+
+namespace belfry {
+
+// Reads bind to versions, so no step is racy: a read sees what the last write with a path to it wrote,
+// else the value from before the step.
+class Variable {
+ public:
+  Variable() = default;
+  explicit Variable(Node& node) : node_(&node) {}
+
+  explicit operator bool() const { return node_ != nullptr; }
+  // Throws InvalidArgument for an empty Variable.
+  Node& node() const { return ref().node(); }
+  // The value before any write of the step.
+  operator Output() const;  // NOLINT
+  // A read that obeys the control dependencies in force.
+  Output read(At at = {}) const;
+  // The storage itself: what an op takes as an input that it writes (Op::writes).
+  Output ref() const { return node_ ? Output(*node_, 0) : Output(); }
+
+  std::string_view name() const { return node().name(); }
+  std::string_view logical_name() const { return node().variable().logical_name; }
+  const Shape& shape() const { return node().output_type(0).shape; }
+  DType dtype() const { return node().output_type(0).dtype; }
+  const DeviceSpec& device() const { return node().device(); }
+  bool trainable() const { return node().variable().trainable; }
+
+  bool operator==(const Variable&) const = default;
+
+ private:
+  Node* node_ = nullptr;
+};
+
+// Builds the first value of a variable of a given shape.
+using Initializer = std::function<Output(Graph&, const Shape&, DType)>;
+
+namespace init {
+Initializer zeros();
+Initializer ones();
+Initializer constant(double value);
+Initializer value(Tensor tensor);
+Initializer uniform(double low, double high);
+Initializer normal(double stddev);
+// Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010). For [in, out] matrices the fans
+// are the dimensions; for [out, kh, kw, in] filters they are in * kh * kw and out * kh * kw.
+Initializer glorot_uniform();
+// Normal with variance 2 / fan_in (He et al. 2015).
+Initializer he_normal();
+}  // namespace init
+
+struct VariableOptions {
+  DType dtype = DType::kF32;
+  Initializer initializer = {};  // default Glorot uniform
+  bool trainable = true;
+  DeviceSpec caching_device = {};  // where default reads are placed; empty: beside the variable
+  bool local = false;              // not saved, not in the collection of global variables
+  Node* copy_of = nullptr;         // start as a copy of this variable, as replicas do
+};
+
+// Gets the variable `name` (below the current variable scope), or creates it, as the scope's Reuse says.
+// Creation ignores control dependencies. Throws InvalidArgument if it exists and must not, or with
+// another shape or dtype; NotFound if it must exist and does not.
+Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options = {},
+                  At at = {});
+
+// What a VariableGetter may change about a variable that is being created.
+struct VariableRequest {
+  std::string name;  // with the variable scope
+  Shape shape;
+  VariableOptions options;
+};
+
+// Wraps the creation of variables inside a VariableScope. Getters nest, the innermost is asked first.
+struct VariableGetter {
+  virtual ~VariableGetter() = default;
+  virtual void request(VariableRequest& request) = 0;
+};
+
+}  // namespace belfry

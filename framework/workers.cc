@@ -1,0 +1,77 @@
+#include "belfry/framework/workers.h"
+
+#include <cfenv>
+#include <chrono>
+#include <exception>
+
+#include "belfry/framework/error.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace belfry {
+
+bool SpinTimer::expired() {
+  constexpr std::int64_t kSpinNanoseconds = 20'000;
+  constexpr int kRoundsPerLook = 16;  // reading the clock costs more than a pause
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+  if (rounds_++ % kRoundsPerLook != 0) return false;
+  const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  if (rounds_ == 1) until_ = now + kSpinNanoseconds;
+  return now > until_;
+}
+
+void check_floating_point_mode() {
+#if defined(__x86_64__)
+  constexpr unsigned kDenormalsAreZero = 0x0040, kFlushToZero = 0x8000;
+  require((_mm_getcsr() & (kDenormalsAreZero | kFlushToZero)) == 0,
+          "this thread flushes denormals to zero; clear FTZ and DAZ before running a session");
+#endif
+  require(std::fegetround() == FE_TONEAREST,
+          "this thread does not round to nearest; restore FE_TONEAREST before running a session");
+}
+
+namespace {
+bool nothing_to_help() { return false; }
+}  // namespace
+
+WorkerPool::WorkerPool(int workers) {
+  try {
+    for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { loop(w); });
+  } catch (const std::exception& error) {
+    stop();
+    throw DeviceError(cat("cannot start ", workers, " workers: ", error.what(),
+                          "; ask for fewer threads"));
+  }
+}
+
+WorkerPool::~WorkerPool() { stop(); }
+
+void WorkerPool::stop() {
+  stop_ = true;
+  start_.set(++runs_, gate_);
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WorkerPool::run(int active, const std::function<void(int)>& work) {
+  work_ = &work;
+  active_ = active;
+  ++runs_;
+  if (!threads_.empty()) start_.set(runs_, gate_);
+  work(0);
+  await(finished_, runs_ * static_cast<std::int64_t>(threads_.size()), gate_, nothing_to_help);
+}
+
+void WorkerPool::loop(int worker) {
+  for (std::int64_t run = 1;; ++run) {
+    await(start_, run, gate_, nothing_to_help);
+    if (stop_) return;
+    if (worker < active_) (*work_)(worker);
+    const std::int64_t done = done_.fetch_add(1, std::memory_order_acq_rel) + 1;
+    if (done == run * static_cast<std::int64_t>(threads_.size())) finished_.set(done, gate_);
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,113 @@
+// The threads that run plans, and the signals by which their lanes order each other.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace belfry {
+
+// Where workers sleep when there is nothing to do, and what wakes them.
+class Gate {
+ public:
+  // Wakes all sleepers, so that they look again. Costs a load when nobody sleeps.
+  void wake() {
+    if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
+    changes_.fetch_add(1, std::memory_order_seq_cst);
+    changes_.notify_all();
+  }
+  // Sleeps until the next wake(), unless ready() holds once the sleeper is known.
+  template <class Ready>
+  void sleep(const Ready& ready) {
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = changes_.load(std::memory_order_seq_cst);
+    if (!ready()) changes_.wait(seen, std::memory_order_acquire);
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::uint32_t> changes_{0};
+  std::atomic<int> sleepers_{0};
+};
+
+// A monotonic count of finished launches, on a cache line of its own. Set by one worker, awaited by
+// others. Poison satisfies every wait.
+class alignas(64) Signal {
+ public:
+  static constexpr std::int64_t kPoison = std::int64_t{1} << 62;
+
+  // The store and the look for sleepers are sequentially consistent, as are a sleeper's announcement
+  // and its last look at the value: one of the two sees the other.
+  bool reached(std::int64_t epoch) const { return epoch_.load(std::memory_order_seq_cst) >= epoch; }
+  void set(std::int64_t epoch, Gate& gate) {
+    epoch_.store(epoch, std::memory_order_seq_cst);
+    gate.wake();
+  }
+
+ private:
+  std::atomic<std::int64_t> epoch_{0};
+};
+
+// W workers, of which the caller of run() is number 0. Threads start with the pool and end with it.
+class WorkerPool {
+ public:
+  explicit WorkerPool(int workers);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  int workers() const { return static_cast<int>(threads_.size()) + 1; }
+
+  // Calls work(w) for w in [0, active) at once, worker 0 being the caller; returns when all have.
+  // `work` must not throw. One call at a time.
+  void run(int active, const std::function<void(int)>& work);
+
+  // Where this pool's workers sleep.
+  Gate& gate() { return gate_; }
+
+ private:
+  void loop(int worker);
+  void stop();
+
+  Gate gate_;
+  Signal start_;     // counts runs
+  Signal finished_;  // counts workers that have finished, over all runs
+  std::atomic<std::int64_t> done_{0};
+  std::int64_t runs_ = 0;
+  int active_ = 0;
+  const std::function<void(int)>* work_ = nullptr;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// Measures how long a worker has spun in vain. Workers are not pinned, so they spin for 20 us only.
+class SpinTimer {
+ public:
+  void restart() { rounds_ = 0; }
+  // Pauses for a moment; true once it is time to sleep.
+  bool expired();
+
+ private:
+  int rounds_ = 0;
+  std::int64_t until_ = 0;  // nanoseconds of the steady clock
+};
+
+// Waits until `signal` reaches `epoch`: first by doing other work (help() returns false when there is
+// none), then spinning, then asleep.
+template <class Help>
+void await(const Signal& signal, std::int64_t epoch, Gate& gate, const Help& help) {
+  SpinTimer timer;
+  while (!signal.reached(epoch)) {
+    if (help())
+      timer.restart();
+    else if (timer.expired())
+      gate.sleep([&] { return signal.reached(epoch); });
+  }
+}
+
+// Throws InvalidArgument if this thread flushes denormals or rounds in another way than to nearest:
+// results would differ between workers.
+void check_floating_point_mode();
+
+}  // namespace belfry

@@ -1,0 +1,99 @@
+#include "belfry/ops/adam_update.h"
+
+#include <cmath>
+
+#include "belfry/framework/kernels/math.h"
+#include "belfry/framework/node.h"
+#include "belfry/ops/kernels/update.h"
+
+namespace belfry {
+namespace {
+
+OutputTypes adam_shape(const ShapeContext& c) {
+  const auto& options = c.options<AdamUpdateOptions>();
+  for (const double beta : {options.beta1, options.beta2})
+    c.require(beta >= 0 && beta < 1, "the betas must be in [0, 1), not ", beta);
+  c.require(options.epsilon >= 0, "epsilon must not be negative, but is ", options.epsilon);
+  c.require(c.dtype(3) == DType::kI64 && c.input(3).rank() == 0, "the step is ", c.type(3),
+            ", but a scalar i64 is needed");
+  return kernels::update_types(c, 3, 4, 5);
+}
+
+template <class T>
+struct Factors {
+  T beta1, rest1, beta2, rest2, epsilon, rate;
+};
+
+// Throws unless step >= 1.
+template <class T>
+Factors<T> factors(const Node& node, const AdamUpdateOptions& o, std::int64_t step, T rate) {
+  if (step < 1) [[unlikely]]
+    throw InvalidArgument(cat(node.describe(), ": the step is ", step, ", but counts from 1"));
+  const auto t = static_cast<double>(step);
+  const double correction = std::sqrt(1 - std::pow(o.beta2, t)) / (1 - std::pow(o.beta1, t));
+  return {static_cast<T>(o.beta1),   static_cast<T>(1 - o.beta1),
+          static_cast<T>(o.beta2),   static_cast<T>(1 - o.beta2),
+          static_cast<T>(o.epsilon), static_cast<T>(static_cast<double>(rate) * correction)};
+}
+
+template <class T>
+BELFRY_KERNEL void adam_step(std::int64_t begin, std::int64_t end, Factors<T> f, const T* gradient,
+                             T* x, T* m, T* v) {
+  BELFRY_INDEPENDENT
+  for (std::int64_t i = begin; i < end; ++i) {
+    m[i] = f.beta1 * m[i] + f.rest1 * gradient[i];
+    v[i] = f.beta2 * v[i] + f.rest2 * (gradient[i] * gradient[i]);
+    x[i] = x[i] - f.rate * m[i] / (math::sqrt(v[i]) + f.epsilon);
+  }
+}
+
+template <class T>
+void plain_step(std::int64_t begin, std::int64_t end, Factors<T> f, const T* gradient, T* x, T* m,
+                T* v) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    const T g = gradient[i];
+    m[i] = f.beta1 * m[i] + f.rest1 * g;
+    v[i] = f.beta2 * v[i] + f.rest2 * (g * g);
+    x[i] -= f.rate * m[i] / (std::sqrt(v[i]) + f.epsilon);
+  }
+}
+
+template <class T>
+using Step = void (*)(std::int64_t, std::int64_t, Factors<T>, const T*, T*, T*, T*);
+
+template <class T>
+KernelRun adam_kernel(const KernelPlan& plan, Step<T> step) {
+  const Node* const node = &plan.node();
+  return [node, options = plan.options<AdamUpdateOptions>(), step](const Pointers& p) {
+    step(p.begin(), p.end(), factors(*node, options, *p.input<std::int64_t>(3), *p.input<T>(5)),
+         p.input<T>(4), p.written<T>(0), p.written<T>(1), p.written<T>(2));
+  };
+}
+
+KernelRun adam_cpu(KernelPlan& plan) {
+  return visit_floating(plan.dtype(),
+                        [&]<class T>(T) { return adam_kernel<T>(plan, adam_step<T>); });
+}
+KernelRun adam_reference(KernelPlan& plan) {
+  return visit_floating(plan.dtype(),
+                        [&]<class T>(T) { return adam_kernel<T>(plan, plain_step<T>); });
+}
+
+}  // namespace
+
+const Op kAdamUpdate{.name = "AdamUpdate",
+                     .inputs = 6,
+                     .shape = adam_shape,
+                     .no_gradient = kernels::kUpdateHasNoGradient,
+                     .split = Split::kElements,
+                     .writes = 3,
+                     .cpu = adam_cpu,
+                     .reference = adam_reference};
+
+Node& adam_update(Variable variable, Variable m, Variable v, Output step, Output gradient,
+                  Output rate, AdamUpdateOptions options, At at) {
+  return gradient.graph().add(kAdamUpdate, {variable.ref(), m.ref(), v.ref(), step, gradient, rate},
+                              at, Options(options));
+}
+
+}  // namespace belfry

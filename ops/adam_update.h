@@ -1,0 +1,22 @@
+// AdamUpdate: a step of Adam (Kingma and Ba 2015), in TensorFlow's form.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+struct AdamUpdateOptions {
+  double beta1 = 0.9, beta2 = 0.999;
+  double epsilon = 1e-8;
+};
+
+// With t = step, a scalar i64 that counts updates from 1:
+//   m = beta1 * m + (1 - beta1) * gradient
+//   v = beta2 * v + (1 - beta2) * gradient^2
+//   variable -= rate * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)
+// rate is a scalar; all but the step are of the variable's type, f32 or f64. Outputs are the new
+// values of variable, m and v. A run fails with InvalidArgument if t < 1.
+extern const Op kAdamUpdate;
+Node& adam_update(Variable variable, Variable m, Variable v, Output step, Output gradient,
+                  Output rate, AdamUpdateOptions options = {}, At at = {});
+
+}  // namespace belfry

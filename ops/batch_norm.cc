@@ -1,0 +1,290 @@
+#include "belfry/ops/batch_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "belfry/framework/kernels/math.h"
+#include "belfry/ops/kernels/moments.h"
+
+namespace belfry {
+namespace {
+
+// Inputs [first, ..) have one value per channel of input 0.
+void require_channels(const ShapeContext& c, std::size_t first) {
+  const double epsilon = c.options<BatchNormOptions>().epsilon;
+  c.require(epsilon >= 0, "epsilon must not be negative, but is ", epsilon);
+  c.require_floating(0);
+  c.require_same_dtype();
+  const Shape& x = c.input(0);
+  c.require(x.rank() >= 2, "needs images or rows, but the shape is ", x);
+  for (std::size_t i = first; i < c.inputs(); ++i)
+    c.require(c.input(i).compatible(Shape{x.back()}), "input ", i, " has shape ", c.input(i),
+              ", but there are ", x.back(), " channels: ", x);
+}
+
+OutputTypes train_shape(const ShapeContext& c) {
+  require_channels(c, 1);
+  const Shape channels{c.input(0).back()};
+  return {c.input(0), channels, channels};
+}
+
+OutputTypes inference_shape(const ShapeContext& c) {
+  require_channels(c, 1);
+  return {c.input(0)};
+}
+
+OutputTypes grad_shape(const ShapeContext& c) {
+  require_channels(c, 2);
+  c.require(c.input(1).compatible(c.input(0)), "gradient and input have shapes ", c.input(0),
+            " and ", c.input(1));
+  const Shape channels{c.input(1).back()};
+  return {c.input(1), channels, channels};
+}
+
+std::vector<Output> train_gradient(const Node& node, std::span<const Output> grads) {
+  require(grads[0] && !grads[1] && !grads[2], node.describe(),
+          ": the moments of batch norm cannot be differentiated; use stop_gradient on them");
+  Node& grad = node.graph().add(
+      kBatchNormTrainGrad, {grads[0], node.input(0), node.input(1), node.output(1), node.output(2)},
+      {}, node.raw_options());
+  return {grad.output(0), grad.output(1), grad.output(2)};
+}
+
+std::vector<Output> inference_gradient(const Node& node, std::span<const Output> grads) {
+  Node& grad =
+      node.graph().add(kBatchNormInferenceGrad,
+                       {grads[0], node.input(0), node.input(1), node.input(3), node.input(4)}, {},
+                       node.raw_options());
+  return {grad.output(0), grad.output(1), grad.output(2), {}, {}};
+}
+
+// Channels are taken in blocks whose factors fit on the stack.
+constexpr std::int64_t kBlock = 256;
+
+template <class T>
+BELFRY_KERNEL void normalise(const T* x, std::int64_t rows, std::int64_t channels, const T* mean,
+                             const T* variance, const T* gamma, const T* beta, T epsilon, T* y) {
+  for (std::int64_t first = 0; first < channels; first += kBlock) {
+    const std::int64_t count = channels - first < kBlock ? channels - first : kBlock;
+    T scale[kBlock], shift[kBlock], middle[kBlock];
+    for (std::int64_t c = 0; c < count; ++c) {
+      scale[c] = gamma[first + c] / math::sqrt(variance[first + c] + epsilon);
+      shift[c] = beta[first + c];
+      middle[c] = mean[first + c];
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T* const from = x + r * channels + first;
+      T* const to = y + r * channels + first;
+      BELFRY_INDEPENDENT
+      for (std::int64_t c = 0; c < count; ++c) to[c] = (from[c] - middle[c]) * scale[c] + shift[c];
+    }
+  }
+}
+
+// dx = scale (dy - offset - (x - mean) slope), where the last two are 0 for given moments.
+template <bool kTrain, class T>
+BELFRY_KERNEL void input_gradient(const T* dy, const T* x, std::int64_t rows, std::int64_t channels,
+                                  const T* mean, const T* variance, const T* gamma, T epsilon,
+                                  const T* sum, const T* product, T count_of_rows, T* dx) {
+  for (std::int64_t first = 0; first < channels; first += kBlock) {
+    const std::int64_t count = channels - first < kBlock ? channels - first : kBlock;
+    T scale[kBlock], offset[kBlock], slope[kBlock], middle[kBlock];
+    for (std::int64_t c = 0; c < count; ++c) {
+      const T spread = variance[first + c] + epsilon;
+      scale[c] = gamma[first + c] / math::sqrt(spread);
+      offset[c] = sum[first + c] / count_of_rows;
+      slope[c] = product[first + c] / count_of_rows / spread;
+      middle[c] = mean[first + c];
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t at = r * channels + first;
+      BELFRY_INDEPENDENT
+      for (std::int64_t c = 0; c < count; ++c)
+        dx[at + c] = kTrain
+                         ? scale[c] * (dy[at + c] - offset[c] - (x[at + c] - middle[c]) * slope[c])
+                         : scale[c] * dy[at + c];
+    }
+  }
+}
+
+struct Extent {
+  std::int64_t rows, channels;
+};
+Extent extent(const Shape& x) { return {x.product(0, x.rank() - 1), x.back()}; }
+
+KernelRun train_cpu(KernelPlan& plan) {
+  const auto [rows, channels] = extent(plan.input(0).shape);
+  plan.workspace(kernels::moment_scratch(rows, channels) *
+                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T* const x = p.input<T>(0);
+      T *const mean = p.output<T>(1), *const variance = p.output<T>(2);
+      kernels::moments(x, n, c, mean, variance, reinterpret_cast<T*>(p.workspace()));
+      normalise(x, n, c, mean, variance, p.input<T>(1), p.input<T>(2), static_cast<T>(epsilon),
+                p.output<T>());
+    };
+  });
+}
+
+template <bool kTrain>
+KernelRun grad_cpu(KernelPlan& plan) {
+  const auto [rows, channels] = extent(plan.input(1).shape);
+  plan.workspace(kernels::moment_scratch(rows, channels) *
+                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T *const dy = p.input<T>(0), *const x = p.input<T>(1), *const mean = p.input<T>(3);
+      const T* const variance = p.input<T>(4);
+      T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
+      kernels::gradient_sums(dy, x, mean, n, c, dbeta, dgamma, reinterpret_cast<T*>(p.workspace()));
+      const T small = static_cast<T>(epsilon);
+      input_gradient<kTrain>(dy, x, n, c, mean, variance, p.input<T>(2), small, dbeta, dgamma,
+                             static_cast<T>(n), p.output<T>());
+      for (std::int64_t i = 0; i < c; ++i) dgamma[i] /= std::sqrt(variance[i] + small);
+    };
+  });
+}
+
+KernelRun inference_cpu(KernelPlan& plan) {
+  const Shape& x = plan.input(0).shape;
+  const std::int64_t channels = x.back(), rows = x.product(1, x.rank() - 1);
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const std::int64_t at = p.begin() * rows * channels;
+      normalise(p.input<T>(0) + at, (p.end() - p.begin()) * rows, channels, p.input<T>(3),
+                p.input<T>(4), p.input<T>(1), p.input<T>(2), static_cast<T>(epsilon),
+                p.output<T>() + at);
+    };
+  });
+}
+
+// The plain kernels: channel by channel, in f64.
+template <class T>
+void plain_moments(const T* x, Extent e, std::int64_t c, T* mean, T* variance) {
+  double sum = 0, squares = 0;
+  for (std::int64_t r = 0; r < e.rows; ++r) sum += x[r * e.channels + c];
+  const double middle = sum / static_cast<double>(e.rows);
+  for (std::int64_t r = 0; r < e.rows; ++r) {
+    const double d = x[r * e.channels + c] - middle;
+    squares += d * d;
+  }
+  *mean = static_cast<T>(middle);
+  *variance = static_cast<T>(squares / static_cast<double>(e.rows));
+}
+
+KernelRun train_reference(KernelPlan& plan) {
+  const Extent e = extent(plan.input(0).shape);
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T* const x = p.input<T>(0);
+      for (std::int64_t c = 0; c < e.channels; ++c) {
+        T mean, variance;
+        plain_moments(x, e, c, &mean, &variance);
+        const double scale = p.input<T>(1)[c] / std::sqrt(variance + epsilon);
+        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels)
+          p.output<T>()[i] = static_cast<T>((x[i] - mean) * scale + p.input<T>(2)[c]);
+        p.output<T>(1)[c] = mean;
+        p.output<T>(2)[c] = variance;
+      }
+    };
+  });
+}
+
+KernelRun inference_reference(KernelPlan& plan) {
+  const Shape& shape = plan.input(0).shape;
+  const std::int64_t channels = shape.back(), row = shape.product(1, shape.rank());
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      for (std::int64_t i = p.begin() * row; i < p.end() * row; ++i) {
+        const std::int64_t c = i % channels;
+        const double scale = p.input<T>(1)[c] / std::sqrt(p.input<T>(4)[c] + epsilon);
+        p.output<T>()[i] =
+            static_cast<T>((p.input<T>(0)[i] - p.input<T>(3)[c]) * scale + p.input<T>(2)[c]);
+      }
+    };
+  });
+}
+
+template <bool kTrain>
+KernelRun grad_reference(KernelPlan& plan) {
+  const Extent e = extent(plan.input(1).shape);
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
+      const auto n = static_cast<double>(e.rows);
+      for (std::int64_t c = 0; c < e.channels; ++c) {
+        const double mean = p.input<T>(3)[c], spread = std::sqrt(p.input<T>(4)[c] + epsilon);
+        double sum = 0, product = 0;
+        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
+          sum += dy[i];
+          product += dy[i] * ((x[i] - mean) / spread);
+        }
+        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
+          const double centred = kTrain ? dy[i] - sum / n - (x[i] - mean) / spread * product / n
+                                        : static_cast<double>(dy[i]);
+          p.output<T>()[i] = static_cast<T>(p.input<T>(2)[c] / spread * centred);
+        }
+        p.output<T>(1)[c] = static_cast<T>(product);
+        p.output<T>(2)[c] = static_cast<T>(sum);
+      }
+    };
+  });
+}
+
+constexpr const char* kNoSecond = "second derivatives of batch normalisation are not supported";
+
+}  // namespace
+
+const Op kBatchNormTrain{.name = "BatchNormTrain",
+                         .inputs = 3,
+                         .shape = train_shape,
+                         .gradient = train_gradient,
+                         .in_place = InPlace::kFirst,
+                         .cpu = train_cpu,
+                         .reference = train_reference};
+
+const Op kBatchNormTrainGrad{.name = "BatchNormTrainGrad",
+                             .inputs = 5,
+                             .shape = grad_shape,
+                             .no_gradient = kNoSecond,
+                             .in_place = InPlace::kFirst,
+                             .cpu = grad_cpu<true>,
+                             .reference = grad_reference<true>};
+
+const Op kBatchNormInference{.name = "BatchNormInference",
+                             .inputs = 5,
+                             .shape = inference_shape,
+                             .gradient = inference_gradient,
+                             .split = Split::kRows,
+                             .in_place = InPlace::kFirst,
+                             .cpu = inference_cpu,
+                             .reference = inference_reference};
+
+const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
+                                 .inputs = 5,
+                                 .shape = grad_shape,
+                                 .no_gradient = kNoSecond,
+                                 .in_place = InPlace::kFirst,
+                                 .cpu = grad_cpu<false>,
+                                 .reference = grad_reference<false>};
+
+BatchNorm batch_norm_train(Output x, Output gamma, Output beta, BatchNormOptions options, At at) {
+  Node& node = x.graph().add(kBatchNormTrain, {x, gamma, beta}, at, Options(options));
+  return {node.output(0), node.output(1), node.output(2)};
+}
+
+Output batch_norm_inference(Output x, Output gamma, Output beta, Output mean, Output variance,
+                            BatchNormOptions options, At at) {
+  return x.graph()
+      .add(kBatchNormInference, {x, gamma, beta, mean, variance}, at, Options(options))
+      .output();
+}
+
+}  // namespace belfry

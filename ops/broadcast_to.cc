@@ -1,0 +1,141 @@
+#include "belfry/ops/broadcast_to.h"
+
+#include "belfry/ops/axes.h"
+#include "belfry/ops/broadcasting.h"
+#include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/pointwise.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sum_to.h"
+
+namespace belfry {
+namespace {
+
+struct BroadcastAlongOptions {
+  std::vector<int> axes;
+  Spread spread = Spread::kRepeat;
+};
+
+OutputTypes broadcast_to_shape(const ShapeContext& c) {
+  c.require_same_dtype();
+  const Shape& like = c.input(1);
+  c.require(broadcast_shapes(c, c.input(0), like).compatible(like), c.input(0),
+            " cannot be repeated to ", like);
+  return {like};
+}
+
+// `like` with 1 at the axes.
+Shape with_ones(Shape like, const std::vector<int>& axes) {
+  for (const int axis : axes) like[static_cast<std::size_t>(axis)] = 1;
+  return like;
+}
+
+OutputTypes broadcast_along_shape(const ShapeContext& c) {
+  c.require_same_dtype();
+  const auto& axes = c.options<BroadcastAlongOptions>().axes;
+  const Shape& like = c.input(1);
+  if (!axes.empty()) checked_axes(c, axes, like.rank());
+  const Shape ones = with_ones(like, axes);
+  c.require(!c.input(0).is_fully_known() || !ones.is_fully_known() ||
+                c.input(0).elements() == ones.elements(),
+            c.input(0), " cannot be repeated to ", like, " along axes [", join(axes), "]");
+  return {like};
+}
+
+std::vector<Output> broadcast_to_gradient(const Node& node, std::span<const Output> grads) {
+  return {sum_to(grads[0], node.input(0), node.input(1).shape()), {}};
+}
+
+std::vector<Output> broadcast_along_gradient(const Node& node, std::span<const Output> grads) {
+  const auto& [axes, spread] = node.options<BroadcastAlongOptions>();
+  if (axes.empty()) return {grads[0], {}};
+  const auto reduce = [&](Output x) {
+    return spread == Spread::kShare ? reduce_mean(x, axes) : reduce_sum(x, axes);
+  };
+  return {reshape_like(reduce(grads[0]), node.input(0)), {}};
+}
+
+// Elements are bits: only their size counts.
+template <class Bits>
+KernelRun repeat(const Shape& x, const Shape& like) {
+  return [broadcast = kernels::Broadcast(x.dims(), like.dims())](const Pointers& p) {
+    kernels::map_broadcast(functors::First{}, broadcast, p.begin(), p.end(), p.output<Bits>(),
+                           p.input<Bits>(0), p.input<Bits>(1));
+  };
+}
+
+KernelRun repeat_any(const KernelPlan& plan, const Shape& x) {
+  const Shape& like = plan.output().shape;
+  switch (size_of(plan.dtype())) {
+    case 1: return repeat<std::uint8_t>(x, like);
+    case 4: return repeat<std::uint32_t>(x, like);
+    default: return repeat<std::uint64_t>(x, like);
+  }
+}
+
+KernelRun broadcast_to_cpu(KernelPlan& plan) { return repeat_any(plan, plan.input(0).shape); }
+
+KernelRun broadcast_along_cpu(KernelPlan& plan) {
+  const auto& [axes, spread] = plan.options<BroadcastAlongOptions>();
+  const Shape& like = plan.output().shape;
+  const Shape x = with_ones(like, axes);
+  if (spread == Spread::kRepeat) return repeat_any(plan, x);
+  double count = 1;
+  for (const int axis : axes) count *= static_cast<double>(like[static_cast<std::size_t>(axis)]);
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
+    return [broadcast = kernels::Broadcast(x.dims(), like.dims()),
+            f = functors::FirstOver<T>{static_cast<T>(count)}](const Pointers& p) {
+      kernels::map_broadcast(f, broadcast, p.begin(), p.end(), p.output<T>(), p.input<T>(0),
+                             p.input<T>(1));
+    };
+  });
+}
+
+KernelRun plain_repeat(const KernelPlan& plan, const Shape& x, double count) {
+  return visit_numeric(plan.dtype(), [&]<class T>(T) -> KernelRun {
+    return [x, out = plan.output().shape, count = static_cast<T>(count)](const Pointers& p) {
+      for (std::int64_t i = p.begin(); i < p.end(); ++i)
+        p.output<T>()[i] = p.input<T>(0)[broadcast_index(i, out, x)] / count;
+    };
+  });
+}
+
+KernelRun broadcast_to_reference(KernelPlan& plan) {
+  return plain_repeat(plan, plan.input(0).shape, 1);
+}
+
+KernelRun broadcast_along_reference(KernelPlan& plan) {
+  const auto& [axes, spread] = plan.options<BroadcastAlongOptions>();
+  const Shape& like = plan.output().shape;
+  double count = 1;
+  for (const int axis : axes) count *= static_cast<double>(like[static_cast<std::size_t>(axis)]);
+  return plain_repeat(plan, with_ones(like, axes), spread == Spread::kShare ? count : 1);
+}
+
+}  // namespace
+
+const Op kBroadcastTo{.name = "BroadcastTo",
+                      .inputs = 2,
+                      .shape = broadcast_to_shape,
+                      .gradient = broadcast_to_gradient,
+                      .split = Split::kElements,
+                      .cpu = broadcast_to_cpu,
+                      .reference = broadcast_to_reference};
+const Op kBroadcastAlong{.name = "BroadcastAlong",
+                         .inputs = 2,
+                         .shape = broadcast_along_shape,
+                         .gradient = broadcast_along_gradient,
+                         .split = Split::kElements,
+                         .cpu = broadcast_along_cpu,
+                         .reference = broadcast_along_reference};
+
+Output broadcast_to(Output x, Output like, At at) {
+  return x.graph().add(kBroadcastTo, {x, like}, at).output();
+}
+
+Output broadcast_along(Output x, Output like, std::vector<int> axes, Spread spread, At at) {
+  Options options(BroadcastAlongOptions{std::move(axes), spread});
+  return x.graph().add(kBroadcastAlong, {x, like}, at, std::move(options)).output();
+}
+
+}  // namespace belfry

@@ -1,0 +1,20 @@
+// BroadcastTo: a tensor repeated to the shape of another.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kBroadcastTo;
+extern const Op kBroadcastAlong;
+
+// x repeated to the run-time shape of `like`, by numpy's rules.
+Output broadcast_to(Output x, Output like, At at = {});
+
+// What repeated elements hold: the value, or an equal share of it (the value over their number).
+enum class Spread { kRepeat, kShare };
+
+// The same where x lacks the dimensions `axes` (not negative) of `like`, or has 1 there: the
+// gradient of a reduction over them.
+Output broadcast_along(Output x, Output like, std::vector<int> axes, Spread spread, At at = {});
+
+}  // namespace belfry

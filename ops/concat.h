@@ -1,0 +1,15 @@
+// Concat and its parts.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kConcat;
+extern const Op kConcatGrad;
+
+// Tensors of one dtype, one after the other along `axis` (negative ones count from the last); their
+// other dimensions agree. One tensor is returned as it is.
+Output concat(std::span<const Output> xs, int axis, At at = {});
+Output concat(std::initializer_list<Output> xs, int axis, At at = {});
+
+}  // namespace belfry

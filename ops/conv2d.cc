@@ -1,0 +1,215 @@
+#include "belfry/ops/conv2d.h"
+
+#include "belfry/ops/kernels/conv2d.h"
+
+namespace belfry {
+namespace {
+
+void require_images(const ShapeContext& c) {
+  c.require_same_dtype();
+  c.require_floating(0);
+  c.require_rank(0, 4);
+  c.require_rank(1, 4);
+}
+
+void require_channels(const ShapeContext& c, std::int64_t actual, std::int64_t wanted,
+                      const char* what) {
+  c.require(actual == wanted || actual == kUnknown || wanted == kUnknown, what,
+            " differ: ", c.input(0), " and ", c.input(1));
+}
+
+OutputTypes conv2d_shape(const ShapeContext& c) {
+  require_images(c);
+  const Shape &x = c.input(0), &filter = c.input(1);
+  const auto [stride, padding] = c.options<Conv2dOptions>();
+  require_channels(c, x[3], filter[3], "channels of image [n,h,w,in] and filter [out,kh,kw,in]");
+  return {Shape{x[0], window_output(c, "height", x[1], filter[1], stride, padding),
+                window_output(c, "width", x[2], filter[2], stride, padding), filter[0]}};
+}
+
+void require_size(const ShapeContext& c, const Conv2dGradOptions& options) {
+  c.require(options.height > 0 && options.width > 0,
+            "the size of images and filters must be known when gradients are built; give the "
+            "placeholder a height and width");
+}
+
+OutputTypes grad_input_shape(const ShapeContext& c) {
+  require_images(c);
+  const auto& options = c.options<Conv2dGradOptions>();
+  require_size(c, options);
+  require_channels(c, c.input(0)[3], c.input(1)[0], "channels of gradient and filter");
+  return {Shape{c.input(0)[0], options.height, options.width, c.input(1)[3]}};
+}
+
+OutputTypes grad_filter_shape(const ShapeContext& c) {
+  require_images(c);
+  const auto& options = c.options<Conv2dGradOptions>();
+  require_size(c, options);
+  require_channels(c, c.input(0)[0], c.input(1)[0], "numbers of images and gradients");
+  return {Shape{c.input(1)[3], options.height, options.width, c.input(0)[3]}};
+}
+
+// Sizes that are unknown become 0, which the shape functions refuse.
+Output grad_input(Output dy, Output filter, Conv2dOptions options, const Shape& image) {
+  return dy.graph()
+      .add(kConv2dGradInput, {dy, filter}, {},
+           Options(Conv2dGradOptions{options.stride, options.padding,
+                                     std::max<std::int64_t>(0, image[1]),
+                                     std::max<std::int64_t>(0, image[2])}))
+      .output();
+}
+
+Output grad_filter(Output x, Output dy, Conv2dOptions options, const Shape& filter) {
+  return x.graph()
+      .add(kConv2dGradFilter, {x, dy}, {},
+           Options(Conv2dGradOptions{options.stride, options.padding,
+                                     std::max<std::int64_t>(0, filter[1]),
+                                     std::max<std::int64_t>(0, filter[2])}))
+      .output();
+}
+
+std::vector<Output> conv2d_gradient(const Node& node, std::span<const Output> grads) {
+  const Output x = node.input(0), filter = node.input(1);
+  const auto& options = node.options<Conv2dOptions>();
+  return {grad_input(grads[0], filter, options, x.shape()),
+          grad_filter(x, grads[0], options, filter.shape())};
+}
+
+// Both gradients are linear in each input, so theirs are convolutions again.
+std::vector<Output> grad_input_gradient(const Node& node, std::span<const Output> grads) {
+  const auto& o = node.options<Conv2dGradOptions>();
+  const Conv2dOptions options{o.stride, o.padding};
+  return {conv2d(grads[0], node.input(1), options),
+          grad_filter(grads[0], node.input(0), options, node.input(1).shape())};
+}
+
+std::vector<Output> grad_filter_gradient(const Node& node, std::span<const Output> grads) {
+  const auto& o = node.options<Conv2dGradOptions>();
+  const Conv2dOptions options{o.stride, o.padding};
+  return {grad_input(node.input(1), grads[0], options, node.input(0).shape()),
+          conv2d(node.input(0), grads[0], options)};
+}
+
+kernels::ConvShape conv_shape(const KernelPlan& plan, const Shape& x, const Shape& filter,
+                              int stride, Padding padding) {
+  return {plan.range().size(), x[3], filter[0], WindowAxis(x[1], filter[1], stride, padding),
+          WindowAxis(x[2], filter[2], stride, padding)};
+}
+
+kernels::ConvShape forward_shape(const KernelPlan& plan) {
+  const auto [stride, padding] = plan.options<Conv2dOptions>();
+  return conv_shape(plan, plan.input(0).shape, plan.input(1).shape, stride, padding);
+}
+kernels::ConvShape grad_input_shape(const KernelPlan& plan) {
+  const auto& options = plan.options<Conv2dGradOptions>();
+  return conv_shape(plan, plan.output().shape, plan.input(1).shape, options.stride,
+                    options.padding);
+}
+kernels::ConvShape grad_filter_shape(const KernelPlan& plan) {
+  const auto& options = plan.options<Conv2dGradOptions>();
+  return conv_shape(plan, plan.input(0).shape, plan.output().shape, options.stride,
+                    options.padding);
+}
+
+// Elements of a tensor before the plan's first image.
+std::int64_t skipped(const KernelPlan& plan, const Shape& shape) {
+  return plan.range().begin * shape.product(1, shape.rank());
+}
+
+// Gives run(first, second, out, workspace) the pointers of the plan's range: the images of a tensor
+// start at the range, filters are whole.
+template <class T, class Run>
+KernelRun on_range(std::int64_t first, std::int64_t second, std::int64_t out, Run run) {
+  return [=](const Pointers& p) {
+    run(p.input<T>(0) + first, p.input<T>(1) + second, p.output<T>() + out, p.workspace());
+  };
+}
+template <class T, class Run>
+KernelRun reading_filter(const KernelPlan& plan, Run run) {
+  return on_range<T>(skipped(plan, plan.input(0).shape), 0, skipped(plan, plan.output().shape),
+                     run);
+}
+template <class T, class Run>
+KernelRun writing_filter(const KernelPlan& plan, Run run) {
+  return on_range<T>(skipped(plan, plan.input(0).shape), skipped(plan, plan.input(1).shape), 0,
+                     run);
+}
+
+KernelRun conv2d_reference(KernelPlan& plan) {
+  const kernels::ConvShape s = forward_shape(plan);
+  return visit_floating(plan.dtype(), [&]<class T>(T) {
+    return reading_filter<T>(plan, [s](const T* x, const T* filter, T* y, std::byte*) {
+      kernels::conv2d_plain(s, x, filter, y);
+    });
+  });
+}
+KernelRun grad_input_reference(KernelPlan& plan) {
+  const kernels::ConvShape s = grad_input_shape(plan);
+  return visit_floating(plan.dtype(), [&]<class T>(T) {
+    return reading_filter<T>(plan, [s](const T* dy, const T* filter, T* dx, std::byte*) {
+      kernels::conv2d_grad_input_plain(s, dy, filter, dx);
+    });
+  });
+}
+KernelRun grad_filter_reference(KernelPlan& plan) {
+  const kernels::ConvShape s = grad_filter_shape(plan);
+  return visit_floating(plan.dtype(), [&]<class T>(T) {
+    return writing_filter<T>(plan, [s](const T* x, const T* dy, T* filter, std::byte*) {
+      kernels::conv2d_grad_filter_plain(s, x, dy, filter);
+    });
+  });
+}
+
+#if BELFRY_ONEDNN
+bool for_library(const KernelPlan& plan) {
+  return plan.dtype() == DType::kF32 && plan.range().size() > 0;
+}
+KernelRun conv2d_cpu(KernelPlan& plan) {
+  if (!for_library(plan)) return {};
+  return reading_filter<float>(plan, kernels::onednn_conv2d(plan, forward_shape(plan)));
+}
+KernelRun grad_input_cpu(KernelPlan& plan) {
+  if (!for_library(plan)) return {};
+  return reading_filter<float>(plan,
+                               kernels::onednn_conv2d_grad_input(plan, grad_input_shape(plan)));
+}
+KernelRun grad_filter_cpu(KernelPlan& plan) {
+  if (!for_library(plan)) return {};
+  return writing_filter<float>(plan,
+                               kernels::onednn_conv2d_grad_filter(plan, grad_filter_shape(plan)));
+}
+#else
+constexpr CpuKernel conv2d_cpu = nullptr, grad_input_cpu = nullptr, grad_filter_cpu = nullptr;
+#endif
+
+}  // namespace
+
+const Op kConv2d{.name = "Conv2d",
+                 .inputs = 2,
+                 .shape = conv2d_shape,
+                 .gradient = conv2d_gradient,
+                 .split = Split::kBatch,
+                 .cpu = conv2d_cpu,
+                 .reference = conv2d_reference};
+
+const Op kConv2dGradInput{.name = "Conv2dGradInput",
+                          .inputs = 2,
+                          .shape = grad_input_shape,
+                          .gradient = grad_input_gradient,
+                          .split = Split::kBatch,
+                          .cpu = grad_input_cpu,
+                          .reference = grad_input_reference};
+
+const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
+                           .inputs = 2,
+                           .shape = grad_filter_shape,
+                           .gradient = grad_filter_gradient,
+                           .split = Split::kBatchReduce,
+                           .cpu = grad_filter_cpu,
+                           .reference = grad_filter_reference};
+
+Output conv2d(Output x, Output filter, Conv2dOptions options, At at) {
+  return x.graph().add(kConv2d, {x, filter}, at, Options(options)).output();
+}
+
+}  // namespace belfry

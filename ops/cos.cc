@@ -1,0 +1,37 @@
+#include "belfry/ops/cos.h"
+
+#include <cmath>
+
+#include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/pointwise.h"
+#include "belfry/ops/sin.h"
+
+namespace belfry {
+namespace {
+
+std::vector<Output> cos_gradient(const Node& node, std::span<const Output> grads) {
+  return {-(grads[0] * sin(node.input(0)))};
+}
+
+struct PlainCos {
+  template <class T>
+  T operator()(T x) const {
+    return std::cos(x);
+  }
+};
+
+}  // namespace
+
+const Op kCos{.name = "Cos",
+              .inputs = 1,
+              .shape = floating_pointwise,
+              .gradient = cos_gradient,
+              .split = Split::kElements,
+              .in_place = InPlace::kFirst,
+              .cpu = unary<functors::Cos>,
+              .reference = plain_unary<PlainCos>};
+
+Output cos(Output x, At at) { return x.graph().add(kCos, {x}, at).output(); }
+
+}  // namespace belfry

@@ -1,0 +1,36 @@
+#include "belfry/ops/exp.h"
+
+#include <cmath>
+
+#include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/pointwise.h"
+
+namespace belfry {
+namespace {
+
+std::vector<Output> exp_gradient(const Node& node, std::span<const Output> grads) {
+  return {grads[0] * node.output()};
+}
+
+struct PlainExp {
+  template <class T>
+  T operator()(T x) const {
+    return std::exp(x);
+  }
+};
+
+}  // namespace
+
+const Op kExp{.name = "Exp",
+              .inputs = 1,
+              .shape = floating_pointwise,
+              .gradient = exp_gradient,
+              .split = Split::kElements,
+              .in_place = InPlace::kFirst,
+              .cpu = unary<functors::Exp>,
+              .reference = plain_unary<PlainExp>};
+
+Output exp(Output x, At at) { return x.graph().add(kExp, {x}, at).output(); }
+
+}  // namespace belfry

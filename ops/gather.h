@@ -1,0 +1,14 @@
+// Gather: rows of a table, e.g. of embeddings.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kGather;
+extern const Op kGatherGrad;
+
+// table [v, ...], ids of any shape (i32 or i64) -> [ids..., ...]. A run fails with InvalidArgument
+// naming the op and the id if one is not in [0, v).
+Output gather(Output table, Output ids, At at = {});
+
+}  // namespace belfry

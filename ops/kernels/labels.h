@@ -1,0 +1,37 @@
+// Labels: classes of the rows of a batch, as i32 or i64.
+#pragma once
+#include "belfry/framework/node.h"
+
+namespace belfry::kernels {
+
+// Requires logits [n, c] of a floating type and labels [n].
+inline void require_labels(const ShapeContext& c) {
+  c.require_floating(0);
+  c.require_rank(0, 2);
+  c.require_rank(1, 1);
+  c.require(c.dtype(1) == DType::kI32 || c.dtype(1) == DType::kI64, "labels are i32 or i64, not ",
+            name_of(c.dtype(1)));
+  c.require(Shape{c.input(0)[0]}.compatible(c.input(1)), "logits ", c.input(0), " and labels ",
+            c.input(1), " differ in number");
+}
+
+// Calls f(T{}, Label{}) with the types of logits and labels.
+template <class F>
+auto visit_labelled(const KernelPlan& plan, const F& f) {
+  return visit_floating(plan.input(0).dtype, [&]<class T>(T logit) {
+    return plan.input(1).dtype == DType::kI32 ? f(logit, std::int32_t{}) : f(logit, std::int64_t{});
+  });
+}
+
+// The label of a row; throws InvalidArgument unless it is in [0, classes).
+template <class Label>
+std::int64_t checked_label(const Node& node, const Label* labels, std::int64_t row,
+                           std::int64_t classes) {
+  const std::int64_t label = labels[row];
+  if (label < 0 || label >= classes) [[unlikely]]
+    throw InvalidArgument(cat(node.describe(), ": label ", label, " in row ", row,
+                              " is not one of the ", classes, " classes [0, ", classes, ")"));
+  return label;
+}
+
+}  // namespace belfry::kernels

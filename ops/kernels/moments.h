@@ -1,0 +1,31 @@
+// Sums over the rows of x [rows, channels], per channel, as batch normalisation needs them. Rows
+// are cut into blocks of moment_block(channels); the results of blocks are combined by a balanced
+// tree, split at ceil(n / 2). f32 and f64.
+#pragma once
+#include <cstdint>
+
+namespace belfry::kernels {
+
+std::int64_t moment_block(std::int64_t channels);
+
+// Elements of T of scratch memory that the functions below need.
+std::int64_t moment_scratch(std::int64_t rows, std::int64_t channels);
+
+// Means and population variances, each [channels]. rows >= 1.
+template <class T>
+void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* variance,
+             T* scratch);
+
+// sum(dy) and sum(dy (x - mean)), each [channels].
+template <class T>
+void gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t rows, std::int64_t channels,
+                   T* sum, T* product, T* scratch);
+
+extern template void moments(const float*, std::int64_t, std::int64_t, float*, float*, float*);
+extern template void moments(const double*, std::int64_t, std::int64_t, double*, double*, double*);
+extern template void gradient_sums(const float*, const float*, const float*, std::int64_t,
+                                   std::int64_t, float*, float*, float*);
+extern template void gradient_sums(const double*, const double*, const double*, std::int64_t,
+                                   std::int64_t, double*, double*, double*);
+
+}  // namespace belfry::kernels

@@ -1,0 +1,143 @@
+#include "belfry/ops/kernels/conv2d.h"
+#include "belfry/ops/kernels/onednn.h"
+
+#if BELFRY_ONEDNN
+#include <memory>
+#include <optional>
+
+namespace belfry::kernels {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+using onednn::Primitive;
+
+// Descriptions of a convolution's tensors, in oneDNN's order of dimensions: NCHW, OIHW.
+struct Descriptions {
+  memory::desc x, y, filter, plain_filter;
+  memory::dims strides, before, after;
+
+  explicit Descriptions(const ConvShape& s) {
+    const WindowAxis &v = s.vertical, &h = s.horizontal;
+    using tag = memory::format_tag;
+    const memory::dims filter_dims{s.out, s.in, v.window, h.window};
+    x = onednn::dense({s.images, s.in, v.in, h.in}, tag::nhwc);
+    y = onednn::dense({s.images, s.out, v.out, h.out}, tag::nhwc);
+    filter = onednn::dense(filter_dims, tag::any);
+    plain_filter = onednn::dense(filter_dims, tag::ohwi);
+    strides = {v.stride, h.stride};
+    before = {v.before, h.before};
+    after = {v.after, h.after};
+  }
+};
+
+// What differs between versions of the library.
+dnnl::convolution_forward::primitive_desc describe_forward(const Descriptions& d) {
+  return {{dnnl::prop_kind::forward_training, algorithm::convolution_direct, d.x, d.filter, d.y,
+           d.strides, d.before, d.after},
+          onednn::user_scratchpad(),
+          onednn::engine()};
+}
+
+dnnl::convolution_backward_data::primitive_desc describe_grad_input(const Descriptions& d) {
+  return {{algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.before, d.after},
+          onednn::user_scratchpad(),
+          onednn::engine(),
+          describe_forward(d)};
+}
+
+dnnl::convolution_backward_weights::primitive_desc describe_grad_filter(const Descriptions& d) {
+  return {{algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.before, d.after},
+          onednn::user_scratchpad(),
+          onednn::engine(),
+          describe_forward(d)};
+}
+
+// A convolution and the copy of its filter to or from oneDNN's layout. The workspace holds that
+// copy, then the scratch memory of both.
+struct Convolution {
+  Primitive main;
+  std::optional<Primitive> copy;
+  std::int64_t filter_bytes = 0;
+
+  std::int64_t workspace_bytes() const {
+    return filter_bytes + std::max(main.scratch_bytes(), copy ? copy->scratch_bytes() : 0);
+  }
+};
+
+enum class Filter { kRead, kWritten };
+
+std::shared_ptr<Convolution> assemble(KernelPlan& plan, Primitive main, const memory::desc& plain,
+                                      const memory::desc& chosen, Filter filter) {
+  auto conv = std::make_shared<Convolution>(std::move(main));
+  if (chosen != plain) {
+    conv->filter_bytes = onednn::round_to_64(chosen.get_size());
+    conv->copy =
+        filter == Filter::kRead ? onednn::reorder(plain, chosen) : onednn::reorder(chosen, plain);
+  }
+  plan.workspace(conv->workspace_bytes());
+  return conv;
+}
+
+// Runs a convolution that reads its filter: second argument of the kernel.
+ConvRun reading_filter(std::shared_ptr<Convolution> conv, int source, int destination) {
+  return [=](const float* from, const float* filter, float* to, std::byte* workspace) {
+    std::byte* const scratch = workspace + conv->filter_bytes;
+    const void* weights = filter;
+    if (conv->copy) {
+      conv->copy->run({{DNNL_ARG_FROM, filter}, {DNNL_ARG_TO, workspace}}, scratch);
+      weights = workspace;
+    }
+    conv->main.run({{source, from}, {DNNL_ARG_WEIGHTS, weights}, {destination, to}}, scratch);
+  };
+}
+
+}  // namespace
+
+ConvRun onednn_conv2d(KernelPlan& plan, const ConvShape& shape) {
+  return onednn::guarded(plan, [&] {
+    const Descriptions d(shape);
+    const auto chosen = describe_forward(d);
+    onednn::report(plan, chosen);
+    Primitive main(dnnl::convolution_forward(chosen), chosen,
+                   {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
+    return reading_filter(
+        assemble(plan, std::move(main), d.plain_filter, chosen.weights_desc(), Filter::kRead),
+        DNNL_ARG_SRC, DNNL_ARG_DST);
+  });
+}
+
+ConvRun onednn_conv2d_grad_input(KernelPlan& plan, const ConvShape& shape) {
+  return onednn::guarded(plan, [&] {
+    const Descriptions d(shape);
+    const auto chosen = describe_grad_input(d);
+    onednn::report(plan, chosen);
+    Primitive main(dnnl::convolution_backward_data(chosen), chosen,
+                   {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC});
+    return reading_filter(
+        assemble(plan, std::move(main), d.plain_filter, chosen.weights_desc(), Filter::kRead),
+        DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC);
+  });
+}
+
+ConvRun onednn_conv2d_grad_filter(KernelPlan& plan, const ConvShape& shape) {
+  return onednn::guarded(plan, [&]() -> ConvRun {
+    const Descriptions d(shape);
+    const auto chosen = describe_grad_filter(d);
+    onednn::report(plan, chosen);
+    Primitive main(dnnl::convolution_backward_weights(chosen), chosen,
+                   {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS});
+    auto conv = assemble(plan, std::move(main), d.plain_filter, chosen.diff_weights_desc(),
+                         Filter::kWritten);
+    return [conv](const float* x, const float* dy, float* filter, std::byte* workspace) {
+      std::byte* const scratch = workspace + conv->filter_bytes;
+      void* const weights = conv->copy ? static_cast<void*>(workspace) : filter;
+      conv->main.run({{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, weights}},
+                     scratch);
+      if (conv->copy) conv->copy->run({{DNNL_ARG_FROM, workspace}, {DNNL_ARG_TO, filter}}, scratch);
+    };
+  });
+}
+
+}  // namespace belfry::kernels
+#endif

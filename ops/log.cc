@@ -1,0 +1,36 @@
+#include "belfry/ops/log.h"
+
+#include <cmath>
+
+#include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/pointwise.h"
+
+namespace belfry {
+namespace {
+
+std::vector<Output> log_gradient(const Node& node, std::span<const Output> grads) {
+  return {grads[0] / node.input(0)};
+}
+
+struct PlainLog {
+  template <class T>
+  T operator()(T x) const {
+    return std::log(x);
+  }
+};
+
+}  // namespace
+
+const Op kLog{.name = "Log",
+              .inputs = 1,
+              .shape = floating_pointwise,
+              .gradient = log_gradient,
+              .split = Split::kElements,
+              .in_place = InPlace::kFirst,
+              .cpu = unary<functors::Log>,
+              .reference = plain_unary<PlainLog>};
+
+Output log(Output x, At at) { return x.graph().add(kLog, {x}, at).output(); }
+
+}  // namespace belfry

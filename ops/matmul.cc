@@ -1,0 +1,183 @@
+#include "belfry/ops/matmul.h"
+
+#include <memory>
+
+#include "belfry/ops/kernels/gemm.h"
+#include "belfry/ops/kernels/onednn_gemm.h"
+
+namespace belfry {
+namespace {
+
+// The product shape of matrices with equal leading dimensions.
+OutputTypes matmul_shape(const ShapeContext& c) {
+  c.require_same_dtype();
+  c.require_floating(0);
+  const Shape &a = c.input(0), &b = c.input(1);
+  const auto& options = c.options<MatMulOptions>();
+  const std::size_t rank = a.rank();
+  c.require(rank >= 2 && b.rank() == rank, "needs two tensors of one rank, 2 or more, not ", a,
+            " x ", b);
+  Shape out = a;
+  for (std::size_t i = 0; i + 2 < rank; ++i) {
+    c.require(a[i] == b[i] || a[i] == kUnknown || b[i] == kUnknown, "leading dimension ", i,
+              " differs: ", a, " x ", b);
+    out[i] = a[i] == kUnknown ? b[i] : a[i];
+  }
+  const std::size_t row = rank - 2, column = rank - 1;
+  const std::int64_t k_a = a[options.transpose_a ? row : column];
+  const std::int64_t k_b = b[options.transpose_b ? column : row];
+  c.require(k_a == k_b || k_a == kUnknown || k_b == kUnknown, "inner dimensions differ: ", a,
+            options.transpose_a ? " (transposed)" : "", " x ", b,
+            options.transpose_b ? " (transposed)" : "");
+  out[row] = a[options.transpose_a ? column : row];
+  out[column] = b[options.transpose_b ? row : column];
+  return {out};
+}
+
+OutputTypes matmul_rows_shape(const ShapeContext& c) {
+  c.require(c.input(0).rank() != 2 || !c.options<MatMulOptions>().transpose_a,
+            "matrices with transpose_a are the op MatMulTransposeA; build it by matmul()");
+  return matmul_shape(c);
+}
+
+OutputTypes matmul_transpose_a_shape(const ShapeContext& c) {
+  c.require_rank(0, 2);
+  return matmul_shape(c);
+}
+
+std::vector<Output> matmul_gradient(const Node& node, std::span<const Output> grads) {
+  const auto [ta, tb] = node.options<MatMulOptions>();
+  const Output a = node.input(0), b = node.input(1), g = grads[0];
+  return {ta ? matmul(b, g, {.transpose_a = tb, .transpose_b = true})
+             : matmul(g, b, {.transpose_b = !tb}),
+          tb ? matmul(g, a, {.transpose_a = true, .transpose_b = ta})
+             : matmul(a, g, {.transpose_a = !ta})};
+}
+
+// Equal products one after the other. Offsets and steps are in elements.
+struct Products {
+  kernels::GemmShape gemm;
+  std::int64_t count = 1;
+  std::int64_t begin_a = 0, begin_b = 0, begin_c = 0;
+  std::int64_t step_a = 0, step_b = 0, step_c = 0;
+};
+
+kernels::GemmShape whole_gemm(const KernelPlan& plan) {
+  const auto [ta, tb] = plan.options<MatMulOptions>();
+  const Shape &a = plan.input(0).shape, &b = plan.input(1).shape, &c = plan.output().shape;
+  const std::size_t row = c.rank() - 2, column = c.rank() - 1;
+  return {.m = c[row],
+          .n = c[column],
+          .k = a[ta ? row : column],
+          .transpose_a = ta,
+          .transpose_b = tb,
+          .row_a = a[column],
+          .row_b = b[column]};
+}
+
+Products row_products(const KernelPlan& plan) {
+  Products products{.gemm = whole_gemm(plan)};
+  kernels::GemmShape& gemm = products.gemm;
+  const Range range = plan.range();
+  const Shape& out = plan.output().shape;
+  if (out.rank() == 2) {
+    gemm.m = range.size();
+    products.begin_a = range.begin * gemm.row_a;
+    products.begin_c = range.begin * gemm.n;
+    return products;
+  }
+  const std::int64_t matrices = out.product(1, out.rank() - 2);
+  products.count = range.size() * matrices;
+  products.step_a = gemm.m * gemm.k;
+  products.step_b = gemm.k * gemm.n;
+  products.step_c = gemm.m * gemm.n;
+  products.begin_a = range.begin * matrices * products.step_a;
+  products.begin_b = range.begin * matrices * products.step_b;
+  products.begin_c = range.begin * matrices * products.step_c;
+  return products;
+}
+
+Products depth_products(const KernelPlan& plan) {
+  Products products{.gemm = whole_gemm(plan)};
+  kernels::GemmShape& gemm = products.gemm;
+  const Range range = plan.range();
+  gemm.k = range.size();
+  products.begin_a = range.begin * gemm.row_a;
+  products.begin_b = range.begin * (gemm.transpose_b ? 1 : gemm.row_b);
+  return products;
+}
+
+// multiply(a, b, c, workspace) computes one product.
+template <class T, class Multiply>
+KernelRun each_product(const Products& s, Multiply multiply) {
+  return [s, multiply](const Pointers& p) {
+    const T* a = p.input<T>(0) + s.begin_a;
+    const T* b = p.input<T>(1) + s.begin_b;
+    T* c = p.output<T>() + s.begin_c;
+    for (std::int64_t i = 0; i < s.count; ++i)
+      multiply(a + i * s.step_a, b + i * s.step_b, c + i * s.step_c, p.workspace());
+  };
+}
+
+// Below this many multiplications a call of the library costs more than our own loops.
+constexpr std::int64_t kTiny = 16 * 16 * 16;
+
+KernelRun fast_products([[maybe_unused]] KernelPlan& plan, const Products& s) {
+  [[maybe_unused]] const std::int64_t work = s.gemm.m * s.gemm.n * s.gemm.k;
+#if BELFRY_ONEDNN
+  if (plan.dtype() == DType::kF32 && work > kTiny) {
+    auto library = std::make_shared<kernels::OneDnnGemm>(plan, s.gemm);
+    return each_product<float>(
+        s, [library](const float* a, const float* b, float* c, std::byte* workspace) {
+          library->run(a, b, c, workspace);
+        });
+  }
+#endif
+  return visit_floating(plan.dtype(), [&]<class T>(T) {
+    return each_product<T>(s, [gemm_shape = s.gemm](const T* a, const T* b, T* c, std::byte*) {
+      kernels::gemm(gemm_shape, a, b, c);
+    });
+  });
+}
+
+KernelRun plain_products(const KernelPlan& plan, const Products& s) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) {
+    return each_product<T>(s, [gemm_shape = s.gemm](const T* a, const T* b, T* c, std::byte*) {
+      kernels::gemm_reference(gemm_shape, a, b, c);
+    });
+  });
+}
+
+KernelRun matmul_cpu(KernelPlan& plan) { return fast_products(plan, row_products(plan)); }
+KernelRun matmul_reference(KernelPlan& plan) { return plain_products(plan, row_products(plan)); }
+KernelRun transpose_a_cpu(KernelPlan& plan) { return fast_products(plan, depth_products(plan)); }
+KernelRun transpose_a_reference(KernelPlan& plan) {
+  return plain_products(plan, depth_products(plan));
+}
+
+}  // namespace
+
+const Op kMatMul{.name = "MatMul",
+                 .inputs = 2,
+                 .shape = matmul_rows_shape,
+                 .gradient = matmul_gradient,
+                 .split = Split::kBatch,
+                 .cpu = matmul_cpu,
+                 .reference = matmul_reference};
+
+const Op kMatMulTransposeA{.name = "MatMulTransposeA",
+                           .inputs = 2,
+                           .shape = matmul_transpose_a_shape,
+                           .gradient = matmul_gradient,
+                           .split = Split::kBatchReduce,
+                           .cpu = transpose_a_cpu,
+                           .reference = transpose_a_reference};
+
+Output matmul(Output a, Output b, MatMulOptions options, At at) {
+  const bool reduces = a.shape().rank() == 2 && options.transpose_a;
+  return a.graph()
+      .add(reduces ? kMatMulTransposeA : kMatMul, {a, b}, at, Options(options))
+      .output();
+}
+
+}  // namespace belfry

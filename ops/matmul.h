@@ -1,0 +1,22 @@
+// MatMul: the product of matrices.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+// a [..., m, k], b [..., k, n] -> [..., m, n]; the leading dimensions are equal. Split by dimension
+// 0: rows of a, or the first leading dimension.
+extern const Op kMatMul;
+// aT b for matrices a [k, m], b [k, n] -> [m, n]: the form of weight gradients, where k is the
+// batch. It is an op of its own because its parts are ranges of k, whose products are added.
+extern const Op kMatMulTransposeA;
+
+struct MatMulOptions {
+  bool transpose_a = false, transpose_b = false;  // the last two dimensions
+};
+
+// op(a) op(b), f32 or f64. Throws InvalidArgument naming both shapes if they do not fit.
+Output matmul(Output a, Output b, MatMulOptions options = {}, At at = {});
+inline Output matmul(Output a, Output b, At at) { return matmul(a, b, {}, at); }
+
+}  // namespace belfry

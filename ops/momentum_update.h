@@ -1,0 +1,17 @@
+// MomentumUpdate: a step of gradient descent with momentum, as TensorFlow's.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+struct MomentumUpdateOptions {
+  double momentum = 0.9;
+};
+
+// sum = momentum * sum + gradient; variable -= rate * sum. rate is a scalar; all are of the
+// variable's type, f32 or f64. Outputs are the new values of variable and sum.
+extern const Op kMomentumUpdate;
+Node& momentum_update(Variable variable, Variable sum, Output gradient, Output rate,
+                      MomentumUpdateOptions options = {}, At at = {});
+
+}  // namespace belfry

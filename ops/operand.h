@@ -1,0 +1,39 @@
+// Arithmetic on tensors as C++ operators: y = 1.0 / (1.0 + exp(-x)).
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+// One side of an operator: a tensor, a variable, or a C++ scalar, which takes the dtype of the
+// other side (rounded; for integer types it must be exact). Notes the line where it is made.
+class Operand {
+ public:
+  Operand(Output output, Site at = Site::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
+      : output_(output), site_(at) {}
+  Operand(Variable variable, Site at = Site::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
+      : output_(variable), site_(at) {}
+  Operand(double scalar, Site at = Site::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
+      : scalar_(scalar), site_(at) {}
+
+  // Empty for a scalar.
+  Output output() const { return output_; }
+  double scalar() const { return scalar_; }
+  Site site() const { return site_; }
+
+  // The tensor itself, or a constant of other's dtype in its graph. Throws InvalidArgument if both
+  // are scalars.
+  Output beside(const Operand& other) const;
+
+ private:
+  Output output_;
+  double scalar_ = 0;
+  Site site_;
+};
+
+Output operator+(Operand a, Operand b);
+Output operator-(Operand a, Operand b);
+Output operator*(Operand a, Operand b);
+Output operator/(Operand a, Operand b);
+Output operator-(Operand x);
+
+}  // namespace belfry

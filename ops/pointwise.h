@@ -1,0 +1,59 @@
+// From functors to kernels of pointwise ops: what .cpu and .reference of such an op name.
+//
+//   .cpu = unary<functors::Relu>, .reference = plain_unary<PlainRelu>
+#pragma once
+#include "belfry/framework/kernels/pointwise.h"
+#include "belfry/framework/op.h"
+
+namespace belfry {
+
+// All inputs are floating point, of one dtype and shape; output 0 is like input 0, with what other
+// inputs know of its dimensions.
+OutputTypes floating_pointwise(const ShapeContext& c);
+
+// Calls f(T{}) for f32 f64 i32 i64.
+template <class F>
+KernelRun visit_numeric(DType dtype, F f) {
+  if (dtype == DType::kI32) return f(std::int32_t{});
+  if (dtype == DType::kI64) return f(std::int64_t{});
+  return visit_floating(dtype, f);
+}
+
+// The fast kernel of y = F(x), or y = F(a, b) for equal shapes.
+template <class F>
+KernelRun unary(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
+    return [](const Pointers& p) {
+      kernels::map(F{}, p.begin(), p.end(), p.output<T>(), p.input<T>(0));
+    };
+  });
+}
+template <class F>
+KernelRun binary(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
+    return [](const Pointers& p) {
+      kernels::map(F{}, p.begin(), p.end(), p.output<T>(), p.input<T>(0), p.input<T>(1));
+    };
+  });
+}
+
+// The same as evident loops.
+template <class F>
+KernelRun plain_unary(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
+    return [](const Pointers& p) {
+      for (std::int64_t i = p.begin(); i < p.end(); ++i) p.output<T>()[i] = F{}(p.input<T>(0)[i]);
+    };
+  });
+}
+template <class F>
+KernelRun plain_binary(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
+    return [](const Pointers& p) {
+      for (std::int64_t i = p.begin(); i < p.end(); ++i)
+        p.output<T>()[i] = F{}(p.input<T>(0)[i], p.input<T>(1)[i]);
+    };
+  });
+}
+
+}  // namespace belfry

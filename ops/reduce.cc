@@ -1,0 +1,199 @@
+#include "belfry/ops/reduce.h"
+
+#include <algorithm>
+
+#include "belfry/framework/kernels/pointwise.h"
+#include "belfry/ops/axes.h"
+#include "belfry/ops/broadcast_to.h"
+#include "belfry/ops/broadcasting.h"
+#include "belfry/ops/kernels/reduction.h"
+#include "belfry/ops/pointwise.h"
+#include "belfry/ops/reshape.h"
+
+namespace belfry {
+namespace {
+
+struct ReduceOptions {
+  std::vector<int> axes;
+  ReducedAxes kept = ReducedAxes::kDropped;
+};
+
+OutputTypes reduce_shape(const ShapeContext& c) {
+  const auto& options = c.options<ReduceOptions>();
+  const Shape& x = c.input(0);
+  const std::vector<bool> reduced = checked_axes(c, options.axes, x.rank());
+  std::vector<std::int64_t> dims;
+  for (std::size_t axis = 0; axis < x.rank(); ++axis) {
+    if (!reduced[axis]) dims.push_back(x[axis]);
+    if (reduced[axis] && options.kept == ReducedAxes::kKept) dims.push_back(1);
+  }
+  return {Shape(dims)};
+}
+
+OutputTypes reduce_sum_shape(const ShapeContext& c) {
+  c.require(c.dtype() != DType::kU8 && c.dtype() != DType::kBool, "no arithmetic on ",
+            name_of(c.dtype()), "; cast it");
+  return reduce_shape(c);
+}
+
+OutputTypes reduce_mean_shape(const ShapeContext& c) {
+  c.require_floating(0);
+  return reduce_shape(c);
+}
+
+// The axes that a node reduces, in full.
+std::vector<int> reduced_axes(const Node& node) {
+  const std::vector<bool> mask =
+      axis_mask(node.options<ReduceOptions>().axes, node.input(0).shape().rank());
+  std::vector<int> axes;
+  for (std::size_t axis = 0; axis < mask.size(); ++axis)
+    if (mask[axis]) axes.push_back(static_cast<int>(axis));
+  return axes;
+}
+
+std::vector<Output> sum_gradient(const Node& node, std::span<const Output> grads) {
+  return {broadcast_along(grads[0], node.input(0), reduced_axes(node), Spread::kRepeat)};
+}
+
+std::vector<Output> mean_gradient(const Node& node, std::span<const Output> grads) {
+  return {broadcast_along(grads[0], node.input(0), reduced_axes(node), Spread::kShare)};
+}
+
+struct DivideBy {
+  double count;
+  template <class T>
+  BELFRY_HD T operator()(T x) const {
+    return x / static_cast<T>(count);
+  }
+};
+
+// The part of the input that a kernel works on, and what is needed to reduce it.
+struct Part {
+  explicit Part(const KernelPlan& plan)
+      : reduced(axis_mask(plan.options<ReduceOptions>().axes, plan.input(0).shape.rank())),
+        shape(plan.input(0).shape) {
+    for (std::size_t axis = 0; axis < shape.rank(); ++axis)
+      if (reduced[axis]) count *= static_cast<double>(shape[axis]);
+    by_batch = shape.rank() > 0 && reduced[0];
+    if (!by_batch) return;
+    first = plan.range().begin * shape.product(1, shape.rank());
+    shape[0] = plan.range().size();
+  }
+
+  std::vector<bool> reduced;
+  Shape shape;  // of the part, if parts are sums over some of the batch
+  bool by_batch = false;
+  std::int64_t first = 0;  // element of the input with which the part begins
+  double count = 1;        // of the elements summed into one, in all parts
+};
+
+KernelRun fast_kernel(KernelPlan& plan, bool mean) {
+  if (!is_floating(plan.dtype())) return {};
+  const Part part(plan);
+  const Reduction reduction(part.shape, part.reduced);
+  plan.workspace(reduction.workspace() * static_cast<std::int64_t>(size_of(plan.dtype())));
+  const std::int64_t rows = part.by_batch || part.shape.rank() == 0 ? 1 : part.shape[0];
+  const std::int64_t row = rows == 0 ? 0 : reduction.size() / rows;
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
+    return [=, first = part.first, by_batch = part.by_batch,
+            divide = DivideBy{part.count}](const Pointers& p) {
+      const std::int64_t begin = by_batch ? 0 : p.begin(), end = by_batch ? 1 : p.end();
+      T* const y = p.output<T>();
+      reduction(p.input<T>(0) + first, y, reinterpret_cast<T*>(p.workspace()), begin, end);
+      if (mean) kernels::map(divide, begin * row, end * row, y, static_cast<const T*>(y));
+    };
+  });
+}
+
+// Each result is a sum in order of its terms, in f64 or, of integers, in i64.
+template <class T>
+void plain_sum(const Pointers& p, const Part& part, const Shape& kept, std::int64_t row,
+               bool mean) {
+  using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
+  Wide* const sums = reinterpret_cast<Wide*>(p.workspace());
+  const std::int64_t begin = part.by_batch ? 0 : p.begin() * row;
+  const std::int64_t end = part.by_batch ? kept.elements() : p.end() * row;
+  std::fill(sums + begin, sums + end, Wide(0));
+  const std::int64_t terms = part.shape.elements();
+  for (std::int64_t i = 0; i < terms; ++i) {
+    const std::int64_t to = broadcast_index(i, part.shape, kept);
+    if (to >= begin && to < end) sums[to] += p.input<T>(0)[part.first + i];
+  }
+  for (std::int64_t i = begin; i < end; ++i)
+    p.output<T>()[i] = static_cast<T>(mean ? sums[i] / part.count : sums[i]);
+}
+
+KernelRun plain_kernel(KernelPlan& plan, bool mean) {
+  const Part part(plan);
+  Shape kept = part.shape;
+  for (std::size_t axis = 0; axis < kept.rank(); ++axis)
+    if (part.reduced[axis]) kept[axis] = 1;
+  plan.workspace(kept.elements() * 8);
+  const std::int64_t row = kept.rank() == 0 ? 1 : kept.product(1, kept.rank());
+  return visit_numeric(plan.dtype(), [&]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) { plain_sum<T>(p, part, kept, row, mean); };
+  });
+}
+
+KernelRun sum_cpu(KernelPlan& plan) { return fast_kernel(plan, false); }
+KernelRun mean_cpu(KernelPlan& plan) { return fast_kernel(plan, true); }
+KernelRun sum_reference(KernelPlan& plan) { return plain_kernel(plan, false); }
+KernelRun mean_reference(KernelPlan& plan) { return plain_kernel(plan, true); }
+
+bool reduces_batch(Output x, const std::vector<int>& axes) {
+  const int rank = static_cast<int>(x.shape().rank());
+  return axes.empty() || std::ranges::any_of(axes, [&](int a) { return a == 0 || a == -rank; });
+}
+
+Output reduce(const Op& batch, const Op& rows, Output x, std::vector<int> axes, ReducedAxes kept,
+              At at) {
+  if (x.shape().rank() == 0 && axes.empty()) return x;
+  const Op& op = reduces_batch(x, axes) ? batch : rows;
+  return x.graph().add(op, {x}, at, Options(ReduceOptions{std::move(axes), kept})).output();
+}
+
+}  // namespace
+
+const Op kReduceSum{.name = "ReduceSum",
+                    .inputs = 1,
+                    .shape = reduce_sum_shape,
+                    .gradient = sum_gradient,
+                    .split = Split::kBatchReduce,
+                    .cpu = sum_cpu,
+                    .reference = sum_reference};
+const Op kReduceMean{.name = "ReduceMean",
+                     .inputs = 1,
+                     .shape = reduce_mean_shape,
+                     .gradient = mean_gradient,
+                     .split = Split::kBatchReduce,
+                     .cpu = mean_cpu,
+                     .reference = mean_reference};
+const Op kReduceSumRows{.name = "ReduceSumRows",
+                        .inputs = 1,
+                        .shape = reduce_sum_shape,
+                        .gradient = sum_gradient,
+                        .split = Split::kRows,
+                        .cpu = sum_cpu,
+                        .reference = sum_reference};
+const Op kReduceMeanRows{.name = "ReduceMeanRows",
+                         .inputs = 1,
+                         .shape = reduce_mean_shape,
+                         .gradient = mean_gradient,
+                         .split = Split::kRows,
+                         .cpu = mean_cpu,
+                         .reference = mean_reference};
+
+Output reduce_sum(Output x, std::vector<int> axes, ReducedAxes kept, At at) {
+  return reduce(kReduceSum, kReduceSumRows, x, std::move(axes), kept, at);
+}
+Output reduce_sum(Output x, std::vector<int> axes, At at) {
+  return reduce_sum(x, std::move(axes), ReducedAxes::kDropped, at);
+}
+Output reduce_mean(Output x, std::vector<int> axes, ReducedAxes kept, At at) {
+  return reduce(kReduceMean, kReduceMeanRows, x, std::move(axes), kept, at);
+}
+Output reduce_mean(Output x, std::vector<int> axes, At at) {
+  return reduce_mean(x, std::move(axes), ReducedAxes::kDropped, at);
+}
+
+}  // namespace belfry

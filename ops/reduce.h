@@ -1,0 +1,25 @@
+// ReduceSum, ReduceMean: over some axes or all. Sums are trees of logarithmic depth
+// (kernels/reduce.h).
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+// Over axes that include dimension 0, so that parts of the batch give partial sums.
+extern const Op kReduceSum;
+extern const Op kReduceMean;
+// Dimension 0 is kept.
+extern const Op kReduceSumRows;
+extern const Op kReduceMeanRows;
+
+// Whether the axes reduced over are left out of the shape, or stay as 1.
+enum class ReducedAxes { kDropped, kKept };
+
+// Axes may be negative (from the last); none given means all. f32 f64 i32 i64.
+Output reduce_sum(Output x, std::vector<int> axes = {}, At at = {});
+Output reduce_sum(Output x, std::vector<int> axes, ReducedAxes kept, At at = {});
+// Floating point only. The mean of nothing is NaN.
+Output reduce_mean(Output x, std::vector<int> axes = {}, At at = {});
+Output reduce_mean(Output x, std::vector<int> axes, ReducedAxes kept, At at = {});
+
+}  // namespace belfry

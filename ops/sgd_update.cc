@@ -1,0 +1,49 @@
+#include "belfry/ops/sgd_update.h"
+
+#include "belfry/framework/kernels/simd.h"
+#include "belfry/ops/kernels/update.h"
+
+namespace belfry {
+namespace {
+
+OutputTypes sgd_shape(const ShapeContext& c) { return kernels::update_types(c, 1, 1, 2); }
+
+template <class T>
+BELFRY_KERNEL void sgd(std::int64_t begin, std::int64_t end, T rate, const T* gradient, T* x) {
+  BELFRY_INDEPENDENT
+  for (std::int64_t i = begin; i < end; ++i) x[i] = x[i] - rate * gradient[i];
+}
+
+KernelRun sgd_cpu(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
+    return [](const Pointers& p) {
+      sgd(p.begin(), p.end(), *p.input<T>(2), p.input<T>(1), p.written<T>(0));
+    };
+  });
+}
+
+KernelRun sgd_reference(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
+    return [](const Pointers& p) {
+      for (std::int64_t i = p.begin(); i < p.end(); ++i)
+        p.written<T>(0)[i] -= *p.input<T>(2) * p.input<T>(1)[i];
+    };
+  });
+}
+
+}  // namespace
+
+const Op kSgdUpdate{.name = "SgdUpdate",
+                    .inputs = 3,
+                    .shape = sgd_shape,
+                    .no_gradient = kernels::kUpdateHasNoGradient,
+                    .split = Split::kElements,
+                    .writes = 1,
+                    .cpu = sgd_cpu,
+                    .reference = sgd_reference};
+
+Node& sgd_update(Variable variable, Output gradient, Output rate, At at) {
+  return gradient.graph().add(kSgdUpdate, {variable.ref(), gradient, rate}, at);
+}
+
+}  // namespace belfry

@@ -1,0 +1,158 @@
+#include "belfry/ops/softmax.h"
+
+#include <cmath>
+
+#include "belfry/framework/kernels/math.h"
+#include "belfry/framework/kernels/reduce.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reduce.h"
+
+namespace belfry {
+namespace {
+
+OutputTypes softmax_shape(const ShapeContext& c) {
+  c.require_floating(0);
+  c.require(c.input(0).rank() >= 2, "needs rows, but the shape is ", c.input(0),
+            "; reshape a vector to [1,n]");
+  return {c.type(0)};
+}
+
+OutputTypes softmax_grad_shape(const ShapeContext& c) {
+  c.require_same_dtype();
+  c.require(c.input(0).compatible(c.input(1)), "gradient and softmax have shapes ", c.input(0),
+            " and ", c.input(1));
+  return softmax_shape(c);
+}
+
+Output softmax_grad(Output dy, Output y) { return y.graph().add(kSoftmaxGrad, {dy, y}).output(); }
+
+std::vector<Output> softmax_gradient(const Node& node, std::span<const Output> grads) {
+  return {softmax_grad(grads[0], node.output())};
+}
+
+std::vector<Output> softmax_grad_gradient(const Node& node, std::span<const Output> grads) {
+  const Output dy = node.input(0), y = node.input(1), g = grads[0];
+  const auto row_sum = [](Output x) { return reduce_sum(x, {-1}, ReducedAxes::kKept); };
+  return {softmax_grad(g, y), g * (dy - row_sum(dy * y)) - dy * row_sum(g * y)};
+}
+
+template <class T>
+BELFRY_KERNEL void exp_less(const T* x, T shift, std::int64_t n, T* y) {
+  BELFRY_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) y[i] = math::exp(x[i] - shift);
+}
+
+template <class T>
+BELFRY_KERNEL void divide(std::int64_t n, T divisor, T* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] /= divisor;
+}
+
+template <class T>
+void softmax_row(const T* x, std::int64_t n, T* y) {
+  T largest;
+  kernels::row_maxima(x, n, &largest, 0, 1);
+  exp_less(x, largest, n, y);
+  divide(n, kernels::sum(y, n), y);
+}
+
+template <class T>
+BELFRY_KERNEL void multiply(const T* a, const T* b, std::int64_t n, T* c) {
+  BELFRY_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) c[i] = a[i] * b[i];
+}
+
+template <class T>
+BELFRY_KERNEL void multiply_less(const T* a, const T* b, T shift, std::int64_t n, T* c) {
+  BELFRY_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) c[i] = a[i] * (b[i] - shift);
+}
+
+template <class T>
+void softmax_grad_row(const T* dy, const T* y, std::int64_t n, T* dx) {
+  multiply(dy, y, n, dx);
+  multiply_less(y, dy, kernels::sum(dx, n), n, dx);
+}
+
+template <class T>
+void plain_softmax_row(const T* x, std::int64_t n, T* y) {
+  T largest = x[0], sum = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    if (x[i] > largest) largest = x[i];
+  for (std::int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - largest);
+  for (std::int64_t i = 0; i < n; ++i) y[i] = std::exp(x[i] - largest) / sum;
+}
+
+template <class T>
+void plain_softmax_grad_row(const T* dy, const T* y, std::int64_t n, T* dx) {
+  T sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += dy[i] * y[i];
+  for (std::int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - sum);
+}
+
+// Calls visit(offset, columns) for each row of the last axis in a range of dimension 0.
+template <class Visit>
+void for_each_row(const Shape& shape, const Pointers& p, const Visit& visit) {
+  const std::int64_t columns = shape.back(), inner = shape.product(1, shape.rank());
+  if (columns == 0) return;
+  for (std::int64_t at = p.begin() * inner; at < p.end() * inner; at += columns) visit(at, columns);
+}
+
+KernelRun softmax_cpu(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
+    return [shape](const Pointers& p) {
+      for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
+        softmax_row(p.input<T>(0) + at, n, p.output<T>() + at);
+      });
+    };
+  });
+}
+KernelRun softmax_reference(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
+    return [shape](const Pointers& p) {
+      for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
+        plain_softmax_row(p.input<T>(0) + at, n, p.output<T>() + at);
+      });
+    };
+  });
+}
+KernelRun softmax_grad_cpu(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
+    return [shape](const Pointers& p) {
+      for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
+        softmax_grad_row(p.input<T>(0) + at, p.input<T>(1) + at, n, p.output<T>() + at);
+      });
+    };
+  });
+}
+KernelRun softmax_grad_reference(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
+    return [shape](const Pointers& p) {
+      for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
+        plain_softmax_grad_row(p.input<T>(0) + at, p.input<T>(1) + at, n, p.output<T>() + at);
+      });
+    };
+  });
+}
+
+}  // namespace
+
+const Op kSoftmax{.name = "Softmax",
+                  .inputs = 1,
+                  .shape = softmax_shape,
+                  .gradient = softmax_gradient,
+                  .split = Split::kRows,
+                  .in_place = InPlace::kFirst,
+                  .cpu = softmax_cpu,
+                  .reference = softmax_reference};
+
+const Op kSoftmaxGrad{.name = "SoftmaxGrad",
+                      .inputs = 2,
+                      .shape = softmax_grad_shape,
+                      .gradient = softmax_grad_gradient,
+                      .split = Split::kRows,
+                      .cpu = softmax_grad_cpu,
+                      .reference = softmax_grad_reference};
+
+Output softmax(Output x, At at) { return x.graph().add(kSoftmax, {x}, at).output(); }
+
+}  // namespace belfry

@@ -1,0 +1,34 @@
+#include "belfry/ops/square.h"
+
+#include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/pointwise.h"
+
+namespace belfry {
+namespace {
+
+std::vector<Output> square_gradient(const Node& node, std::span<const Output> grads) {
+  return {grads[0] * (2.0 * node.input(0))};
+}
+
+struct PlainSquare {
+  template <class T>
+  T operator()(T x) const {
+    return x * x;
+  }
+};
+
+}  // namespace
+
+const Op kSquare{.name = "Square",
+                 .inputs = 1,
+                 .shape = floating_pointwise,
+                 .gradient = square_gradient,
+                 .split = Split::kElements,
+                 .in_place = InPlace::kFirst,
+                 .cpu = unary<functors::Square>,
+                 .reference = plain_unary<PlainSquare>};
+
+Output square(Output x, At at) { return x.graph().add(kSquare, {x}, at).output(); }
+
+}  // namespace belfry

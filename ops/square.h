@@ -1,0 +1,11 @@
+// Square: x * x.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kSquare;
+
+Output square(Output x, At at = {});
+
+}  // namespace belfry

@@ -1,0 +1,15 @@
+// SumTo: undoes broadcasting.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kSumTo;
+
+// x summed over the dimensions along which `like` was repeated to give its shape, so that the
+// result has the shape of `like`. `other` is the shape that `like` was broadcast with. Costs
+// nothing where the shapes show that nothing was repeated, and a reduce_sum where they show what
+// was; otherwise the axes follow from the shapes when the graph runs.
+Output sum_to(Output x, Output like, const Shape& other, At at = {});
+
+}  // namespace belfry

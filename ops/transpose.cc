@@ -1,0 +1,161 @@
+#include "belfry/ops/transpose.h"
+
+#include <algorithm>
+
+#include "belfry/framework/kernels/simd.h"
+#include "belfry/ops/axes.h"
+
+namespace belfry {
+namespace {
+
+struct TransposeOptions {
+  std::vector<int> order;
+};
+
+std::vector<std::size_t> source_axes(const std::vector<int>& order, std::size_t rank) {
+  std::vector<std::size_t> axes;
+  for (std::size_t i = 0; i < rank; ++i)
+    axes.push_back(order.empty() ? rank - 1 - i : from_end(order[i], rank));
+  return axes;
+}
+
+OutputTypes transpose_shape(const ShapeContext& c) {
+  const auto& order = c.options<TransposeOptions>().order;
+  const Shape& x = c.input(0);
+  c.require(order.empty() || order.size() == x.rank(), "an order of ", order.size(),
+            " dimensions does not fit ", x);
+  if (!order.empty()) checked_axes(c, order, x.rank());
+  Shape out = x;
+  const std::vector<std::size_t> axes = source_axes(order, x.rank());
+  for (std::size_t i = 0; i < axes.size(); ++i) out[i] = x[axes[i]];
+  return {out};
+}
+
+std::vector<Output> transpose_gradient(const Node& node, std::span<const Output> grads) {
+  const std::vector<std::size_t> axes =
+      source_axes(node.options<TransposeOptions>().order, node.input(0).shape().rank());
+  std::vector<int> inverse(axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) inverse[axes[i]] = static_cast<int>(i);
+  return {transpose(grads[0], inverse)};
+}
+
+struct Dim {
+  std::int64_t size, from, to;  // strides in elements
+};
+
+// Dimensions of the output, outermost first. Those that stay neighbours are one, but for dimension
+// 0, which is divided among calls. At least two.
+std::vector<Dim> walk(const Shape& x, const Shape& out, const std::vector<int>& order) {
+  const std::vector<std::size_t> axes = source_axes(order, x.rank());
+  std::vector<Dim> dims;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const Dim dim{out[i], x.product(axes[i] + 1, x.rank()), out.product(i + 1, out.rank())};
+    if (i >= 2 && dims.back().from == dim.from * dim.size)
+      dims.back() = {dims.back().size * dim.size, dim.from, dim.to};
+    else
+      dims.push_back(dim);
+  }
+  while (dims.size() < 2) dims.push_back({1, 1, 1});
+  return dims;
+}
+
+// A plane in tiles, so that lines of either side stay in cache while they are used.
+template <class Bits>
+BELFRY_KERNEL void copy_plane(const Bits* from, Bits* to, Dim outer, Dim inner) {
+  constexpr std::int64_t kTile = 16;
+  for (std::int64_t r = 0; r < outer.size; r += kTile) {
+    const std::int64_t r_end = r + kTile < outer.size ? r + kTile : outer.size;
+    for (std::int64_t c = 0; c < inner.size; c += kTile) {
+      const std::int64_t c_end = c + kTile < inner.size ? c + kTile : inner.size;
+      for (std::int64_t i = r; i < r_end; ++i)
+        for (std::int64_t j = c; j < c_end; ++j)
+          to[i * outer.to + j * inner.to] = from[i * outer.from + j * inner.from];
+    }
+  }
+}
+
+template <class Bits>
+BELFRY_KERNEL void copy_rows(const Bits* from, Bits* to, Dim outer, Dim inner) {
+  for (std::int64_t i = 0; i < outer.size; ++i)
+    for (std::int64_t j = 0; j < inner.size; ++j) to[i * outer.to + j] = from[i * outer.from + j];
+}
+
+// Copies `rows` of dimension 0, the innermost dimension and `partner` as planes.
+template <class Bits>
+struct Copy {
+  std::vector<Dim> dims;
+  std::size_t partner;
+
+  void operator()(std::size_t depth, std::int64_t rows, const Bits* from, Bits* to) const {
+    if (depth == partner) ++depth;
+    if (depth + 1 < dims.size()) {
+      for (std::int64_t i = 0; i < size(depth, rows); ++i)
+        (*this)(depth + 1, rows, from + i * dims[depth].from, to + i * dims[depth].to);
+      return;
+    }
+    const Dim outer{size(partner, rows), dims[partner].from, dims[partner].to};
+    if (dims.back().from == 1)
+      copy_rows(from, to, outer, dims.back());
+    else
+      copy_plane(from, to, outer, dims.back());
+  }
+
+  std::int64_t size(std::size_t depth, std::int64_t rows) const {
+    return depth == 0 ? rows : dims[depth].size;
+  }
+};
+
+template <class Bits>
+KernelRun transpose_as(const KernelPlan& plan) {
+  const std::vector<Dim> dims =
+      walk(plan.input(0).shape, plan.output().shape, plan.options<TransposeOptions>().order);
+  // Beside the dimension that is dense in the output, the one that is dense in the input.
+  std::size_t partner = dims.size() - 2;
+  for (std::size_t i = 0; i + 1 < dims.size(); ++i)
+    if (dims[i].from < dims[partner].from) partner = i;
+  return [copy = Copy<Bits>{dims, partner}](const Pointers& p) {
+    copy(0, p.end() - p.begin(), p.input<Bits>(0) + p.begin() * copy.dims[0].from,
+         p.output<Bits>() + p.begin() * copy.dims[0].to);
+  };
+}
+
+KernelRun transpose_cpu(KernelPlan& plan) {
+  switch (size_of(plan.dtype())) {
+    case 1: return transpose_as<std::uint8_t>(plan);
+    case 4: return transpose_as<std::uint32_t>(plan);
+    default: return transpose_as<std::uint64_t>(plan);
+  }
+}
+
+// Element by element: the place of each in the input, from its indices.
+KernelRun transpose_reference(KernelPlan& plan) {
+  const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
+  const Shape& x = plan.input(0).shape;
+  const Shape& out = plan.output().shape;
+  const std::int64_t row = out.rank() == 0 ? 1 : out.product(1, out.rank());
+  return
+      [=, axes = source_axes(plan.options<TransposeOptions>().order, x.rank())](const Pointers& p) {
+        for (std::int64_t i = p.begin() * row; i < p.end() * row; ++i) {
+          std::int64_t rest = i, from = 0;
+          for (std::size_t d = axes.size(); d-- > 0; rest /= out[d])
+            from += rest % out[d] * x.product(axes[d] + 1, x.rank());
+          std::copy_n(p.input<char>(0) + from * unit, unit, p.output<char>() + i * unit);
+        }
+      };
+}
+
+}  // namespace
+
+const Op kTranspose{.name = "Transpose",
+                    .inputs = 1,
+                    .shape = transpose_shape,
+                    .gradient = transpose_gradient,
+                    .split = Split::kRows,
+                    .cpu = transpose_cpu,
+                    .reference = transpose_reference};
+
+Output transpose(Output x, std::vector<int> order, At at) {
+  return x.graph().add(kTranspose, {x}, at, Options(TransposeOptions{std::move(order)})).output();
+}
+
+}  // namespace belfry

@@ -1,0 +1,13 @@
+// Transpose: dimensions in another order.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kTranspose;
+
+// Dimension i of the result is dimension order[i] of x (negative ones count from the last); without
+// an order, all are reversed.
+Output transpose(Output x, std::vector<int> order = {}, At at = {});
+
+}  // namespace belfry

@@ -1,0 +1,41 @@
+# Options of the compiler and linker, the sanitizers, and ccache and mold where present.
+include(CheckLinkerFlag)
+
+find_program(BELFRY_CCACHE ccache DOC "Compiler cache, or nothing")
+if(BELFRY_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${BELFRY_CCACHE})
+endif()
+check_linker_flag(CXX -fuse-ld=mold BELFRY_MOLD)
+if(BELFRY_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# No contraction of a * b + c: results must not depend on what the compiler fuses. No build type
+# sets NDEBUG: checks stay on.
+set(belfry_public_options -ffp-contract=off)
+set(belfry_warnings -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # It misfires on any `text + string` (bug 105651 of g++ 12).
+  list(APPEND belfry_warnings -Wno-restrict)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+
+if(NOT BELFRY_SANITIZE STREQUAL none)
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # Instrumented code looks uninitialised to it where it is not.
+    list(APPEND belfry_warnings -Wno-maybe-uninitialized)
+  endif()
+endif()
+if(BELFRY_SANITIZE STREQUAL address)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=address,undefined)
+elseif(BELFRY_SANITIZE STREQUAL thread)
+  add_compile_options(-fsanitize=thread)
+  add_link_options(-fsanitize=thread)
+  # ifunc resolvers run before the TSan runtime is set up and crash it.
+  add_compile_definitions(BELFRY_NO_TARGET_CLONES)
+elseif(NOT BELFRY_SANITIZE STREQUAL none)
+  message(FATAL_ERROR "BELFRY_SANITIZE is none, address or thread, not ${BELFRY_SANITIZE}")
+endif()

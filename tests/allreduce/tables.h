@@ -1,0 +1,92 @@
+// Gradient tables for tests: one constant per tower and variable.
+#pragma once
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "belfry/allreduce/gradient_table.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+
+inline DeviceSpec cpu(int index) { return DeviceSpec(cat("/cpu:", index)); }
+
+inline std::vector<DeviceSpec> cpus(int count) {
+  std::vector<DeviceSpec> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(cpu(i));
+  return devices;
+}
+
+// Variables v0, v1, ... replicated over towers on cpu:0, cpu:1, ..., with gradients whose sum
+// depends on the order of additions.
+struct TestGradients {
+  TestGradients(int towers, std::vector<Shape> of) : shapes(std::move(of)) {
+    for (int t = 0; t < towers; ++t) {
+      const std::string name = cat("tower", t);
+      DeviceScope on(graph, cpu(t));
+      NameScope names(graph, name + "/");
+      ReplicaScope replica(graph, name + "/", t);
+      VariableScope variables(graph, t == 0 ? "" : name);
+      rows.emplace_back();
+      for (std::size_t v = 0; v < shapes.size(); ++v) {
+        const Variable variable = belfry::variable(graph, cat("v", v), shapes[v],
+                                                   {.initializer = init::zeros(), .local = t > 0});
+        rows.back().push_back({constant(graph, value(t, static_cast<int>(v))), variable});
+      }
+    }
+  }
+
+  GradientTable table() const { return GradientTable(rows); }
+
+  // Numbers of very different sizes, a function of tower, variable and element.
+  Tensor value(int t, int v) const {
+    Tensor tensor(shapes[static_cast<std::size_t>(v)], DType::kF32);
+    std::uint64_t state = static_cast<std::uint64_t>(t) * 1000003 + static_cast<std::uint64_t>(v);
+    for (float& x : tensor.mutable_data<float>()) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      x = std::ldexp(static_cast<float>(state >> 40) - 8388608.F,
+                     static_cast<int>(state >> 32 & 7) - 27);
+    }
+    return tensor;
+  }
+
+  // The canonical tree over towers [begin, end), for each element of variable v.
+  std::vector<float> tree(int v, int begin, int end) const {
+    if (end - begin == 1) {
+      const Tensor leaf = value(begin, v);
+      return {leaf.data<float>().begin(), leaf.data<float>().end()};
+    }
+    const int middle = begin + (end - begin + 1) / 2;
+    std::vector<float> left = tree(v, begin, middle);
+    const std::vector<float> right = tree(v, middle, end);
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] += right[i];
+    return left;
+  }
+
+  Graph graph;
+  std::vector<Shape> shapes;
+  std::vector<std::vector<Gradient>> rows;
+};
+
+inline std::vector<Node*> nodes_of(const Graph& graph, const Op& op) {
+  std::vector<Node*> found;
+  for (std::size_t id = 0; id < graph.size(); ++id)
+    if (&graph.node(id).op() == &op) found.push_back(&graph.node(id));
+  return found;
+}
+
+// Tensors that cross devices on the way into nodes [first, end): one per tensor and destination.
+inline int crossings(const Graph& graph, std::size_t first) {
+  std::set<std::pair<std::string, std::string>> crossed;
+  for (std::size_t id = first; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op().collective) continue;  // each output stays with its input
+    for (const Output& input : node.inputs())
+      if (input.device() != node.device()) crossed.insert({input.name(), node.device().str()});
+  }
+  return static_cast<int>(crossed.size());
+}
+
+}  // namespace belfry

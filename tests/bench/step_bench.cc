@@ -1,0 +1,304 @@
+// Times whole training steps on logical CPU devices, and what a launch costs; see
+// docs/benchmarks.md.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "belfry/belfry.h"
+#include "belfry/tests/bench/machine.h"
+#include "belfry/tests/bench/step_options.h"
+
+namespace belfry::bench {
+namespace {
+
+constexpr int kChainLength = 1000;
+
+// What is trained, and how many steps of it fill about half a second.
+struct Work {
+  std::string name, title;
+  Model model;
+  Shape sample;
+  Optimizer optimizer;
+  std::vector<int> devices;
+  int steps;
+};
+
+Output mlp(Tower& tower, Output x, Output label) {
+  x = relu(dense(tower, "fc0", x, {.units = 512}));
+  x = relu(dense(tower, "fc1", x, {.units = 512}));
+  return cross_entropy(dense(tower, "fc2", x, {.units = 10}), label);
+}
+
+// That of examples/mnist.cc.
+Output convnet(Tower& tower, Output image, Output label) {
+  Output x = relu(conv2d(tower, "conv0", image, {.filters = 32, .kernel = 3}));
+  x = max_pool(x, {.window = 2});
+  x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
+  x = max_pool(x, {.window = 2});
+  x = relu(dense(tower, "fc0", flatten(x), {.units = 128}));
+  return cross_entropy(dense(tower, "fc1", x, {.units = 10}), label);
+}
+
+std::vector<Work> works() {
+  return {{"mlp", "MLP 784-512-512-10, momentum", mlp, {784}, momentum(0.01), {1, 2, 8}, 100},
+          {"convnet", "MNIST convnet, Adam", convnet, {28, 28, 1}, adam(1e-3), {1, 2, 4, 8}, 10}};
+}
+
+// A prepared step and its timings.
+struct Case {
+  std::string model;
+  int devices = 1;
+  int steps = 0;  // per round
+  Graph graph;
+  TrainingGraph built;
+  std::unique_ptr<Session> session;
+  Step* step = nullptr;
+  std::vector<Tensor> feeds;
+  std::vector<double> ms = {};
+  double wall = 0, cpu = 0;  // seconds of the timed steps; cpu of the whole process
+
+  double median_ms() const { return median(ms); }
+  double min_ms() const { return *std::ranges::min_element(ms); }
+  double examples_per_second() const { return kGlobalBatch / median_ms() * 1e3; }
+  double cpu_over_wall() const { return cpu / wall; }
+};
+
+Tensor synthetic(const Output& input, std::mt19937& random) {
+  Tensor values(input.shape(), input.dtype());
+  if (input.dtype() == DType::kI32) {
+    for (std::int32_t& label : values.mutable_data<std::int32_t>())
+      label = static_cast<std::int32_t>(random() % 10);
+  } else {
+    for (float& value : values.mutable_data<float>())
+      value = static_cast<float>(random() % 256) / 255;
+  }
+  return values;
+}
+
+std::unique_ptr<Session> make_session(const Graph& graph, int devices, int threads) {
+  return std::make_unique<Session>(
+      graph, SessionOptions{.device_count = {{"CPU", devices}}, .threads = threads});
+}
+
+std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOptions& options) {
+  auto made = std::make_unique<Case>();
+  made->model = work.name;
+  made->devices = devices;
+  made->steps = options.steps > 0 ? options.steps : work.steps;
+  std::vector<DeviceSpec> specs;
+  for (int k = 0; k < devices; ++k) specs.push_back(DeviceSpec::local("CPU", k));
+  const std::vector<Dataset::Field> fields{{"image", DType::kF32, work.sample},
+                                           {"label", DType::kI32, {}}};
+  const std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
+  const bool shared = options.allreduce == "colocate";
+  made->built = build_training_graph(
+      made->graph, {.model = work.model,
+                    .devices = specs,
+                    .variables = shared ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
+                    .fields = fields,
+                    .batch_size = kGlobalBatch / devices,
+                    .update = [&](const GradientTable& gradients) -> Node& {
+                      return apply_gradients(work.optimizer, strategy->reduce(gradients));
+                    }});
+  std::vector<Fetch> fetches{*made->built.train_op};
+  std::vector<FeedType> feeds;
+  std::mt19937 random(1);
+  for (const TowerRecord& tower : made->built.towers) {
+    fetches.emplace_back(tower.loss);
+    for (const Output& input : tower.inputs) {
+      feeds.push_back({input, input.shape()});
+      made->feeds.push_back(synthetic(input, random));
+    }
+  }
+  made->session = make_session(made->graph, devices, options.threads);
+  made->step = &made->session->prepare(fetches, feeds);
+  return made;
+}
+
+// `length` no-ops, each after the one before, taking turns on the devices.
+std::unique_ptr<Case> chain_case(int length, int devices, int threads, const StepOptions& options) {
+  auto made = std::make_unique<Case>();
+  made->model = "launch";
+  made->devices = devices;
+  made->steps = options.steps > 0 ? options.steps : 200;
+  std::vector<Node*> last;
+  for (int i = 0; i < length; ++i) {
+    DeviceScope on(made->graph, DeviceSpec::local("CPU", i % devices));
+    ControlDependencies after(made->graph, last);
+    last = {&made->graph.add(kNoOp, {})};
+  }
+  made->session = make_session(made->graph, devices, threads);
+  made->step = &made->session->prepare({Fetch(*last[0])});
+  return made;
+}
+
+void measure(Case& timed, int warmup) {
+  for (int i = 0; i < warmup; ++i) timed.step->run(timed.feeds);
+  const double began = seconds_now();
+  const std::clock_t cpu = std::clock();
+  double previous = began;
+  for (int i = 0; i < timed.steps; ++i) {
+    timed.step->run(timed.feeds);
+    const double now = seconds_now();
+    timed.ms.push_back(1e3 * (now - previous));
+    previous = now;
+  }
+  timed.cpu += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+  timed.wall += previous - began;
+  for (std::size_t t = 0; t < timed.built.towers.size(); ++t) {
+    const double loss = scalar_value(timed.step->fetched(1 + t));
+    require<Internal>(std::isfinite(loss), "the loss of ", timed.model, " is ", loss);
+  }
+}
+
+// The figures of a run.
+struct Results {
+  int threads = 0, cores = 0;
+  std::vector<double> peak_one, peak_all, scale;  // per round: operations/s, bytes/s
+  std::vector<std::unique_ptr<Case>> training;
+  std::unique_ptr<Case> single, chain, ping_pong;  // launches; ping_pong needs two workers
+
+  double ns_per_launch() const { return 1e6 * chain->median_ms() / kChainLength; }
+  double ns_per_edge() const { return 1e6 * ping_pong->median_ms() / kChainLength; }
+};
+
+bool wants(const StepOptions& options, std::string_view model) {
+  return std::ranges::find(options.models, model) != options.models.end();
+}
+
+void check_models(const StepOptions& options) {
+  std::vector<std::string> known{"launch"};
+  for (const Work& work : works()) known.push_back(work.name);
+  for (const std::string& model : options.models)
+    require<FlagError>(std::ranges::find(known, model) != known.end(), "--models: no '", model,
+                       "'; there are ", join(known));
+}
+
+Results prepare(const StepOptions& options) {
+  check_models(options);
+  Results results;
+  results.cores = usable_cores();
+  results.threads = options.threads > 0 ? options.threads : results.cores;
+  for (const Work& work : works()) {
+    if (!wants(options, work.name)) continue;
+    for (const int devices : options.devices.empty() ? work.devices : options.devices)
+      results.training.push_back(training_case(work, devices, options));
+  }
+  if (!wants(options, "launch")) return results;
+  results.single = chain_case(1, 1, 1, options);
+  results.chain = chain_case(kChainLength, 1, 1, options);
+  if (results.threads > 1) results.ping_pong = chain_case(kChainLength, 2, 2, options);
+  return results;
+}
+
+// One round after another over all cases, so that slow spells of the machine hit all alike.
+void run(const StepOptions& options, Results& results) {
+  ScaledBuffer buffer;
+  for (int round = 0; round < options.rounds; ++round) {
+    std::fprintf(stderr, "round %d of %d\n", round + 1, options.rounds);
+    results.peak_one.push_back(fma_peak(1));
+    results.peak_all.push_back(fma_peak(results.cores));
+    results.scale.push_back(buffer.bandwidth(results.cores));
+    for (const auto& timed : results.training) measure(*timed, options.warmup);
+    for (const auto* timed : {&results.single, &results.chain, &results.ping_pong})
+      if (*timed) measure(**timed, options.warmup);
+  }
+}
+
+const Case* find(const Results& results, std::string_view model, int devices) {
+  for (const auto& timed : results.training)
+    if (timed->model == model && timed->devices == devices) return timed.get();
+  return nullptr;
+}
+
+void print_training(const Work& work, const StepOptions& options, const Results& results) {
+  std::printf("\n%s, global batch %d, %s\n", work.title.c_str(), kGlobalBatch,
+              options.allreduce.c_str());
+  std::printf("  %7s %11s %9s %12s %10s\n", "devices", "median ms", "min ms", "examples/s",
+              "cpu/wall");
+  for (const auto& timed : results.training) {
+    if (timed->model != work.name) continue;
+    std::printf("  %7d %11.3f %9.3f %12.0f %10.2f%s\n", timed->devices, timed->median_ms(),
+                timed->min_ms(), timed->examples_per_second(), timed->cpu_over_wall(),
+                timed->devices == 1 ? "  one device alone uses one core" : "");
+  }
+  const Case *two = find(results, work.name, 2), *eight = find(results, work.name, 8);
+  if (two && eight) std::printf("  K=8 / K=2: %.2f\n", eight->median_ms() / two->median_ms());
+}
+
+void print(const StepOptions& options, const Results& results) {
+  std::printf("%d workers on %d cores, %d rounds\n", results.threads, results.cores,
+              options.rounds);
+  std::printf("FMA peak: %.0f GFLOP/s on 1 thread, %.0f on %d; scaling in place: %.1f GB/s\n",
+              median(results.peak_one) / 1e9, median(results.peak_all) / 1e9, results.cores,
+              median(results.scale) / 1e9);
+  for (const Work& work : works())
+    if (wants(options, work.name)) print_training(work, options, results);
+  if (!results.chain) return;
+  std::printf("\nLaunches of no-ops\n");
+  std::printf("  a step of one launch, one worker     %9.2f us\n",
+              1e3 * results.single->median_ms());
+  std::printf("  per launch, chain of %d           %9.1f ns\n", kChainLength,
+              results.ns_per_launch());
+  if (results.ping_pong)
+    std::printf("  per edge between two workers         %9.1f ns\n", results.ns_per_edge());
+}
+
+std::string to_json(const StepOptions& options, const Results& results) {
+  std::string json = cat("{\n  \"program\": \"step_bench\",\n  \"threads\": ", results.threads,
+                         ",\n  \"rounds\": ", options.rounds, ",\n  \"allreduce\": \"",
+                         options.allreduce, "\",\n  \"global_batch\": ", kGlobalBatch,
+                         ",\n  \"fma_gflops_one_thread\": ", median(results.peak_one) / 1e9,
+                         ",\n  \"fma_gflops_all_cores\": ", median(results.peak_all) / 1e9,
+                         ",\n  \"scale_gb_per_s\": ", median(results.scale) / 1e9);
+  std::vector<std::string> rows;
+  for (const auto& timed : results.training)
+    rows.push_back(cat("\n    {\"model\": \"", timed->model, "\", \"devices\": ", timed->devices,
+                       ", \"median_ms\": ", timed->median_ms(), ", \"min_ms\": ", timed->min_ms(),
+                       ", \"examples_per_second\": ", timed->examples_per_second(),
+                       ", \"cpu_over_wall\": ", timed->cpu_over_wall(), "}"));
+  json += cat(",\n  \"steps\": [", join(rows, ","), rows.empty() ? "" : "\n  ", "]");
+  if (results.chain)
+    json += cat(",\n  \"us_per_step_of_one_launch\": ", 1e3 * results.single->median_ms(),
+                ",\n  \"ns_per_launch\": ", results.ns_per_launch());
+  if (results.ping_pong) json += cat(",\n  \"ns_per_cross_worker_edge\": ", results.ns_per_edge());
+  return json + "\n}\n";
+}
+
+int run_program(int argc, char** argv) {
+  const StepOptions options = parse(argc, argv);
+  if (options.help) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  std::unique_ptr<ReportFile> json;
+  if (!options.json.empty()) json = std::make_unique<ReportFile>(local_file_system(), options.json);
+  Results results = prepare(options);
+  run(options, results);
+  print(options, results);
+  if (json) json->write(to_json(options, results));
+  return 0;
+}
+
+int fail(const std::exception& error, int code) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return code;
+}
+
+}  // namespace
+}  // namespace belfry::bench
+
+int main(int argc, char** argv) {
+  try {
+    return belfry::bench::run_program(argc, argv);
+  } catch (const belfry::FlagError& error) {
+    return belfry::bench::fail(error, 2);
+  } catch (const std::exception& error) {
+    return belfry::bench::fail(error, 1);
+  }
+}

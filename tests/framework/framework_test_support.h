@@ -1,0 +1,80 @@
+// What tests of the framework share.
+#pragma once
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/plan.h"
+#include "belfry/framework/tensor.h"
+
+namespace belfry {
+
+// The message of the E that f() throws; a failed expectation if it throws nothing or something else.
+template <class E, class F>
+std::string message_of(const F& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "threw something else: " << error.what();
+    return "";
+  }
+  ADD_FAILURE() << "threw nothing";
+  return "";
+}
+
+inline DeviceSpec cpu(int index) { return DeviceSpec::local("CPU", index); }
+
+inline Tensor floats(const std::vector<float>& values) {
+  return Tensor({static_cast<std::int64_t>(values.size())}, values);
+}
+
+// CPU devices without a session.
+inline std::vector<std::unique_ptr<Device>> cpu_devices(int count) {
+  return make_devices({.device_count = {{"CPU", count}}});
+}
+
+// A plan for fetches on `devices`, with variables nowhere yet.
+inline Plan compiled(const std::vector<std::unique_ptr<Device>>& devices,
+                     const std::vector<Fetch>& fetches, const std::vector<FeedType>& feeds = {},
+                     bool soft = false) {
+  const PlanContext context{devices, [](const Node&) { return -1; }, soft, false, false};
+  return compile(fetches, feeds, context);
+}
+
+// Index of the plan node that runs `node` itself, or -1.
+inline int planned(const Plan& plan, const Node& node) {
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+    if (plan.nodes[n].node == &node && plan.nodes[n].op == &node.op()) return static_cast<int>(n);
+  return -1;
+}
+
+// Index of the first plan node of `op`, or -1.
+inline int planned(const Plan& plan, const Op& op) {
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+    if (plan.nodes[n].op == &op) return static_cast<int>(n);
+  return -1;
+}
+
+inline int device_of(const Plan& plan, const Output& output) {
+  return plan.nodes[static_cast<std::size_t>(planned(plan, output.node()))]
+      .devices[static_cast<std::size_t>(output.index())];
+}
+
+// The launch of `node`, or -1.
+inline int launch_of(const Plan& plan, int node) {
+  for (std::size_t l = 0; l < plan.launches.size(); ++l)
+    if (plan.launches[l].node == node) return static_cast<int>(l);
+  return -1;
+}
+
+// Uniform in [0, n).
+inline int draw(std::mt19937& random, int n) {
+  return static_cast<int>(random() % static_cast<unsigned>(n));
+}
+
+}  // namespace belfry

@@ -1,0 +1,219 @@
+#include "belfry/framework/gradients.h"
+
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/split.h"
+#include "belfry/ops/square.h"
+#include "belfry/ops/stop_gradient.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+KernelRun does_nothing(KernelPlan&) {
+  return [](const Pointers&) {};
+}
+std::vector<Output> wrong_shape(const Node& node, std::span<const Output>) {
+  return {fill(node.graph(), {5}, 1)};
+}
+std::vector<Output> too_many(const Node&, std::span<const Output> grads) {
+  return {grads[0], grads[0]};
+}
+
+const Op kNoGradientTest{.name = "NoGradientTest",
+                         .inputs = 1,
+                         .shape = same_as_input,
+                         .no_gradient = "it is for tests",
+                         .reference = does_nothing};
+const Op kWrongGradientTest{.name = "WrongGradientTest",
+                            .inputs = 1,
+                            .shape = same_as_input,
+                            .gradient = wrong_shape,
+                            .reference = does_nothing};
+const Op kTooManyGradientsTest{.name = "TooManyGradientsTest",
+                               .inputs = 1,
+                               .shape = same_as_input,
+                               .gradient = too_many,
+                               .reference = does_nothing};
+
+Tensor value_of(const Output& output) { return Session(output.graph()).run(output); }
+
+class GradientsTest : public ::testing::Test {
+ protected:
+  Output make(const char* name, std::vector<float> values) {
+    return constant(graph, floats(values), name);
+  }
+  Graph graph;
+  Output x = make("x", {1, -2, 3}), z = make("z", {5, 7, 11});
+};
+
+TEST_F(GradientsTest, FollowTheChainRule) {
+  // d sum((3 x)^2) / dx = 18 x
+  const auto g = gradients(square(mul(x, 3)), {x});
+  EXPECT_EQ(value_of(g[0]), floats({18, -36, 54}));
+}
+
+TEST_F(GradientsTest, OfAValueWithRespectToItselfAreOnes) {
+  EXPECT_EQ(value_of(gradients(x, {x})[0]), floats({1, 1, 1}));
+}
+
+TEST_F(GradientsTest, WithRespectToInnerValuesAndInputsAtOnce) {
+  const Output h = mul(x, 2);
+  const auto g = gradients(square(h), {h, x});
+  EXPECT_EQ(value_of(g[0]), floats({4, -8, 12}));
+  EXPECT_EQ(value_of(g[1]), floats({8, -16, 24}));
+}
+
+TEST_F(GradientsTest, OfSeveralUsesAreAddedInOrderOfTheConsumers) {
+  const Output a = mul(x, 2), b = mul(x, 3), c = mul(x, 4);
+  const auto g = gradients(add_n({c, a, b}), {x});
+  EXPECT_EQ(g[0].node().type(), "AddN");
+  std::vector<std::string> forwards;
+  for (const Output& part : g[0].node().inputs())
+    forwards.emplace_back(part.node().forward()->name());
+  EXPECT_THAT(forwards, ElementsAre(a.name(), b.name(), c.name()));
+  EXPECT_EQ(value_of(g[0]), floats({9, 9, 9}));
+}
+
+TEST_F(GradientsTest, OfOneNodeThatUsesAValueTwiceCountBoth) {
+  const auto g = gradients(mul(x, x), {x});
+  EXPECT_EQ(value_of(g[0]), floats({2, -4, 6}));
+}
+
+TEST_F(GradientsTest, StopAtWhatIsTreatedAsConstant) {
+  const Output h = mul(x, 2);
+  const Output y = add(square(h), x);
+  EXPECT_EQ(value_of(gradients(y, {x}, {.stop = {h}})[0]), floats({1, 1, 1}));
+  EXPECT_FALSE(gradients(square(h), {x}, {.stop = {h}})[0]);
+  EXPECT_FALSE(gradients(stop_gradient(h), {x})[0]);
+}
+
+TEST_F(GradientsTest, StartFromTheGivenInitialGradient) {
+  const auto g = gradients(mul(x, 2), {x}, {.initial = {z}});
+  EXPECT_EQ(value_of(g[0]), floats({10, 14, 22}));
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                gradients(mul(x, 2), {x}, {.initial = {constant(graph, 1)}});
+              }),
+              AllOf(HasSubstr("initial gradient is f32[], but should be f32[3]")));
+}
+
+TEST_F(GradientsTest, AreEmptyWithoutAPath) {
+  const auto g = gradients(square(x), {z, x});
+  EXPECT_FALSE(g[0]);
+  EXPECT_TRUE(g[1]);
+  const Output later = square(x);
+  EXPECT_FALSE(gradients(x, {later})[0]);
+}
+
+TEST_F(GradientsTest, OutputsWithoutGradientDoNotMatter) {
+  const auto parts = split(x, 3, 0);
+  const auto g = gradients(square(parts[1]), {x, parts[0], parts[1]});
+  EXPECT_EQ(value_of(g[0]), floats({0, -4, 0}));
+  EXPECT_FALSE(g[1]);
+  EXPECT_EQ(value_of(g[2]), floats({-4}));
+}
+
+TEST_F(GradientsTest, OfGradientsExist) {
+  const Output y = mul(square(x), x);  // x^3
+  const auto first = gradients(y, {x});
+  const auto second = gradients(first[0], {x});
+  EXPECT_EQ(value_of(first[0]), floats({3, 12, 27}));
+  EXPECT_EQ(value_of(second[0]), floats({6, -12, 18}));
+}
+
+TEST_F(GradientsTest, OfAnOpWithoutOneAreRefusedByName) {
+  const Output y = graph.add(kNoGradientTest, {x}, "odd").output();
+  EXPECT_THAT(message_of<NotFound>([&] { gradients(square(y), {x}); }),
+              AllOf(HasSubstr("no gradient defined for NoGradientTest 'odd' (built at "
+                              "gradients_test.cc:"),
+                    HasSubstr("it is for tests")));
+  EXPECT_FALSE(gradients(square(y), {z})[0]);  // not on the way
+}
+
+TEST_F(GradientsTest, ThroughAWriteAreRefused) {
+  const Variable v = variable(graph, "v", {3}, {.initializer = init::zeros()});
+  Node& write = assign_add(v, square(x));
+  EXPECT_THAT(message_of<NotFound>([&] { gradients(square(write.output()), {x}); }),
+              HasSubstr("it changes a variable"));
+}
+
+TEST_F(GradientsTest, OfAWrongShapeNameOpInputAndBothShapes) {
+  const Output y = graph.add(kWrongGradientTest, {x}, "odd").output();
+  EXPECT_THAT(message_of<InvalidArgument>([&] { gradients(y, {x}); }),
+              HasSubstr("WrongGradientTest 'odd' (built at gradients_test.cc:"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { gradients(y, {x}); }),
+              HasSubstr("the gradient of input 0 is f32[5], but should be f32[3]"));
+  const Output many = graph.add(kTooManyGradientsTest, {x}).output();
+  EXPECT_THAT(message_of<Internal>([&] { gradients(many, {x}); }),
+              HasSubstr("its gradient has 2 results for 1 inputs"));
+}
+
+TEST_F(GradientsTest, OfIntegersAreRefused) {
+  const Output n = constant(graph, 1, DType::kI32);
+  EXPECT_THAT(message_of<InvalidArgument>([&] { gradients(n, {x}); }),
+              HasSubstr("must be floating point, not i32"));
+  EXPECT_THROW(gradients(Output(), {x}), InvalidArgument);
+}
+
+TEST_F(GradientsTest, ShareTheDeviceOfTheirForwardNodeIfAsked) {
+  const auto device_of_gradient = [&](bool colocate) {
+    Output h;
+    {
+      DeviceScope on(graph, "/cpu:1");
+      h = relu(x);
+    }
+    DeviceScope elsewhere(graph, "/cpu:2");
+    return gradients(square(h), {x}, {.colocate = colocate})[0].device().str();
+  };
+  EXPECT_EQ(device_of_gradient(true), "/device:CPU:1");
+  EXPECT_EQ(device_of_gradient(false), "/device:CPU:2");
+}
+
+TEST_F(GradientsTest, RememberTheirForwardNodeAndItsLine) {
+  const Output y = square(x);
+  const auto g = gradients(y, {x});
+  EXPECT_EQ(g[0].node().forward(), &y.node());
+  EXPECT_THAT(g[0].name(), ::testing::StartsWith("gradients/Square_grad/"));
+  EXPECT_THAT(g[0].node().site().str(), ::testing::StartsWith("gradients_test.cc:"));
+}
+
+TEST_F(GradientsTest, OfVariablesAddUpOverTheirReads) {
+  const Variable v = variable(graph, "v", {3}, {.initializer = init::value(floats({1, 2, 3}))});
+  const Variable unused = variable(graph, "unused", {3}, {.initializer = init::zeros()});
+  const Output y = add(square(v), mul(v.read(), z));
+  const Variable both[] = {v, unused};
+  const auto g = gradients(y, both);
+  EXPECT_EQ(value_of(g[0]), floats({7, 11, 17}));
+  EXPECT_FALSE(g[1]);
+}
+
+TEST_F(GradientsTest, ComputeGradientsLeavesOutWhatTheLossDoesNotDependOn) {
+  const Variable v = variable(graph, "v", {}, {.initializer = init::ones()});
+  const Variable unused = variable(graph, "unused", {}, {.initializer = init::ones()});
+  const Output loss = square(v);
+  const Variable both[] = {unused, v};
+  const auto found = compute_gradients(loss, both);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].variable, v);
+  EXPECT_EQ(value_of(found[0].value).item<float>(), 2);
+  EXPECT_THAT(message_of<InvalidArgument>([&] { compute_gradients(loss, {}); }),
+              HasSubstr("no variables to optimize"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { compute_gradients(loss, {&unused, 1}); }),
+              HasSubstr("no gradients for any variable"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { compute_gradients(square(x), both); }),
+              HasSubstr("must be a scalar"));
+}
+
+}  // namespace
+}  // namespace belfry

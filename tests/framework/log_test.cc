@@ -1,0 +1,52 @@
+#include "belfry/framework/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace belfry {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class F>
+std::string printed(const F& f) {
+  ::testing::internal::CaptureStderr();
+  f();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(Log, WritesOneLineWithItsLevelToStderr) {
+  EXPECT_EQ(printed([] { log_info("a ", 1); }), "I a 1\n");
+  EXPECT_EQ(printed([] { log_warning("b"); }), "W b\n");
+  EXPECT_EQ(printed([] { log_error("c"); }), "E c\n");
+}
+
+TEST(Log, IsSilentBelowItsLevel) {
+  EXPECT_FALSE(log_enabled(LogLevel::kDebug));
+  EXPECT_TRUE(log_enabled(LogLevel::kInfo));
+  EXPECT_EQ(printed([] { log_debug("hidden"); }), "");
+}
+
+TEST(Log, TakesBracesAsText) {
+  EXPECT_EQ(printed([] { log_info("{} {0} %s {"); }), "I {} {0} %s {\n");
+}
+
+TEST(Log, LinesOfThreadsDoNotMix) {
+  const std::string text = printed([] {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([] {
+        for (int i = 0; i < 100; ++i) log_info("0123456789");
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+  std::string expected;
+  for (int i = 0; i < 400; ++i) expected += "I 0123456789\n";
+  EXPECT_EQ(text, expected);
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,133 @@
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string added(Graph& graph, const char* name) { return fill(graph, {}, 0, DType::kF32, name).name(); }
+
+TEST(Names, AreMadeUniqueWithoutRegardToCase) {
+  Graph graph;
+  std::vector<std::string> names;
+  for (const char* name : {"c", "c", "C", "c_1", "c", "c_2", "c"})
+    names.push_back(graph.unique_name(name));
+  EXPECT_EQ(names, (std::vector<std::string>{"c", "c_1", "C_2", "c_1_1", "c_3", "c_2_1", "c_4"}));
+}
+
+TEST(Names, OfNodesFollowTheSameRule) {
+  Graph graph;
+  std::vector<std::string> names;
+  for (const char* name : {"c", "c", "C", "c_1"}) names.push_back(added(graph, name));
+  EXPECT_EQ(names, (std::vector<std::string>{"c", "c_1", "C_2", "c_1_1"}));
+  EXPECT_EQ(fill(graph, {}, 0).name(), "Fill");
+  EXPECT_EQ(fill(graph, {}, 0).name(), "Fill_1");
+}
+
+TEST(Names, OfOutputsAfterTheFirstHaveTheirNumber) {
+  Graph graph;
+  Node& node = fill(graph, {}, 0, DType::kF32, "x").node();
+  EXPECT_EQ(Output(node, 0).name(), "x");
+  EXPECT_EQ(Output(node, 1).name(), "x:1");
+}
+
+TEST(NameScope, PrefixesAndIsUniqueItself) {
+  Graph graph;
+  {
+    NameScope a(graph, "a");
+    EXPECT_EQ(added(graph, "x"), "a/x");
+    NameScope b(graph, "b");
+    EXPECT_EQ(added(graph, "x"), "a/b/x");
+  }
+  EXPECT_EQ(added(graph, "x"), "x");
+  NameScope again(graph, "A");
+  EXPECT_EQ(added(graph, "x"), "A_1/x");
+}
+
+TEST(NameScope, SharesItsTableWithNodes) {
+  Graph graph;
+  added(graph, "a");
+  NameScope a(graph, "a");
+  EXPECT_EQ(added(graph, "x"), "a_1/x");
+}
+
+TEST(NameScope, WithASlashAtTheEndIsReenteredAsItIs) {
+  Graph graph;
+  { NameScope a(graph, "a"), b(graph, "b"); }
+  NameScope elsewhere(graph, "elsewhere");
+  {
+    NameScope back(graph, "a/b/");
+    EXPECT_EQ(added(graph, "x"), "a/b/x");
+    EXPECT_EQ(added(graph, "x"), "a/b/x_1");
+  }
+  EXPECT_EQ(added(graph, "x"), "elsewhere/x");
+}
+
+TEST(NameScope, WithoutANameIsTheRoot) {
+  Graph graph;
+  NameScope a(graph, "a");
+  {
+    NameScope root(graph, "");
+    EXPECT_EQ(added(graph, "x"), "x");
+  }
+  EXPECT_EQ(added(graph, "x"), "a/x");
+}
+
+TEST(NameScope, RefusesNamesThatCouldNotBeKeys) {
+  Graph graph;
+  for (const char* name : {"_a", "/a", "-a", "a b", "a:0", "\xc3\xa4", "a\n"})
+    EXPECT_THAT(message_of<InvalidArgument>([&] { NameScope scope(graph, name); }),
+                HasSubstr("is not a valid scope name"));
+  NameScope ok(graph, "A.b-c_d/0");
+  NameScope nested(graph, "_only_inside");
+  EXPECT_EQ(added(graph, "x"), "A.b-c_d/0/_only_inside/x");
+  EXPECT_THAT(message_of<InvalidArgument>([&] { NameScope scope(graph, "b c"); }),
+              HasSubstr("'b c'"));
+  EXPECT_EQ(graph.scopes().names, "A.b-c_d/0/_only_inside");  // as before the refusal
+}
+
+TEST(Graph, FindsNodesByNameAndSuggestsTheNearest) {
+  Graph graph;
+  const Output x = fill(graph, {}, 0, DType::kF32, "weights");
+  EXPECT_EQ(&graph.find("weights"), &x.node());
+  EXPECT_THAT(message_of<NotFound>([&] { graph.find("wieghts"); }),
+              HasSubstr("no node 'wieghts'; did you mean weights?"));
+}
+
+TEST(Graph, ANameIsNotUsedUpByANodeThatIsRefused) {
+  Graph graph;
+  const Output x = fill(graph, {2}, 0), y = fill(graph, {3}, 0);
+  EXPECT_THROW(graph.add(find_op("AddN"), {x, y}, "sum"), InvalidArgument);
+  EXPECT_EQ(graph.add(find_op("AddN"), {x, x}, "sum").name(), "sum");
+}
+
+TEST(Graph, RefusesNodesOnceFrozen) {
+  Graph graph;
+  graph.freeze();
+  EXPECT_THAT(message_of<InvalidArgument>([&] { fill(graph, {}, 0, DType::kF32, "late"); }),
+              ::testing::AllOf(HasSubstr("Fill 'late' (built at names_test.cc:"),
+                               HasSubstr("frozen")));
+}
+
+TEST(Graph, RefusesInputsOfOtherGraphsAndEmptyOnes) {
+  Graph graph, other;
+  const Output x = fill(graph, {}, 0), foreign = fill(other, {}, 0, DType::kF32, "foreign");
+  const Op& add_n = find_op("AddN");
+  EXPECT_THAT(message_of<InvalidArgument>([&] { graph.add(add_n, {x, foreign}); }),
+              HasSubstr("'foreign' belongs to another graph"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { graph.add(add_n, {x, Output()}); }),
+              HasSubstr("an input is empty"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { graph.add(find_op("Identity"), {x, x}); }),
+              HasSubstr("takes 1 inputs, not 2"));
+}
+
+TEST(Graph, EmptyHandlesSayThatTheyAreEmpty) {
+  EXPECT_THAT(message_of<InvalidArgument>([] { Output().shape(); }), HasSubstr("empty Output"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { Fetch fetch{Output()}; }), HasSubstr("empty Output"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { Variable().name(); }), HasSubstr("empty Output"));
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,120 @@
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/core_ops/transfer.h"
+#include "belfry/framework/passes/passes.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/ops/all_reduce.h"
+#include "belfry/ops/split.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+class TransfersTest : public ::testing::Test {
+ protected:
+  template <class F>
+  auto on(int device, const F& f) {
+    DeviceScope scope(graph, cpu(device));
+    return f();
+  }
+  Output source(int device) {
+    return on(device, [&] { return fill(graph, {2, 3}, 1); });
+  }
+  Output sum(int device, const std::vector<Output>& parts) {
+    return on(device, [&] { return add_n(parts); });
+  }
+  Plan moved(const std::vector<Fetch>& fetches, const std::vector<FeedType>& feeds = {}) {
+    Plan plan;
+    prune(plan, fetches, feeds);
+    place(plan, {devices, [](const Node&) { return -1; }, false, false, false});
+    add_transfers(plan);
+    return plan;
+  }
+  const PlanNode& node(const Plan& plan, int n) { return plan.nodes[static_cast<std::size_t>(n)]; }
+
+  Graph graph;
+  std::vector<std::unique_ptr<Device>> devices = cpu_devices(4);
+};
+
+TEST_F(TransfersTest, ThereIsOnePerDestinationDevice) {
+  const Output x = source(0);
+  const Plan plan = moved({sum(1, {x, x}), sum(1, {x, x, x}), sum(2, {x, x}), sum(0, {x, x})});
+  ASSERT_EQ(plan.transfers.size(), 2u);
+  for (const TransferRecord& transfer : plan.transfers) {
+    EXPECT_EQ(transfer.from, 0);
+    EXPECT_EQ(transfer.bytes, 24);
+    EXPECT_EQ(transfer.name, "Fill/transfer");
+  }
+  EXPECT_EQ(plan.transfers[0].to, 1);
+  EXPECT_EQ(plan.transfers[1].to, 2);
+}
+
+TEST_F(TransfersTest, EachOutputTravelsByItself) {
+  const auto parts = split(source(0), 3, 1);
+  const Plan plan = moved({sum(1, {parts[0], parts[2], parts[2]})});
+  ASSERT_EQ(plan.transfers.size(), 2u);
+  EXPECT_EQ(plan.transfers[0].bytes, 8);
+}
+
+TEST_F(TransfersTest, EveryInputIsOnTheDeviceOfItsNodeAfterwards) {
+  Output x = source(0);
+  for (int i = 1; i < 12; ++i) x = sum(i % 4, {x, source((i * 7) % 4), x});
+  const Plan plan = moved({x});
+  for (const PlanNode& planned : plan.nodes) {
+    if (planned.op == &kTransfer) continue;
+    for (const Value& input : planned.inputs)
+      EXPECT_EQ(node(plan, input.node).device(), planned.device()) << planned.name();
+  }
+}
+
+TEST_F(TransfersTest, NodesStayInTopologicalOrder) {
+  const Output x = source(0);
+  const Plan plan = moved({sum(1, {x, sum(2, {x, x})})});
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+    for (const Value& input : plan.nodes[n].inputs) EXPECT_LT(input.node, static_cast<int>(n));
+}
+
+TEST_F(TransfersTest, AReadStaysWithItsVariableAndItsValueTravels) {
+  const Variable v = on(1, [&] {
+    return variable(graph, "v", {2}, {.initializer = init::zeros(), .caching_device = cpu(2)});
+  });
+  const Plan plan = moved({sum(3, {v, v}), sum(2, {v, v})});
+  const int read = planned(plan, kRead);
+  EXPECT_EQ(node(plan, read).device(), 1);
+  ASSERT_EQ(plan.transfers.size(), 2u);  // to the cache, and from there
+  EXPECT_EQ(plan.transfers[0].from, 1);
+  EXPECT_EQ(plan.transfers[0].to, 2);
+  EXPECT_EQ(plan.transfers[1].from, 2);
+  EXPECT_EQ(plan.transfers[1].to, 3);
+}
+
+TEST_F(TransfersTest, CollectivesTakeTheirInputsWhereTheyAre) {
+  const Output parts[] = {source(0), source(1), source(2)};
+  const auto sums = on(3, [&] { return all_reduce(parts); });
+  EXPECT_TRUE(moved({sums[0], sums[1], sums[2]}).transfers.empty());
+  const Plan plan = moved({sum(0, {sums[0], sums[1]})});
+  ASSERT_EQ(plan.transfers.size(), 1u);
+  EXPECT_EQ(plan.transfers[0].from, 1);
+}
+
+TEST_F(TransfersTest, ConstantsAreWhereTheyAreNeededAndFeedsTravel) {
+  const Output c = on(0, [&] { return constant(graph, floats({1, 2})); });
+  EXPECT_TRUE(moved({sum(1, {c, c})}).transfers.empty());
+  const Output x = on(0, [&] { return placeholder(graph, "x", DType::kF32, {kUnknown}); });
+  const Plan plan = moved({sum(1, {x, x})}, {{x, {100}}});
+  ASSERT_EQ(plan.transfers.size(), 1u);
+  EXPECT_EQ(plan.transfers[0].bytes, 400);
+}
+
+TEST_F(TransfersTest, ControlDependenciesCarryNoBytes) {
+  const Output x = source(0);
+  ControlDependencies after(graph, {&x.node()});
+  const Plan plan = moved({source(1)});
+  EXPECT_TRUE(plan.transfers.empty());
+}
+
+}  // namespace
+}  // namespace belfry

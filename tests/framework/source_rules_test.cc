@@ -1,0 +1,93 @@
+// Rules over the text of all sources that no compiler checks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/text.h"
+#include "belfry/tests/framework/source_files.h"
+
+namespace belfry::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Calls in `file` to one of `functions`.
+std::vector<std::string> calls(const SourceFile& file, const std::vector<std::string>& functions) {
+  const std::string code = code_only(file.text);
+  std::vector<std::string> found;
+  for (const std::string& function : functions) {
+    if (uses(code, function, /*call=*/true)) found.push_back(cat(file.path, " calls ", function));
+  }
+  return found;
+}
+
+bool has_main(const SourceFile& file) {
+  return code_only(file.text).find("int main(") != std::string::npos;
+}
+
+// The ways to end a process. A library throws instead, so that other devices are cleaned up.
+const std::vector<std::string> kExits = {"abort", "exit",       "_exit",
+                                         "_Exit", "quick_exit", "terminate"};
+// Ways to run a shell.
+const std::vector<std::string> kShells = {"system", "popen"};
+
+// What `file` opens files with, in words.
+std::vector<std::string> file_access(const SourceFile& file) {
+  std::vector<std::string> found = calls(file, {"fopen", "freopen", "fdopen", "gzopen"});
+  const std::string code = code_only(file.text);
+  for (const char* word : {"ifstream", "ofstream", "fstream"}) {
+    if (uses(code, word, /*call=*/false)) found.push_back(cat(file.path, " uses ", word));
+  }
+  for (const std::string& name : includes(file.text)) {
+    if (name == "<fcntl.h>") found.push_back(cat(file.path, " includes ", name));
+  }
+  return found;
+}
+
+TEST(Sources, EndTheProcessInMainOnly) {
+  for (const SourceFile& file : source_files(kShipped)) {
+    if (has_main(file)) continue;
+    EXPECT_THAT(calls(file, kExits), IsEmpty());
+  }
+}
+
+TEST(Sources, RunNoShell) {
+  std::vector<std::string> folders = kShipped;
+  folders.push_back("tests");
+  for (const SourceFile& file : source_files(folders)) EXPECT_THAT(calls(file, kShells), IsEmpty());
+}
+
+TEST(Sources, OpenFilesThroughTheFileSystemSeamOnly) {
+  for (const SourceFile& file : source_files(kShipped)) {
+    if (file.path == "framework/file_system.cc") {
+      EXPECT_THAT(file_access(file), Not(IsEmpty())) << "the check is blind, or the file has moved";
+    } else {
+      EXPECT_THAT(file_access(file), IsEmpty());
+    }
+  }
+}
+
+TEST(Sources, ThatBreakTheseRulesAreFound) {
+  EXPECT_THAT(calls({"a.cc", "void f() { std::abort(); exit (1); }"}, kExits),
+              ElementsAre("a.cc calls abort", "a.cc calls exit"));
+  EXPECT_THAT(calls({"a.cc", "int n = 1'000; int c = '\"'; int r = ::system(\"ls\");"}, kShells),
+              ElementsAre("a.cc calls system"));
+  EXPECT_THAT(file_access({"a.cc", "#include <fcntl.h>\nstd::ofstream out(path);"}),
+              ElementsAre("a.cc uses ofstream", "a.cc includes <fcntl.h>"));
+  EXPECT_TRUE(has_main({"a.cc", "int main(int argc, char** argv) { return f(argc, argv); }"}));
+}
+
+TEST(Sources, ThatOnlyMentionTheseNamesAreAccepted) {
+  const SourceFile file = {"a.cc",
+                           "// never exit() here\n/* popen() */ auto s = \"abort(\\\"\";\n"
+                           "auto raw = R\"x(\"exit()\")x\"; lane.exit(); local_file_system();\n"
+                           "bool on_exit(int); int system = 0; int main_exit();"};
+  EXPECT_THAT(calls(file, kExits), IsEmpty());
+  EXPECT_THAT(calls(file, kShells), IsEmpty());
+  EXPECT_THAT(file_access(file), IsEmpty());
+  EXPECT_FALSE(has_main(file));
+}
+
+}  // namespace
+}  // namespace belfry::testing

@@ -1,0 +1,99 @@
+#include "belfry/framework/tensor.h"
+
+#include <numeric>
+
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Tensor, PrintsAsNumpyDoes) {
+  EXPECT_EQ(Tensor({2, 2}, std::vector{22.f, 28.f, 49.f, 64.f}).str(), "[[22. 28.]\n [49. 64.]]");
+  EXPECT_EQ(Tensor(0.5f).str(), "0.5");
+  EXPECT_EQ(Tensor(std::int32_t{-3}).str(), "-3");
+  EXPECT_EQ(Tensor({2}, std::vector<std::uint8_t>{0, 255}).str(), "[0 255]");
+  EXPECT_EQ(Tensor({2}, std::vector<bool>{true, false}).str(), "[True False]");
+  EXPECT_EQ(Tensor({2, 1, 2}, std::vector<std::int64_t>{1, 2, 3, 4}).str(),
+            "[[[1 2]]\n\n [[3 4]]]");
+  EXPECT_EQ(Tensor(Shape{0}, DType::kF32).str(), "[]");
+  EXPECT_EQ(floats({1e30f, -0.f}).str(), "[1e+30 -0.]");
+}
+
+TEST(Tensor, PrintsTheEdgesOfLongAxes) {
+  std::vector<std::int32_t> many(100);
+  std::iota(many.begin(), many.end(), 0);
+  EXPECT_EQ(Tensor({100}, many).str(), "[0 1 2 ... 97 98 99]");
+}
+
+TEST(Tensor, StartsAsZeros) {
+  EXPECT_EQ(Tensor({3}, DType::kF32), floats({0, 0, 0}));
+  EXPECT_EQ(Tensor().elements(), 0);
+  EXPECT_EQ(Tensor({2, 3}, DType::kF64).bytes(), 48u);
+}
+
+TEST(Tensor, CopiesShareUntilOneIsWritten) {
+  Tensor a = floats({1, 2});
+  Tensor b = a;
+  EXPECT_EQ(a.raw(), b.raw());
+  b.mutable_data<float>()[0] = 9;
+  EXPECT_NE(a.raw(), b.raw());
+  EXPECT_EQ(a, floats({1, 2}));
+  EXPECT_EQ(b, floats({9, 2}));
+  const std::byte* const own = b.raw();
+  b.mutable_data<float>()[1] = 8;  // alone now: in place
+  EXPECT_EQ(b.raw(), own);
+}
+
+TEST(Tensor, IsEqualByTypeShapeAndBytes) {
+  EXPECT_FALSE(Tensor({2}, DType::kF32) == Tensor({2}, DType::kI32));
+  EXPECT_FALSE(Tensor({2}, DType::kF32) == Tensor({1, 2}, DType::kF32));
+  EXPECT_FALSE(floats({0.f}) == floats({-0.f}));
+}
+
+TEST(Tensor, RefusesWrongCountsTypesAndShapes) {
+  EXPECT_THAT(message_of<InvalidArgument>([] { Tensor({2}, std::vector{1.f}); }),
+              HasSubstr("shape [2] has 2 elements, not 1"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { Tensor(1.f).data<double>(); }),
+              HasSubstr("a f32 tensor was accessed as f64"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { floats({1, 2}).item<float>(); }),
+              HasSubstr("2 elements, not 1"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { Tensor({kUnknown, 2}, DType::kF32); }),
+              HasSubstr("[?,2]"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { Tensor({-7}, DType::kF32); }), HasSubstr("[-7]"));
+  const std::int64_t huge = std::int64_t{1} << 32;
+  EXPECT_THAT(message_of<InvalidArgument>([&] { Tensor({huge, huge}, DType::kF32); }),
+              HasSubstr("too many elements"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { Tensor({huge, huge / 8}, DType::kF64); }),
+              HasSubstr("too many elements"));
+}
+
+TEST(Tensor, TooLargeForTheMachineIsOutOfMemory) {
+  EXPECT_THAT(message_of<OutOfMemory>([] { Tensor({std::int64_t{1} << 55}, DType::kF64); }),
+              HasSubstr("host: cannot allocate"));
+}
+
+TEST(Tensor, IsAlignedAndReturnsItsMemory) {
+  const std::int64_t before = host_allocator().in_use();
+  {
+    const Tensor tensor({100}, DType::kF32);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.raw()) % 64, 0u);
+    EXPECT_EQ(host_allocator().in_use(), before + 400);
+  }
+  EXPECT_EQ(host_allocator().in_use(), before);
+}
+
+TEST(Shape, IsCompatibleWhereUnknownDimensionsFit) {
+  const Shape known{2, 3}, half{kUnknown, 3}, other{2, 4};
+  EXPECT_TRUE(known.compatible(half) && half.compatible(known));
+  EXPECT_FALSE(half.compatible(other));
+  EXPECT_FALSE(known.compatible(Shape{2}));
+  EXPECT_EQ(half.elements(), kUnknown);
+  EXPECT_EQ(known.elements(), 6);
+  EXPECT_EQ(Shape{}.elements(), 1);
+  EXPECT_EQ(half.str(), "[?,3]");
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,127 @@
+#include "belfry/ops/all_reduce.h"
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/collective_hook.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/gradients.h"
+#include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/support/op_test.h"
+
+namespace belfry {
+namespace {
+
+Builder reducing(AllReduceOptions options = {}) {
+  return [=](Inputs x) { return Built(all_reduce(x, options)); };
+}
+// The copy of one participant.
+Builder reducing_to(std::size_t i, AllReduceOptions options = {}) {
+  return [=](Inputs x) { return all_reduce(x, options)[i]; };
+}
+
+std::vector<Tensor> participants(int count, Shape shape) {
+  std::vector<Tensor> result;
+  for (int k = 0; k < count; ++k)
+    result.push_back(random_values(shape, -2, 2, static_cast<unsigned>(k + 1)));
+  return result;
+}
+
+TEST(AllReduce, EveryParticipantGetsTheSum) {
+  const std::vector<Tensor> inputs = {Tensor({2}, std::vector<float>{1, 2}),
+                                      Tensor({2}, std::vector<float>{10, 20}),
+                                      Tensor({2}, std::vector<float>{100, 200})};
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(doubles(compute(reducing_to(i), inputs)), (std::vector<double>{111, 222})) << i;
+}
+
+TEST(AllReduce, TheMeanDividesOnce) {
+  const std::vector<Tensor> inputs = {Tensor({1}, std::vector<double>{1}),
+                                      Tensor({1}, std::vector<double>{2}),
+                                      Tensor({1}, std::vector<double>{6})};
+  EXPECT_EQ(compute(reducing_to(2, {.mean = true}), inputs).item<double>(), 3);
+}
+
+TEST(AllReduce, IsTheCanonicalTree) {
+  // (1e8 + -1e8) + 1, where a chain from the right would lose the 1.
+  const std::vector<Tensor> inputs = {Tensor({1}, std::vector<float>{1e8f}),
+                                      Tensor({1}, std::vector<float>{-1e8f}),
+                                      Tensor({1}, std::vector<float>{1})};
+  EXPECT_EQ(compute(reducing_to(0), inputs).item<float>(), 1);
+  for (const int count : {1, 2, 3, 4, 6, 8, 13}) {
+    const std::vector<Tensor> random = participants(count, {1031});
+    EXPECT_EQ(compute(reducing_to(0), random), compute([](Inputs x) { return add_n(x); }, random))
+        << count;
+  }
+}
+
+TEST(AllReduce, IntegersWrap) {
+  const std::int32_t top = 2147483647;
+  const std::vector<Tensor> inputs = {Tensor({1}, std::vector<std::int32_t>{top}),
+                                      Tensor({1}, std::vector<std::int32_t>{1})};
+  EXPECT_EQ(compute(reducing_to(1), inputs).item<std::int32_t>(), -top - 1);
+}
+
+TEST(AllReduce, KeepsItsContract) {
+  for (const int count : {1, 2, 3, 8, 9}) {
+    check_op({.build = reducing(),
+              .inputs = participants(count, {7, 5}),
+              .f32 = 0,
+              .f64 = 0,
+              .nan = false,
+              .unknown = false});
+    check_op({.build = reducing({.mean = true}),
+              .inputs = participants(count, {33}),
+              .f32 = 0,
+              .f64 = 0,
+              .nan = false,
+              .unknown = false});
+  }
+}
+
+TEST(AllReduce, NaNOfOneReachesAll) {
+  std::vector<Tensor> inputs = participants(3, {2});
+  inputs[1] = Tensor({2}, std::vector<float>{0, std::numeric_limits<float>::quiet_NaN()});
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Tensor y = compute(reducing_to(i), inputs);
+    EXPECT_EQ(y.data<float>()[0], y.data<float>()[0]);
+    EXPECT_NE(y.data<float>()[1], y.data<float>()[1]);
+  }
+}
+
+TEST(AllReduce, GradientsOfOutputsThatAreNotUsedAreZero) {
+  Graph graph;
+  const Output xs[] = {constant(graph, 1), constant(graph, 2)};
+  const std::vector<Output> sums = all_reduce(xs);
+  for (const Output& gradient : gradients(sums[1], xs))
+    EXPECT_EQ(evaluate(gradient).item<float>(), 1);
+}
+
+TEST(AllReduce, RefusesParticipantsThatDiffer) {
+  expect_refused(reducing(), {{{4}}, {{5}}},
+                 "participant 1 has f32[5], but participant 0 has f32[4]");
+  expect_refused(reducing(), {{{4}}, {{4}, DType::kF64}}, "participant 1 has f64[4]");
+  expect_refused(reducing({.mean = true}), {{{4}, DType::kI32}}, "cast to f32 first");
+}
+
+class AllReduceHook : public testing::Test {
+ protected:
+  ~AllReduceHook() override { set_collective_hook({}); }
+};
+
+TEST_F(AllReduceHook, IsCalledBeforeEverySum) {
+  std::vector<std::string> seen;
+  set_collective_hook([&](const Node& node, Range range) {
+    seen.push_back(cat(node.type(), " ", range.begin, "-", range.end));
+  });
+  compute(reducing_to(0), participants(2, {7}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"AllReduce 0-7"}));
+}
+
+TEST_F(AllReduceHook, CanMakeACollectiveFail) {
+  set_collective_hook([](const Node& node, Range) { throw CommError(cat(node.type(), " lost")); });
+  EXPECT_THROW(compute(reducing_to(0), participants(2, {7})), CommError);
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,90 @@
+#include "belfry/ops/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include "belfry/ops/kernels/gemm.h"
+#include "belfry/tests/support/op_test.h"
+
+namespace belfry {
+namespace {
+
+Builder product(MatMulOptions options = {}) {
+  return [=](Inputs x) { return matmul(x[0], x[1], options); };
+}
+
+void check_product(MatMulOptions options, Shape a, Shape b) {
+  check_op({.build = product(options),
+            .inputs = {random_values(a), random_values(b, -2, 2, 2)},
+            .f32 = 2e-6,
+            .library = true,
+            .nan = true});
+}
+
+TEST(MatMul, MultipliesMatrices) {
+  const Tensor a({2, 3}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  const Tensor b({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(doubles(compute(product(), {a, b})), (std::vector<double>{22, 28, 49, 64}));
+}
+
+TEST(MatMul, TransposesEitherFactor) {
+  const Tensor a({3, 2}, std::vector<float>{1, 4, 2, 5, 3, 6});
+  const Tensor b({2, 3}, std::vector<float>{1, 3, 5, 2, 4, 6});
+  EXPECT_EQ(doubles(compute(product({.transpose_a = true, .transpose_b = true}), {a, b})),
+            (std::vector<double>{22, 28, 49, 64}));
+}
+
+TEST(MatMul, MultipliesEachMatrixOfABatch) {
+  const Tensor a({2, 1, 2}, std::vector<float>{1, 2, 3, 4});
+  const Tensor b({2, 2, 1}, std::vector<float>{5, 6, 7, 8});
+  EXPECT_EQ(doubles(compute(product(), {a, b})), (std::vector<double>{17, 53}));
+}
+
+TEST(MatMul, KeepsItsContractForTinyMatrices) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      check_product({ta, tb}, ta ? Shape{4, 5} : Shape{5, 4}, tb ? Shape{3, 4} : Shape{4, 3});
+}
+
+TEST(MatMul, KeepsItsContractForTheMatricesOfTheLibrary) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      check_product({ta, tb}, ta ? Shape{37, 21} : Shape{21, 37},
+                    tb ? Shape{70, 37} : Shape{37, 70});
+  check_product({}, {33, 130}, {130, 10});
+}
+
+TEST(MatMul, KeepsItsContractForBatchesOfMatrices) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      check_product({ta, tb}, ta ? Shape{3, 2, 4, 5} : Shape{3, 2, 5, 4},
+                    tb ? Shape{3, 2, 3, 4} : Shape{3, 2, 4, 3});
+  check_product({.transpose_b = true}, {3, 20, 17}, {3, 20, 17});
+}
+
+TEST(MatMul, RefusesInnerDimensionsThatDiffer) {
+  expect_refused(product(), {{{64, 784}}, {{800, 10}}},
+                 "inner dimensions differ: [64,784] x [800,10]");
+}
+
+TEST(MatMul, RefusesVectors) {
+  expect_refused(product(), {{{4}}, {{4, 3}}}, "needs two tensors of one rank");
+}
+
+TEST(MatMul, RefusesMixedTypes) {
+  expect_refused(product(), {{{2, 4}, DType::kF32}, {{4, 3}, DType::kF64}}, "cast");
+}
+
+TEST(Gemm, RowsDoNotDependOnTheNumberOfRows) {
+  constexpr std::int64_t kRows = 7, kColumns = 37, kDepth = 300;
+  const Tensor a = random_values({kRows, kDepth}), b = random_values({kDepth, kColumns});
+  std::vector<float> whole(kRows * kColumns), part(kRows * kColumns);
+  kernels::GemmShape shape{
+      .m = kRows, .n = kColumns, .k = kDepth, .row_a = kDepth, .row_b = kColumns};
+  kernels::gemm(shape, a.data<float>().data(), b.data<float>().data(), whole.data());
+  shape.m = 3;
+  kernels::gemm(shape, a.data<float>().data() + 2 * kDepth, b.data<float>().data(), part.data());
+  for (std::int64_t i = 0; i < 3 * kColumns; ++i) EXPECT_EQ(part[i], whole[2 * kColumns + i]) << i;
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,89 @@
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/gradients.h"
+#include "belfry/tests/support/op_test.h"
+
+namespace belfry {
+namespace {
+
+const Builder kLosses = [](Inputs x) { return sparse_softmax_cross_entropy(x[0], x[1]); };
+const Builder kMean = [](Inputs x) { return cross_entropy(x[0], x[1]); };
+
+Tensor labels(std::vector<std::int32_t> values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  return Tensor({count}, values);
+}
+
+TEST(SparseSoftmaxCrossEntropy, IsMinusTheLogProbabilityOfTheLabel) {
+  const Tensor logits({3, 2}, std::vector<double>{0, std::log(3.0), 0, std::log(3.0), 7, 7});
+  const std::vector<double> y = doubles(compute(kLosses, {logits, labels({1, 0, 0})}));
+  EXPECT_NEAR(y[0], std::log(4.0 / 3), 1e-15);
+  EXPECT_NEAR(y[1], std::log(4.0), 1e-15);
+  EXPECT_NEAR(y[2], std::log(2.0), 1e-15);
+}
+
+TEST(SparseSoftmaxCrossEntropy, CrossEntropyIsItsMean) {
+  const Tensor logits({2, 2}, std::vector<double>{0, 0, 5, 5});
+  const Tensor wide({2}, std::vector<std::int64_t>{1, 0});
+  EXPECT_NEAR(compute(kMean, {logits, wide}).item<double>(), std::log(2.0), 1e-15);
+}
+
+TEST(SparseSoftmaxCrossEntropy, LargeLogitsDoNotOverflow) {
+  const Tensor logits({1, 2}, std::vector<float>{1000, -1000});
+  EXPECT_EQ(doubles(compute(kLosses, {logits, labels({1})})), (std::vector<double>{2000}));
+}
+
+TEST(SparseSoftmaxCrossEntropy, TheGradientIsSoftmaxLessOneHot) {
+  const Builder gradient = [](Inputs x) {
+    return Built(gradients(sparse_softmax_cross_entropy(x[0], x[1]), {x[0]}));
+  };
+  const Tensor logits({1, 2}, std::vector<double>{0, std::log(3.0)});
+  const std::vector<double> d = doubles(compute(gradient, {logits, labels({0})}));
+  EXPECT_NEAR(d[0], -0.75, 1e-15);
+  EXPECT_NEAR(d[1], 0.75, 1e-15);
+}
+
+TEST(SparseSoftmaxCrossEntropy, KeepsItsContract) {
+  check_op({.build = kLosses, .inputs = {random_values({5, 7}), labels({0, 6, 3, 3, 1})}});
+  check_op({.build = kLosses,
+            .inputs = {random_values({3, 1500}),
+                       Tensor({3}, std::vector<std::int64_t>{0, 1499, 1023})}});
+  check_op({.build = kMean, .inputs = {random_values({4, 10}), labels({9, 0, 2, 5})}});
+}
+
+TEST(SparseSoftmaxCrossEntropy, GradientsHaveGradients) {
+  const Builder twice = [](Inputs x) {
+    return Built(gradients(sparse_softmax_cross_entropy(x[0], x[1]), {x[0]}, {.initial = {x[2]}}));
+  };
+  check_op({.build = twice,
+            .inputs = {random_values({4, 5}), labels({4, 0, 2, 2}), random_values({4}, -1, 1, 2)},
+            .f32 = 2e-6,
+            .unknown = false});
+}
+
+TEST(SparseSoftmaxCrossEntropy, NamesARowWhoseLabelIsNoClass) {
+  const Tensor logits = random_values({3, 10});
+  for (const std::int32_t wrong : {10, -1}) {
+    try {
+      compute(kLosses, {logits, labels({0, 9, wrong})});
+      FAIL() << "label " << wrong << " was taken";
+    } catch (const InvalidArgument& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(cat("label ", wrong, " in row 2")), text.npos) << text;
+      EXPECT_NE(text.find("SparseSoftmaxCrossEntropy '"), text.npos) << text;
+      EXPECT_NE(text.find("sparse_softmax_cross_entropy_test.cc:"), text.npos) << text;
+    }
+  }
+}
+
+TEST(SparseSoftmaxCrossEntropy, RefusesLabelsThatDoNotMatch) {
+  expect_refused(kLosses, {{{8, 10}}, {{9}, DType::kI32}}, "logits [8,10] and labels [9]");
+  expect_refused(kLosses, {{{8, 10}}, {{8}, DType::kF32}}, "labels are i32 or i64, not f32");
+}
+
+}  // namespace
+}  // namespace belfry

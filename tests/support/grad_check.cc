@@ -1,0 +1,119 @@
+#include "belfry/tests/support/grad_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients.h"
+#include "belfry/tests/support/interpreter.h"
+
+namespace belfry {
+namespace {
+
+std::vector<Output> placeholders(Graph& graph, std::span<const Tensor> inputs) {
+  std::vector<Output> result;
+  for (const Tensor& input : inputs)
+    result.push_back(placeholder(graph, cat("x", result.size()), input.dtype(), input.shape()));
+  return result;
+}
+
+Tensor random_like(const TensorType& type, unsigned seed) {
+  Tensor tensor(type.shape, type.dtype);
+  std::mt19937 bits(seed);
+  for (double& value : tensor.mutable_data<double>()) value = bits() * 0x1p-31 - 1;
+  return tensor;
+}
+
+double dot(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.data<double>().size(); ++i)
+    sum += a.data<double>()[i] * b.data<double>()[i];
+  return sum;
+}
+
+// One output of the builder, projected on a fixed random direction.
+class Projection {
+ public:
+  Projection(const Builder& build, std::span<const Tensor> inputs, std::size_t output)
+      : inputs_(inputs.begin(), inputs.end()), xs_(placeholders(graph_, inputs)) {
+    y_ = build(xs_)[output];
+    direction_ = random_like(y_.type(), 17);
+    const Output initial = placeholder(graph_, "direction", y_.dtype(), y_.shape());
+    direction_feed_ = {initial, direction_};
+    for (const Output& x : xs_)
+      if (x.dtype() == DType::kF64) floating_.push_back(x);
+    gradients_ = gradients(y_, floating_, {.initial = {initial}});
+  }
+
+  // <direction, y> with input `i` replaced.
+  double with(std::size_t i, const Tensor& value) const {
+    std::vector<Feed> feeds = all_feeds();
+    feeds[i].what = value;
+    return dot(evaluate(y_, feeds), direction_);
+  }
+
+  // Of <direction, y> with respect to input `i`; zeros where there is none.
+  Tensor gradient(std::size_t i) const {
+    const auto place = std::ranges::find(floating_, xs_[i]) - floating_.begin();
+    const Output gradient = gradients_[static_cast<std::size_t>(place)];
+    return gradient ? evaluate(gradient, all_feeds()) : Tensor(inputs_[i].shape(), DType::kF64);
+  }
+
+ private:
+  std::vector<Feed> all_feeds() const {
+    std::vector<Feed> feeds;
+    for (std::size_t i = 0; i < xs_.size(); ++i) feeds.push_back({xs_[i], inputs_[i]});
+    feeds.push_back(direction_feed_);
+    return feeds;
+  }
+
+  Graph graph_;
+  std::vector<Tensor> inputs_;
+  std::vector<Output> xs_, floating_, gradients_;
+  Output y_;
+  Tensor direction_;
+  Feed direction_feed_;
+};
+
+void compare(const Projection& projection, const Tensor& input, std::size_t i, double step,
+             std::size_t output, GradientError& worst) {
+  const Tensor analytic = projection.gradient(i);
+  require(analytic.shape() == input.shape(), "gradient ", i, " has shape ", analytic.shape(),
+          " instead of ", input.shape());
+  for (std::size_t e = 0; e < input.data<double>().size(); ++e) {
+    Tensor up = input, down = input;
+    up.mutable_data<double>()[e] += step;
+    down.mutable_data<double>()[e] -= step;
+    const double numeric = (projection.with(i, up) - projection.with(i, down)) /
+                           (up.data<double>()[e] - down.data<double>()[e]);
+    const double exact = analytic.data<double>()[e];
+    const double error =
+        std::abs(exact - numeric) / std::max({1.0, std::abs(exact), std::abs(numeric)});
+    if (error <= worst.largest) continue;  // NaN goes on
+    worst = {std::isnan(error) ? HUGE_VAL : error,
+             cat("output ", output, ", input ", i, ", element ", e, ": analytic ", exact,
+                 ", numeric ", numeric)};
+  }
+}
+
+}  // namespace
+
+GradientError gradient_error(const Builder& build, std::span<const Tensor> inputs, double step) {
+  std::vector<bool> floating;
+  {
+    Graph graph;
+    for (const Output& y : build(placeholders(graph, inputs)))
+      floating.push_back(y.dtype() == DType::kF64);
+  }
+  GradientError worst;
+  for (std::size_t output = 0; output < floating.size(); ++output) {
+    if (!floating[output]) continue;
+    const Projection projection(build, inputs, output);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].dtype() == DType::kF64) compare(projection, inputs[i], i, step, output, worst);
+  }
+  return worst;
+}
+
+}  // namespace belfry

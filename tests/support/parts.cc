@@ -1,0 +1,54 @@
+#include "belfry/tests/support/parts.h"
+
+#include <algorithm>
+
+namespace belfry {
+namespace {
+
+std::int64_t rows(const Shape& shape) { return shape.rank() == 0 ? 1 : shape[0]; }
+
+template <class T>
+void add_to(Tensor& left, const Tensor& right) {
+  const auto sum = left.mutable_data<T>();
+  const auto term = right.data<T>();
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<T>(sum[i] + term[i]);
+}
+
+}  // namespace
+
+std::int64_t extent(const Op& op, std::span<const TensorType> inputs,
+                    std::span<const TensorType> outputs) {
+  const TensorType& first = outputs.empty() ? inputs[0] : outputs[0];
+  switch (op.split) {
+    case Split::kSerial: return 1;
+    case Split::kElements: return first.shape.elements();
+    case Split::kRows:
+    case Split::kBatch: return rows(first.shape);
+    case Split::kBatchReduce: return rows(inputs[0].shape);
+  }
+  return 1;
+}
+
+std::vector<Range> divide(std::int64_t units, std::int64_t shift, std::int64_t parts) {
+  std::vector<Range> ranges;
+  const std::int64_t start = std::min(shift, units);
+  if (start > 0) ranges.push_back({0, start});
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const Range range{start + (units - start) * part / parts,
+                      start + (units - start) * (part + 1) / parts};
+    if (range.size() > 0) ranges.push_back(range);
+  }
+  if (ranges.empty()) ranges.push_back({0, units});
+  return ranges;
+}
+
+Tensor tree_sum(std::span<const Tensor> parts) {
+  if (parts.size() == 1) return parts[0];
+  const std::size_t middle = (parts.size() + 1) / 2;
+  Tensor left = tree_sum(parts.first(middle));
+  const Tensor right = tree_sum(parts.subspan(middle));
+  visit_any(left.dtype(), [&]<class T>(T) { add_to<T>(left, right); });
+  return left;
+}
+
+}  // namespace belfry

@@ -1,0 +1,199 @@
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/combine_moments.h"
+#include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/towers/towers_test_support.h"
+#include "belfry/towers/layers.h"
+#include "belfry/towers/replicate.h"
+
+namespace belfry {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr VariablePolicy kPolicies[] = {VariablePolicy::kReplicated, VariablePolicy::kOnOneDevice,
+                                        VariablePolicy::kSpread};
+
+// Two channels: tower t's batch of two rows is {t, 10}, {t + 2, 30}; means t + 1 and 20.
+Output rows_of(Tower& tower) {
+  const float t = static_cast<float>(tower.index());
+  return constant(tower.graph(), {t, 10, t + 2, 30}, {2, 2});
+}
+
+TEST(BatchNormLayer, NormalisesByTheTowersOwnBatch) {
+  Graph graph;
+  std::vector<Output> normal;
+  replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+    normal.push_back(batch_norm(tower, "bn", rows_of(tower), {.epsilon = 1e-12}));
+  });
+  for (const Output& y : normal) {
+    const Tensor value = evaluate(y);
+    const float want[] = {-1, -1, 1, 1};
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(value.data<float>()[i], want[i], 1e-5);
+  }
+}
+
+TEST(BatchNormLayer, KeepsOneCopyOfItsAveragesOnTheHostForEveryPolicy) {
+  for (const VariablePolicy policy : kPolicies) {
+    Graph graph;
+    const std::vector<DeviceSpec> gpus{"/gpu:0", "/gpu:1", "/gpu:2"};
+    const auto towers = replicate(graph, gpus, policy,
+                                  [&](Tower& tower) { batch_norm(tower, "bn", rows_of(tower)); });
+    std::vector<std::string> averages;
+    for (const Variable v : graph.variables(kGlobalVariables)) {
+      if (v.trainable()) continue;
+      averages.emplace_back(v.name());
+      EXPECT_EQ(v.device(), cpu(0)) << v.name();
+      EXPECT_FALSE(v.node().variable().local);
+    }
+    EXPECT_THAT(averages, ElementsAre("bn/mean/EMA", "bn/variance/EMA"));
+    EXPECT_EQ(graph.variables(kLocalVariables).size(),
+              policy == VariablePolicy::kReplicated ? 4U : 0U);
+    for (const TowerRecord& tower : towers) {
+      EXPECT_EQ(tower.variables.size(), 4U);
+      EXPECT_EQ(tower.variables[2].name(), "bn/mean/EMA");
+      EXPECT_EQ(tower.trainables.size(), 2U);
+    }
+  }
+}
+
+TEST(BatchNormLayer, BuildsItsUpdatesOnTheHostInUpdateOps) {
+  for (const VariablePolicy policy : kPolicies) {
+    Graph graph;
+    const std::vector<DeviceSpec> gpus{"/gpu:0", "/gpu:1", "/gpu:2"};
+    replicate(graph, gpus, policy, [&](Tower& tower) {
+      batch_norm(tower, "bn1", batch_norm(tower, "bn0", rows_of(tower)));
+    });
+    const std::vector<Node*> updates = graph.nodes(kUpdateOps);
+    ASSERT_EQ(updates.size(), 4U);
+    for (const Node* update : updates) {
+      EXPECT_EQ(&update->op(), &kAssignSub);
+      EXPECT_EQ(update->device(), cpu(0));
+    }
+    int combined = 0;
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+      const Node& node = graph.node(id);
+      if (!node.name().starts_with("moving_averages/")) continue;
+      EXPECT_EQ(node.device(), cpu(0)) << node.describe();
+      if (&node.op() != &kCombineMoments) continue;
+      ++combined;
+      EXPECT_EQ(node.inputs().size(), 6U);
+      EXPECT_EQ(node.input(1).device(), DeviceSpec("/gpu:1"));
+    }
+    EXPECT_EQ(combined, 2);
+  }
+}
+
+TEST(BatchNormLayer, KeepsTheJobAndTaskOfItsTower) {
+  Graph graph;
+  DeviceScope task(graph, "/job:worker/task:3");
+  const std::vector<DeviceSpec> devices{"/gpu:0", "/gpu:1"};
+  replicate(graph, devices, VariablePolicy::kSpread,
+            [&](Tower& tower) { batch_norm(tower, "bn", rows_of(tower)); });
+  for (const Node* update : graph.nodes(kUpdateOps))
+    EXPECT_EQ(update->device().str(), "/job:worker/task:3/device:CPU:0");
+}
+
+TEST(BatchNormLayer, SetsColocationAside) {
+  Graph graph;
+  Tower tower(graph);
+  Output x;
+  {
+    DeviceScope on(graph, "/gpu:1");
+    x = rows_of(tower);
+  }
+  ColocateWith beside(x);
+  batch_norm(tower, "bn", x);
+  for (const Node* update : graph.nodes(kUpdateOps)) {
+    EXPECT_EQ(update->device(), cpu(0));
+    for (const std::string& group : update->colocation()) EXPECT_THAT(group, HasSubstr("EMA"));
+  }
+}
+
+TEST(BatchNormLayer, MovesItsAveragesByTheMomentsOfAllTowers) {
+  for (const VariablePolicy policy : kPolicies) {
+    Graph graph;
+    replicate(graph, cpus(2), policy,
+              [&](Tower& tower) { batch_norm(tower, "bn", rows_of(tower), {.momentum = 0.75}); });
+    const std::vector<Node*> updates = graph.nodes(kUpdateOps);
+    Interpreter interpreter;
+    interpreter.run({*updates[0], *updates[1]});
+    // All rows: 0, 2, 1, 3 and 10, 30, 10, 30; variances 1.25 and 100.
+    const Tensor mean = interpreter.read(Variable(updates[0]->input(0).node()));
+    EXPECT_FLOAT_EQ(mean.data<float>()[0], 0.25F * 1.5F);
+    EXPECT_FLOAT_EQ(mean.data<float>()[1], 0.25F * 20);
+    const Tensor variance = interpreter.read(Variable(updates[1]->input(0).node()));
+    EXPECT_FLOAT_EQ(variance.data<float>()[0], 0.75F + 0.25F * 1.25F);
+    EXPECT_FLOAT_EQ(variance.data<float>()[1], 0.75F + 0.25F * 100);
+  }
+}
+
+TEST(BatchNormLayer, MovesAveragesOnceMoreForEachTimeItIsApplied) {
+  Graph graph;
+  Tower tower(graph);
+  for (int call = 0; call < 2; ++call) {
+    VariableScope scope(graph, "disc", Reuse::kCreateOrGet);
+    batch_norm(tower, "bn", constant(graph, {4, 4}, {2, 1}), {.momentum = 0.5});
+  }
+  const std::vector<Node*> updates = graph.nodes(kUpdateOps);
+  ASSERT_EQ(updates.size(), 4U);
+  Interpreter interpreter;
+  interpreter.run({*updates[0], *updates[1], *updates[2], *updates[3]});
+  const Tensor mean = interpreter.read(Variable(updates[0]->input(0).node()));
+  EXPECT_FLOAT_EQ(mean.item<float>(), 3);  // 0 -> 2 -> 3
+}
+
+TEST(BatchNormLayer, UsesTheAveragesInPredictionTowers) {
+  Graph graph;
+  std::vector<Variable> averages;
+  replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+    batch_norm(tower, "bn", rows_of(tower));
+    if (tower.is_main()) averages = tower.variables("bn");
+  });
+  const std::size_t updates = graph.nodes(kUpdateOps).size();
+  Output y;
+  predict_tower(graph, {.device = cpu(1)}, [&](Tower& tower) {
+    y = batch_norm(tower, "bn", constant(graph, {5, 50}, {1, 2}), {.epsilon = 1e-12});
+  });
+  EXPECT_EQ(graph.nodes(kUpdateOps).size(), updates);
+  EXPECT_EQ(y.device(), cpu(1));
+  Interpreter interpreter;
+  interpreter.write(averages[2], Tensor({2}, std::vector<float>{1, 20}));
+  interpreter.write(averages[3], Tensor({2}, std::vector<float>{4, 100}));
+  const Tensor value = interpreter.run(y);
+  EXPECT_FLOAT_EQ(value.data<float>()[0], 2);
+  EXPECT_FLOAT_EQ(value.data<float>()[1], 3);
+}
+
+TEST(BatchNormLayer, RefusesTowersThatNormaliseDifferently) {
+  for (const VariablePolicy policy : kPolicies) {
+    Graph graph;
+    EXPECT_THAT(message_of([&] {
+                  replicate(graph, cpus(2), policy, [&](Tower& tower) {
+                    batch_norm(tower, "bn", rows_of(tower),
+                               {.momentum = tower.is_main() ? 0.9 : 0.8});
+                  });
+                }),
+                AllOf(HasSubstr("bn/mean/EMA"), HasSubstr("momentum 0.9"), HasSubstr("0.8")));
+  }
+}
+
+TEST(BatchNormLayer, RefusesWrongOptions) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = rows_of(tower);
+  EXPECT_THAT(message_of([&] { batch_norm(tower, "bn", x, {.momentum = 1.5}); }),
+              HasSubstr("momentum must be from 0 to 1, not 1.5"));
+  EXPECT_THAT(message_of([&] { batch_norm(tower, "bn", x, {.epsilon = 0}); }),
+              HasSubstr("epsilon must be positive"));
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,151 @@
+#include "belfry/towers/layers.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/towers/towers_test_support.h"
+#include "belfry/towers/replicate.h"
+
+namespace belfry {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Conv2dLayer, MakesAFilterAndABias) {
+  Graph graph;
+  Tower tower(graph);
+  const Output y = conv2d(tower, "conv0", iota(graph, {2, 7, 5, 3}), {.filters = 8, .stride = 2});
+  EXPECT_EQ(y.shape(), (Shape{2, 4, 3, 8}));
+  const std::vector<Variable> variables = tower.variables();
+  EXPECT_THAT(names_of(variables), ElementsAre("conv0/W", "conv0/b"));
+  EXPECT_EQ(variables[0].shape(), (Shape{8, 3, 3, 3}));
+  EXPECT_EQ(variables[1].shape(), (Shape{8}));
+  EXPECT_EQ(evaluate(variables[1]), Tensor({8}, DType::kF32));
+}
+
+TEST(Conv2dLayer, StartsAsGlorotUniform) {
+  Graph graph;
+  Tower tower(graph);
+  conv2d(tower, "conv0", iota(graph, {1, 4, 4, 3}), {.filters = 64, .kernel = 5});
+  const Tensor w = evaluate(tower.variables()[0]);
+  const double limit = std::sqrt(6.0 / (25 * 3 + 25 * 64));
+  double largest = 0;
+  for (const float x : w.data<float>()) largest = std::max(largest, std::abs(double{x}));
+  EXPECT_LE(largest, limit);
+  EXPECT_GT(largest, 0.95 * limit);
+}
+
+TEST(DenseLayer, MultipliesAndAddsTheBias) {
+  Graph graph;
+  Tower tower(graph);
+  const Tensor weights({2, 3}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  const Output y =
+      dense(tower, "fc", iota(graph, {2, 2}, 1), {.units = 3, .init = init::value(weights)});
+  Interpreter interpreter;
+  interpreter.write(tower.variables()[1], Tensor({3}, std::vector<float>{10, 20, 30}));
+  EXPECT_EQ(interpreter.run(y), Tensor({2, 3}, std::vector<float>{19, 32, 45, 29, 46, 63}));
+}
+
+TEST(DenseLayer, CanDoWithoutABias) {
+  Graph graph;
+  Tower tower(graph);
+  dense(tower, "fc", iota(graph, {2, 2}), {.units = 3, .bias = false});
+  EXPECT_THAT(names_of(tower.variables()), ElementsAre("fc/W"));
+}
+
+TEST(DenseLayer, TakesTheTypeOfItsInput) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = placeholder(graph, "x", DType::kF64, {kUnknown, 4});
+  const Output y = dense(tower, "fc", x, {.units = 3});
+  EXPECT_EQ(y.type(), (TensorType{{kUnknown, 3}, DType::kF64}));
+  EXPECT_EQ(tower.variables()[1].dtype(), DType::kF64);
+}
+
+TEST(Layers, NameTheLineThatCalledThem) {
+  Graph graph;
+  Tower tower(graph);
+  const std::size_t before = graph.size();
+  const Output x = iota(graph, {2, 4});
+  const unsigned line = __LINE__ + 1;
+  dense(tower, "fc", x, {.units = 3});
+  for (std::size_t id = before; id < graph.size(); ++id) {
+    if (&graph.node(id) == &x.node()) continue;
+    EXPECT_EQ(graph.node(id).site().line, line) << graph.node(id).describe();
+  }
+}
+
+TEST(Layers, OpenAScopeOfTheirName) {
+  Graph graph;
+  replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+    const Output y = dense(tower, "head/fc", iota(graph, {2, 4}), {.units = 3});
+    EXPECT_TRUE(y.name().starts_with(cat("tower", tower.index(), "/head/fc/"))) << y.name();
+  });
+}
+
+TEST(Layers, RefuseASecondLayerOfTheSameNameNamingBothLines) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = iota(graph, {2, 4});
+  const unsigned line = __LINE__ + 1;
+  dense(tower, "fc", x, {.units = 4});
+  const std::string message = message_of([&] { dense(tower, "fc", x, {.units = 4}); });
+  EXPECT_THAT(message, AllOf(HasSubstr("'fc/W'"), HasSubstr(cat("layers_test.cc:", line)),
+                             HasSubstr(cat("layers_test.cc:", line + 1))));
+}
+
+TEST(Layers, ShareVariablesWhereTheScopeSaysSo) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = iota(graph, {2, 4});
+  for (int call = 0; call < 2; ++call) {
+    VariableScope scope(graph, "disc", Reuse::kCreateOrGet);
+    batch_norm(tower, "bn", dense(tower, "fc", x, {.units = 4}));
+  }
+  EXPECT_THAT(names_of(tower.variables()),
+              ElementsAre("disc/fc/W", "disc/fc/b", "disc/bn/gamma", "disc/bn/beta",
+                          "disc/bn/mean/EMA", "disc/bn/variance/EMA"));
+}
+
+TEST(Layers, RefuseWrongInputs) {
+  Graph graph;
+  Tower tower(graph);
+  const Output image = iota(graph, {1, 4, 4, 3}), row = iota(graph, {2, 4});
+  EXPECT_THAT(message_of([&] { dense(tower, "fc", image, {.units = 4}); }),
+              AllOf(HasSubstr("dense layer 'fc' (built at layers_test.cc:"),
+                    HasSubstr("flatten it first")));
+  EXPECT_THAT(message_of([&] { conv2d(tower, "conv", row, {.filters = 4}); }),
+              HasSubstr("conv2d layer 'conv'"));
+  EXPECT_THAT(message_of([&] { dense(tower, "", row, {.units = 4}); }), HasSubstr("needs a name"));
+  EXPECT_THAT(message_of([&] { dense(tower, "fc", row, {}); }), HasSubstr("at least 1 unit"));
+  EXPECT_THAT(message_of([&] { conv2d(tower, "conv", image, {}); }), HasSubstr("needs filters"));
+  EXPECT_THAT(
+      message_of([&] {
+        dense(tower, "fc", placeholder(graph, "x", DType::kF32, {2, kUnknown}), {.units = 4});
+      }),
+      HasSubstr("must be known"));
+}
+
+TEST(DropoutLayer, ActsInTrainingOnly) {
+  Graph graph;
+  const Output x = iota(graph, {100}, 1);
+  {
+    Tower tower(graph, "train");
+    const Tensor dropped = evaluate(dropout(tower, x, 0.5));
+    int zeros = 0;
+    for (const float y : dropped.data<float>()) zeros += y == 0 ? 1 : 0;
+    EXPECT_GT(zeros, 20);
+    EXPECT_LT(zeros, 80);
+  }
+  Tower tower(graph, "predict", false);
+  EXPECT_EQ(dropout(tower, x, 0.5), x);
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,278 @@
+#include "belfry/towers/replicate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/core_ops/random.h"
+#include "belfry/tests/towers/towers_test_support.h"
+
+namespace belfry {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string at_line(unsigned line) { return cat("replicate_test.cc:", line); }
+
+// A tower function with two variables and nodes that use them.
+constexpr unsigned kLineOfW = __LINE__ + 3;
+void two_variables(Tower& tower) {
+  VariableScope scope(tower.graph(), "fc");
+  identity(variable(tower.graph(), "W", {4, 3}));
+  identity(variable(tower.graph(), "b", {3}));
+}
+
+TEST(Replicate, NamesNodesByTowerAndPlacesThemOnItsDevice) {
+  Graph graph;
+  const std::vector<TowerRecord> towers =
+      replicate(graph, cpus(3), VariablePolicy::kReplicated, [&](Tower& tower) {
+        const Output x = placeholder(graph, "x", DType::kF32, {2});
+        EXPECT_EQ(x.name(), cat("tower", tower.index(), "/x"));
+        EXPECT_EQ(x.device(), cpu(tower.index()));
+        EXPECT_EQ(x.node().logical_name(), "x");
+        EXPECT_EQ(x.node().replica(), tower.index());
+        EXPECT_EQ(tower.total(), 3);
+        EXPECT_EQ(tower.is_main(), tower.index() == 0);
+        EXPECT_TRUE(tower.is_training());
+      });
+  ASSERT_EQ(towers.size(), 3U);
+  EXPECT_EQ(towers[1].name, "tower1");
+  EXPECT_EQ(towers[2].device, cpu(2));
+  ASSERT_EQ(towers[2].inputs.size(), 1U);
+  EXPECT_EQ(towers[2].inputs[0].name(), "tower2/x");
+}
+
+TEST(Replicate, LeavesTheScopesAsTheyWere) {
+  Graph graph;
+  NameScope outer(graph, "outer");
+  replicate(graph, cpus(2), VariablePolicy::kReplicated, two_variables);
+  EXPECT_EQ(iota(graph, {1}).name(), "outer/Constant");
+  EXPECT_THROW(replicate(graph, cpus(1), VariablePolicy::kReplicated,
+                         [](Tower&) { throw Internal("stop"); }),
+               Internal);
+  EXPECT_TRUE(iota(graph, {1}).device().empty());
+  EXPECT_EQ(graph.scopes().replica_prefix, "");
+}
+
+TEST(Replicate, CopiesTowerZerosVariablesAsLocalOnes) {
+  Graph graph;
+  const auto towers = replicate(graph, cpus(3), VariablePolicy::kReplicated, two_variables);
+  EXPECT_THAT(names_of(towers[0].variables), ElementsAre("fc/W", "fc/b"));
+  EXPECT_THAT(names_of(towers[2].variables), ElementsAre("tower2/fc/W", "tower2/fc/b"));
+  for (int t = 0; t < 3; ++t)
+    for (std::size_t v = 0; v < 2; ++v) {
+      const Variable variable = towers[t].variables[v];
+      EXPECT_EQ(variable.logical_name(), towers[0].variables[v].name());
+      EXPECT_EQ(variable.device(), cpu(t));
+      EXPECT_EQ(variable.node().variable().local, t > 0);
+      EXPECT_EQ(variable.node().variable().copy_of,
+                t > 0 ? &towers[0].variables[v].node() : nullptr);
+    }
+  EXPECT_EQ(graph.variables(kGlobalVariables).size(), 2U);
+  EXPECT_EQ(graph.variables(kLocalVariables).size(), 4U);
+}
+
+TEST(Replicate, SharesOneCopyOnTheFirstDevice) {
+  Graph graph;
+  const auto towers = replicate(graph, cpus(2), VariablePolicy::kOnOneDevice, two_variables);
+  EXPECT_EQ(towers[0].variables, towers[1].variables);
+  EXPECT_THAT(names_of(towers[1].variables), ElementsAre("fc/W", "fc/b"));
+  for (const Variable v : towers[1].variables) EXPECT_EQ(v.device(), cpu(0));
+}
+
+TEST(Replicate, SpreadsOneCopyOverTheDevices) {
+  Graph graph;
+  const auto towers = replicate(graph, cpus(2), VariablePolicy::kSpread, [&](Tower& tower) {
+    int i = 0;
+    for (const std::int64_t size : {100, 50, 60, 40, 10}) {
+      const Variable v = variable(graph, cat("v", i++), {size});
+      EXPECT_EQ(identity(v).device(), cpu(tower.index()));
+    }
+  });
+  std::vector<DeviceSpec> devices;
+  for (const Variable v : towers[1].variables) devices.push_back(v.device());
+  EXPECT_THAT(devices, ElementsAre(cpu(0), cpu(1), cpu(1), cpu(0), cpu(1)));
+  EXPECT_EQ(graph.variables(kTrainableVariables).size(), 5U);
+}
+
+TEST(Replicate, GivesTowersTheirOwnRandomNumbersUnderOneName) {
+  Graph graph;
+  std::vector<Output> noise;
+  replicate(graph, cpus(2), VariablePolicy::kReplicated,
+            [&](Tower&) { noise.push_back(random_uniform(graph, {3})); });
+  EXPECT_EQ(noise[0].node().logical_name(), noise[1].node().logical_name());
+  EXPECT_NE(random_key(noise[0].node()), random_key(noise[1].node()));
+}
+
+TEST(Replicate, CollectsLossesMetricsAndOutputs) {
+  Graph graph;
+  const auto towers = replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+    tower.loss(constant(graph, 2.0));
+    tower.metric("accuracy", constant(graph, 0.5));
+    tower.output("logits", iota(graph, {2, 10}));
+  });
+  EXPECT_EQ(towers[1].loss.device(), cpu(1));
+  ASSERT_EQ(towers[1].metrics.size(), 1U);
+  EXPECT_EQ(towers[1].metrics[0].name, "accuracy");
+  EXPECT_EQ(towers[1].outputs[0].value.shape(), (Shape{2, 10}));
+}
+
+TEST(Tower, RefusesLossesAndMetricsThatAreNoScalars) {
+  Graph graph;
+  Tower tower(graph);
+  EXPECT_THAT(message_of([&] { tower.loss(iota(graph, {2})); }), HasSubstr("f32[2]"));
+  EXPECT_THAT(message_of([&] { tower.metric("m", iota(graph, {2})); }), HasSubstr("metric 'm'"));
+  const Output one = constant(graph, 1.0);
+  tower.loss(one);
+  EXPECT_THAT(message_of([&] { tower.loss(one); }), HasSubstr("the tower has one"));
+  tower.output("y", one);
+  EXPECT_THAT(message_of([&] { tower.output("y", one); }), HasSubstr("output 'y'"));
+}
+
+TEST(Tower, FindsItsVariablesByScope) {
+  Graph graph;
+  std::vector<std::vector<std::string>> found;
+  replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+    for (const char* name : {"disc/W", "discount", "gen/W"})
+      variable(graph, name, {2}, {.trainable = std::string_view(name) != "gen/W"});
+    found.push_back(names_of(tower.variables("disc")));
+    found.push_back(names_of(tower.trainables()));
+  });
+  EXPECT_THAT(found[0], ElementsAre("disc/W"));
+  EXPECT_THAT(found[2], ElementsAre("tower1/disc/W"));
+  EXPECT_THAT(found[3], ElementsAre("tower1/disc/W", "tower1/discount"));
+}
+
+// Variables of tower 1 as `other` has them, tower 0's being fc/W f32[4,3] and fc/b f32[3].
+std::string disagreement(VariablePolicy policy, const std::function<void(Graph&)>& other) {
+  Graph graph;
+  return message_of([&] {
+    replicate(graph, cpus(2), policy, [&](Tower& tower) {
+      if (tower.index() == 0) return two_variables(tower);
+      VariableScope scope(graph, "fc");
+      other(graph);
+    });
+  });
+}
+
+constexpr VariablePolicy kPolicies[] = {VariablePolicy::kReplicated, VariablePolicy::kOnOneDevice,
+                                        VariablePolicy::kSpread};
+
+TEST(Replicate, RefusesTowersOfWhichOneLacksAVariable) {
+  for (const VariablePolicy policy : kPolicies)
+    EXPECT_THAT(disagreement(policy,
+                             [](Graph& graph) {
+                               identity(variable(graph, "W", {4, 3}));
+                             }),
+                AllOf(HasSubstr("tower 0 has variable 'fc/b' f32[3] (built at replicate_test.cc:"),
+                      HasSubstr("tower 1, replicated at replicate_test.cc:")));
+}
+
+TEST(Replicate, RefusesTowersOfWhichOneHasAnotherVariable) {
+  for (const VariablePolicy policy : kPolicies) {
+    unsigned line = 0;
+    const std::string message = disagreement(policy, [&](Graph& graph) {
+      identity(variable(graph, "W", {4, 3}));
+      identity(variable(graph, "b", {3}));
+      line = __LINE__ + 1;
+      identity(variable(graph, "scale", {3}));
+    });
+    EXPECT_THAT(message, AllOf(HasSubstr("tower 1 has variable 'fc/scale'"),
+                               HasSubstr(at_line(line)), HasSubstr("tower 0, replicated at")));
+  }
+}
+
+TEST(Replicate, RefusesAVariableOfAnotherShapeNamingBothLines) {
+  for (const VariablePolicy policy : kPolicies) {
+    unsigned line = 0;
+    const std::string message = disagreement(policy, [&](Graph& graph) {
+      line = __LINE__ + 1;
+      identity(variable(graph, "W", {4, 2}));
+      identity(variable(graph, "b", {3}));
+    });
+    EXPECT_THAT(message, AllOf(HasSubstr("fc/W"), HasSubstr("f32[4,3]"), HasSubstr("f32[4,2]"),
+                               HasSubstr(at_line(line)), HasSubstr(at_line(kLineOfW))));
+  }
+}
+
+TEST(Replicate, RefusesAVariableOfAnotherDType) {
+  for (const VariablePolicy policy : kPolicies)
+    EXPECT_THAT(disagreement(policy,
+                             [](Graph& graph) {
+                               identity(variable(graph, "W", {4, 3}, {.dtype = DType::kF64}));
+                               identity(variable(graph, "b", {3}));
+                             }),
+                AllOf(HasSubstr("fc/W"), HasSubstr("f32[4,3]"), HasSubstr("f64[4,3]")));
+}
+
+TEST(Replicate, RefusesReplicasInAnotherOrder) {
+  EXPECT_THAT(disagreement(VariablePolicy::kReplicated,
+                           [](Graph& graph) {
+                             identity(variable(graph, "b", {3}));
+                             identity(variable(graph, "W", {4, 3}));
+                           }),
+              HasSubstr("order of variables"));
+}
+
+TEST(Replicate, RefusesReplicasThatOnlyOneTowerTrains) {
+  EXPECT_THAT(disagreement(VariablePolicy::kReplicated,
+                           [](Graph& graph) {
+                             identity(variable(graph, "W", {4, 3}, {.trainable = false}));
+                             identity(variable(graph, "b", {3}));
+                           }),
+              HasSubstr("only one of them trains it"));
+}
+
+TEST(Replicate, RefusesNoDevicesAndDevicesNamedTwice) {
+  Graph graph;
+  EXPECT_THAT(message_of([&] { replicate(graph, {}, VariablePolicy::kReplicated, two_variables); }),
+              HasSubstr("at least one device"));
+  const std::vector<DeviceSpec> twice{"cpu:0", "/device:CPU:0"};
+  EXPECT_THAT(
+      message_of([&] { replicate(graph, twice, VariablePolicy::kReplicated, two_variables); }),
+      HasSubstr("/device:CPU:0 is named twice"));
+}
+
+TEST(Replicate, RefusesTowersInsideTowersAndVariableScopes) {
+  Graph graph;
+  EXPECT_THAT(message_of([&] {
+                replicate(graph, cpus(1), VariablePolicy::kReplicated,
+                          [&](Tower&) { Tower inner(graph, "inner"); });
+              }),
+              HasSubstr("towers do not nest"));
+  VariableScope scope(graph, "model");
+  EXPECT_THAT(
+      message_of([&] { replicate(graph, cpus(1), VariablePolicy::kReplicated, two_variables); }),
+      HasSubstr("variable scope 'model'"));
+}
+
+TEST(PredictTower, SharesTowerZerosVariables) {
+  for (const VariablePolicy policy : kPolicies) {
+    Graph graph;
+    const auto towers = replicate(graph, cpus(2), policy, two_variables);
+    const std::size_t variables = graph.variables(kGlobalVariables).size();
+    const TowerRecord predict = predict_tower(graph, {.device = cpu(1)}, [&](Tower& tower) {
+      two_variables(tower);
+      EXPECT_FALSE(tower.is_training());
+      EXPECT_FALSE(tower.is_main());
+      const Output x = placeholder(graph, "x", DType::kF32, {2});
+      EXPECT_EQ(x.name(), "tower-pred-0/x");
+      EXPECT_EQ(x.device(), cpu(1));
+    });
+    EXPECT_EQ(predict.variables, towers[0].variables);
+    EXPECT_EQ(graph.variables(kGlobalVariables).size(), variables);
+    EXPECT_EQ(predict.inputs.size(), 1U);
+  }
+}
+
+TEST(PredictTower, NeedsTheVariablesOfATrainingTower) {
+  Graph graph;
+  EXPECT_THAT(message_of<NotFound>([&] { predict_tower(graph, {}, two_variables); }),
+              HasSubstr("'fc/W'"));
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,44 @@
+// Helpers of the tests of towers.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+
+inline DeviceSpec cpu(int index) { return DeviceSpec(cat("/cpu:", index)); }
+
+inline std::vector<DeviceSpec> cpus(int count) {
+  std::vector<DeviceSpec> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(cpu(i));
+  return devices;
+}
+
+// What a call that must throw E says.
+template <class E = InvalidArgument, class Call>
+std::string message_of(const Call& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+inline std::vector<std::string> names_of(const std::vector<Variable>& variables) {
+  std::vector<std::string> names;
+  for (const Variable v : variables) names.emplace_back(v.name());
+  return names;
+}
+
+// Values 0, 1, 2, ... on the graph.
+inline Output iota(Graph& graph, Shape shape, double start = 0, At at = {}) {
+  Tensor tensor(shape, DType::kF32);
+  double next = start;
+  for (float& x : tensor.mutable_data<float>()) x = static_cast<float>(next++);
+  return constant(graph, tensor, at);
+}
+
+}  // namespace belfry

@@ -1,0 +1,237 @@
+#include "belfry/trainers/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace belfry {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TrainFlags parse(std::vector<const char*> arguments, FlagDefaults defaults = {.program = "test"}) {
+  return parse_flags(arguments, defaults);
+}
+
+std::string refusal(std::vector<const char*> arguments) {
+  try {
+    parse(std::move(arguments));
+  } catch (const FlagError& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+std::vector<std::string> names(std::string_view devices) {
+  std::vector<std::string> result;
+  for (const DeviceSpec& device : parse_devices(devices)) result.push_back(device.str());
+  return result;
+}
+
+std::string device_refusal(std::string_view devices) {
+  try {
+    parse_devices(devices);
+  } catch (const FlagError& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+std::string cpu(int index) {
+  return "/job:localhost/replica:0/task:0/device:CPU:" + std::to_string(index);
+}
+
+TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
+  const TrainFlags flags =
+      parse({}, {.program = "p", .batch_size = 64, .epochs = 3, .reads_files = true});
+  EXPECT_EQ(flags.devices.size(), 2u);
+  EXPECT_EQ(flags.trainer, "replicated");
+  EXPECT_EQ(flags.allreduce, "collective");
+  EXPECT_EQ(flags.gradient_repacking, 0);
+  EXPECT_EQ(flags.batch_size, 64);
+  EXPECT_EQ(flags.epochs, 3);
+  EXPECT_EQ(flags.max_steps, 0);
+  EXPECT_EQ(flags.seed, 1u);
+  EXPECT_FALSE(flags.learning_rate);
+  EXPECT_EQ(flags.data_dir, "");
+  EXPECT_EQ(flags.threads, 0);
+  EXPECT_FALSE(flags.log_device_placement);
+  EXPECT_EQ(flags.json, "");
+  EXPECT_EQ(flags.help, "");
+}
+
+TEST(Flags, ReadEveryValue) {
+  const TrainFlags flags = parse(
+      {"--devices=cpu:4", "--trainer=replicated", "--allreduce=naive", "--gradient_repacking=4",
+       "--batch_size=16", "--epochs=7", "--max_steps=100", "--seed=18446744073709551615",
+       "--learning_rate=2.5e-3", "--data_dir=/data", "--threads=3", "--log_device_placement",
+       "--json=out=1.json"});
+  EXPECT_EQ(flags.devices.size(), 4u);
+  EXPECT_EQ(flags.allreduce, "naive");
+  EXPECT_EQ(flags.gradient_repacking, 4);
+  EXPECT_EQ(flags.batch_size, 16);
+  EXPECT_EQ(flags.epochs, 7);
+  EXPECT_EQ(flags.max_steps, 100);
+  EXPECT_EQ(flags.seed, 18446744073709551615u);
+  EXPECT_EQ(flags.learning_rate, 2.5e-3);
+  EXPECT_EQ(flags.data_dir, "/data");
+  EXPECT_EQ(flags.threads, 3);
+  EXPECT_TRUE(flags.log_device_placement);
+  EXPECT_EQ(flags.json, "out=1.json");
+}
+
+TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {
+  EXPECT_EQ(parse({"--batch-size=8"}).batch_size, 8);
+  EXPECT_EQ(parse({"--batch_size", "8"}).batch_size, 8);
+  EXPECT_EQ(parse({"--data-dir", "a-b"}).data_dir, "a-b");
+  EXPECT_TRUE(parse({"--log-device-placement"}).log_device_placement);
+  EXPECT_THAT(refusal({"--batchsize=8"}), HasSubstr("unknown flag"));
+}
+
+TEST(Flags, TakeTheLastOfSeveralValues) { EXPECT_EQ(parse({"--seed=3", "--seed=5"}).seed, 5u); }
+
+TEST(Flags, SuggestTheNearestNameForUnknownOnes) {
+  EXPECT_EQ(refusal({"--bath_size=3"}), "unknown flag --bath_size; did you mean --batch_size?");
+  EXPECT_EQ(refusal({"--qqqqqqqqq"}), "unknown flag --qqqqqqqqq; see --help");
+}
+
+TEST(Flags, RefuseWhatIsNoFlag) {
+  EXPECT_THAT(refusal({"cpu:4"}), HasSubstr("'cpu:4' is no flag"));
+  EXPECT_THAT(refusal({"-n"}), HasSubstr("'-n' is no flag"));
+  EXPECT_THAT(refusal({"--"}), HasSubstr("'--' is no flag"));
+  EXPECT_THAT(refusal({""}), HasSubstr("is no flag"));
+}
+
+TEST(Flags, RefuseMissingValues) {
+  EXPECT_EQ(refusal({"--epochs"}), "--epochs needs a value");
+  EXPECT_EQ(refusal({"--epochs="}), "--epochs needs a value");
+  EXPECT_EQ(refusal({"--json", ""}), "--json needs a value");
+}
+
+TEST(Flags, RefuseNumbersThatAreNone) {
+  for (const char* argument : {"--epochs=three", "--epochs=1.5", "--batch_size=8x", "--seed=-1",
+                               "--learning_rate=fast", "--max_steps=99999999999999999999"})
+    EXPECT_THAT(refusal({argument}), HasSubstr(std::string(argument).substr(2, 4))) << argument;
+}
+
+TEST(Flags, RefuseNumbersOutOfRange) {
+  EXPECT_THAT(refusal({"--epochs=0"}), HasSubstr("--epochs=0 is not between 1"));
+  EXPECT_THAT(refusal({"--batch_size=0"}), HasSubstr("--batch_size=0 is not between 1"));
+  EXPECT_THAT(refusal({"--batch_size", "-4"}), HasSubstr("--batch_size=-4 is not between 1"));
+  EXPECT_THAT(refusal({"--batch_size=3000000000"}), HasSubstr("--batch_size=3000000000"));
+  EXPECT_THAT(refusal({"--max_steps=-1"}), HasSubstr("--max_steps=-1"));
+  EXPECT_THAT(refusal({"--threads=-1"}), HasSubstr("--threads=-1"));
+  EXPECT_THAT(refusal({"--gradient_repacking=-1"}), HasSubstr("--gradient_repacking=-1"));
+}
+
+TEST(Flags, RefuseLearningRatesThatAreNegativeOrNotFinite) {
+  for (const char* argument : {"--learning_rate=nan", "--learning_rate=inf",
+                               "--learning_rate=-inf", "--learning_rate=-0.1"})
+    EXPECT_THAT(refusal({argument}), HasSubstr("is not a finite number >= 0")) << argument;
+  EXPECT_THAT(refusal({"--learning_rate", "-1"}), HasSubstr("--learning_rate=-1"));
+  EXPECT_EQ(parse({"--learning_rate=0"}).learning_rate, 0.0);
+}
+
+TEST(Flags, LeaveOutDataDirForProgramsWithoutFiles) {
+  EXPECT_THROW(parse({"--data_dir=/d"}, {.program = "p", .reads_files = false}), FlagError);
+  EXPECT_THAT(parse({"--help"}, {.program = "p", .reads_files = false}).help,
+              testing::Not(HasSubstr("data_dir")));
+}
+
+TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
+  for (const char* spelling : {"--help", "-h"}) {
+    const std::string help =
+        parse({spelling}, {.program = "p", .batch_size = 48, .epochs = 9}).help;
+    for (const char* part :
+         {"Devices and gradients", "Training", "Data", "Execution and output", "--devices", "cpu:2",
+          "--trainer", "replicated|simple", "--allreduce", "--gradient_repacking", "--batch_size",
+          "per device and step [48]", "[9]", "--max_steps", "--learning_rate", "--seed",
+          "--data_dir", "--threads", "--log_device_placement", "--json"})
+      EXPECT_THAT(help, HasSubstr(part)) << part;
+  }
+}
+
+TEST(DevicesFlag, CountsWithOneTypeAndNumber) {
+  EXPECT_EQ(names("cpu:4"), (std::vector{cpu(0), cpu(1), cpu(2), cpu(3)}));
+  EXPECT_EQ(names("CPU:1"), std::vector{cpu(0)});
+}
+
+TEST(DevicesFlag, NamesDevicesInListsAndAfterSlashes) {
+  EXPECT_EQ(names("/cpu:1"), std::vector{cpu(1)});
+  EXPECT_EQ(names("cpu:0,cpu:2"), (std::vector{cpu(0), cpu(2)}));
+  EXPECT_EQ(names("cpu:3,/device:CPU:1"), (std::vector{cpu(3), cpu(1)}));
+  EXPECT_EQ(names(cpu(5)), std::vector{cpu(5)});
+}
+
+TEST(DevicesFlag, RefusesDuplicates) {
+  EXPECT_THAT(device_refusal("cpu:1,cpu:1"), HasSubstr("named twice"));
+  EXPECT_THAT(device_refusal("/cpu:0,/device:CPU:0"), HasSubstr("named twice"));
+}
+
+TEST(DevicesFlag, RefusesWhatIsNoDevice) {
+  EXPECT_THAT(device_refusal(""), HasSubstr("neither a count"));
+  EXPECT_THAT(device_refusal("cpu"), HasSubstr("neither a count"));
+  EXPECT_THAT(device_refusal("4"), HasSubstr("neither a count"));
+  EXPECT_THAT(device_refusal("cpu:0"), AllOf(HasSubstr("is a count"), HasSubstr("/cpu:0")));
+  EXPECT_THAT(device_refusal("cpu:x"), HasSubstr("--devices=x is not a whole number"));
+  EXPECT_THAT(device_refusal("cpu:-2"), HasSubstr("is a count"));
+  EXPECT_THAT(device_refusal("cpu:1000000"), HasSubstr("between 1 and 1024"));
+  EXPECT_THAT(device_refusal("cpu:99999999999"), HasSubstr("between 1 and 1024"));
+  EXPECT_THAT(device_refusal("gpu:2"), HasSubstr("no GPU devices"));
+  EXPECT_THAT(device_refusal("/gpu:0"), HasSubstr("no GPU devices"));
+  EXPECT_THAT(device_refusal("cpu:0,"), HasSubstr("empty"));
+  EXPECT_THAT(device_refusal(",cpu:0"), HasSubstr("empty"));
+  EXPECT_THAT(device_refusal("/cpu:*"), HasSubstr("does not name one device"));
+  EXPECT_THAT(device_refusal("/cpu"), HasSubstr("does not name one device"));
+  EXPECT_THAT(device_refusal("/foo:1"), HasSubstr("--devices"));
+  EXPECT_THAT(device_refusal("/cpu:5000"), HasSubstr("at most"));
+  EXPECT_THAT(device_refusal("/job:worker/cpu:0"), HasSubstr("not in this process"));
+}
+
+TEST(TrainerFlag, FollowsTheNumberOfDevices) {
+  EXPECT_EQ(parse({"--devices=cpu:1"}).trainer, "simple");
+  EXPECT_EQ(parse({"--devices=cpu:1"}).allreduce, "");
+  EXPECT_EQ(parse({"--devices=/cpu:3"}).trainer, "simple");
+  EXPECT_EQ(parse({"--devices=cpu:3"}).trainer, "replicated");
+  EXPECT_EQ(parse({"--devices=cpu:1", "--trainer=replicated"}).allreduce, "collective");
+  EXPECT_EQ(parse({"--trainer=parameter_server"}).allreduce, "colocate");
+}
+
+TEST(TrainerFlag, IsRefusedWhenUnknown) {
+  EXPECT_THAT(refusal({"--trainer=replicatd"}),
+              AllOf(HasSubstr("--trainer"), HasSubstr("did you mean replicated")));
+  EXPECT_THAT(refusal({"--allreduce=nave"}),
+              AllOf(HasSubstr("--allreduce"), HasSubstr("did you mean naive")));
+}
+
+TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
+  EXPECT_THAT(refusal({"--trainer=simple"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--devices=cpu:2")));
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--trainer=simple", "--allreduce=naive"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--allreduce=naive")));
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--allreduce=naive"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--allreduce=naive")));
+  EXPECT_THAT(refusal({"--trainer=replicated", "--allreduce=colocate"}),
+              AllOf(HasSubstr("--trainer=replicated"), HasSubstr("--allreduce=colocate")));
+  for (const char* strategy : {"collective", "naive", "hierarchical"}) {
+    const std::string flag = std::string("--allreduce=") + strategy;
+    EXPECT_THAT(refusal({"--trainer=parameter_server", flag.c_str()}),
+                AllOf(HasSubstr("--trainer=parameter_server"), HasSubstr(flag)));
+  }
+  EXPECT_THAT(refusal({"--trainer=parameter_server", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--trainer=parameter_server"), HasSubstr("--gradient_repacking=2")));
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--gradient_repacking=2")));
+}
+
+TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {
+  EXPECT_THAT(refusal({"--devices=cpu:3", "--allreduce=hierarchical"}),
+              AllOf(HasSubstr("--allreduce=hierarchical"), HasSubstr("--devices=cpu:3")));
+  EXPECT_THAT(
+      refusal({"--devices=cpu:1", "--trainer=replicated", "--allreduce=hierarchical"}),
+      HasSubstr("even number"));
+  EXPECT_EQ(parse({"--devices=cpu:6", "--allreduce=hierarchical"}).allreduce, "hierarchical");
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,258 @@
+#include "belfry/trainers/optimizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "belfry/allreduce/gradient_table.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/framework/session.h"
+#include "belfry/towers/least_loaded_device_setter.h"
+
+namespace belfry {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Variable weight(Graph& graph, std::string_view name, double value = 1,
+                DType dtype = DType::kF64) {
+  return variable(graph, name, {2}, {.dtype = dtype, .initializer = init::constant(value)});
+}
+
+Gradient gradient(Variable w, double value) {
+  Graph& graph = w.node().graph();
+  return {init::constant(value)(graph, w.shape(), w.dtype()), w};
+}
+
+// Values of w[0] after each of `steps` steps with the gradient 0.5, from 1.
+std::vector<double> sequence(const Optimizer& optimizer, int steps) {
+  Graph graph;
+  const Variable w = weight(graph, "w");
+  const Gradient g = gradient(w, 0.5);
+  Node& step = optimizer.apply({&g, 1});
+  Session session(graph);
+  std::vector<double> values;
+  for (int i = 0; i < steps; ++i) {
+    session.run({step});
+    values.push_back(session.read(w).data<double>()[0]);
+    EXPECT_EQ(session.read(w).data<double>()[1], values.back());
+  }
+  return values;
+}
+
+void expect_near(const std::vector<double>& values, const std::vector<double>& wanted) {
+  ASSERT_EQ(values.size(), wanted.size());
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], wanted[i], 1e-12) << i;
+}
+
+std::string error_of(const Optimizer& optimizer, std::vector<Gradient> gradients) {
+  try {
+    optimizer.apply(gradients);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+TEST(Sgd, MovesAgainstTheGradient) { expect_near(sequence(sgd(0.1), 3), {0.95, 0.9, 0.85}); }
+
+TEST(Momentum, AccumulatesGradients) {
+  // m = 0.5, 0.95, 1.355; w = 1 - 0.1 * (the sum of m).
+  expect_near(sequence(momentum(0.1, 0.9), 3), {0.95, 0.855, 0.7195});
+}
+
+TEST(Adam, CorrectsTheBiasOfItsMoments) {
+  std::vector<double> wanted;
+  double w = 1, m = 0, v = 0;
+  for (int t = 1; t <= 5; ++t) {
+    m = 0.8 * m + 0.2 * 0.5;
+    v = 0.95 * v + 0.05 * 0.25;
+    w -= 0.01 * std::sqrt(1 - std::pow(0.95, t)) / (1 - std::pow(0.8, t)) * m /
+         (std::sqrt(v) + 1e-8);
+    wanted.push_back(w);
+  }
+  // A constant gradient moves w by the rate in each step.
+  EXPECT_NEAR(wanted[0], 0.99, 1e-8);
+  expect_near(sequence(adam({.rate = 0.01, .beta1 = 0.8, .beta2 = 0.95}), 5), wanted);
+}
+
+TEST(Optimizer, WithRateKeepsTheRule) {
+  expect_near(sequence(momentum(0.5).with_rate(0.1), 2), {0.95, 0.855});
+}
+
+TEST(Optimizer, NamesSlotsAfterVariableAndSlotAndDoesNotTrainThem) {
+  Graph graph;
+  const Variable w = weight(graph, "conv0/W"), b = weight(graph, "conv0/b");
+  const Gradient both[] = {gradient(w, 1), gradient(b, 1)};
+  momentum(0.1).apply(both);
+  adam(0.1).apply(both);
+  for (const char* name : {"conv0/W/Momentum", "conv0/b/Momentum", "conv0/W/Adam",
+                           "conv0/W/Adam_1", "conv0/b/Adam", "conv0/b/Adam_1", "Adam/step"}) {
+    const Variable slot = graph.stored_variable(name);
+    ASSERT_TRUE(slot) << name;
+    EXPECT_FALSE(slot.trainable()) << name;
+    EXPECT_EQ(slot.logical_name(), name);
+    EXPECT_FALSE(slot.node().variable().local);
+  }
+  EXPECT_EQ(graph.variables(kTrainableVariables).size(), 2u);
+  EXPECT_EQ(graph.stored_variable("conv0/W/Adam").shape(), Shape{2});
+  EXPECT_EQ(graph.stored_variable("conv0/W/Adam").dtype(), DType::kF64);
+  EXPECT_EQ(graph.stored_variable("Adam/step").dtype(), DType::kI64);
+}
+
+TEST(Optimizer, CountsStepsOncePerApplyWhateverTheNumberOfVariables) {
+  Graph graph;
+  const Variable w = weight(graph, "w"), b = weight(graph, "b"), c = weight(graph, "c");
+  const Gradient all[] = {gradient(w, 1), gradient(b, 1), gradient(c, 1)};
+  Node& step = adam(0.1).apply(all);
+  Session session(graph);
+  for (int i = 1; i <= 3; ++i) {
+    session.run({step});
+    EXPECT_EQ(session.read(graph.stored_variable("Adam/step")).item<std::int64_t>(), i);
+  }
+  EXPECT_EQ(graph.variables(kGlobalVariables).size(), 3u + 6 + 1);
+}
+
+TEST(Optimizer, PutsSlotsAndUpdatesBesideTheVariable) {
+  Graph graph;
+  Variable w;
+  {
+    const DeviceScope on(graph, "/cpu:3");
+    w = weight(graph, "w");
+  }
+  const Gradient g = gradient(w, 1);
+  const DeviceScope elsewhere(graph, "/cpu:1");
+  momentum(0.1).apply({&g, 1});
+  EXPECT_EQ(graph.stored_variable("w/Momentum").device().str(), "/device:CPU:3");
+  int updates = 0;
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Node& node = graph.node(i);
+    if (node.op().writes == 0) continue;
+    ++updates;
+    EXPECT_EQ(node.device().str(), "/device:CPU:3") << node.name();
+  }
+  EXPECT_EQ(updates, 1);
+}
+
+TEST(Optimizer, AddsNoLoadToDeviceSetters) {
+  Graph graph;
+  LeastLoadedDeviceSetter setter("/cpu:0", {"/cpu:0", "/cpu:1"});
+  const DeviceScope on(graph, setter);
+  const Variable w = weight(graph, "w");
+  const Gradient g = gradient(w, 1);
+  const std::vector<std::int64_t> before = setter.loads();
+  adam(0.1).apply({&g, 1});
+  EXPECT_EQ(setter.loads(), before);
+}
+
+TEST(Optimizer, RefusesASecondSetOfSlotsOfOneNameWithTheLines) {
+  Graph graph;
+  const Variable w = weight(graph, "w"), v = weight(graph, "v");
+  EXPECT_EQ(error_of(adam(0.1), {gradient(w, 1)}), "(accepted)");
+  EXPECT_THAT(error_of(adam(0.1), {gradient(v, 1)}),
+              AllOf(HasSubstr("'Adam/step'"), HasSubstr("another name"),
+                    HasSubstr("optimizer_test.cc")));
+  EXPECT_EQ(error_of(adam({.rate = 0.1, .name = "adam_v"}), {gradient(v, 1)}), "(accepted)");
+  EXPECT_TRUE(graph.stored_variable("v/adam_v_1"));
+}
+
+TEST(Optimizer, RefusesRatesThatAreNegativeOrNotFinite) {
+  Graph graph;
+  const Variable w = weight(graph, "w");
+  for (const double rate : {std::nan(""), std::numeric_limits<double>::infinity(), -0.1})
+    EXPECT_THAT(error_of(sgd(rate), {gradient(w, 1)}), HasSubstr("learning rate"));
+  EXPECT_THAT(error_of(Optimizer(), {gradient(w, 1)}), HasSubstr("no optimizer"));
+  EXPECT_THROW(sgd(0.1).apply({}), InvalidArgument);
+}
+
+TEST(Rate, NamesTheStepWhoseScheduleGoesWrong) {
+  const Rate rate([](const StepInfo& info) { return info.step < 3 ? 0.1 : std::nan(""); });
+  EXPECT_FALSE(rate.is_constant());
+  EXPECT_EQ(rate.at({.step = 2}), 0.1);
+  try {
+    rate.at({.step = 3});
+    ADD_FAILURE() << "nan was accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("step 3 is nan"));
+  }
+}
+
+TEST(Schedule, ReachesAllTowersThroughOnePlaceholder) {
+  Graph graph;
+  const Variable w = weight(graph, "w"), v = weight(graph, "v");
+  const Optimizer optimizer = sgd([](const StepInfo&) { return 0.5; });
+  const Gradient gw = gradient(w, 1), gv = gradient(v, 1);
+  Node& first = optimizer.apply({&gw, 1});
+  Node& second = optimizer.apply({&gv, 1});
+  ASSERT_EQ(graph.nodes(kLearningRates).size(), 1u);
+  const Output rate = graph.nodes(kLearningRates)[0]->output();
+  EXPECT_EQ(rate.dtype(), DType::kF64);
+  Session session(graph);
+  session.run({first, second}, {{rate, Tensor(0.25)}});
+  EXPECT_EQ(session.read(w).data<double>()[0], 0.75);
+  EXPECT_EQ(session.read(v).data<double>()[0], 0.75);
+}
+
+// Two towers; the second has replicas.
+struct TwoTowers {
+  TwoTowers() {
+    w = weight(graph, "fc/W");
+    const ReplicaScope replica(graph, "tower1/", 1);
+    copy = variable(graph, "tower1/fc/W", {2},
+                    {.dtype = DType::kF64, .initializer = init::ones(), .local = true,
+                     .copy_of = &w.node()});
+  }
+  Graph graph;
+  Variable w, copy;
+};
+
+TEST(ApplyGradients, GivesReplicasLocalSlotsThatCopyTowerZeros) {
+  TwoTowers t;
+  Node& step = apply_gradients(
+      adam(0.1), GradientTable({{gradient(t.w, 1)}, {gradient(t.copy, 1)}}));
+  for (const char* name : {"fc/W/Adam", "fc/W/Adam_1", "Adam/step"}) {
+    const Variable main = t.graph.stored_variable(name);
+    const Variable slot = t.graph.stored_variable(std::string("tower1/") + name);
+    ASSERT_TRUE(main && slot) << name;
+    EXPECT_EQ(slot.logical_name(), name);
+    EXPECT_TRUE(slot.node().variable().local);
+    EXPECT_EQ(slot.node().variable().copy_of, &main.node());
+    EXPECT_EQ(slot.node().replica(), 1);
+  }
+  Session session(t.graph);
+  session.run({step});
+  EXPECT_EQ(session.read(t.graph.stored_variable("Adam/step")).item<std::int64_t>(), 1);
+  EXPECT_EQ(session.read(t.graph.stored_variable("tower1/Adam/step")).item<std::int64_t>(), 1);
+  EXPECT_EQ(session.read(t.w), session.read(t.copy));
+}
+
+TEST(ApplyGradients, UpdatesSharedVariablesOnce) {
+  Graph graph;
+  const Variable w = weight(graph, "w");
+  Node& step =
+      apply_gradients(sgd(0.1), GradientTable({{gradient(w, 1)}, {gradient(w, 1)}}));
+  Session session(graph);
+  session.run({step});
+  EXPECT_NEAR(session.read(w).data<double>()[0], 0.9, 1e-15);
+}
+
+TEST(ApplyGradients, NamesNodesOfTowersAfterTheTower) {
+  TwoTowers t;
+  apply_gradients(sgd(0.1), GradientTable({{gradient(t.w, 1)}, {gradient(t.copy, 1)}}));
+  std::vector<std::string> updates;
+  for (std::size_t i = 0; i < t.graph.size(); ++i) {
+    const Node& node = t.graph.node(i);
+    if (node.op().writes == 0) continue;
+    updates.emplace_back(node.logical_name());
+    EXPECT_EQ(node.replica(), updates.size() == 1 ? 0 : 1);
+  }
+  ASSERT_EQ(updates.size(), 2u);
+  EXPECT_EQ(updates[0], updates[1]);
+}
+
+}  // namespace
+}  // namespace belfry

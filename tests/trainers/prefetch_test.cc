@@ -1,0 +1,161 @@
+#include "belfry/trainers/prefetch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/error.h"
+#include "belfry/tests/trainers/idx_files.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Sample i is ([i, -i], i). Can be told to fail at a call, or to wait at one.
+class Counting final : public Dataset {
+ public:
+  explicit Counting(std::int64_t size) : size_(size) {}
+
+  std::vector<Field> signature() const override {
+    return {{"pair", DType::kF32, {2}}, {"index", DType::kI64, {}}};
+  }
+  std::int64_t size() const override { return size_; }
+  std::string describe() const override { return "counting"; }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    if (calls_++ == fail_at) throw IoError("the disk is on fire");
+    auto* pair = reinterpret_cast<float*>(out[0]);
+    auto* index = reinterpret_cast<std::int64_t*>(out[1]);
+    for (const std::int64_t i : indices) {
+      *pair++ = static_cast<float>(i);
+      *pair++ = static_cast<float>(-i);
+      *index++ = i;
+    }
+  }
+
+  std::int64_t fail_at = -1;
+  std::int64_t calls() const { return calls_; }
+
+ private:
+  std::int64_t size_;
+  mutable std::atomic<std::int64_t> calls_{0};
+};
+
+TEST(Prefetcher, GivesTheBatchesOfThePlanInOrderAcrossEpochs) {
+  const Counting dataset(50);
+  const BatchPlan plan(50, 3, 4, 7);  // 4 steps an epoch
+  std::vector<std::int64_t> order(50);
+  for (const std::int64_t slots : {2, 3, 7}) {
+    Prefetcher input(dataset, plan, 0, slots);
+    for (std::int64_t step = 0; step < 30; ++step) {
+      const Batch& batch = input.next();
+      EXPECT_EQ(batch.position, (BatchPlan::Position{step / 4, step % 4}));
+      EXPECT_EQ(batch.samples_consumed, (step + 1) * 12);
+      plan.shuffle(step / 4, order);
+      for (std::int64_t t = 0; t < 3; ++t) {
+        const auto direct = gather_tensors(dataset, plan.rows(order, step % 4, t));
+        ASSERT_EQ(batch.tower(t).size(), 2u);
+        EXPECT_EQ(batch.tower(t)[0], direct[0]);
+        EXPECT_EQ(batch.tower(t)[1], direct[1]);
+      }
+    }
+  }
+}
+
+TEST(Prefetcher, LaysTensorsOutTowerByTower) {
+  const Counting dataset(8);
+  Prefetcher input(dataset, BatchPlan(8, 2, 3, 1));
+  const Batch& batch = input.next();
+  ASSERT_EQ(batch.tensors.size(), 4u);
+  EXPECT_EQ(batch.fields, 2);
+  EXPECT_EQ(batch.tensors[0].shape(), (Shape{3, 2}));
+  EXPECT_EQ(batch.tensors[1].shape(), (Shape{3}));
+  EXPECT_EQ(batch.tensors[2].dtype(), DType::kF32);
+  EXPECT_EQ(batch.tensors[3].dtype(), DType::kI64);
+  for (const Tensor& tensor : batch.tensors)
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.raw()) % 64, 0u);
+}
+
+TEST(Prefetcher, GoesOnFromAPosition) {
+  const Counting dataset(50);
+  const BatchPlan plan(50, 3, 4, 7);
+  Prefetcher whole(dataset, plan), rest(dataset, plan, 72);
+  for (int step = 0; step < 6; ++step) whole.next();
+  for (int step = 6; step < 12; ++step) {
+    const Batch &a = whole.next(), &b = rest.next();
+    EXPECT_EQ(a.position, b.position);
+    EXPECT_EQ(a.samples_consumed, b.samples_consumed);
+    EXPECT_EQ(a.tensors, b.tensors);
+  }
+}
+
+TEST(Prefetcher, ReusesItsMemory) {
+  const Counting dataset(64);
+  Prefetcher input(dataset, BatchPlan(64, 2, 4, 1), 0, 2);
+  const std::int64_t before = host_allocator().calls();
+  std::set<const std::byte*> places;
+  for (int step = 0; step < 100; ++step) places.insert(input.next().tensors[0].raw());
+  EXPECT_EQ(places.size(), 2u);
+  EXPECT_EQ(host_allocator().calls(), before);
+}
+
+TEST(Prefetcher, LeavesACopyOfATensorAsItWas) {
+  const Counting dataset(64);
+  const BatchPlan plan(64, 1, 4, 1);
+  Prefetcher input(dataset, plan, 0, 2);
+  const Tensor kept = input.next().tensors[1];
+  for (int step = 0; step < 50; ++step) input.next();
+  std::vector<std::int64_t> order(64);
+  plan.shuffle(0, order);
+  EXPECT_TRUE(std::ranges::equal(kept.data<std::int64_t>(), plan.rows(order, 0, 0)));
+}
+
+TEST(Prefetcher, RethrowsAfterTheBatchesBeforeTheFailureAndAgainLater) {
+  Counting dataset(50);
+  dataset.fail_at = 2 * 3 + 1;  // tower 1 of step 2
+  Prefetcher input(dataset, BatchPlan(50, 3, 4, 7), 0, 7);
+  EXPECT_EQ(input.next().position.step, 0);
+  EXPECT_EQ(input.next().position.step, 1);
+  for (int again = 0; again < 3; ++again)
+    EXPECT_EQ(testing::message_of<IoError>([&] { input.next(); }), "the disk is on fire");
+}
+
+TEST(Prefetcher, StopsWheneverItIsDestroyed) {
+  const Counting dataset(50);
+  const BatchPlan plan(50, 3, 4, 7);
+  for (int steps = 0; steps < 20; ++steps) {
+    Prefetcher input(dataset, plan, 0, 2 + steps % 3);
+    for (int step = 0; step < steps; ++step) input.next();
+  }
+  Counting broken(50);
+  broken.fail_at = 0;
+  const Prefetcher unused(broken, plan);
+}
+
+TEST(Prefetcher, FillsNoMoreSlotsThanItHas) {
+  const Counting dataset(50);
+  Prefetcher input(dataset, BatchPlan(50, 1, 5, 7), 0, 3);
+  for (std::int64_t step = 1; step <= 20; ++step) {
+    input.next();
+    EXPECT_LE(dataset.calls(), step + 2);
+  }
+}
+
+TEST(Prefetcher, RefusesOneSlotAndAForeignPlan) {
+  const Counting dataset(50);
+  const auto error = [&](std::int64_t samples, std::int64_t consumed, std::int64_t slots) {
+    return testing::message_of<InvalidArgument>(
+        [&] { Prefetcher(dataset, BatchPlan(samples, 1, 5, 7), consumed, slots); });
+  };
+  EXPECT_THAT(error(50, 0, 1), HasSubstr("at least 2 slots, not 1"));
+  EXPECT_THAT(error(49, 0, 2), HasSubstr("a plan for 49 samples was given a dataset of 50"));
+  EXPECT_THAT(error(50, 3, 2), HasSubstr("not a whole number of global batches of 5"));
+}
+
+}  // namespace
+}  // namespace belfry

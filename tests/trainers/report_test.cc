@@ -1,0 +1,140 @@
+#include "belfry/trainers/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+namespace {
+
+using testing::HasSubstr;
+
+Report example() {
+  return {.program = "mnist",
+          .devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 2)},
+          .trainer = "replicated",
+          .allreduce = "naive",
+          .batch_size = 64,
+          .seed = 18446744073709551615u,
+          .threads = 2,
+          .steps = 702,
+          .epochs = 3,
+          .seconds = 12.5,
+          .examples_per_second = 1000.25,
+          .loss = 0.125,
+          .test_accuracy = 0.9871,
+          .params_hash = "00000000000000ab",
+          .state_hash = "00000000000000cd",
+          .replicas_equal = true,
+          .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}}};
+}
+
+class ReportFileTest : public testing::Test {
+ protected:
+  ReportFileTest()
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~ReportFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const char* name) const { return folder_ / name; }
+  static std::string text(const std::string& file) {
+    const std::vector<std::byte> bytes = local_file_system().read(file);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST(ReportJson, HasEveryFieldOfTheIssue) {
+  const nlohmann::json json = nlohmann::json::parse(to_json(example()));
+  EXPECT_EQ(json.size(), 17u);
+  EXPECT_EQ(json["program"], "mnist");
+  EXPECT_EQ(json["devices"],
+            (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
+                            "/job:localhost/replica:0/task:0/device:CPU:2"}));
+  EXPECT_EQ(json["trainer"], "replicated");
+  EXPECT_EQ(json["allreduce"], "naive");
+  EXPECT_EQ(json["batch_size"], 64);
+  EXPECT_EQ(json["seed"], 18446744073709551615u);
+  EXPECT_EQ(json["threads"], 2);
+  EXPECT_EQ(json["steps"], 702);
+  EXPECT_EQ(json["epochs"], 3);
+  EXPECT_EQ(json["seconds"], 12.5);
+  EXPECT_EQ(json["examples_per_second"], 1000.25);
+  EXPECT_EQ(json["loss"], 0.125);
+  EXPECT_EQ(json["test_accuracy"], 0.9871);
+  EXPECT_EQ(json["params_hash"], "00000000000000ab");
+  EXPECT_EQ(json["state_hash"], "00000000000000cd");
+  EXPECT_EQ(json["replicas_equal"], true);
+  EXPECT_EQ(json["peak_bytes"]["/job:localhost/replica:0/task:0/device:CPU:0"], 3 << 20);
+}
+
+TEST(ReportJson, HasNullForWhatDoesNotExist) {
+  Report report = example();
+  report.allreduce = "";
+  report.test_accuracy.reset();
+  report.loss = std::nan("");
+  const nlohmann::json json = nlohmann::json::parse(to_json(report));
+  EXPECT_TRUE(json["allreduce"].is_null());
+  EXPECT_TRUE(json["test_accuracy"].is_null());
+  EXPECT_TRUE(json["loss"].is_null());
+}
+
+TEST(ReportTable, ShowsTheResultsToPeople) {
+  const std::string table = to_table(example());
+  for (const char* part : {"702", "12.50", "1000", "0.1250", "98.71 %", "00000000000000ab", "yes",
+                           "3.0  CPU:0"})
+    EXPECT_THAT(table, HasSubstr(part)) << part;
+}
+
+TEST_F(ReportFileTest, WritesTheWholeText) {
+  ReportFile file(local_file_system(), path("r.json"));
+  EXPECT_FALSE(local_file_system().exists(path("r.json")));
+  file.write("{}\n");
+  EXPECT_EQ(text(path("r.json")), "{}\n");
+  EXPECT_EQ(local_file_system().list(folder_), std::vector<std::string>{"r.json"});
+}
+
+TEST_F(ReportFileTest, LeavesAnExistingFileAloneUntilThereAreResults) {
+  write_text_file(local_file_system(), path("r.json"), "old");
+  ReportFile file(local_file_system(), path("r.json"));
+  EXPECT_EQ(text(path("r.json")), "old");
+  file.write("new");
+  EXPECT_EQ(text(path("r.json")), "new");
+}
+
+TEST_F(ReportFileTest, KeepsLinksAndReplacesWhatTheyLeadTo) {
+  write_text_file(local_file_system(), path("real.json"), "old");
+  std::filesystem::create_symlink("real.json", path("link.json"));
+  ReportFile(local_file_system(), path("link.json")).write("new");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link.json")));
+  EXPECT_EQ(text(path("real.json")), "new");
+}
+
+TEST_F(ReportFileTest, RefusesWhatCannotBeWritten) {
+  try {
+    ReportFile(local_file_system(), path("missing/r.json"));
+    ADD_FAILURE() << "a folder that does not exist was accepted";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--json=" + path("missing/r.json")));
+  }
+  EXPECT_THROW(ReportFile(local_file_system(), folder_), IoError);
+}
+
+TEST_F(ReportFileTest, WritesToDevicesAsTheyAre) {
+  ReportFile file(local_file_system(), "/dev/null");
+  file.write("{}");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_TRUE(ReportFile(local_file_system(), "/dev/stdout").is_stdout());
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,123 @@
+#include "belfry/towers/layers.h"
+
+#include "belfry/ops/batch_norm.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/ops/operand.h"
+
+namespace belfry {
+namespace {
+
+void require_layer(bool condition, std::string_view what, std::string_view name, Site site,
+                   const std::string& why) {
+  require(condition, what, " layer '", name, "' (built at ", site.str(), "): ", why);
+}
+
+// Scopes of one layer.
+struct LayerScope {
+  LayerScope(Tower& tower, std::string_view what, std::string_view name, At at)
+      : site(tower.graph(), at.site), variables(tower.graph(), name) {
+    require_layer(!name.empty(), what, name, at.site,
+                  "needs a name, the key of its variables in checkpoints");
+  }
+
+  SiteScope site;
+  VariableScope variables;
+};
+
+Output add_bias(Tower& tower, Output x, At at) {
+  const Variable b = variable(tower.graph(), "b", {x.shape().back()},
+                              {.dtype = x.dtype(), .initializer = init::zeros()}, at);
+  return x + b;
+}
+
+void require_channels(std::string_view what, std::string_view name, Output x, std::size_t rank,
+                      Site site) {
+  require_layer(x.shape().rank() == rank, what, name, site,
+                cat("takes a tensor of rank ", rank, ", not ", x.type(),
+                    rank == 2 ? "; flatten it first" : ""));
+  require_layer(x.shape().back() != kUnknown, what, name, site,
+                cat("the last dimension of ", x.type(), " must be known"));
+}
+
+// The averages of a batch norm layer are one copy for all towers: tower 0's, or those that a
+// variable scope shares.
+Variable average(Tower& tower, std::string_view name, const Shape& shape, DType dtype,
+                 double initial, At at) {
+  Graph& graph = tower.graph();
+  if (tower.is_training() && tower.index() > 0) {
+    const std::string path = cat(graph.scopes().variable_path, "/", name);
+    const std::string_view logical = std::string_view(path).substr(tower.variable_prefix().size());
+    const Variable found = graph.stored_variable(logical);
+    require(static_cast<bool>(found), "towers disagree: tower ", tower.index(), " has variable '",
+            logical, "' (built at ", at.site.str(), "), but tower 0 has not");
+    require(found.shape() == shape && found.dtype() == dtype, "towers disagree on variable '",
+            logical, "': ", found.node().output_type(0), " in tower 0 (built at ",
+            found.node().site().str(), "), ", TensorType{shape, dtype}, " in tower ", tower.index(),
+            " (built at ", at.site.str(), ")");
+    return found;
+  }
+  HostScope host(graph, tower.device().merged_with(enclosing_device(graph)));
+  return variable(graph, name, shape,
+                  {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}, at);
+}
+
+}  // namespace
+
+Output conv2d(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at) {
+  require_channels("conv2d", name, x, 4, at.site);
+  require_layer(
+      layer.filters > 0 && layer.kernel > 0, "conv2d", name, at.site,
+      cat("needs filters and a kernel of at least 1, not ", layer.filters, " and ", layer.kernel));
+  LayerScope scope(tower, "conv2d", name, at);
+  const Variable w =
+      variable(tower.graph(), "W", {layer.filters, layer.kernel, layer.kernel, x.shape().back()},
+               {.dtype = x.dtype(), .initializer = layer.init}, at.site);
+  const Output y = conv2d(x, w, {.stride = layer.stride, .padding = layer.padding}, at.site);
+  return layer.bias ? add_bias(tower, y, at.site) : y;
+}
+
+Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At at) {
+  require_channels("dense", name, x, 2, at.site);
+  require_layer(layer.units > 0, "dense", name, at.site,
+                cat("needs at least 1 unit, not ", layer.units));
+  LayerScope scope(tower, "dense", name, at);
+  const Variable w = variable(tower.graph(), "W", {x.shape().back(), layer.units},
+                              {.dtype = x.dtype(), .initializer = layer.init}, at.site);
+  const Output y = matmul(x, w, {}, at.site);
+  return layer.bias ? add_bias(tower, y, at.site) : y;
+}
+
+Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer layer, At at) {
+  require_channels("batch_norm", name, x, x.shape().rank(), at.site);
+  require_layer(layer.momentum >= 0 && layer.momentum <= 1, "batch_norm", name, at.site,
+                cat("momentum must be from 0 to 1, not ", layer.momentum));
+  require_layer(layer.epsilon > 0, "batch_norm", name, at.site,
+                cat("epsilon must be positive, not ", layer.epsilon));
+  LayerScope scope(tower, "batch_norm", name, at);
+  const Shape shape{x.shape().back()};
+  const DType dtype = x.dtype();
+  const Variable gamma =
+      variable(tower.graph(), "gamma", shape,
+               {.dtype = dtype, .initializer = layer.gamma ? layer.gamma : init::ones()}, at.site);
+  const Variable beta = variable(tower.graph(), "beta", shape,
+                                 {.dtype = dtype, .initializer = init::zeros()}, at.site);
+  const Variable mean = average(tower, "mean/EMA", shape, dtype, 0, at.site);
+  const Variable variance = average(tower, "variance/EMA", shape, dtype, 1, at.site);
+  if (!tower.is_training())
+    return batch_norm_inference(x, gamma, beta, mean, variance, {.epsilon = layer.epsilon},
+                                at.site);
+  const BatchNorm train = batch_norm_train(x, gamma, beta, {.epsilon = layer.epsilon}, at.site);
+  tower.record({.mean_average = mean,
+                .variance_average = variance,
+                .mean = train.mean,
+                .variance = train.variance,
+                .momentum = layer.momentum,
+                .site = at.site});
+  return train.y;
+}
+
+Output dropout(Tower& tower, Output x, double rate, At at) {
+  return tower.is_training() ? dropout(x, rate, at) : x;
+}
+
+}  // namespace belfry

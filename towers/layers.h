@@ -1,0 +1,55 @@
+// Layers: ops with variables, as overloads of the ops with the tower first.
+//
+// The name of a layer is mandatory: its variables are called <name>/W, <name>/b, ..., below the
+// variable scope in force, and those are the keys of checkpoints. A second layer of the same name
+// is an error naming both lines, unless the variable scope says that it may share
+// (Reuse::kCreateOrGet). Variables have x's dtype. Nodes name the line that called the layer.
+#pragma once
+#include <string_view>
+
+#include "belfry/ops/conv2d.h"
+#include "belfry/ops/dropout.h"
+#include "belfry/towers/tower.h"
+
+namespace belfry {
+
+struct ConvLayer {
+  int filters = 0;  // required
+  int kernel = 3;   // height and width, pixels
+  int stride = 1;   // pixels, both ways
+  bool bias = true;
+  Initializer init = {};  // of W; Glorot uniform by default. Biases start at zero.
+  Padding padding = Padding::kSame;
+};
+
+// x [N,H,W,C] -> [N,H',W',filters]. Variables W [filters,kernel,kernel,C] and b [filters].
+Output conv2d(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at = {});
+
+struct DenseLayer {
+  int units = 0;  // required
+  bool bias = true;
+  Initializer init = {};  // of W; Glorot uniform by default. Biases start at zero.
+};
+
+// x [N,in] -> [N,units] = x W + b. Variables W [in,units] and b [units]. `in` must be known.
+Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At at = {});
+
+struct BatchNormLayer {
+  double momentum = 0.9;   // average = momentum * average + (1 - momentum) * batch
+  double epsilon = 1e-5;   // added to the variance
+  Initializer gamma = {};  // ones by default
+};
+
+// Normalises the last dimension of x [...,C]: gamma * (x - mean) / sqrt(variance + epsilon) + beta.
+// Training towers take mean and variance over their own batch; others take the moving averages,
+// which training moves once per step by the combination of all towers' moments (moving_average.h).
+// Variables gamma, beta [C]; mean/EMA (from 0) and variance/EMA (from 1), not trained, one copy for
+// all towers, on /cpu:0.
+Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer layer = {},
+                  At at = {});
+
+// Sets elements to zero with probability `rate` in training towers, scaling the others by
+// 1 / (1 - rate); the identity elsewhere.
+Output dropout(Tower& tower, Output x, double rate, At at = {});
+
+}  // namespace belfry

@@ -1,0 +1,101 @@
+#include "belfry/towers/moving_average.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/ops/combine_moments.h"
+#include "belfry/ops/operand.h"
+
+namespace belfry {
+namespace {
+
+DeviceSpec host_of(DeviceSpec device) {
+  device.type = "CPU";
+  device.index = 0;
+  return device;
+}
+
+std::string describe(const BatchMoments& layer) {
+  return cat("'", layer.mean_average.logical_name(), "' (built at ", layer.site.str(), ")");
+}
+
+void require_same_layers(const std::vector<BatchMoments>& main,
+                         const std::vector<BatchMoments>& other, std::size_t t) {
+  for (std::size_t i = 0; i < std::min(main.size(), other.size()); ++i) {
+    require(main[i].mean_average == other[i].mean_average, "batch norm number ", i, " moves ",
+            describe(main[i]), " in tower 0, but ", describe(other[i]), " in tower ", t);
+    require(main[i].momentum == other[i].momentum, "batch norm number ", i, " moves ",
+            describe(main[i]), " with momentum ", main[i].momentum, " in tower 0, but ",
+            describe(other[i]), " with ", other[i].momentum, " in tower ", t);
+  }
+  if (main.size() == other.size()) return;
+  const auto& longer = main.size() > other.size() ? main : other;
+  const auto& shorter = main.size() > other.size() ? other : main;
+  throw InvalidArgument(
+      cat("batch norm number ", shorter.size(), " moves ", describe(longer[shorter.size()]),
+          " in tower ", main.size() > other.size() ? 0 : t, ", but tower ",
+          main.size() > other.size() ? t : 0, " has ",
+          shorter.empty() ? std::string("none") : "only those up to " + describe(shorter.back())));
+}
+
+// The last node of the step so far that moves an average, if there is one.
+Node* last_update(const Graph& graph, Variable average) {
+  const std::vector<Node*> updates = graph.nodes(kUpdateOps);
+  const auto found = std::find_if(updates.rbegin(), updates.rend(), [&](const Node* update) {
+    return update->op().writes > 0 && &update->input(0).node() == &average.node();
+  });
+  return found == updates.rend() ? nullptr : *found;
+}
+
+void move_average(Variable average, Output batch, double momentum) {
+  Graph& graph = average.node().graph();
+  Node* const last = last_update(graph, average);
+  ControlDependencies after(graph, last ? std::vector<Node*>{last} : std::vector<Node*>());
+  const Output value = last ? average.read() : static_cast<Output>(average);
+  Node& update = assign_sub(average, (value - batch) * (1 - momentum));
+  graph.add_to_collection(kUpdateOps, update);
+}
+
+}  // namespace
+
+HostScope::HostScope(Graph& graph, const DeviceSpec& device, Site site)
+    : Guard(graph),
+      outer_colocation_(std::exchange(graph.scopes().colocation, {})),
+      none_(graph, NoDevice{}, site),
+      host_(graph, host_of(device), site) {}
+
+HostScope::~HostScope() { graph_.scopes().colocation = std::move(outer_colocation_); }
+
+DeviceSpec enclosing_device(const Graph& graph) {
+  DeviceSpec device;
+  const std::vector<DeviceFrame>& frames = graph.scopes().devices;
+  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
+    if (std::holds_alternative<NoDevice>(frame->entry)) break;
+    if (const auto* spec = std::get_if<DeviceSpec>(&frame->entry))
+      device = spec->merged_with(device);
+  }
+  return device;
+}
+
+void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers) {
+  for (std::size_t t = 1; t < towers.size(); ++t) require_same_layers(towers[0], towers[t], t);
+  if (towers.empty() || towers[0].empty()) return;
+  NameScope root(graph, "");
+  NameScope names(graph, "moving_averages");
+  for (std::size_t layer = 0; layer < towers[0].size(); ++layer) {
+    const BatchMoments& main = towers[0][layer];
+    SiteScope site(graph, main.site);
+    HostScope host(graph, main.mean_average.device());
+    std::vector<Output> means, variances;
+    for (const std::vector<BatchMoments>& tower : towers) {
+      means.push_back(tower[layer].mean);
+      variances.push_back(tower[layer].variance);
+    }
+    const Moments batch = combine_moments(means, variances);
+    move_average(main.mean_average, batch.mean, main.momentum);
+    move_average(main.variance_average, batch.variance, main.momentum);
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,46 @@
+// Moving averages of batch norm: one copy for all towers, kept on the host, moved by the
+// combination of all towers' moments.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+
+// Places nodes on /cpu:0 of the job and task of `device`. Scopes, setters and colocation outside
+// are set aside.
+class HostScope : detail::Guard {
+ public:
+  [[nodiscard]] HostScope(Graph& graph, const DeviceSpec& device,
+                          Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  ~HostScope();
+
+ private:
+  std::vector<Node*> outer_colocation_;
+  DeviceScope none_;
+  DeviceScope host_;
+};
+
+// The device that specs among the scopes in force ask for; setters and functions are not asked.
+DeviceSpec enclosing_device(const Graph& graph);
+
+// What one training tower hands over at one batch norm layer: its batch's moments, on its device,
+// and the averages that they are to move.
+struct BatchMoments {
+  Variable mean_average, variance_average;
+  Output mean, variance;
+  double momentum = 0.9;
+  Site site;
+};
+
+// Adds, for each layer, the nodes that combine the moments of all towers in their order (weighted
+// equally: towers have equal batches) and move the averages by
+//   average -= (average - batch) * (1 - momentum).
+// They are where the averages are, and in the collection kUpdateOps. A layer that was applied
+// several times per tower moves its averages several times, in order of application. `towers[t]`
+// are the moments of tower t in order of creation. Throws InvalidArgument naming both lines if
+// towers differ in their layers.
+void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers);
+
+}  // namespace belfry

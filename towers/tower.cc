@@ -1,0 +1,171 @@
+#include "belfry/towers/tower.h"
+
+#include <algorithm>
+#include <set>
+
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/core_ops/state.h"
+
+namespace belfry {
+namespace {
+
+// The variable whose storage or value `input` is, if it is one.
+Node* variable_behind(Output input) {
+  Node* node = &input.node();
+  if (&node->op() == &kRead) node = &node->input(0).node();
+  return node->is_variable() ? node : nullptr;
+}
+
+// Where a variable stands in the order of tower 0.
+int rank(const Node* variable) {
+  const Node* main = variable->variable().copy_of;
+  return main ? main->id() : variable->id();
+}
+
+bool is_below(std::string_view name, std::string_view scope) {
+  if (scope.empty()) return true;
+  if (!name.starts_with(scope)) return false;
+  return scope.ends_with('/') || name.size() == scope.size() || name[scope.size()] == '/';
+}
+
+void add_named(std::vector<NamedOutput>& list, std::string_view what, std::string_view name,
+               Output value, Site site) {
+  require(!name.empty(), what, " (", site.str(), "): needs a name");
+  require(static_cast<bool>(value), what, " '", name, "' (", site.str(), ") is empty");
+  for (const NamedOutput& other : list)
+    require(other.name != name, what, " '", name, "' (", site.str(),
+            "): the tower has one of this name, ", other.value.node().describe());
+  list.push_back({std::string(name), value});
+}
+
+void require_scalar(std::string_view what, Output value, Site site) {
+  require(static_cast<bool>(value), what, " (", site.str(), ") is empty");
+  require(value.shape().rank() == 0 && is_floating(value.dtype()), what, " (", site.str(), "), ",
+          value.node().describe(), ", must be a floating-point scalar, not ", value.type());
+}
+
+}  // namespace
+
+// Makes new variables local copies of tower 0's. Those that tower 0 lacks, or has otherwise, become
+// plain ones: replicate() then names both.
+class Tower::CopiesOfMain final : public VariableGetter {
+ public:
+  explicit CopiesOfMain(const Tower& tower) : tower_(tower) {}
+
+  void request(VariableRequest& request) override {
+    request.options.local = true;
+    const Variable main = tower_.graph().stored_variable(
+        std::string_view(request.name).substr(tower_.variable_prefix().size()));
+    if (main && main.shape() == request.shape && main.dtype() == request.options.dtype)
+      request.options.copy_of = &main.node();
+  }
+
+ private:
+  const Tower& tower_;
+};
+
+// In the order in which they are entered.
+struct Tower::Scopes {
+  std::optional<DeviceScope> device;
+  std::optional<VariableScope> variables;
+  std::optional<VariableScope> copies;
+  std::optional<NameScope> names;
+  std::optional<ReplicaScope> replica;
+};
+
+Tower::Tower(Graph& graph, std::string_view name, bool training, At at)
+    : Tower(graph, {.name = std::string(name), .training = training}, at) {}
+
+Tower::Tower(Graph& graph, TowerOptions options, At at)
+    : graph_(graph),
+      options_(std::move(options)),
+      variable_prefix_(options_.own_variables ? options_.name + "/" : std::string()),
+      first_node_(graph.size()),
+      scopes_(std::make_unique<Scopes>()) {
+  const ScopeStack& outer = graph.scopes();
+  require(outer.replica_prefix.empty(), "tower '", options_.name, "' (", at.site.str(),
+          ") is built inside tower '", outer.replica_prefix, "'; towers do not nest");
+  require(outer.variable_path.empty(), "tower '", options_.name, "' (", at.site.str(),
+          ") is built inside variable scope '", outer.variable_path,
+          "'; open the scope in the tower function");
+  if (options_.setter)
+    scopes_->device.emplace(graph, *options_.setter, at.site);
+  else if (!options_.device.empty())
+    scopes_->device.emplace(graph, options_.device, at.site);
+  if (options_.own_variables || options_.reuse != Reuse::kInherit)
+    scopes_->variables.emplace(graph, options_.own_variables ? options_.name : std::string(),
+                               options_.reuse);
+  if (options_.own_variables) {
+    copies_ = std::make_unique<CopiesOfMain>(*this);
+    scopes_->copies.emplace(graph, *copies_);
+  }
+  if (!options_.name.empty()) {
+    scopes_->names.emplace(graph, options_.name + "/");
+    scopes_->replica.emplace(graph, options_.name + "/", options_.index);
+  }
+}
+
+Tower::~Tower() = default;
+
+void Tower::loss(Output value, At at) {
+  require_scalar("the loss", value, at.site);
+  require(!loss_, "the loss (", at.site.str(), "): the tower has one, ",
+          loss_ ? loss_.node().describe() : std::string(), "; add them up");
+  loss_ = value;
+}
+
+void Tower::metric(std::string_view name, Output value, At at) {
+  add_named(metrics_, "metric", name, value, at.site);
+  require_scalar(cat("metric '", name, "'"), value, at.site);
+}
+
+void Tower::output(std::string_view name, Output value, At at) {
+  add_named(outputs_, "output", name, value, at.site);
+}
+
+std::vector<Output> Tower::inputs() const {
+  std::vector<Output> result;
+  for (std::size_t id = first_node_; id < graph_.size(); ++id)
+    if (&graph_.node(id).op() == &kPlaceholder) result.push_back(graph_.node(id).output());
+  return result;
+}
+
+std::vector<Variable> Tower::variables(std::string_view prefix) const {
+  std::set<Node*> found;
+  for (std::size_t id = first_node_; id < graph_.size(); ++id) {
+    Node& node = graph_.node(id);
+    if (node.is_variable()) found.insert(&node);
+    if (&node.op() == &kRead) continue;  // its users count
+    for (const Output& input : node.inputs())
+      if (Node* used = variable_behind(input)) found.insert(used);
+  }
+  for (const BatchMoments& layer : moments_)
+    found.insert({&layer.mean_average.node(), &layer.variance_average.node()});
+  std::vector<Variable> result;
+  for (Node* node : found)
+    if (is_below(node->variable().logical_name, prefix)) result.emplace_back(*node);
+  std::ranges::sort(result, {}, [](const Variable& v) { return rank(&v.node()); });
+  return result;
+}
+
+std::vector<Variable> Tower::trainables(std::string_view prefix) const {
+  std::vector<Variable> result = variables(prefix);
+  std::erase_if(result, [](const Variable& v) { return !v.trainable(); });
+  return result;
+}
+
+std::vector<Variable> Tower::own_variables() const {
+  std::vector<Variable> result;
+  for (std::size_t id = first_node_; id < graph_.size(); ++id)
+    if (graph_.node(id).is_variable()) result.emplace_back(graph_.node(id));
+  return result;
+}
+
+void Tower::record(BatchMoments moments) {
+  if (defer_averages_) return moments_.push_back(std::move(moments));
+  // Scopes of the tower and of the layer do not reach the averages.
+  const std::vector<BatchMoments> alone[] = {{std::move(moments)}};
+  update_moving_averages(graph_, alone);
+}
+
+}  // namespace belfry

@@ -1,0 +1,104 @@
+#include "belfry/trainers/callbacks.h"
+
+#include <algorithm>
+#include <cstdarg>
+
+#include "belfry/trainers/evaluator.h"
+#include "belfry/trainers/trainer.h"
+
+namespace belfry {
+namespace {
+
+constexpr double kSecondsBetweenUpdates = 0.1;
+constexpr std::int64_t kMostStepsBetweenLines = 100;
+
+// Text of limited length, built without the heap.
+class ShortLine {
+ public:
+  [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    const int wanted = std::vsnprintf(text_ + size_, sizeof text_ - size_, format, values);
+    va_end(values);
+    if (wanted > 0) size_ = std::min(size_ + static_cast<std::size_t>(wanted), sizeof text_ - 1);
+  }
+  std::string_view str() const { return {text_, size_}; }
+
+ private:
+  char text_[240] = "";
+  std::size_t size_ = 0;
+};
+
+}  // namespace
+
+void Progress::setup(Trainer& trainer) { total_steps_ = trainer.total_steps(); }
+
+void Progress::after_step(Trainer& trainer, const StepInfo& info) {
+  const std::int64_t done = info.step + 1;
+  ++rate_steps_;
+  if (console_.is_terminal()) {
+    if (info.seconds - shown_at_ >= kSecondsBetweenUpdates || done == total_steps_)
+      show(trainer, info);
+    return;
+  }
+  const std::int64_t every =
+      std::clamp<std::int64_t>(info.steps_per_epoch / 5, 1, kMostStepsBetweenLines);
+  if (done == 1 || done % every == 0 || done == total_steps_) show(trainer, info);
+}
+
+void Progress::show(Trainer& trainer, const StepInfo& info) {
+  ShortLine line;
+  line.add("step %lld/%lld  epoch %d/%d", static_cast<long long>(info.step + 1),
+           static_cast<long long>(total_steps_), info.epoch + 1, trainer.options().epochs);
+  for (const NamedValue& metric : trainer.step_metrics())
+    line.add("  %s %.4f", metric.name.c_str(), metric.value);
+  const double seconds = info.seconds - rate_from_;
+  if (info.step > 0 && seconds > 0) {
+    const auto towers = static_cast<double>(trainer.batches().towers());
+    const double steps_per_second = static_cast<double>(rate_steps_) / seconds;
+    const double rate = steps_per_second * static_cast<double>(trainer.batches().global_batch());
+    line.add("  %.0f examples/s (%.0f per device)", rate, rate / towers);
+  }
+  if (console_.is_terminal())
+    console_.status(line.str());
+  else
+    console_.line(line.str());
+  shown_at_ = rate_from_ = info.seconds;
+  rate_steps_ = 0;
+}
+
+void Progress::after_epoch(Trainer&, const StepInfo& info) {
+  rate_from_ = info.seconds;
+  rate_steps_ = 0;
+}
+
+Evaluation::Evaluation(Console& console) : console_(console) {}
+
+Evaluation::~Evaluation() = default;
+
+void Evaluation::setup(Trainer& trainer) {
+  const Dataset* data = trainer.test_data();
+  if (!data || data->size() == 0) return;
+  evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.towers().predictor, *data,
+                                           trainer.options().batch_size);
+}
+
+void Evaluation::after_epoch(Trainer& trainer, const StepInfo& info) { evaluate(trainer, info); }
+
+void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
+  if (info.step != evaluated_at_) evaluate(trainer, info);
+}
+
+void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
+  evaluated_at_ = info.step;
+  if (!evaluator_) return;
+  ShortLine line;
+  line.add("epoch %d, step %lld: test", info.epoch + 1, static_cast<long long>(info.step));
+  for (const NamedValue& mean : evaluator_->run()) {
+    trainer.set_metric("test_" + mean.name, mean.value);
+    line.add("  %s %.4f", mean.name.c_str(), mean.value);
+  }
+  console_.line(line.str());
+}
+
+}  // namespace belfry

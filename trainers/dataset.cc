@@ -1,0 +1,107 @@
+#include "belfry/trainers/dataset.h"
+
+#include <cstring>
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+namespace {
+
+using Source = TensorDataset::Source;
+
+bool converts(DType from, DType to) {
+  return from == to || (from == DType::kU8 && (to == DType::kF32 || to == DType::kI32));
+}
+
+void check_source(const Source& source, std::int64_t size) {
+  const Shape& rows = source.rows.shape();
+  require(rows.rank() > 0, "field '", source.name,
+          "': its tensor needs a leading sample dimension");
+  require(rows[0] == size, "field '", source.name, "' has ", rows[0],
+          " samples, the first field has ", size);
+  require(
+      source.sample.is_fully_known() && rows.product(1, rows.rank()) == source.sample.elements(),
+      "field '", source.name, "': rows of ", rows, " are not samples of shape ", source.sample);
+  require(converts(source.rows.dtype(), source.dtype), "field '", source.name, "': cannot make ",
+          name_of(source.dtype), " samples from ", name_of(source.rows.dtype()));
+  const bool scaled = source.rows.dtype() == DType::kU8 && source.dtype == DType::kF32;
+  require(source.scale == 1 || scaled, "field '", source.name,
+          "': a scale needs u8 rows gathered as f32");
+}
+
+// Blocks of constant size: compilers vectorise them at -O2, and the tail computes the same values.
+template <class To, class F>
+void convert(const std::uint8_t* __restrict from, To* __restrict to, std::size_t count, F&& f) {
+  constexpr std::size_t kBlock = 16;
+  std::size_t i = 0;
+  for (; i + kBlock <= count; i += kBlock)
+    for (std::size_t j = 0; j < kBlock; ++j) to[i + j] = f(from[i + j]);
+  for (; i < count; ++i) to[i] = f(from[i]);
+}
+
+void gather_source(const Source& source, std::span<const std::int64_t> indices, std::byte* out) {
+  const auto count = static_cast<std::size_t>(source.sample.elements());
+  const std::size_t row_bytes = count * size_of(source.rows.dtype());
+  const std::byte* rows = source.rows.raw();
+  const bool plain = source.dtype == source.rows.dtype();
+  for (const std::int64_t index : indices) {
+    const std::byte* row = rows + static_cast<std::size_t>(index) * row_bytes;
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(row);
+    if (plain) {
+      std::memcpy(out, row, row_bytes);
+    } else if (source.dtype == DType::kF32) {
+      convert(bytes, reinterpret_cast<float*>(out), count,
+              [scale = source.scale](std::uint8_t x) { return static_cast<float>(x) * scale; });
+    } else {
+      convert(bytes, reinterpret_cast<std::int32_t*>(out), count,
+              [](std::uint8_t x) { return static_cast<std::int32_t>(x); });
+    }
+    out += count * size_of(source.dtype);
+  }
+}
+
+}  // namespace
+
+TensorDataset::TensorDataset(std::vector<Source> sources, std::string description)
+    : sources_(std::move(sources)), description_(std::move(description)) {
+  require(!sources_.empty(), "a dataset needs at least one field");
+  const Shape& first = sources_[0].rows.shape();
+  size_ = first.rank() > 0 ? first[0] : 0;
+  for (const Source& source : sources_) check_source(source, size_);
+}
+
+std::vector<Dataset::Field> TensorDataset::signature() const {
+  std::vector<Field> fields;
+  for (const Source& source : sources_)
+    fields.push_back({source.name, source.dtype, source.sample});
+  return fields;
+}
+
+void TensorDataset::gather(std::span<const std::int64_t> indices,
+                           std::span<std::byte* const> out) const {
+  require(out.size() == sources_.size(), "gather was given ", out.size(), " arrays for ",
+          sources_.size(), " fields");
+  for (const std::int64_t index : indices)
+    require(index >= 0 && index < size_, "sample ", index, " of a dataset of ", size_);
+  for (std::size_t f = 0; f < sources_.size(); ++f) gather_source(sources_[f], indices, out[f]);
+}
+
+std::vector<Tensor> batch_tensors(const Dataset& dataset, std::int64_t batch) {
+  std::vector<Tensor> tensors;
+  for (const Dataset::Field& field : dataset.signature()) {
+    std::vector<std::int64_t> dims = field.shape.dims();
+    dims.insert(dims.begin(), batch);
+    tensors.emplace_back(Shape(std::move(dims)), field.dtype);
+  }
+  return tensors;
+}
+
+std::vector<Tensor> gather_tensors(const Dataset& dataset, std::span<const std::int64_t> indices) {
+  std::vector<Tensor> tensors = batch_tensors(dataset, std::ssize(indices));
+  std::vector<std::byte*> out;
+  for (Tensor& tensor : tensors) out.push_back(tensor.mutable_raw());
+  dataset.gather(indices, out);
+  return tensors;
+}
+
+}  // namespace belfry

@@ -1,0 +1,79 @@
+// Where training samples come from.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/tensor.h"
+
+namespace belfry {
+
+// A fixed number of samples, each with one value per field. Immutable: gather() may be called from
+// several threads at once.
+struct Dataset {
+  // `shape` is that of one sample, without a batch dimension.
+  struct Field {
+    std::string name;
+    DType dtype;
+    Shape shape;
+  };
+
+  virtual ~Dataset() = default;
+  virtual std::vector<Field> signature() const = 0;
+  virtual std::int64_t size() const = 0;
+
+  // Copies the samples `indices` into `out`, one dense array of indices.size() rows per field of
+  // the signature. Allocates nothing. Throws InvalidArgument if an index is not in [0, size()).
+  virtual void gather(std::span<const std::int64_t> indices,
+                      std::span<std::byte* const> out) const = 0;
+
+  // One line for people: what this is, how many samples, from where.
+  virtual std::string describe() const = 0;
+};
+
+// What the command line says about places.
+struct RunDirs {
+  std::string data_dir;  // the folder with the data files; empty if none was given
+};
+
+using DatasetFactory = std::function<std::unique_ptr<Dataset>(const RunDirs&, bool train)>;
+
+// One tensor per field, with leading dimension `batch`, zero-filled.
+std::vector<Tensor> batch_tensors(const Dataset& dataset, std::int64_t batch);
+
+// The samples `indices` in fresh tensors.
+std::vector<Tensor> gather_tensors(const Dataset& dataset, std::span<const std::int64_t> indices);
+
+// Samples held in memory.
+class TensorDataset final : public Dataset {
+ public:
+  // `rows` has one sample per element of its first dimension, each with the elements of `sample`.
+  // What is gathered has type `dtype`: that of `rows`, or, so that bytes stay bytes in memory, f32
+  // (value * scale) or i32 (value) made from u8.
+  struct Source {
+    std::string name;
+    Tensor rows;
+    DType dtype;
+    Shape sample;
+    float scale = 1;
+  };
+
+  // Throws InvalidArgument unless there is a source, all have equally many rows, and each can be
+  // converted as it asks.
+  TensorDataset(std::vector<Source> sources, std::string description);
+
+  std::vector<Field> signature() const override;
+  std::int64_t size() const override { return size_; }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override;
+  std::string describe() const override { return description_; }
+
+ private:
+  std::vector<Source> sources_;
+  std::string description_;
+  std::int64_t size_;
+};
+
+}  // namespace belfry

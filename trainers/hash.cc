@@ -1,0 +1,75 @@
+#include "belfry/trainers/hash.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace belfry {
+namespace {
+
+// Tensors are hashed as they lie in memory.
+static_assert(std::endian::native == std::endian::little);
+
+void add_text(Fnv1a& hash, std::string_view text) {
+  hash.add(std::as_bytes(std::span(text)));
+  hash.add(std::as_bytes(std::span("", 1)));
+}
+
+void add_number(Fnv1a& hash, std::int64_t number) {
+  hash.add(std::as_bytes(std::span(&number, 1)));
+}
+
+std::vector<Variable> all_variables(const Graph& graph) {
+  std::vector<Variable> variables = graph.variables(kGlobalVariables);
+  for (const Variable local : graph.variables(kLocalVariables)) variables.push_back(local);
+  return variables;
+}
+
+std::string hash_originals(Session& session, std::span<const Variable> variables) {
+  std::vector<NamedTensor> tensors;
+  for (const Variable variable : variables)
+    if (!variable.node().variable().copy_of)
+      tensors.push_back({std::string(variable.logical_name()), session.read(variable)});
+  return hash_tensors(std::move(tensors));
+}
+
+}  // namespace
+
+std::string hex16(std::uint64_t value) {
+  std::string digits(16, '0');
+  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, value >>= 4)
+    *digit = "0123456789abcdef"[value & 15];
+  return digits;
+}
+
+std::string hash_tensors(std::vector<NamedTensor> tensors) {
+  std::ranges::sort(tensors, {}, &NamedTensor::name);
+  Fnv1a hash;
+  for (const auto& [name, value] : tensors) {
+    add_text(hash, name);
+    add_text(hash, name_of(value.dtype()));
+    add_number(hash, static_cast<std::int64_t>(value.shape().rank()));
+    for (const std::int64_t dim : value.shape().dims()) add_number(hash, dim);
+    hash.add({value.raw(), value.bytes()});
+  }
+  return hex16(hash.value());
+}
+
+std::string params_hash(Session& session, const Graph& graph) {
+  return hash_originals(session, graph.variables(kTrainableVariables));
+}
+
+std::string state_hash(Session& session, const Graph& graph) {
+  return hash_originals(session, all_variables(graph));
+}
+
+std::vector<std::string> differing_replicas(Session& session, const Graph& graph) {
+  std::vector<std::string> differing;
+  for (const Variable variable : all_variables(graph)) {
+    Node* const original = variable.node().variable().copy_of;
+    if (original && !(session.read(variable) == session.read(Variable(*original))))
+      differing.emplace_back(variable.name());
+  }
+  return differing;
+}
+
+}  // namespace belfry

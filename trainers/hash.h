@@ -1,0 +1,49 @@
+// Fingerprints of what a training run has learned: equal models have equal hashes, whatever the
+// devices, the trainer and the strategy that made them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/session.h"
+
+namespace belfry {
+
+// 64-bit FNV-1a (Fowler, Noll, Vo) over a stream of bytes.
+class Fnv1a {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    for (const std::byte b : bytes) value_ = (value_ ^ static_cast<std::uint8_t>(b)) * kPrime;
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  static constexpr std::uint64_t kPrime = 0x100000001b3;
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+// 16 lower-case hexadecimal digits.
+std::string hex16(std::uint64_t value);
+
+struct NamedTensor {
+  std::string name;
+  Tensor value;
+};
+
+// The hash, as 16 digits, of tensors in order of their names. Each adds: its name and a zero byte,
+// its dtype ("f32") and a zero byte, its rank and dimensions as 64-bit little-endian integers, its
+// dense little-endian bytes.
+std::string hash_tensors(std::vector<NamedTensor> tensors);
+
+// Over the trainable variables, respectively over all variables and optimizer slots, that are no
+// copies of others: those of tower 0, under their logical names.
+std::string params_hash(Session& session, const Graph& graph);
+std::string state_hash(Session& session, const Graph& graph);
+
+// Names of the copies whose bytes differ from those of the variable that they copy. Empty when the
+// towers agree, and when there is one tower.
+std::vector<std::string> differing_replicas(Session& session, const Graph& graph);
+
+}  // namespace belfry

@@ -1,0 +1,204 @@
+#include "belfry/trainers/idx_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include <zlib.h>
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+namespace {
+
+// Deflate's limit: 258 bytes from a two-bit match.
+constexpr std::uint64_t kGzipLimit = 1032;
+constexpr std::size_t kMaxRank = 8;
+
+// The unpacked bytes of a file, in order.
+class Input {
+ public:
+  virtual ~Input() = default;
+  // Fills `out` and returns how many bytes there were: fewer only at the end.
+  virtual std::size_t read(std::span<std::byte> out) = 0;
+  // A bound on the unpacked size of the whole.
+  virtual std::uint64_t most_bytes() const = 0;
+  // How a message about a file below its declared size begins.
+  virtual std::string too_small() const = 0;
+  // Follows a byte offset in messages.
+  virtual const char* of_what() const = 0;
+};
+
+class PlainInput final : public Input {
+ public:
+  explicit PlainInput(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  std::size_t read(std::span<std::byte> out) override {
+    const std::size_t count = std::min(out.size(), bytes_.size() - used_);
+    if (count > 0) std::memcpy(out.data(), bytes_.data() + used_, count);
+    used_ += count;
+    return count;
+  }
+  std::uint64_t most_bytes() const override { return bytes_.size(); }
+  std::string too_small() const override { return cat("truncated at byte ", bytes_.size()); }
+  const char* of_what() const override { return ""; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::size_t used_ = 0;
+};
+
+class GzipInput final : public Input {
+ public:
+  GzipInput(std::span<const std::byte> bytes, const std::string& name)
+      : bytes_(bytes), name_(name) {
+    constexpr int kGzipOnly = 16 + MAX_WBITS;
+    require<IoError>(inflateInit2(&stream_, kGzipOnly) == Z_OK, name_, ": zlib cannot start");
+  }
+  ~GzipInput() override { inflateEnd(&stream_); }
+  GzipInput(const GzipInput&) = delete;
+  GzipInput& operator=(const GzipInput&) = delete;
+
+  std::size_t read(std::span<std::byte> out) override {
+    std::size_t done = 0;
+    while (done < out.size() && !ended_) {
+      const uInt room = part(out.size() - done);
+      stream_.next_out = reinterpret_cast<Bytef*>(out.data() + done);
+      stream_.avail_out = room;
+      inflate_some();
+      done += room - stream_.avail_out;
+    }
+    return done;
+  }
+  std::uint64_t most_bytes() const override { return bytes_.size() * kGzipLimit; }
+  std::string too_small() const override {
+    return cat("truncated or corrupt, as deflate packs at most ", kGzipLimit, " to 1");
+  }
+  const char* of_what() const override { return " of the unpacked data"; }
+
+ private:
+  // zlib counts in 32 bits.
+  static uInt part(std::size_t size) {
+    return static_cast<uInt>(std::min<std::size_t>(size, std::numeric_limits<uInt>::max()));
+  }
+
+  void inflate_some() {
+    const uInt fed = part(bytes_.size() - used_);
+    // zlib does not write to its input; its type is not const for old compilers' sake.
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes_.data() + used_));
+    stream_.avail_in = fed;
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    used_ += fed - stream_.avail_in;
+    require<IoError>(code != Z_BUF_ERROR || used_ < bytes_.size(), name_, ": truncated at byte ",
+                     used_, ": expected more gzip data, found the end");
+    require<IoError>(code == Z_OK || code == Z_STREAM_END, name_, ": corrupt at byte ", used_,
+                     ": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense");
+    ended_ = code == Z_STREAM_END;
+    require<IoError>(!ended_ || used_ == bytes_.size(), name_, ": trailing bytes from byte ", used_,
+                     ": expected the end of the file, found ", bytes_.size() - used_, " more");
+  }
+
+  std::span<const std::byte> bytes_;
+  const std::string& name_;
+  z_stream stream_ = {};
+  std::size_t used_ = 0;
+  bool ended_ = false;
+};
+
+std::unique_ptr<Input> open_input(std::span<const std::byte> bytes, const std::string& name) {
+  const bool gzip = bytes.size() >= 2 && bytes[0] == std::byte{0x1F} && bytes[1] == std::byte{0x8B};
+  if (gzip) return std::make_unique<GzipInput>(bytes, name);
+  return std::make_unique<PlainInput>(bytes);
+}
+
+std::string hex(std::uint32_t value) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out = "0x";
+  for (int shift = 28; shift >= 0; shift -= 4) out += kDigits[(value >> shift) & 15];
+  return out;
+}
+
+// The big-endian number at `offset`, which is where `input` stands.
+std::uint32_t read_number(Input& input, const std::string& name, std::size_t offset,
+                          const std::string& what) {
+  std::array<std::byte, 4> bytes;
+  const std::size_t got = input.read(bytes);
+  require<IoError>(got == bytes.size(), name, ": truncated at byte ", offset + got, input.of_what(),
+                   ": expected ", what, " in bytes ", offset, " to ", offset + 3,
+                   ", found the end");
+  std::uint32_t value = 0;
+  for (const std::byte byte : bytes) value = value << 8 | std::to_integer<std::uint32_t>(byte);
+  return value;
+}
+
+// Reads magic and dimensions, and checks that the values can be in the file.
+Shape read_header(Input& input, const std::string& name, std::size_t rank) {
+  const auto wanted = static_cast<std::uint32_t>(0x800 | rank);
+  const std::uint32_t magic = read_number(input, name, 0, "the magic number");
+  require<IoError>(magic == wanted, name, ": wrong magic number at byte 0", input.of_what(),
+                   ": expected ", hex(wanted), " (IDX, unsigned bytes, rank ", rank, "), found ",
+                   hex(magic));
+  Shape shape(std::vector<std::int64_t>(rank, 0));
+  for (std::size_t axis = 0; axis < rank; ++axis)
+    shape[axis] = read_number(input, name, 4 + 4 * axis, cat("dimension ", axis));
+  const std::uint64_t header = 4 + 4 * rank;
+  const std::uint64_t room = input.most_bytes() - std::min(input.most_bytes(), header);
+  std::uint64_t declared = 1;
+  for (const std::int64_t dim : shape.dims()) {
+    const auto size = static_cast<std::uint64_t>(dim);
+    require<IoError>(size == 0 || declared <= room / size, name, ": ", input.too_small(),
+                     ": expected values of shape ", shape, " from byte ", header, input.of_what(),
+                     ", found room for ", room);
+    declared *= size;
+  }
+  return shape;
+}
+
+// "-idx3-ubyte" <-> ".idx3-ubyte"; `path` itself where neither occurs.
+std::string other_spelling(std::string path) {
+  const std::size_t at = path.rfind("idx");
+  if (at == std::string::npos || at == 0) return path;
+  char& mark = path[at - 1];
+  if (mark == '-' || mark == '.') mark = mark == '-' ? '.' : '-';
+  return path;
+}
+
+}  // namespace
+
+Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank) {
+  require(rank >= 1 && rank <= kMaxRank, "IDX files have rank 1 to ", kMaxRank, ", not ", rank);
+  const auto input = open_input(bytes, name);
+  const Shape shape = read_header(*input, name, rank);
+  Tensor values(shape, DType::kU8);
+  const std::size_t header = 4 + 4 * rank;
+  const std::size_t got = input->read({values.mutable_raw(), values.bytes()});
+  require<IoError>(got == values.bytes(), name, ": truncated at byte ", header + got,
+                   input->of_what(), ": expected values of shape ", shape, " from byte ", header,
+                   ", found room for ", got);
+  // Reading on also makes zlib verify its checksum.
+  std::byte extra;
+  require<IoError>(input->read({&extra, 1}) == 0, name, ": trailing bytes from byte ", header + got,
+                   input->of_what(), ": expected the end after ", got, " values of shape ", shape);
+  return values;
+}
+
+std::string find_idx_file(FileSystem& files, const std::string& path) {
+  const std::string stem = path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
+  std::vector<std::string> tried = {path};
+  for (const std::string& spelling : {stem, other_spelling(stem)})
+    for (const char* suffix : {"", ".gz"})
+      if (std::ranges::find(tried, spelling + suffix) == tried.end())
+        tried.push_back(spelling + suffix);
+  for (const std::string& candidate : tried)
+    if (files.exists(candidate)) return candidate;
+  throw NotFound(cat("no such file: ", join(tried, " or ")));
+}
+
+Tensor read_idx_file(FileSystem& files, const std::string& path, std::size_t rank) {
+  const std::string found = find_idx_file(files, path);
+  return parse_idx(files.read(found), found, rank);
+}
+
+}  // namespace belfry

@@ -1,0 +1,28 @@
+// The IDX format of MNIST and its relatives: big-endian magic number and dimensions, then the
+// values. Magic 0x00000800 | rank means unsigned bytes, the only type read here. Files come from
+// anywhere, so the parser trusts nothing: it takes any bytes, and throws rather than crash or
+// allocate too much.
+#pragma once
+#include <span>
+#include <string>
+
+#include "belfry/framework/file_system.h"
+#include "belfry/framework/tensor.h"
+
+namespace belfry {
+
+// The u8 tensor in `bytes`, the content of an IDX file, gzipped or not. `rank` is what the caller
+// expects: 3 for images, 1 for labels. Throws IoError naming `name`, the byte offset, what was
+// expected and what was found, for a wrong magic number, a truncated file, trailing bytes and
+// corrupt gzip data. Allocates the declared size only, after a check that `bytes` can hold it:
+// deflate cannot shrink data more than 1032 times.
+Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank);
+
+// The file that `path` means: itself, with or without ".gz", spelled "-idx3-ubyte" or
+// ".idx3-ubyte". Throws NotFound listing the names tried.
+std::string find_idx_file(FileSystem& files, const std::string& path);
+
+// parse_idx of find_idx_file.
+Tensor read_idx_file(FileSystem& files, const std::string& path, std::size_t rank);
+
+}  // namespace belfry

@@ -1,0 +1,82 @@
+#include "belfry/trainers/mnist.h"
+
+#include <utility>
+
+#include "belfry/framework/error.h"
+#include "belfry/framework/file_system.h"
+#include "belfry/trainers/generated_digits.h"
+#include "belfry/trainers/idx_reader.h"
+
+namespace belfry::data {
+namespace {
+
+constexpr std::uint64_t kTrainSeed = 1, kTestSeed = 2;
+constexpr std::int64_t kTrainCount = 60000, kTestCount = 10000;
+constexpr int kMaxLabel = 9;
+constexpr std::size_t kLabelHeader = 8;  // bytes before the first label in its file
+
+std::unique_ptr<Dataset> make_dataset(LabelledImages digits, std::string description) {
+  std::vector<TensorDataset::Source> sources;
+  sources.push_back({.name = "image",
+                     .rows = std::move(digits.images),
+                     .dtype = DType::kF32,
+                     .sample = {kDigitSide, kDigitSide, 1},
+                     .scale = 1.0f / 255});
+  sources.push_back(
+      {.name = "label", .rows = std::move(digits.labels), .dtype = DType::kI32, .sample = {}});
+  return std::make_unique<TensorDataset>(std::move(sources), std::move(description));
+}
+
+std::string find(FileSystem& files, const std::string& folder, const char* name) {
+  try {
+    return find_idx_file(files, cat(folder, "/", name));
+  } catch (const NotFound& error) {
+    throw NotFound(cat(error.what(), "; --data_dir is the folder with the four files of MNIST"));
+  }
+}
+
+LabelledImages load(FileSystem& files, const std::string& folder, bool train) {
+  const auto image_file =
+      find(files, folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
+  const auto label_file =
+      find(files, folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte");
+  LabelledImages digits{.images = parse_idx(files.read(image_file), image_file, 3),
+                        .labels = parse_idx(files.read(label_file), label_file, 1)};
+  const Shape& images = digits.images.shape();
+  require<IoError>(images[1] == kDigitSide && images[2] == kDigitSide, image_file,
+                   ": bytes 8 to 15 of the unpacked data: expected images of ", kDigitSide, "x",
+                   kDigitSide, ", found ", images[1], "x", images[2]);
+  const std::int64_t count = digits.labels.shape()[0];
+  require<IoError>(images[0] == count, image_file, " has ", images[0], " images, but ", label_file,
+                   " has ", count, " labels");
+  const auto labels = std::as_const(digits.labels).data<std::uint8_t>();
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    require<IoError>(labels[i] <= kMaxLabel, label_file, ": byte ", kLabelHeader + i,
+                     " of the unpacked data: expected a label from 0 to ", kMaxLabel, ", found ",
+                     int{labels[i]});
+  return digits;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> mnist(const RunDirs& dirs, bool train) {
+  const char* kind = train ? " training" : " test";
+  if (dirs.data_dir.empty()) {
+    const std::int64_t count = train ? kTrainCount : kTestCount;
+    return make_dataset(
+        draw_digits(count, train ? kTrainSeed : kTestSeed),
+        cat("generated digits: ", count, kind, " images (no data directory given)"));
+  }
+  LabelledImages digits = load(local_file_system(), dirs.data_dir, train);
+  std::string description =
+      cat("MNIST, ", digits.images.shape()[0], kind, " images from ", dirs.data_dir);
+  return make_dataset(std::move(digits), std::move(description));
+}
+
+std::unique_ptr<Dataset> generated_digits(std::int64_t count, std::uint64_t seed) {
+  require(count >= 0, "cannot generate ", count, " digits");
+  return make_dataset(draw_digits(count, seed),
+                      cat("generated digits: ", count, " images from seed ", seed));
+}
+
+}  // namespace belfry::data

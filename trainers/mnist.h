@@ -1,0 +1,23 @@
+// MNIST, or generated digits in its place.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "belfry/trainers/dataset.h"
+
+namespace belfry::data {
+
+// Fields: "image" f32 [28,28,1] in [0, 1], white on black; "label" i32 scalar, 0 to 9.
+//
+// With dirs.data_dir, MNIST (or a set of the same form) from the four IDX files in it:
+// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte,
+// gzipped or not. Throws NotFound or IoError naming file, offset and what was expected; IoError
+// naming both files if labels and images differ in number.
+// Without, generated_digits: 60000 for training, 10000 others for tests.
+std::unique_ptr<Dataset> mnist(const RunDirs& dirs, bool train);
+
+// `count` digits drawn from strokes (see generated_digits.h), in the form of mnist(). Sample i
+// depends on (seed, i) alone.
+std::unique_ptr<Dataset> generated_digits(std::int64_t count, std::uint64_t seed);
+
+}  // namespace belfry::data

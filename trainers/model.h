@@ -1,0 +1,59 @@
+// A model as users write it: a function of a tower and one tensor per field of the data.
+#pragma once
+#include <array>
+#include <concepts>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "belfry/towers/tower.h"
+
+namespace belfry {
+
+// Wraps a callable (Tower&, Output, ..., Output) -> Output: inputs with a batch dimension in, a scalar
+// loss out. Lambdas, functions and objects with operator() do; up to kMostInputs inputs.
+class Model {
+ public:
+  static constexpr std::size_t kMostInputs = 8;
+
+  Model() = default;
+  template <class F>
+    requires(!std::same_as<std::remove_cvref_t<F>, Model>)
+  Model(F function) {  // NOLINT
+    [&]<std::size_t... N>(std::index_sequence<N...>) {
+      static_assert((takes<F>(std::make_index_sequence<N>()) || ...),
+                    "a model takes (Tower&, Output...) and returns an Output");
+      (set<N>(function), ...);
+    }(std::make_index_sequence<kMostInputs + 1>());
+  }
+
+  explicit operator bool() const { return !arities().empty(); }
+  // The numbers of inputs that it can be called with, ascending.
+  std::vector<std::size_t> arities() const;
+
+  // Throws InvalidArgument if the function takes another number of inputs, or returns no Output or
+  // anything but a floating-point scalar.
+  Output operator()(Tower& tower, std::span<const Output> inputs) const;
+
+ private:
+  using Call = std::function<Output(Tower&, std::span<const Output>)>;
+
+  template <class F, std::size_t... I>
+  static constexpr bool takes(std::index_sequence<I...>) {
+    return std::is_invocable_r_v<Output, F&, Tower&, decltype((void)I, Output())...>;
+  }
+  template <std::size_t N, class F>
+  void set(const F& function) {
+    if constexpr (takes<F>(std::make_index_sequence<N>()))
+      calls_[N] = [function](Tower& tower, std::span<const Output> inputs) mutable {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) -> Output {
+          return function(tower, inputs[I]...);
+        }(std::make_index_sequence<N>());
+      };
+  }
+
+  std::array<Call, kMostInputs + 1> calls_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,126 @@
+#include "belfry/trainers/optimizer.h"
+
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "belfry/allreduce/gradient_table.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/towers/moving_average.h"
+
+namespace belfry {
+namespace {
+
+// "tower1/" for a replica's variable, else "".
+std::string replica_prefix(Variable variable) {
+  const std::string_view name = variable.name();
+  return std::string(name.substr(0, name.size() - variable.logical_name().size()));
+}
+
+// A variable of zeros that goes wherever `beside` is, and is a replica if that is one.
+Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
+                      At at) {
+  Graph& graph = beside.node().graph();
+  const std::string prefix = replica_prefix(beside);
+  const std::string name = prefix + logical_name;
+  const Variable existing = graph.stored_variable(name);
+  require(!existing, "variable '", name, "' exists already",
+          existing ? cat(" (built at ", existing.node().site().str(), ")") : "", ", so ",
+          at.site.str(), " cannot make it: give the optimizer another name");
+  VariableOptions options{.dtype = dtype, .initializer = init::zeros(), .trainable = false,
+                          .local = beside.node().variable().local};
+  if (const Variable main = graph.stored_variable(logical_name); main && !prefix.empty())
+    options.copy_of = &main.node();
+  const ReplicaScope replica(graph, prefix, beside.node().replica());
+  // Sets device scopes aside, so that setters do not count slots as load.
+  const ColocateWith with(beside.ref(), at.site);
+  const Variable made = graph.create_variable({name, std::move(shape), std::move(options)}, at);
+  graph.store_variable(name, made);
+  return made;
+}
+
+Output fed_rate(Graph& graph, const std::string& optimizer, DType dtype, At at) {
+  const std::string name = cat(optimizer, "/learning_rate_", name_of(dtype));
+  for (Node* node : graph.nodes(kLearningRates))
+    if (node->name() == name) return node->output();
+  const ControlDependencies none(graph, nullptr);
+  const NameScope root(graph, "");
+  const ReplicaScope main(graph, "", 0);
+  const HostScope host(graph, {}, at.site);
+  const Output rate = placeholder(graph, name, dtype, {}, At(name, at.site));
+  graph.add_to_collection(kLearningRates, rate.node());
+  return rate;
+}
+
+}  // namespace
+
+double Rate::at(const StepInfo& info) const {
+  const double value = schedule_ ? schedule_(info) : value_;
+  require(std::isfinite(value) && value >= 0, "the learning rate",
+          schedule_ ? cat(" of step ", info.step) : "", " is ", value,
+          "; it must be finite and not negative");
+  return value;
+}
+
+Optimizer Optimizer::with_rate(Rate rate) const {
+  Optimizer copy = *this;
+  copy.rule_.rate = std::move(rate);
+  return copy;
+}
+
+Node& Optimizer::apply(std::span<const Gradient> gradients, At at) const {
+  require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
+  require(!gradients.empty(), rule_.name, " (built at ", at.site.str(),
+          "): no gradients to apply");
+  const Variable first = gradients[0].variable;
+  Graph& graph = first.node().graph();
+  const SiteScope site(graph, at.site);
+  const std::string prefix = replica_prefix(first);
+  const ReplicaScope replica(graph, prefix, first.node().replica());
+  std::optional<NameScope> tower;
+  if (!prefix.empty()) tower.emplace(graph, prefix);
+  const NameScope names(graph, at.name.empty() ? "apply_gradients" : at.name);
+
+  std::map<DType, Output> rates;
+  for (const auto& [value, variable] : gradients) {
+    Output& rate = rates[variable.dtype()];
+    if (rate) continue;
+    rate = rule_.rate.is_constant()
+               ? constant(graph, rule_.rate.at({}), variable.dtype(), At("learning_rate", at.site))
+               : fed_rate(graph, rule_.name, variable.dtype(), at);
+  }
+  Output step;
+  if (rule_.counts_steps) {
+    const Variable counter = state_beside(first, rule_.name + "/step", {}, DType::kI64, at);
+    const ColocateWith with(counter.ref(), at.site);
+    step = assign_add(counter, constant(graph, 1, DType::kI64), At("step", at.site)).output();
+  }
+  std::vector<Node*> updates;
+  for (const auto& [value, variable] : gradients) {
+    std::vector<Variable> slots;
+    for (const std::string& slot : rule_.slots)
+      slots.push_back(state_beside(variable, cat(variable.logical_name(), "/", slot),
+                                   variable.shape(), variable.dtype(), at));
+    const NameScope update(graph, cat("update_", variable.logical_name()));
+    updates.push_back(
+        &rule_.update({variable, slots, value, rates[variable.dtype()], step, At(at.site)}));
+  }
+  return group(graph, updates, At("all", at.site));
+}
+
+Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at) {
+  Graph& graph = gradients.graph();
+  std::vector<Node*> towers;
+  for (int t = 0; t < gradients.towers(); ++t) {
+    if (t > 0 && gradients.at(t, 0).variable == gradients.at(0, 0).variable) break;
+    const DeviceScope on(graph, gradients.device(t), at.site);
+    towers.push_back(&optimizer.apply(gradients.row(t), at));
+  }
+  return group(graph, towers, At("train_op", at.site));
+}
+
+}  // namespace belfry

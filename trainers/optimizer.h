@@ -1,0 +1,78 @@
+// Optimizers: how gradients change variables.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/gradients.h"
+#include "belfry/trainers/rate.h"
+
+namespace belfry {
+
+class GradientTable;
+
+// Collection of the scalar placeholders through which schedules reach the graph. Whoever runs the
+// graph feeds them Rate::at() of each step.
+inline constexpr std::string_view kLearningRates = "learning_rates";
+
+// A value: copies are equal. The same optimizer may serve several graphs.
+class Optimizer {
+ public:
+  // What one variable's update is built from.
+  struct Update {
+    Variable variable;
+    std::span<const Variable> slots;  // one per UpdateRule::slots
+    Output gradient;
+    Output rate;  // scalar of the variable's dtype
+    Output step;  // i64 scalar, 1 in the first update; empty unless the rule counts steps
+    At at;
+  };
+  struct Rule {
+    std::string name;  // of scopes, of the step counter and, by convention, of slots
+    Rate rate = 0;
+    std::vector<std::string> slots = {};  // each a variable "<variable>/<slot>", zeros at first
+    bool counts_steps = false;
+    std::function<Node&(const Update&)> update;
+  };
+
+  Optimizer() = default;  // none; apply() throws
+  explicit Optimizer(Rule rule) : rule_(std::move(rule)) {}
+
+  const Rate& rate() const { return rule_.rate; }
+  // The same rule with another rate.
+  Optimizer with_rate(Rate rate) const;
+
+  // Adds the update of each variable by its gradient, on the variable's device, and returns one
+  // node that waits for all. Slots lie beside their variables and are not trainable; those of a
+  // replica are local copies of tower 0's. A rule that counts steps gets one counter "<name>/step"
+  // per call (per replica), which moves once per step, whatever the number of variables. Throws
+  // InvalidArgument for an empty list, for a rate that is negative or not finite, and if a variable
+  // has slots of this name already.
+  Node& apply(std::span<const Gradient> gradients, At at = {}) const;
+
+ private:
+  Rule rule_;
+};
+
+// w -= rate * g.
+Optimizer sgd(Rate rate);
+
+// m = momentum * m + g;  w -= rate * m (momentum_update.h). Slot "Momentum".
+Optimizer momentum(Rate rate, double momentum = 0.9);
+
+struct AdamOptions {
+  Rate rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  std::string name = "Adam";  // two optimizers of one graph need two names
+};
+
+// Adam in TensorFlow's form (adam_update.h). Slots "<name>" (m) and "<name>_1" (v).
+Optimizer adam(AdamOptions options = {});
+Optimizer adam(double rate);
+
+// Applies a table of combined gradients: once per tower, on the tower's device, if each has its own
+// variables; once if all towers share them. Returns one node that waits for all updates.
+Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at = {});
+
+}  // namespace belfry

@@ -1,0 +1,86 @@
+#include "belfry/trainers/prefetch.h"
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+
+Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed,
+                       std::int64_t slots)
+    : dataset_(dataset), plan_(plan), start_(plan.position(samples_consumed)) {
+  require(slots >= 2, "prefetching needs at least 2 slots, not ", slots);
+  require(dataset.size() == plan.samples(), "a plan for ", plan.samples(),
+          " samples was given a dataset of ", dataset.size());
+  slots_.resize(static_cast<std::size_t>(slots));
+  for (Slot& slot : slots_) {
+    for (std::int64_t t = 0; t < plan.towers(); ++t)
+      for (Tensor& tensor : batch_tensors(dataset, plan.batch_size()))
+        slot.batch.tensors.push_back(std::move(tensor));
+    slot.batch.fields = std::ssize(slot.batch.tensors) / plan.towers();
+    slot.memory.resize(slot.batch.tensors.size());
+    refresh(slot);
+  }
+  order_.resize(static_cast<std::size_t>(plan.samples()));
+  thread_ = std::jthread([this](std::stop_token stop) { produce(stop); });
+}
+
+Prefetcher::~Prefetcher() = default;
+
+void Prefetcher::refresh(Slot& slot) {
+  for (std::size_t i = 0; i < slot.memory.size(); ++i)
+    slot.memory[i] = slot.batch.tensors[i].mutable_raw();
+}
+
+const Batch& Prefetcher::next() {
+  if (holding_) refresh(slot(recycled_));
+  std::unique_lock lock(mutex_);
+  if (holding_) {
+    holding_ = false;
+    ++recycled_;
+    changed_.notify_all();
+  }
+  changed_.wait(lock, [this] { return filled_ > recycled_ || failure_; });
+  if (filled_ == recycled_) std::rethrow_exception(failure_);
+  holding_ = true;
+  return slot(recycled_).batch;
+}
+
+void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
+  Batch& batch = slot.batch;
+  batch.position = position;
+  batch.samples_consumed = plan_.samples_before(position) + plan_.global_batch();
+  const auto fields = static_cast<std::size_t>(batch.fields);
+  for (std::int64_t t = 0; t < plan_.towers(); ++t)
+    dataset_.gather(plan_.rows(order_, position.step, t),
+                    std::span(slot.memory).subspan(static_cast<std::size_t>(t) * fields, fields));
+}
+
+void Prefetcher::produce(std::stop_token stop) {
+  try {
+    BatchPlan::Position position = start_;
+    plan_.shuffle(position.epoch, order_);
+    for (std::int64_t made = 0;; ++made) {
+      {
+        std::unique_lock lock(mutex_);
+        const auto has_room = [&] { return made - recycled_ < std::ssize(slots_); };
+        if (!changed_.wait(lock, stop, has_room)) return;
+      }
+      if (stop.stop_requested()) return;
+      fill(slot(made), position);
+      {
+        const std::lock_guard lock(mutex_);
+        ++filled_;
+        changed_.notify_all();
+      }
+      if (++position.step == plan_.steps_per_epoch()) {
+        position = {.epoch = position.epoch + 1, .step = 0};
+        plan_.shuffle(position.epoch, order_);
+      }
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace belfry

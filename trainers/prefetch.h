@@ -1,0 +1,75 @@
+// Prepares the batches of coming steps while the current one runs.
+#pragma once
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "belfry/trainers/batches.h"
+#include "belfry/trainers/dataset.h"
+
+namespace belfry {
+
+// The input of one step.
+struct Batch {
+  BatchPlan::Position position;
+  std::int64_t samples_consumed;  // since the start of training, this batch included
+  std::int64_t fields;
+  // tensors[t * fields + f]: field f of tower t, [batch_size, sample...], aligned to 64 bytes.
+  // Flat, so that it can be fed to a prepared step as it is.
+  std::vector<Tensor> tensors;
+
+  std::span<const Tensor> tower(std::int64_t t) const {
+    return std::span(tensors).subspan(static_cast<std::size_t>(t * fields),
+                                      static_cast<std::size_t>(fields));
+  }
+};
+
+// An endless stream of batches in the order of a BatchPlan, epoch after epoch, gathered by one
+// thread into a ring of slots. The batches do not depend on timing or on the number of slots.
+// Neither side allocates once the constructor has returned. One thread consumes.
+class Prefetcher {
+ public:
+  // Starts after `samples_consumed` samples (see BatchPlan::position). `dataset` must outlive this.
+  // Throws InvalidArgument for fewer than 2 slots, or a plan of another number of samples.
+  Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed = 0,
+             std::int64_t slots = 3);
+  // Stops the thread at its next batch and waits for it.
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  // Waits for the next batch, which is valid until the following call. A copy of one of its tensors
+  // stays as it is, at the price of an allocation if it still exists at that call. Throws what
+  // Dataset::gather threw, once the batches before it are consumed, and again at every later call.
+  const Batch& next();
+
+ private:
+  struct Slot {
+    Batch batch;
+    std::vector<std::byte*> memory;  // of batch.tensors
+  };
+
+  // On the consumer's thread, because it looks at how many copies of a tensor there are.
+  static void refresh(Slot& slot);
+  Slot& slot(std::int64_t i) { return slots_[static_cast<std::size_t>(i % std::ssize(slots_))]; }
+  void fill(Slot& slot, BatchPlan::Position position);
+  void produce(std::stop_token stop);
+
+  const Dataset& dataset_;
+  const BatchPlan plan_;
+  const BatchPlan::Position start_;
+  std::vector<Slot> slots_;
+  std::vector<std::int64_t> order_;  // of the epoch being gathered; the thread's
+  bool holding_ = false;             // the consumer has a batch; the consumer's
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  // Batches since the start: gathered, and given back. Those in between lie in the ring.
+  std::int64_t filled_ = 0, recycled_ = 0;
+  std::exception_ptr failure_;
+  std::jthread thread_;  // last: it starts when all else is ready and is joined first
+};
+
+}  // namespace belfry

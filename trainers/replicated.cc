@@ -1,0 +1,36 @@
+#include "belfry/allreduce/gradient_packer.h"
+#include "belfry/trainers/flags.h"
+#include "belfry/trainers/trainer_kinds.h"
+
+namespace belfry {
+namespace {
+
+Node& update(const TrainerOptions& options, const GradientTable& gradients) {
+  std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
+  if (const int parts = options.gradient_repacking; parts > 0) {
+    // Asked first, so that the user hears of the flag even when one tower leaves nothing to combine.
+    GradientPacker packer(parts);
+    require<FlagError>(packer.prepare(gradients.row(0)), "--gradient_repacking=", parts, ": ",
+                       packer.reason());
+    strategy = packed(std::move(strategy), parts);
+  }
+  return apply_gradients(options.optimizer, strategy->reduce(gradients));
+}
+
+const TrainerRegistration kReplicated({
+    .name = "replicated",
+    .summary = "a copy of all variables per device",
+    .default_strategy = "collective",
+    .accepts = [](std::string_view strategy) { return strategy != "colocate"; },
+    .packs = true,
+    .make = make_trainer<SyncMultiGpuTrainerReplicated>,
+});
+
+}  // namespace
+
+SyncMultiGpuTrainerReplicated::SyncMultiGpuTrainerReplicated(TrainerOptions options,
+                                                             const Dataset& train,
+                                                             const Dataset* test)
+    : Trainer(std::move(options), train, test, {VariablePolicy::kReplicated, update}) {}
+
+}  // namespace belfry

@@ -1,0 +1,115 @@
+#include "belfry/trainers/report.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+namespace {
+
+std::string rounded(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string short_name(const std::string& device) {
+  const std::size_t slash = device.rfind("/device:");
+  return slash == device.npos ? device : device.substr(slash + 8);
+}
+
+std::string row(std::string name, const std::string& value) {
+  name.resize(18, ' ');
+  return cat("  ", name, value, "\n");
+}
+
+}  // namespace
+
+std::string to_json(const Report& report) {
+  using Json = nlohmann::ordered_json;
+  std::vector<std::string> devices;
+  for (const DeviceSpec& device : report.devices) devices.push_back(device.str());
+  const Json json{
+      {"program", report.program},
+      {"devices", devices},
+      {"trainer", report.trainer},
+      {"allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce)},
+      {"batch_size", report.batch_size},
+      {"seed", report.seed},
+      {"threads", report.threads},
+      {"steps", report.steps},
+      {"epochs", report.epochs},
+      {"seconds", report.seconds},
+      {"examples_per_second", report.examples_per_second},
+      {"loss", report.loss},
+      {"test_accuracy", report.test_accuracy ? Json(*report.test_accuracy) : Json()},
+      {"params_hash", report.params_hash},
+      {"state_hash", report.state_hash},
+      {"replicas_equal", report.replicas_equal},
+      {"peak_bytes", report.peak_bytes},
+  };
+  // Names of devices and programs may hold any bytes.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string to_table(const Report& report) {
+  std::string table = "\n";
+  table += row("steps", cat(report.steps));
+  table += row("epochs", cat(report.epochs));
+  table += row("seconds", rounded(report.seconds, 2));
+  table += row("examples/s", rounded(report.examples_per_second, 0));
+  table += row("loss", rounded(report.loss, 4));
+  if (report.test_accuracy)
+    table += row("test accuracy", rounded(100 * *report.test_accuracy, 2) + " %");
+  table += row("params_hash", report.params_hash);
+  table += row("replicas_equal", report.replicas_equal ? "yes" : "NO");
+  std::string label = "peak MiB";
+  for (const auto& [device, bytes] : report.peak_bytes) {
+    table += row(label, cat(rounded(static_cast<double>(bytes) / (1 << 20), 1), "  ",
+                            short_name(device)));
+    label = "";
+  }
+  return table;
+}
+
+ReportFile::ReportFile(FileSystem& files, std::string path)
+    : files_(files), path_(std::move(path)), target_(Target::kFile) {
+  namespace fs = std::filesystem;
+  if (path_ == "/dev/stdout") {
+    target_ = Target::kStdout;
+    return;
+  }
+  std::error_code error;
+  const fs::file_status status = fs::status(path_, error);
+  require<IoError>(!fs::is_directory(status), "--json=", path_, " is a directory");
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    target_ = Target::kStream;
+    files_.create(path_)->close();
+    return;
+  }
+  // A link stays; what it leads to is replaced.
+  if (const fs::path real = fs::canonical(path_, error); !error) path_ = real.string();
+  const std::string probe = path_ + ".tmp";
+  try {
+    files_.create(probe)->close();
+    files_.remove(probe);
+  } catch (const IoError& failure) {
+    throw IoError(cat("--json=", path_, " cannot be written: ", failure.what()));
+  }
+}
+
+void ReportFile::write(const std::string& text) {
+  if (target_ == Target::kFile) return write_text_file(files_, path_, text);
+  if (target_ == Target::kStdout) {
+    std::fputs(text.c_str(), stdout);
+    require<IoError>(std::fflush(stdout) == 0, "--json=", path_, " cannot be written");
+    return;
+  }
+  const std::unique_ptr<WritableFile> file = files_.create(path_);
+  file->append(std::as_bytes(std::span(text)));
+  file->close();
+}
+
+}  // namespace belfry

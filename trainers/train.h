@@ -1,0 +1,56 @@
+// A whole training program in one call.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "belfry/trainers/callbacks.h"
+#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/model.h"
+#include "belfry/trainers/optimizer.h"
+
+namespace belfry {
+
+// Where a program's data come from: a function that makes the training data (train = true) or the test
+// data (train = false; null if there are none). One that takes RunDirs first reads files, and gives the
+// program its --data_dir.
+class DataSource {
+ public:
+  DataSource() = default;
+  template <class F>
+    requires(std::is_invocable_v<F&, const RunDirs&, bool> || std::is_invocable_v<F&, bool>)
+  DataSource(F make) : reads_files_(std::is_invocable_v<F&, const RunDirs&, bool>) {  // NOLINT
+    if constexpr (std::is_invocable_v<F&, const RunDirs&, bool>)
+      make_ = std::move(make);
+    else
+      make_ = [make](const RunDirs&, bool train) mutable { return make(train); };
+  }
+
+  explicit operator bool() const { return static_cast<bool>(make_); }
+  bool reads_files() const { return reads_files_; }
+  std::unique_ptr<Dataset> operator()(const RunDirs& dirs, bool train) const {
+    return make_(dirs, train);
+  }
+
+ private:
+  DatasetFactory make_;
+  bool reads_files_ = false;
+};
+
+struct Recipe {
+  Model model;  // takes the tower and one tensor per field of the data
+  DataSource data;
+  Optimizer optimizer;
+  int batch_size = 32;  // per tower; --batch_size
+  int epochs = 1;       // --epochs
+  std::vector<std::shared_ptr<Callback>> callbacks = {};
+};
+
+// The body of main: reads the flags (flags.h), trains, prints progress and a closing table, writes the
+// JSON of report.h. Prints errors as one line to stderr. Returns the exit code: 0, 2 for errors of the
+// command line, 1 for all others. Throws nothing.
+int train(int argc, char** argv, const Recipe& recipe);
+
+}  // namespace belfry

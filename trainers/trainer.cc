@@ -1,0 +1,178 @@
+#include "belfry/trainers/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "belfry/framework/log.h"
+#include "belfry/trainers/prefetch.h"
+
+namespace belfry {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// How many devices of each type must exist so that all of `devices` do.
+std::map<std::string, int> device_count(std::span<const DeviceSpec> devices) {
+  std::map<std::string, int> count{{"CPU", 1}};
+  for (const DeviceSpec& device : devices) {
+    require(device.type && device.index, "device '", device, "' needs a type and an index");
+    int& n = count[*device.type];
+    n = std::max(n, *device.index + 1);
+  }
+  return count;
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
+                 const TrainerDesign& design)
+    : options_(std::move(options)),
+      train_(train),
+      test_(test),
+      plan_(train.size(), std::ssize(options_.devices), options_.batch_size, options_.seed),
+      graph_(options_.seed) {
+  const std::map<std::string, int> devices = device_count(options_.devices);
+  const std::vector<Dataset::Field> fields = train.signature();
+  built_ = build_training_graph(
+      graph_, {.model = options_.model,
+               .devices = options_.devices,
+               .variables = design.variables,
+               .fields = fields,
+               .batch_size = options_.batch_size,
+               .update = [&](const GradientTable& gradients) -> Node& {
+                 return design.update(options_, gradients);
+               }});
+  session_ = std::make_unique<Session>(
+      graph_, SessionOptions{.device_count = devices,
+                             .log_device_placement = options_.log_device_placement,
+                             .threads = options_.threads});
+  prepare();
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::prepare() {
+  std::vector<Fetch> fetches{*built_.train_op};
+  std::vector<FeedType> feeds;
+  step_metrics_.push_back({"loss"});
+  for (const NamedOutput& metric : built_.towers[0].metrics) step_metrics_.push_back({metric.name});
+  for (const TowerRecord& tower : built_.towers) {
+    fetches.emplace_back(tower.loss);
+    for (const NamedOutput& metric : tower.metrics) fetches.emplace_back(metric.value);
+    for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});
+  }
+  for (const Output& rate : built_.learning_rates) feeds.push_back({rate, {}});
+  step_ = &session_->prepare(fetches, feeds);
+  if (built_.learning_rates.empty()) return;
+  for (const FeedType& feed : feeds) feeds_.emplace_back(feed.shape, feed.where.dtype());
+}
+
+std::int64_t Trainer::total_steps() const {
+  const std::int64_t steps = plan_.steps_per_epoch() * options_.epochs;
+  return options_.max_steps > 0 ? std::min(steps, options_.max_steps) : steps;
+}
+
+StepInfo Trainer::info() const {
+  return {.step = steps_,
+          .steps_per_epoch = plan_.steps_per_epoch(),
+          .epoch = epochs_,
+          .seconds = now() - began_};
+}
+
+template <class F>
+void Trainer::call(const F& f) {
+  for (const std::shared_ptr<Callback>& callback : options_.callbacks) f(*callback);
+}
+
+void Trainer::train() {
+  call([&](Callback& c) { c.setup(*this); });
+  graph_.freeze();
+  Prefetcher input(train_, plan_);
+  began_ = now();
+  const std::int64_t last = total_steps();
+  while (steps_ < last && !stopped_) {
+    const double start = now();
+    const StepInfo step = info();
+    call([&](Callback& c) { c.before_step(*this, step); });
+    run_step(input.next().tensors, step);
+    call([&](Callback& c) { c.after_step(*this, step); });
+    if (steps_++ > 0) {
+      timed_seconds_ += now() - start;
+      ++timed_steps_;
+    }
+    if (steps_ % plan_.steps_per_epoch() == 0) {
+      const StepInfo epoch = info();
+      ++epochs_;
+      call([&](Callback& c) { c.after_epoch(*this, epoch); });
+    }
+  }
+  call([&](Callback& c) { c.after_training(*this, info()); });
+}
+
+void Trainer::run_step(std::span<const Tensor> inputs, const StepInfo& step) {
+  if (feeds_.empty()) {
+    step_->run(inputs);
+  } else {
+    // Assignment keeps the memory of shapes, so nothing is allocated. The inputs are let go of at once,
+    // since the prefetcher would have to replace tensors that are still shared.
+    static const Tensor kNone;
+    std::ranges::copy(inputs, feeds_.begin());
+    for (std::size_t i = inputs.size(); i < feeds_.size(); ++i)
+      visit_floating(feeds_[i].dtype(), [&](auto type) {
+        using T = decltype(type);
+        feeds_[i].mutable_data<T>()[0] = static_cast<T>(options_.optimizer.rate().at(step));
+      });
+    step_->run(feeds_);
+    std::fill_n(feeds_.begin(), inputs.size(), kNone);
+  }
+  read_metrics();
+}
+
+void Trainer::read_metrics() {
+  const std::size_t metrics = step_metrics_.size(), towers = built_.towers.size();
+  for (std::size_t m = 0; m < metrics; ++m) {
+    double sum = 0;
+    // Fetch 0 is the train op.
+    for (std::size_t t = 0; t < towers; ++t) sum += scalar_value(step_->fetched(1 + t * metrics + m));
+    step_metrics_[m].value = sum / static_cast<double>(towers);
+  }
+  if (warned_ || std::isfinite(step_metrics_[0].value)) return;
+  log_warning("the loss is ", step_metrics_[0].value, " at step ", steps_,
+              "; a smaller --learning_rate may help");
+  warned_ = true;
+}
+
+const NamedValue* Trainer::find_metric(std::string_view name) const {
+  for (const auto* values : {&step_metrics_, &other_metrics_})
+    for (const NamedValue& value : *values)
+      if (value.name == name) return &value;
+  return nullptr;
+}
+
+double Trainer::metric(std::string_view name) const {
+  if (const NamedValue* found = find_metric(name)) return found->value;
+  std::vector<std::string> names;
+  for (const auto* values : {&step_metrics_, &other_metrics_})
+    for (const NamedValue& value : *values) names.push_back(value.name);
+  throw NotFound(cat("no metric '", name, "'; there are ", join(names)));
+}
+
+void Trainer::set_metric(std::string_view name, double value) {
+  for (NamedValue& known : other_metrics_)
+    if (known.name == name) {
+      known.value = value;
+      return;
+    }
+  require(!find_metric(name), "metric '", name, "' is set by the model");
+  other_metrics_.push_back({std::string(name), value});
+}
+
+double Trainer::examples_per_second() const {
+  if (timed_steps_ == 0) return 0;
+  return static_cast<double>(timed_steps_ * plan_.global_batch()) / timed_seconds_;
+}
+
+}  // namespace belfry

@@ -1,0 +1,133 @@
+// Trainers: a model, data and an optimizer, made into one graph, one session and a loop of steps.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/framework/session.h"
+#include "belfry/trainers/batches.h"
+#include "belfry/trainers/callbacks.h"
+#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/training_graph.h"
+
+namespace belfry {
+
+struct TrainerOptions {
+  Model model;
+  Optimizer optimizer;
+  std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
+  std::string allreduce = "collective";  // a strategy, for trainers that combine gradients
+  int gradient_repacking = 0;            // parts of the GradientPacker; 0: none
+  int batch_size = 32;                   // samples per tower and step
+  int epochs = 1;
+  std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
+  std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
+  int threads = 0;             // workers, the caller included; 0: one per usable core
+  bool log_device_placement = false;
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  // called after the trainer's own
+};
+
+// What distinguishes the trainers: where variables live, and how the gradients of the towers become one
+// node that updates them all.
+struct TrainerDesign {
+  VariablePolicy variables;
+  std::function<Node&(const TrainerOptions&, const GradientTable&)> update;
+};
+
+class Trainer {
+ public:
+  virtual ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback threw.
+  void train();
+  // Ends the training after the step that is running. For callbacks.
+  void stop() { stopped_ = true; }
+
+  Graph& graph() { return graph_; }
+  Session& session() { return *session_; }
+  const TrainerOptions& options() const { return options_; }
+  const TrainingGraph& towers() const { return built_; }
+  const BatchPlan& batches() const { return plan_; }
+  const Dataset* test_data() const { return test_; }
+
+  // Steps that the options ask for.
+  std::int64_t total_steps() const;
+  // Complete so far.
+  std::int64_t steps() const { return steps_; }
+  int epochs() const { return epochs_; }
+
+  // "loss" and the tower function's metrics: of the last step, the mean over towers; "test_loss" and
+  // "test_<metric>": of the last evaluation. Throws NotFound, with the names there are.
+  double metric(std::string_view name) const;
+  bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
+  void set_metric(std::string_view name, double value);
+  // Of the last step: "loss" first.
+  const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
+
+  // Training samples of all towers per second of training: without the first step, evaluations and other
+  // callbacks of epochs. 0 before the second step.
+  double examples_per_second() const;
+
+ protected:
+  // Builds the graph and compiles the training step. Borrows the data, which must outlive the trainer;
+  // `test` may be null. Throws InvalidArgument for whatever does not fit together: towers that disagree,
+  // a batch larger than the data, a model for other fields.
+  Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
+          const TrainerDesign& design);
+
+ private:
+  void prepare();
+  void run_step(std::span<const Tensor> inputs, const StepInfo& info);
+  void read_metrics();
+  const NamedValue* find_metric(std::string_view name) const;
+  StepInfo info() const;
+  template <class F>
+  void call(const F& f);
+
+  TrainerOptions options_;
+  const Dataset& train_;
+  const Dataset* test_;
+  BatchPlan plan_;
+  Graph graph_;
+  TrainingGraph built_;
+  std::unique_ptr<Session> session_;
+  Step* step_ = nullptr;
+  std::vector<Tensor> feeds_;  // only with schedules: the inputs and the learning rates
+  std::vector<NamedValue> step_metrics_, other_metrics_;
+  std::int64_t steps_ = 0;
+  int epochs_ = 0;
+  bool stopped_ = false, warned_ = false;
+  double began_ = 0;          // on the clock of now()
+  double timed_seconds_ = 0;  // spent in timed_steps_
+  std::int64_t timed_steps_ = 0;
+};
+
+// One tower, no combination of gradients. Throws InvalidArgument unless there is one device.
+class SimpleTrainer final : public Trainer {
+ public:
+  SimpleTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
+};
+
+// Each tower has its own copy of all variables. `allreduce` combines the gradients, packed into
+// `gradient_repacking` parts, and every tower updates its copy.
+class SyncMultiGpuTrainerReplicated final : public Trainer {
+ public:
+  SyncMultiGpuTrainerReplicated(TrainerOptions options, const Dataset& train,
+                                const Dataset* test = nullptr);
+};
+
+// One copy of each variable, spread over the towers' devices by LeastLoadedDeviceSetter; the gradients
+// are combined, and the variable updated, where the variable is.
+class SyncMultiGpuTrainerParameterServer final : public Trainer {
+ public:
+  SyncMultiGpuTrainerParameterServer(TrainerOptions options, const Dataset& train,
+                                     const Dataset* test = nullptr);
+};
+
+}  // namespace belfry

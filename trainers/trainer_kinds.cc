@@ -1,0 +1,38 @@
+#include "belfry/trainers/trainer_kinds.h"
+
+#include <map>
+
+namespace belfry {
+namespace {
+
+std::map<std::string, TrainerKind, std::less<>>& registry() {
+  static std::map<std::string, TrainerKind, std::less<>> kinds;
+  return kinds;
+}
+
+}  // namespace
+
+void register_trainer(TrainerKind kind) {
+  require(!kind.name.empty() && kind.make, "a trainer needs a name and a function that makes it");
+  std::string name = kind.name;
+  const auto [entry, added] = registry().try_emplace(std::move(name), std::move(kind));
+  require(added, "a trainer called '", entry->first, "' is already registered");
+}
+
+std::vector<std::string> trainer_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : registry()) names.push_back(name);
+  return names;
+}
+
+const TrainerKind& find_trainer(std::string_view name) {
+  const auto found = registry().find(name);
+  if (found != registry().end()) return found->second;
+  const std::vector<std::string> names = trainer_names();
+  const std::string hint = nearest(name, names);
+  throw InvalidArgument(cat("unknown trainer '", name, "'",
+                            hint.empty() ? "" : cat(", did you mean ", hint, "?"),
+                            " (trainers: ", join(names), ")"));
+}
+
+}  // namespace belfry

@@ -1,0 +1,43 @@
+// The trainers that --trainer can name.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/trainers/trainer.h"
+
+namespace belfry {
+
+// To add one: derive from Trainer and register it from its own file (replicated.cc is an example).
+struct TrainerKind {
+  std::string name;
+  std::string summary;               // for --help
+  bool one_device = false;           // takes exactly one
+  std::string default_strategy = {}; // of --allreduce; "" if the trainer takes none
+  // Whether it can combine gradients by a strategy; asked only of those that exist.
+  bool (*accepts)(std::string_view strategy) = nullptr;
+  bool packs = false;                // takes --gradient_repacking
+  std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
+};
+
+// Throws InvalidArgument if the name is taken.
+void register_trainer(TrainerKind kind);
+// Sorted by name.
+std::vector<std::string> trainer_names();
+// Throws InvalidArgument with all names and the nearest one.
+const TrainerKind& find_trainer(std::string_view name);
+
+// For TrainerKind::make.
+template <class T>
+std::unique_ptr<Trainer> make_trainer(TrainerOptions options, const Dataset& train,
+                                      const Dataset* test) {
+  return std::make_unique<T>(std::move(options), train, test);
+}
+
+// Registers a trainer when the program starts.
+struct TrainerRegistration {
+  explicit TrainerRegistration(TrainerKind kind) { register_trainer(std::move(kind)); }
+};
+
+}  // namespace belfry
