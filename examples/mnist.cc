@@ -15,9 +15,10 @@ Output convnet(Tower& tower, Output image, Output label) {
 }
 
 int main(int argc, char** argv) {
-  return train(argc, argv, {.model = convnet,
-                            .data = data::mnist,
-                            .optimizer = adam(1e-3),
-                            .batch_size = 64,
-                            .epochs = 3});
+  return train(argc, argv,
+               {.model = convnet,
+                .data = data::mnist,
+                .optimizer = adam(1e-3),
+                .batch_size = 64,
+                .epochs = 3});
 }

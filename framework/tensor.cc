@@ -65,7 +65,9 @@ void print_axis(std::string& out, const Tensor& tensor, std::size_t axis, std::i
   }
   const std::int64_t size = shape[axis], stride = shape.product(axis + 1, shape.rank());
   const bool inner = axis + 1 == shape.rank();
-  const std::string separator = inner ? " " : "\n" + std::string(axis + 1, ' ');
+  // A line ends once for every axis that does.
+  const std::string separator =
+      inner ? " " : std::string(shape.rank() - axis - 1, '\n') + std::string(axis + 1, ' ');
   out += '[';
   for (std::int64_t i = 0; i < size; ++i) {
     if (i > 0) out += separator;

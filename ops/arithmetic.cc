@@ -2,10 +2,10 @@
 
 #include <type_traits>
 
-#include "belfry/ops/broadcasting.h"
+#include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/neg.h"
-#include "belfry/ops/pointwise.h"
 #include "belfry/ops/sum_to.h"
 
 namespace belfry {

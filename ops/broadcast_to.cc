@@ -1,9 +1,9 @@
 #include "belfry/ops/broadcast_to.h"
 
-#include "belfry/ops/axes.h"
-#include "belfry/ops/broadcasting.h"
+#include "belfry/ops/kernels/axes.h"
+#include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/kernels/functors.h"
-#include "belfry/ops/pointwise.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sum_to.h"

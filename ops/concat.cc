@@ -1,7 +1,7 @@
 #include "belfry/ops/concat.h"
 
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/ops/axes.h"
+#include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
 
 namespace belfry {

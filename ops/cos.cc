@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
-#include "belfry/ops/pointwise.h"
 #include "belfry/ops/sin.h"
 
 namespace belfry {

@@ -1,7 +1,7 @@
 #include "belfry/ops/neg.h"
 
 #include "belfry/ops/kernels/functors.h"
-#include "belfry/ops/pointwise.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 
 namespace belfry {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "belfry/framework/kernels/pointwise.h"
-#include "belfry/ops/axes.h"
 #include "belfry/ops/broadcast_to.h"
-#include "belfry/ops/broadcasting.h"
+#include "belfry/ops/kernels/axes.h"
+#include "belfry/ops/kernels/broadcasting.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/kernels/reduction.h"
-#include "belfry/ops/pointwise.h"
 #include "belfry/ops/reshape.h"
 
 namespace belfry {

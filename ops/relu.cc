@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "belfry/ops/kernels/functors.h"
-#include "belfry/ops/pointwise.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 
 namespace belfry {
 namespace {

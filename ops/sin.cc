@@ -4,8 +4,8 @@
 
 #include "belfry/ops/cos.h"
 #include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
-#include "belfry/ops/pointwise.h"
 
 namespace belfry {
 namespace {

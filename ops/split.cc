@@ -1,8 +1,8 @@
 #include "belfry/ops/split.h"
 
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/ops/axes.h"
 #include "belfry/ops/concat.h"
+#include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
 
 namespace belfry {

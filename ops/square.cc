@@ -1,8 +1,8 @@
 #include "belfry/ops/square.h"
 
 #include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
-#include "belfry/ops/pointwise.h"
 
 namespace belfry {
 namespace {

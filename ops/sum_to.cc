@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "belfry/ops/broadcast_to.h"
-#include "belfry/ops/broadcasting.h"
+#include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/kernels/reduction.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"

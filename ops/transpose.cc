@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/kernels/simd.h"
-#include "belfry/ops/axes.h"
+#include "belfry/ops/kernels/axes.h"
 
 namespace belfry {
 namespace {

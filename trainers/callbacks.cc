@@ -10,7 +10,7 @@ namespace belfry {
 namespace {
 
 constexpr double kSecondsBetweenUpdates = 0.1;
-constexpr std::int64_t kMostStepsBetweenLines = 100;
+constexpr std::int64_t kStepsBetweenLines = 100;
 
 // Text of limited length, built without the heap.
 class ShortLine {
@@ -41,9 +41,7 @@ void Progress::after_step(Trainer& trainer, const StepInfo& info) {
       show(trainer, info);
     return;
   }
-  const std::int64_t every =
-      std::clamp<std::int64_t>(info.steps_per_epoch / 5, 1, kMostStepsBetweenLines);
-  if (done == 1 || done % every == 0 || done == total_steps_) show(trainer, info);
+  if (done == 1 || done % kStepsBetweenLines == 0 || done == total_steps_) show(trainer, info);
 }
 
 void Progress::show(Trainer& trainer, const StepInfo& info) {
@@ -51,7 +49,7 @@ void Progress::show(Trainer& trainer, const StepInfo& info) {
   line.add("step %lld/%lld  epoch %d/%d", static_cast<long long>(info.step + 1),
            static_cast<long long>(total_steps_), info.epoch + 1, trainer.options().epochs);
   for (const NamedValue& metric : trainer.step_metrics())
-    line.add("  %s %.4f", metric.name.c_str(), metric.value);
+    line.add("  %s %.4g", metric.name.c_str(), metric.value);
   const double seconds = info.seconds - rate_from_;
   if (info.step > 0 && seconds > 0) {
     const auto towers = static_cast<double>(trainer.batches().towers());
@@ -79,7 +77,7 @@ Evaluation::~Evaluation() = default;
 void Evaluation::setup(Trainer& trainer) {
   const Dataset* data = trainer.test_data();
   if (!data || data->size() == 0) return;
-  evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.towers().predictor, *data,
+  evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.towers().predictors, *data,
                                            trainer.options().batch_size);
 }
 
@@ -96,7 +94,7 @@ void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
   line.add("epoch %d, step %lld: test", info.epoch + 1, static_cast<long long>(info.step));
   for (const NamedValue& mean : evaluator_->run()) {
     trainer.set_metric("test_" + mean.name, mean.value);
-    line.add("  %s %.4f", mean.name.c_str(), mean.value);
+    line.add("  %s %.4g", mean.name.c_str(), mean.value);
   }
   console_.line(line.str());
 }

@@ -12,9 +12,9 @@ namespace belfry {
 
 class Trainer;
 
-// Called on the thread of Trainer::train(). An exception ends the training and leaves train(). At each
-// point callbacks are called in one fixed order: Progress, Evaluation, then the recipe's own in the
-// order of its list.
+// Called on the thread of Trainer::train(). An exception ends the training and leaves train(). At
+// each point callbacks are called in one fixed order: Progress, Evaluation, then the recipe's own
+// in the order of its list.
 struct Callback {
   virtual ~Callback() = default;
   // Graph and session exist; before the first step.
@@ -28,8 +28,8 @@ struct Callback {
   virtual void after_training(Trainer&, const StepInfo&) {}
 };
 
-// Shows steps, loss, metrics and speed: on a terminal one line that updates itself up to ten times a
-// second, elsewhere a plain line now and then.
+// Shows steps, loss, metrics and speed: on a terminal one line that updates itself up to ten times
+// a second, elsewhere a plain line now and then.
 class Progress final : public Callback {
  public:
   explicit Progress(Console& console) : console_(console) {}
@@ -42,15 +42,16 @@ class Progress final : public Callback {
 
   Console& console_;
   std::int64_t total_steps_ = 0;
-  double shown_at_ = 0;           // seconds since training began
-  double rate_from_ = 0;          // where the interval of the shown speed began
-  std::int64_t rate_steps_ = 0;   // steps since then
+  double shown_at_ = 0;          // seconds since training began
+  double rate_from_ = 0;         // where the interval of the shown speed began
+  std::int64_t rate_steps_ = 0;  // steps since then
 };
 
 class Evaluator;
 
-// Evaluates the test data after each epoch, and after a last epoch that was cut short: sets the metrics
-// "test_loss" and "test_<metric>" of the trainer and prints a line. Without test data it does nothing.
+// Evaluates the test data after each epoch, and after a last epoch that was cut short: sets the
+// metrics "test_loss" and "test_<metric>" of the trainer and prints a line. Without test data it
+// does nothing.
 class Evaluation final : public Callback {
  public:
   explicit Evaluation(Console& console);

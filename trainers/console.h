@@ -5,8 +5,8 @@
 
 namespace belfry {
 
-// Writes to a stream of the process (stdout or stderr, borrowed). On a terminal there may be one status
-// line, which is rewritten in place and gives way to lines that stay.
+// Writes to a stream of the process (stdout or stderr, borrowed). On a terminal there may be one
+// status line, which is rewritten in place and gives way to lines that stay.
 class Console {
  public:
   explicit Console(std::FILE* stream);

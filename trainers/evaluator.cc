@@ -1,41 +1,58 @@
 #include "belfry/trainers/evaluator.h"
 
-#include <algorithm>
+#include <iterator>
 
 namespace belfry {
 
-Evaluator::Evaluator(Session& session, const TowerRecord& predictor, const Dataset& data,
+Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
                      std::int64_t batch)
-    : predictor_(predictor), data_(data), plan_(data.size(), batch) {
-  if (data.size() >= batch) full_ = prepare(session, batch);
-  if (const std::int64_t left = data.size() % batch; left > 0) last_ = prepare(session, left);
+    : predictors_(predictors), data_(data), plan_(data.size(), batch) {
+  const std::int64_t global = batch * std::ssize(predictors);
+  if (data.size() >= global) all_ = prepare(session, predictors.size(), batch);
+  if (data.size() % global >= batch) one_ = prepare(session, 1, batch);
+  if (const std::int64_t left = data.size() % batch; left > 0) last_ = prepare(session, 1, left);
 }
 
-Evaluator::Shot Evaluator::prepare(Session& session, std::int64_t batch) const {
-  Shot shot;
-  shot.inputs = batch_tensors(data_, batch);
+Evaluator::Shot Evaluator::prepare(Session& session, std::size_t predictors,
+                                   std::int64_t batch) const {
+  Shot shot{.predictors = predictors};
   std::vector<FeedType> feeds;
-  for (std::size_t f = 0; f < shot.inputs.size(); ++f) {
-    shot.memory.push_back(shot.inputs[f].mutable_raw());
-    feeds.push_back({predictor_.inputs[f], shot.inputs[f].shape()});
+  std::vector<Fetch> fetches;
+  for (const TowerRecord& predictor : predictors_.first(predictors)) {
+    for (Tensor& input : batch_tensors(data_, batch)) {
+      feeds.push_back(
+          {predictor.inputs[shot.inputs.size() % predictor.inputs.size()], input.shape()});
+      shot.memory.push_back(input.mutable_raw());
+      shot.inputs.push_back(std::move(input));
+    }
+    fetches.emplace_back(predictor.loss);
+    for (const NamedOutput& metric : predictor.metrics) fetches.emplace_back(metric.value);
   }
-  std::vector<Fetch> fetches{predictor_.loss};
-  for (const NamedOutput& metric : predictor_.metrics) fetches.emplace_back(metric.value);
   shot.step = &session.prepare(fetches, feeds);
   return shot;
 }
 
+// Runs batches `first`, first + 1, ..., one per predictor.
+void Evaluator::add(Shot& shot, std::int64_t first, std::vector<NamedValue>& sums) const {
+  const std::size_t fields = shot.inputs.size() / shot.predictors;
+  for (std::size_t p = 0; p < shot.predictors; ++p)
+    data_.gather(plan_.rows(first + static_cast<std::int64_t>(p)),
+                 std::span(shot.memory).subspan(p * fields, fields));
+  shot.step->run(shot.inputs);
+  const auto count = static_cast<double>(shot.inputs[0].shape()[0]);
+  for (std::size_t p = 0; p < shot.predictors; ++p)
+    for (std::size_t m = 0; m < sums.size(); ++m)
+      sums[m].value += scalar_value(shot.step->fetched(p * sums.size() + m)) * count;
+}
+
 std::vector<NamedValue> Evaluator::run() {
   std::vector<NamedValue> means{{"loss"}};
-  for (const NamedOutput& metric : predictor_.metrics) means.push_back({metric.name});
-  for (std::int64_t i = 0; i < plan_.batches(); ++i) {
-    const std::span<const std::int64_t> rows = plan_.rows(i);
-    Shot& shot = full_.step && std::ssize(rows) == full_.inputs[0].shape()[0] ? full_ : last_;
-    data_.gather(rows, shot.memory);
-    shot.step->run(shot.inputs);
-    for (std::size_t m = 0; m < means.size(); ++m)
-      means[m].value += scalar_value(shot.step->fetched(m)) * static_cast<double>(rows.size());
-  }
+  for (const NamedOutput& metric : predictors_[0].metrics) means.push_back({metric.name});
+  const std::int64_t batches = plan_.batches(), full = batches - (last_.step ? 1 : 0);
+  std::int64_t i = 0;
+  for (const std::int64_t n = std::ssize(predictors_); i + n <= full; i += n) add(all_, i, means);
+  for (; i < full; ++i) add(one_, i, means);
+  if (last_.step) add(last_, i, means);
   for (NamedValue& mean : means) mean.value /= static_cast<double>(data_.size());
   return means;
 }

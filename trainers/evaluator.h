@@ -1,5 +1,6 @@
 // Measures a model on data that it does not train on.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "belfry/framework/session.h"
@@ -10,27 +11,33 @@ namespace belfry {
 
 class Evaluator {
  public:
-  // Compiles the predictor for batches of `batch` samples, and for the shorter one that may be left at
-  // the end of the data. Borrows all.
-  Evaluator(Session& session, const TowerRecord& predictor, const Dataset& data, std::int64_t batch);
+  // Compiles the predictors, which are equal but for their devices, for `batch` samples each; and
+  // the first for `batch` samples and for the shorter batch that may be left at the end. Borrows
+  // all.
+  Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
+            std::int64_t batch);
 
-  // The loss and each metric of the predictor, in its order: means over all samples, each taken exactly
-  // once. Batches count by their numbers of samples.
+  // The loss and each metric of the predictors, in their order: means over all samples, each taken
+  // exactly once. Batches count by their numbers of samples. The bits do not depend on the number
+  // of predictors.
   std::vector<NamedValue> run();
 
  private:
+  // Some of the predictors, compiled for batches of one size.
   struct Shot {
+    std::size_t predictors = 0;
     Step* step = nullptr;
-    std::vector<Tensor> inputs;
+    std::vector<Tensor> inputs;      // all fields of predictor 0, then of 1, ...
     std::vector<std::byte*> memory;  // of inputs
   };
 
-  Shot prepare(Session& session, std::int64_t batch) const;
+  Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;
+  void add(Shot& shot, std::int64_t first, std::vector<NamedValue>& sums) const;
 
-  const TowerRecord& predictor_;
+  std::span<const TowerRecord> predictors_;
   const Dataset& data_;
   EvaluationPlan plan_;
-  Shot full_, last_;
+  Shot all_, one_, last_;  // those that the data need
 };
 
 }  // namespace belfry

@@ -1,10 +1,11 @@
 #include "belfry/trainers/flags.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+
+#include <CLI/CLI.hpp>
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/device.h"
@@ -16,8 +17,8 @@ namespace {
 constexpr int kMostDevices = 1024;
 constexpr int kMostThreads = 1024;
 
-// What the user typed; "" where nothing was. Numbers stay text, because CLI11 accepts -1 as unsigned and
-// lets large ones wrap around.
+// What the user typed; "" where nothing was. Numbers stay text, because CLI11 accepts -1 as
+// unsigned and lets large ones wrap around.
 struct RawFlags {
   std::string devices = "cpu:2", trainer, allreduce, data_dir, json;
   std::string repacking, batch_size, epochs, max_steps, threads, seed, learning_rate;
@@ -77,8 +78,7 @@ void define(CLI::App& app, RawFlags& raw, const FlagDefaults& defaults) {
 // "--data-dir" "x" -> "--data_dir=x". CLI11 then never mistakes a value for a flag.
 std::vector<std::string> normalized(std::span<const char* const> arguments, const CLI::App& app) {
   std::vector<std::string> known, result;
-  for (const CLI::Option* option : app.get_options())
-    known.push_back(option->get_name().substr(2));
+  for (const CLI::Option* option : app.get_options()) known.push_back(option->get_name().substr(2));
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string_view argument = arguments[i];
     if (argument == "-h") {
@@ -171,25 +171,26 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   flags.trainer = raw.trainer.empty() ? (towers == 1 ? "simple" : "replicated") : raw.trainer;
   const TrainerKind& kind =
       as_flag("--trainer", [&]() -> const TrainerKind& { return find_trainer(flags.trainer); });
-  const std::string chosen = cat("--trainer=", kind.name,
-                                 raw.trainer.empty() ? cat(" (chosen for --devices=", raw.devices,
-                                                           ")")
-                                                     : "");
-  require<FlagError>(!kind.one_device || towers == 1, chosen, " takes one device, but --devices=",
-                     raw.devices, " has ", towers);
+  const std::string chosen =
+      cat("--trainer=", kind.name,
+          raw.trainer.empty() ? cat(" (chosen for --devices=", raw.devices, ")") : "");
+  require<FlagError>(!kind.one_device || towers == 1, chosen,
+                     " takes one device, but --devices=", raw.devices, " has ", towers);
   flags.allreduce = raw.allreduce.empty() ? kind.default_strategy : raw.allreduce;
   if (!flags.allreduce.empty()) {
     as_flag("--allreduce", [&] { return make_strategy(flags.allreduce) != nullptr; });
     require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen,
-                       kind.accepts ? " does not take --allreduce=" : " takes no --allreduce; it has "
-                                                                      "no use for --allreduce=",
+                       kind.accepts ? " does not take --allreduce="
+                                    : " takes no --allreduce; it has "
+                                      "no use for --allreduce=",
                        flags.allreduce);
   }
   require<FlagError>(flags.allreduce != "hierarchical" || towers % 2 == 0,
                      "--allreduce=hierarchical needs an even number of devices, but --devices=",
                      raw.devices, " has ", towers);
-  require<FlagError>(flags.gradient_repacking == 0 || kind.packs, "--gradient_repacking=",
-                     flags.gradient_repacking, " needs --trainer=replicated, not ", chosen);
+  require<FlagError>(flags.gradient_repacking == 0 || kind.packs,
+                     "--gradient_repacking=", flags.gradient_repacking,
+                     " needs --trainer=replicated, not ", chosen);
 }
 
 void require_cpu(std::string_view type, std::string_view item) {
@@ -208,8 +209,8 @@ DeviceSpec parse_named_device(std::string_view item) {
   require<FlagError>(*spec.index < kMostDevices, "--devices: '", item, "': at most ", kMostDevices,
                      " devices");
   const DeviceSpec full = DeviceSpec::local("CPU", *spec.index);
-  require<FlagError>(spec.matches(full), "--devices: '", item, "' is not in this process: ",
-                     full.str(), " is");
+  require<FlagError>(spec.matches(full), "--devices: '", item,
+                     "' is not in this process: ", full.str(), " is");
   return full;
 }
 
@@ -222,8 +223,7 @@ std::vector<DeviceSpec> parse_devices(std::string_view text) {
     require<FlagError>(colon != text.npos, "--devices: '", text,
                        "' is neither a count (cpu:4) nor a name (/cpu:1)");
     require_cpu(text.substr(0, colon), text);
-    const auto count =
-        parse_number<std::int64_t>("--devices", std::string(text.substr(colon + 1)));
+    const auto count = parse_number<std::int64_t>("--devices", std::string(text.substr(colon + 1)));
     require<FlagError>(count >= 1 && count <= kMostDevices, "--devices: '", text,
                        "' is a count; it must be between 1 and ", kMostDevices,
                        " (one device is named with a slash: /", text, ")");

@@ -31,7 +31,7 @@ struct TrainFlags {
   std::string trainer;
   std::string allreduce;  // "" for trainers that combine nothing
   int gradient_repacking = 0;
-  int batch_size = 32;         // per tower
+  int batch_size = 32;  // per tower
   int epochs = 1;
   std::int64_t max_steps = 0;  // 0: no limit
   std::uint64_t seed = 1;
@@ -43,13 +43,14 @@ struct TrainFlags {
   std::string help;  // not empty if --help was given: print it and do nothing else
 };
 
-// Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins. Throws
-// FlagError for unknown flags (with the nearest name), values that cannot be, and flags that contradict
-// each other (naming both).
+// Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
+// Throws FlagError for unknown flags (with the nearest name), values that cannot be, and flags that
+// contradict each other (naming both).
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults);
 
-// --devices: "cpu:4" is a count; a comma list, or an item that begins with "/", names devices. Full names
-// in the order given. Throws FlagError, also for duplicates and for types that this build lacks.
+// --devices: "cpu:4" is a count; a comma list, or an item that begins with "/", names devices. Full
+// names in the order given. Throws FlagError, also for duplicates and for types that this build
+// lacks.
 std::vector<DeviceSpec> parse_devices(std::string_view text);
 
 }  // namespace belfry

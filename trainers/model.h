@@ -11,21 +11,21 @@
 
 namespace belfry {
 
-// Wraps a callable (Tower&, Output, ..., Output) -> Output: inputs with a batch dimension in, a scalar
-// loss out. Lambdas, functions and objects with operator() do; up to kMostInputs inputs.
+// Wraps a callable (Tower&, Output, ..., Output) -> Output: inputs with a batch dimension in, a
+// scalar loss out. Lambdas, functions and objects with operator() do; up to kMostInputs inputs.
 class Model {
  public:
   static constexpr std::size_t kMostInputs = 8;
 
   Model() = default;
   template <class F>
-    requires(!std::same_as<std::remove_cvref_t<F>, Model>)
-  Model(F function) {  // NOLINT
+  requires(!std::same_as<std::remove_cvref_t<F>, Model>) Model(F function) {  // NOLINT
     [&]<std::size_t... N>(std::index_sequence<N...>) {
       static_assert((takes<F>(std::make_index_sequence<N>()) || ...),
                     "a model takes (Tower&, Output...) and returns an Output");
       (set<N>(function), ...);
-    }(std::make_index_sequence<kMostInputs + 1>());
+    }
+    (std::make_index_sequence<kMostInputs + 1>());
   }
 
   explicit operator bool() const { return !arities().empty(); }
@@ -47,9 +47,10 @@ class Model {
   void set(const F& function) {
     if constexpr (takes<F>(std::make_index_sequence<N>()))
       calls_[N] = [function](Tower& tower, std::span<const Output> inputs) mutable {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) -> Output {
+        return [&]<std::size_t... I>(std::index_sequence<I...>)->Output {
           return function(tower, inputs[I]...);
-        }(std::make_index_sequence<N>());
+        }
+        (std::make_index_sequence<N>());
       };
   }
 

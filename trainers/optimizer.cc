@@ -31,7 +31,9 @@ Variable state_beside(Variable beside, const std::string& logical_name, Shape sh
   require(!existing, "variable '", name, "' exists already",
           existing ? cat(" (built at ", existing.node().site().str(), ")") : "", ", so ",
           at.site.str(), " cannot make it: give the optimizer another name");
-  VariableOptions options{.dtype = dtype, .initializer = init::zeros(), .trainable = false,
+  VariableOptions options{.dtype = dtype,
+                          .initializer = init::zeros(),
+                          .trainable = false,
                           .local = beside.node().variable().local};
   if (const Variable main = graph.stored_variable(logical_name); main && !prefix.empty())
     options.copy_of = &main.node();
@@ -74,8 +76,7 @@ Optimizer Optimizer::with_rate(Rate rate) const {
 
 Node& Optimizer::apply(std::span<const Gradient> gradients, At at) const {
   require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
-  require(!gradients.empty(), rule_.name, " (built at ", at.site.str(),
-          "): no gradients to apply");
+  require(!gradients.empty(), rule_.name, " (built at ", at.site.str(), "): no gradients to apply");
   const Variable first = gradients[0].variable;
   Graph& graph = first.node().graph();
   const SiteScope site(graph, at.site);

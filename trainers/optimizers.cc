@@ -6,11 +6,10 @@
 namespace belfry {
 
 Optimizer sgd(Rate rate) {
-  return Optimizer({.name = "SGD",
-                    .rate = std::move(rate),
-                    .update = [](const Optimizer::Update& u) -> Node& {
-                      return sgd_update(u.variable, u.gradient, u.rate, u.at);
-                    }});
+  return Optimizer(
+      {.name = "SGD", .rate = std::move(rate), .update = [](const Optimizer::Update& u) -> Node& {
+         return sgd_update(u.variable, u.gradient, u.rate, u.at);
+       }});
 }
 
 Optimizer momentum(Rate rate, double momentum) {

@@ -8,7 +8,8 @@ namespace {
 Node& update(const TrainerOptions& options, const GradientTable& gradients) {
   std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
   if (const int parts = options.gradient_repacking; parts > 0) {
-    // Asked first, so that the user hears of the flag even when one tower leaves nothing to combine.
+    // Asked first, so that the user hears of the flag even when one tower leaves nothing to
+    // combine.
     GradientPacker packer(parts);
     require<FlagError>(packer.prepare(gradients.row(0)), "--gradient_repacking=", parts, ": ",
                        packer.reason());

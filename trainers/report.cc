@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include "belfry/framework/error.h"
@@ -12,6 +13,12 @@ namespace {
 std::string rounded(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string significant(double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.4g", value);
   return text;
 }
 
@@ -60,17 +67,14 @@ std::string to_table(const Report& report) {
   table += row("epochs", cat(report.epochs));
   table += row("seconds", rounded(report.seconds, 2));
   table += row("examples/s", rounded(report.examples_per_second, 0));
-  table += row("loss", rounded(report.loss, 4));
+  table += row("loss", significant(report.loss));
   if (report.test_accuracy)
     table += row("test accuracy", rounded(100 * *report.test_accuracy, 2) + " %");
   table += row("params_hash", report.params_hash);
   table += row("replicas_equal", report.replicas_equal ? "yes" : "NO");
-  std::string label = "peak MiB";
-  for (const auto& [device, bytes] : report.peak_bytes) {
-    table += row(label, cat(rounded(static_cast<double>(bytes) / (1 << 20), 1), "  ",
-                            short_name(device)));
-    label = "";
-  }
+  for (const auto& [device, bytes] : report.peak_bytes)
+    table += row("peak " + short_name(device),
+                 cat(rounded(static_cast<double>(bytes) / (1 << 20), 2), " MiB"));
   return table;
 }
 

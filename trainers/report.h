@@ -22,15 +22,15 @@ struct Report {
   int epochs = 0;          // complete
   double seconds = 0;      // from the data being loaded to the last evaluation
   double examples_per_second = 0;
-  double loss = 0;  // of the last step, mean over towers
+  double loss = 0;                      // of the last step, mean over towers
   std::optional<double> test_accuracy;  // fraction
   std::string params_hash, state_hash;
   bool replicas_equal = true;
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
 };
 
-// One JSON object with a member per field above. What does not exist (allreduce, test_accuracy), and
-// numbers that are not finite, are null.
+// One JSON object with a member per field above. What does not exist (allreduce, test_accuracy),
+// and numbers that are not finite, are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

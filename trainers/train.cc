@@ -46,10 +46,9 @@ void print_header(Console& console, const std::string& program, const TrainFlags
   std::vector<std::string> names;
   for (const DeviceSpec& device : flags.devices) names.push_back(short_name(device));
   const BatchPlan& plan = trainer.batches();
-  console.line(cat(program, ": ", flags.trainer,
-                   flags.allreduce.empty() ? "" : cat(", ", flags.allreduce), " on ",
-                   join(names, " "), ", ", trainer.session().workers(), " threads, seed ",
-                   flags.seed));
+  console.line(cat(
+      program, ": ", flags.trainer, flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
+      " on ", join(names, " "), ", ", trainer.session().workers(), " threads, seed ", flags.seed));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   console.line(cat("batch: ", plan.batch_size(), " per device, ", plan.global_batch(),
@@ -63,8 +62,7 @@ void print_header(Console& console, const std::string& program, const TrainFlags
 Report make_report(const std::string& program, const TrainFlags& flags, Trainer& trainer) {
   Session& session = trainer.session();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
-  if (!differing.empty())
-    log_error("copies differ from tower 0's variables: ", join(differing));
+  if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
   Report report{.program = program,
                 .devices = flags.devices,
                 .trainer = flags.trainer,
@@ -87,13 +85,12 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
 int run_program(int argc, char** argv, const Recipe& recipe) {
   const std::string program = program_name(argc > 0 ? argv[0] : nullptr);
   require(static_cast<bool>(recipe.data), "the recipe has no data");
-  const TrainFlags flags =
-      parse_flags(std::span<const char* const>(argv, static_cast<std::size_t>(argc))
-                      .subspan(std::min(argc, 1)),
-                  {.program = program,
-                   .batch_size = recipe.batch_size,
-                   .epochs = recipe.epochs,
-                   .reads_files = recipe.data.reads_files()});
+  const TrainFlags flags = parse_flags(
+      std::span<const char* const>(argv, static_cast<std::size_t>(argc)).subspan(std::min(argc, 1)),
+      {.program = program,
+       .batch_size = recipe.batch_size,
+       .epochs = recipe.epochs,
+       .reads_files = recipe.data.reads_files()});
   if (!flags.help.empty()) {
     std::fputs(flags.help.c_str(), stdout);
     return 0;
@@ -108,9 +105,9 @@ int run_program(int argc, char** argv, const Recipe& recipe) {
   const std::unique_ptr<Dataset> test_data = recipe.data(dirs, false);
   require(train_data != nullptr, "the recipe's data source gave no training data");
   const auto began = std::chrono::steady_clock::now();
-  const std::unique_ptr<Trainer> trainer = find_trainer(flags.trainer)
-                                               .make(trainer_options(flags, recipe, console),
-                                                     *train_data, test_data.get());
+  const std::unique_ptr<Trainer> trainer =
+      find_trainer(flags.trainer)
+          .make(trainer_options(flags, recipe, console), *train_data, test_data.get());
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
   trainer->train();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;

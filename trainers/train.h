@@ -13,15 +13,16 @@
 
 namespace belfry {
 
-// Where a program's data come from: a function that makes the training data (train = true) or the test
-// data (train = false; null if there are none). One that takes RunDirs first reads files, and gives the
-// program its --data_dir.
+// Where a program's data come from: a function that makes the training data (train = true) or the
+// test data (train = false; null if there are none). One that takes RunDirs first reads files, and
+// gives the program its --data_dir.
 class DataSource {
  public:
   DataSource() = default;
   template <class F>
-    requires(std::is_invocable_v<F&, const RunDirs&, bool> || std::is_invocable_v<F&, bool>)
-  DataSource(F make) : reads_files_(std::is_invocable_v<F&, const RunDirs&, bool>) {  // NOLINT
+  requires(std::is_invocable_v<F&, const RunDirs&, bool> || std::is_invocable_v<F&, bool>)
+      DataSource(F make)
+      : reads_files_(std::is_invocable_v<F&, const RunDirs&, bool>) {  // NOLINT
     if constexpr (std::is_invocable_v<F&, const RunDirs&, bool>)
       make_ = std::move(make);
     else
@@ -48,9 +49,9 @@ struct Recipe {
   std::vector<std::shared_ptr<Callback>> callbacks = {};
 };
 
-// The body of main: reads the flags (flags.h), trains, prints progress and a closing table, writes the
-// JSON of report.h. Prints errors as one line to stderr. Returns the exit code: 0, 2 for errors of the
-// command line, 1 for all others. Throws nothing.
+// The body of main: reads the flags (flags.h), trains, prints progress and a closing table, writes
+// the JSON of report.h. Prints errors as one line to stderr. Returns the exit code: 0, 2 for errors
+// of the command line, 1 for all others. Throws nothing.
 int train(int argc, char** argv, const Recipe& recipe);
 
 }  // namespace belfry

@@ -36,15 +36,14 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
       graph_(options_.seed) {
   const std::map<std::string, int> devices = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
-  built_ = build_training_graph(
-      graph_, {.model = options_.model,
-               .devices = options_.devices,
-               .variables = design.variables,
-               .fields = fields,
-               .batch_size = options_.batch_size,
-               .update = [&](const GradientTable& gradients) -> Node& {
-                 return design.update(options_, gradients);
-               }});
+  built_ = build_training_graph(graph_, {.model = options_.model,
+                                         .devices = options_.devices,
+                                         .variables = design.variables,
+                                         .fields = fields,
+                                         .batch_size = options_.batch_size,
+                                         .update = [&](const GradientTable& gradients) -> Node& {
+                                           return design.update(options_, gradients);
+                                         }});
   session_ = std::make_unique<Session>(
       graph_, SessionOptions{.device_count = devices,
                              .log_device_placement = options_.log_device_placement,
@@ -116,8 +115,8 @@ void Trainer::run_step(std::span<const Tensor> inputs, const StepInfo& step) {
   if (feeds_.empty()) {
     step_->run(inputs);
   } else {
-    // Assignment keeps the memory of shapes, so nothing is allocated. The inputs are let go of at once,
-    // since the prefetcher would have to replace tensors that are still shared.
+    // Assignment keeps the memory of shapes, so nothing is allocated. The inputs are let go of at
+    // once, since the prefetcher would have to replace tensors that are still shared.
     static const Tensor kNone;
     std::ranges::copy(inputs, feeds_.begin());
     for (std::size_t i = inputs.size(); i < feeds_.size(); ++i)
@@ -136,7 +135,8 @@ void Trainer::read_metrics() {
   for (std::size_t m = 0; m < metrics; ++m) {
     double sum = 0;
     // Fetch 0 is the train op.
-    for (std::size_t t = 0; t < towers; ++t) sum += scalar_value(step_->fetched(1 + t * metrics + m));
+    for (std::size_t t = 0; t < towers; ++t)
+      sum += scalar_value(step_->fetched(1 + t * metrics + m));
     step_metrics_[m].value = sum / static_cast<double>(towers);
   }
   if (warned_ || std::isfinite(step_metrics_[0].value)) return;

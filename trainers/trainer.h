@@ -31,8 +31,8 @@ struct TrainerOptions {
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // called after the trainer's own
 };
 
-// What distinguishes the trainers: where variables live, and how the gradients of the towers become one
-// node that updates them all.
+// What distinguishes the trainers: where variables live, and how the gradients of the towers become
+// one node that updates them all.
 struct TrainerDesign {
   VariablePolicy variables;
   std::function<Node&(const TrainerOptions&, const GradientTable&)> update;
@@ -44,7 +44,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback threw.
+  // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback
+  // threw.
   void train();
   // Ends the training after the step that is running. For callbacks.
   void stop() { stopped_ = true; }
@@ -62,22 +63,22 @@ class Trainer {
   std::int64_t steps() const { return steps_; }
   int epochs() const { return epochs_; }
 
-  // "loss" and the tower function's metrics: of the last step, the mean over towers; "test_loss" and
-  // "test_<metric>": of the last evaluation. Throws NotFound, with the names there are.
+  // "loss" and the tower function's metrics: of the last step, the mean over towers; "test_loss"
+  // and "test_<metric>": of the last evaluation. Throws NotFound, with the names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   void set_metric(std::string_view name, double value);
   // Of the last step: "loss" first.
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
 
-  // Training samples of all towers per second of training: without the first step, evaluations and other
-  // callbacks of epochs. 0 before the second step.
+  // Training samples of all towers per second of training: without the first step, evaluations and
+  // other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;
 
  protected:
-  // Builds the graph and compiles the training step. Borrows the data, which must outlive the trainer;
-  // `test` may be null. Throws InvalidArgument for whatever does not fit together: towers that disagree,
-  // a batch larger than the data, a model for other fields.
+  // Builds the graph and compiles the training step. Borrows the data, which must outlive the
+  // trainer; `test` may be null. Throws InvalidArgument for whatever does not fit together: towers
+  // that disagree, a batch larger than the data, a model for other fields.
   Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
           const TrainerDesign& design);
 
@@ -122,8 +123,8 @@ class SyncMultiGpuTrainerReplicated final : public Trainer {
                                 const Dataset* test = nullptr);
 };
 
-// One copy of each variable, spread over the towers' devices by LeastLoadedDeviceSetter; the gradients
-// are combined, and the variable updated, where the variable is.
+// One copy of each variable, spread over the towers' devices by LeastLoadedDeviceSetter; the
+// gradients are combined, and the variable updated, where the variable is.
 class SyncMultiGpuTrainerParameterServer final : public Trainer {
  public:
   SyncMultiGpuTrainerParameterServer(TrainerOptions options, const Dataset& train,

@@ -12,12 +12,12 @@ namespace belfry {
 // To add one: derive from Trainer and register it from its own file (replicated.cc is an example).
 struct TrainerKind {
   std::string name;
-  std::string summary;               // for --help
-  bool one_device = false;           // takes exactly one
-  std::string default_strategy = {}; // of --allreduce; "" if the trainer takes none
+  std::string summary;                // for --help
+  bool one_device = false;            // takes exactly one
+  std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
   // Whether it can combine gradients by a strategy; asked only of those that exist.
   bool (*accepts)(std::string_view strategy) = nullptr;
-  bool packs = false;                // takes --gradient_repacking
+  bool packs = false;  // takes --gradient_repacking
   std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
 };
 

@@ -38,7 +38,9 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   for (Node* update : graph.nodes(kUpdateOps)) updates.push_back(update);
   result.train_op = updates.size() == 1 ? updates[0] : &group(graph, updates, "train_step");
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
-  result.predictor = predict_tower(graph, {.device = options.devices[0]}, build);
+  for (const TowerRecord& tower : result.towers)
+    result.predictors.push_back(
+        predict_tower(graph, {.device = tower.device, .index = tower.index}, build));
   return result;
 }
 

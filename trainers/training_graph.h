@@ -1,4 +1,4 @@
-// The graph that a trainer builds: training towers, their update, and a tower that predicts.
+// The graph that a trainer builds: training towers, their update, and towers that predict.
 #pragma once
 #include <functional>
 #include <span>
@@ -23,9 +23,10 @@ double scalar_value(const Tensor& tensor);
 
 struct TrainingGraph {
   std::vector<TowerRecord> towers;
-  TowerRecord predictor;              // on tower 0's device and variables, any number of samples
-  Node* train_op = nullptr;           // one step: updates of variables, slots and moving averages
-  std::vector<Output> learning_rates; // scalar placeholders to be fed with the optimizer's rate
+  // One per training tower, on its device; all on tower 0's variables, for any number of samples.
+  std::vector<TowerRecord> predictors;
+  Node* train_op = nullptr;            // one step: updates of variables, slots and moving averages
+  std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
 };
 
 struct TrainingGraphOptions {
@@ -37,10 +38,10 @@ struct TrainingGraphOptions {
   std::function<Node&(const GradientTable&)> update;
 };
 
-// Builds the model once per device with one placeholder per field, [batch_size, sample...]; lets `update`
-// turn the gradients of the losses into one node; binds the nodes of kUpdateOps to it; and builds the
-// predictor with placeholders [?, sample...]. Throws InvalidArgument as Model, replicate() and
-// GradientTable do.
+// Builds the model once per device with one placeholder per field, [batch_size, sample...]; lets
+// `update` turn the gradients of the losses into one node; binds the nodes of kUpdateOps to it; and
+// builds the predictor with placeholders [?, sample...]. Throws InvalidArgument as Model,
+// replicate() and GradientTable do.
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
 
 }  // namespace belfry

@@ -47,6 +47,10 @@ const Op kTooManyGradientsTest{.name = "TooManyGradientsTest",
                                .gradient = too_many,
                                .reference = does_nothing};
 
+Output times(Output value, double factor) {
+  return mul(value, fill(value.graph(), value.shape(), factor));
+}
+
 Tensor value_of(const Output& output) { return Session(output.graph()).run(output); }
 
 class GradientsTest : public ::testing::Test {
@@ -60,7 +64,7 @@ class GradientsTest : public ::testing::Test {
 
 TEST_F(GradientsTest, FollowTheChainRule) {
   // d sum((3 x)^2) / dx = 18 x
-  const auto g = gradients(square(mul(x, 3)), {x});
+  const auto g = gradients(square(times(x, 3)), {x});
   EXPECT_EQ(value_of(g[0]), floats({18, -36, 54}));
 }
 
@@ -69,14 +73,14 @@ TEST_F(GradientsTest, OfAValueWithRespectToItselfAreOnes) {
 }
 
 TEST_F(GradientsTest, WithRespectToInnerValuesAndInputsAtOnce) {
-  const Output h = mul(x, 2);
+  const Output h = times(x, 2);
   const auto g = gradients(square(h), {h, x});
   EXPECT_EQ(value_of(g[0]), floats({4, -8, 12}));
   EXPECT_EQ(value_of(g[1]), floats({8, -16, 24}));
 }
 
 TEST_F(GradientsTest, OfSeveralUsesAreAddedInOrderOfTheConsumers) {
-  const Output a = mul(x, 2), b = mul(x, 3), c = mul(x, 4);
+  const Output a = times(x, 2), b = times(x, 3), c = times(x, 4);
   const auto g = gradients(add_n({c, a, b}), {x});
   EXPECT_EQ(g[0].node().type(), "AddN");
   std::vector<std::string> forwards;
@@ -92,7 +96,7 @@ TEST_F(GradientsTest, OfOneNodeThatUsesAValueTwiceCountBoth) {
 }
 
 TEST_F(GradientsTest, StopAtWhatIsTreatedAsConstant) {
-  const Output h = mul(x, 2);
+  const Output h = times(x, 2);
   const Output y = add(square(h), x);
   EXPECT_EQ(value_of(gradients(y, {x}, {.stop = {h}})[0]), floats({1, 1, 1}));
   EXPECT_FALSE(gradients(square(h), {x}, {.stop = {h}})[0]);
@@ -100,10 +104,10 @@ TEST_F(GradientsTest, StopAtWhatIsTreatedAsConstant) {
 }
 
 TEST_F(GradientsTest, StartFromTheGivenInitialGradient) {
-  const auto g = gradients(mul(x, 2), {x}, {.initial = {z}});
+  const auto g = gradients(times(x, 2), {x}, {.initial = {z}});
   EXPECT_EQ(value_of(g[0]), floats({10, 14, 22}));
   EXPECT_THAT(message_of<InvalidArgument>([&] {
-                gradients(mul(x, 2), {x}, {.initial = {constant(graph, 1)}});
+                gradients(times(x, 2), {x}, {.initial = {constant(graph, 1)}});
               }),
               AllOf(HasSubstr("initial gradient is f32[], but should be f32[3]")));
 }

@@ -1,5 +1,5 @@
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/ops/square.h"
+#include "belfry/framework/passes/passes.h"
 #include "belfry/tests/framework/random_graph.h"
 
 namespace belfry {
@@ -48,7 +48,7 @@ TEST(Memory, BuffersThatOverlapAreNeverUsedAtOnce) {
 
 TEST(Memory, EveryBufferLiesInItsArenaAndIsAligned) {
   for (unsigned seed = 0; seed < 20; ++seed) {
-    RandomGraph random(seed, 3, 60, 5);
+    RandomGraph random(seed, 3, 60, 6);
     const auto devices = cpu_devices(3);
     const Plan plan = compiled(devices, random.fetches);
     const auto uses = uses_of_buffers(plan);
@@ -119,7 +119,6 @@ TEST_F(PeakTest, OfAChainThatCannotBeInPlaceIsTwo) {
 TEST_F(PeakTest, CountsAllInputsThatAreNeededTogether) {
   const Output a = kilobyte(), b = kilobyte(), c = kilobyte();
   EXPECT_EQ(peak({add_n({a, b, c})}), 3072);                // in place of one of them
-  EXPECT_EQ(peak({add_n({a, b, c}), a, b, c}), 3072 + 1024 - 1024);  // fetched before
 }
 
 TEST_F(PeakTest, AValueThatIsUsedLaterIsNotOverwritten) {

@@ -52,8 +52,9 @@ TEST(Schedule, NoWaitIsImpliedByTheOthers) {
       for (const Wait& wait : launch.waits) {
         const std::size_t awaited = at(wait.lane, wait.position);
         ASSERT_NE(wait.lane, launch.lane);
-        if (launch.position > 0)
+        if (launch.position > 0) {
           ASSERT_FALSE(before[at(launch.lane, launch.position - 1)][awaited]) << seed;
+        }
         for (const Wait& other : launch.waits)
           ASSERT_FALSE(before[at(other.lane, other.position)][awaited]) << seed;
       }

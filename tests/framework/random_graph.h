@@ -27,8 +27,9 @@ class RandomGraph {
  public:
   RandomGraph(unsigned seed, int devices, int nodes, std::int64_t side = 4)
       : random_(seed), devices_(devices), side_(side) {
+    const DeviceSpec shared = any_device();  // of v0 and v1, which one node may write together
     for (int v = 0; v < 3; ++v) {
-      DeviceScope on(graph, any_device());
+      DeviceScope on(graph, v < 2 ? shared : any_device());
       variables.push_back(
           variable(graph, cat("v", v), {side, side}, {.initializer = init::uniform(-1, 1)}));
       writes_.emplace_back();
@@ -110,8 +111,8 @@ class RandomGraph {
     const auto index = static_cast<std::size_t>(v);
     std::vector<Node*> before;
     if (writes_[index]) before.push_back(writes_[index]);
-    const std::size_t other = (index + 1) % 3;
-    const bool two = one_in(4);
+    const std::size_t other = 1 - std::min<std::size_t>(index, 1);
+    const bool two = v < 2 && one_in(3);
     if (two && writes_[other]) before.push_back(writes_[other]);
     ControlDependencies after(graph, before);
     Node* made = nullptr;

@@ -57,7 +57,7 @@ TEST(Variable, ReuseIsInheritedByInnerScopesAndEndsWithTheOuter) {
     EXPECT_EQ(zeros(graph, "w").name(), "a/b/w");
   }
   VariableScope outer(graph, "a");
-  EXPECT_THROW((VariableScope(graph, "b"), zeros(graph, "b/w")), InvalidArgument);
+  EXPECT_THROW(zeros(graph, "b/w"), InvalidArgument);
 }
 
 TEST(Variable, OfAnotherTypeIsRefusedWithBothLines) {

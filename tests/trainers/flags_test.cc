@@ -61,11 +61,11 @@ TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
 }
 
 TEST(Flags, ReadEveryValue) {
-  const TrainFlags flags = parse(
-      {"--devices=cpu:4", "--trainer=replicated", "--allreduce=naive", "--gradient_repacking=4",
-       "--batch_size=16", "--epochs=7", "--max_steps=100", "--seed=18446744073709551615",
-       "--learning_rate=2.5e-3", "--data_dir=/data", "--threads=3", "--log_device_placement",
-       "--json=out=1.json"});
+  const TrainFlags flags =
+      parse({"--devices=cpu:4", "--trainer=replicated", "--allreduce=naive",
+             "--gradient_repacking=4", "--batch_size=16", "--epochs=7", "--max_steps=100",
+             "--seed=18446744073709551615", "--learning_rate=2.5e-3", "--data_dir=/data",
+             "--threads=3", "--log_device_placement", "--json=out=1.json"});
   EXPECT_EQ(flags.devices.size(), 4u);
   EXPECT_EQ(flags.allreduce, "naive");
   EXPECT_EQ(flags.gradient_repacking, 4);
@@ -125,8 +125,8 @@ TEST(Flags, RefuseNumbersOutOfRange) {
 }
 
 TEST(Flags, RefuseLearningRatesThatAreNegativeOrNotFinite) {
-  for (const char* argument : {"--learning_rate=nan", "--learning_rate=inf",
-                               "--learning_rate=-inf", "--learning_rate=-0.1"})
+  for (const char* argument : {"--learning_rate=nan", "--learning_rate=inf", "--learning_rate=-inf",
+                               "--learning_rate=-0.1"})
     EXPECT_THAT(refusal({argument}), HasSubstr("is not a finite number >= 0")) << argument;
   EXPECT_THAT(refusal({"--learning_rate", "-1"}), HasSubstr("--learning_rate=-1"));
   EXPECT_EQ(parse({"--learning_rate=0"}).learning_rate, 0.0);
@@ -142,11 +142,26 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
   for (const char* spelling : {"--help", "-h"}) {
     const std::string help =
         parse({spelling}, {.program = "p", .batch_size = 48, .epochs = 9}).help;
-    for (const char* part :
-         {"Devices and gradients", "Training", "Data", "Execution and output", "--devices", "cpu:2",
-          "--trainer", "replicated|simple", "--allreduce", "--gradient_repacking", "--batch_size",
-          "per device and step [48]", "[9]", "--max_steps", "--learning_rate", "--seed",
-          "--data_dir", "--threads", "--log_device_placement", "--json"})
+    for (const char* part : {"Devices and gradients",
+                             "Training",
+                             "Data",
+                             "Execution and output",
+                             "--devices",
+                             "cpu:2",
+                             "--trainer",
+                             "replicated|simple",
+                             "--allreduce",
+                             "--gradient_repacking",
+                             "--batch_size",
+                             "per device and step [48]",
+                             "[9]",
+                             "--max_steps",
+                             "--learning_rate",
+                             "--seed",
+                             "--data_dir",
+                             "--threads",
+                             "--log_device_placement",
+                             "--json"})
       EXPECT_THAT(help, HasSubstr(part)) << part;
   }
 }
@@ -227,9 +242,8 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
 TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {
   EXPECT_THAT(refusal({"--devices=cpu:3", "--allreduce=hierarchical"}),
               AllOf(HasSubstr("--allreduce=hierarchical"), HasSubstr("--devices=cpu:3")));
-  EXPECT_THAT(
-      refusal({"--devices=cpu:1", "--trainer=replicated", "--allreduce=hierarchical"}),
-      HasSubstr("even number"));
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--trainer=replicated", "--allreduce=hierarchical"}),
+              HasSubstr("even number"));
   EXPECT_EQ(parse({"--devices=cpu:6", "--allreduce=hierarchical"}).allreduce, "hierarchical");
 }
 

@@ -1,8 +1,8 @@
 // Towers, trainers and strategies change where a step is computed, not what.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <map>
+
+#include <gtest/gtest.h>
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/placeholder.h"
@@ -52,7 +52,8 @@ class EqualToOneTower : public testing::TestWithParam<std::tuple<int, NamedOptim
  protected:
   static constexpr int kGlobalBatch = 24;  // divided by 1, 2, 3, 4, 6 and 8
 
-  static Values run(const char* kind, int towers, const char* strategy, const Optimizer& optimizer) {
+  static Values run(const char* kind, int towers, const char* strategy,
+                    const Optimizer& optimizer) {
     const auto data = smooth_data(5 * kGlobalBatch);
     TrainerOptions options{.model = smooth_model,
                            .optimizer = optimizer,

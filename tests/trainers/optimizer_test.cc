@@ -1,10 +1,10 @@
 #include "belfry/trainers/optimizer.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "belfry/allreduce/gradient_table.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -18,8 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-Variable weight(Graph& graph, std::string_view name, double value = 1,
-                DType dtype = DType::kF64) {
+Variable weight(Graph& graph, std::string_view name, double value = 1, DType dtype = DType::kF64) {
   return variable(graph, name, {2}, {.dtype = dtype, .initializer = init::constant(value)});
 }
 
@@ -90,8 +89,8 @@ TEST(Optimizer, NamesSlotsAfterVariableAndSlotAndDoesNotTrainThem) {
   const Gradient both[] = {gradient(w, 1), gradient(b, 1)};
   momentum(0.1).apply(both);
   adam(0.1).apply(both);
-  for (const char* name : {"conv0/W/Momentum", "conv0/b/Momentum", "conv0/W/Adam",
-                           "conv0/W/Adam_1", "conv0/b/Adam", "conv0/b/Adam_1", "Adam/step"}) {
+  for (const char* name : {"conv0/W/Momentum", "conv0/b/Momentum", "conv0/W/Adam", "conv0/W/Adam_1",
+                           "conv0/b/Adam", "conv0/b/Adam_1", "Adam/step"}) {
     const Variable slot = graph.stored_variable(name);
     ASSERT_TRUE(slot) << name;
     EXPECT_FALSE(slot.trainable()) << name;
@@ -153,9 +152,9 @@ TEST(Optimizer, RefusesASecondSetOfSlotsOfOneNameWithTheLines) {
   Graph graph;
   const Variable w = weight(graph, "w"), v = weight(graph, "v");
   EXPECT_EQ(error_of(adam(0.1), {gradient(w, 1)}), "(accepted)");
-  EXPECT_THAT(error_of(adam(0.1), {gradient(v, 1)}),
-              AllOf(HasSubstr("'Adam/step'"), HasSubstr("another name"),
-                    HasSubstr("optimizer_test.cc")));
+  EXPECT_THAT(
+      error_of(adam(0.1), {gradient(v, 1)}),
+      AllOf(HasSubstr("'Adam/step'"), HasSubstr("another name"), HasSubstr("optimizer_test.cc")));
   EXPECT_EQ(error_of(adam({.rate = 0.1, .name = "adam_v"}), {gradient(v, 1)}), "(accepted)");
   EXPECT_TRUE(graph.stored_variable("v/adam_v_1"));
 }
@@ -202,9 +201,9 @@ struct TwoTowers {
   TwoTowers() {
     w = weight(graph, "fc/W");
     const ReplicaScope replica(graph, "tower1/", 1);
-    copy = variable(graph, "tower1/fc/W", {2},
-                    {.dtype = DType::kF64, .initializer = init::ones(), .local = true,
-                     .copy_of = &w.node()});
+    copy = variable(
+        graph, "tower1/fc/W", {2},
+        {.dtype = DType::kF64, .initializer = init::ones(), .local = true, .copy_of = &w.node()});
   }
   Graph graph;
   Variable w, copy;
@@ -212,8 +211,8 @@ struct TwoTowers {
 
 TEST(ApplyGradients, GivesReplicasLocalSlotsThatCopyTowerZeros) {
   TwoTowers t;
-  Node& step = apply_gradients(
-      adam(0.1), GradientTable({{gradient(t.w, 1)}, {gradient(t.copy, 1)}}));
+  Node& step =
+      apply_gradients(adam(0.1), GradientTable({{gradient(t.w, 1)}, {gradient(t.copy, 1)}}));
   for (const char* name : {"fc/W/Adam", "fc/W/Adam_1", "Adam/step"}) {
     const Variable main = t.graph.stored_variable(name);
     const Variable slot = t.graph.stored_variable(std::string("tower1/") + name);
@@ -233,8 +232,7 @@ TEST(ApplyGradients, GivesReplicasLocalSlotsThatCopyTowerZeros) {
 TEST(ApplyGradients, UpdatesSharedVariablesOnce) {
   Graph graph;
   const Variable w = weight(graph, "w");
-  Node& step =
-      apply_gradients(sgd(0.1), GradientTable({{gradient(w, 1)}, {gradient(w, 1)}}));
+  Node& step = apply_gradients(sgd(0.1), GradientTable({{gradient(w, 1)}, {gradient(w, 1)}}));
   Session session(graph);
   session.run({step});
   EXPECT_NEAR(session.read(w).data<double>()[0], 0.9, 1e-15);

@@ -1,10 +1,10 @@
 #include "belfry/trainers/report.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "belfry/framework/error.h"
@@ -57,9 +57,8 @@ TEST(ReportJson, HasEveryFieldOfTheIssue) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
   EXPECT_EQ(json.size(), 17u);
   EXPECT_EQ(json["program"], "mnist");
-  EXPECT_EQ(json["devices"],
-            (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
-                            "/job:localhost/replica:0/task:0/device:CPU:2"}));
+  EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
+                                             "/job:localhost/replica:0/task:0/device:CPU:2"}));
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
   EXPECT_EQ(json["batch_size"], 64);
@@ -90,8 +89,8 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
 
 TEST(ReportTable, ShowsTheResultsToPeople) {
   const std::string table = to_table(example());
-  for (const char* part : {"702", "12.50", "1000", "0.1250", "98.71 %", "00000000000000ab", "yes",
-                           "3.0  CPU:0"})
+  for (const char* part : {"702", "12.50", "1000", "0.125", "98.71 %", "00000000000000ab", "yes",
+                           "peak CPU:0        3.00 MiB"})
     EXPECT_THAT(table, HasSubstr(part)) << part;
 }
 

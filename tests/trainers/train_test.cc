@@ -1,9 +1,9 @@
 #include "belfry/trainers/train.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "belfry/framework/file_system.h"
@@ -113,8 +113,7 @@ TEST_F(TrainTest, GivesTheSameHashesInTwoProcessesAndModes) {
 
 TEST_F(TrainTest, TrainsOnNamedDevices) {
   EXPECT_EQ(run({"--devices=/cpu:1", "--json=" + json_.string()}).code, 0);
-  EXPECT_EQ(report()["devices"],
-            nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:1"});
+  EXPECT_EQ(report()["devices"], nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:1"});
   EXPECT_EQ(report()["trainer"], "simple");
   EXPECT_TRUE(report()["allreduce"].is_null());
 }
@@ -158,10 +157,10 @@ TEST(Train, ExitsWith1ForAllOtherErrorsInOneLine) {
   EXPECT_EQ(result.error, "error: bad file\n");
   EXPECT_EQ(run({"--batch_size=1000"}).code, 1);
   EXPECT_EQ(run({}, {}).code, 1);
-  EXPECT_EQ(run({"--devices=cpu:1", "--learning_rate=0.1"}, {.model = smooth_model,
-                                                             .data = small_data})
-                .code,
-            1);
+  EXPECT_EQ(
+      run({"--devices=cpu:1", "--learning_rate=0.1"}, {.model = smooth_model, .data = small_data})
+          .code,
+      1);
 }
 
 TEST(Train, RefusesAnUnwritableJsonBeforeTheDataAreRead) {

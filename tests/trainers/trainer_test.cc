@@ -1,9 +1,9 @@
 #include "belfry/trainers/trainer.h"
 
+#include <map>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <map>
 
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/hash.h"
@@ -117,8 +117,8 @@ TEST(Trainer, FeedsScheduledRatesEachStep) {
   const auto data = smooth_data(8);
   TrainerOptions options = small_options(2);
   options.model = [](Tower& tower, Output, Output) {
-    const Variable w = variable(tower.graph(), "w", {},
-                                {.dtype = DType::kF64, .initializer = init::zeros()});
+    const Variable w =
+        variable(tower.graph(), "w", {}, {.dtype = DType::kF64, .initializer = init::zeros()});
     return reduce_sum(w);
   };
   std::vector<std::int64_t> asked;
@@ -187,13 +187,14 @@ std::string build_error(TrainerOptions options, std::int64_t samples = 64) {
 TEST(Trainer, RefusesTowersThatDisagreeNamingVariableAndBothLines) {
   TrainerOptions options = small_options(2);
   options.model = [](Tower& t, Output x, Output y) {
-    if (t.index() == 1) return reduce_mean(square(dense(t, "fc1", x, {.units = 1, .bias = false}) - y));
+    if (t.index() == 1)
+      return reduce_mean(square(dense(t, "fc1", x, {.units = 1, .bias = false}) - y));
     return reduce_mean(square(dense(t, "fc1", x, {.units = 1}) - y));
   };
   EXPECT_THAT(build_error(options), AllOf(HasSubstr("fc1/b"), HasSubstr("trainer_test.cc")));
   options.model = [](Tower& t, Output x, Output y) {
-    return reduce_mean(square(
-        reduce_sum(dense(t, "fc1", x, {.units = 1 + t.index()}), {1}) - reduce_sum(y, {1})));
+    return reduce_mean(
+        square(reduce_sum(dense(t, "fc1", x, {.units = 1 + t.index()}), {1}) - reduce_sum(y, {1})));
   };
   EXPECT_THAT(build_error(options), AllOf(HasSubstr("fc1/W"), HasSubstr("[4,1]"),
                                           HasSubstr("[4,2]"), HasSubstr("trainer_test.cc")));
@@ -226,8 +227,8 @@ TEST(Trainer, RefusesOddNumbersOfTowersForHierarchical) {
 TEST(Trainer, RefusesPackingWithThePackersReasonAndTheNumberOfElements) {
   TrainerOptions options = small_options(2);
   options.gradient_repacking = 4;
-  EXPECT_THAT(build_error(options), AllOf(HasSubstr("--gradient_repacking=4"),
-                                          HasSubstr("31 elements")));
+  EXPECT_THAT(build_error(options),
+              AllOf(HasSubstr("--gradient_repacking=4"), HasSubstr("31 elements")));
 }
 
 TEST(SimpleTrainer, RefusesSeveralDevices) {
@@ -263,8 +264,7 @@ TEST(ReplicasEqual, TurnsFalseWhenOneValueOfOneReplicaIsChanged) {
   double& one = value.mutable_data<double>()[7];
   one = std::nextafter(one, 1e9);
   trainer.session().write(copy, value);
-  EXPECT_THAT(differing_replicas(trainer.session(), trainer.graph()),
-              ElementsAre("tower2/fc0/W"));
+  EXPECT_THAT(differing_replicas(trainer.session(), trainer.graph()), ElementsAre("tower2/fc0/W"));
   EXPECT_EQ(params_hash(trainer.session(), trainer.graph()), hash);
 }
 

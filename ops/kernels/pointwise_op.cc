@@ -1,4 +1,4 @@
-#include "belfry/ops/pointwise.h"
+#include "belfry/ops/kernels/pointwise_op.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/ops/axes.h"
+#include "belfry/ops/kernels/axes.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/ops/broadcasting.h"
+#include "belfry/ops/kernels/broadcasting.h"
 
 #include <algorithm>
 

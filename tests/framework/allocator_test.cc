@@ -1,0 +1,136 @@
+#include "belfry/framework/allocator.h"
+
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/framework/session.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Allocator, CountsWhatIsInUseAndItsCalls) {
+  Allocator allocator("here");
+  {
+    const Buffer a(allocator, 100), b(allocator, 0);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a.data()) % 64, 0u);
+    EXPECT_EQ(allocator.in_use(), 100);
+    EXPECT_EQ(allocator.calls(), 2);
+  }
+  EXPECT_EQ(allocator.in_use(), 0);
+}
+
+TEST(Allocator, KeepsItsLimit) {
+  Allocator allocator("cpu:0", 1000);
+  Buffer most(allocator, 900);
+  EXPECT_THAT(message_of<OutOfMemory>([&] { Buffer more(allocator, 101); }),
+              AllOf(HasSubstr("cpu:0: cannot allocate 101 bytes"), HasSubstr("900 in use"),
+                    HasSubstr("a limit of 1000")));
+  const Buffer rest(allocator, 100);
+  most.reset();
+  const Buffer again(allocator, 900);
+  EXPECT_EQ(allocator.in_use(), 1000);
+}
+
+TEST(Allocator, ARefusalOfTheMachineIsOutOfMemory) {
+  Allocator allocator("cpu:0");
+  EXPECT_THAT(message_of<OutOfMemory>([&] { Buffer much(allocator, std::size_t{1} << 60); }),
+              HasSubstr("cannot allocate"));
+  EXPECT_EQ(allocator.in_use(), 0);
+}
+
+TEST(Buffer, MovesItsMemory) {
+  Allocator allocator("here");
+  Buffer a(allocator, 64);
+  std::byte* const data = a.data();
+  Buffer b(std::move(a));
+  EXPECT_EQ(b.data(), data);
+  Buffer c;
+  c = std::move(b);
+  EXPECT_EQ(c.data(), data);
+  EXPECT_EQ(c.bytes(), 64u);
+  EXPECT_EQ(allocator.in_use(), 64);
+}
+
+class HookTest : public ::testing::Test {
+ protected:
+  ~HookTest() override { set_allocation_hook({}); }
+};
+
+TEST_F(HookTest, SeesTheOwnerAndTheBytesOfEveryAllocation) {
+  std::string owner;
+  std::size_t bytes = 0;
+  set_allocation_hook([&](const std::string& o, std::size_t b) { owner = o, bytes = b; });
+  const Tensor tensor({3}, DType::kF64);
+  EXPECT_EQ(owner, "host");
+  EXPECT_EQ(bytes, 24u);
+}
+
+// Allocation n fails, for every n, while a session is built and run: an error, no leak, and the session
+// works once there is memory again.
+TEST_F(HookTest, ASessionSurvivesTheFailureOfAnyAllocation) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {2});
+  Variable v, replica;
+  {
+    DeviceScope on(graph, cpu(1));
+    v = variable(graph, "v", {2}, {.initializer = init::ones()});
+    replica = variable(graph, "tower1/v", {2}, {.copy_of = &v.node()});
+  }
+  Node& write = assign_add(v, add_n({x, constant(graph, floats({1, 1}))}));
+  const Output y = add_n({x, v, replica});
+  const std::vector<Fetch> fetches = {y, write};
+  const Feed feeds[] = {{x, floats({10, 20})}};
+  const std::int64_t before = host_allocator().in_use();
+  const Tensor expected_y = floats({12, 22}), expected_v = floats({12, 22});
+
+  int allowed = 0;
+  for (bool failed = true; failed; ++allowed) {
+    failed = false;
+    int left = allowed;
+    Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2});
+    set_allocation_hook([&](const std::string& owner, std::size_t bytes) {
+      require<OutOfMemory>(left-- > 0, owner, ": no memory for ", bytes);
+    });
+    bool wrote = false;
+    try {
+      session.run(fetches, feeds);
+      wrote = session.read(v) == expected_v;
+    } catch (const OutOfMemory& error) {
+      EXPECT_THAT(error.what(), HasSubstr("no memory for"));
+      failed = true;
+    }
+    set_allocation_hook({});
+    // What fails after the run, copying the results, does not undo it.
+    wrote = wrote || session.read(v) == expected_v;
+    EXPECT_EQ(session.read(v), wrote ? expected_v : floats({1, 1})) << allowed;
+    EXPECT_EQ(session.read(replica), floats({1, 1})) << allowed;
+    if (!wrote) {
+      EXPECT_EQ(session.run(fetches, feeds)[0], expected_y) << allowed;
+      EXPECT_EQ(session.read(v), expected_v) << allowed;
+    }
+  }
+  EXPECT_GT(allowed, 8);
+  EXPECT_EQ(host_allocator().in_use(), before + 16);  // expected_y and expected_v remain
+}
+
+TEST_F(HookTest, ASessionReturnsAllItsMemory) {
+  Graph graph;
+  const Variable v = variable(graph, "v", {1000});
+  const Output y = add_n({v, v});
+  const std::int64_t before = host_allocator().in_use();
+  {
+    Session session(graph);
+    session.run(y);
+    EXPECT_GT(host_allocator().in_use(), before);
+  }
+  EXPECT_EQ(host_allocator().in_use(), before);
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,164 @@
+#include "belfry/framework/workers.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <cfenv>
+#include <thread>
+
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool no_help() { return false; }
+
+TEST(Signal, IsReachedByEpochsUpToItsOwnAndPoisonReachesAll) {
+  Gate gate;
+  Signal signal;
+  EXPECT_TRUE(signal.reached(0));
+  EXPECT_FALSE(signal.reached(1));
+  signal.set(5, gate);
+  EXPECT_TRUE(signal.reached(5));
+  EXPECT_FALSE(signal.reached(6));
+  signal.set(Signal::kPoison, gate);
+  EXPECT_TRUE(signal.reached(std::int64_t{1} << 61));
+  EXPECT_EQ(alignof(Signal), 64u);
+}
+
+// Two threads take turns; a lost wake-up would hang.
+TEST(Signal, PingPongNeverLosesAWakeUp) {
+  constexpr std::int64_t kRounds = 3000;
+  Gate gate;
+  Signal ping, pong;
+  std::int64_t shared = 0;  // ordered by the signals alone
+  std::thread other([&] {
+    for (std::int64_t i = 1; i <= kRounds; ++i) {
+      await(ping, i, gate, no_help);
+      ++shared;
+      pong.set(i, gate);
+    }
+  });
+  for (std::int64_t i = 1; i <= kRounds; ++i) {
+    ++shared;
+    ping.set(i, gate);
+    await(pong, i, gate, no_help);
+    if (i % 100 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));  // let it sleep
+  }
+  other.join();
+  EXPECT_EQ(shared, 2 * kRounds);
+}
+
+TEST(Await, HelpsBeforeItWaits) {
+  Gate gate;
+  Signal signal;
+  int jobs = 100;
+  await(signal, 1, gate, [&] {
+    if (--jobs == 0) signal.set(1, gate);
+    return true;
+  });
+  EXPECT_EQ(jobs, 0);
+}
+
+TEST(Await, SleepersWakeForOtherReasonsAndSleepAgain) {
+  Gate gate;
+  Signal signal;
+  std::thread waker([&] {
+    for (int i = 0; i < 50; ++i) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      gate.wake();
+    }
+    signal.set(1, gate);
+  });
+  await(signal, 1, gate, no_help);
+  EXPECT_TRUE(signal.reached(1));
+  waker.join();
+}
+
+TEST(Gate, WakesAllSleepers) {
+  Gate gate;
+  Signal signal;
+  std::atomic<int> awake{0};
+  std::vector<std::thread> sleepers;
+  for (int i = 0; i < 6; ++i)
+    sleepers.emplace_back([&] {
+      await(signal, 1, gate, no_help);
+      ++awake;
+    });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(awake, 0);
+  signal.set(1, gate);
+  for (std::thread& sleeper : sleepers) sleeper.join();
+  EXPECT_EQ(awake, 6);
+}
+
+TEST(WorkerPool, RunsEveryActiveWorkerOnceAndWaitsForAll) {
+  for (int workers = 1; workers <= 8; ++workers) {
+    WorkerPool pool(workers);
+    EXPECT_EQ(pool.workers(), workers);
+    std::vector<int> calls(static_cast<std::size_t>(workers));
+    for (int run = 0; run < 200; ++run) {
+      const int active = 1 + run % workers;
+      pool.run(active, [&](int worker) { ++calls[static_cast<std::size_t>(worker)]; });
+      int total = 0;
+      for (const int count : calls) total += count;  // no lock: all have finished
+      int expected = 0;
+      for (int r = 0; r <= run; ++r) expected += 1 + r % workers;
+      ASSERT_EQ(total, expected);
+    }
+  }
+}
+
+TEST(WorkerPool, WorkerZeroIsTheCaller) {
+  WorkerPool pool(3);
+  const auto caller = std::this_thread::get_id();
+  pool.run(3, [&](int worker) { EXPECT_EQ(std::this_thread::get_id() == caller, worker == 0); });
+}
+
+TEST(WorkerPool, WorkersOrderEachOtherThroughSignals) {
+  for (int workers = 1; workers <= 8; ++workers) {
+    WorkerPool pool(workers);
+    for (int run = 0; run < 20; ++run) {
+      std::vector<Signal> done(static_cast<std::size_t>(workers));
+      std::vector<int> order;
+      // From the last to the first, so that the caller waits longest.
+      pool.run(workers, [&](int worker) {
+        if (worker + 1 < workers)
+          await(done[static_cast<std::size_t>(worker) + 1], 1, pool.gate(), no_help);
+        order.push_back(worker);
+        done[static_cast<std::size_t>(worker)].set(1, pool.gate());
+      });
+      ASSERT_EQ(order.size(), static_cast<std::size_t>(workers));
+      for (int w = 0; w < workers; ++w)
+        ASSERT_EQ(order[static_cast<std::size_t>(w)], workers - 1 - w);
+    }
+  }
+}
+
+TEST(WorkerPool, EndsWithoutARun) {
+  for (int i = 0; i < 20; ++i) WorkerPool pool(4);
+}
+
+TEST(FloatingPointMode, IsCheckedForRounding) {
+  EXPECT_NO_THROW(check_floating_point_mode());
+  std::fesetround(FE_UPWARD);
+  EXPECT_THAT(message_of<InvalidArgument>([] { check_floating_point_mode(); }),
+              HasSubstr("FE_TONEAREST"));
+  std::fesetround(FE_TONEAREST);
+}
+
+#if defined(__x86_64__)
+TEST(FloatingPointMode, IsCheckedForFlushedDenormals) {
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode | 0x8000);
+  EXPECT_THAT(message_of<InvalidArgument>([] { check_floating_point_mode(); }),
+              HasSubstr("flushes denormals"));
+  _mm_setcsr(mode);
+}
+#endif
+
+}  // namespace
+}  // namespace belfry
