@@ -123,10 +123,12 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
           feeds.size());
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     const FeedType& type = plan.feeds[i];
-    require(feeds[i].shape() == type.shape && feeds[i].dtype() == type.where.dtype(),
-            type.where.node().describe(), ": fed with ", name_of(feeds[i].dtype()),
-            feeds[i].shape(), ", but the step was prepared for ", name_of(type.where.dtype()),
-            type.shape);
+    // The text is made only when it is needed: a step allocates nothing.
+    if (feeds[i].shape() != type.shape || feeds[i].dtype() != type.where.dtype())
+      throw InvalidArgument(cat(type.where.node().describe(), ": fed with ",
+                                name_of(feeds[i].dtype()), feeds[i].shape(),
+                                ", but the step was prepared for ", name_of(type.where.dtype()),
+                                type.shape));
     // Kernels do not write their inputs; Pointers carry inputs and outputs alike.
     void* const memory = const_cast<std::byte*>(feeds[i].raw());
     for (void** slot : feed_slots_[i]) *slot = memory;

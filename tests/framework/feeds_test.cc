@@ -27,8 +27,9 @@ class FeedsTest : public ::testing::Test {
 };
 
 TEST_F(FeedsTest, OfTheWrongShapeOrTypeAreRefusedByName) {
-  EXPECT_THAT(message_of<InvalidArgument>(
-                  [&] { session.run({sum}, {{x, floats({1, 2})}, {y, floats({1, 2, 3})}}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                session.run({sum}, {{x, floats({1, 2})}, {y, floats({1, 2, 3})}});
+              }),
               AllOf(HasSubstr("Placeholder 'y' (built at feeds_test.cc:"),
                     HasSubstr("fed with shape [3], but it has [2]")));
   EXPECT_THAT(message_of<InvalidArgument>([&] {
@@ -36,13 +37,16 @@ TEST_F(FeedsTest, OfTheWrongShapeOrTypeAreRefusedByName) {
               }),
               HasSubstr("fed with f64[2], but the step was prepared for f32[2]"));
   // Shapes that fit their placeholders, but not each other.
-  EXPECT_THAT(message_of<InvalidArgument>(
-                  [&] { session.run({sum}, {{x, floats({1})}, {y, floats({1, 2})}}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                session.run({sum}, {{x, floats({1})}, {y, floats({1, 2})}});
+              }),
               HasSubstr("AddN 'sum'"));
 }
 
 TEST_F(FeedsTest, ThatAreMissingAreNamed) {
-  EXPECT_THAT(message_of<InvalidArgument>([&] { session.run({sum}, {{x, floats({1, 2})}}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                session.run({sum}, {{x, floats({1, 2})}});
+              }),
               HasSubstr("Placeholder 'y' (built at feeds_test.cc:"));
 }
 
@@ -51,7 +55,9 @@ TEST_F(FeedsTest, OfAStepAreCheckedAtEachRun) {
   const Tensor good[] = {floats({1, 2}), floats({10, 20})};
   step.run(good);
   EXPECT_EQ(step.fetched(0), floats({11, 22}));
-  EXPECT_THAT(message_of<InvalidArgument>([&] { step.run({good, 1}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                step.run({good, 1});
+              }),
               HasSubstr("the step takes 2 feeds, not 1"));
   const Tensor bad[] = {floats({1, 2}), floats({1})};
   EXPECT_THAT(message_of<InvalidArgument>([&] { step.run(bad); }),
@@ -216,7 +222,8 @@ TEST(Session, RefusesOptionsThatCannotBe) {
   EXPECT_THAT(refusal({.device_count = {{"CPU", 0}}}), HasSubstr("0 CPU devices"));
   EXPECT_THAT(refusal({.threads = -1}), HasSubstr("threads must be from 0"));
   EXPECT_THAT(refusal({.memory_limit = {{"cpu:1", 100}}}), HasSubstr("'cpu:1' with 100 bytes"));
-  EXPECT_THAT(refusal({.memory_limit = {{"cpu:0", -1}}}), HasSubstr("names no device or no memory"));
+  EXPECT_THAT(refusal({.memory_limit = {{"cpu:0", -1}}}),
+              HasSubstr("names no device or no memory"));
 }
 
 }  // namespace

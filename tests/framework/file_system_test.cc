@@ -42,7 +42,8 @@ TEST_F(FileSystemTest, ReadsBackWhatWasWritten) {
 }
 
 TEST_F(FileSystemTest, ReadsFilesOfAnyLength) {
-  for (const std::size_t length : {std::size_t{0}, std::size_t{1} << 20, (std::size_t{1} << 20) + 1}) {
+  for (const std::size_t length :
+       {std::size_t{0}, std::size_t{1} << 20, (std::size_t{1} << 20) + 1}) {
     write_text_file(files_, path("a"), std::string(length, 'x'));
     EXPECT_EQ(text("a").size(), length);
   }

@@ -1,18 +1,26 @@
 // What tests of the framework share.
 #pragma once
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <random>
 #include <string>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "belfry/framework/plan.h"
 #include "belfry/framework/tensor.h"
 
 namespace belfry {
 
-// The message of the E that f() throws; a failed expectation if it throws nothing or something else.
+// Sanitizers end the program where the machine has not enough memory, instead of refusing it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+// The message of the E that f() throws; a failed expectation if it throws nothing or something
+// else.
 template <class E, class F>
 std::string message_of(const F& f) {
   try {

@@ -106,9 +106,8 @@ TEST_F(GradientsTest, StopAtWhatIsTreatedAsConstant) {
 TEST_F(GradientsTest, StartFromTheGivenInitialGradient) {
   const auto g = gradients(times(x, 2), {x}, {.initial = {z}});
   EXPECT_EQ(value_of(g[0]), floats({10, 14, 22}));
-  EXPECT_THAT(message_of<InvalidArgument>([&] {
-                gradients(times(x, 2), {x}, {.initial = {constant(graph, 1)}});
-              }),
+  EXPECT_THAT(message_of<InvalidArgument>(
+                  [&] { gradients(times(x, 2), {x}, {.initial = {constant(graph, 1)}}); }),
               AllOf(HasSubstr("initial gradient is f32[], but should be f32[3]")));
 }
 
@@ -213,7 +212,9 @@ TEST_F(GradientsTest, ComputeGradientsLeavesOutWhatTheLossDoesNotDependOn) {
   EXPECT_EQ(value_of(found[0].value).item<float>(), 2);
   EXPECT_THAT(message_of<InvalidArgument>([&] { compute_gradients(loss, {}); }),
               HasSubstr("no variables to optimize"));
-  EXPECT_THAT(message_of<InvalidArgument>([&] { compute_gradients(loss, {&unused, 1}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                compute_gradients(loss, {&unused, 1});
+              }),
               HasSubstr("no gradients for any variable"));
   EXPECT_THAT(message_of<InvalidArgument>([&] { compute_gradients(square(x), both); }),
               HasSubstr("must be a scalar"));

@@ -1,10 +1,10 @@
 #include "belfry/framework/log.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <thread>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace belfry {
 namespace {

@@ -7,7 +7,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string added(Graph& graph, const char* name) { return fill(graph, {}, 0, DType::kF32, name).name(); }
+std::string added(Graph& graph, const char* name) {
+  return fill(graph, {}, 0, DType::kF32, name).name();
+}
 
 TEST(Names, AreMadeUniqueWithoutRegardToCase) {
   Graph graph;
@@ -106,26 +108,33 @@ TEST(Graph, ANameIsNotUsedUpByANodeThatIsRefused) {
 TEST(Graph, RefusesNodesOnceFrozen) {
   Graph graph;
   graph.freeze();
-  EXPECT_THAT(message_of<InvalidArgument>([&] { fill(graph, {}, 0, DType::kF32, "late"); }),
-              ::testing::AllOf(HasSubstr("Fill 'late' (built at names_test.cc:"),
-                               HasSubstr("frozen")));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { fill(graph, {}, 0, DType::kF32, "late"); }),
+      ::testing::AllOf(HasSubstr("Fill 'late' (built at names_test.cc:"), HasSubstr("frozen")));
 }
 
 TEST(Graph, RefusesInputsOfOtherGraphsAndEmptyOnes) {
   Graph graph, other;
   const Output x = fill(graph, {}, 0), foreign = fill(other, {}, 0, DType::kF32, "foreign");
   const Op& add_n = find_op("AddN");
-  EXPECT_THAT(message_of<InvalidArgument>([&] { graph.add(add_n, {x, foreign}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                graph.add(add_n, {x, foreign});
+              }),
               HasSubstr("'foreign' belongs to another graph"));
-  EXPECT_THAT(message_of<InvalidArgument>([&] { graph.add(add_n, {x, Output()}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                graph.add(add_n, {x, Output()});
+              }),
               HasSubstr("an input is empty"));
-  EXPECT_THAT(message_of<InvalidArgument>([&] { graph.add(find_op("Identity"), {x, x}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                graph.add(find_op("Identity"), {x, x});
+              }),
               HasSubstr("takes 1 inputs, not 2"));
 }
 
 TEST(Graph, EmptyHandlesSayThatTheyAreEmpty) {
   EXPECT_THAT(message_of<InvalidArgument>([] { Output().shape(); }), HasSubstr("empty Output"));
-  EXPECT_THAT(message_of<InvalidArgument>([] { Fetch fetch{Output()}; }), HasSubstr("empty Output"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { Fetch fetch{Output()}; }),
+              HasSubstr("empty Output"));
   EXPECT_THAT(message_of<InvalidArgument>([] { Variable().name(); }), HasSubstr("empty Output"));
 }
 

@@ -118,7 +118,7 @@ TEST_F(PeakTest, OfAChainThatCannotBeInPlaceIsTwo) {
 
 TEST_F(PeakTest, CountsAllInputsThatAreNeededTogether) {
   const Output a = kilobyte(), b = kilobyte(), c = kilobyte();
-  EXPECT_EQ(peak({add_n({a, b, c})}), 3072);                // in place of one of them
+  EXPECT_EQ(peak({add_n({a, b, c})}), 3072);  // in place of one of them
 }
 
 TEST_F(PeakTest, AValueThatIsUsedLaterIsNotOverwritten) {

@@ -49,9 +49,8 @@ class OrderWritesTest : public ::testing::Test {
     return false;
   }
   static int copies(const Plan& plan) {
-    return static_cast<int>(std::ranges::count_if(plan.nodes, [](const PlanNode& node) {
-      return node.op == &kCopy && node.fetch < 0;
-    }));
+    return static_cast<int>(std::ranges::count_if(
+        plan.nodes, [](const PlanNode& node) { return node.op == &kCopy && node.fetch < 0; }));
   }
 
   Graph graph;
@@ -108,8 +107,8 @@ TEST_F(OrderWritesTest, EachResultOfAWriteOfTwoVariablesIsProtectedByItself) {
   Session session(graph);
   session.write(w, floats({10, 20}));
   // momentum 0.9 * w + 2, then 2 more
-  EXPECT_EQ(session.run(late), floats({0.9f * 10 + 2 + (0.9f * 10 + 2 + 2),
-                                       0.9f * 20 + 2 + (0.9f * 20 + 2 + 2)}));
+  EXPECT_EQ(session.run(late),
+            floats({0.9f * 10 + 2 + (0.9f * 10 + 2 + 2), 0.9f * 20 + 2 + (0.9f * 20 + 2 + 2)}));
 }
 
 TEST_F(OrderWritesTest, RefusesWritesWithoutAnOrderWithBothLines) {

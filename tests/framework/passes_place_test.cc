@@ -24,8 +24,8 @@ class PlaceTest : public ::testing::Test {
   Plan placed(const std::vector<Fetch>& fetches, bool soft = false) {
     Plan plan;
     prune(plan, fetches, {});
-    place(plan, {devices, [&](const Node& node) { return &node == fixed ? 2 : -1; }, soft, false,
-                 false});
+    place(plan,
+          {devices, [&](const Node& node) { return &node == fixed ? 2 : -1; }, soft, false, false});
     return plan;
   }
   int device(const Output& output, bool soft = false) {
@@ -53,7 +53,9 @@ TEST_F(PlaceTest, NamesADeviceThatDoesNotExistAndThoseThatDo) {
               AllOf(HasSubstr("Cannot assign a device for operation far: node far (defined at "
                               "passes_place_test.cc:"),
                     HasSubstr(cat("was explicitly assigned to /device:CPU:7 but available devices "
-                                  "are ", kAll, ". Make sure the device specification refers to a "
+                                  "are ",
+                                  kAll,
+                                  ". Make sure the device specification refers to a "
                                   "valid device."))));
   EXPECT_THAT(message_of<InvalidArgument>([&] { device(on("/gpu:0")); }),
               HasSubstr("The requested device appears to be a GPU"));
@@ -115,12 +117,15 @@ TEST_F(PlaceTest, NamesTheNodesOfAColocationThatCannotBe) {
     DeviceScope inner(graph, [](const Node&) { return DeviceSpec("/cpu:1"); });
     other = fill(graph, {2}, 0, DType::kF32, "other");
   }
-  EXPECT_THAT(message_of<InvalidArgument>([&] { placed({other, anchor}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                placed({other, anchor});
+              }),
               AllOf(HasSubstr("Cannot assign a device for operation other: Could not satisfy "
                               "explicit device specification '/device:CPU:1' because the node "
                               "other (defined at passes_place_test.cc:"),
                     HasSubstr(cat("was colocated with a group of nodes that required incompatible "
-                                  "device '", cpu(2).str(), "'. All available devices ", kAll))));
+                                  "device '",
+                                  cpu(2).str(), "'. All available devices ", kAll))));
   EXPECT_EQ(device_of(placed({other, anchor}, true), other), 2);
 }
 
@@ -139,8 +144,9 @@ TEST_F(PlaceTest, MemoryOfAVariableConflictsWithAnotherRequest) {
   DeviceScope scope(graph, "/cpu:1");
   const Variable v = variable(graph, "v", {}, {.initializer = init::zeros()});
   fixed = &v.node();
-  EXPECT_THAT(message_of<InvalidArgument>([&] { placed({v}); }),
-              HasSubstr("required incompatible device '/job:localhost/replica:0/task:0/device:CPU:2"));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { placed({v}); }),
+      HasSubstr("required incompatible device '/job:localhost/replica:0/task:0/device:CPU:2"));
 }
 
 TEST_F(PlaceTest, AliasesAndFetchesAreWhereTheirValueIs) {

@@ -119,7 +119,9 @@ TEST_F(PruneTest, RefusesTheStorageOfVariables) {
   const Variable v = variable(graph, "v", {2}, {.initializer = init::zeros()});
   EXPECT_THAT(message_of<InvalidArgument>([&] { pruned({v.ref()}); }),
               HasSubstr("fetch the Variable"));
-  EXPECT_THAT(message_of<InvalidArgument>([&] { pruned({v}, {{v.ref(), {2}}}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                pruned({v}, {{v.ref(), {2}}});
+              }),
               HasSubstr("Session::write"));
 }
 

@@ -112,8 +112,7 @@ TEST(Schedule, CollectivesTakeTurnsOnTheirDevices) {
   std::vector<int> turns(3);
   for (const Launch& launch : plan.launches)
     if (plan.nodes[static_cast<std::size_t>(launch.node)].op == &kAllReduce)
-      ++turns[static_cast<std::size_t>(
-          plan.lanes[static_cast<std::size_t>(launch.lane)].device)];
+      ++turns[static_cast<std::size_t>(plan.lanes[static_cast<std::size_t>(launch.lane)].device)];
   EXPECT_EQ(turns, (std::vector{2, 2, 2}));
 }
 
@@ -128,8 +127,8 @@ TEST(Schedule, OnlyLargeCollectivesAreCutIntoChunks) {
     EXPECT_EQ(launch.range.size(), elements);
     return launch.chunk;
   };
-  EXPECT_EQ(chunk(16 << 10), 16 << 10);         // 64 KiB: whole
-  EXPECT_EQ(chunk((16 << 10) + 1), 16 << 10);   // two buffers of 64 KiB at a time
+  EXPECT_EQ(chunk(16 << 10), 16 << 10);        // 64 KiB: whole
+  EXPECT_EQ(chunk((16 << 10) + 1), 16 << 10);  // two buffers of 64 KiB at a time
 }
 
 }  // namespace

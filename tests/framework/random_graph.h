@@ -1,5 +1,5 @@
-// Random graphs over several devices: sums, collectives, matrix products, aliases, variables that are
-// read and written at all times that control dependencies allow.
+// Random graphs over several devices: sums, collectives, matrix products, aliases, variables that
+// are read and written at all times that control dependencies allow.
 #pragma once
 #include <memory>
 #include <optional>
@@ -68,8 +68,7 @@ class RandomGraph {
     if (one_in(4)) after.emplace(graph, controls);
     switch (draw(random_, 12)) {
       case 0:
-      case 1:
-        return keep(add_n(some(1 + draw(random_, 5))));
+      case 1: return keep(add_n(some(1 + draw(random_, 5))));
       case 2: return keep(tanh(any()));
       case 3: return keep(relu(any()));
       case 4: return keep(tanh(mul(any(), any())));
@@ -117,7 +116,8 @@ class RandomGraph {
     ControlDependencies after(graph, before);
     Node* made = nullptr;
     if (two)
-      made = &momentum_update(variables[index], variables[other], tanh(any()), constant(graph, 0.1));
+      made =
+          &momentum_update(variables[index], variables[other], tanh(any()), constant(graph, 0.1));
     else if (one_in(2))
       made = &assign(variables[index], tanh(any()));
     else

@@ -28,8 +28,8 @@ void expect_agreement(unsigned first, unsigned last, int nodes, std::int64_t sid
       const std::vector<Tensor> got = results(session, random);
       ASSERT_EQ(got.size(), expected.size());
       for (std::size_t i = 0; i < got.size(); ++i)
-        ASSERT_EQ(got[i], expected[i]) << "seed " << seed << ", threads " << threads << ", result "
-                                       << i;
+        ASSERT_EQ(got[i], expected[i])
+            << "seed " << seed << ", threads " << threads << ", result " << i;
     }
   }
 }
@@ -49,9 +49,9 @@ TEST(RandomGraphs, GiveTheSameBitsOnAnyNumberOfDevices) {
     for (int devices = 1; devices <= 4; ++devices) {
       // The same draws, with all devices there are; those that do not exist fall back to the first.
       RandomGraph random(seed, 4, 60);
-      Session session(random.graph, {.device_count = {{"CPU", devices}},
-                                     .allow_soft_placement = true,
-                                     .threads = 2});
+      Session session(
+          random.graph,
+          {.device_count = {{"CPU", devices}}, .allow_soft_placement = true, .threads = 2});
       const std::vector<Tensor> got = results(session, random);
       if (expected.empty()) expected = got;
       for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], expected[i]) << seed;

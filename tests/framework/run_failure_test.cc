@@ -93,7 +93,9 @@ TEST(RunFailure, OfSeveralKernelsGivesOneOfTheirErrors) {
   Session session(graph, {.device_count = {{"CPU", 4}}, .threads = 4});
   for (int i = 0; i < 50; ++i) {
     const Feed bad{x, floats({-1})}, good{x, floats({1})};
-    EXPECT_THAT(message_of<DeviceError>([&] { session.run(y, {&bad, 1}); }),
+    EXPECT_THAT(message_of<DeviceError>([&] {
+                  session.run(y, {&bad, 1});
+                }),
                 HasSubstr("tripped at trip"));
     ASSERT_EQ(session.run(y, {&good, 1}), floats({4}));
   }
@@ -175,9 +177,10 @@ TEST_F(WrittenTest, VariablesThatAreNewAfterTheFailureGetTheirFirstValue) {
 TEST(RunFailure, OfAnInitialiserLeavesNoVariableBehind) {
   Graph graph;
   float start = -1;
-  const Variable v = variable(graph, "v", {1}, {.initializer = [&](Graph& g, const Shape& s, DType) {
-                                return g.add(kTripTest, {fill(g, s, start)}).output();
-                              }});
+  const Variable v =
+      variable(graph, "v", {1}, {.initializer = [&](Graph& g, const Shape& s, DType) {
+                 return g.add(kTripTest, {fill(g, s, start)}).output();
+               }});
   Session session(graph);
   for (int i = 0; i < 2; ++i) EXPECT_THROW(session.read(v), DeviceError);
   EXPECT_THROW(session.run({v}), DeviceError);

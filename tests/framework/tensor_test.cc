@@ -57,19 +57,28 @@ TEST(Tensor, RefusesWrongCountsTypesAndShapes) {
               HasSubstr("shape [2] has 2 elements, not 1"));
   EXPECT_THAT(message_of<InvalidArgument>([] { Tensor(1.f).data<double>(); }),
               HasSubstr("a f32 tensor was accessed as f64"));
-  EXPECT_THAT(message_of<InvalidArgument>([] { floats({1, 2}).item<float>(); }),
+  EXPECT_THAT(message_of<InvalidArgument>([] {
+                floats({1, 2}).item<float>();
+              }),
               HasSubstr("2 elements, not 1"));
-  EXPECT_THAT(message_of<InvalidArgument>([] { Tensor({kUnknown, 2}, DType::kF32); }),
+  EXPECT_THAT(message_of<InvalidArgument>([] {
+                Tensor({kUnknown, 2}, DType::kF32);
+              }),
               HasSubstr("[?,2]"));
   EXPECT_THAT(message_of<InvalidArgument>([] { Tensor({-7}, DType::kF32); }), HasSubstr("[-7]"));
   const std::int64_t huge = std::int64_t{1} << 32;
-  EXPECT_THAT(message_of<InvalidArgument>([&] { Tensor({huge, huge}, DType::kF32); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                Tensor({huge, huge}, DType::kF32);
+              }),
               HasSubstr("too many elements"));
-  EXPECT_THAT(message_of<InvalidArgument>([&] { Tensor({huge, huge / 8}, DType::kF64); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                Tensor({huge, huge / 8}, DType::kF64);
+              }),
               HasSubstr("too many elements"));
 }
 
 TEST(Tensor, TooLargeForTheMachineIsOutOfMemory) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers do not return null";
   EXPECT_THAT(message_of<OutOfMemory>([] { Tensor({std::int64_t{1} << 55}, DType::kF64); }),
               HasSubstr("host: cannot allocate"));
 }

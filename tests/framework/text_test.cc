@@ -38,9 +38,7 @@ TEST(Nearest, IsSilentWhenNothingIsNear) {
   EXPECT_EQ(nearest("lr", {}), "");
 }
 
-TEST(Nearest, PrefersTheFirstOfEquals) {
-  EXPECT_EQ(nearest("cat", {"bat", "hat"}), "bat");
-}
+TEST(Nearest, PrefersTheFirstOfEquals) { EXPECT_EQ(nearest("cat", {"bat", "hat"}), "bat"); }
 
 }  // namespace
 }  // namespace belfry

@@ -67,14 +67,16 @@ TEST(Variable, OfAnotherTypeIsRefusedWithBothLines) {
   EXPECT_THAT(message_of<InvalidArgument>([&] { zeros(graph, "w", {3}); }),
               AllOf(HasSubstr("variable 'fc/w' is f32[2]"), HasSubstr("asks for f32[3]"),
                     ContainsRegex(kBothLines)));
-  EXPECT_THAT(message_of<InvalidArgument>(
-                  [&] { variable(graph, "w", {2}, {.dtype = DType::kF64}); }),
-              HasSubstr("asks for f64[2]"));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { variable(graph, "w", {2}, {.dtype = DType::kF64}); }),
+      HasSubstr("asks for f64[2]"));
 }
 
 TEST(Variable, NeedsAKnownShape) {
   Graph graph;
-  EXPECT_THAT(message_of<InvalidArgument>([&] { zeros(graph, "w", {kUnknown, 2}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                zeros(graph, "w", {kUnknown, 2});
+              }),
               AllOf(HasSubstr("variable 'w'"), HasSubstr("[?,2] must be known")));
 }
 
@@ -91,7 +93,8 @@ TEST(Variable, NamesIgnoreNameScopes) {
 TEST(Variable, IsCollectedByItsKind) {
   Graph graph;
   const Variable w = zeros(graph, "w");
-  const Variable state = variable(graph, "s", {}, {.initializer = init::zeros(), .trainable = false});
+  const Variable state =
+      variable(graph, "s", {}, {.initializer = init::zeros(), .trainable = false});
   const Variable copy = variable(graph, "l", {2}, {.initializer = init::zeros(), .local = true});
   EXPECT_THAT(graph.variables(kGlobalVariables), ElementsAre(w, state));
   EXPECT_THAT(graph.variables(kLocalVariables), ElementsAre(copy));
@@ -217,8 +220,8 @@ TEST(Variable, GlorotUniformKeepsItsBounds) {
 TEST(Variable, ACopyStartsAsItsOriginalIsNow) {
   Graph graph;
   const Variable original = zeros(graph, "w");
-  const Variable copy = variable(graph, "tower1/w", {2},
-                                 {.initializer = init::ones(), .copy_of = &original.node()});
+  const Variable copy =
+      variable(graph, "tower1/w", {2}, {.initializer = init::ones(), .copy_of = &original.node()});
   Session session(graph);
   EXPECT_EQ(session.read(copy), floats({0, 0}));
   Session other(graph);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/kernels/gemm.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -31,6 +32,16 @@ TEST(MatMul, TransposesEitherFactor) {
   const Tensor b({2, 3}, std::vector<float>{1, 3, 5, 2, 4, 6});
   EXPECT_EQ(doubles(compute(product({.transpose_a = true, .transpose_b = true}), {a, b})),
             (std::vector<double>{22, 28, 49, 64}));
+}
+
+TEST(MatMul, TheFormOfWeightGradientsIsAnOpWhosePartsAreAdded) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});
+  const Output dy = placeholder(graph, "dy", DType::kF32, {kUnknown, 2});
+  const Output dw = matmul(x, dy, {.transpose_a = true});
+  EXPECT_EQ(&dw.node().op(), &kMatMulTransposeA);
+  EXPECT_EQ(kMatMulTransposeA.split, Split::kBatchReduce);
+  EXPECT_EQ(dw.shape(), (Shape{3, 2}));
 }
 
 TEST(MatMul, MultipliesEachMatrixOfABatch) {

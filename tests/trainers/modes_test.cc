@@ -6,10 +6,7 @@
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/max_pool.h"
-#include "belfry/ops/relu.h"
-#include "belfry/ops/reshape.h"
-#include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/tests/trainers/mnist_convnet.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
@@ -154,15 +151,6 @@ TEST(Hashes, AreEqualForAllModesOfThreeTowers) {
   EXPECT_EQ(reference, train_digits({"replicated", "collective", 2, 1}, 3));
 }
 
-Output convnet(Tower& tower, Output image, Output label) {
-  Output x = relu(conv2d(tower, "conv0", image, {.filters = 32, .kernel = 3}));
-  x = max_pool(x, {.window = 2});
-  x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
-  x = max_pool(x, {.window = 2});
-  x = relu(dense(tower, "fc0", flatten(x), {.units = 128}));
-  return cross_entropy(dense(tower, "fc1", x, {.units = 10}), label);
-}
-
 // Combined gradients of the MNIST convnet on 24 digits, divided among towers.
 std::vector<Tensor> first_gradients(int towers, const char* strategy) {
   constexpr std::int64_t kImages = 24;
@@ -180,7 +168,7 @@ std::vector<Tensor> first_gradients(int towers, const char* strategy) {
       inputs.push_back(placeholder(graph, "input", value.dtype(), value.shape()));
       feeds.push_back({inputs.back(), value});
     }
-    const Output loss = convnet(tower, inputs[0], inputs[1]);
+    const Output loss = mnist_convnet(tower, inputs[0], inputs[1]);
     rows.push_back(compute_gradients(loss, tower.trainables()));
   });
   const GradientTable combined = make_strategy(strategy)->reduce(GradientTable(rows));

@@ -156,6 +156,25 @@ TEST(Evaluation, TakesEveryTestSampleExactlyOnceAndWeightsAShortBatch) {
   std::fclose(sink);
 }
 
+TEST(Evaluation, GivesTheSameBitsWhateverTheNumberOfTowers) {
+  const auto train = smooth_data(32), test = smooth_data(31);
+  std::vector<double> losses;
+  for (const int towers : {1, 2, 3, 8}) {
+    std::FILE* sink = std::tmpfile();
+    {
+      Console console(sink);
+      TrainerOptions options = small_options(towers);
+      options.optimizer = sgd(0);
+      options.callbacks = {std::make_shared<Evaluation>(console)};
+      SyncMultiGpuTrainerReplicated trainer(std::move(options), *train, test.get());
+      trainer.train();
+      losses.push_back(trainer.metric("test_loss"));
+    }
+    std::fclose(sink);
+  }
+  EXPECT_THAT(losses, testing::Each(losses[0]));
+}
+
 TEST(Evaluation, WorksWithLessTestDataThanABatch) {
   std::FILE* sink = std::tmpfile();
   {

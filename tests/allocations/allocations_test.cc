@@ -1,0 +1,186 @@
+// A steady step allocates nothing. This program replaces malloc and its kin and counts their calls
+// while a step is being run, on all threads, those inside oneDNN apart.
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/allocator.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/ops/accuracy.h"
+#include "belfry/ops/all_reduce.h"
+#include "belfry/ops/kernels/onednn.h"
+#include "belfry/ops/max_pool.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/towers/layers.h"
+#include "belfry/trainers/mnist.h"
+#include "belfry/trainers/trainer.h"
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<long> ours{0}, of_library{0}, of_seam{0};
+thread_local bool looking = false;  // asking where we are may allocate itself
+
+void count() {
+  if (!counting.load(std::memory_order_relaxed) || looking) return;
+  looking = true;
+  ++(belfry::inside_onednn() ? of_library : ours);
+  looking = false;
+}
+
+}  // namespace
+
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* memory, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+void __libc_free(void* memory);
+
+void* malloc(std::size_t bytes) noexcept {
+  count();
+  return __libc_malloc(bytes);
+}
+void* calloc(std::size_t elements, std::size_t bytes) noexcept {
+  count();
+  return __libc_calloc(elements, bytes);
+}
+void* realloc(void* memory, std::size_t bytes) noexcept {
+  count();
+  return __libc_realloc(memory, bytes);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
+  count();
+  return __libc_memalign(alignment, bytes);
+}
+void* memalign(std::size_t alignment, std::size_t bytes) noexcept {
+  count();
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) noexcept {
+  count();
+  *memory = __libc_memalign(alignment, bytes);
+  return *memory ? 0 : ENOMEM;
+}
+void free(void* memory) noexcept { __libc_free(memory); }
+}
+
+namespace belfry {
+namespace {
+
+constexpr std::int64_t kWarmUp = 3, kSteps = 12;
+
+void start() {
+  ours = of_library = of_seam = 0;
+  set_allocation_hook([](const std::string&, std::size_t) { of_seam += counting ? 1 : 0; });
+  counting = true;
+}
+
+// Of everything since start().
+void expect_no_allocations(const char* what, std::int64_t steps) {
+  counting = false;
+  set_allocation_hook({});
+  EXPECT_EQ(ours, 0) << what;
+  EXPECT_EQ(of_seam, 0) << what;
+  std::printf("%s: %ld allocations in %ld steps inside oneDNN\n", what, of_library.load(),
+              static_cast<long>(steps));
+}
+
+TEST(Allocations, AreCounted) {
+  start();
+  auto kept = std::make_unique<std::vector<int>>(100);
+  const Tensor tensor({10}, DType::kF32);
+  counting = false;
+  set_allocation_hook({});
+  EXPECT_EQ(of_seam, 1);
+  EXPECT_GE(ours, 4);  // the vector, its elements, the buffer and its block
+  EXPECT_EQ(of_library, 0);
+}
+
+Output convnet(Tower& tower, Output image, Output label) {
+  Output x = relu(conv2d(tower, "conv0", image, {.filters = 32, .kernel = 3}));
+  x = max_pool(x, {.window = 2});
+  x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
+  x = max_pool(x, {.window = 2});
+  x = relu(dense(tower, "fc0", flatten(x), {.units = 128}));
+  const Output logits = dense(tower, "fc1", x, {.units = 10});
+  tower.metric("accuracy", accuracy(logits, label));
+  return cross_entropy(logits, label);
+}
+
+// Counts over whole steps of a trainer after the first ones: the step, its input and its metrics.
+struct Counter final : Callback {
+  void after_step(Trainer&, const StepInfo& info) override {
+    if (info.step + 1 == kWarmUp) start();
+    if (info.step + 1 == kWarmUp + kSteps) counting = false;
+  }
+};
+
+void train(const char* what, const char* mode, const char* allreduce, Optimizer optimizer,
+           int repacking = 0) {
+  // Epochs of 5 steps, so that the input is shuffled again meanwhile.
+  const auto digits = data::generated_digits(5 * 4 * 8, 1);
+  TrainerOptions options{.model = convnet, .optimizer = std::move(optimizer)};
+  options.devices.resize(4);
+  for (int d = 0; d < 4; ++d)
+    options.devices[static_cast<std::size_t>(d)] = DeviceSpec::local("CPU", d);
+  options.allreduce = allreduce;
+  options.gradient_repacking = repacking;
+  options.batch_size = 8;
+  options.epochs = 4;
+  options.max_steps = kWarmUp + kSteps;
+  options.callbacks = {std::make_shared<Counter>()};
+  std::unique_ptr<Trainer> trainer;
+  if (std::string_view(mode) == "replicated")
+    trainer = std::make_unique<SyncMultiGpuTrainerReplicated>(options, *digits);
+  else
+    trainer = std::make_unique<SyncMultiGpuTrainerParameterServer>(options, *digits);
+  trainer->train();
+  expect_no_allocations(what, kSteps);
+}
+
+TEST(Allocations, DoNotHappenInStepsOfTheReplicatedTrainer) {
+  train("replicated, collective, Adam", "replicated", "collective", adam(1e-3));
+  train("replicated, naive, momentum", "replicated", "naive", momentum(0.01));
+  train("replicated, hierarchical, SGD", "replicated", "hierarchical", sgd(0.01));
+  train("replicated, collective, packed", "replicated", "collective", adam(1e-3), 4);
+}
+
+TEST(Allocations, DoNotHappenInStepsOfTheParameterServerTrainer) {
+  train("parameter server, Adam", "parameter_server", "colocate", adam(1e-3));
+}
+
+// Lanes that wait for each other, shared collectives and writes, without any library.
+TEST(Allocations, DoNotHappenInASharedCollective) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {100'000});
+  const Variable v = variable(graph, "v", {100'000}, {.initializer = init::zeros()});
+  std::vector<Output> parts;
+  for (int d = 0; d < 4; ++d) {
+    DeviceScope on(graph, DeviceSpec::local("CPU", d));
+    parts.push_back(add_n({x, v}));
+  }
+  Node& write = assign(v, all_reduce(parts, {.mean = true})[3]);
+  Session session(graph, {.device_count = {{"CPU", 4}}, .threads = 4});
+  Step& step = session.prepare({Fetch(write), Fetch(write.output())}, {FeedType{x, {100'000}}});
+  const Tensor feeds[] = {Tensor({100'000}, std::vector<float>(100'000, 1.f))};
+  for (std::int64_t i = 0; i < kWarmUp; ++i) step.run(feeds);
+  start();
+  for (std::int64_t i = 0; i < 100; ++i) step.run(feeds);
+  expect_no_allocations("a shared collective", 100);
+  EXPECT_EQ(step.fetched(1).data<float>()[99'999], 103);
+  EXPECT_EQ(of_library, 0);
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,117 @@
+// The convnet on real MNIST, where $BELFRY_DATA_DIR/mnist has it.
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/mnist_convnet.h"
+#include "belfry/trainers/hash.h"
+#include "belfry/trainers/mnist.h"
+#include "belfry/trainers/trainer_kinds.h"
+
+namespace belfry {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+struct Mode {
+  const char* kind;
+  const char* strategy;
+  int repacking = 0;
+  int threads = 0;
+
+  std::string str() const {
+    return cat(kind, " ", strategy, ", ", repacking, " parts, ", threads, " threads");
+  }
+};
+
+constexpr Mode kDefault{"replicated", "collective"};
+const Mode kOthers[] = {{"replicated", "naive"},          {"replicated", "hierarchical"},
+                        {"parameter_server", "colocate"}, {"replicated", "collective", 4, 1},
+                        {"replicated", "naive", 4},       {"replicated", "hierarchical", 4, 4}};
+
+struct Outcome {
+  std::string params, state;
+  double test_accuracy = 0;
+};
+
+class RealMnist : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* folder = std::getenv("BELFRY_DATA_DIR");
+    if (!folder || !*folder) GTEST_SKIP() << "BELFRY_DATA_DIR names no folder with mnist/ in it";
+    if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+    const RunDirs dirs{.data_dir = std::string(folder) + "/mnist"};
+    train_ = data::mnist(dirs, true);
+    test_ = data::mnist(dirs, false);
+    ASSERT_EQ(train_->size(), 60000);
+    ASSERT_EQ(test_->size(), 10000);
+  }
+
+  // cpu:4, 64 images per tower, Adam 1e-3: the defaults of examples/mnist.cc.
+  Outcome run(const Mode& mode, std::int64_t max_steps = 0, std::uint64_t seed = 1) const {
+    std::FILE* const sink = std::tmpfile();
+    Outcome outcome;
+    {
+      Console console(sink);
+      TrainerOptions options{.model = mnist_convnet,
+                             .optimizer = adam(1e-3),
+                             .devices = {},
+                             .allreduce = mode.strategy,
+                             .gradient_repacking = mode.repacking,
+                             .batch_size = 64,
+                             .epochs = 3,
+                             .max_steps = max_steps,
+                             .seed = seed,
+                             .threads = mode.threads};
+      for (int t = 0; t < 4; ++t) options.devices.push_back(DeviceSpec::local("CPU", t));
+      if (max_steps == 0) options.callbacks = {std::make_shared<Evaluation>(console)};
+      const auto trainer = find_trainer(mode.kind).make(std::move(options), *train_, test_.get());
+      trainer->train();
+      EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
+      outcome = {params_hash(trainer->session(), trainer->graph()),
+                 state_hash(trainer->session(), trainer->graph())};
+      if (max_steps == 0) outcome.test_accuracy = trainer->metric("test_accuracy");
+    }
+    std::fclose(sink);
+    return outcome;
+  }
+
+  std::unique_ptr<Dataset> train_, test_;
+};
+
+TEST_F(RealMnist, HasEqualHashesAfter100StepsInAllModes) {
+  const Outcome reference = run(kDefault, 100);
+  for (const Mode& mode : kOthers) {
+    const Outcome other = run(mode, 100);
+    EXPECT_EQ(other.params, reference.params) << mode.str();
+    EXPECT_EQ(other.state, reference.state) << mode.str();
+  }
+}
+
+TEST_F(RealMnist, ReachesItsAccuracyInThreeEpochs) {
+  EXPECT_GE(run(kDefault).test_accuracy, 0.984);
+}
+
+TEST_F(RealMnist, LongReachesItsAccuracyOverSeeds) {
+  double sum = 0;
+  for (const std::uint64_t seed : {1, 2, 3}) sum += run(kDefault, 0, seed).test_accuracy;
+  EXPECT_GE(sum / 3, 0.986);
+}
+
+TEST_F(RealMnist, LongHasEqualHashesAfterThreeEpochsInAllModes) {
+  const Outcome reference = run(kDefault);
+  EXPECT_EQ(run(kDefault).state, reference.state) << "second run";
+  for (const Mode& mode : kOthers) {
+    const Outcome other = run(mode);
+    EXPECT_EQ(other.params, reference.params) << mode.str();
+    EXPECT_EQ(other.state, reference.state) << mode.str();
+    EXPECT_EQ(other.test_accuracy, reference.test_accuracy) << mode.str();
+  }
+}
+
+}  // namespace
+}  // namespace belfry
