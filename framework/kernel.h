@@ -48,8 +48,12 @@ class KernelPlan {
   std::size_t outputs() const { return outputs_.size(); }
   const TensorType& input(std::size_t i) const { return inputs_[i]; }
   const TensorType& output(std::size_t i = 0) const { return outputs_[i]; }
-  // The element type that selects the kernel: of output 0, or of input 0 without outputs.
-  DType dtype() const { return outputs_.empty() ? inputs_[0].dtype : outputs_[0].dtype; }
+  // The element type that selects the kernel: of output 0, or of input 0 without outputs; f32 for a
+  // node without tensors.
+  DType dtype() const {
+    if (!outputs_.empty()) return outputs_[0].dtype;
+    return inputs_.empty() ? DType::kF32 : inputs_[0].dtype;
+  }
 
   // The part to prepare. Kernels split by elements or rows take theirs from Pointers when they run;
   // those split by batch are prepared once per part.

@@ -56,6 +56,9 @@ struct Session::State {
       require(&fetch.node->graph() == &graph, fetch.node->describe(),
               ": belongs to another graph than the session's");
     Plan plan = compile(fetches, feeds, context(log_placement));
+    if (log_placement)
+      for (std::size_t d = 0; d < devices.size(); ++d)
+        log_info(devices[d]->spec, ": arena of ", plan.arena_bytes[d], " bytes planned");
     initialise(plan);
     return std::make_unique<Step::State>(std::move(plan), runner);
   }

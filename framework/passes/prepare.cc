@@ -8,8 +8,8 @@ KernelRun prepare(const PlanNode& node, KernelPlan& kernel, bool reference) {
   const Op& op = *node.op;
   if (op.cpu && !(reference && op.reference))
     if (KernelRun run = op.cpu(kernel)) return run;
-  if (!op.reference)
-    throw NotFound(cat(node.node->describe(), ": no host kernel for ", name_of(kernel.dtype())));
+  require<NotFound>(op.reference != nullptr, node.node->describe(), ": no host kernel for ",
+                    name_of(kernel.dtype()));
   kernel.workspace(0);
   return op.reference(kernel);
 }
