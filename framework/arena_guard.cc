@@ -1,17 +1,17 @@
 #include "belfry/framework/arena_guard.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-
 #include <map>
+
+#include <sanitizer/asan_interface.h>
 
 namespace belfry {
 
 ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
     : arenas_(arenas), born_(plan.launches.size()), dead_(plan.launches.size()) {
   for (const Buffer& arena : arenas) ASAN_POISON_MEMORY_REGION(arena.data(), arena.bytes());
-  // Uses of a buffer on one lane are ordered, so the last of them is the end; buffers that several lanes
-  // use stay open until they are reused.
+  // Uses of a buffer on one lane are ordered, so the last of them is the end; buffers that several
+  // lanes use stay open until they are reused.
   struct Life {
     int lane;
     std::size_t last;

@@ -29,8 +29,8 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
   }
   std::vector<std::unique_ptr<Device>> devices;
   for (int i = 0; i < cpus; ++i)
-    devices.push_back(std::make_unique<Device>(DeviceSpec::local("CPU", i),
-                                               limits[static_cast<std::size_t>(i)]));
+    devices.push_back(
+        std::make_unique<Device>(DeviceSpec::local("CPU", i), limits[static_cast<std::size_t>(i)]));
   return devices;
 }
 

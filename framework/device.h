@@ -15,10 +15,13 @@ struct Device {
       : spec(std::move(name)), memory(spec.str(), memory_limit) {}
 
   DeviceSpec spec;  // full
+  // Devices of one memory space exchange tensors without a copy: all CPU devices share the host's.
+  int memory_space = 0;
   Allocator memory;
 };
 
-// In numeric order of type and index. Throws InvalidArgument for counts or limits that name no device.
+// In numeric order of type and index. Throws InvalidArgument for counts or limits that name no
+// device.
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options);
 
 // "[ /job:localhost/replica:0/task:0/device:CPU:0, ... ]": how errors list them.

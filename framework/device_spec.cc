@@ -1,8 +1,8 @@
 #include "belfry/framework/device_spec.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 #include <limits>
 #include <vector>
 

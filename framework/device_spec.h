@@ -16,8 +16,8 @@ class DeviceSpec {
   DeviceSpec() = default;
   // Throw InvalidArgument naming the piece: unknown attributes, two device types, indices that are
   // negative or above 2^31 - 1. Implicit, so that "/gpu:0" can be passed wherever a spec is meant.
-  DeviceSpec(std::string_view text);                                // NOLINT
-  DeviceSpec(const char* text) : DeviceSpec(std::string_view(text)) {}    // NOLINT
+  DeviceSpec(std::string_view text);                                           // NOLINT
+  DeviceSpec(const char* text) : DeviceSpec(std::string_view(text)) {}         // NOLINT
   DeviceSpec(const std::string& text) : DeviceSpec(std::string_view(text)) {}  // NOLINT
 
   // One device of a type in this process: /job:localhost/replica:0/task:0/device:TYPE:INDEX.

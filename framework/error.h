@@ -1,5 +1,5 @@
-// The exceptions of Belfry. Every message names the op, device, flag or file at fault, the line that
-// created it where there is one, and what to do. Checks stay on in release builds.
+// The exceptions of Belfry. Every message names the op, device, flag or file at fault, the line
+// that created it where there is one, and what to do. Checks stay on in release builds.
 #pragma once
 #include <stdexcept>
 

@@ -1,13 +1,13 @@
 #include "belfry/framework/file_system.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "belfry/framework/error.h"
 

@@ -37,8 +37,8 @@ class FileSystem {
 // The disk.
 FileSystem& local_file_system();
 
-// Writes `text` as the whole content of `path`: to a temporary name beside it, synced, then renamed,
-// so that readers see the old file or the new one.
+// Writes `text` as the whole content of `path`: to a temporary name beside it, synced, then
+// renamed, so that readers see the old file or the new one.
 void write_text_file(FileSystem& files, const std::string& path, const std::string& text);
 
 }  // namespace belfry

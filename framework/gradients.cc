@@ -131,8 +131,8 @@ class Backward {
   }
 
   void check_shape(Output grad, Output of, const Node& node, const std::string& what) const {
-    require(grad.shape().compatible(of.shape()) && grad.dtype() == of.dtype(), node.describe(), ": ",
-            what, " is ", grad.type(), ", but should be ", of.type());
+    require(grad.shape().compatible(of.shape()) && grad.dtype() == of.dtype(), node.describe(),
+            ": ", what, " is ", grad.type(), ", but should be ", of.type());
   }
 
   // The sum of all contributions to an output, made once.
@@ -168,7 +168,8 @@ class Backward {
 
 }  // namespace
 
-std::vector<Output> gradients(Output y, std::span<const Output> xs, GradientOptions options, At at) {
+std::vector<Output> gradients(Output y, std::span<const Output> xs, GradientOptions options,
+                              At at) {
   require(static_cast<bool>(y), "gradients (", at.site.str(), "): y is empty");
   require(is_floating(y.dtype()), "gradients (", at.site.str(), ") of ", y.node().describe(),
           ": y must be floating point, not ", name_of(y.dtype()));

@@ -15,16 +15,16 @@ struct GradientOptions {
   std::vector<Output> stop = {};     // treated as constants
 };
 
-// dy/dx for each x, of x's shape and dtype; an empty Output for an x that y does not depend on. Several
-// uses of a tensor are summed by the canonical tree over the uses in order of their creation (add_n).
-// Throws NotFound naming the op if one on the way has no gradient, InvalidArgument naming op, input and
-// both shapes if a gradient has another shape than its input.
+// dy/dx for each x, of x's shape and dtype; an empty Output for an x that y does not depend on.
+// Several uses of a tensor are summed by the canonical tree over the uses in order of their
+// creation (add_n). Throws NotFound naming the op if one on the way has no gradient,
+// InvalidArgument naming op, input and both shapes if a gradient has another shape than its input.
 std::vector<Output> gradients(Output y, std::span<const Output> xs, GradientOptions options = {},
                               At at = {});
 std::vector<Output> gradients(Output y, std::initializer_list<Output> xs,
                               GradientOptions options = {}, At at = {});
-// With respect to variables: to the value from before the step, or, with several reads of one variable,
-// to the sum over its reads.
+// With respect to variables: to the value from before the step, or, with several reads of one
+// variable, to the sum over its reads.
 std::vector<Output> gradients(Output y, std::span<const Variable> xs, GradientOptions options = {},
                               At at = {});
 

@@ -40,8 +40,8 @@ Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, Options op
   Node& node = *owned;
   const Site site = scopes_->site.value_or(at.site);
   const std::string_view wanted = at.name.empty() ? std::string_view(op.name) : at.name;
-  const std::string full = scopes_->names.empty() ? std::string(wanted)
-                                                  : cat(scopes_->names, "/", wanted);
+  const std::string full =
+      scopes_->names.empty() ? std::string(wanted) : cat(scopes_->names, "/", wanted);
   require(!frozen_, describe_node(op, full, site), ": the graph is frozen; build before training");
   require(op.inputs == kVariadic || op.inputs == static_cast<int>(inputs.size()),
           describe_node(op, full, site), ": takes ", op.inputs, " inputs, not ", inputs.size());
@@ -63,7 +63,8 @@ Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, Options op
   node.types_ = infer(node);
   node.name_ = unique_name(full);
   node.replica_ = scopes_->replica;
-  if (node.name_.starts_with(scopes_->replica_prefix)) node.prefix_ = scopes_->replica_prefix.size();
+  if (node.name_.starts_with(scopes_->replica_prefix))
+    node.prefix_ = scopes_->replica_prefix.size();
   node.forward_ = scopes_->forward;
   node.id_ = static_cast<int>(nodes_.size());
   apply_device_scopes(node);
@@ -123,16 +124,15 @@ void Graph::apply_device_scopes(Node& node) {
 
 void Graph::add_control_inputs(Node& node) {
   for (ControlFrame& frame : scopes_->controls) {
-    const bool implied = std::ranges::any_of(node.inputs_, [&](const Output& input) {
-      return frame.inside.contains(&input.node());
-    });
+    const bool implied = std::ranges::any_of(
+        node.inputs_, [&](const Output& input) { return frame.inside.contains(&input.node()); });
     frame.inside.insert(&node);
     if (implied) continue;
     for (Node* before : frame.nodes) {
       const bool is_input = std::ranges::any_of(
           node.inputs_, [&](const Output& input) { return &input.node() == before; });
-      const bool known = std::ranges::find(node.control_inputs_, before) !=
-                         node.control_inputs_.end();
+      const bool known =
+          std::ranges::find(node.control_inputs_, before) != node.control_inputs_.end();
       if (!is_input && !known) node.control_inputs_.push_back(before);
     }
   }
@@ -144,7 +144,8 @@ Node& Graph::find(std::string_view name) const {
   std::vector<std::string> names;
   for (const auto& node : nodes_) names.emplace_back(node->name());
   const std::string hint = nearest(name, names);
-  throw NotFound(cat("no node '", name, "'", hint.empty() ? "" : cat("; did you mean ", hint, "?")));
+  throw NotFound(
+      cat("no node '", name, "'", hint.empty() ? "" : cat("; did you mean ", hint, "?")));
 }
 
 void Graph::add_to_collection(std::string_view key, Node& node) {
@@ -176,8 +177,8 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   ControlDependencies none(*this, nullptr);
   NameScope root(*this, "");
   const VariableOptions& options = request.options;
-  require(request.shape.is_fully_known(), "variable '", request.name, "' (built at ",
-          at.site.str(), "): shape ", request.shape, " must be known");
+  require(request.shape.is_fully_known(), "variable '", request.name, "' (built at ", at.site.str(),
+          "): shape ", request.shape, " must be known");
   Node& node = add(kVariableState, {}, At(request.name, at.site),
                    Options(VariableStateOptions{request.shape, options.dtype}));
   auto info = std::make_unique<VariableInfo>();

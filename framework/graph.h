@@ -1,4 +1,5 @@
-// The static dataflow graph. Nodes are appended, never changed; scopes (scopes.h) say where they go.
+// The static dataflow graph. Nodes are appended, never changed; scopes (scopes.h) say where they
+// go.
 #pragma once
 #include <deque>
 #include <map>

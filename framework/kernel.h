@@ -31,8 +31,8 @@ struct Range {
   std::int64_t size() const { return end - begin; }
 };
 
-// What a kernel may know before it runs: real shapes, options, and the part of the work it prepares.
-// Preparing touches no device.
+// What a kernel may know before it runs: real shapes, options, and the part of the work it
+// prepares. Preparing touches no device.
 class KernelPlan {
  public:
   KernelPlan(const Node& node, std::span<const TensorType> inputs,
@@ -91,8 +91,9 @@ class PointerList {
   std::vector<T*> many_;
 };
 
-// Where a launch's tensors are. Inputs and outputs point at whole tensors, whatever the range; outputs
-// of a batch-reduce kernel are its part's own. Variables that an op writes are inputs: written().
+// Where a launch's tensors are. Inputs and outputs point at whole tensors, whatever the range;
+// outputs of a batch-reduce kernel are its part's own. Variables that an op writes are inputs:
+// written().
 class Pointers {
  public:
   template <class T>
@@ -133,7 +134,7 @@ class Pointers {
       : inputs_(inputs), outputs_(outputs), workspace_(workspace), range_(range), step_(step) {}
 
  private:
-  std::span<void* const> inputs_, outputs_;
+  std::span<void*const> inputs_, outputs_;
   std::byte* workspace_ = nullptr;
   Range range_;
   std::uint64_t step_ = 0;

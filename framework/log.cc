@@ -1,9 +1,9 @@
 #include "belfry/framework/log.h"
 
+#include <cstdlib>
+
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-
-#include <cstdlib>
 
 namespace belfry {
 namespace {

@@ -58,10 +58,10 @@ struct DeviceReason {
 struct VariableInfo {
   std::string logical_name;  // without tower prefixes: the key in checkpoints and hashes
   bool trainable = true;
-  bool local = false;        // a replica or otherwise not saved
-  Output initial;            // computes the first value
-  Node* copy_of = nullptr;   // a replica starts as a copy of this variable
-  Output default_read;       // made at first use
+  bool local = false;       // a replica or otherwise not saved
+  Output initial;           // computes the first value
+  Node* copy_of = nullptr;  // a replica starts as a copy of this variable
+  Output default_read;      // made at first use
   DeviceSpec caching_device;
 };
 
@@ -94,8 +94,8 @@ class Node {
   // Names of nodes that this one must share a device with.
   std::span<const std::string> colocation() const { return colocation_; }
 
-  // The name without the prefix of its tower, and the tower's index: what random ops are keyed by, so
-  // that replicas differ only by shard.
+  // The name without the prefix of its tower, and the tower's index: what random ops are keyed by,
+  // so that replicas differ only by shard.
   std::string_view logical_name() const { return std::string_view(name_).substr(prefix_); }
   int replica() const { return replica_; }
 

@@ -25,16 +25,16 @@ struct Op;
 
 // Type of one output: a shape, and a dtype that defaults to that of input 0.
 struct OutputType {
-  OutputType(Shape s) : shape(std::move(s)) {}                                     // NOLINT
+  OutputType(Shape s) : shape(std::move(s)) {}  // NOLINT
   OutputType(Shape s, DType d) : shape(std::move(s)), dtype(d) {}
-  OutputType(const TensorType& type) : shape(type.shape), dtype(type.dtype) {}     // NOLINT
+  OutputType(const TensorType& type) : shape(type.shape), dtype(type.dtype) {}  // NOLINT
 
   Shape shape;
   std::optional<DType> dtype;
 };
 
-// What a shape function sees. It is called when a node is built (dimensions may be kUnknown) and again
-// when a plan is compiled for real shapes.
+// What a shape function sees. It is called when a node is built (dimensions may be kUnknown) and
+// again when a plan is compiled for real shapes.
 class ShapeContext {
  public:
   ShapeContext(const Op& op, std::string_view node_name, Site site,
@@ -119,10 +119,11 @@ struct Op {
   bool alias = false;
   // Output 0 is memory that outlives plans: a variable, a feed, a constant.
   bool storage = false;
-  // The first `writes` inputs are variables that the op writes in place. Output i, where there is one,
-  // is the new value of input i.
+  // The first `writes` inputs are variables that the op writes in place. Output i, where there is
+  // one, is the new value of input i.
   int writes = 0;
-  // Output i lives on the device of input i (collectives).
+  // A collective: all outputs are equal, and output i lives on the device of input i. Outputs of
+  // one memory space are one tensor, so kernels may find equal pointers among them.
   bool collective = false;
   // The kernel that runs on hosts. May return an empty KernelRun for types it does not handle; the
   // reference kernel then serves.

@@ -55,7 +55,8 @@ template <class T>
 void print_field(std::string& out, const T& field) {
   if constexpr (std::is_enum_v<T>) {
     append_text(out, static_cast<int>(field));
-  } else if constexpr (requires { append_text(out, field); } && !requires { field.begin(); }) {
+  } else if constexpr (
+      requires { append_text(out, field); } && !requires { field.begin(); }) {
     append_text(out, field);
   } else if constexpr (requires { std::string_view(field); }) {
     append_text(out, field);
@@ -77,8 +78,7 @@ class Options {
   Options() = default;
 
   template <class T>
-    requires(!std::same_as<T, Options>)
-  explicit Options(T value)
+  requires(!std::same_as<T, Options>) explicit Options(T value)
       : value_(std::make_shared<const T>(std::move(value))), type_(&typeid(T)), print_(print<T>) {}
 
   // Throws Internal if the options are of another type.

@@ -77,19 +77,25 @@ void sort_nodes(Plan& plan) {
   std::vector<std::size_t> missing(plan.nodes.size());
   for (const auto& list : consumers)
     for (const int consumer : list) ++missing[static_cast<std::size_t>(consumer)];
-  // Nodes that passes appended go where their sources are, before what was created later.
-  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  // Nodes that passes appended go where their sources are, before what was created later. Writes go
+  // as soon as they may: the gradients they read are still in cache, and their memory is free
+  // after.
+  const auto key = [&](int n) {
+    return std::pair(plan.nodes[static_cast<std::size_t>(n)].op->writes == 0, n);
+  };
+  std::priority_queue<std::pair<bool, int>, std::vector<std::pair<bool, int>>, std::greater<>>
+      ready;
   for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    if (missing[n] == 0) ready.push(static_cast<int>(n));
+    if (missing[n] == 0) ready.push(key(static_cast<int>(n)));
   std::vector<int> moved(plan.nodes.size(), -1);
   std::vector<PlanNode> sorted;
   while (!ready.empty()) {
-    const int n = ready.top();
+    const int n = ready.top().second;
     ready.pop();
     moved[static_cast<std::size_t>(n)] = static_cast<int>(sorted.size());
     sorted.push_back(std::move(plan.nodes[static_cast<std::size_t>(n)]));
     for (const int consumer : consumers[static_cast<std::size_t>(n)])
-      if (--missing[static_cast<std::size_t>(consumer)] == 0) ready.push(consumer);
+      if (--missing[static_cast<std::size_t>(consumer)] == 0) ready.push(key(consumer));
   }
   require<Internal>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
   for (PlanNode& node : sorted) {
@@ -102,13 +108,16 @@ void sort_nodes(Plan& plan) {
 std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const {
   std::string out;
   for (std::size_t d = 0; d < arena_bytes.size(); ++d)
-    if (arena_bytes[d] > 0) out += cat("arena ", devices[d]->spec, ": ", arena_bytes[d], " bytes\n");
+    if (arena_bytes[d] > 0)
+      out += cat("arena ", devices[d]->spec, ": ", arena_bytes[d], " bytes\n");
   for (const Launch& launch : launches) {
     const PlanNode& planned = nodes[static_cast<std::size_t>(launch.node)];
-    out += cat(devices[static_cast<std::size_t>(
-                           lanes[static_cast<std::size_t>(launch.lane)].device)]->spec.str(),
-               " #", launch.position, " ", planned.name(), ": (", planned.op->name, ")");
-    for (const Wait& wait : launch.waits) out += cat(" after lane ", wait.lane, " #", wait.position);
+    out +=
+        cat(devices[static_cast<std::size_t>(lanes[static_cast<std::size_t>(launch.lane)].device)]
+                ->spec.str(),
+            " #", launch.position, " ", planned.name(), ": (", planned.op->name, ")");
+    for (const Wait& wait : launch.waits)
+      out += cat(" after lane ", wait.lane, " #", wait.position);
     out += '\n';
   }
   return out;

@@ -36,7 +36,8 @@ struct PlanNode {
   std::string name() const;
 };
 
-// A tensor that crosses devices. Devices of one memory space share it; the bytes count all the same.
+// A tensor that crosses devices. Devices of one memory space share it; the bytes count all the
+// same.
 struct TransferRecord {
   std::string name;
   int from, to;
@@ -49,7 +50,8 @@ struct Wait {
   auto operator<=>(const Wait&) const = default;
 };
 
-// One call of a kernel. Launches stand in one global topological order, the order of Plan::launches.
+// One call of a kernel. Launches stand in one global topological order, the order of
+// Plan::launches.
 struct Launch {
   int node;
   int lane;
@@ -59,7 +61,7 @@ struct Launch {
   std::int64_t chunk;       // units that a worker takes at a time; range.size() if it is not shared
   KernelRun run;
   std::int64_t workspace_bytes = 0;
-  int workspace = -1;       // buffer
+  int workspace = -1;  // buffer
 };
 
 // The launches of one execution resource, in order.
@@ -76,9 +78,9 @@ struct BufferRecord {
   Place place;
   int device;
   std::int64_t bytes;
-  std::int64_t offset = 0;       // kArena: in the device's arena
-  int index = 0;                 // kFeed, kFetch
-  const Node* node = nullptr;    // kVariable, kFixed
+  std::int64_t offset = 0;     // kArena: in the device's arena
+  int index = 0;               // kFeed, kFetch
+  const Node* node = nullptr;  // kVariable, kFixed
 };
 
 struct Plan {
@@ -113,8 +115,8 @@ struct PlanContext {
   bool reference_kernels = false;
 };
 
-// Runs all passes. Throws InvalidArgument for feeds of the wrong type, unordered writes and devices that
-// do not exist.
+// Runs all passes. Throws InvalidArgument for feeds of the wrong type, unordered writes and devices
+// that do not exist.
 Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
              const PlanContext& context);
 

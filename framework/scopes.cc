@@ -8,8 +8,8 @@ namespace {
 bool valid_scope_name(std::string_view name, bool at_root) {
   for (std::size_t i = 0; i < name.size(); ++i) {
     const char c = name[i];
-    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                      c == '.';
+    const bool word =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.';
     const bool inside = c == '_' || c == '-' || c == '/';
     if (!word && !(inside && (i > 0 || !at_root))) return false;
   }

@@ -1,5 +1,5 @@
-// Scopes: guards on a graph that say where new nodes go, what they are called and what they wait for.
-// Each lasts until the end of its block. They must end in reverse order of their beginning.
+// Scopes: guards on a graph that say where new nodes go, what they are called and what they wait
+// for. Each lasts until the end of its block. They must end in reverse order of their beginning.
 #pragma once
 #include <functional>
 #include <optional>
@@ -40,24 +40,30 @@ class Guard {
 };
 }  // namespace detail
 
-// New nodes are placed by `what`. Entries are applied innermost to outermost: an outer spec fills in
-// the fields that inner ones left open; a setter or function replaces what is set; NoDevice stops.
+// New nodes are placed by `what`. Entries are applied innermost to outermost: an outer spec fills
+// in the fields that inner ones left open; a setter or function replaces what is set; NoDevice
+// stops.
 class DeviceScope : detail::Guard {
  public:
-  [[nodiscard]] DeviceScope(Graph& graph, DeviceSpec spec, Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
-  [[nodiscard]] DeviceScope(Graph& graph, const char* spec, Site site = Site::here(__builtin_FILE(), __builtin_LINE()))
+  [[nodiscard]] DeviceScope(Graph& graph, DeviceSpec spec,
+                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] DeviceScope(Graph& graph, const char* spec,
+                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()))
       : DeviceScope(graph, DeviceSpec(spec), site) {}
-  [[nodiscard]] DeviceScope(Graph& graph, DeviceSetter& setter, Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
-  [[nodiscard]] DeviceScope(Graph& graph, DeviceFunction function, Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
-  [[nodiscard]] DeviceScope(Graph& graph, NoDevice, Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] DeviceScope(Graph& graph, DeviceSetter& setter,
+                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] DeviceScope(Graph& graph, DeviceFunction function,
+                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] DeviceScope(Graph& graph, NoDevice,
+                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
   ~DeviceScope();
 
  private:
   DeviceScope(Graph& graph, DeviceEntry entry, std::string what, Site site);
 };
 
-// New nodes are called <scope>/<name>. "x" opens a unique x below the current scope; "a/b/" (with the
-// slash) re-enters a/b as it is; "" is the root.
+// New nodes are called <scope>/<name>. "x" opens a unique x below the current scope; "a/b/" (with
+// the slash) re-enters a/b as it is; "" is the root.
 class NameScope : detail::Guard {
  public:
   [[nodiscard]] NameScope(Graph& graph, std::string_view name);
@@ -91,8 +97,8 @@ struct ControlFrame {
   std::unordered_set<const Node*> inside;
 };
 
-// New nodes wait for `nodes`. Nested scopes add up; nullptr clears them. A node with a data input made
-// inside waits through it and gets no control inputs of its own.
+// New nodes wait for `nodes`. Nested scopes add up; nullptr clears them. A node with a data input
+// made inside waits through it and gets no control inputs of its own.
 class ControlDependencies : detail::Guard {
  public:
   [[nodiscard]] ControlDependencies(Graph& graph, std::span<Node* const> nodes);
@@ -110,7 +116,8 @@ class ControlDependencies : detail::Guard {
 // New nodes share the device of `output`'s node. Device scopes outside are set aside.
 class ColocateWith : detail::Guard {
  public:
-  [[nodiscard]] explicit ColocateWith(Output output, Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] explicit ColocateWith(Output output,
+                                      Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
   // Inside, colocation and device scopes outside are set aside.
   [[nodiscard]] ColocateWith(Graph& graph, std::nullptr_t);
   ~ColocateWith();

@@ -33,7 +33,8 @@ struct Session::State {
         options(std::move(o)),
         devices(make_devices(options)),
         pool(worker_count(options.threads)),
-        runner{devices, pool, [this](const Node& node) { return stored(node).memory.data(); }, {}} {}
+        runner{devices, pool, [this](const Node& node) { return stored(node).memory.data(); }, {}} {
+  }
 
   Stored& stored(const Node& node) {
     const auto found = variables.find(&node);
@@ -202,8 +203,10 @@ DeviceSpec Session::placement(Output output) {
   const auto find = [&](const Plan& plan) -> const DeviceSpec* {
     for (const PlanNode& node : plan.nodes)
       if (node.node == &output.node() && node.op == &output.node().op())
-        return &state_->devices[static_cast<std::size_t>(
-                                    node.devices[static_cast<std::size_t>(output.index())])]->spec;
+        return &state_
+                    ->devices[static_cast<std::size_t>(
+                        node.devices[static_cast<std::size_t>(output.index())])]
+                    ->spec;
     return nullptr;
   };
   {

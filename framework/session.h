@@ -16,8 +16,8 @@ namespace belfry {
 struct Plan;
 
 struct SessionOptions {
-  // How many devices of a type exist, e.g. {{"CPU", 4}}: logical devices of this host. One CPU device by
-  // default.
+  // How many devices of a type exist, e.g. {{"CPU", 4}}: logical devices of this host. One CPU
+  // device by default.
   std::map<std::string, int> device_count = {};
   // Falls back to a device that exists and has a kernel instead of throwing.
   bool allow_soft_placement = false;
@@ -33,10 +33,10 @@ struct SessionOptions {
 
 // What to compute: an output, the value of a variable, or a node for its effect.
 struct Fetch {
-  Fetch(Output o) : output(o), node(&o.node()) {}                 // NOLINT
-  Fetch(Variable v) : Fetch(static_cast<Output>(v)) {}            // NOLINT
-  Fetch(Node& n) : node(&n) {}                                    // NOLINT
-  Output output;  // empty for a node
+  Fetch(Output o) : output(o), node(&o.node()) {}       // NOLINT
+  Fetch(Variable v) : Fetch(static_cast<Output>(v)) {}  // NOLINT
+  Fetch(Node& n) : node(&n) {}                          // NOLINT
+  Output output;                                        // empty for a node
   Node* node;
 };
 
@@ -51,7 +51,8 @@ struct FeedType {
   Shape shape;
 };
 
-// A compiled step: run() allocates nothing. Belongs to its Session and dies with it. One run at a time.
+// A compiled step: run() allocates nothing. Belongs to its Session and dies with it. One run at a
+// time.
 class Step {
  public:
   // Feeds are in the order given to prepare(); their memory is read until run returns.
@@ -78,10 +79,10 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Computes fetches; compiles them at first use for the shapes of the feeds. Node fetches give an empty
-  // tensor. Throws InvalidArgument for feeds of the wrong type, and whatever a kernel throws, after all
-  // workers have stopped; if a variable had been written by then, every later run throws until it is
-  // restored by write().
+  // Computes fetches; compiles them at first use for the shapes of the feeds. Node fetches give an
+  // empty tensor. Throws InvalidArgument for feeds of the wrong type, and whatever a kernel throws,
+  // after all workers have stopped; if a variable had been written by then, every later run throws
+  // until it is restored by write().
   Tensor run(Output fetch, std::span<const Feed> feeds = {});
   std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const Feed> feeds = {});
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches,

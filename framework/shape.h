@@ -1,5 +1,5 @@
-// Dimensions of a tensor. The rank is known when a graph is built; a dimension may be kUnknown until
-// a plan is compiled for real shapes.
+// Dimensions of a tensor. The rank is known when a graph is built; a dimension may be kUnknown
+// until a plan is compiled for real shapes.
 #pragma once
 #include <cstdint>
 #include <initializer_list>

@@ -20,7 +20,8 @@ struct Site {
 //   relu(x)   relu(x, "act")
 struct At {
   At(Site caller = Site::here(__builtin_FILE(), __builtin_LINE())) : site(caller) {}  // NOLINT
-  At(std::string_view wanted, Site caller = Site::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
+  At(std::string_view wanted,
+     Site caller = Site::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
       : name(wanted), site(caller) {}
   At(const char* wanted, Site caller = Site::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
       : name(wanted), site(caller) {}

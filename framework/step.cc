@@ -21,8 +21,8 @@ void Step::State::allocate() {
   fetched.assign(plan.fetches.size(), Tensor());
   for (const PlanNode& node : plan.nodes)
     if (node.fetch >= 0)
-      fetched[static_cast<std::size_t>(node.fetch)] = Tensor(node.types[0].shape,
-                                                             node.types[0].dtype);
+      fetched[static_cast<std::size_t>(node.fetch)] =
+          Tensor(node.types[0].shape, node.types[0].dtype);
 }
 
 void* Step::State::address(int buffer) {
@@ -125,10 +125,9 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
     const FeedType& type = plan.feeds[i];
     // The text is made only when it is needed: a step allocates nothing.
     if (feeds[i].shape() != type.shape || feeds[i].dtype() != type.where.dtype())
-      throw InvalidArgument(cat(type.where.node().describe(), ": fed with ",
-                                name_of(feeds[i].dtype()), feeds[i].shape(),
-                                ", but the step was prepared for ", name_of(type.where.dtype()),
-                                type.shape));
+      throw InvalidArgument(cat(
+          type.where.node().describe(), ": fed with ", name_of(feeds[i].dtype()), feeds[i].shape(),
+          ", but the step was prepared for ", name_of(type.where.dtype()), type.shape));
     // Kernels do not write their inputs; Pointers carry inputs and outputs alike.
     void* const memory = const_cast<std::byte*>(feeds[i].raw());
     for (void** slot : feed_slots_[i]) *slot = memory;
@@ -185,9 +184,7 @@ void Step::State::run_shared(const Task& task, int worker) {
   runner.pool.gate().wake();
   while (take_chunk(share)) {
   }
-  const auto all_done = [&] {
-    return share.done.load(std::memory_order_seq_cst) == task.parts;
-  };
+  const auto all_done = [&] { return share.done.load(std::memory_order_seq_cst) == task.parts; };
   SpinTimer timer;
   while (!all_done())
     if (!help(worker) && timer.expired()) runner.pool.gate().sleep(all_done);

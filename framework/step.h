@@ -20,24 +20,24 @@ struct Runner {
   const std::vector<std::unique_ptr<Device>>& devices;
   WorkerPool& pool;
   std::function<void*(const Node&)> variable_memory;
-  std::mutex mutex;         // one run at a time
-  std::uint64_t step = 0;   // runs that wrote variables
-  bool poisoned = false;    // a run failed after it had written
+  std::mutex mutex;        // one run at a time
+  std::uint64_t step = 0;  // runs that wrote variables
+  bool poisoned = false;   // a run failed after it had written
 };
 
 // A launch with its pointers.
 struct Task {
   const Launch* launch;
-  std::span<void* const> inputs, outputs;
+  std::span<void*const> inputs, outputs;
   std::byte* workspace = nullptr;
   std::int64_t parts = 1;   // chunks, when workers share it
   std::vector<Wait> waits;  // on lanes of other workers
   bool signals = false;     // somebody waits for it
 };
 
-// A launch that its worker has opened to others, chunk by chunk. A ticket is the number of the opening
-// and the next chunk; chunks are taken by compare-and-swap, so a late worker never takes one of another
-// opening.
+// A launch that its worker has opened to others, chunk by chunk. A ticket is the number of the
+// opening and the next chunk; chunks are taken by compare-and-swap, so a late worker never takes
+// one of another opening.
 struct alignas(64) Share {
   static constexpr std::uint64_t kClosed = 0xffffffff;
   std::atomic<std::uint64_t> ticket{kClosed};
@@ -79,13 +79,13 @@ struct Step::State {
   void poison();
   [[noreturn]] void recover();
 
-  std::vector<Buffer> arenas_;                  // per device
-  std::vector<void*> addresses_;                // of all tasks
+  std::vector<Buffer> arenas_;                   // per device
+  std::vector<void*> addresses_;                 // of all tasks
   std::vector<std::vector<void**>> feed_slots_;  // addresses to set, per feed
-  std::vector<Task> tasks_;                     // in the order of plan.launches
-  std::vector<WorkerList> lists_;               // per worker
-  std::vector<Signal> signals_;                 // per lane
-  std::vector<std::int64_t> bases_;             // per lane: launches of earlier runs
+  std::vector<Task> tasks_;                      // in the order of plan.launches
+  std::vector<WorkerList> lists_;                // per worker
+  std::vector<Signal> signals_;                  // per lane
+  std::vector<std::int64_t> bases_;              // per lane: launches of earlier runs
   std::unique_ptr<ArenaGuard> guard_;
   std::function<void(int)> work_;
   std::int64_t runs_ = 0;

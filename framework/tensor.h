@@ -26,7 +26,7 @@ class Tensor {
   }
   // A scalar.
   template <class T>
-    requires requires { dtype_of<T>(); }
+  requires requires { dtype_of<T>(); }
   explicit Tensor(T value) : Tensor(Shape{}, std::vector<T>{value}) {}
 
   const Shape& shape() const { return shape_; }

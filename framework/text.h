@@ -47,8 +47,8 @@ std::string join(const Range& parts, std::string_view separator = ", ") {
 }
 
 // The candidate with the smallest edit distance to `word`, or "" when none is near enough to be
-// what the user meant (more than a third of the letters, and more than two, differ; or all do). Serves
-// "did you mean" hints.
+// what the user meant (more than a third of the letters, and more than two, differ; or all do).
+// Serves "did you mean" hints.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace belfry

@@ -28,8 +28,7 @@ std::pair<double, double> fans(const Shape& shape) {
     const auto n = static_cast<double>(shape.elements());
     return {n, n};
   }
-  if (shape.rank() == 2)
-    return {static_cast<double>(shape[0]), static_cast<double>(shape[1])};
+  if (shape.rank() == 2) return {static_cast<double>(shape[0]), static_cast<double>(shape[1])};
   const auto window = static_cast<double>(shape.product(1, shape.rank() - 1));
   return {static_cast<double>(shape.back()) * window, static_cast<double>(shape[0]) * window};
 }
@@ -51,8 +50,8 @@ Variable::operator Output() const {
     ControlDependencies none(graph, nullptr);
     NameScope names(graph, "");
     ReplicaScope replica(graph, std::string(name().substr(0, node_->prefix_)), node_->replica());
-    read = make_read(*this, node_->variable().caching_device,
-                     At(cat(name(), "/read"), node_->site()));
+    read =
+        make_read(*this, node_->variable().caching_device, At(cat(name(), "/read"), node_->site()));
   }
   return read;
 }
@@ -61,12 +60,13 @@ Output Variable::read(At at) const {
   return make_read(*this, {}, At(at.name.empty() ? "read" : at.name, at.site));
 }
 
-Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options, At at) {
+Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options,
+                  At at) {
   const ScopeStack& scopes = graph.scopes();
   const std::string path = scopes.variable_path;
   const Site site = scopes.site.value_or(at.site);
-  VariableRequest request{path.empty() ? std::string(name) : cat(path, "/", name),
-                          std::move(shape), std::move(options)};
+  VariableRequest request{path.empty() ? std::string(name) : cat(path, "/", name), std::move(shape),
+                          std::move(options)};
   const Reuse reuse = scopes.reuse;
   const std::string key = request.name;
   if (const Variable found = graph.stored_variable(key)) {

@@ -9,8 +9,8 @@
 
 namespace belfry {
 
-// Reads bind to versions, so no step is racy: a read sees what the last write with a path to it wrote,
-// else the value from before the step.
+// Reads bind to versions, so no step is racy: a read sees what the last write with a path to it
+// wrote, else the value from before the step.
 class Variable {
  public:
   Variable() = default;
@@ -49,8 +49,8 @@ Initializer constant(double value);
 Initializer value(Tensor tensor);
 Initializer uniform(double low, double high);
 Initializer normal(double stddev);
-// Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010). For [in, out] matrices the fans
-// are the dimensions; for [out, kh, kw, in] filters they are in * kh * kw and out * kh * kw.
+// Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010). For [in, out] matrices the
+// fans are the dimensions; for [out, kh, kw, in] filters they are in * kh * kw and out * kh * kw.
 Initializer glorot_uniform();
 // Normal with variance 2 / fan_in (He et al. 2015).
 Initializer he_normal();
@@ -65,9 +65,9 @@ struct VariableOptions {
   Node* copy_of = nullptr;         // start as a copy of this variable, as replicas do
 };
 
-// Gets the variable `name` (below the current variable scope), or creates it, as the scope's Reuse says.
-// Creation ignores control dependencies. Throws InvalidArgument if it exists and must not, or with
-// another shape or dtype; NotFound if it must exist and does not.
+// Gets the variable `name` (below the current variable scope), or creates it, as the scope's Reuse
+// says. Creation ignores control dependencies. Throws InvalidArgument if it exists and must not, or
+// with another shape or dtype; NotFound if it must exist and does not.
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options = {},
                   At at = {});
 
@@ -78,7 +78,8 @@ struct VariableRequest {
   VariableOptions options;
 };
 
-// Wraps the creation of variables inside a VariableScope. Getters nest, the innermost is asked first.
+// Wraps the creation of variables inside a VariableScope. Getters nest, the innermost is asked
+// first.
 struct VariableGetter {
   virtual ~VariableGetter() = default;
   virtual void request(VariableRequest& request) = 0;

@@ -42,8 +42,8 @@ WorkerPool::WorkerPool(int workers) {
     for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { loop(w); });
   } catch (const std::exception& error) {
     stop();
-    throw DeviceError(cat("cannot start ", workers, " workers: ", error.what(),
-                          "; ask for fewer threads"));
+    throw DeviceError(
+        cat("cannot start ", workers, " workers: ", error.what(), "; ask for fewer threads"));
   }
 }
 

@@ -37,8 +37,8 @@ class alignas(64) Signal {
  public:
   static constexpr std::int64_t kPoison = std::int64_t{1} << 62;
 
-  // The store and the look for sleepers are sequentially consistent, as are a sleeper's announcement
-  // and its last look at the value: one of the two sees the other.
+  // The store and the look for sleepers are sequentially consistent, as are a sleeper's
+  // announcement and its last look at the value: one of the two sees the other.
   bool reached(std::int64_t epoch) const { return epoch_.load(std::memory_order_seq_cst) >= epoch; }
   void set(std::int64_t epoch, Gate& gate) {
     epoch_.store(epoch, std::memory_order_seq_cst);
@@ -93,8 +93,8 @@ class SpinTimer {
   std::int64_t until_ = 0;  // nanoseconds of the steady clock
 };
 
-// Waits until `signal` reaches `epoch`: first by doing other work (help() returns false when there is
-// none), then spinning, then asleep.
+// Waits until `signal` reaches `epoch`: first by doing other work (help() returns false when there
+// is none), then spinning, then asleep.
 template <class Help>
 void await(const Signal& signal, std::int64_t epoch, Gate& gate, const Help& help) {
   SpinTimer timer;

@@ -47,11 +47,13 @@ KernelRun all_reduce_kernel(const KernelPlan& plan, Combine combine) {
     call_collective_hook(*node, {p.begin(), p.end()});
     std::array<const T*, kMaxParticipants> inputs;
     std::array<T*, kMaxParticipants> outputs;
+    std::size_t distinct = 0;  // outputs of one memory space are one tensor
     for (std::size_t i = 0; i < p.inputs(); ++i) {
       inputs[i] = p.input<T>(i);
-      outputs[i] = p.output<T>(i);
+      T* const output = p.output<T>(i);
+      if (distinct == 0 || output != outputs[distinct - 1]) outputs[distinct++] = output;
     }
-    combine(std::span(inputs).first(p.inputs()), std::span(outputs).first(p.inputs()), p.begin(),
+    combine(std::span(inputs).first(p.inputs()), std::span(outputs).first(distinct), p.begin(),
             p.end());
   };
 }

@@ -10,8 +10,8 @@ OutputTypes add_n_shape(const ShapeContext& c) {
   c.require_same_dtype();
   Shape shape = c.input(0);
   for (std::size_t i = 1; i < c.inputs(); ++i) {
-    c.require(c.input(i).compatible(shape), "inputs 0 and ", i, " have shapes ", c.input(0), " and ",
-              c.input(i));
+    c.require(c.input(i).compatible(shape), "inputs 0 and ", i, " have shapes ", c.input(0),
+              " and ", c.input(i));
     for (std::size_t axis = 0; axis < shape.rank(); ++axis)
       if (shape[axis] == kUnknown) shape[axis] = c.input(i)[axis];
   }

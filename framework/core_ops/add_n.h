@@ -6,8 +6,8 @@ namespace belfry {
 
 extern const Op kAddN;
 
-// The sum of tensors of one shape and dtype, as a balanced tree over their order: split at ceil(n / 2),
-// left + right. One input is returned as it is.
+// The sum of tensors of one shape and dtype, as a balanced tree over their order: split at ceil(n /
+// 2), left + right. One input is returned as it is.
 Output add_n(std::span<const Output> xs, At at = {});
 Output add_n(std::initializer_list<Output> xs, At at = {});
 

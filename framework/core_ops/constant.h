@@ -17,7 +17,8 @@ Output constant(Graph& graph, std::initializer_list<float> values, Shape shape, 
 // A scalar.
 Output constant(Graph& graph, double value, DType dtype = DType::kF32, At at = {});
 
-// A scalar Tensor of any type. Throws InvalidArgument if an integer type cannot hold `value` exactly.
+// A scalar Tensor of any type. Throws InvalidArgument if an integer type cannot hold `value`
+// exactly.
 Tensor scalar_tensor(double value, DType dtype);
 
 }  // namespace belfry

@@ -6,8 +6,8 @@ namespace belfry {
 
 extern const Op kNoOp;
 
-// A node that runs after all of `nodes`: what trainers fetch as one step. Nodes of several devices are
-// grouped per device first, so that one signal per device crosses.
+// A node that runs after all of `nodes`: what trainers fetch as one step. Nodes of several devices
+// are grouped per device first, so that one signal per device crosses.
 Node& group(Graph& graph, std::span<Node* const> nodes, At at = {});
 
 // x, available only after `nodes` have run.

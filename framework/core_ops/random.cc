@@ -84,7 +84,8 @@ const Op kRandomNormal{.name = "RandomNormal",
 
 Output random_uniform(Graph& graph, Shape shape, double low, double high, DType dtype, At at) {
   return graph
-      .add(kRandomUniform, {}, at, Options(RandomUniformOptions{std::move(shape), low, high, dtype}))
+      .add(kRandomUniform, {}, at,
+           Options(RandomUniformOptions{std::move(shape), low, high, dtype}))
       .output();
 }
 

@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;
 
-std::int64_t align(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t align(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // A buffer of an arena while it is being laid out.
 struct Block {
@@ -45,7 +47,9 @@ class MemoryPlanner {
           buffers.push_back(buffer_at(root));
           continue;
         }
-        const int over = overwritten(value.node, i);
+        // A collective's results are equal, so one tensor serves a memory space.
+        const int shared = node.op->collective ? equal_output(node, buffers) : -1;
+        const int over = shared >= 0 ? shared : overwritten(value.node, i);
         buffers.push_back(over >= 0 ? over : make_buffer(node, i));
         values_in_[buffers.back()].push_back(value);
       }
@@ -56,6 +60,16 @@ class MemoryPlanner {
       launch.workspace = static_cast<int>(plan_.buffers.size());
       plan_.buffers.push_back({Place::kArena, device, launch.workspace_bytes});
     }
+  }
+
+  // The buffer of an earlier output of a collective in the memory space of the next, or -1.
+  int equal_output(const PlanNode& node, const std::vector<int>& buffers) const {
+    const auto space = [&](std::size_t output) {
+      return context_.devices[static_cast<std::size_t>(node.devices[output])]->memory_space;
+    };
+    for (std::size_t earlier = 0; earlier < buffers.size(); ++earlier)
+      if (space(earlier) == space(buffers.size())) return buffers[earlier];
+    return -1;
   }
 
   int make_buffer(const PlanNode& node, std::size_t i) {
@@ -77,8 +91,8 @@ class MemoryPlanner {
   }
 
   int buffer_at(Value value) const {
-    return plan_.buffer_of[static_cast<std::size_t>(value.node)]
-                          [static_cast<std::size_t>(value.index)];
+    return plan_
+        .buffer_of[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.index)];
   }
 
   // users_[root]: the launching nodes that use a value, aliases followed.
@@ -92,8 +106,8 @@ class MemoryPlanner {
           users_[root_of(plan_, input)].push_back(launch_of_[n]);
   }
 
-  // The buffer that output i may be written over, or -1: an input in the same arena, of the same size,
-  // that this launch is the last to use.
+  // The buffer that output i may be written over, or -1: an input in the same arena, of the same
+  // size, that this launch is the last to use.
   int overwritten(int n, std::size_t i) {
     const PlanNode& node = plan_.nodes[static_cast<std::size_t>(n)];
     const int launch = launch_of_[static_cast<std::size_t>(n)];
@@ -127,9 +141,8 @@ class MemoryPlanner {
 
   // A value used twice by one launch is read at other places than it is written.
   bool fed_once(const PlanNode& node, Value root) const {
-    return std::ranges::count_if(node.inputs, [&](const Value& input) {
-             return root_of(plan_, input) == root;
-           }) == 1;
+    return std::ranges::count_if(
+               node.inputs, [&](const Value& input) { return root_of(plan_, input) == root; }) == 1;
   }
 
   bool happens_before(int a, int b) const {

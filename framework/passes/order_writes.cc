@@ -67,7 +67,8 @@ class WriteOrder {
       std::size_t next = 0;
       while (next < writes.size() && after[next][static_cast<std::size_t>(reader)]) ++next;
       if (next < writes.size())
-        versions_.push_back({variable, next == 0 ? -1 : writes[next - 1], {reader, 0}, writes[next]});
+        versions_.push_back(
+            {variable, next == 0 ? -1 : writes[next - 1], {reader, 0}, writes[next]});
     }
     for (std::size_t w = 0; w + 1 < writes.size(); ++w) {
       const auto& inputs = node(writes[w]).inputs;

@@ -1,5 +1,5 @@
-// The passes of compile(), in their order. Each turns a plan that the earlier ones made into one that
-// the next can use; each has its own file and test.
+// The passes of compile(), in their order. Each turns a plan that the earlier ones made into one
+// that the next can use; each has its own file and test.
 #pragma once
 #include "belfry/framework/plan.h"
 
@@ -14,8 +14,8 @@ void place(Plan& plan, const PlanContext& context);
 // Makes every tensor that crosses devices a Transfer node, one per destination device.
 void add_transfers(Plan& plan);
 
-// Binds reads of variables to versions: orders each write after the users of older versions, or copies
-// a read where that would close a cycle.
+// Binds reads of variables to versions: orders each write after the users of older versions, or
+// copies a read where that would close a cycle.
 void order_writes(Plan& plan);
 
 // Puts launches in one global order, on lanes, with the waits between them.
@@ -34,7 +34,8 @@ std::vector<std::vector<int>> consumers_of(const Plan& plan);
 // The value whose memory `value` is: through aliases and, for writes, to the variable.
 Value root_of(const Plan& plan, Value value);
 
-// Reorders nodes topologically, smallest old index first. Throws Internal on a cycle.
+// Reorders nodes topologically: writes as soon as they may, else smallest old index first. Throws
+// Internal on a cycle.
 void sort_nodes(Plan& plan);
 
 }  // namespace belfry

@@ -12,7 +12,9 @@ namespace {
 // Nodes that must share a device, as a union-find forest over plan nodes.
 class Groups {
  public:
-  explicit Groups(std::size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), 0); }
+  explicit Groups(std::size_t size) : parent_(size) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+  }
   int root(int node) {
     int& parent = parent_[static_cast<std::size_t>(node)];
     if (parent != node) parent = root(parent);
@@ -79,7 +81,8 @@ class Placer {
       return;
     }
     const int required = candidates.front();
-    std::erase_if(fitting, [&](int d) { return std::ranges::find(candidates, d) == candidates.end(); });
+    std::erase_if(fitting,
+                  [&](int d) { return std::ranges::find(candidates, d) == candidates.end(); });
     if (!fitting.empty()) {
       candidates = std::move(fitting);
       return;
@@ -111,8 +114,8 @@ class Placer {
     return fitting;
   }
 
-  // The first candidate; without any, the first device, or for aliases, which cost nothing there, that
-  // of their input. The first node decides for its group.
+  // The first candidate; without any, the first device, or for aliases, which cost nothing there,
+  // that of their input. The first node decides for its group.
   void assign(int n) {
     PlanNode& planned = plan_.nodes[static_cast<std::size_t>(n)];
     std::vector<int>& candidates = candidates_[groups_.root(n)];
@@ -137,8 +140,8 @@ class Placer {
       if (planned.fetch >= 0) continue;
       const std::size_t lines = planned.op->collective ? planned.devices.size() : 1;
       for (std::size_t i = 0; i < lines; ++i)
-        log_info(planned.node->name(), ": (", planned.op->name, "): ",
-                 spec(planned.devices[i]).str());
+        log_info(planned.node->name(), ": (", planned.op->name,
+                 "): ", spec(planned.devices[i]).str());
     }
   }
 

@@ -31,7 +31,8 @@ class Pruner {
     for (std::size_t i = 0; i < feeds_.size(); ++i) {
       const FeedType& feed = feeds_[i];
       const Node& node = feed.where.node();
-      require(!node.is_variable(), node.describe(), ": a variable's storage cannot be fed; feed its "
+      require(!node.is_variable(), node.describe(),
+              ": a variable's storage cannot be fed; feed its "
               "value, or use Session::write");
       require(feed.shape.is_fully_known() && feed.shape.compatible(feed.where.shape()),
               node.describe(), ": fed with shape ", feed.shape, ", but it has ",
@@ -84,8 +85,8 @@ class Pruner {
     for (const Node* before : node.control_inputs()) kept.after.push_back(kept_.at(before->id()));
     const ShapeContext context(node.op(), node.name(), node.site(), types, node.raw_options());
     for (const OutputType& type : node.op().shape(context))
-      kept.types.push_back({type.shape, type.dtype.value_or(types.empty() ? DType::kF32
-                                                                          : types[0].dtype)});
+      kept.types.push_back(
+          {type.shape, type.dtype.value_or(types.empty() ? DType::kF32 : types[0].dtype)});
     if (node.is_variable()) plan_.variables.push_back(&node);
     if (node.op().writes > 0) plan_.writes = true;
     kept_[node.id()] = append(std::move(kept));

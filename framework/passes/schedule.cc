@@ -63,8 +63,8 @@ class Scheduler {
     plan_.clocks.push_back(std::move(clock));
   }
 
-  // Waits for dependencies that the clock does not cover yet, latest launches first, so that one wait
-  // implies as many others as it can. Updates the clock.
+  // Waits for dependencies that the clock does not cover yet, latest launches first, so that one
+  // wait implies as many others as it can. Updates the clock.
   std::vector<Wait> add_waits(int n, std::vector<int>& clock) const {
     std::vector<int> launches;
     for (const int dep : deps_[static_cast<std::size_t>(n)])

@@ -36,8 +36,8 @@ class Transfers {
  private:
   // A collective reads each input where it is; constants are wherever they are needed.
   int wanted_device(const PlanNode& node, std::size_t input) const {
-    const bool stays = node.op->collective || node.op == &kRead ||
-                       from(node.inputs[input]).op == &kConstant;
+    const bool stays =
+        node.op->collective || node.op == &kRead || from(node.inputs[input]).op == &kConstant;
     return stays ? source_device(node.inputs[input]) : node.device();
   }
 

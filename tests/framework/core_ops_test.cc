@@ -1,7 +1,7 @@
 // The ops that framework makes itself keep the contract of all ops.
-#include <gtest/gtest.h>
-
 #include <cmath>
+
+#include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
@@ -34,10 +34,10 @@ TEST(AddN, IsABalancedTreeSplitAfterTheLargerHalf) {
     std::vector<Tensor> inputs(values.begin(), values.end());
     return compute([](Inputs x) { return add_n(x); }, inputs).item<float>();
   };
-  EXPECT_EQ(sum({1, tiny, tiny}), 1.f);                 // (1 + t) + t
-  EXPECT_EQ(sum({1, 0, tiny, tiny}), 1 + 0x1p-23f);     // (1 + 0) + (t + t)
-  EXPECT_EQ(sum({tiny, tiny, 1}), 1 + 0x1p-23f);        // (t + t) + 1
-  EXPECT_EQ(sum({tiny, 1, tiny, 0, tiny}), 1.f);         // ((t + 1) + t) + (0 + t)
+  EXPECT_EQ(sum({1, tiny, tiny}), 1.f);              // (1 + t) + t
+  EXPECT_EQ(sum({1, 0, tiny, tiny}), 1 + 0x1p-23f);  // (1 + 0) + (t + t)
+  EXPECT_EQ(sum({tiny, tiny, 1}), 1 + 0x1p-23f);     // (t + t) + 1
+  EXPECT_EQ(sum({tiny, 1, tiny, 0, tiny}), 1.f);     // ((t + 1) + t) + (0 + t)
 }
 
 TEST(AddN, RefusesUnequalShapesAndTypes) {
