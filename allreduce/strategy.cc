@@ -55,9 +55,7 @@ std::unique_ptr<Strategy> make_strategy(std::string_view name) {
   const auto found = registry().find(name);
   if (found != registry().end()) return found->second();
   const std::vector<std::string> names = strategy_names();
-  const std::string hint = nearest(name, names);
-  throw InvalidArgument(cat("unknown aggregation strategy '", name, "'",
-                            hint.empty() ? "" : cat(", did you mean ", hint, "?"),
+  throw InvalidArgument(cat("unknown aggregation strategy '", name, "'", did_you_mean(name, names),
                             " (strategies: ", join(names), ")"));
 }
 

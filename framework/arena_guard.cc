@@ -20,32 +20,28 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
   std::map<int, Life> lives;
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
     const Launch& launch = plan.launches[l];
-    const PlanNode& node = plan.nodes[static_cast<std::size_t>(launch.node)];
+    const PlanNode& node = plan.node(launch.node);
     const auto use = [&](int buffer) {
       const auto [life, fresh] = lives.emplace(buffer, Life{launch.lane, l, true});
       if (fresh) return;
       life->second.last = l;
       life->second.one_lane = life->second.one_lane && life->second.lane == launch.lane;
     };
-    for (const Value& input : node.inputs)
-      use(plan.buffer_of[static_cast<std::size_t>(input.node)]
-                        [static_cast<std::size_t>(input.index)]);
-    std::vector<int> written = plan.buffer_of[static_cast<std::size_t>(launch.node)];
+    for (const Value& input : node.inputs) use(plan.buffer(input));
+    std::vector<int> written = plan.buffer_of[at(launch.node)];
     if (launch.workspace >= 0) written.push_back(launch.workspace);
     for (const int buffer : written) {
       use(buffer);
-      const BufferRecord& record = plan.buffers[static_cast<std::size_t>(buffer)];
+      const BufferRecord& record = plan.buffers[at(buffer)];
       if (record.place == Place::kArena)
-        born_[l].push_back({arenas[static_cast<std::size_t>(record.device)].data() + record.offset,
-                            static_cast<std::size_t>(record.bytes)});
+        born_[l].push_back({arenas[at(record.device)].data() + record.offset, at(record.bytes)});
     }
   }
   for (const auto& [buffer, life] : lives) {
-    const BufferRecord& record = plan.buffers[static_cast<std::size_t>(buffer)];
+    const BufferRecord& record = plan.buffers[at(buffer)];
     if (record.place == Place::kArena && life.one_lane)
       dead_[life.last].push_back(
-          {arenas[static_cast<std::size_t>(record.device)].data() + record.offset,
-           static_cast<std::size_t>(record.bytes)});
+          {arenas[at(record.device)].data() + record.offset, at(record.bytes)});
   }
 }
 

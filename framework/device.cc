@@ -11,8 +11,8 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
   for (const auto& [type, count] : options.device_count) {
     require(type == "CPU", "device_count: this build has no devices of type '", type,
             "'; it has CPU devices");
-    require(count >= 1 && count <= 1024, "device_count: ", count,
-            " CPU devices were asked for; 1 to 1024 are possible");
+    require(count >= 1 && count <= kMostDevices, "device_count: ", count,
+            " CPU devices were asked for; 1 to ", kMostDevices, " are possible");
     cpus = count;
   }
   std::vector<std::int64_t> limits(static_cast<std::size_t>(cpus), 0);

@@ -10,6 +10,9 @@ namespace belfry {
 
 struct SessionOptions;
 
+// Of one type in a session. As many towers can take part in a collective.
+inline constexpr int kMostDevices = 1024;
+
 struct Device {
   Device(DeviceSpec name, std::int64_t memory_limit)
       : spec(std::move(name)), memory(spec.str(), memory_limit) {}

@@ -108,12 +108,9 @@ class Backward {
 
   void differentiate(Node& node, const std::vector<Output>& grads) {
     const Op& op = node.op();
-    if (!op.gradient) {
-      // Ops that cut the flow on purpose say why; they have no path to x.
-      if (op.no_gradient && op.alias) return;
+    if (!op.gradient)
       throw NotFound(cat("no gradient defined for ", node.describe(), ": ",
                          op.no_gradient ? op.no_gradient : "give its Op one"));
-    }
     std::optional<ColocateWith> beside;
     if (options_.colocate) beside.emplace(node.output());
     ForwardScope forward(graph_, node);

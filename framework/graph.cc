@@ -45,6 +45,8 @@ Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, Options op
   require(!frozen_, describe_node(op, full, site), ": the graph is frozen; build before training");
   require(op.inputs == kVariadic || op.inputs == static_cast<int>(inputs.size()),
           describe_node(op, full, site), ": takes ", op.inputs, " inputs, not ", inputs.size());
+  require(inputs.size() <= kMostOperands, describe_node(op, full, site), ": takes at most ",
+          kMostOperands, " inputs, not ", inputs.size());
   for (const Output& input : inputs) {
     require(static_cast<bool>(input), describe_node(op, full, site), ": an input is empty");
     const bool written = &input - inputs.data() < op.writes;
@@ -99,7 +101,7 @@ void Graph::colocate(Node& node, std::span<Node* const> anchors) {
   node.colocation_.erase(repeated.begin(), repeated.end());
 }
 
-// Innermost to outermost, as semantics 2 has it. What writes a variable goes where the variable is.
+// Innermost to outermost. What writes a variable goes where the variable is.
 void Graph::apply_device_scopes(Node& node) {
   if (node.op().writes > 0) {
     std::vector<Node*> written;
@@ -143,9 +145,7 @@ Node& Graph::find(std::string_view name) const {
   if (found != by_name_.end()) return *found->second;
   std::vector<std::string> names;
   for (const auto& node : nodes_) names.emplace_back(node->name());
-  const std::string hint = nearest(name, names);
-  throw NotFound(
-      cat("no node '", name, "'", hint.empty() ? "" : cat("; did you mean ", hint, "?")));
+  throw NotFound(cat("no node '", name, "'", did_you_mean(name, names)));
 }
 
 void Graph::add_to_collection(std::string_view key, Node& node) {

@@ -56,7 +56,7 @@ class Graph {
   std::vector<Variable> variables(std::string_view collection) const;
 
   // Reserves and returns a name that no node has: `name`, or name_1, name_2, ...; compared without
-  // case (semantics 3.1).
+  // case.
   std::string unique_name(std::string_view name);
 
   // State of the scope guards; theirs to change.

@@ -1,5 +1,6 @@
 // Kernels: how a node is prepared for given shapes, and what runs in a step.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -72,23 +73,28 @@ class KernelPlan {
   std::int64_t workspace_ = 0;
 };
 
-// Pointers of one type, e.g. to all inputs of a sum. Allocates only above 64.
+// Inputs or outputs that one launch takes at most.
+inline constexpr std::size_t kMostOperands = 1024;
+
+// Pointers of one type, e.g. to all inputs of a sum. Lives on the stack.
 template <class T>
 class PointerList {
  public:
   explicit PointerList(std::span<void* const> from) : size_(from.size()) {
-    if (size_ > few_.size()) many_.resize(size_);
-    T** const to = size_ > few_.size() ? many_.data() : few_.data();
-    for (std::size_t i = 0; i < size_; ++i) to[i] = static_cast<T*>(from[i]);
+    for (std::size_t i = 0; i < size_; ++i) pointers_[i] = static_cast<T*>(from[i]);
   }
-  std::span<T* const> span() const {
-    return {size_ > few_.size() ? many_.data() : few_.data(), size_};
+  std::span<T* const> span() const { return {pointers_.data(), size_}; }
+  // Without those that equal the one before.
+  std::span<T* const> unique() {
+    size_ = static_cast<std::size_t>(
+        std::unique(pointers_.begin(), pointers_.begin() + static_cast<std::ptrdiff_t>(size_)) -
+        pointers_.begin());
+    return span();
   }
 
  private:
   std::size_t size_;
-  std::array<T*, 64> few_;
-  std::vector<T*> many_;
+  std::array<T*, kMostOperands> pointers_;
 };
 
 // Where a launch's tensors are. Inputs and outputs point at whole tensors, whatever the range;

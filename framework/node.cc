@@ -12,7 +12,10 @@ const TensorType& Output::type() const {
   return node().output_type(static_cast<std::size_t>(index_));
 }
 
-const DeviceSpec& Output::device() const { return node().device(); }
+const DeviceSpec& Output::device() const {
+  const bool with_input = node().op().collective;
+  return with_input ? node().input(static_cast<std::size_t>(index_)).device() : node().device();
+}
 
 std::string Output::name() const {
   return index_ == 0 ? std::string(node().name()) : cat(node().name(), ":", index_);

@@ -50,8 +50,7 @@ const Op& find_op(std::string_view name) {
     if (op->name == name) return *op;
     names.emplace_back(op->name);
   }
-  const std::string hint = nearest(name, names);
-  throw NotFound(cat("no op '", name, "'", hint.empty() ? "" : cat("; did you mean ", hint, "?")));
+  throw NotFound(cat("no op '", name, "'", did_you_mean(name, names)));
 }
 
 void ShapeContext::fail(const std::string& why) const {

@@ -1,5 +1,5 @@
 // An operation: what every node of its kind shares. An op is an object, not a string; its name is
-// written once, and error prefixes, trace labels and registry keys derive from it.
+// written once, and error prefixes, labels and registry keys derive from it.
 //
 //   // relu.cc
 //   const Op kRelu{.name = "Relu", .inputs = 1, .shape = same_as_input, .gradient = relu_gradient,

@@ -34,9 +34,9 @@ std::vector<std::vector<int>> consumers_of(const Plan& plan) {
   std::vector<std::vector<int>> consumers(plan.nodes.size());
   for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
     for (const Value& input : plan.nodes[n].inputs)
-      consumers[static_cast<std::size_t>(input.node)].push_back(static_cast<int>(n));
+      consumers[at(input.node)].push_back(static_cast<int>(n));
     for (const int before : plan.nodes[n].after)
-      consumers[static_cast<std::size_t>(before)].push_back(static_cast<int>(n));
+      consumers[at(before)].push_back(static_cast<int>(n));
   }
   return consumers;
 }
@@ -48,8 +48,8 @@ std::vector<int> users_of(const Plan& plan, const std::vector<std::vector<int>>&
   while (!open.empty()) {
     const Value current = open.back();
     open.pop_back();
-    for (const int next : consumers[static_cast<std::size_t>(current.node)]) {
-      const PlanNode& user = plan.nodes[static_cast<std::size_t>(next)];
+    for (const int next : consumers[at(current.node)]) {
+      const PlanNode& user = plan.node(next);
       if (std::ranges::find(user.inputs, current) == user.inputs.end()) continue;
       if (user.op->alias)
         open.push_back({next, 0});
@@ -65,10 +65,10 @@ std::vector<int> users_of(const Plan& plan, const std::vector<std::vector<int>>&
 
 Value root_of(const Plan& plan, Value value) {
   for (;;) {
-    const PlanNode& node = plan.nodes[static_cast<std::size_t>(value.node)];
+    const PlanNode& node = plan.node(value.node);
     const bool written = value.index < node.op->writes;
     if (!node.op->alias && !written) return value;
-    value = node.inputs[static_cast<std::size_t>(written ? value.index : 0)];
+    value = node.inputs[at(written ? value.index : 0)];
   }
 }
 
@@ -76,13 +76,11 @@ void sort_nodes(Plan& plan) {
   const auto consumers = consumers_of(plan);
   std::vector<std::size_t> missing(plan.nodes.size());
   for (const auto& list : consumers)
-    for (const int consumer : list) ++missing[static_cast<std::size_t>(consumer)];
+    for (const int consumer : list) ++missing[at(consumer)];
   // Nodes that passes appended go where their sources are, before what was created later. Writes go
   // as soon as they may: the gradients they read are still in cache, and their memory is free
   // after.
-  const auto key = [&](int n) {
-    return std::pair(plan.nodes[static_cast<std::size_t>(n)].op->writes == 0, n);
-  };
+  const auto key = [&](int n) { return std::pair(plan.node(n).op->writes == 0, n); };
   std::priority_queue<std::pair<bool, int>, std::vector<std::pair<bool, int>>, std::greater<>>
       ready;
   for (std::size_t n = 0; n < plan.nodes.size(); ++n)
@@ -92,17 +90,23 @@ void sort_nodes(Plan& plan) {
   while (!ready.empty()) {
     const int n = ready.top().second;
     ready.pop();
-    moved[static_cast<std::size_t>(n)] = static_cast<int>(sorted.size());
-    sorted.push_back(std::move(plan.nodes[static_cast<std::size_t>(n)]));
-    for (const int consumer : consumers[static_cast<std::size_t>(n)])
-      if (--missing[static_cast<std::size_t>(consumer)] == 0) ready.push(key(consumer));
+    moved[at(n)] = static_cast<int>(sorted.size());
+    sorted.push_back(std::move(plan.nodes[at(n)]));
+    for (const int consumer : consumers[at(n)])
+      if (--missing[at(consumer)] == 0) ready.push(key(consumer));
   }
   require<Internal>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
   for (PlanNode& node : sorted) {
-    for (Value& input : node.inputs) input.node = moved[static_cast<std::size_t>(input.node)];
-    for (int& before : node.after) before = moved[static_cast<std::size_t>(before)];
+    for (Value& input : node.inputs) input.node = moved[at(input.node)];
+    for (int& before : node.after) before = moved[at(before)];
   }
   plan.nodes = std::move(sorted);
+}
+
+std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
+  std::vector<TensorType> types;
+  for (const Value& input : of.inputs) types.push_back(type(input));
+  return types;
 }
 
 std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const {
@@ -111,11 +115,9 @@ std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const
     if (arena_bytes[d] > 0)
       out += cat("arena ", devices[d]->spec, ": ", arena_bytes[d], " bytes\n");
   for (const Launch& launch : launches) {
-    const PlanNode& planned = nodes[static_cast<std::size_t>(launch.node)];
-    out +=
-        cat(devices[static_cast<std::size_t>(lanes[static_cast<std::size_t>(launch.lane)].device)]
-                ->spec.str(),
-            " #", launch.position, " ", planned.name(), ": (", planned.op->name, ")");
+    const PlanNode& planned = node(launch.node);
+    out += cat(devices[at(lanes[at(launch.lane)].device)]->spec.str(), " #", launch.position, " ",
+               planned.name(), ": (", planned.op->name, ")");
     for (const Wait& wait : launch.waits)
       out += cat(" after lane ", wait.lane, " #", wait.position);
     out += '\n';

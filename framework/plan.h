@@ -11,6 +11,9 @@
 
 namespace belfry {
 
+// Plans refer to their parts by int, which C++ containers do not take.
+constexpr std::size_t at(std::integral auto i) { return static_cast<std::size_t>(i); }
+
 // Output `index` of plan node `node`.
 struct Value {
   int node = -1;
@@ -37,7 +40,7 @@ struct PlanNode {
 };
 
 // A tensor that crosses devices. Devices of one memory space share it; the bytes count all the
-// same.
+// same. A collective of K devices counts as K - 1 tensors to its first device and K - 1 back.
 struct TransferRecord {
   std::string name;
   int from, to;
@@ -101,7 +104,13 @@ struct Plan {
   // clocks[L][lane]: how many launches of each lane have run when launch L starts.
   std::vector<std::vector<int>> clocks;
 
-  // "arena cpu:0 12.3 MB ..." and one line per launch: for people.
+  const PlanNode& node(int n) const { return nodes[at(n)]; }
+  const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
+  int device(Value value) const { return node(value.node).devices[at(value.index)]; }
+  int buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
+  std::vector<TensorType> input_types(const PlanNode& of) const;
+
+  // The arenas, then a line per launch: for people.
   std::string str(const std::vector<std::unique_ptr<Device>>& devices) const;
 };
 

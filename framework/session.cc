@@ -32,7 +32,9 @@ struct Session::State {
       : graph(g),
         options(std::move(o)),
         devices(make_devices(options)),
-        pool(worker_count(options.threads)),
+        threads(worker_count(options.threads)),
+        // A lane is one worker's, so more workers than devices would have nothing to do.
+        pool(std::min(threads, static_cast<int>(devices.size()))),
         runner{devices, pool, [this](const Node& node) { return stored(node).memory.data(); }, {}} {
   }
 
@@ -60,6 +62,7 @@ struct Session::State {
     if (log_placement)
       for (std::size_t d = 0; d < devices.size(); ++d)
         log_info(devices[d]->spec, ": arena of ", plan.arena_bytes[d], " bytes planned");
+    if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
     initialise(plan);
     return std::make_unique<Step::State>(std::move(plan), runner);
   }
@@ -114,7 +117,7 @@ struct Session::State {
     require(&node.graph() == &graph, node.describe(), ": belongs to another graph");
     if (!variables.contains(&node)) {
       const Fetch itself(variable.node());
-      build({&itself, 1}, {}, false);
+      initialise(compile({&itself, 1}, {}, context(false)));
     }
     return stored(node);
   }
@@ -131,6 +134,7 @@ struct Session::State {
   const Graph& graph;
   SessionOptions options;
   std::vector<std::unique_ptr<Device>> devices;
+  int threads;  // asked for
   WorkerPool pool;
   Runner runner;
   std::map<const Node*, Stored> variables;
@@ -196,7 +200,7 @@ void Session::write(Variable variable, const Tensor& value) {
   const State::Stored& stored = state_->ensure(variable);
   const std::lock_guard no_run(state_->runner.mutex);
   std::memcpy(stored.memory.data(), value.raw(), stored.memory.bytes());
-  state_->runner.poisoned = false;
+  state_->runner.suspects.erase(&variable.node());
 }
 
 DeviceSpec Session::placement(Output output) {
@@ -229,8 +233,7 @@ std::map<std::string, std::int64_t> Session::peak_bytes() const {
   const std::lock_guard lock(state_->mutex);
   std::vector<std::int64_t> arenas(state_->devices.size());
   for (const auto& [key, step] : state_->steps)
-    for (std::size_t d = 0; d < arenas.size(); ++d)
-      arenas[d] = std::max(arenas[d], step->plan().arena_bytes[d]);
+    for (std::size_t d = 0; d < arenas.size(); ++d) arenas[d] += step->plan().arena_bytes[d];
   for (const auto& [node, stored] : state_->variables)
     arenas[static_cast<std::size_t>(stored.device)] +=
         static_cast<std::int64_t>(stored.memory.bytes());
@@ -239,7 +242,7 @@ std::map<std::string, std::int64_t> Session::peak_bytes() const {
   return peaks;
 }
 
-int Session::workers() const { return state_->pool.workers(); }
+int Session::threads() const { return state_->threads; }
 
 std::uint64_t Session::step() const {
   const std::lock_guard no_run(state_->runner.mutex);

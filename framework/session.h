@@ -57,7 +57,8 @@ class Step {
  public:
   // Feeds are in the order given to prepare(); their memory is read until run returns.
   void run(std::span<const Tensor> feeds = {});
-  // The value of fetch i after a run; valid until the next.
+  // The value of fetch i after a run. The next run overwrites it, and copies of it with it;
+  // Session::run returns tensors of their own.
   const Tensor& fetched(std::size_t i) const;
   const Plan& plan() const;
 
@@ -82,7 +83,7 @@ class Session {
   // Computes fetches; compiles them at first use for the shapes of the feeds. Node fetches give an
   // empty tensor. Throws InvalidArgument for feeds of the wrong type, and whatever a kernel throws,
   // after all workers have stopped; if a variable had been written by then, every later run throws
-  // until it is restored by write().
+  // until each variable that it may have written is restored by write().
   Tensor run(Output fetch, std::span<const Feed> feeds = {});
   std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const Feed> feeds = {});
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches,
@@ -103,9 +104,10 @@ class Session {
   DeviceSpec placement(Output output);
   // Full names of all devices.
   std::vector<DeviceSpec> devices() const;
-  // Bytes planned per device: the largest arena plus its variables.
+  // Bytes planned per device: the arenas of all steps plus its variables.
   std::map<std::string, std::int64_t> peak_bytes() const;
-  int workers() const;
+  // Workers that were asked for; no more of them run than there are devices.
+  int threads() const;
 
   // Runs that wrote variables so far: random ops are keyed by it.
   std::uint64_t step() const;

@@ -17,24 +17,21 @@ Step::State::State(Plan compiled, Runner& owner) : plan(std::move(compiled)), ru
 
 void Step::State::allocate() {
   for (std::size_t d = 0; d < plan.arena_bytes.size(); ++d)
-    arenas_.emplace_back(runner.devices[d]->memory, static_cast<std::size_t>(plan.arena_bytes[d]));
+    arenas_.emplace_back(runner.devices[d]->memory, at(plan.arena_bytes[d]));
   fetched.assign(plan.fetches.size(), Tensor());
   for (const PlanNode& node : plan.nodes)
-    if (node.fetch >= 0)
-      fetched[static_cast<std::size_t>(node.fetch)] =
-          Tensor(node.types[0].shape, node.types[0].dtype);
+    if (node.fetch >= 0) fetched[at(node.fetch)] = Tensor(node.types[0].shape, node.types[0].dtype);
 }
 
 void* Step::State::address(int buffer) {
-  const BufferRecord& record = plan.buffers[static_cast<std::size_t>(buffer)];
+  const BufferRecord& record = plan.buffers[at(buffer)];
   switch (record.place) {
-    case Place::kArena:
-      return arenas_[static_cast<std::size_t>(record.device)].data() + record.offset;
+    case Place::kArena: return arenas_[at(record.device)].data() + record.offset;
     case Place::kVariable: return runner.variable_memory(*record.node);
     case Place::kFixed:
       // Kernels do not write their inputs, so the graph's tensor serves all sessions.
       return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
-    case Place::kFetch: return fetched[static_cast<std::size_t>(record.index)].mutable_raw();
+    case Place::kFetch: return fetched[at(record.index)].mutable_raw();
     case Place::kFeed: break;
   }
   return nullptr;  // set at every run
@@ -44,26 +41,23 @@ void* Step::State::address(int buffer) {
 void Step::State::link() {
   std::size_t pointers = 0;
   for (const Launch& launch : plan.launches) {
-    const PlanNode& node = plan.nodes[static_cast<std::size_t>(launch.node)];
+    const PlanNode& node = plan.node(launch.node);
     pointers += node.inputs.size() + node.types.size();
   }
   addresses_.reserve(pointers);
   feed_slots_.resize(plan.feeds.size());
   const auto add = [&](int buffer) {
-    const BufferRecord& record = plan.buffers[static_cast<std::size_t>(buffer)];
+    const BufferRecord& record = plan.buffers[at(buffer)];
     addresses_.push_back(address(buffer));
-    if (record.place == Place::kFeed)
-      feed_slots_[static_cast<std::size_t>(record.index)].push_back(&addresses_.back());
+    if (record.place == Place::kFeed) feed_slots_[at(record.index)].push_back(&addresses_.back());
   };
   for (const Launch& launch : plan.launches) {
-    const PlanNode& node = plan.nodes[static_cast<std::size_t>(launch.node)];
+    const PlanNode& node = plan.node(launch.node);
     Task task{};
     task.launch = &launch;
     const std::size_t first = addresses_.size();
-    for (const Value& input : node.inputs)
-      add(plan.buffer_of[static_cast<std::size_t>(input.node)]
-                        [static_cast<std::size_t>(input.index)]);
-    for (const int buffer : plan.buffer_of[static_cast<std::size_t>(launch.node)]) add(buffer);
+    for (const Value& input : node.inputs) add(plan.buffer(input));
+    for (const int buffer : plan.buffer_of[at(launch.node)]) add(buffer);
     task.inputs = {addresses_.data() + first, node.inputs.size()};
     task.outputs = {addresses_.data() + first + node.inputs.size(), node.types.size()};
     if (launch.workspace >= 0) task.workspace = static_cast<std::byte*>(address(launch.workspace));
@@ -82,27 +76,27 @@ void Step::State::share_out() {
   std::ranges::sort(order, {}, [&](std::size_t l) { return plan.lanes[l].device; });
   std::vector<int> worker_of(count);
   for (std::size_t i = 0; i < count; ++i)
-    worker_of[order[i]] = static_cast<int>(i * static_cast<std::size_t>(workers) / count);
-  lists_ = std::vector<WorkerList>(static_cast<std::size_t>(workers));
+    worker_of[order[i]] = static_cast<int>(i * at(workers) / count);
+  lists_ = std::vector<WorkerList>(at(workers));
   signals_ = std::vector<Signal>(count);
   bases_.resize(count);
   for (std::size_t t = 0; t < tasks_.size(); ++t) {
     Task& task = tasks_[t];
-    const int worker = worker_of[static_cast<std::size_t>(task.launch->lane)];
-    lists_[static_cast<std::size_t>(worker)].tasks.push_back(static_cast<int>(t));
+    const int worker = worker_of[at(task.launch->lane)];
+    lists_[at(worker)].tasks.push_back(static_cast<int>(t));
     for (const Wait& wait : task.launch->waits) {
-      if (worker_of[static_cast<std::size_t>(wait.lane)] == worker) continue;
+      if (worker_of[at(wait.lane)] == worker) continue;
       task.waits.push_back(wait);
-      const Lane& lane = plan.lanes[static_cast<std::size_t>(wait.lane)];
-      const int awaited = lane.launches[static_cast<std::size_t>(wait.position)];
-      tasks_[static_cast<std::size_t>(awaited)].signals = true;
+      const Lane& lane = plan.lanes[at(wait.lane)];
+      const int awaited = lane.launches[at(wait.position)];
+      tasks_[at(awaited)].signals = true;
     }
   }
 }
 
 void Step::State::run(std::span<const Tensor> feeds, std::vector<Tensor>* results) {
   const std::lock_guard lock(runner.mutex);
-  require(!runner.poisoned || initial,
+  require(runner.suspects.empty() || initial,
           "an earlier run failed after it had begun to write variables, so their values are not "
           "those of any step; restore them with Session::write before running again");
   set_feeds(feeds);
@@ -138,8 +132,8 @@ void Step::State::run_list(int worker) {
   try {
     check_floating_point_mode();
     bool going = true;
-    for (const int t : lists_[static_cast<std::size_t>(worker)].tasks)
-      if (!(going = run_task(static_cast<std::size_t>(t), worker))) break;
+    for (const int t : lists_[at(worker)].tasks)
+      if (!(going = run_task(at(t), worker))) break;
     if (!going) poison();
   } catch (...) {
     fail();
@@ -151,20 +145,19 @@ bool Step::State::run_task(std::size_t t, int worker) {
   const Task& task = tasks_[t];
   const Launch& launch = *task.launch;
   for (const Wait& wait : task.waits) {
-    const auto lane = static_cast<std::size_t>(wait.lane);
+    const auto lane = at(wait.lane);
     await(signals_[lane], bases_[lane] + wait.position + 1, runner.pool.gate(),
           [&] { return help(worker); });
   }
   if (failed_.load(std::memory_order_acquire)) return false;
-  if (plan.nodes[static_cast<std::size_t>(launch.node)].op->writes > 0)
-    has_written_.store(true, std::memory_order_relaxed);
+  if (plan.node(launch.node).op->writes > 0) has_written_.store(true, std::memory_order_relaxed);
   guard_->before(t);
   if (task.parts > 1 && workers > 1)
     run_shared(task, worker);
   else
     call(task, launch.range);
   guard_->after(t);
-  const auto lane = static_cast<std::size_t>(launch.lane);
+  const auto lane = at(launch.lane);
   if (task.signals) signals_[lane].set(bases_[lane] + launch.position + 1, runner.pool.gate());
   return true;
 }
@@ -176,7 +169,7 @@ void Step::State::call(const Task& task, Range range) const {
 
 // Opens the launch to the others, takes chunks like them, and waits for theirs.
 void Step::State::run_shared(const Task& task, int worker) {
-  Share& share = lists_[static_cast<std::size_t>(worker)].share;
+  Share& share = lists_[at(worker)].share;
   const std::uint64_t opening = (share.ticket.load(std::memory_order_relaxed) >> 32) + 1;
   share.done.store(0, std::memory_order_relaxed);
   share.task.store(&task, std::memory_order_relaxed);
@@ -240,7 +233,10 @@ void Step::State::recover() {
     signals_[l].set(runs_ * static_cast<std::int64_t>(plan.lanes[l].launches.size()),
                     runner.pool.gate());
   failed_.store(false, std::memory_order_relaxed);
-  if (has_written_.load(std::memory_order_relaxed)) runner.poisoned = true;
+  if (has_written_.load(std::memory_order_relaxed))
+    for (const PlanNode& node : plan.nodes)
+      for (int i = 0; i < node.op->writes; ++i)
+        runner.suspects.insert(plan.node(node.inputs[at(i)].node).node);
   std::rethrow_exception(std::exchange(error_, nullptr));
 }
 

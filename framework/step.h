@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct Runner {
   std::function<void*(const Node&)> variable_memory;
   std::mutex mutex;        // one run at a time
   std::uint64_t step = 0;  // runs that wrote variables
-  bool poisoned = false;   // a run failed after it had written
+  // Variables that a failed run may have written, until each is restored.
+  std::set<const Node*> suspects;
 };
 
 // A launch with its pointers.

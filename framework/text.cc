@@ -37,4 +37,9 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return best;
 }
 
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string hint = nearest(word, candidates);
+  return hint.empty() ? "" : cat("; did you mean '", hint, "'?");
+}
+
 }  // namespace belfry

@@ -51,4 +51,7 @@ std::string join(const Range& parts, std::string_view separator = ", ") {
 // Serves "did you mean" hints.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
+// "; did you mean 'x'?" for the nearest candidate, or "".
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
 }  // namespace belfry

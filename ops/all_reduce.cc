@@ -1,10 +1,8 @@
 #include "belfry/ops/all_reduce.h"
 
-#include <algorithm>
-#include <array>
-
 #include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/kernels/plain.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/scopes.h"
 
@@ -12,8 +10,7 @@ namespace belfry {
 namespace {
 
 OutputTypes all_reduce_shape(const ShapeContext& c) {
-  c.require(c.inputs() >= 1 && c.inputs() <= kMaxParticipants, "needs 1 to ", kMaxParticipants,
-            " tensors, not ", c.inputs());
+  c.require(c.inputs() >= 1, "needs at least one tensor");
   const DType dtype = c.dtype();
   c.require(dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kI32,
             "sums f32, f64 and i32, not ", name_of(dtype), "; cast first");
@@ -45,16 +42,8 @@ KernelRun all_reduce_kernel(const KernelPlan& plan, Combine combine) {
   const Node* const node = &plan.node();
   return [node, combine](const Pointers& p) {
     call_collective_hook(*node, {p.begin(), p.end()});
-    std::array<const T*, kMaxParticipants> inputs;
-    std::array<T*, kMaxParticipants> outputs;
-    std::size_t distinct = 0;  // outputs of one memory space are one tensor
-    for (std::size_t i = 0; i < p.inputs(); ++i) {
-      inputs[i] = p.input<T>(i);
-      T* const output = p.output<T>(i);
-      if (distinct == 0 || output != outputs[distinct - 1]) outputs[distinct++] = output;
-    }
-    combine(std::span(inputs).first(p.inputs()), std::span(outputs).first(distinct), p.begin(),
-            p.end());
+    auto outputs = p.all_outputs<T>();
+    combine(p.all_inputs<T>().span(), outputs.unique(), p.begin(), p.end());
   };
 }
 
@@ -79,18 +68,6 @@ KernelRun all_reduce_cpu(KernelPlan& plan) {
   });
 }
 
-// Unsigned, so that integers wrap.
-template <class T>
-T plain_tree(std::span<const T* const> inputs, std::int64_t i) {
-  if (inputs.size() == 1) return inputs[0][i];
-  const std::size_t middle = (inputs.size() + 1) / 2;
-  const T left = plain_tree(inputs.first(middle), i), right = plain_tree(inputs.subspan(middle), i);
-  if constexpr (std::is_floating_point_v<T>)
-    return left + right;
-  else
-    return static_cast<T>(static_cast<std::uint32_t>(left) + static_cast<std::uint32_t>(right));
-}
-
 KernelRun all_reduce_reference(KernelPlan& plan) {
   const bool mean = plan.options<AllReduceOptions>().mean;
   return visit_summable(plan.dtype(), [&]<class T>(T) {
@@ -98,7 +75,7 @@ KernelRun all_reduce_reference(KernelPlan& plan) {
         plan, [mean](std::span<const T* const> inputs, std::span<T* const> outputs,
                      std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) {
-            const T sum = plain_tree(inputs, i);
+            const T sum = kernels::plain_tree(inputs, i);
             for (T* const out : outputs) out[i] = mean ? sum / static_cast<T>(inputs.size()) : sum;
           }
         });

@@ -5,10 +5,10 @@
 namespace belfry {
 
 // K tensors of one shape and type -> K tensors, each the canonical sum of all: a balanced tree over
-// their order, split at ceil(K / 2), left + right. Output i lives on the device of input i, and in
-// its memory if nobody else reads it. K is at most kMaxParticipants. f32 f64 i32; integers wrap.
+// their order, split at ceil(K / 2), left + right. Output i lives on the device of input i; outputs
+// of one memory space are one tensor, in the memory of input 0 if nobody else reads that. f32 f64
+// i32; integers wrap.
 extern const Op kAllReduce;
-inline constexpr std::size_t kMaxParticipants = 256;
 
 struct AllReduceOptions {
   bool mean = false;  // divides by K once at the end; floating types only

@@ -2,10 +2,16 @@
 
 namespace belfry {
 
+namespace {
+
+std::vector<Output> nothing(const Node&, std::span<const Output>) { return {Output()}; }
+
+}  // namespace
+
 const Op kStopGradient{.name = "StopGradient",
                        .inputs = 1,
                        .shape = same_as_input,
-                       .no_gradient = "it stops gradients on purpose",
+                       .gradient = nothing,
                        .alias = true};
 
 Output stop_gradient(Output x, At at) { return x.graph().add(kStopGradient, {x}, at).output(); }

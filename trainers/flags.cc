@@ -14,7 +14,6 @@
 namespace belfry {
 namespace {
 
-constexpr int kMostDevices = 1024;
 constexpr int kMostThreads = 1024;
 
 // What the user typed; "" where nothing was. Numbers stay text, because CLI11 accepts -1 as
@@ -97,8 +96,11 @@ std::vector<std::string> normalized(std::span<const char* const> arguments, cons
     }
     const bool takes_value = app.get_option("--" + name)->get_items_expected_min() > 0;
     std::string value(equals < argument.size() ? argument.substr(equals + 1) : "");
-    if (takes_value && equals == argument.size() && i + 1 < arguments.size())
+    if (takes_value && equals == argument.size() && i + 1 < arguments.size()) {
       value = arguments[++i];
+      require<FlagError>(!value.starts_with("--"), "--", name, " needs a value, but ", value,
+                         " follows");
+    }
     require<FlagError>(!value.empty() || (!takes_value && equals == argument.size()), "--", name,
                        " needs a value");
     result.push_back(value.empty() ? "--" + name : cat("--", name, "=", value));
@@ -253,6 +255,7 @@ TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefault
     flags.help = app.help();
     return flags;
   }
+  for (std::string* name : {&raw.trainer, &raw.allreduce}) std::ranges::replace(*name, '-', '_');
   flags.batch_size = defaults.batch_size;
   flags.epochs = defaults.epochs;
   read_numbers(flags, raw);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "belfry/framework/error.h"
 
@@ -95,7 +96,7 @@ ReportFile::ReportFile(FileSystem& files, std::string path)
   }
   // A link stays; what it leads to is replaced.
   if (const fs::path real = fs::canonical(path_, error); !error) path_ = real.string();
-  const std::string probe = path_ + ".tmp";
+  const std::string probe = cat(path_, ".probe", ::getpid());
   try {
     files_.create(probe)->close();
     files_.remove(probe);

@@ -48,7 +48,7 @@ void print_header(Console& console, const std::string& program, const TrainFlags
   const BatchPlan& plan = trainer.batches();
   console.line(cat(
       program, ": ", flags.trainer, flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
-      " on ", join(names, " "), ", ", trainer.session().workers(), " threads, seed ", flags.seed));
+      " on ", join(names, " "), ", ", trainer.session().threads(), " threads, seed ", flags.seed));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   console.line(cat("batch: ", plan.batch_size(), " per device, ", plan.global_batch(),
@@ -69,7 +69,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .allreduce = flags.allreduce,
                 .batch_size = flags.batch_size,
                 .seed = flags.seed,
-                .threads = session.workers(),
+                .threads = session.threads(),
                 .steps = trainer.steps(),
                 .epochs = trainer.epochs(),
                 .examples_per_second = trainer.examples_per_second(),

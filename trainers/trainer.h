@@ -28,7 +28,7 @@ struct TrainerOptions {
   std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
   int threads = 0;             // workers, the caller included; 0: one per usable core
   bool log_device_placement = false;
-  std::vector<std::shared_ptr<Callback>> callbacks = {};  // called after the trainer's own
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called
 };
 
 // What distinguishes the trainers: where variables live, and how the gradients of the towers become

@@ -29,9 +29,7 @@ const TrainerKind& find_trainer(std::string_view name) {
   const auto found = registry().find(name);
   if (found != registry().end()) return found->second;
   const std::vector<std::string> names = trainer_names();
-  const std::string hint = nearest(name, names);
-  throw InvalidArgument(cat("unknown trainer '", name, "'",
-                            hint.empty() ? "" : cat(", did you mean ", hint, "?"),
+  throw InvalidArgument(cat("unknown trainer '", name, "'", did_you_mean(name, names),
                             " (trainers: ", join(names), ")"));
 }
 

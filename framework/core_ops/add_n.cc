@@ -1,5 +1,6 @@
 #include "belfry/framework/core_ops/add_n.h"
 
+#include "belfry/framework/kernels/plain.h"
 #include "belfry/framework/kernels/reduce.h"
 
 namespace belfry {
@@ -22,19 +23,13 @@ std::vector<Output> add_n_gradient(const Node& node, std::span<const Output> gra
   return std::vector<Output>(node.inputs().size(), grads[0]);
 }
 
-template <class T>
-T tree(std::span<const T* const> xs, std::int64_t i) {
-  if (xs.size() == 1) return xs[0][i];
-  const std::size_t middle = (xs.size() + 1) / 2;
-  return static_cast<T>(tree(xs.first(middle), i) + tree(xs.subspan(middle), i));
-}
-
 KernelRun add_n_reference(KernelPlan& plan) {
   return visit_any(plan.dtype(), [](auto zero) -> KernelRun {
     using T = decltype(zero);
     return [](const Pointers& p) {
       const auto inputs = p.all_inputs<T>();
-      for (std::int64_t i = p.begin(); i < p.end(); ++i) p.output<T>()[i] = tree(inputs.span(), i);
+      for (std::int64_t i = p.begin(); i < p.end(); ++i)
+        p.output<T>()[i] = kernels::plain_tree(inputs.span(), i);
     };
   });
 }

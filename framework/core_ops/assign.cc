@@ -1,5 +1,7 @@
 #include "belfry/framework/core_ops/assign.h"
 
+#include "belfry/framework/kernels/plain.h"
+
 namespace belfry {
 namespace {
 
@@ -16,8 +18,7 @@ KernelRun assign_kernel(KernelPlan& plan, Combine combine) {
     return [combine](const Pointers& p) {
       T* const to = p.written<T>(0);
       const T* const from = p.input<T>(1);
-      for (std::int64_t i = p.begin(); i < p.end(); ++i)
-        to[i] = static_cast<T>(combine(to[i], from[i]));
+      for (std::int64_t i = p.begin(); i < p.end(); ++i) to[i] = combine(to[i], from[i]);
     };
   });
 }
@@ -26,10 +27,12 @@ KernelRun assign_reference(KernelPlan& plan) {
   return assign_kernel(plan, [](auto, auto value) { return value; });
 }
 KernelRun assign_add_reference(KernelPlan& plan) {
-  return assign_kernel(plan, [](auto old, auto delta) { return old + delta; });
+  return assign_kernel(plan,
+                       [](auto old, auto delta) { return kernels::wrapping_add(old, delta); });
 }
 KernelRun assign_sub_reference(KernelPlan& plan) {
-  return assign_kernel(plan, [](auto old, auto delta) { return old - delta; });
+  return assign_kernel(plan,
+                       [](auto old, auto delta) { return kernels::wrapping_subtract(old, delta); });
 }
 
 constexpr const char* kNoGradient = "it changes a variable";

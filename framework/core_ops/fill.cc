@@ -19,6 +19,7 @@ struct FillLikeOptions {
 
 OutputTypes fill_shape(const ShapeContext& c) {
   const auto& options = c.options<FillOptions>();
+  c.require(options.shape.is_fully_known(), "shape ", options.shape, " must be known");
   return {{options.shape, options.dtype}};
 }
 

@@ -35,7 +35,7 @@ class MemoryPlanner {
  private:
   // In order of nodes: every value gets a buffer, its own or that of what it aliases or overwrites.
   void assign_buffers() {
-    find_last_uses();
+    find_users();
     plan_.buffer_of.resize(plan_.nodes.size());
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
       const PlanNode& node = plan_.nodes[n];
@@ -44,7 +44,7 @@ class MemoryPlanner {
         const Value value{static_cast<int>(n), static_cast<int>(i)};
         const Value root = root_of(plan_, value);
         if (root != value) {
-          buffers.push_back(buffer_at(root));
+          buffers.push_back(plan_.buffer(root));
           continue;
         }
         // A collective's results are equal, so one tensor serves a memory space.
@@ -56,7 +56,7 @@ class MemoryPlanner {
     }
     for (Launch& launch : plan_.launches) {
       if (launch.workspace_bytes == 0) continue;
-      const int device = plan_.lanes[static_cast<std::size_t>(launch.lane)].device;
+      const int device = plan_.lanes[at(launch.lane)].device;
       launch.workspace = static_cast<int>(plan_.buffers.size());
       plan_.buffers.push_back({Place::kArena, device, launch.workspace_bytes});
     }
@@ -65,7 +65,7 @@ class MemoryPlanner {
   // The buffer of an earlier output of a collective in the memory space of the next, or -1.
   int equal_output(const PlanNode& node, const std::vector<int>& buffers) const {
     const auto space = [&](std::size_t output) {
-      return context_.devices[static_cast<std::size_t>(node.devices[output])]->memory_space;
+      return context_.devices[at(node.devices[output])]->memory_space;
     };
     for (std::size_t earlier = 0; earlier < buffers.size(); ++earlier)
       if (space(earlier) == space(buffers.size())) return buffers[earlier];
@@ -90,16 +90,11 @@ class MemoryPlanner {
     return static_cast<int>(plan_.buffers.size()) - 1;
   }
 
-  int buffer_at(Value value) const {
-    return plan_
-        .buffer_of[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.index)];
-  }
-
   // users_[root]: the launching nodes that use a value, aliases followed.
-  void find_last_uses() {
+  void find_users() {
     launch_of_.assign(plan_.nodes.size(), -1);
     for (std::size_t l = 0; l < plan_.launches.size(); ++l)
-      launch_of_[static_cast<std::size_t>(plan_.launches[l].node)] = static_cast<int>(l);
+      launch_of_[at(plan_.launches[l].node)] = static_cast<int>(l);
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
       if (launch_of_[n] >= 0)
         for (const Value& input : plan_.nodes[n].inputs)
@@ -109,8 +104,8 @@ class MemoryPlanner {
   // The buffer that output i may be written over, or -1: an input in the same arena, of the same
   // size, that this launch is the last to use.
   int overwritten(int n, std::size_t i) {
-    const PlanNode& node = plan_.nodes[static_cast<std::size_t>(n)];
-    const int launch = launch_of_[static_cast<std::size_t>(n)];
+    const PlanNode& node = plan_.node(n);
+    const int launch = launch_of_[at(n)];
     if (node.op->in_place == InPlace::kNo || launch < 0 || node.fetch >= 0) return -1;
     const bool pairwise = node.op->in_place == InPlace::kPairwise;
     if (!pairwise && i > 0) return -1;
@@ -118,12 +113,12 @@ class MemoryPlanner {
     const std::size_t to = node.op->in_place == InPlace::kAny ? node.inputs.size() : from + 1;
     for (std::size_t j = from; j < to && j < node.inputs.size(); ++j) {
       const Value root = root_of(plan_, node.inputs[j]);
-      const int buffer = buffer_at(root);
-      const BufferRecord& record = plan_.buffers[static_cast<std::size_t>(buffer)];
+      const int buffer = plan_.buffer(root);
+      const BufferRecord& record = plan_.buffers[at(buffer)];
       if (record.place != Place::kArena || record.device != node.devices[i] ||
           record.bytes != node.types[i].bytes())
         continue;
-      if (last_user(buffer, launch) && fed_once(node, root)) return buffer;
+      if (last_user(buffer, launch) && fed_once(node, buffer)) return buffer;
     }
     return -1;
   }
@@ -140,30 +135,29 @@ class MemoryPlanner {
   }
 
   // A value used twice by one launch is read at other places than it is written.
-  bool fed_once(const PlanNode& node, Value root) const {
-    return std::ranges::count_if(
-               node.inputs, [&](const Value& input) { return root_of(plan_, input) == root; }) == 1;
+  bool fed_once(const PlanNode& node, int buffer) const {
+    return std::ranges::count_if(node.inputs, [&](const Value& input) {
+             return plan_.buffer(root_of(plan_, input)) == buffer;
+           }) == 1;
   }
 
   bool happens_before(int a, int b) const {
-    const Launch& first = plan_.launches[static_cast<std::size_t>(a)];
-    return plan_.clocks[static_cast<std::size_t>(b)].size() >
-               static_cast<std::size_t>(first.lane) &&
-           plan_.clocks[static_cast<std::size_t>(b)][static_cast<std::size_t>(first.lane)] >
-               first.position;
+    const Launch& first = plan_.launches[at(a)];
+    return plan_.clocks[at(b)].size() > at(first.lane) &&
+           plan_.clocks[at(b)][at(first.lane)] > first.position;
   }
 
   void collect_uses() {
     uses_.resize(plan_.buffers.size());
     for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
       const Launch& launch = plan_.launches[l];
-      const PlanNode& node = plan_.nodes[static_cast<std::size_t>(launch.node)];
+      const PlanNode& node = plan_.node(launch.node);
       const auto touch = [&](int buffer) {
-        auto& uses = uses_[static_cast<std::size_t>(buffer)];
+        auto& uses = uses_[at(buffer)];
         if (uses.empty() || uses.back() != static_cast<int>(l)) uses.push_back(static_cast<int>(l));
       };
-      for (const Value& input : node.inputs) touch(buffer_at(root_of(plan_, input)));
-      for (const int buffer : plan_.buffer_of[static_cast<std::size_t>(launch.node)]) touch(buffer);
+      for (const Value& input : node.inputs) touch(plan_.buffer(root_of(plan_, input)));
+      for (const int buffer : plan_.buffer_of[at(launch.node)]) touch(buffer);
       if (launch.workspace >= 0) touch(launch.workspace);
     }
   }
@@ -175,7 +169,7 @@ class MemoryPlanner {
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
       const BufferRecord& record = plan_.buffers[b];
       if (record.place == Place::kArena && !uses_[b].empty())
-        by_device[static_cast<std::size_t>(record.device)].push_back(
+        by_device[at(record.device)].push_back(
             {static_cast<int>(b), align(record.bytes), uses_[b].front(), uses_[b]});
     }
     for (std::size_t d = 0; d < by_device.size(); ++d) {
@@ -191,8 +185,8 @@ class MemoryPlanner {
     std::vector<std::pair<std::int64_t, std::int64_t>> taken;
     for (std::size_t j = 0; j < i; ++j) {
       if (!conflict(blocks[i], blocks[j])) continue;
-      const std::int64_t at = plan_.buffers[static_cast<std::size_t>(blocks[j].buffer)].offset;
-      taken.emplace_back(at, at + blocks[j].bytes);
+      const std::int64_t begin = plan_.buffers[at(blocks[j].buffer)].offset;
+      taken.emplace_back(begin, begin + blocks[j].bytes);
     }
     std::ranges::sort(taken);
     std::int64_t offset = 0;
@@ -200,7 +194,7 @@ class MemoryPlanner {
       if (begin - offset >= blocks[i].bytes) break;
       offset = std::max(offset, end);
     }
-    plan_.buffers[static_cast<std::size_t>(blocks[i].buffer)].offset = offset;
+    plan_.buffers[at(blocks[i].buffer)].offset = offset;
     return offset + blocks[i].bytes;
   }
 

@@ -18,8 +18,8 @@ std::vector<char> reachable(const Consumers& consumers, int start) {
   while (!open.empty()) {
     const int node = open.back();
     open.pop_back();
-    for (const int next : consumers[static_cast<std::size_t>(node)])
-      if (!std::exchange(reached[static_cast<std::size_t>(next)], true)) open.push_back(next);
+    for (const int next : consumers[at(node)])
+      if (!std::exchange(reached[at(next)], true)) open.push_back(next);
   }
   return reached;
 }
@@ -49,8 +49,7 @@ class WriteOrder {
     std::map<int, std::vector<int>> writes;
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
       for (int i = 0; i < plan_.nodes[n].op->writes; ++i)
-        writes[plan_.nodes[n].inputs[static_cast<std::size_t>(i)].node].push_back(
-            static_cast<int>(n));
+        writes[plan_.nodes[n].inputs[at(i)].node].push_back(static_cast<int>(n));
     return writes;
   }
 
@@ -58,14 +57,14 @@ class WriteOrder {
     std::vector<std::vector<char>> after;
     for (const int write : writes) after.push_back(reachable(consumers_, write));
     for (std::size_t w = 0; w + 1 < writes.size(); ++w)
-      require(after[w][static_cast<std::size_t>(writes[w + 1])], "the writes to variable '",
-              node(variable).node->name(), "' by ", node(writes[w]).node->describe(), " and ",
+      require(after[w][at(writes[w + 1])], "the writes to variable '", node(variable).node->name(),
+              "' by ", node(writes[w]).node->describe(), " and ",
               node(writes[w + 1]).node->describe(),
               " are not ordered; make one depend on the other");
-    for (const int reader : consumers_[static_cast<std::size_t>(variable)]) {
+    for (const int reader : consumers_[at(variable)]) {
       if (node(reader).op != &kRead) continue;
       std::size_t next = 0;
-      while (next < writes.size() && after[next][static_cast<std::size_t>(reader)]) ++next;
+      while (next < writes.size() && after[next][at(reader)]) ++next;
       if (next < writes.size())
         versions_.push_back(
             {variable, next == 0 ? -1 : writes[next - 1], {reader, 0}, writes[next]});
@@ -82,8 +81,7 @@ class WriteOrder {
   void protect(const Version& version) {
     const std::vector<char> late = reachable(consumers_, version.next);
     const std::vector<int> users = users_of(plan_, consumers_, version.reader);
-    if (std::ranges::any_of(users, [&](int user) { return late[static_cast<std::size_t>(user)]; }))
-      return copy(version);
+    if (std::ranges::any_of(users, [&](int user) { return late[at(user)]; })) return copy(version);
     for (const int user : users)
       if (user != version.next) add_edge(user, version.next);
   }
@@ -96,23 +94,23 @@ class WriteOrder {
     made.types = {node(version.variable).types[0]};
     made.devices = {node(version.variable).device()};
     if (version.last >= 0) made.after = {version.last};
-    for (const int user : consumers_[static_cast<std::size_t>(version.reader.node)]) {
-      PlanNode& planned = plan_.nodes[static_cast<std::size_t>(user)];
+    for (const int user : consumers_[at(version.reader.node)]) {
+      PlanNode& planned = plan_.nodes[at(user)];
       if (std::ranges::find(planned.inputs, version.reader) == planned.inputs.end()) continue;
       std::ranges::replace(planned.inputs, version.reader, Value{copy, 0});
       planned.after.push_back(version.reader.node);
     }
     plan_.nodes.push_back(std::move(made));
-    plan_.nodes[static_cast<std::size_t>(version.next)].after.push_back(copy);
+    plan_.nodes[at(version.next)].after.push_back(copy);
     consumers_ = consumers_of(plan_);
   }
 
   void add_edge(int first, int second) {
-    plan_.nodes[static_cast<std::size_t>(second)].after.push_back(first);
-    consumers_[static_cast<std::size_t>(first)].push_back(second);
+    plan_.nodes[at(second)].after.push_back(first);
+    consumers_[at(first)].push_back(second);
   }
 
-  const PlanNode& node(int n) const { return plan_.nodes[static_cast<std::size_t>(n)]; }
+  const PlanNode& node(int n) const { return plan_.nodes[at(n)]; }
 
   Plan& plan_;
   Consumers consumers_;

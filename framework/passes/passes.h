@@ -8,7 +8,7 @@ namespace belfry {
 // Keeps what the fetches need, with real shapes; adds the copies that fetches are read from.
 void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds);
 
-// Gives every output a device (semantics 5).
+// Gives every output a device: what was asked for, within its colocation group.
 void place(Plan& plan, const PlanContext& context);
 
 // Makes every tensor that crosses devices a Transfer node, one per destination device.
@@ -21,8 +21,11 @@ void order_writes(Plan& plan);
 // Puts launches in one global order, on lanes, with the waits between them.
 void schedule(Plan& plan);
 
-// Prepares kernels, then lays out each device's arena from the liveness of its tensors.
+// Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs.
 void prepare_kernels(Plan& plan, const PlanContext& context);
+
+// Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
+// arena. Two buffers overlap only if every use of one happens before the first write of the other.
 void plan_memory(Plan& plan, const PlanContext& context);
 
 // Nodes that use a value, aliases followed: what must be done with it before it is overwritten.

@@ -16,14 +16,14 @@ class Groups {
     std::iota(parent_.begin(), parent_.end(), 0);
   }
   int root(int node) {
-    int& parent = parent_[static_cast<std::size_t>(node)];
+    int& parent = parent_[at(node)];
     if (parent != node) parent = root(parent);
     return parent;
   }
   // The smaller index stays the root, so that a group is named after its first node.
   void join(int a, int b) {
     a = root(a), b = root(b);
-    parent_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+    parent_[at(std::max(a, b))] = std::min(a, b);
   }
 
  private:
@@ -56,13 +56,13 @@ class Placer {
         groups_.join(static_cast<int>(n),
                      by_name.emplace(anchor, static_cast<int>(n)).first->second);
       for (int i = 0; i < planned.op->writes; ++i)
-        groups_.join(static_cast<int>(n), planned.inputs[static_cast<std::size_t>(i)].node);
+        groups_.join(static_cast<int>(n), planned.inputs[at(i)].node);
     }
   }
 
   // A variable that has memory stays where it is, and its group with it.
   void settle(int n) {
-    const PlanNode& planned = plan_.nodes[static_cast<std::size_t>(n)];
+    const PlanNode& planned = plan_.node(n);
     if (!planned.node->is_variable() || !planned.op->storage) return;
     const int fixed = context_.variable_device(*planned.node);
     if (fixed >= 0) candidates_[groups_.root(n)] = {fixed};
@@ -70,7 +70,7 @@ class Placer {
 
   // Leaves the devices to the group of a node that fit what the node asks for.
   void narrow(int n) {
-    const PlanNode& planned = plan_.nodes[static_cast<std::size_t>(n)];
+    const PlanNode& planned = plan_.node(n);
     const DeviceSpec& request = planned.node->device();
     if (planned.fetch >= 0 || request.empty()) return;
     std::vector<int> fitting = find(request, *planned.node);
@@ -117,25 +117,20 @@ class Placer {
   // The first candidate; without any, the first device, or for aliases, which cost nothing there,
   // that of their input. The first node decides for its group.
   void assign(int n) {
-    PlanNode& planned = plan_.nodes[static_cast<std::size_t>(n)];
+    PlanNode& planned = plan_.nodes[at(n)];
     std::vector<int>& candidates = candidates_[groups_.root(n)];
     if (planned.fetch >= 0)
-      candidates = {device_of(planned.inputs[0])};  // copied where the value is
+      candidates = {plan_.device(planned.inputs[0])};  // copied where the value is
     else if (candidates.empty())
-      candidates = {planned.op->alias ? device_of(planned.inputs[0]) : 0};
+      candidates = {planned.op->alias ? plan_.device(planned.inputs[0]) : 0};
     planned.devices.assign(std::max<std::size_t>(1, planned.types.size()), candidates.front());
     if (!planned.op->collective) return;
     for (std::size_t i = 0; i < planned.types.size(); ++i)
-      planned.devices[i] = device_of(planned.inputs[i]);
-  }
-
-  int device_of(Value value) const {
-    return plan_.nodes[static_cast<std::size_t>(value.node)]
-        .devices[static_cast<std::size_t>(value.index)];
+      planned.devices[i] = plan_.device(planned.inputs[i]);
   }
 
   void print() const {
-    log_info("Device mapping: no known devices.");
+    log_info("Devices: ", list_devices(context_.devices));
     for (const PlanNode& planned : plan_.nodes) {
       if (planned.fetch >= 0) continue;
       const std::size_t lines = planned.op->collective ? planned.devices.size() : 1;
@@ -146,9 +141,7 @@ class Placer {
   }
 
   const Node& node(std::size_t n) const { return *plan_.nodes[n].node; }
-  const DeviceSpec& spec(int device) const {
-    return context_.devices[static_cast<std::size_t>(device)]->spec;
-  }
+  const DeviceSpec& spec(int device) const { return context_.devices[at(device)]->spec; }
 
   Plan& plan_;
   const PlanContext& context_;

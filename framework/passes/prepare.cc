@@ -18,11 +18,8 @@ KernelRun prepare(const PlanNode& node, KernelPlan& kernel, bool reference) {
 
 void prepare_kernels(Plan& plan, const PlanContext& context) {
   for (Launch& launch : plan.launches) {
-    const PlanNode& node = plan.nodes[static_cast<std::size_t>(launch.node)];
-    std::vector<TensorType> inputs;
-    for (const Value& input : node.inputs)
-      inputs.push_back(plan.nodes[static_cast<std::size_t>(input.node)]
-                           .types[static_cast<std::size_t>(input.index)]);
+    const PlanNode& node = plan.node(launch.node);
+    const std::vector<TensorType> inputs = plan.input_types(node);
     KernelPlan kernel(*node.node, inputs, node.types, launch.range);
     launch.run = prepare(node, kernel, context.reference_kernels);
     launch.workspace_bytes = kernel.workspace_bytes();

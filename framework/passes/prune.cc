@@ -48,7 +48,7 @@ class Pruner {
     std::vector<char> needed(graph.size());
     std::vector<const Node*> open;
     const auto want = [&](const Node& node) {
-      char& mark = needed[static_cast<std::size_t>(node.id())];
+      char& mark = needed[at(node.id())];
       if (!mark) open.push_back(&node);
       mark = true;
     };
@@ -80,7 +80,7 @@ class Pruner {
     std::vector<TensorType> types;
     for (const Output& input : node.inputs()) {
       kept.inputs.push_back(value_of(input));
-      types.push_back(type_of(kept.inputs.back()));
+      types.push_back(plan_.type(kept.inputs.back()));
     }
     for (const Node* before : node.control_inputs()) kept.after.push_back(kept_.at(before->id()));
     const ShapeContext context(node.op(), node.name(), node.site(), types, node.raw_options());
@@ -99,7 +99,7 @@ class Pruner {
     const auto [made, fresh] = feed_nodes_.emplace(fed->second, -1);
     if (fresh) {
       PlanNode node{&kPlaceholder, &output.node(), {}, {}, {}, {}};
-      node.types = {{feeds_[static_cast<std::size_t>(fed->second)].shape, output.dtype()}};
+      node.types = {{feeds_[at(fed->second)].shape, output.dtype()}};
       node.feed = fed->second;
       made->second = append(std::move(node));
     }
@@ -107,11 +107,11 @@ class Pruner {
   }
 
   void add_fetch(int i) {
-    const Fetch& fetch = fetches_[static_cast<std::size_t>(i)];
+    const Fetch& fetch = fetches_[at(i)];
     plan_.fetches.push_back(fetch.output);
     if (!fetch.output) return;
     PlanNode copy{&kCopy, &fetch.output.node(), {value_of(fetch.output)}, {}, {}, {}};
-    copy.types = {type_of(copy.inputs[0])};
+    copy.types = {plan_.type(copy.inputs[0])};
     copy.fetch = i;
     append(std::move(copy));
   }
@@ -119,11 +119,6 @@ class Pruner {
   int append(PlanNode node) {
     plan_.nodes.push_back(std::move(node));
     return static_cast<int>(plan_.nodes.size()) - 1;
-  }
-
-  const TensorType& type_of(Value value) const {
-    return plan_.nodes[static_cast<std::size_t>(value.node)]
-        .types[static_cast<std::size_t>(value.index)];
   }
 
   static std::pair<int, int> key(const Output& output) {

@@ -27,8 +27,8 @@ class Scheduler {
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
       std::vector<int>& deps = deps_[n];
       const auto add = [&](int earlier) {
-        const auto& through = deps_[static_cast<std::size_t>(earlier)];
-        if (plan_.nodes[static_cast<std::size_t>(earlier)].launches())
+        const auto& through = deps_[at(earlier)];
+        if (plan_.node(earlier).launches())
           deps.push_back(earlier);
         else
           deps.insert(deps.end(), through.begin(), through.end());
@@ -42,22 +42,22 @@ class Scheduler {
   }
 
   void add_launch(int n) {
-    const PlanNode& node = plan_.nodes[static_cast<std::size_t>(n)];
+    const PlanNode& node = plan_.node(n);
     const int lane = lane_of(choose_device(node));
-    std::vector<int>& launches = plan_.lanes[static_cast<std::size_t>(lane)].launches;
+    std::vector<int>& launches = plan_.lanes[at(lane)].launches;
     Launch launch{};
     launch.node = n;
     launch.lane = lane;
     launch.position = static_cast<int>(launches.size());
-    launch.range = whole_range(*node.op, input_types(node), node.types);
+    launch.range = whole_range(*node.op, plan_.input_types(node), node.types);
     launch.chunk = chunk_of(node, launch.range);
     std::vector<int> clock(plan_.lanes.size());
-    if (!launches.empty()) clock = plan_.clocks[static_cast<std::size_t>(launches.back())];
+    if (!launches.empty()) clock = plan_.clocks[at(launches.back())];
     clock.resize(plan_.lanes.size());
-    clock[static_cast<std::size_t>(lane)] = launch.position;
+    clock[at(lane)] = launch.position;
     launch.waits = add_waits(n, clock);
     launch_of_.resize(plan_.nodes.size(), -1);
-    launch_of_[static_cast<std::size_t>(n)] = static_cast<int>(plan_.launches.size());
+    launch_of_[at(n)] = static_cast<int>(plan_.launches.size());
     launches.push_back(static_cast<int>(plan_.launches.size()));
     plan_.launches.push_back(std::move(launch));
     plan_.clocks.push_back(std::move(clock));
@@ -67,16 +67,15 @@ class Scheduler {
   // wait implies as many others as it can. Updates the clock.
   std::vector<Wait> add_waits(int n, std::vector<int>& clock) const {
     std::vector<int> launches;
-    for (const int dep : deps_[static_cast<std::size_t>(n)])
-      launches.push_back(launch_of_[static_cast<std::size_t>(dep)]);
+    for (const int dep : deps_[at(n)]) launches.push_back(launch_of_[at(dep)]);
     std::ranges::sort(launches, std::greater());
     std::vector<Wait> waits;
     for (const int dep : launches) {
-      const Launch& earlier = plan_.launches[static_cast<std::size_t>(dep)];
-      int& known = clock[static_cast<std::size_t>(earlier.lane)];
+      const Launch& earlier = plan_.launches[at(dep)];
+      int& known = clock[at(earlier.lane)];
       if (known > earlier.position) continue;
       waits.push_back({earlier.lane, earlier.position});
-      const std::vector<int>& implied = plan_.clocks[static_cast<std::size_t>(dep)];
+      const std::vector<int>& implied = plan_.clocks[at(dep)];
       for (std::size_t l = 0; l < implied.size(); ++l) clock[l] = std::max(clock[l], implied[l]);
       known = std::max(known, earlier.position + 1);
     }
@@ -86,7 +85,7 @@ class Scheduler {
   // Collectives take turns on their devices, so that no lane runs them all.
   int choose_device(const PlanNode& node) {
     if (!node.op->collective) return node.device();
-    return node.devices[static_cast<std::size_t>(collectives_++) % node.devices.size()];
+    return node.devices[at(collectives_++) % node.devices.size()];
   }
 
   // Collectives above the limit are shared among workers, chunk by chunk.
@@ -98,14 +97,6 @@ class Scheduler {
     // At least 4 KiB of each buffer, in whole cache lines.
     const std::int64_t bytes = std::max<std::int64_t>(4096, 2 * kChunkBytes / all / 64 * 64);
     return bytes / element;
-  }
-
-  std::vector<TensorType> input_types(const PlanNode& node) const {
-    std::vector<TensorType> types;
-    for (const Value& input : node.inputs)
-      types.push_back(plan_.nodes[static_cast<std::size_t>(input.node)]
-                          .types[static_cast<std::size_t>(input.index)]);
-    return types;
   }
 
   int lane_of(int device) {

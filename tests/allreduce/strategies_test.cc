@@ -8,7 +8,9 @@
 #include "belfry/allreduce/naive.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/plan.h"
 #include "belfry/ops/all_reduce.h"
+#include "belfry/ops/square.h"
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {
@@ -212,7 +214,7 @@ TEST(StrategyRegistry, MakesStrategiesOfUsersByName) {
 
 TEST(StrategyRegistry, NamesTheNearestStrategy) {
   const std::string message = message_of([] { make_strategy("heirarchical"); });
-  EXPECT_THAT(message, HasSubstr("'heirarchical', did you mean hierarchical?"));
+  EXPECT_THAT(message, HasSubstr("'heirarchical'; did you mean 'hierarchical'?"));
   EXPECT_THAT(message, HasSubstr("collective, colocate, hierarchical, naive"));
 }
 
@@ -221,6 +223,58 @@ TEST(Strategy, RefusesResultsOfAnotherLayout) {
   EXPECT_THAT(
       message_of([&] { Forgetful().reduce(gradients.table(), {.reduction = Reduction::kSum}); }),
       HasSubstr("combined gradients of tower 1 are 0 instead of 1"));
+}
+
+struct Moved {
+  std::size_t transfers = 0;
+  std::int64_t bytes = 0;
+};
+
+// What a plan moves when every tower uses its own results. Gradients are computed: constants would
+// be wherever they are needed.
+Moved moved(const Strategy& strategy, int towers, const std::vector<Shape>& shapes) {
+  TestGradients g(towers, shapes);
+  for (int t = 0; t < towers; ++t) {
+    DeviceScope on(g.graph, cpu(t));
+    for (Gradient& x : g.rows[static_cast<std::size_t>(t)]) x.value = square(x.value);
+  }
+  const GradientTable reduced = strategy.reduce(g.table());
+  std::vector<Fetch> fetches;
+  for (int t = 0; t < towers; ++t) {
+    DeviceScope on(g.graph, cpu(t));
+    for (int v = 0; v < reduced.variables(); ++v)
+      fetches.emplace_back(square(reduced.at(t, v).value));
+  }
+  Session session(g.graph, {.device_count = {{"CPU", towers}}});
+  Moved result;
+  for (const TransferRecord& record : session.prepare(fetches).plan().transfers) {
+    ++result.transfers;
+    result.bytes += record.bytes;
+  }
+  return result;
+}
+
+// Every strategy gathers each tensor once and hands the sum back: 2 (K - 1) tensors per variable.
+TEST(Strategies, MoveTheBytesOfTheirClosedForms) {
+  const std::vector<Shape> shapes{{1000}, {30, 100}, {7}, {5000}};
+  constexpr std::int64_t kBytes = 4 * (1000 + 3000 + 7 + 5000);
+  for (const int towers : {2, 4, 6, 8})
+    for (const char* name : {"naive", "hierarchical", "colocate", "collective"}) {
+      const Moved m = moved(*make_strategy(name), towers, shapes);
+      EXPECT_EQ(m.bytes, 2 * (towers - 1) * kBytes) << name << " " << towers;
+      EXPECT_EQ(m.transfers, 2 * static_cast<std::size_t>(towers - 1) * shapes.size())
+          << name << " " << towers;
+    }
+}
+
+TEST(Strategies, MoveTheSameBytesInFourParts) {
+  const std::vector<Shape> shapes{{1000}, {30, 100}, {7}, {5000}, {3}};
+  constexpr std::int64_t kBytes = 4 * (1000 + 3000 + 7 + 5000 + 3);
+  for (const char* name : {"naive", "hierarchical", "collective"}) {
+    const Moved m = moved(*packed(make_strategy(name), 4), 4, shapes);
+    EXPECT_EQ(m.bytes, 2 * 3 * kBytes) << name;
+    EXPECT_EQ(m.transfers, 2u * 3 * 4) << name;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The ops that framework makes itself keep the contract of all ops.
 #include <cmath>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 #include "belfry/framework/scopes.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
+#include "belfry/tests/support/update_check.h"
 
 namespace belfry {
 namespace {
@@ -94,6 +96,22 @@ TEST(Assign, WritesAddsAndSubtracts) {
   EXPECT_THROW(assign(v, constant(graph, {1, 2}, {2})), InvalidArgument);
 }
 
+TEST(Assign, KeepsTheContractOfUpdates) {
+  for (Node& (*write)(Variable, Output, At) : {&assign, &assign_add, &assign_sub})
+    check_update(
+        [=](std::span<const Variable> v, Inputs x) -> Node& { return write(v[0], x[0], {}); },
+        {random_values({5, 41})}, {random_values({5, 41}, -2, 2, 9)});
+}
+
+TEST(Assign, IntegersWrap) {
+  Graph graph;
+  const std::int32_t most = std::numeric_limits<std::int32_t>::max();
+  const Variable v =
+      variable(graph, "v", {}, {.dtype = DType::kI32, .initializer = init::value(Tensor(most))});
+  const Tensor wrapped = evaluate(assign_add(v, constant(graph, Tensor(std::int32_t{1}))).output());
+  EXPECT_EQ(wrapped, Tensor(std::numeric_limits<std::int32_t>::min()));
+}
+
 TEST(Assign, GoesWhereItsVariableIs) {
   Graph graph;
   Variable v;
@@ -132,11 +150,25 @@ TEST(RandomNormal, HasItsMoments) {
   expect_moments(evaluate(random_normal(graph, {100'000}, 0.5, DType::kF64)), 0, 0.25);
 }
 
-TEST(RandomNormal, DoesNotDependOnTheDivisionOfTheWork) {
+TEST(SourcesOfTensors, DoNotDependOnTheDivisionOfTheWork) {
   Graph graph;
-  const Output x = random_normal(graph, {1001});
-  const Tensor whole = evaluate(x);
-  for (const int parts : {2, 3}) EXPECT_EQ(evaluate(x, {}, {.parts = parts}), whole);
+  for (const DType dtype : {DType::kF32, DType::kF64})
+    for (const Output& x :
+         {random_normal(graph, {1001}, 1, dtype), random_uniform(graph, {1001}, 0, 1, dtype),
+          fill(graph, {1001}, 3, dtype), fill_like(constant(graph, Tensor({1001}, dtype)), 3)}) {
+      const Tensor whole = evaluate(x);
+      for (const int parts : {2, 3}) EXPECT_EQ(evaluate(x, {}, {.parts = parts}), whole);
+      for (const int shift : {1, 7, 31})
+        EXPECT_EQ(evaluate(x, {}, {.parts = 2, .shift = shift}), whole);
+    }
+}
+
+TEST(SourcesOfTensors, RefuseShapesThatAreNotKnown) {
+  Graph graph;
+  EXPECT_THROW(fill(graph, {kUnknown}, 1), InvalidArgument);
+  EXPECT_THROW(random_uniform(graph, {kUnknown}), InvalidArgument);
+  EXPECT_THROW(random_normal(graph, {kUnknown}), InvalidArgument);
+  EXPECT_THROW(random_normal(graph, {2}, 1, DType::kI32), InvalidArgument);
 }
 
 TEST(RandomUniform, IsAFunctionOfSeedLogicalNameReplicaAndStep) {

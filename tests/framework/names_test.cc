@@ -95,7 +95,7 @@ TEST(Graph, FindsNodesByNameAndSuggestsTheNearest) {
   const Output x = fill(graph, {}, 0, DType::kF32, "weights");
   EXPECT_EQ(&graph.find("weights"), &x.node());
   EXPECT_THAT(message_of<NotFound>([&] { graph.find("wieghts"); }),
-              HasSubstr("no node 'wieghts'; did you mean weights?"));
+              HasSubstr("no node 'wieghts'; did you mean 'weights'?"));
 }
 
 TEST(Graph, ANameIsNotUsedUpByANodeThatIsRefused) {

@@ -106,6 +106,8 @@ TEST(Flags, RefuseMissingValues) {
   EXPECT_EQ(refusal({"--epochs"}), "--epochs needs a value");
   EXPECT_EQ(refusal({"--epochs="}), "--epochs needs a value");
   EXPECT_EQ(refusal({"--json", ""}), "--json needs a value");
+  EXPECT_EQ(refusal({"--json", "--max_steps=1"}),
+            "--json needs a value, but --max_steps=1 follows");
 }
 
 TEST(Flags, RefuseNumbersThatAreNone) {
@@ -214,9 +216,9 @@ TEST(TrainerFlag, FollowsTheNumberOfDevices) {
 
 TEST(TrainerFlag, IsRefusedWhenUnknown) {
   EXPECT_THAT(refusal({"--trainer=replicatd"}),
-              AllOf(HasSubstr("--trainer"), HasSubstr("did you mean replicated")));
+              AllOf(HasSubstr("--trainer"), HasSubstr("did you mean 'replicated'")));
   EXPECT_THAT(refusal({"--allreduce=nave"}),
-              AllOf(HasSubstr("--allreduce"), HasSubstr("did you mean naive")));
+              AllOf(HasSubstr("--allreduce"), HasSubstr("did you mean 'naive'")));
 }
 
 TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {

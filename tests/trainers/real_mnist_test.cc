@@ -29,9 +29,14 @@ struct Mode {
 };
 
 constexpr Mode kDefault{"replicated", "collective"};
-const Mode kOthers[] = {{"replicated", "naive"},          {"replicated", "hierarchical"},
-                        {"parameter_server", "colocate"}, {"replicated", "collective", 4, 1},
-                        {"replicated", "naive", 4},       {"replicated", "hierarchical", 4, 4}};
+const Mode kOthers[] = {{"replicated", "naive"},
+                        {"replicated", "hierarchical"},
+                        {"parameter_server", "colocate"},
+                        {"replicated", "collective", 4, 1},
+                        {"replicated", "naive", 4},
+                        {"replicated", "hierarchical", 4, 4},
+                        {"replicated", "collective", 0, 2},
+                        {"parameter_server", "colocate", 0, 1}};
 
 struct Outcome {
   std::string params, state;

@@ -1,0 +1,56 @@
+#include "belfry/framework/arena_guard.h"
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/fill.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+
+namespace belfry {
+namespace {
+
+// A chain of sums on one lane: each tensor is dead once the next exists.
+TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
+  Graph graph;
+  const Output a = fill(graph, {10}, 1);  // 40 bytes of a block of 64
+  const Output b = add_n({a, a});
+  const Output c = add_n({b, b});
+  Session session(graph);
+  const Plan& plan = session.prepare({c}).plan();
+  std::vector<Buffer> arenas;
+  arenas.emplace_back(host_allocator(), static_cast<std::size_t>(plan.arena_bytes[0]));
+  const ArenaGuard guard(plan, arenas);
+  const std::byte* const arena = arenas[0].data();
+  const auto open = [&](std::int64_t at) { return !__asan_address_is_poisoned(arena + at); };
+  for (std::int64_t i = 0; i < plan.arena_bytes[0]; ++i) ASSERT_FALSE(open(i));
+
+  std::vector<int> last_use(plan.buffers.size(), -1);
+  for (std::size_t l = 0; l < plan.launches.size(); ++l)
+    for (const Value& input : plan.node(plan.launches[l].node).inputs)
+      last_use[static_cast<std::size_t>(plan.buffer(input))] = static_cast<int>(l);
+  int closed = 0;
+  for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+    guard.before(l);
+    for (const int b : plan.buffer_of[static_cast<std::size_t>(plan.launches[l].node)]) {
+      const BufferRecord& record = plan.buffers[static_cast<std::size_t>(b)];
+      if (record.place != Place::kArena) continue;
+      EXPECT_TRUE(open(record.offset));
+      EXPECT_TRUE(open(record.offset + 39));
+      EXPECT_FALSE(open(record.offset + 40));
+    }
+    guard.after(l);
+    for (std::size_t b = 0; b < plan.buffers.size(); ++b)
+      if (plan.buffers[b].place == Place::kArena && last_use[b] == static_cast<int>(l)) {
+        EXPECT_FALSE(open(plan.buffers[b].offset));
+        ++closed;
+      }
+  }
+  EXPECT_GT(closed, 0);
+}
+
+}  // namespace
+}  // namespace belfry
+#endif
