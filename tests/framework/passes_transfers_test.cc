@@ -91,13 +91,22 @@ TEST_F(TransfersTest, AReadStaysWithItsVariableAndItsValueTravels) {
   EXPECT_EQ(plan.transfers[1].to, 3);
 }
 
-TEST_F(TransfersTest, CollectivesTakeTheirInputsWhereTheyAre) {
+TEST_F(TransfersTest, CollectivesTakeTheirInputsWhereTheyAreAndCountThereAndBack) {
   const Output parts[] = {source(0), source(1), source(2)};
   const auto sums = on(3, [&] { return all_reduce(parts); });
-  EXPECT_TRUE(moved({sums[0], sums[1], sums[2]}).transfers.empty());
+  const Plan alone = moved({sums[0], sums[1], sums[2]});
+  for (const PlanNode& node : alone.nodes) EXPECT_NE(node.op, &kTransfer);
+  ASSERT_EQ(alone.transfers.size(), 4u);
+  for (const int device : {1, 2}) {
+    const std::size_t there = 2 * static_cast<std::size_t>(device - 1);
+    EXPECT_EQ(alone.transfers[there].from, device);
+    EXPECT_EQ(alone.transfers[there].to, 0);
+    EXPECT_EQ(alone.transfers[there + 1].from, 0);
+    EXPECT_EQ(alone.transfers[there + 1].to, device);
+  }
   const Plan plan = moved({sum(0, {sums[0], sums[1]})});
-  ASSERT_EQ(plan.transfers.size(), 1u);
-  EXPECT_EQ(plan.transfers[0].from, 1);
+  ASSERT_EQ(plan.transfers.size(), 5u);
+  EXPECT_EQ(plan.transfers[4].from, 1);
 }
 
 TEST_F(TransfersTest, ConstantsAreWhereTheyAreNeededAndFeedsTravel) {
