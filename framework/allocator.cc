@@ -1,7 +1,10 @@
 #include "belfry/framework/allocator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
+
+#include <sys/mman.h>
 
 #include "belfry/framework/error.h"
 
@@ -10,6 +13,16 @@ namespace {
 
 // Cache lines and AVX-512 vectors.
 constexpr std::size_t kAlignment = 64;
+
+void* allocate_aligned(std::size_t bytes) {
+  // Arenas and large variables in huge pages: fewer misses of the translation buffer.
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  const std::size_t alignment = bytes >= kHugePage / 2 ? kHugePage : kAlignment;
+  const std::size_t rounded = std::max<std::size_t>(1, (bytes + alignment - 1) / alignment);
+  void* const memory = std::aligned_alloc(alignment, rounded * alignment);
+  if (memory && alignment == kHugePage) ::madvise(memory, rounded * alignment, MADV_HUGEPAGE);
+  return memory;
+}
 
 AllocationHook& hook() {
   static AllocationHook instance;
@@ -29,8 +42,7 @@ void* Allocator::allocate(std::size_t bytes) {
   const auto size = static_cast<std::int64_t>(bytes);
   const std::int64_t before = in_use_.fetch_add(size, std::memory_order_relaxed);
   const bool fits = limit_ == 0 || before + size <= limit_;
-  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = fits ? std::aligned_alloc(kAlignment, rounded ? rounded : kAlignment) : nullptr;
+  void* memory = fits ? allocate_aligned(bytes) : nullptr;
   if (memory) return memory;
   in_use_.fetch_sub(size, std::memory_order_relaxed);
   throw OutOfMemory(cat(owner_, ": cannot allocate ", bytes, " bytes with ", before, " in use",
