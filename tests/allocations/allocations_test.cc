@@ -14,14 +14,9 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/scopes.h"
-#include "belfry/ops/accuracy.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/kernels/onednn.h"
-#include "belfry/ops/max_pool.h"
-#include "belfry/ops/relu.h"
-#include "belfry/ops/reshape.h"
-#include "belfry/ops/sparse_softmax_cross_entropy.h"
-#include "belfry/towers/layers.h"
+#include "belfry/tests/trainers/mnist_convnet.h"
 #include "belfry/trainers/mnist.h"
 #include "belfry/trainers/trainer.h"
 
@@ -107,17 +102,6 @@ TEST(Allocations, AreCounted) {
   EXPECT_EQ(of_library, 0);
 }
 
-Output convnet(Tower& tower, Output image, Output label) {
-  Output x = relu(conv2d(tower, "conv0", image, {.filters = 32, .kernel = 3}));
-  x = max_pool(x, {.window = 2});
-  x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
-  x = max_pool(x, {.window = 2});
-  x = relu(dense(tower, "fc0", flatten(x), {.units = 128}));
-  const Output logits = dense(tower, "fc1", x, {.units = 10});
-  tower.metric("accuracy", accuracy(logits, label));
-  return cross_entropy(logits, label);
-}
-
 // Counts over whole steps of a trainer after the first ones: the step, its input and its metrics.
 struct Counter final : Callback {
   void after_step(Trainer&, const StepInfo& info) override {
@@ -130,7 +114,7 @@ void train(const char* what, const char* mode, const char* allreduce, Optimizer 
            int repacking = 0) {
   // Epochs of 5 steps, so that the input is shuffled again meanwhile.
   const auto digits = data::generated_digits(5 * 4 * 8, 1);
-  TrainerOptions options{.model = convnet, .optimizer = std::move(optimizer)};
+  TrainerOptions options{.model = mnist_convnet, .optimizer = std::move(optimizer)};
   options.devices.resize(4);
   for (int d = 0; d < 4; ++d)
     options.devices[static_cast<std::size_t>(d)] = DeviceSpec::local("CPU", d);
