@@ -34,17 +34,17 @@ TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
   int closed = 0;
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
     guard.before(l);
-    for (const int b : plan.buffer_of[static_cast<std::size_t>(plan.launches[l].node)]) {
-      const BufferRecord& record = plan.buffers[static_cast<std::size_t>(b)];
+    for (const int tensor : plan.buffer_of[static_cast<std::size_t>(plan.launches[l].node)]) {
+      const BufferRecord& record = plan.buffers[static_cast<std::size_t>(tensor)];
       if (record.place != Place::kArena) continue;
       EXPECT_TRUE(open(record.offset));
       EXPECT_TRUE(open(record.offset + 39));
       EXPECT_FALSE(open(record.offset + 40));
     }
     guard.after(l);
-    for (std::size_t b = 0; b < plan.buffers.size(); ++b)
-      if (plan.buffers[b].place == Place::kArena && last_use[b] == static_cast<int>(l)) {
-        EXPECT_FALSE(open(plan.buffers[b].offset));
+    for (std::size_t at = 0; at < plan.buffers.size(); ++at)
+      if (plan.buffers[at].place == Place::kArena && last_use[at] == static_cast<int>(l)) {
+        EXPECT_FALSE(open(plan.buffers[at].offset));
         ++closed;
       }
   }
