@@ -184,7 +184,10 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   auto info = std::make_unique<VariableInfo>();
   info->logical_name = node.logical_name();
   info->trainable = options.trainable;
-  info->local = options.local;
+  const std::vector<std::string> collections =
+      options.collections.empty() ? std::vector<std::string>{std::string(kGlobalVariables)}
+                                  : options.collections;
+  info->local = std::ranges::find(collections, kGlobalVariables) == collections.end();
   info->copy_of = options.copy_of;
   info->caching_device = options.caching_device;
   node.variable_ = std::move(info);
@@ -200,7 +203,7 @@ Variable Graph::create_variable(VariableRequest request, At at) {
             initial.type(), " instead of ", node.output_type(0));
     node.variable_->initial = initial;
   }
-  add_to_collection(options.local ? kLocalVariables : kGlobalVariables, node);
+  for (const std::string& collection : collections) add_to_collection(collection, node);
   if (options.trainable) add_to_collection(kTrainableVariables, node);
   return Variable(node);
 }

@@ -58,7 +58,7 @@ struct DeviceReason {
 struct VariableInfo {
   std::string logical_name;  // without tower prefixes: the key in checkpoints and hashes
   bool trainable = true;
-  bool local = false;       // a replica or otherwise not saved
+  bool local = false;       // not in kGlobalVariables: a replica or otherwise not saved
   Output initial;           // computes the first value
   Node* copy_of = nullptr;  // a replica starts as a copy of this variable
   Output default_read;      // made at first use

@@ -1,6 +1,7 @@
 // Trainable and other state of a model. A Variable is a handle; its values live in a Session.
 #pragma once
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -61,7 +62,9 @@ struct VariableOptions {
   Initializer initializer = {};  // default Glorot uniform
   bool trainable = true;
   DeviceSpec caching_device = {};  // where default reads are placed; empty: beside the variable
-  bool local = false;              // not saved, not in the collection of global variables
+  // Where it is listed, besides kTrainableVariables if it is trained; empty: {kGlobalVariables}.
+  // What is not in kGlobalVariables is local: checkpoints leave it out.
+  std::vector<std::string> collections = {};
   Node* copy_of = nullptr;         // start as a copy of this variable, as replicas do
 };
 

@@ -53,7 +53,7 @@ class Tower::CopiesOfMain final : public VariableGetter {
   explicit CopiesOfMain(const Tower& tower) : tower_(tower) {}
 
   void request(VariableRequest& request) override {
-    request.options.local = true;
+    request.options.collections = {std::string(kLocalVariables)};
     const Variable main = tower_.graph().stored_variable(
         std::string_view(request.name).substr(tower_.variable_prefix().size()));
     if (main && main.shape() == request.shape && main.dtype() == request.options.dtype)

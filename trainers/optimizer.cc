@@ -31,10 +31,8 @@ Variable state_beside(Variable beside, const std::string& logical_name, Shape sh
   require(!existing, "variable '", name, "' exists already",
           existing ? cat(" (built at ", existing.node().site().str(), ")") : "", ", so ",
           at.site.str(), " cannot make it: give the optimizer another name");
-  VariableOptions options{.dtype = dtype,
-                          .initializer = init::zeros(),
-                          .trainable = false,
-                          .local = beside.node().variable().local};
+  VariableOptions options{.dtype = dtype, .initializer = init::zeros(), .trainable = false};
+  if (beside.node().variable().local) options.collections = {std::string(kLocalVariables)};
   if (const Variable main = graph.stored_variable(logical_name); main && !prefix.empty())
     options.copy_of = &main.node();
   const ReplicaScope replica(graph, prefix, beside.node().replica());

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "belfry/framework/error.h"
+#include "belfry/framework/json.h"
 
 namespace belfry {
 namespace {
@@ -36,30 +36,29 @@ std::string row(std::string name, const std::string& value) {
 }  // namespace
 
 std::string to_json(const Report& report) {
-  using Json = nlohmann::ordered_json;
-  std::vector<std::string> devices;
-  for (const DeviceSpec& device : report.devices) devices.push_back(device.str());
-  const Json json{
-      {"program", report.program},
-      {"devices", devices},
-      {"trainer", report.trainer},
-      {"allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce)},
-      {"batch_size", report.batch_size},
-      {"seed", report.seed},
-      {"threads", report.threads},
-      {"steps", report.steps},
-      {"epochs", report.epochs},
-      {"seconds", report.seconds},
-      {"examples_per_second", report.examples_per_second},
-      {"loss", report.loss},
-      {"test_accuracy", report.test_accuracy ? Json(*report.test_accuracy) : Json()},
-      {"params_hash", report.params_hash},
-      {"state_hash", report.state_hash},
-      {"replicas_equal", report.replicas_equal},
-      {"peak_bytes", report.peak_bytes},
-  };
-  // Names of devices and programs may hold any bytes.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  Json devices = Json::array();
+  for (const DeviceSpec& device : report.devices) devices.push(device.str());
+  Json peaks = Json::object();
+  for (const auto& [device, bytes] : report.peak_bytes) peaks.set(device, bytes);
+  Json json = Json::object();
+  json.set("program", report.program)
+      .set("devices", std::move(devices))
+      .set("trainer", report.trainer)
+      .set("allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce))
+      .set("batch_size", report.batch_size)
+      .set("seed", report.seed)
+      .set("threads", report.threads)
+      .set("steps", report.steps)
+      .set("epochs", report.epochs)
+      .set("seconds", report.seconds)
+      .set("examples_per_second", report.examples_per_second)
+      .set("loss", report.loss)
+      .set("test_accuracy", report.test_accuracy ? Json(*report.test_accuracy) : Json())
+      .set("params_hash", report.params_hash)
+      .set("state_hash", report.state_hash)
+      .set("replicas_equal", report.replicas_equal)
+      .set("peak_bytes", std::move(peaks));
+  return json.str(2) + "\n";
 }
 
 std::string to_table(const Report& report) {

@@ -31,8 +31,9 @@ struct TestGradients {
       VariableScope variables(graph, t == 0 ? "" : name);
       rows.emplace_back();
       for (std::size_t v = 0; v < shapes.size(); ++v) {
-        const Variable variable = belfry::variable(graph, cat("v", v), shapes[v],
-                                                   {.initializer = init::zeros(), .local = t > 0});
+        VariableOptions options{.initializer = init::zeros()};
+        if (t > 0) options.collections = {std::string(kLocalVariables)};
+        const Variable variable = belfry::variable(graph, cat("v", v), shapes[v], options);
         rows.back().push_back({constant(graph, value(t, static_cast<int>(v))), variable});
       }
     }

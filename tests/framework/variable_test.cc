@@ -95,7 +95,9 @@ TEST(Variable, IsCollectedByItsKind) {
   const Variable w = zeros(graph, "w");
   const Variable state =
       variable(graph, "s", {}, {.initializer = init::zeros(), .trainable = false});
-  const Variable copy = variable(graph, "l", {2}, {.initializer = init::zeros(), .local = true});
+  const Variable copy =
+      variable(graph, "l", {2},
+               {.initializer = init::zeros(), .collections = {std::string(kLocalVariables)}});
   EXPECT_THAT(graph.variables(kGlobalVariables), ElementsAre(w, state));
   EXPECT_THAT(graph.variables(kLocalVariables), ElementsAre(copy));
   EXPECT_THAT(graph.variables(kTrainableVariables), ElementsAre(w, copy));

@@ -59,7 +59,9 @@ struct Copies {
     state = variable(graph, "state", {}, {.initializer = init::zeros(), .trainable = false});
     const ReplicaScope replica(graph, "tower1/", 1);
     copy = variable(graph, "tower1/w", {2},
-                    {.initializer = init::ones(), .local = true, .copy_of = &w.node()});
+                    {.initializer = init::ones(),
+                     .collections = {std::string(kLocalVariables)},
+                     .copy_of = &w.node()});
   }
   Graph graph;
   Variable w, state, copy;

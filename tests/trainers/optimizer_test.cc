@@ -201,9 +201,11 @@ struct TwoTowers {
   TwoTowers() {
     w = weight(graph, "fc/W");
     const ReplicaScope replica(graph, "tower1/", 1);
-    copy = variable(
-        graph, "tower1/fc/W", {2},
-        {.dtype = DType::kF64, .initializer = init::ones(), .local = true, .copy_of = &w.node()});
+    copy = variable(graph, "tower1/fc/W", {2},
+                    {.dtype = DType::kF64,
+                     .initializer = init::ones(),
+                     .collections = {std::string(kLocalVariables)},
+                     .copy_of = &w.node()});
   }
   Graph graph;
   Variable w, copy;

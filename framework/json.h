@@ -1,0 +1,93 @@
+// JSON, read and written. Behind it is nlohmann-json, which only json.cc includes.
+#pragma once
+#include <cstdint>
+#include <list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "belfry/framework/text.h"
+
+namespace belfry {
+
+// One JSON value. Objects keep their members in order of insertion.
+//   Json report = Json::object();
+//   report.set("steps", 3).set("loss", Json());   // {"steps": 3, "loss": null}
+class Json {
+ public:
+  Json() = default;                                          // null
+  Json(bool value) : kind_(Kind::kBool), integer_(value) {}  // NOLINT
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Json(T value)  // NOLINT
+      : kind_(std::is_signed_v<T> ? Kind::kInteger : Kind::kUnsigned),
+        integer_(static_cast<std::int64_t>(value)) {}
+  // Null unless it is finite: JSON has no other numbers.
+  Json(double value);                                                         // NOLINT
+  Json(std::string value) : kind_(Kind::kString), text_(std::move(value)) {}  // NOLINT
+  Json(std::string_view value) : Json(std::string(value)) {}                  // NOLINT
+  Json(const char* value) : Json(std::string(value)) {}                       // NOLINT
+  static Json array();
+  static Json object();
+  // Of values that a Json can be made of.
+  template <class Range>
+  static Json array(const Range& values) {
+    Json list = array();
+    for (const auto& value : values) list.push(value);
+    return list;
+  }
+
+  // Throws InvalidArgument naming the byte where `text` stops being JSON, nests deeper than 64
+  // levels, or repeats a member of an object.
+  static Json parse(std::string_view text);
+  // With `indent` spaces per level, or on one line. Bytes that are not UTF-8 are replaced.
+  std::string str(int indent = -1) const;
+
+  // Of an object: adds a member, or replaces it.
+  Json& set(std::string_view key, Json value);
+  // Of an array.
+  Json& push(Json value);
+
+  bool is_null() const { return kind_ == Kind::kNull; }
+  bool is_string() const { return kind_ == Kind::kString; }
+  bool is_integer() const { return kind_ == Kind::kInteger || kind_ == Kind::kUnsigned; }
+  bool is_number() const { return is_integer() || kind_ == Kind::kDouble; }
+  bool is_array() const { return kind_ == Kind::kArray; }
+  bool is_object() const { return kind_ == Kind::kObject; }
+
+  // Throw InvalidArgument for a value of another kind, integer() also for one above 2^63 - 1.
+  bool boolean() const;
+  std::int64_t integer() const;
+  double number() const;
+  const std::string& text() const;
+  const std::list<Json>& items() const;  // of an array
+  const std::list<std::pair<std::string, Json>>& members() const;
+  // Of an object; null if there is no such member.
+  const Json* find(std::string_view key) const;
+  // Throws InvalidArgument, naming it, if there is no such member.
+  const Json& at(std::string_view key) const;
+
+ private:
+  enum class Kind : std::uint8_t {
+    kNull,
+    kBool,
+    kInteger,
+    kUnsigned,
+    kDouble,
+    kString,
+    kArray,
+    kObject
+  };
+  friend class JsonReader;
+  void print(std::string& out, int indent, int level) const;
+  void require_kind(Kind kind, const char* name) const;
+
+  Kind kind_ = Kind::kNull;
+  std::int64_t integer_ = 0;
+  double double_ = 0;
+  std::string text_;
+  // Lists, so that no text of n bytes makes one allocation of many times n.
+  std::list<Json> items_;
+  std::list<std::pair<std::string, Json>> members_;
+};
+
+}  // namespace belfry
