@@ -1,5 +1,6 @@
 #include "belfry/framework/tensor.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "belfry/tests/framework/framework_test_support.h"
@@ -10,21 +11,39 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Tensor, PrintsAsNumpyDoes) {
-  EXPECT_EQ(Tensor({2, 2}, std::vector{22.f, 28.f, 49.f, 64.f}).str(), "[[22. 28.]\n [49. 64.]]");
-  EXPECT_EQ(Tensor(0.5f).str(), "0.5");
-  EXPECT_EQ(Tensor(std::int32_t{-3}).str(), "-3");
-  EXPECT_EQ(Tensor({2}, std::vector<std::uint8_t>{0, 255}).str(), "[0 255]");
-  EXPECT_EQ(Tensor({2}, std::vector<bool>{true, false}).str(), "[True False]");
+  EXPECT_EQ(Tensor({2, 2}, std::vector{44.f, 56.f, 98.f, 128.f}).str(),
+            "[[ 44.  56.]\n [ 98. 128.]]");
+  EXPECT_EQ(floats({0.5f, 1.25f, -3}).str(), "[ 0.5   1.25 -3.  ]");
+  EXPECT_EQ(Tensor({2}, std::vector<std::uint8_t>{0, 255}).str(), "[  0 255]");
+  EXPECT_EQ(Tensor({2}, std::vector<bool>{true, false}).str(), "[ True False]");
+  EXPECT_EQ(Tensor({1}, std::vector<bool>{true}).str(), "[ True]");
   EXPECT_EQ(Tensor({2, 1, 2}, std::vector<std::int64_t>{1, 2, 3, 4}).str(),
             "[[[1 2]]\n\n [[3 4]]]");
   EXPECT_EQ(Tensor(Shape{0}, DType::kF32).str(), "[]");
-  EXPECT_EQ(floats({1e30f, -0.f}).str(), "[1e+30 -0.]");
+  EXPECT_EQ(floats({1e30f, -0.f}).str(), "[ 1.e+30 -0.e+00]");
+  EXPECT_EQ(floats({614.86151f, 11.191472f, 0.019686555f}).str(),
+            "[6.1486151e+02 1.1191472e+01 1.9686555e-02]");
+  EXPECT_EQ(floats({NAN, INFINITY, -1.5f}).str(), "[ nan  inf -1.5]");
+  EXPECT_EQ(Tensor({1}, std::vector{1.0 / 3}).str(), "[0.33333333]");
 }
 
-TEST(Tensor, PrintsTheEdgesOfLongAxes) {
-  std::vector<std::int32_t> many(100);
+TEST(Tensor, PrintsScalarsWithAllTheirDigits) {
+  EXPECT_EQ(Tensor(0.5f).str(), "0.5");
+  EXPECT_EQ(Tensor(1.0f).str(), "1.0");
+  EXPECT_EQ(Tensor(0.84147096f).str(), "0.84147096");
+  EXPECT_EQ(Tensor(0.8414709848078965).str(), "0.8414709848078965");
+  EXPECT_EQ(Tensor(1e-5).str(), "1e-05");
+  EXPECT_EQ(Tensor(std::int32_t{-3}).str(), "-3");
+}
+
+TEST(Tensor, BreaksLongLinesAndPrintsTheEdgesOfLongAxes) {
+  std::vector<std::int32_t> many(1001);
   std::iota(many.begin(), many.end(), 0);
-  EXPECT_EQ(Tensor({100}, many).str(), "[0 1 2 ... 97 98 99]");
+  EXPECT_EQ(Tensor({1001}, many).str(), "[   0    1    2 ...  998  999 1000]");
+  many.resize(30);
+  EXPECT_EQ(Tensor({30}, many).str(),
+            "[ 0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17 18 19 20 21 22 23\n"
+            " 24 25 26 27 28 29]");
 }
 
 TEST(Tensor, StartsAsZeros) {
