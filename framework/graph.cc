@@ -69,6 +69,7 @@ Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, Options op
     node.prefix_ = scopes_->replica_prefix.size();
   node.forward_ = scopes_->forward;
   node.id_ = static_cast<int>(nodes_.size());
+  if (&op == &kVariableState) node.variable_ = std::make_unique<VariableInfo>();  // for setters
   apply_device_scopes(node);
   add_control_inputs(node);
   by_name_[node.name_] = &node;

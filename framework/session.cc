@@ -6,6 +6,7 @@
 
 #include "belfry/framework/log.h"
 #include "belfry/framework/step.h"
+#include "belfry/framework/trace.h"
 
 namespace belfry {
 namespace {
@@ -161,7 +162,9 @@ Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType>
   return *step;
 }
 
-std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const Feed> feeds) {
+std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const Feed> feeds,
+                                 RunOptions options) {
+  if (options.trace) *options.trace = Trace();
   std::vector<FeedType> types;
   std::vector<Tensor> values;
   for (const Feed& feed : feeds) {
@@ -169,13 +172,14 @@ std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const
     values.push_back(feed.what);
   }
   std::vector<Tensor> results;
-  prepare(fetches, types).state_->run(values, &results);
+  prepare(fetches, types).state_->run(values, options, &results);
   return results;
 }
 
 std::vector<Tensor> Session::run(std::initializer_list<Fetch> fetches,
-                                 std::initializer_list<Feed> feeds) {
-  return run(std::span(fetches.begin(), fetches.size()), std::span(feeds.begin(), feeds.size()));
+                                 std::initializer_list<Feed> feeds, RunOptions options) {
+  return run(std::span(fetches.begin(), fetches.size()), std::span(feeds.begin(), feeds.size()),
+             options);
 }
 
 Tensor Session::run(Output fetch, std::span<const Feed> feeds) {

@@ -14,6 +14,7 @@
 namespace belfry {
 
 struct Plan;
+class Trace;
 
 struct SessionOptions {
   // How many devices of a type exist, e.g. {{"CPU", 4}}: logical devices of this host. One CPU
@@ -45,18 +46,24 @@ struct Feed {
   Tensor what;
 };
 
+struct RunOptions {
+  // Replaced by what the run did and when (trace.h); empty if the run throws. Recording changes no
+  // result.
+  Trace* trace = nullptr;
+};
+
 // A type of a feed, before its values exist.
 struct FeedType {
   Output where;
   Shape shape;
 };
 
-// A compiled step: run() allocates nothing. Belongs to its Session and dies with it. One run at a
-// time.
+// A compiled step: run() allocates nothing, but for a trace. Belongs to its Session and dies with
+// it. One run at a time.
 class Step {
  public:
   // Feeds are in the order given to prepare(); their memory is read until run returns.
-  void run(std::span<const Tensor> feeds = {});
+  void run(std::span<const Tensor> feeds = {}, RunOptions options = {});
   // The value of fetch i after a run. The next run overwrites it, and copies of it with it;
   // Session::run returns tensors of their own.
   const Tensor& fetched(std::size_t i) const;
@@ -85,9 +92,10 @@ class Session {
   // after all workers have stopped; if a variable had been written by then, every later run throws
   // until each variable that it may have written is restored by write().
   Tensor run(Output fetch, std::span<const Feed> feeds = {});
-  std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const Feed> feeds = {});
+  std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const Feed> feeds = {},
+                          RunOptions options = {});
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches,
-                          std::initializer_list<Feed> feeds = {});
+                          std::initializer_list<Feed> feeds = {}, RunOptions options = {});
 
   // Compiles without running. The step lives as long as the session.
   Step& prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds = {});

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/trace.h"
 
 namespace belfry {
 
@@ -94,12 +95,16 @@ void Step::State::share_out() {
   }
 }
 
-void Step::State::run(std::span<const Tensor> feeds, std::vector<Tensor>* results) {
+void Step::State::run(std::span<const Tensor> feeds, RunOptions options,
+                      std::vector<Tensor>* results) {
+  if (options.trace) *options.trace = Trace();
   const std::lock_guard lock(runner.mutex);
   require(runner.suspects.empty() || initial,
           "an earlier run failed after it had begun to write variables, so their values are not "
           "those of any step; restore them with Session::write before running again");
   set_feeds(feeds);
+  recording_.reset();
+  if (options.trace) start_recording();
   for (std::size_t l = 0; l < signals_.size(); ++l)
     bases_[l] = runs_ * static_cast<std::int64_t>(plan.lanes[l].launches.size());
   ++runs_;
@@ -107,9 +112,21 @@ void Step::State::run(std::span<const Tensor> feeds, std::vector<Tensor>* result
   runner.pool.run(workers, work_);
   if (failed_.load(std::memory_order_acquire)) recover();
   if (plan.writes) ++runner.step;
+  if (options.trace) *options.trace = Trace(plan, runner.devices, *recording_);
   if (!results) return;
   results->assign(fetched.begin(), fetched.end());
   for (Tensor& result : *results) result.mutable_raw();  // memory of its own
+}
+
+void Step::State::start_recording() {
+  std::size_t chunks = 0;
+  for (const Task& task : tasks_)
+    if (task.parts > 1) chunks += at(task.parts);
+  recording_.emplace();
+  recording_->launches.resize(tasks_.size());
+  recording_->chunks.resize(at(workers));
+  for (auto& of_worker : recording_->chunks) of_worker.reserve(chunks);
+  recording_->zero = Recording::Clock::now();
 }
 
 void Step::State::set_feeds(std::span<const Tensor> feeds) {
@@ -152,10 +169,12 @@ bool Step::State::run_task(std::size_t t, int worker) {
   if (failed_.load(std::memory_order_acquire)) return false;
   if (plan.node(launch.node).op->writes > 0) has_written_.store(true, std::memory_order_relaxed);
   guard_->before(t);
+  if (recording_) recording_->launches[t].start = recording_->now();
   if (task.parts > 1 && workers > 1)
     run_shared(task, worker);
   else
     call(task, launch.range);
+  if (recording_) recording_->launches[t].end = recording_->now();
   guard_->after(t);
   const auto lane = at(launch.lane);
   if (task.signals) signals_[lane].set(bases_[lane] + launch.position + 1, runner.pool.gate());
@@ -186,7 +205,7 @@ void Step::State::run_shared(const Task& task, int worker) {
 }
 
 // Runs one chunk of a shared launch; false if none is left.
-bool Step::State::take_chunk(Share& share) {
+bool Step::State::take_chunk(Share& share, std::vector<Recording::Chunk>* helped) {
   std::uint64_t ticket = share.ticket.load(std::memory_order_acquire);
   const Task* task;
   do {
@@ -197,19 +216,24 @@ bool Step::State::take_chunk(Share& share) {
   const Launch& launch = *task->launch;
   const std::int64_t begin =
       launch.range.begin + static_cast<std::int64_t>(ticket & Share::kClosed) * launch.chunk;
+  const Range range{begin, std::min(begin + launch.chunk, launch.range.end)};
+  const std::int64_t start = helped ? recording_->now() : 0;
   try {
-    call(*task, {begin, std::min(begin + launch.chunk, launch.range.end)});
+    call(*task, range);
   } catch (...) {
     fail();  // and count the chunk, for which the owner waits
   }
+  if (helped)
+    helped->push_back({static_cast<int>(task - tasks_.data()), range, {start, recording_->now()}});
   if (share.done.fetch_add(1, std::memory_order_seq_cst) + 1 == task->parts)
     runner.pool.gate().wake();
   return true;
 }
 
 bool Step::State::help(int worker) {
+  auto* const helped = recording_ ? &recording_->chunks[at(worker)] : nullptr;
   for (std::size_t other = 0; other < lists_.size(); ++other)
-    if (static_cast<int>(other) != worker && take_chunk(lists_[other].share)) return true;
+    if (static_cast<int>(other) != worker && take_chunk(lists_[other].share, helped)) return true;
   return false;
 }
 
@@ -243,7 +267,7 @@ void Step::State::recover() {
 Step::Step(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Step::~Step() = default;
 
-void Step::run(std::span<const Tensor> feeds) { state_->run(feeds); }
+void Step::run(std::span<const Tensor> feeds, RunOptions options) { state_->run(feeds, options); }
 const Tensor& Step::fetched(std::size_t i) const { return state_->fetched[i]; }
 const Plan& Step::plan() const { return state_->plan; }
 

@@ -5,12 +5,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
 #include "belfry/framework/arena_guard.h"
 #include "belfry/framework/plan.h"
+#include "belfry/framework/recording.h"
 #include "belfry/framework/session.h"
 #include "belfry/framework/workers.h"
 
@@ -51,7 +53,8 @@ struct Step::State {
   State(Plan compiled, Runner& owner);
 
   // Copies the fetches to `results` before another thread can run the step again.
-  void run(std::span<const Tensor> feeds, std::vector<Tensor>* results = nullptr);
+  void run(std::span<const Tensor> feeds, RunOptions options = {},
+           std::vector<Tensor>* results = nullptr);
 
   Plan plan;
   Runner& runner;
@@ -71,10 +74,12 @@ struct Step::State {
   void share_out();
   void* address(int buffer);
   void set_feeds(std::span<const Tensor> feeds);
+  void start_recording();
   void run_list(int worker);
   bool run_task(std::size_t t, int worker);
   void run_shared(const Task& task, int worker);
-  bool take_chunk(Share& share);
+  // A chunk of another worker is noted in `helped`, if that is given.
+  bool take_chunk(Share& share, std::vector<Recording::Chunk>* helped = nullptr);
   bool help(int worker);
   void call(const Task& task, Range range) const;
   void fail() noexcept;
@@ -90,6 +95,7 @@ struct Step::State {
   std::vector<std::int64_t> bases_;              // per lane: launches of earlier runs
   std::unique_ptr<ArenaGuard> guard_;
   std::function<void(int)> work_;
+  std::optional<Recording> recording_;  // of the current run, if it is traced
   std::int64_t runs_ = 0;
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_written_{false};

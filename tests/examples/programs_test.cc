@@ -1,15 +1,13 @@
 // The example programs, run as people run them.
+#include "belfry/tests/support/programs.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "belfry/framework/file_system.h"
 #include "belfry/framework/text.h"
-
-extern char** environ;
 
 namespace belfry {
 namespace {
@@ -21,32 +19,9 @@ std::string text_of(const std::string& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-struct Finished {
-  int status;
-  std::string errors;
-};
-
-// Runs a program of the build with both streams kept out of the test's output.
-Finished run(const std::string& program, std::vector<std::string> arguments) {
-  const std::string path = std::string(BELFRY_BIN_DIR) + "/" + program;
-  const std::string errors = cat(testing::TempDir(), "programs_test.", getpid(), ".err");
-  arguments.insert(arguments.begin(), path);
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", 1, 0);
-  posix_spawn_file_actions_addopen(&actions, 2, errors.c_str(), 01101, 0600);  // create, truncate
-  pid_t child = 0;
-  const int failure = posix_spawn(&child, path.c_str(), &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  EXPECT_EQ(failure, 0) << path;
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  Finished finished{WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(errors)};
-  local_file_system().remove(errors);
-  return finished;
+// Runs a program of the build.
+Finished run(const std::string& program, const std::vector<std::string>& arguments) {
+  return run_program(cat(BELFRY_BIN_DIR, "/", program), arguments);
 }
 
 TEST(Programs, MnistTrainsOnGeneratedDigitsAndWritesItsJson) {
@@ -84,6 +59,39 @@ TEST(Programs, WrongFlagsExitWithTwo) {
   const Finished done = run("mnist", {"--alreduce=naive"});
   EXPECT_EQ(done.status, 2);
   EXPECT_THAT(done.errors, HasSubstr("--allreduce"));
+}
+
+// The closed forms: a, b and c cross either way (a to sin, b to cos, c to the sum). Colocated, the
+// gradient of cos runs beside it, so that what it makes for the gradient of sin crosses too.
+TEST(Programs, ColocationPrintsWhatCrossesDevicesAndWritesTwoTraces) {
+  const std::string folder = temporary_path(".traces");
+  local_file_system().create_directory(folder);
+  const Finished done = run("colocation", {folder});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("colocate = true: 16000000 bytes"));
+  EXPECT_THAT(done.output, HasSubstr("colocate = false: 12000000 bytes"));
+  const std::vector<std::string> files{folder + "/true.json", folder + "/false.json"};
+  const Finished checked = check_traces(files);
+  EXPECT_EQ(checked.status, 0) << checked.errors;
+  EXPECT_THAT(checked.output, HasSubstr("true.json: "));
+  std::vector<std::size_t> arrows;
+  for (const std::string& file : files) {
+    const auto trace = nlohmann::json::parse(text_of(file));
+    std::size_t starts = 0;
+    for (const auto& event : trace["traceEvents"]) starts += event["ph"] == "s" ? 1 : 0;
+    EXPECT_EQ(starts, trace["otherData"]["transfers"].size());
+    arrows.push_back(starts);
+  }
+  EXPECT_THAT(arrows, testing::ElementsAre(4u, 3u));
+  local_file_system().remove(folder);
+}
+
+TEST(Programs, ColocationRefusesFlagsAndNamesAFileThatCannotBeWritten) {
+  EXPECT_EQ(run("colocation", {"--help"}).status, 2);
+  EXPECT_EQ(run("colocation", {"a", "b"}).status, 2);
+  const Finished done = run("colocation", {"/nowhere"});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.errors, HasSubstr("/nowhere/true.json"));
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+// Where gradients run, and what it costs: colocated with the operations that they differentiate,
+// or not. Writes true.json and false.json, for https://ui.perfetto.dev, into a folder.
+//   colocation [FOLDER]
+#include <cstdio>
+
+#include "belfry/belfry.h"
+using namespace belfry;
+
+// Variables go to `ps`, all else to `worker`.
+DeviceFunction assign_to_device(DeviceSpec worker, DeviceSpec ps = "/device:CPU:0") {
+  return [=](const Node& node) { return node.is_variable() ? ps : worker; };
+}
+
+void run(bool colocate, const std::string& path) {
+  constexpr std::int64_t kSize = 1'000'000;
+  Graph graph;
+  Variable a;
+  Output b, c;
+  {
+    DeviceScope on(graph, assign_to_device("/device:CPU:1"));
+    a = variable(graph, "a", {kSize}, {.initializer = init::ones()});
+    b = sin(a);
+  }
+  {
+    DeviceScope on(graph, "/cpu:0");
+    c = cos(b);
+  }
+  // What is not colocated runs where the worker is.
+  DeviceScope on(graph, "/cpu:1");
+  const Output g = gradients(c, {a}, {.colocate = colocate})[0];
+  const Output sum = g + c;
+  Session session(graph, {.device_count = {{"CPU", 2}}});
+  session.run({sum});  // the first run takes longer
+  Trace trace;
+  session.run({sum}, {}, {.trace = &trace});
+  trace.save(path);
+  std::printf("colocate = %s: %lld bytes crossed devices (%s)\n", colocate ? "true" : "false",
+              static_cast<long long>(trace.transferred_bytes()), path.c_str());
+  for (const Trace::Transfer& t : trace.transfers())
+    std::printf("  %s: %lld bytes, %s to %s\n", t.name.c_str(), static_cast<long long>(t.bytes),
+                t.from.c_str(), t.to.c_str());
+}
+
+int main(int argc, char** argv) {
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    std::fprintf(stderr, "usage: colocation [FOLDER]\n");
+    return 2;
+  }
+  const std::string folder = argc == 2 ? cat(argv[1], "/") : "";
+  try {
+    run(true, folder + "true.json");
+    run(false, folder + "false.json");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "colocation: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

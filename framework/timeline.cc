@@ -1,0 +1,222 @@
+#include "belfry/framework/timeline.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/core_ops/transfer.h"
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::int64_t kShortest = 2;  // nanoseconds: room for a point strictly inside
+constexpr std::int64_t kGap = 1;
+
+class TimelineMaker {
+ public:
+  TimelineMaker(const Plan& plan, const Recording& recording)
+      : plan_(plan), recording_(recording), consumers_(consumers_of(plan)) {}
+
+  Timeline run() {
+    add_launches();
+    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+      const PlanNode& node = plan_.nodes[n];
+      if (node.op == &kTransfer || node.op == &kCopy) add_transfer(static_cast<int>(n));
+      if (node.op->collective) add_collective(static_cast<int>(n));
+    }
+    set_times();
+    add_chunks();
+    add_levels();
+    return std::move(line_);
+  }
+
+ private:
+  void add_launches() {
+    for (const Lane& lane : plan_.lanes) add_track(lane.device);
+    launch_of_.assign(plan_.nodes.size(), -1);
+    for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
+      const Launch& launch = plan_.launches[l];
+      launch_of_[at(launch.node)] = static_cast<int>(l);
+      line_.slices.push_back({launch.lane, launch.node, false, {}});
+    }
+  }
+
+  int add_track(int device) {
+    const auto index = std::ranges::count(line_.tracks, device, &Timeline::Track::device);
+    line_.tracks.push_back({device, static_cast<int>(index)});
+    return static_cast<int>(line_.tracks.size()) - 1;
+  }
+
+  // Of a tensor that crosses devices: to its first use there, or to the copy that is made there.
+  void add_transfer(int n) {
+    const PlanNode& node = plan_.node(n);
+    if (plan_.device(node.inputs[0]) == node.device()) return;
+    add_arrow(node.inputs[0], node.launches() ? launch_of_[at(n)] : first_use(n, 0));
+  }
+
+  // A collective takes each tensor from where it is, and each other device its result from it.
+  void add_collective(int n) {
+    const PlanNode& node = plan_.node(n);
+    const int launch = launch_of_[at(n)];
+    std::set<Value> taken;
+    for (const Value& input : node.inputs)
+      if (taken.insert(input).second) add_arrow(input, launch);
+    std::map<int, std::pair<int, int>> uses;  // by device: the first use, and of which output
+    for (std::size_t i = 0; i < node.types.size(); ++i) {
+      const int use = first_use(n, static_cast<int>(i));
+      if (use < 0) continue;
+      const auto first = uses.emplace(node.devices[i], std::pair(use, i)).first;
+      first->second = std::min(first->second, std::pair(use, static_cast<int>(i)));
+    }
+    for (const auto& [device, use] : uses) add_arrow({n, use.second}, use.first);
+  }
+
+  // The first launch on the device of a value that uses it, or -1.
+  int first_use(int node, int output) const {
+    const int device = plan_.device({node, output});
+    int first = -1;
+    std::vector<Value> open{{node, output}};
+    while (!open.empty()) {
+      const Value value = open.back();
+      open.pop_back();
+      for (const int next : consumers_[at(value.node)]) {
+        const PlanNode& user = plan_.node(next);
+        if (std::ranges::find(user.inputs, value) == user.inputs.end()) continue;
+        if (user.op->alias && user.op != &kTransfer) open.push_back({next, 0});
+        const int launch = launch_of_[at(next)];
+        if (launch < 0 || device_of(launch) != device) continue;
+        if (first < 0 || launch < first) first = launch;
+      }
+    }
+    return first;
+  }
+
+  void add_arrow(Value value, int to) {
+    if (to < 0) return;
+    const int from = source(value);
+    if (device_of(from) != device_of(to)) line_.arrows.push_back({from, to, value});
+  }
+
+  int device_of(int slice) const { return line_.tracks[at(line_.slices[at(slice)].track)].device; }
+
+  // The slice that made a tensor; one of its own if the tensor was there before the run.
+  int source(Value value) {
+    int alias = value.node;
+    while (plan_.node(value.node).op->alias) {
+      alias = value.node;
+      value = plan_.node(value.node).inputs[0];
+    }
+    if (launch_of_[at(value.node)] >= 0) return launch_of_[at(value.node)];
+    // Writes wait for the users of older versions, so a read sees the last write before it.
+    const bool is_read = plan_.node(alias).op == &kRead;
+    for (int n = is_read ? alias : 0; n-- > 0;) {
+      const PlanNode& node = plan_.node(n);
+      const auto written = std::span(node.inputs).first(at(node.op->writes));
+      if (std::ranges::find(written, value) != written.end()) return launch_of_[at(n)];
+    }
+    return stored(is_read ? alias : value.node);
+  }
+
+  int stored(int node) {
+    const auto [made, fresh] = stored_.emplace(node, static_cast<int>(line_.slices.size()));
+    if (fresh) {
+      const int device = plan_.node(node).device();
+      const auto track = std::ranges::find(line_.tracks, device, &Timeline::Track::device);
+      const bool has_lane = track != line_.tracks.end();
+      const int index =
+          has_lane ? static_cast<int>(track - line_.tracks.begin()) : add_track(device);
+      line_.slices.push_back({index, node, false, {}});
+    }
+    return made->second;
+  }
+
+  // The global order is a topological one, so a single pass settles all.
+  void set_times() {
+    std::vector<std::vector<int>> sources(plan_.launches.size());
+    for (const Timeline::Arrow& arrow : line_.arrows) sources[at(arrow.to)].push_back(arrow.from);
+    std::vector<std::int64_t> free(line_.tracks.size());
+    for (std::size_t s = plan_.launches.size(); s < line_.slices.size(); ++s)
+      settle(line_.slices[s], {}, 0, free);
+    for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
+      std::int64_t earliest = 0;
+      for (const Wait& wait : plan_.launches[l].waits)
+        sources[l].push_back(plan_.lanes[at(wait.lane)].launches[at(wait.position)]);
+      for (const int slice : sources[l])
+        earliest = std::max(earliest, line_.slices[at(slice)].end + kGap);
+      settle(line_.slices[l], recording_.launches[l], earliest, free);
+    }
+  }
+
+  static void settle(Timeline::Slice& slice, Recording::Interval time, std::int64_t earliest,
+                     std::vector<std::int64_t>& free) {
+    slice.start = std::max({time.start, earliest, free[at(slice.track)]});
+    slice.end = std::max(time.end, slice.start + kShortest);
+    free[at(slice.track)] = slice.end + kGap;
+  }
+
+  void add_chunks() {
+    if (recording_.chunks.size() < 2) return;  // nobody to help
+    std::vector<std::int64_t> free;
+    for (const auto& chunks : recording_.chunks) {
+      const int track = add_track(Timeline::kWorkers);
+      free.resize(line_.tracks.size());
+      for (const Recording::Chunk& chunk : chunks) {
+        const Timeline::Slice& whole = line_.slices[at(chunk.launch)];
+        Timeline::Slice slice{track, whole.node, true, chunk.range};
+        settle(slice, chunk.time, whole.start, free);
+        line_.slices.push_back(slice);
+      }
+    }
+  }
+
+  // A buffer is in use from the start of the first launch that touches it to the end of the last.
+  void add_levels() {
+    std::map<std::pair<int, std::int64_t>, std::int64_t> changes;  // by device and time
+    for (std::size_t d = 0; d < plan_.arena_bytes.size(); ++d)
+      changes[{static_cast<int>(d), 0}] = 0;
+    for (const auto& [buffer, life] : lives()) {
+      const BufferRecord& record = plan_.buffers[at(buffer)];
+      changes[{record.device, life.start}] += record.bytes;
+      changes[{record.device, life.end}] -= record.bytes;
+    }
+    std::int64_t bytes = 0;  // back at 0 after each device
+    for (const auto& [when, change] : changes)
+      line_.levels.push_back({when.first, when.second, bytes += change});
+  }
+
+  std::map<int, Recording::Interval> lives() const {
+    std::map<int, Recording::Interval> lives;
+    for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
+      const Launch& launch = plan_.launches[l];
+      const Timeline::Slice& slice = line_.slices[l];
+      const auto use = [&](int buffer) {
+        if (plan_.buffers[at(buffer)].place != Place::kArena) return;
+        const auto life = lives.emplace(buffer, Recording::Interval{slice.start, slice.end}).first;
+        life->second.start = std::min(life->second.start, slice.start);
+        life->second.end = std::max(life->second.end, slice.end);
+      };
+      for (const Value& input : plan_.node(launch.node).inputs) use(plan_.buffer(input));
+      for (const int buffer : plan_.buffer_of[at(launch.node)]) use(buffer);
+      if (launch.workspace >= 0) use(launch.workspace);
+    }
+    return lives;
+  }
+
+  const Plan& plan_;
+  const Recording& recording_;
+  std::vector<std::vector<int>> consumers_;
+  std::vector<int> launch_of_;  // by plan node
+  std::map<int, int> stored_;   // plan node -> slice
+  Timeline line_;
+};
+
+}  // namespace
+
+Timeline make_timeline(const Plan& plan, const Recording& recording) {
+  return TimelineMaker(plan, recording).run();
+}
+
+}  // namespace belfry

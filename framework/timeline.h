@@ -1,0 +1,49 @@
+// What a trace shows, before it is text: slices on tracks, arrows between them, memory in use.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "belfry/framework/plan.h"
+#include "belfry/framework/recording.h"
+
+namespace belfry {
+
+struct Timeline {
+  static constexpr int kWorkers = -1;
+
+  // The lane of a device, or a worker.
+  struct Track {
+    int device;  // or kWorkers
+    int index;   // among the tracks of its device; the worker
+  };
+  // In nanoseconds. On each track, a slice starts after the one before has ended; each is long
+  // enough for a point strictly inside.
+  struct Slice {
+    int track;
+    int node;  // of the plan
+    bool is_chunk = false;
+    Range range;  // of a chunk
+    std::int64_t start = 0, end = 0;
+  };
+  // A tensor on its way from a slice to a later one on another device.
+  struct Arrow {
+    int from, to;  // slices; `from` ends before `to` starts
+    Value value;
+  };
+  // Bytes of a device's arena in use from `time` on.
+  struct Level {
+    int device;
+    std::int64_t time;
+    std::int64_t bytes;
+  };
+
+  std::vector<Track> tracks;
+  std::vector<Slice> slices;  // first those of Plan::launches, in that order
+  std::vector<Arrow> arrows;
+  std::vector<Level> levels;  // by device, then time; the first of each device at 0
+};
+
+// Order is kept: a launch that waits for others, directly or through lanes, starts after they end.
+Timeline make_timeline(const Plan& plan, const Recording& recording);
+
+}  // namespace belfry

@@ -1,0 +1,70 @@
+// What a run did and when: a file for Perfetto and chrome://tracing.
+//
+//   Trace trace;
+//   session.run({y}, {}, {.trace = &trace});
+//   trace.save("step.json");
+//
+// The file is Chrome's JSON object form. Times are microseconds with three decimals since the start
+// of the run, by the monotonic clock. There is
+// * one process per device, named by its full name, with one track per lane. A slice is a launch:
+//   named by its op, with its node, inputs, bytes of outputs, creating line, and, for a gradient,
+//   its forward node. Slices of a track never touch: one of less than 2 ns is shown as 2 ns, and
+//   what follows it, on its track or by a dependency, as much later as that takes;
+// * an arrow per tensor and destination device, from the slice that made the tensor to the first
+//   there that uses it. A variable's value from before the run, or a feed, that leaves its device
+//   is a slice of 2 ns at the start. A collective is a slice on the lane that ran it, with arrows
+//   from and to the other devices;
+// * a counter `memory` per device: bytes in use of the arena of the step, at each start and end of
+//   a launch that changes them, and bytes of the variables that the step uses;
+// * a process `workers`, if there are several, with a track for each: chunks that a worker ran of
+//   launches of others.
+// Categories, and names of arguments, are those of TensorFlow's timeline, which has two processes
+// per device, packs overlapping ops into lanes of its own, and ends arrows outside of slices.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/device.h"
+#include "belfry/framework/file_system.h"
+#include "belfry/framework/recording.h"
+
+namespace belfry {
+
+struct Plan;
+
+// Of one run: the next run that it is given to replaces it. A run that throws leaves it empty.
+// Keeps nothing of its session.
+class Trace {
+ public:
+  // A tensor that went to another device: counted once per tensor and destination device. A
+  // collective counts as if its tensors went to the first device and the sum back.
+  struct Transfer {
+    std::string name;
+    std::string from, to;  // full names of devices
+    std::int64_t bytes;
+  };
+
+  Trace() = default;
+  // Of a run of `plan` that was recorded.
+  Trace(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
+        const Recording& recording);
+
+  bool empty() const { return text_.empty(); }
+  std::span<const Transfer> transfers() const { return transfers_; }
+  // Of all transfers.
+  std::int64_t transferred_bytes() const;
+
+  // The content of the file. Throws InvalidArgument if the trace is empty.
+  const std::string& str() const;
+  // Throws InvalidArgument if the trace is empty, IoError naming the file if it cannot be written.
+  void save(const std::string& path, FileSystem& files = local_file_system()) const;
+
+ private:
+  std::vector<Transfer> transfers_;
+  std::string text_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,24 @@
+// Runs programs as people run them.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace belfry {
+
+// Exit status, or -1 if the program did not start or was killed; what it printed.
+struct Finished {
+  int status;
+  std::string output, errors;
+};
+
+// `path` is looked for on PATH if it has no slash.
+Finished run_program(const std::string& path, const std::vector<std::string>& arguments);
+
+// Of scripts/check_trace, the independent checker. Status -1 if there is no python3, which
+// scripts/setup installs.
+Finished check_traces(const std::vector<std::string>& files);
+
+// A name for a file that no other test writes to.
+std::string temporary_path(const std::string& ending);
+
+}  // namespace belfry
