@@ -27,10 +27,16 @@ std::string upper(std::string_view text) {
   return out;
 }
 
+// As in TensorFlow, other mixtures of case are types of their own.
+std::string canonical_type(std::string_view type) {
+  return type == "cpu" || type == "gpu" ? upper(type) : std::string(type);
+}
+
 // Parses one spec, piece by piece, into `spec`.
 struct Parser {
   std::string_view text;
   DeviceSpec& spec;
+  bool has_type = false;
 
   [[noreturn]] void fail(std::string_view why) const {
     throw InvalidArgument(cat("device '", text, "': ", why));
@@ -46,16 +52,15 @@ struct Parser {
     return static_cast<int>(parsed);
   }
 
-  void set_type(std::string_view type, std::optional<int> index) const {
-    if (spec.type) fail("cannot specify multiple device types");
+  void set_type(std::string_view type, std::optional<int> index) {
+    if (has_type) fail(cat("Cannot specify multiple device types: ", text));
     if (type.empty()) fail("the device type is missing");
-    // As in TensorFlow, other mixtures of case are types of their own.
-    const bool known = type == "cpu" || type == "gpu";
-    if (type != "*") spec.type = known ? upper(type) : std::string(type);
+    has_type = true;
+    if (type != "*") spec.type = canonical_type(type);
     spec.index = index;
   }
 
-  void piece(std::string_view piece) const {
+  void piece(std::string_view piece) {
     const std::vector<std::string_view> parts = split(piece, ':');
     const std::string_view key = parts[0];
     const std::string short_type = upper(key);
@@ -71,7 +76,8 @@ struct Parser {
     } else if (key == "device" && (parts.size() == 2 || parts.size() == 3)) {
       set_type(parts[1], parts.size() == 3 ? number(parts[2], "index") : std::nullopt);
     } else {
-      fail(cat("unknown attribute: '", key, "'; write e.g. /job:worker/task:0/device:GPU:1"));
+      fail(cat("Unknown attribute: '", key, "' in '", text,
+               "'; write e.g. /job:worker/task:0/device:GPU:1"));
     }
   }
 };
@@ -79,7 +85,7 @@ struct Parser {
 }  // namespace
 
 DeviceSpec::DeviceSpec(std::string_view text) {
-  const Parser parser{text, *this};
+  Parser parser{text, *this};
   for (const std::string_view piece : split(text, '/'))
     if (!piece.empty()) parser.piece(piece);
 }
@@ -89,7 +95,7 @@ DeviceSpec DeviceSpec::local(std::string_view type, int index) {
   spec.job = "localhost";
   spec.replica = 0;
   spec.task = 0;
-  spec.type = type;
+  spec.type = canonical_type(type);
   spec.index = index;
   return spec;
 }
@@ -112,6 +118,12 @@ DeviceSpec DeviceSpec::merged_with(const DeviceSpec& inner) const {
   if (!out.type) out.type = type;
   if (!out.index) out.index = index;
   return out;
+}
+
+DeviceSpec DeviceSpec::completed_from(const DeviceSpec& base) const {
+  require(base.complete(), "device '", str(), "': cannot be completed from '", base.str(),
+          "', which lacks fields itself");
+  return base.merged_with(*this);
 }
 
 bool DeviceSpec::matches(const DeviceSpec& device) const {

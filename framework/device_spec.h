@@ -8,14 +8,16 @@
 namespace belfry {
 
 // A (partial) device name. Accepts the union of TensorFlow's two parsers: pieces in any order, with
-// or without leading slashes; "gpu:0", "/GPU:0", "/device:GPU:0" and "/cpu" all parse. A missing
-// index or "*" means any index; "*" for job, replica or task means absent. Repeated job, replica or
-// task: the last wins.
+// or without leading slashes; "gpu:0", "/GPU:0", "/device:GPU:0" and "/cpu" all parse, and mean the
+// same device as the full spelling. A missing index or "*" means any index; "*" for job, replica or
+// task means absent. Repeated job, replica or task: the last wins. Types are as written, but for
+// cpu and gpu, which become CPU and GPU.
 class DeviceSpec {
  public:
   DeviceSpec() = default;
-  // Throw InvalidArgument naming the piece: unknown attributes, two device types, indices that are
-  // negative or above 2^31 - 1. Implicit, so that "/gpu:0" can be passed wherever a spec is meant.
+  // Throw InvalidArgument naming the piece: unknown attributes, two device types, numbers that are
+  // negative or above 2^31 - 1 (TensorFlow's Python takes any), an empty job. Implicit, so that
+  // "/gpu:0" can be passed wherever a spec is meant.
   DeviceSpec(std::string_view text);                                           // NOLINT
   DeviceSpec(const char* text) : DeviceSpec(std::string_view(text)) {}         // NOLINT
   DeviceSpec(const std::string& text) : DeviceSpec(std::string_view(text)) {}  // NOLINT
@@ -29,13 +31,19 @@ class DeviceSpec {
   std::optional<int> index;
 
   bool empty() const { return *this == DeviceSpec(); }
+  // Whether every field is present.
+  bool complete() const { return job && replica && task && type && index; }
 
   // Canonical text: present fields in the order of the grammar; a type without index prints ":*".
   std::string str() const;
 
-  // Field by field, `inner` wins where it has a value. This is how an outer scope (*this) combines
-  // with what is already set on a node.
+  // Field by field, `inner` wins where it has a value; type and index each by itself, so /gpu:1
+  // with /cpu gives /device:CPU:1. This is how an outer scope (*this) combines with what is already
+  // set on a node. Associative.
   DeviceSpec merged_with(const DeviceSpec& inner) const;
+
+  // Every missing field from `base`. Throws InvalidArgument if that is partial.
+  DeviceSpec completed_from(const DeviceSpec& base) const;
 
   // True if every field present here is present and equal in `device`.
   bool matches(const DeviceSpec& device) const;

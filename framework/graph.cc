@@ -1,7 +1,7 @@
 #include "belfry/framework/graph.h"
 
 #include <algorithm>
-#include <cctype>
+#include <regex>
 
 #include "belfry/framework/core_ops/state.h"
 #include "belfry/framework/scopes.h"
@@ -9,10 +9,13 @@
 namespace belfry {
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
+std::regex expression(std::string_view collection, std::string_view scope) {
+  try {
+    return std::regex(scope.begin(), scope.end());
+  } catch (const std::regex_error& error) {
+    throw InvalidArgument(cat("collection '", collection, "': the scope '", scope,
+                              "' is not a regular expression: ", error.what()));
+  }
 }
 
 }  // namespace
@@ -23,58 +26,66 @@ Graph::Graph(std::uint64_t seed) : scopes_(std::make_unique<ScopeStack>()), seed
 
 Graph::~Graph() = default;
 
-std::string Graph::unique_name(std::string_view name) {
-  const std::string key = lower(name);
-  int& uses = used_names_[key];
-  int suffix = uses++;
-  if (suffix == 0) return std::string(name);
-  std::string candidate;
-  do candidate = cat(key, "_", suffix++);
-  while (used_names_.contains(candidate));
-  used_names_[candidate] = 1;
-  return cat(name, "_", suffix - 1);
+Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, Options options) {
+  return append(op, inputs, at, std::move(options), nullptr);
 }
 
-Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, Options options) {
+Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options options,
+                    std::unique_ptr<VariableInfo> variable) {
   auto owned = std::unique_ptr<Node>(new Node);
   Node& node = *owned;
-  const Site site = scopes_->site.value_or(at.site);
+  const Site site = scopes_->site_or(at.site);
   const std::string_view wanted = at.name.empty() ? std::string_view(op.name) : at.name;
-  const std::string full =
-      scopes_->names.empty() ? std::string(wanted) : cat(scopes_->names, "/", wanted);
-  require(!frozen_, describe_node(op, full, site), ": the graph is frozen; build before training");
-  require(op.inputs == kVariadic || op.inputs == static_cast<int>(inputs.size()),
-          describe_node(op, full, site), ": takes ", op.inputs, " inputs, not ", inputs.size());
-  require(inputs.size() <= kMostOperands, describe_node(op, full, site), ": takes at most ",
-          kMostOperands, " inputs, not ", inputs.size());
-  for (const Output& input : inputs) {
-    require(static_cast<bool>(input), describe_node(op, full, site), ": an input is empty");
-    const bool written = &input - inputs.data() < op.writes;
-    require<Internal>((written || &op == &kRead) == input.node().is_variable(),
-                      describe_node(op, full, site), ": input '", input.name(),
-                      written ? "' is not a variable" : "' is a variable's storage; read it");
-    require(&input.graph() == this, describe_node(op, full, site), ": input '", input.name(),
-            "' belongs to another graph");
-  }
+  const bool verbatim = wanted.ends_with('/');
+  const std::string_view scope = verbatim ? std::string_view() : scopes_->names();
+  const std::string full = scope.empty() ? std::string(wanted.substr(0, wanted.size() - verbatim))
+                                         : cat(scope, "/", wanted);
+  check(op, inputs, describe_node(op, full, site));
   node.graph_ = this;
   node.op_ = &op;
   node.site_ = site;
-  node.name_ = full;  // for errors; made unique once the node is known to be right
+  node.name_ = full;  // for errors
   node.inputs_.assign(inputs.begin(), inputs.end());
   node.options_ = std::move(options);
   node.types_ = infer(node);
-  node.name_ = unique_name(full);
-  node.replica_ = scopes_->replica;
-  if (node.name_.starts_with(scopes_->replica_prefix))
-    node.prefix_ = scopes_->replica_prefix.size();
+  node.name_ = free_name(node, verbatim);
+  node.replica_ = scopes_->replica();
+  if (node.name_.starts_with(scopes_->replica_prefix()))
+    node.prefix_ = scopes_->replica_prefix().size();
   node.forward_ = scopes_->forward;
   node.id_ = static_cast<int>(nodes_.size());
-  if (&op == &kVariableState) node.variable_ = std::make_unique<VariableInfo>();  // for setters
-  apply_device_scopes(node);
+  if (variable) variable->logical_name = node.logical_name();
+  node.variable_ = std::move(variable);  // for setters
+  place(node);
+  // Nothing is refused from here on, so that names of refused nodes stay free.
+  if (verbatim)
+    names_.reserve(full);
+  else
+    unique_name(full);
   add_control_inputs(node);
   by_name_[node.name_] = &node;
   nodes_.push_back(std::move(owned));
   return node;
+}
+
+// `what` describes the node to be.
+void Graph::check(const Op& op, std::span<const Output> inputs, const std::string& what) {
+  require(!frozen_, what, ": the graph is frozen; build before training");
+  require(!placing_, what, ": device setters and functions must not add nodes");
+  const std::string fault = scopes_->take_fault();
+  require(fault.empty(), what, ": ", fault);
+  require(op.inputs == kVariadic || op.inputs == static_cast<int>(inputs.size()), what, ": takes ",
+          op.inputs, " inputs, not ", inputs.size());
+  require(inputs.size() <= kMostOperands, what, ": takes at most ", kMostOperands, " inputs, not ",
+          inputs.size());
+  for (const Output& input : inputs) {
+    require(static_cast<bool>(input), what, ": an input is empty");
+    const bool written = &input - inputs.data() < op.writes;
+    require<Internal>((written || &op == &kRead) == input.node().is_variable(), what, ": input '",
+                      input.name(),
+                      written ? "' is not a variable" : "' is a variable's storage; read it");
+    require(&input.graph() == this, what, ": input '", input.name(), "' belongs to another graph");
+  }
 }
 
 std::vector<TensorType> Graph::infer(const Node& node) const {
@@ -89,56 +100,17 @@ std::vector<TensorType> Graph::infer(const Node& node) const {
   return result;
 }
 
-void Graph::colocate(Node& node, std::span<Node* const> anchors) {
-  for (Node* anchor : anchors) {
-    const auto groups = anchor->colocation();
-    if (groups.empty()) node.colocation_.emplace_back(anchor->name());
-    node.colocation_.insert(node.colocation_.end(), groups.begin(), groups.end());
-    if (node.device_.empty()) node.device_ = anchor->device();
-    node.device_reasons_.push_back({anchor->site(), cat("colocated with ", anchor->name())});
-  }
-  std::ranges::sort(node.colocation_);
-  const auto repeated = std::ranges::unique(node.colocation_);
-  node.colocation_.erase(repeated.begin(), repeated.end());
-}
-
-// Innermost to outermost. What writes a variable goes where the variable is.
-void Graph::apply_device_scopes(Node& node) {
-  if (node.op().writes > 0) {
-    std::vector<Node*> written;
-    for (int i = 0; i < node.op().writes; ++i)
-      written.push_back(&node.inputs_[static_cast<std::size_t>(i)].node());
-    return colocate(node, written);
-  }
-  colocate(node, scopes_->colocation);
-  for (auto frame = scopes_->devices.rbegin(); frame != scopes_->devices.rend(); ++frame) {
-    if (std::holds_alternative<NoDevice>(frame->entry)) return;
-    if (const auto* spec = std::get_if<DeviceSpec>(&frame->entry)) {
-      if (spec->empty()) continue;
-      node.device_ = spec->merged_with(node.device_);
-    } else if (const auto* setter = std::get_if<DeviceSetter*>(&frame->entry)) {
-      node.device_ = (*setter)->place(node);
-    } else {
-      node.device_ = std::get<DeviceFunction>(frame->entry)(node);
-    }
-    node.device_reasons_.push_back(frame->reason);
-  }
-}
-
-void Graph::add_control_inputs(Node& node) {
-  for (ControlFrame& frame : scopes_->controls) {
-    const bool implied = std::ranges::any_of(
-        node.inputs_, [&](const Output& input) { return frame.inside.contains(&input.node()); });
-    frame.inside.insert(&node);
-    if (implied) continue;
-    for (Node* before : frame.nodes) {
-      const bool is_input = std::ranges::any_of(
-          node.inputs_, [&](const Output& input) { return &input.node() == before; });
-      const bool known =
-          std::ranges::find(node.control_inputs_, before) != node.control_inputs_.end();
-      if (!is_input && !known) node.control_inputs_.push_back(before);
-    }
-  }
+// The name that the node, called as it was asked for, will have.
+std::string Graph::free_name(const Node& node, bool verbatim) {
+  require(!node.name_.empty() && is_valid_scope_name(node.name_, true), node.describe(), ": '",
+          node.name_, "' is not a valid node name");
+  if (!verbatim) return unique_name(node.name_, false);
+  const auto taken = by_name_.find(node.name_);
+  require(taken == by_name_.end(), node.describe(), ": duplicate node name in graph: '", node.name_,
+          "' is to be taken as it is, but ",
+          taken == by_name_.end() ? "" : taken->second->describe(),
+          " has it; leave the slash at the end out for a name of its own");
+  return node.name_;
 }
 
 Node& Graph::find(std::string_view name) const {
@@ -153,14 +125,26 @@ void Graph::add_to_collection(std::string_view key, Node& node) {
   collections_[std::string(key)].push_back(&node);
 }
 
-std::vector<Node*> Graph::nodes(std::string_view collection) const {
-  const auto found = collections_.find(collection);
-  return found == collections_.end() ? std::vector<Node*>() : found->second;
+std::vector<Node*>& Graph::collection(std::string_view key) {
+  return collections_[std::string(key)];
 }
 
-std::vector<Variable> Graph::variables(std::string_view collection) const {
+std::vector<Node*> Graph::nodes(std::string_view collection, std::string_view scope) const {
+  const auto found = collections_.find(collection);
+  if (found == collections_.end()) return {};
+  if (scope.empty()) return found->second;
+  const std::regex pattern = expression(collection, scope);
+  std::vector<Node*> result;
+  for (Node* node : found->second)
+    if (std::regex_search(node->name().begin(), node->name().end(), pattern,
+                          std::regex_constants::match_continuous))
+      result.push_back(node);
+  return result;
+}
+
+std::vector<Variable> Graph::variables(std::string_view collection, std::string_view scope) const {
   std::vector<Variable> result;
-  for (Node* node : nodes(collection))
+  for (Node* node : nodes(collection, scope))
     if (node->is_variable()) result.emplace_back(*node);
   return result;
 }
@@ -178,35 +162,41 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   ControlDependencies none(*this, nullptr);
   NameScope root(*this, "");
   const VariableOptions& options = request.options;
+  require(!request.name.empty() && !request.name.ends_with('/'), "variable '", request.name,
+          "' (built at ", at.site.str(), "): needs a name");
   require(request.shape.is_fully_known(), "variable '", request.name, "' (built at ", at.site.str(),
           "): shape ", request.shape, " must be known");
-  Node& node = add(kVariableState, {}, At(request.name, at.site),
-                   Options(VariableStateOptions{request.shape, options.dtype}));
-  auto info = std::make_unique<VariableInfo>();
-  info->logical_name = node.logical_name();
-  info->trainable = options.trainable;
   const std::vector<std::string> collections =
       options.collections.empty() ? std::vector<std::string>{std::string(kGlobalVariables)}
                                   : options.collections;
+  auto info = std::make_unique<VariableInfo>();
+  info->trainable = options.trainable;
   info->local = std::ranges::find(collections, kGlobalVariables) == collections.end();
   info->copy_of = options.copy_of;
-  info->caching_device = options.caching_device;
-  node.variable_ = std::move(info);
-  {
-    // Beside the variable, and keyed by its logical name alone.
-    ColocateWith beside(node.output());
-    ReplicaScope any_replica(*this, scopes_->replica_prefix, 0);
-    NameScope names(*this, cat(node.name(), "/Initializer/"));
-    const Initializer make = options.initializer ? options.initializer : init::glorot_uniform();
-    const Output initial = make(*this, request.shape, options.dtype);
-    require(initial.shape() == request.shape && initial.dtype() == options.dtype, "variable '",
-            node.name(), "' (built at ", node.site().str(), "): the initialiser gives ",
-            initial.type(), " instead of ", node.output_type(0));
-    node.variable_->initial = initial;
-  }
-  for (const std::string& collection : collections) add_to_collection(collection, node);
-  if (options.trainable) add_to_collection(kTrainableVariables, node);
+  if (!options.caching_device.empty())
+    info->caching_device = enclosing_device(*this).merged_with(options.caching_device);
+  const VariableStateOptions state{request.shape, options.dtype.value_or(DType::kF32)};
+  Node& node =
+      append(kVariableState, {}, At(request.name, at.site), Options(state), std::move(info));
+  initialise(node, options.initializer);
+  for (const std::string& key : collections) add_to_collection(key, node);
+  if (options.trainable && std::ranges::find(collections, kTrainableVariables) == collections.end())
+    add_to_collection(kTrainableVariables, node);
   return Variable(node);
+}
+
+// Beside the variable, on its line, and keyed by its logical name alone.
+void Graph::initialise(Node& node, Initializer make) {
+  const TensorType& type = node.output_type(0);
+  if (!make) make = is_floating(type.dtype) ? init::glorot_uniform() : init::zeros();
+  SiteScope line(*this, node.site());
+  ColocateWith beside(node.output());
+  ReplicaScope any_replica(*this, std::string(scopes_->replica_prefix()), 0);
+  NameScope names(*this, cat(node.name(), "/Initializer/"));
+  const Output initial = make(*this, type.shape, type.dtype);
+  require(initial.type() == type, "variable '", node.name(), "' (built at ", node.site().str(),
+          "): the initialiser gives ", initial.type(), " instead of ", type);
+  node.variable_->initial = initial;
 }
 
 }  // namespace belfry

@@ -10,20 +10,18 @@
 #include <unordered_map>
 #include <vector>
 
+#include "belfry/framework/collections.h"
+#include "belfry/framework/names.h"
 #include "belfry/framework/node.h"
 #include "belfry/framework/variable.h"
 
 namespace belfry {
 
-struct ScopeStack;
+class ScopeStack;
 
-// Keys of collections: ordered lists of nodes that builders fill and trainers read.
-inline constexpr std::string_view kGlobalVariables = "variables";
-inline constexpr std::string_view kLocalVariables = "local_variables";
-inline constexpr std::string_view kTrainableVariables = "trainable_variables";
-inline constexpr std::string_view kUpdateOps = "update_ops";
-
-// Does not move; outlives its Outputs and Sessions. Built by one thread at a time.
+// Does not move; outlives its Outputs and Sessions. Built by one thread at a time, so the scopes in
+// force are the graph's, whichever thread opened them; there is no switch_to_thread_local() as in
+// TensorFlow.
 class Graph {
  public:
   explicit Graph(std::uint64_t seed = 1);
@@ -31,8 +29,11 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Appends a node: infers its types, applies the scopes in force, makes its name unique. Throws
-  // InvalidArgument naming the op, its name and line if the shape function refuses the inputs.
+  // Appends a node: infers its types, applies the scopes in force, makes its name unique below the
+  // current name scope. A name that ends with a slash ("a/x/") is taken as it is, from the root,
+  // without the slash. Throws InvalidArgument naming the op, its name and line if the shape
+  // function refuses the inputs; if the name is not valid, or to be taken as it is but a node has
+  // it; if a scope ended before one inside it; and inside a device setter or function.
   Node& add(const Op& op, std::span<const Output> inputs, At at = {}, Options options = {});
   Node& add(const Op& op, std::initializer_list<Output> inputs, At at = {}, Options options = {}) {
     return add(op, std::span(inputs.begin(), inputs.size()), at, std::move(options));
@@ -51,13 +52,20 @@ class Graph {
   std::uint64_t seed() const { return seed_; }
   void set_seed(std::uint64_t seed) { seed_ = seed; }
 
+  // Collections (collections.h): ordered, a node may be in one several times.
   void add_to_collection(std::string_view key, Node& node);
-  std::vector<Node*> nodes(std::string_view collection) const;
-  std::vector<Variable> variables(std::string_view collection) const;
+  // Copies: those whose name matches `scope`, a regular expression, from its start; so "tower1/"
+  // keeps what is below that scope, and "" all. Throw InvalidArgument if it is not an expression.
+  std::vector<Node*> nodes(std::string_view collection, std::string_view scope = {}) const;
+  std::vector<Variable> variables(std::string_view collection, std::string_view scope = {}) const;
+  // The list itself, made if there is none.
+  std::vector<Node*>& collection(std::string_view key);
 
-  // Reserves and returns a name that no node has: `name`, or name_1, name_2, ...; compared without
-  // case.
-  std::string unique_name(std::string_view name);
+  // Returns a name that no node or scope has: `name` (whole, whatever the name scope), or name_1,
+  // name_2, ...; compared without case. It is used up, unless mark_as_used is false.
+  std::string unique_name(std::string_view name, bool mark_as_used = true) {
+    return names_.unique(name, mark_as_used);
+  }
 
   // State of the scope guards; theirs to change.
   ScopeStack& scopes() { return *scopes_; }
@@ -70,19 +78,26 @@ class Graph {
   void store_variable(std::string_view name, Variable variable);
 
  private:
-  void apply_device_scopes(Node& node);
-  static void colocate(Node& node, std::span<Node* const> anchors);
+  Node& append(const Op& op, std::span<const Output> inputs, At at, Options options,
+               std::unique_ptr<VariableInfo> variable);
+  void check(const Op& op, std::span<const Output> inputs, const std::string& what);
+  std::string free_name(const Node& node, bool verbatim);
+  void place(Node& node);
+  bool apply(struct DeviceFrame& frame, Node& node);
+  void colocate(Node& node);
   void add_control_inputs(Node& node);
+  void initialise(Node& node, Initializer make);
   std::vector<TensorType> infer(const Node& node) const;
 
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unordered_map<std::string, Node*> by_name_;
-  std::unordered_map<std::string, int> used_names_;
+  NameTable names_;
   std::map<std::string, std::vector<Node*>, std::less<>> collections_;
   std::map<std::string, Variable, std::less<>> variable_store_;
   std::unique_ptr<ScopeStack> scopes_;
   std::uint64_t seed_;
   bool frozen_ = false;
+  bool placing_ = false;  // a setter or function is deciding
 };
 
 }  // namespace belfry

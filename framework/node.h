@@ -1,5 +1,7 @@
 // Nodes of the graph and handles to their outputs.
 #pragma once
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,19 +52,23 @@ class Output {
 
 // One step in how a node came to its requested device.
 struct DeviceReason {
-  Site site;
-  std::string what;  // "scope /gpu:0", "setter LeastLoadedDeviceSetter-/gpu:0", "colocated with w"
+  Site site;  // of the scope; where a write is beside its variable, of the write
+  // "scope /device:GPU:0", "setter <its str()>", "function", "no device", "colocated with w".
+  std::string what;
+  DeviceSpec result;  // what the node asked for after this step
+  // For a setter with loads, and a variable: elements per device before it decided.
+  std::map<std::string, std::int64_t> load;
 };
 
 // What only variables have.
 struct VariableInfo {
   std::string logical_name;  // without tower prefixes: the key in checkpoints and hashes
   bool trainable = true;
-  bool local = false;       // not in kGlobalVariables: a replica or otherwise not saved
-  Output initial;           // computes the first value
-  Node* copy_of = nullptr;  // a replica starts as a copy of this variable
-  Output default_read;      // made at first use
-  DeviceSpec caching_device;
+  bool local = false;         // not in kGlobalVariables: a replica or otherwise not saved
+  Output initial;             // computes the first value
+  Node* copy_of = nullptr;    // a replica starts as a copy of this variable
+  Output default_read;        // made at first use
+  DeviceSpec caching_device;  // where default_read is; empty: beside the variable
 };
 
 // Immutable once built. Owned by its Graph.
@@ -90,8 +96,10 @@ class Node {
   const Options& raw_options() const { return options_; }
 
   const DeviceSpec& device() const { return device_; }
+  // What shaped device(), in order of application. Scopes that NoDevice or ColocateWith cut off are
+  // not among them.
   std::span<const DeviceReason> device_reasons() const { return device_reasons_; }
-  // Names of nodes that this one must share a device with.
+  // Names of nodes that this one must share a device with, sorted: its colocation groups.
   std::span<const std::string> colocation() const { return colocation_; }
 
   // The name without the prefix of its tower, and the tower's index: what random ops are keyed by,

@@ -1,129 +1,182 @@
 #include "belfry/framework/scopes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace belfry {
 namespace {
 
-bool valid_scope_name(std::string_view name, bool at_root) {
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    const bool word =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.';
-    const bool inside = c == '_' || c == '-' || c == '/';
-    if (!word && !(inside && (i > 0 || !at_root))) return false;
+DeviceFunction not_empty(DeviceFunction function, Site site) {
+  require(static_cast<bool>(function), "device scope (", site.str(), "): the function is empty");
+  return function;
+}
+
+DeviceSpec numbered(const char* type, const char* caller, int id, Site site) {
+  require(id >= 0, caller, "(", id, ") (", site.str(), "): a device's number is 0 or more");
+  DeviceSpec spec;
+  spec.type = type;
+  spec.index = id;
+  return spec;
+}
+
+DeviceSpec host_of(DeviceSpec device) {
+  device.type = "CPU";
+  device.index = 0;
+  return device;
+}
+
+std::string below(std::string_view outer, std::string_view name) {
+  return outer.empty() ? std::string(name) : cat(outer, "/", name);
+}
+
+NameFrame opened_names(Graph& graph, std::string_view name) {
+  const std::string_view current = graph.scopes().names();
+  require(is_valid_scope_name(name, current.empty()), "'", name, "' is not a valid scope name");
+  if (name.empty()) return {};
+  if (name.ends_with('/')) return {std::string(name.substr(0, name.size() - 1))};
+  return {graph.unique_name(below(current, name))};
+}
+
+// The first of name, name_1, ... that the current variable scope has not opened.
+std::string unopened(const ScopeStack& scopes, std::string_view name) {
+  const auto is_open = [&](const std::string& candidate) {
+    const auto found = scopes.opened.find(below(scopes.variable_path(), candidate));
+    return found != scopes.opened.end() && found->second > 0;
+  };
+  std::string candidate(name);
+  for (int i = 1; is_open(candidate); ++i) candidate = cat(name, "_", i);
+  return candidate;
+}
+
+VariableFrame opened_variables(const ScopeStack& scopes, std::string_view name,
+                               const VariableScopeOptions& options) {
+  const std::string outer(scopes.variable_path());
+  std::string own(name);
+  if (name.empty() && !options.default_name.empty()) {
+    require(options.reuse == Reuse::kInherit, "variable scope with the default name '",
+            options.default_name,
+            "': reuse=True cannot be used without a name_or_scope; name the scope to reuse it");
+    own = unopened(scopes, options.default_name);
   }
-  return true;
+  require(is_valid_scope_name(own, outer.empty()) && !own.ends_with('/'), "'", own,
+          "' is not a valid scope name");
+  return {own.empty() ? outer : below(outer, own), options};
+}
+
+std::vector<Node*> nodes_of(std::span<const Dependency> list) {
+  std::vector<Node*> nodes;
+  for (const Dependency& dependency : list) nodes.push_back(dependency.node());
+  return nodes;
+}
+
+// Without those that are waited for already, as in TensorFlow: that decides which controllers a
+// node's inputs imply.
+ControlFrame waiting_for(const ScopeStack& scopes, std::span<Node* const> nodes) {
+  std::vector<Node*> known = scopes.controls();
+  ControlFrame frame;
+  for (Node* node : nodes) {
+    require(node != nullptr, "control dependencies: a node to wait for is null");
+    if (std::ranges::find(known, node) != known.end()) continue;
+    known.push_back(node);
+    frame.nodes.push_back(node);
+  }
+  return frame;
 }
 
 }  // namespace
 
-DeviceScope::DeviceScope(Graph& graph, DeviceEntry entry, std::string what, Site site)
-    : Guard(graph) {
-  graph_.scopes().devices.push_back({std::move(entry), {site, std::move(what)}});
+detail::Guard::Guard(Graph& graph, ScopeFrame frame) : graph_(graph) {
+  graph_.scopes().enter(this, std::move(frame));
 }
+detail::Guard::~Guard() { graph_.scopes().leave(this); }
 
+DeviceScope::DeviceScope(Graph& graph, DeviceEntry entry, std::string what, Site site)
+    : Guard(graph, DeviceFrame{std::move(entry), graph.scopes().site_or(site), std::move(what)}) {}
 DeviceScope::DeviceScope(Graph& graph, DeviceSpec spec, Site site)
     : DeviceScope(graph, DeviceEntry(spec), "scope " + spec.str(), site) {}
 DeviceScope::DeviceScope(Graph& graph, DeviceSetter& setter, Site site)
     : DeviceScope(graph, DeviceEntry(&setter), "setter " + setter.str(), site) {}
 DeviceScope::DeviceScope(Graph& graph, DeviceFunction function, Site site)
-    : DeviceScope(graph, DeviceEntry(std::move(function)), "function", site) {}
+    : DeviceScope(graph, DeviceEntry(not_empty(std::move(function), site)), "function", site) {}
 DeviceScope::DeviceScope(Graph& graph, NoDevice, Site site)
     : DeviceScope(graph, DeviceEntry(NoDevice{}), "no device", site) {}
 
-DeviceScope::~DeviceScope() { graph_.scopes().devices.pop_back(); }
+DeviceScope on_cpu(Graph& graph, int id, Site site) {
+  return {graph, numbered("CPU", "on_cpu", id, site), site};
+}
+DeviceScope on_gpu(Graph& graph, int id, Site site) {
+  return {graph, numbered("GPU", "on_gpu", id, site), site};
+}
+
+DeviceSpec enclosing_device(const Graph& graph) {
+  DeviceSpec device;
+  const auto& frames = graph.scopes().frames();
+  for (auto entry = frames.rbegin(); entry != frames.rend(); ++entry) {
+    if (std::holds_alternative<ColocationFrame>(entry->frame)) break;
+    const auto* frame = std::get_if<DeviceFrame>(&entry->frame);
+    if (!frame) continue;
+    if (std::holds_alternative<NoDevice>(frame->entry)) break;
+    if (const auto* spec = std::get_if<DeviceSpec>(&frame->entry))
+      device = spec->merged_with(device);
+  }
+  return device;
+}
 
 NameScope::NameScope(Graph& graph, std::string_view name)
-    : Guard(graph), outer_(graph.scopes().names) {
-  std::string& current = graph_.scopes().names;
-  require(valid_scope_name(name, current.empty()), "'", name, "' is not a valid scope name");
-  if (name.empty())
-    current.clear();
-  else if (name.ends_with('/'))
-    current = name.substr(0, name.size() - 1);
-  else
-    current = graph_.unique_name(current.empty() ? std::string(name) : cat(current, "/", name));
+    : Guard(graph, opened_names(graph, name)), path_(graph.scopes().names()) {
+  if (!path_.empty()) path_ += '/';
 }
 
-NameScope::~NameScope() { graph_.scopes().names = outer_; }
-
-VariableScope::VariableScope(Graph& graph, std::string_view name, Reuse reuse)
-    : Guard(graph),
-      outer_path_(graph.scopes().variable_path),
-      outer_reuse_(graph.scopes().reuse),
-      outer_getters_(graph.scopes().getters.size()) {
-  ScopeStack& scopes = graph_.scopes();
-  names_.emplace(graph, name);
-  if (!name.empty())
-    scopes.variable_path = outer_path_.empty() ? std::string(name) : cat(outer_path_, "/", name);
-  if (reuse != Reuse::kInherit) scopes.reuse = reuse;
-}
-
-VariableScope::VariableScope(Graph& graph, VariableGetter& getter)
-    : Guard(graph),
-      outer_path_(graph.scopes().variable_path),
-      outer_reuse_(graph.scopes().reuse),
-      outer_getters_(graph.scopes().getters.size()) {
-  graph_.scopes().getters.push_back(&getter);
+VariableScope::VariableScope(Graph& graph, std::string_view name,
+                             const VariableScopeOptions& options)
+    : Guard(graph, opened_variables(graph.scopes(), name, options)),
+      path_(graph.scopes().variable_path()),
+      reenters_(name.empty() && options.default_name.empty()) {
+  auto& opened = graph_.scopes().opened;
+  if (reenters_) {
+    outer_opened_ = opened;
+    return;
+  }
+  if (options.auxiliary_name_scope)
+    names_.emplace(graph, name.empty() ? options.default_name : name);
+  ++opened[path_];
 }
 
 VariableScope::~VariableScope() {
-  ScopeStack& scopes = graph_.scopes();
-  scopes.variable_path = outer_path_;
-  scopes.reuse = outer_reuse_;
-  scopes.getters.resize(outer_getters_);
+  auto& opened = graph_.scopes().opened;
+  if (reenters_) {
+    opened.swap(outer_opened_);
+    return;
+  }
+  for (auto inner = opened.lower_bound(path_ + "/");
+       inner != opened.end() && inner->first.starts_with(path_ + "/"); ++inner)
+    inner->second = 0;
 }
 
 ControlDependencies::ControlDependencies(Graph& graph, std::span<Node* const> nodes)
-    : Guard(graph) {
-  graph_.scopes().controls.push_back({{nodes.begin(), nodes.end()}, {}});
-}
-
+    : Guard(graph, waiting_for(graph.scopes(), nodes)) {}
+ControlDependencies::ControlDependencies(Graph& graph, std::span<const Output> outputs)
+    : ControlDependencies(graph,
+                          nodes_of(std::vector<Dependency>(outputs.begin(), outputs.end()))) {}
+ControlDependencies::ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes)
+    : ControlDependencies(graph, nodes_of(std::span(nodes.begin(), nodes.size()))) {}
 ControlDependencies::ControlDependencies(Graph& graph, std::nullptr_t)
-    : Guard(graph), outer_(std::exchange(graph.scopes().controls, {})), cleared_(true) {}
+    : Guard(graph, ControlFrame{.nodes = {}, .clears = true, .inside = {}}) {}
 
-ControlDependencies::~ControlDependencies() {
-  if (cleared_)
-    graph_.scopes().controls = std::move(outer_);
-  else
-    graph_.scopes().controls.pop_back();
-}
+ColocateWith::ColocateWith(Output output, OuterColocation outer, Site site)
+    : Guard(output.graph(), ColocationFrame{&output.node(), outer == OuterColocation::kIgnore,
+                                            output.graph().scopes().site_or(site)}) {}
+ColocateWith::ColocateWith(Output output, Site site)
+    : ColocateWith(output, OuterColocation::kKeep, site) {}
+ColocateWith::ColocateWith(Graph& graph, std::nullptr_t, Site site)
+    : Guard(graph, ColocationFrame{nullptr, true, graph.scopes().site_or(site)}) {}
 
-ColocateWith::ColocateWith(Output output, Site)
-    : Guard(output.graph()),
-      outer_(graph_.scopes().colocation),
-      outer_devices_(std::exchange(graph_.scopes().devices, {})) {
-  graph_.scopes().colocation.push_back(&output.node());
-}
+HostScope::HostScope(Graph& graph, const DeviceSpec& device, Site site)
+    : nothing_(graph, nullptr, site), host_(graph, host_of(device), site) {}
 
-ColocateWith::ColocateWith(Graph& graph, std::nullptr_t)
-    : Guard(graph),
-      outer_(std::exchange(graph.scopes().colocation, {})),
-      outer_devices_(std::exchange(graph.scopes().devices, {})) {}
-
-ColocateWith::~ColocateWith() {
-  graph_.scopes().colocation = std::move(outer_);
-  graph_.scopes().devices = std::move(outer_devices_);
-}
-
-SiteScope::SiteScope(Graph& graph, Site site) : Guard(graph), outer_(graph.scopes().site) {
-  if (!outer_) graph_.scopes().site = site;
-}
-
-SiteScope::~SiteScope() { graph_.scopes().site = outer_; }
+SiteScope::SiteScope(Graph& graph, Site site) : Guard(graph, SiteFrame{site}) {}
 
 ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index)
-    : Guard(graph),
-      outer_prefix_(graph.scopes().replica_prefix),
-      outer_index_(graph.scopes().replica) {
-  graph_.scopes().replica_prefix = std::move(prefix);
-  graph_.scopes().replica = index;
-}
-
-ReplicaScope::~ReplicaScope() {
-  graph_.scopes().replica_prefix = outer_prefix_;
-  graph_.scopes().replica = outer_index_;
-}
+    : Guard(graph, ReplicaFrame{std::move(prefix), index}) {}
 
 }  // namespace belfry

@@ -1,48 +1,46 @@
 // Scopes: guards on a graph that say where new nodes go, what they are called and what they wait
-// for. Each lasts until the end of its block. They must end in reverse order of their beginning.
+// for. Each lasts until the end of its block.
+//
+// They must end in reverse order of their beginning, which blocks see to. One on the heap that ends
+// too early takes its own effect away, logs an error, and the next Graph::add throws
+// InvalidArgument: "Exiting device scope without proper scope nesting."
 #pragma once
-#include <functional>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <unordered_set>
-#include <variant>
-#include <vector>
 
 #include "belfry/framework/graph.h"
+#include "belfry/framework/scope_stack.h"
 
 namespace belfry {
 
-// Decides devices and may keep state, e.g. loads. Borrowed by scopes, never copied.
-struct DeviceSetter {
-  virtual ~DeviceSetter() = default;
-  // The device of a new node, replacing node.device(), which inner scopes may have set.
-  virtual DeviceSpec place(const Node& node) = 0;
-  virtual std::string str() const = 0;
-};
-using DeviceFunction = std::function<DeviceSpec(const Node&)>;
-
-// Ends the influence of the device scopes outside.
-struct NoDevice {};
-
-using DeviceEntry = std::variant<NoDevice, DeviceSpec, DeviceSetter*, DeviceFunction>;
-
 namespace detail {
-// What all guards share: neither copied nor moved.
+// What all guards share: one frame on the graph's stack while they live; neither copied nor moved.
 class Guard {
  public:
-  explicit Guard(Graph& graph) : graph_(graph) {}
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
  protected:
+  Guard(Graph& graph, ScopeFrame frame);
+  ~Guard();
   Graph& graph_;
 };
 }  // namespace detail
 
-// New nodes are placed by `what`. Entries are applied innermost to outermost: an outer spec fills
-// in the fields that inner ones left open; a setter or function replaces what is set; NoDevice
-// stops.
+// New nodes are placed by what is given. When a node is made, the scopes in force are applied
+// innermost to outermost:
+//   spec      fills in the fields that are still open (DeviceSpec::merged_with); "" changes
+//   nothing.
+//             An index that so comes to another device type (outer /gpu:1, inner /cpu gives CPU:1,
+//             as in TensorFlow) is warned of, once per scope.
+//   setter,   its result replaces what inner scopes set, node.device(), which it may look at; an
+//   function  empty result clears it
+//   NoDevice  ends the influence of all scopes outside; what inner ones set stays
+// Nodes that write a variable are beside it, whatever the scopes. Nodes keep what each scope did
+// (Node::device_reasons).
 class DeviceScope : detail::Guard {
  public:
   [[nodiscard]] DeviceScope(Graph& graph, DeviceSpec spec,
@@ -50,91 +48,135 @@ class DeviceScope : detail::Guard {
   [[nodiscard]] DeviceScope(Graph& graph, const char* spec,
                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()))
       : DeviceScope(graph, DeviceSpec(spec), site) {}
+  // Borrowed: must outlive the scope.
   [[nodiscard]] DeviceScope(Graph& graph, DeviceSetter& setter,
                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  // Throws InvalidArgument for an empty function.
   [[nodiscard]] DeviceScope(Graph& graph, DeviceFunction function,
                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
   [[nodiscard]] DeviceScope(Graph& graph, NoDevice,
                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
-  ~DeviceScope();
+  DeviceScope(Graph& graph, std::nullptr_t) = delete;
 
  private:
   DeviceScope(Graph& graph, DeviceEntry entry, std::string what, Site site);
 };
 
+// The device scopes /cpu:<id> and /gpu:<id>:  DeviceScope on = on_gpu(graph, 1);
+// Throw InvalidArgument for a negative id.
+[[nodiscard]] DeviceScope on_cpu(Graph& graph, int id = 0,
+                                 Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+[[nodiscard]] DeviceScope on_gpu(Graph& graph, int id = 0,
+                                 Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+
+// What specs among the device scopes in force ask for; setters and functions are not asked.
+DeviceSpec enclosing_device(const Graph& graph);
+
 // New nodes are called <scope>/<name>. "x" opens a unique x below the current scope; "a/b/" (with
-// the slash) re-enters a/b as it is; "" is the root.
+// the slash) re-enters a/b as it is, from the root; "" is the root. Throws InvalidArgument "'x' is
+// not a valid scope name".
 class NameScope : detail::Guard {
  public:
   [[nodiscard]] NameScope(Graph& graph, std::string_view name);
-  ~NameScope();
+
+  // "a/b/", or "" at the root: re-enters this scope, or names a node like the scope itself.
+  const std::string& path() const { return path_; }
 
  private:
-  std::string outer_;
+  std::string path_;
 };
 
-// Whether variable() creates or finds.
-enum class Reuse { kInherit, kMustExist, kCreateOrGet };
-
-// Variables are called <scope>/<name>. Opens a name scope too.
+// variable() inside calls variables <scope>/<name>, in variable scopes alone: name scopes do not
+// count. Opens a name scope (made unique) too, unless auxiliary_name_scope is false. Scopes add up;
+// what one leaves open (see VariableScopeOptions) it inherits.
+//
+// An empty name keeps the current path and name scope, so it re-enters the current variable scope.
+// (TensorFlow's variable_scope('') would double the slash.)
+//
+// An empty name with options.default_name opens default_name, or default_name_1, ... if the current
+// scope has opened it before; reuse cannot be asked for then (inherited, it is fine). Re-entering a
+// scope starts its counters anew, so that a model built again opens the same scopes.
 class VariableScope : detail::Guard {
  public:
-  [[nodiscard]] VariableScope(Graph& graph, std::string_view name, Reuse reuse = Reuse::kInherit);
-  // Keeps the name; variables are created through `getter`.
-  [[nodiscard]] VariableScope(Graph& graph, VariableGetter& getter);
+  [[nodiscard]] VariableScope(Graph& graph, std::string_view name,
+                              const VariableScopeOptions& options);
+  [[nodiscard]] VariableScope(Graph& graph, std::string_view name, Reuse reuse = Reuse::kInherit)
+      : VariableScope(graph, name, VariableScopeOptions{.reuse = reuse}) {}
+  // Keeps the name; variables are created through `getter`, which is borrowed.
+  [[nodiscard]] VariableScope(Graph& graph, VariableGetter& getter)
+      : VariableScope(graph, "", VariableScopeOptions{.getter = &getter}) {}
   ~VariableScope();
 
+  const std::string& path() const { return path_; }
+
  private:
-  std::string outer_path_;
-  Reuse outer_reuse_;
-  std::size_t outer_getters_;
+  std::string path_;
+  bool reenters_;
+  std::map<std::string, int, std::less<>> outer_opened_;  // counters before, if it re-enters
   std::optional<NameScope> names_;
 };
 
-// A ControlDependencies in force, and the nodes made inside.
-struct ControlFrame {
-  std::vector<Node*> nodes;
-  std::unordered_set<const Node*> inside;
+// Something to wait for: a node, the node of an output, or the storage of a variable.
+class Dependency {
+ public:
+  Dependency(Node* node) : node_(node) {}                     // NOLINT
+  Dependency(Node& node) : node_(&node) {}                    // NOLINT
+  Dependency(Output output) : node_(&output.node()) {}        // NOLINT
+  Dependency(Variable variable) : node_(&variable.node()) {}  // NOLINT
+  Node* node() const { return node_; }
+
+ private:
+  Node* node_;
 };
 
-// New nodes wait for `nodes`. Nested scopes add up; nullptr clears them. A node with a data input
-// made inside waits through it and gets no control inputs of its own.
+// New nodes wait for the given ones. Nested scopes add up; nullptr clears them. A node with a data
+// input that was made inside a scope waits through it and gets none of that scope's control inputs;
+// data inputs are not waited for twice. Nodes made outside do not wait, nor do variables, their
+// initialisers and default reads, wherever they are made.
 class ControlDependencies : detail::Guard {
  public:
   [[nodiscard]] ControlDependencies(Graph& graph, std::span<Node* const> nodes);
-  [[nodiscard]] ControlDependencies(Graph& graph, std::initializer_list<Node*> nodes)
-      : ControlDependencies(graph, std::span(nodes.begin(), nodes.size())) {}
+  [[nodiscard]] ControlDependencies(Graph& graph, std::span<const Output> outputs);
+  [[nodiscard]] ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes);
   // Inside, nothing outside is waited for.
   [[nodiscard]] ControlDependencies(Graph& graph, std::nullptr_t);
-  ~ControlDependencies();
-
- private:
-  std::vector<ControlFrame> outer_;
-  bool cleared_ = false;
 };
 
-// New nodes share the device of `output`'s node. Device scopes outside are set aside.
+// Whether anchors of ColocateWith scopes outside go on to count.
+enum class OuterColocation { kKeep, kIgnore };
+
+// New nodes share the device of `output`'s node, and of the anchors of such scopes outside; device
+// scopes outside are set aside. A node takes the device that the oldest anchor with one asks for,
+// after (and so over) what device scopes inside set, and joins the groups of all anchors. Groups
+// are transitive: those of a node that is itself beside others are theirs.
 class ColocateWith : detail::Guard {
  public:
   [[nodiscard]] explicit ColocateWith(Output output,
                                       Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] ColocateWith(Output output, OuterColocation outer,
+                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
   // Inside, colocation and device scopes outside are set aside.
-  [[nodiscard]] ColocateWith(Graph& graph, std::nullptr_t);
-  ~ColocateWith();
-
- private:
-  std::vector<Node*> outer_;
-  std::vector<struct DeviceFrame> outer_devices_;
+  [[nodiscard]] ColocateWith(Graph& graph, std::nullptr_t,
+                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
 };
 
-// New nodes name `site` as their line: layers pass the user's on.
+// Places nodes on /cpu:0 of the job, replica and task of `device`. Scopes, setters and colocation
+// outside are set aside.
+class HostScope {
+ public:
+  [[nodiscard]] HostScope(Graph& graph, const DeviceSpec& device,
+                          Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+
+ private:
+  ColocateWith nothing_;
+  DeviceScope host_;
+};
+
+// New nodes and device scopes name `site` as their line: layers pass the user's on. The outermost
+// one counts.
 class SiteScope : detail::Guard {
  public:
   [[nodiscard]] SiteScope(Graph& graph, Site site);
-  ~SiteScope();
-
- private:
-  std::optional<Site> outer_;
 };
 
 // Nodes and variables inside belong to replica `index`; `prefix` is the part of their names that
@@ -142,31 +184,6 @@ class SiteScope : detail::Guard {
 class ReplicaScope : detail::Guard {
  public:
   [[nodiscard]] ReplicaScope(Graph& graph, std::string prefix, int index);
-  ~ReplicaScope();
-
- private:
-  std::string outer_prefix_;
-  int outer_index_;
-};
-
-struct DeviceFrame {
-  DeviceEntry entry;
-  DeviceReason reason;
-};
-
-// The scopes in force.
-struct ScopeStack {
-  std::string names;  // current name scope, without a slash at the end
-  std::vector<DeviceFrame> devices;
-  std::vector<ControlFrame> controls;
-  std::vector<Node*> colocation;
-  std::string variable_path;
-  Reuse reuse = Reuse::kInherit;
-  std::vector<VariableGetter*> getters;
-  std::optional<Site> site;
-  std::string replica_prefix;
-  int replica = 0;
-  const Node* forward = nullptr;  // the node that gradients are being built for
 };
 
 }  // namespace belfry

@@ -13,12 +13,12 @@ namespace {
 
 Output make_read(Variable variable, const DeviceSpec& caching, At at) {
   Graph& graph = variable.node().graph();
-  ColocateWith nothing_else(graph, nullptr);
-  if (!caching.empty()) {
-    DeviceScope on(graph, caching, at.site);
+  if (caching.empty()) {
+    ColocateWith beside(variable.ref(), OuterColocation::kIgnore, at.site);
     return graph.add(kRead, {variable.ref()}, at).output();
   }
-  ColocateWith beside(variable.ref());
+  ColocateWith nothing_else(graph, nullptr, at.site);
+  DeviceScope on(graph, caching, at.site);
   return graph.add(kRead, {variable.ref()}, at).output();
 }
 
@@ -62,28 +62,34 @@ Output Variable::read(At at) const {
 
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options,
                   At at) {
-  const ScopeStack& scopes = graph.scopes();
-  const std::string path = scopes.variable_path;
-  const Site site = scopes.site.value_or(at.site);
-  VariableRequest request{path.empty() ? std::string(name) : cat(path, "/", name), std::move(shape),
-                          std::move(options)};
-  const Reuse reuse = scopes.reuse;
-  const std::string key = request.name;
+  const VariableScopeState scope = graph.scopes().variables();
+  const Site site = graph.scopes().site_or(at.site);
+  const std::string key = scope.path.empty() ? std::string(name) : cat(scope.path, "/", name);
+  if (!options.dtype) options.dtype = scope.dtype.value_or(DType::kF32);
+  if (!options.initializer) options.initializer = scope.initializer;
+  if (options.caching_device.empty()) options.caching_device = scope.caching_device;
   if (const Variable found = graph.stored_variable(key)) {
-    require(reuse != Reuse::kInherit, "variable '", key, "' already exists (built at ",
+    require(scope.reuse != Reuse::kInherit, "variable '", key, "' already exists (built at ",
             found.node().site().str(), "), so ", site.str(),
             " cannot create it; choose another name or open the scope with Reuse::kCreateOrGet");
-    check_found(found, request.shape, request.options.dtype, At(site));
+    check_found(found, shape, *options.dtype, At(site));
     return found;
   }
-  require<NotFound>(reuse != Reuse::kMustExist, "variable '", key, "' does not exist, but ",
+  require<NotFound>(scope.reuse != Reuse::kMustExist, "variable '", key, "' does not exist, but ",
                     site.str(), " wants to reuse it");
-  const std::vector<VariableGetter*> getters = scopes.getters;
-  for (auto getter = getters.rbegin(); getter != getters.rend(); ++getter)
-    (*getter)->request(request);
+  VariableRequest request{key, std::move(shape), std::move(options)};
+  for (VariableGetter* getter : scope.getters) getter->request(request);
   const Variable made = graph.create_variable(request, At(site));
   graph.store_variable(key, made);
   return made;
+}
+
+Variable new_variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options,
+                      At at) {
+  const std::string_view names = graph.scopes().names();
+  return graph.create_variable({names.empty() ? std::string(name) : cat(names, "/", name),
+                                std::move(shape), std::move(options)},
+                               At(graph.scopes().site_or(at.site)));
 }
 
 namespace init {

@@ -1,6 +1,7 @@
 // Trainable and other state of a model. A Variable is a handle; its values live in a Session.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,21 +59,33 @@ Initializer he_normal();
 }  // namespace init
 
 struct VariableOptions {
-  DType dtype = DType::kF32;
-  Initializer initializer = {};  // default Glorot uniform
+  std::optional<DType> dtype = {};  // default: the variable scope's, else f32
+  // Default: the variable scope's, else Glorot uniform (zeros for integers and bool). Built beside
+  // the variable, below the name scope <variable>/Initializer, outside all device scopes and
+  // control dependencies.
+  Initializer initializer = {};
   bool trainable = true;
-  DeviceSpec caching_device = {};  // where default reads are placed; empty: beside the variable
+  // Where the default read is placed. The specs of device scopes around variable() fill it in, but
+  // no setter or function moves it. Default: the variable scope's, else beside the variable.
+  DeviceSpec caching_device = {};
   // Where it is listed, besides kTrainableVariables if it is trained; empty: {kGlobalVariables}.
   // What is not in kGlobalVariables is local: checkpoints leave it out.
   std::vector<std::string> collections = {};
-  Node* copy_of = nullptr;         // start as a copy of this variable, as replicas do
+  Node* copy_of = nullptr;  // start as a copy of this variable, as replicas do
 };
 
-// Gets the variable `name` (below the current variable scope), or creates it, as the scope's Reuse
-// says. Creation ignores control dependencies. Throws InvalidArgument if it exists and must not, or
-// with another shape or dtype; NotFound if it must exist and does not.
+// Gets the variable `name` (below the current variable scope; name scopes do not count), or creates
+// it, as the scope's Reuse says. Creation ignores control dependencies. If another node has its
+// name, the variable's node gets a suffix; it is still found by the name asked for. Throws
+// InvalidArgument if it exists and must not, or with another shape or dtype; NotFound if it must
+// exist and does not.
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options = {},
                   At at = {});
+
+// Always creates a variable, as tf.Variable does: called `name` below the current name scope, made
+// unique like a node, and not found by variable(). Variable scopes and their getters do not count.
+Variable new_variable(Graph& graph, std::string_view name, Shape shape,
+                      VariableOptions options = {}, At at = {});
 
 // What a VariableGetter may change about a variable that is being created.
 struct VariableRequest {
@@ -82,10 +95,28 @@ struct VariableRequest {
 };
 
 // Wraps the creation of variables inside a VariableScope. Getters nest, the innermost is asked
-// first.
+// first, and the next sees what it left. Defaults of the scopes are filled in before. Only creation
+// is wrapped, and the variable is found by the name that was asked for, not one that a getter made
+// of it. (TensorFlow asks getters about variables that it finds, too, so that those which count
+// loads count them twice.)
 struct VariableGetter {
   virtual ~VariableGetter() = default;
   virtual void request(VariableRequest& request) = 0;
+};
+
+// Whether variable() creates or finds.
+enum class Reuse { kInherit, kMustExist, kCreateOrGet };
+
+// What a VariableScope (scopes.h) may say; fields left alone are inherited from the scope outside.
+// TensorFlow's partitioners, regularizers and use_resource do not exist here.
+struct VariableScopeOptions {
+  std::string default_name = {};  // for a scope without a name
+  Reuse reuse = Reuse::kInherit;
+  Initializer initializer = {};
+  std::optional<DType> dtype = {};
+  DeviceSpec caching_device = {};
+  VariableGetter* getter = nullptr;  // borrowed; added to those outside
+  bool auxiliary_name_scope = true;  // false: opens no name scope
 };
 
 }  // namespace belfry

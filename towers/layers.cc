@@ -45,7 +45,7 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
                  double initial, At at) {
   Graph& graph = tower.graph();
   if (tower.is_training() && tower.index() > 0) {
-    const std::string path = cat(graph.scopes().variable_path, "/", name);
+    const std::string path = cat(graph.scopes().variable_path(), "/", name);
     const std::string_view logical = std::string_view(path).substr(tower.variable_prefix().size());
     const Variable found = graph.stored_variable(logical);
     require(static_cast<bool>(found), "towers disagree: tower ", tower.index(), " has variable '",

@@ -20,6 +20,12 @@ DeviceSpec LeastLoadedDeviceSetter::place(const Node& node) {
   return devices_[static_cast<std::size_t>(least - loads_.begin())];
 }
 
+std::map<std::string, std::int64_t> LeastLoadedDeviceSetter::load() const {
+  std::map<std::string, std::int64_t> result;
+  for (std::size_t i = 0; i < devices_.size(); ++i) result[devices_[i].str()] += loads_[i];
+  return result;
+}
+
 std::string LeastLoadedDeviceSetter::str() const {
   return "LeastLoadedDeviceSetter-" + worker_.str();
 }

@@ -1,6 +1,7 @@
 // Spreads variables over devices: each new one goes where the fewest elements are.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ class LeastLoadedDeviceSetter final : public DeviceSetter {
   DeviceSpec place(const Node& node) override;
   // "LeastLoadedDeviceSetter-/device:GPU:0": the worker's device.
   std::string str() const override;
+
+  // loads() by device.
+  std::map<std::string, std::int64_t> load() const override;
 
   // Elements per device, in the order of the devices.
   const std::vector<std::int64_t>& loads() const { return loads_; }

@@ -1,7 +1,6 @@
 #include "belfry/towers/moving_average.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/ops/combine_moments.h"
@@ -9,12 +8,6 @@
 
 namespace belfry {
 namespace {
-
-DeviceSpec host_of(DeviceSpec device) {
-  device.type = "CPU";
-  device.index = 0;
-  return device;
-}
 
 std::string describe(const BatchMoments& layer) {
   return cat("'", layer.mean_average.logical_name(), "' (built at ", layer.site.str(), ")");
@@ -58,25 +51,6 @@ void move_average(Variable average, Output batch, double momentum) {
 }
 
 }  // namespace
-
-HostScope::HostScope(Graph& graph, const DeviceSpec& device, Site site)
-    : Guard(graph),
-      outer_colocation_(std::exchange(graph.scopes().colocation, {})),
-      none_(graph, NoDevice{}, site),
-      host_(graph, host_of(device), site) {}
-
-HostScope::~HostScope() { graph_.scopes().colocation = std::move(outer_colocation_); }
-
-DeviceSpec enclosing_device(const Graph& graph) {
-  DeviceSpec device;
-  const std::vector<DeviceFrame>& frames = graph.scopes().devices;
-  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
-    if (std::holds_alternative<NoDevice>(frame->entry)) break;
-    if (const auto* spec = std::get_if<DeviceSpec>(&frame->entry))
-      device = spec->merged_with(device);
-  }
-  return device;
-}
 
 void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers) {
   for (std::size_t t = 1; t < towers.size(); ++t) require_same_layers(towers[0], towers[t], t);

@@ -8,23 +8,6 @@
 
 namespace belfry {
 
-// Places nodes on /cpu:0 of the job and task of `device`. Scopes, setters and colocation outside
-// are set aside.
-class HostScope : detail::Guard {
- public:
-  [[nodiscard]] HostScope(Graph& graph, const DeviceSpec& device,
-                          Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
-  ~HostScope();
-
- private:
-  std::vector<Node*> outer_colocation_;
-  DeviceScope none_;
-  DeviceScope host_;
-};
-
-// The device that specs among the scopes in force ask for; setters and functions are not asked.
-DeviceSpec enclosing_device(const Graph& graph);
-
 // What one training tower hands over at one batch norm layer: its batch's moments, on its device,
 // and the averages that they are to move.
 struct BatchMoments {

@@ -83,18 +83,18 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
       first_node_(graph.size()),
       scopes_(std::make_unique<Scopes>()) {
   const ScopeStack& outer = graph.scopes();
-  require(outer.replica_prefix.empty(), "tower '", options_.name, "' (", at.site.str(),
-          ") is built inside tower '", outer.replica_prefix, "'; towers do not nest");
-  require(outer.variable_path.empty(), "tower '", options_.name, "' (", at.site.str(),
-          ") is built inside variable scope '", outer.variable_path,
+  require(outer.replica_prefix().empty(), "tower '", options_.name, "' (", at.site.str(),
+          ") is built inside tower '", outer.replica_prefix(), "'; towers do not nest");
+  require(outer.variable_path().empty(), "tower '", options_.name, "' (", at.site.str(),
+          ") is built inside variable scope '", outer.variable_path(),
           "'; open the scope in the tower function");
   if (options_.setter)
     scopes_->device.emplace(graph, *options_.setter, at.site);
   else if (!options_.device.empty())
     scopes_->device.emplace(graph, options_.device, at.site);
-  if (options_.own_variables || options_.reuse != Reuse::kInherit)
-    scopes_->variables.emplace(graph, options_.own_variables ? options_.name : std::string(),
-                               options_.reuse);
+  // Re-entered by each tower, so that scopes with default names are the same in all.
+  scopes_->variables.emplace(graph, options_.own_variables ? options_.name : std::string(),
+                             options_.reuse);
   if (options_.own_variables) {
     copies_ = std::make_unique<CopiesOfMain>(*this);
     scopes_->copies.emplace(graph, *copies_);

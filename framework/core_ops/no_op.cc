@@ -1,9 +1,9 @@
 #include "belfry/framework/core_ops/no_op.h"
 
+#include <algorithm>
 #include <map>
 
 #include "belfry/framework/core_ops/identity.h"
-#include "belfry/framework/scopes.h"
 
 namespace belfry {
 namespace {
@@ -13,9 +13,10 @@ KernelRun nothing(KernelPlan&) {
 }
 
 Node& wait_for(Graph& graph, std::span<Node* const> nodes, const DeviceSpec& device, At at) {
-  DeviceScope alone(graph, NoDevice{}, at.site);
-  DeviceScope on(graph, device, at.site);
   ControlDependencies after(graph, nodes);
+  if (device.empty()) return graph.add(kNoOp, {}, at);
+  ColocateWith nothing(graph, nullptr, at.site);
+  DeviceScope on(graph, device, at.site);
   return graph.add(kNoOp, {}, at);
 }
 
@@ -28,22 +29,45 @@ const Op kNoOp{.name = "NoOp",
                .reference = nothing};
 
 Node& group(Graph& graph, std::span<Node* const> nodes, At at) {
+  NameScope names(graph, at.name.empty() ? "group_deps" : at.name);
+  const At root(names.path(), at.site);
   std::map<DeviceSpec, std::vector<Node*>> by_device;  // nodes without a device come first
   for (Node* node : nodes) by_device[node->device()].push_back(node);
-  if (by_device.empty()) return wait_for(graph, nodes, {}, at);
-  if (by_device.size() == 1) return wait_for(graph, nodes, by_device.begin()->first, at);
-  const std::string prefix = at.name.empty() ? "group" : std::string(at.name);
+  if (by_device.empty()) return wait_for(graph, nodes, {}, root);
+  if (by_device.size() == 1) return wait_for(graph, nodes, by_device.begin()->first, root);
   std::vector<Node*> parts;
   for (const auto& [device, members] : by_device)
-    parts.push_back(&wait_for(graph, members, device, At(cat(prefix, "/NoOp"), at.site)));
-  ControlDependencies after(graph, parts);
-  return graph.add(kNoOp, {}, at);
+    parts.push_back(&wait_for(graph, members, device, At(at.site)));
+  return wait_for(graph, parts, {}, root);
+}
+
+Node& group(Graph& graph, std::initializer_list<Dependency> nodes, At at) {
+  std::vector<Node*> list;
+  for (const Dependency& dependency : nodes) list.push_back(dependency.node());
+  return group(graph, list, at);
 }
 
 Output with_dependencies(Output x, std::span<Node* const> nodes, At at) {
   ControlDependencies after(x.graph(), nodes);
-  ColocateWith beside(x);
-  return identity(x, at);
+  ColocateWith beside(x, at.site);
+  return identity(x, At(at.name.empty() ? "control_dependency" : at.name, at.site));
+}
+
+std::vector<Output> tuple_of(std::span<const Output> outputs, std::span<Node* const> also, At at) {
+  std::vector<Node*> gates(also.begin(), also.end());
+  for (const Output& output : outputs)
+    if (output) gates.push_back(&output.node());
+  const auto first = std::ranges::find_if(outputs, [](const Output& x) { return bool(x); });
+  require(first != outputs.end(), "tuple_of (", at.site.str(), "): must have at least one output");
+  std::ranges::sort(gates, {}, &Node::id);
+  const auto repeated = std::ranges::unique(gates);
+  gates.erase(repeated.begin(), repeated.end());
+  NameScope names(first->graph(), at.name.empty() ? "tuple" : at.name);
+  Node* const gate[] = {&group(first->graph(), gates, At(at.site))};
+  std::vector<Output> result;
+  for (const Output& output : outputs)
+    result.push_back(output ? with_dependencies(output, gate, At(at.site)) : Output());
+  return result;
 }
 
 }  // namespace belfry

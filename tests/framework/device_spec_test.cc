@@ -21,6 +21,7 @@ TEST(DeviceSpec, PrintsTheCanonicalForm) {
   EXPECT_EQ(canonical("/device:Gpu:0"), "/device:Gpu:0");
   EXPECT_EQ(canonical("/device:XLA_GPU:1"), "/device:XLA_GPU:1");
   EXPECT_EQ(canonical("/device:GPU"), "/device:GPU:*");
+  EXPECT_EQ(canonical("/gpu"), "/device:GPU:*");
   EXPECT_EQ(canonical("/gpu:01"), "/device:GPU:1");
   EXPECT_EQ(canonical("/job:worker/replica:1/task:2/device:CPU:3"),
             "/job:worker/replica:1/task:2/device:CPU:3");
@@ -48,17 +49,25 @@ TEST(DeviceSpec, RefusesWhatItDoesNotUnderstandAndNamesIt) {
   const auto refusal = [](const char* text) {
     return message_of<InvalidArgument>([&] { DeviceSpec spec(text); });
   };
-  EXPECT_THAT(refusal("/foo:1"), HasSubstr("device '/foo:1': unknown attribute: 'foo'"));
-  EXPECT_THAT(refusal("/gpu:0/cpu:0"), HasSubstr("cannot specify multiple device types"));
+  EXPECT_THAT(refusal("/foo:1"), HasSubstr("Unknown attribute: 'foo' in '/foo:1'"));
+  EXPECT_THAT(refusal("/gpu:0/cpu:0"),
+              HasSubstr("Cannot specify multiple device types: /gpu:0/cpu:0"));
+  EXPECT_THAT(refusal("/gpu:0/gpu:0"), HasSubstr("Cannot specify multiple device types"));
+  EXPECT_THAT(refusal("/device:*:3/gpu:1"), HasSubstr("Cannot specify multiple device types"));
   EXPECT_THAT(refusal("/gpu:-1"), HasSubstr("not '-1'"));
   EXPECT_THAT(refusal("/gpu:1x"), HasSubstr("not '1x'"));
   EXPECT_THAT(refusal("/gpu:"), HasSubstr("index must be a number"));
   EXPECT_THAT(refusal("/gpu:4294967296"), HasSubstr("not '4294967296'"));
   EXPECT_THAT(refusal("/task:a"), HasSubstr("task must be a number"));
-  EXPECT_THAT(refusal("/job"), HasSubstr("unknown attribute: 'job'"));
+  EXPECT_THAT(refusal("/job"), HasSubstr("Unknown attribute: 'job' in '/job'"));
+  EXPECT_THAT(refusal("/job:a:b"), HasSubstr("Unknown attribute: 'job'"));
   EXPECT_THAT(refusal("/job:"), HasSubstr("the job is empty"));
   EXPECT_THAT(refusal("/device::1"), HasSubstr("the device type is missing"));
-  EXPECT_THAT(refusal("/gpu:0:1"), HasSubstr("unknown attribute: 'gpu'"));
+  EXPECT_THAT(refusal("/gpu:0:1"), HasSubstr("Unknown attribute: 'gpu'"));
+  EXPECT_THAT(refusal("/replica:-1"), HasSubstr("replica must be a number"));
+  EXPECT_THAT(refusal("/task:2147483648"), HasSubstr("not '2147483648'"));
+  EXPECT_EQ(canonical("/task:2147483647"), "/task:2147483647");
+  EXPECT_EQ(canonical("/cpu"), "/device:CPU:*");
 }
 
 TEST(DeviceSpec, MergesFieldByFieldAndTheInnerWins) {
@@ -81,22 +90,56 @@ TEST(DeviceSpec, MatchesDevicesThatHaveEveryFieldPresent) {
   EXPECT_FALSE(DeviceSpec("cpu:0").matches("/cpu"));
 }
 
+TEST(DeviceSpec, FullNamesAnswerToTheLegacySpelling) {
+  EXPECT_EQ(DeviceSpec("/job:localhost/replica:0/task:0/cpu:0"),
+            DeviceSpec("/job:localhost/replica:0/task:0/device:CPU:0"));
+  EXPECT_EQ(DeviceSpec("/job:localhost/replica:0/task:0/cpu:0"), DeviceSpec::local("cpu", 0));
+}
+
+TEST(DeviceSpec, IsCompletedFromACompleteOne) {
+  const DeviceSpec base("/job:worker/replica:1/task:2/device:CPU:3");
+  EXPECT_EQ(DeviceSpec("/gpu:0").completed_from(base).str(),
+            "/job:worker/replica:1/task:2/device:GPU:0");
+  EXPECT_EQ(DeviceSpec("").completed_from(base), base);
+  EXPECT_THAT(message_of<InvalidArgument>([] { DeviceSpec("/gpu:0").completed_from("/cpu:1"); }),
+              HasSubstr("cannot be completed from '/device:CPU:1'"));
+  for (const char* partial : {"/replica:0/task:0/cpu:0", "/job:a/task:0/cpu:0",
+                              "/job:a/replica:0/cpu:0", "/job:a/replica:0/task:0/cpu"})
+    EXPECT_FALSE(DeviceSpec(partial).complete()) << partial;
+}
+
+// Matches [A-Za-z][A-Za-z0-9_]*.
+std::string random_word(std::mt19937& random) {
+  const std::string_view letters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+  std::string word(1, letters[static_cast<std::size_t>(draw(random, 52))]);
+  for (int i = draw(random, 8); i > 0; --i)
+    word += letters[static_cast<std::size_t>(draw(random, 63))];
+  return word;
+}
+
+std::string random_type(std::mt19937& random) {
+  const char* const common[] = {"CPU", "GPU", "XLA_GPU", "Gpu"};
+  const std::string type = draw(random, 2) ? common[draw(random, 4)] : random_word(random);
+  return type == "cpu" || type == "gpu" ? "CPU" : type;  // as parsing has them
+}
+
 DeviceSpec random_spec(std::mt19937& random) {
   DeviceSpec spec;
-  if (draw(random, 2)) spec.job = draw(random, 2) ? "worker" : "ps_1";
+  if (draw(random, 2)) spec.job = random_word(random);
   if (draw(random, 2)) spec.replica = draw(random, 4);
-  if (draw(random, 2)) spec.task = draw(random, 1000);
-  const char* const types[] = {"CPU", "GPU", "XLA_GPU", "Gpu"};
-  if (draw(random, 2)) spec.type = types[draw(random, 4)];
+  if (draw(random, 2)) spec.task = draw(random, 2) ? draw(random, 1000) : 2147483647;
+  if (draw(random, 2)) spec.type = random_type(random);
   if (draw(random, 2)) spec.index = draw(random, 20);
   return spec;
 }
 
 TEST(DeviceSpec, ReadsBackWhatItPrints) {
   std::mt19937 random(1);
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     const DeviceSpec spec = random_spec(random);
     EXPECT_EQ(DeviceSpec(spec.str()), spec) << spec.str();
+    EXPECT_EQ(DeviceSpec(spec.str()).str(), spec.str());
   }
 }
 

@@ -19,6 +19,46 @@ TEST(Names, AreMadeUniqueWithoutRegardToCase) {
   EXPECT_EQ(names, (std::vector<std::string>{"c", "c_1", "C_2", "c_1_1", "c_3", "c_2_1", "c_4"}));
 }
 
+TEST(Names, CanBeAskedForWithoutBeingUsedUp) {
+  Graph graph;
+  EXPECT_EQ(graph.unique_name("p", false), "p");
+  EXPECT_EQ(graph.unique_name("p", false), "p");
+  EXPECT_EQ(graph.unique_name("p"), "p");
+  EXPECT_EQ(graph.unique_name("P", false), "P_1");
+  EXPECT_EQ(graph.unique_name("p"), "p_1");
+}
+
+TEST(Names, WithASlashAtTheEndAreTakenAsTheyAre) {
+  Graph graph;
+  NameScope scope(graph, "s");
+  EXPECT_EQ(scope.path(), "s/");
+  EXPECT_EQ(added(graph, scope.path().c_str()), "s");  // not s/s, nor s_1
+  EXPECT_EQ(added(graph, "deep/x/"), "deep/x");        // from the root
+  NameScope root(graph, "");
+  EXPECT_EQ(added(graph, "s"), "s_1");
+  EXPECT_EQ(added(graph, "deep/x"), "deep/x_1");  // TensorFlow 1.15.5: Duplicate node name in graph
+}
+
+TEST(Names, TakenAsTheyAreMustBeFree) {
+  Graph graph;
+  added(graph, "x");
+  // TensorFlow 1.15.5 prints "Duplicate node name in graph: 'x'".
+  EXPECT_THAT(message_of<InvalidArgument>([&] { added(graph, "x/"); }),
+              ::testing::AllOf(HasSubstr("duplicate node name in graph: 'x'"),
+                               ::testing::ContainsRegex("names_test.cc:[0-9]+.*names_test.cc:")));
+  EXPECT_EQ(added(graph, "y/"), "y");
+  EXPECT_EQ(added(graph, "y"), "y_1");
+}
+
+TEST(Names, OfNodesMustBeValid) {
+  Graph graph;
+  for (const char* name : {"a b", "_x", "x:0", "/", "-"})
+    EXPECT_THAT(message_of<InvalidArgument>([&] { added(graph, name); }),
+                HasSubstr("is not a valid node name"));
+  NameScope scope(graph, "k");
+  EXPECT_EQ(added(graph, "-z"), "k/-z");
+}
+
 TEST(Names, OfNodesFollowTheSameRule) {
   Graph graph;
   std::vector<std::string> names;
@@ -72,6 +112,7 @@ TEST(NameScope, WithoutANameIsTheRoot) {
   NameScope a(graph, "a");
   {
     NameScope root(graph, "");
+    EXPECT_EQ(root.path(), "");
     EXPECT_EQ(added(graph, "x"), "x");
   }
   EXPECT_EQ(added(graph, "x"), "a/x");
@@ -87,7 +128,8 @@ TEST(NameScope, RefusesNamesThatCouldNotBeKeys) {
   EXPECT_EQ(added(graph, "x"), "A.b-c_d/0/_only_inside/x");
   EXPECT_THAT(message_of<InvalidArgument>([&] { NameScope scope(graph, "b c"); }),
               HasSubstr("'b c'"));
-  EXPECT_EQ(graph.scopes().names, "A.b-c_d/0/_only_inside");  // as before the refusal
+  EXPECT_EQ(nested.path(), "A.b-c_d/0/_only_inside/");
+  EXPECT_EQ(graph.scopes().names(), "A.b-c_d/0/_only_inside");  // as before the refusal
 }
 
 TEST(Graph, FindsNodesByNameAndSuggestsTheNearest) {
@@ -103,6 +145,16 @@ TEST(Graph, ANameIsNotUsedUpByANodeThatIsRefused) {
   const Output x = fill(graph, {2}, 0), y = fill(graph, {3}, 0);
   EXPECT_THROW(graph.add(find_op("AddN"), {x, y}, "sum"), InvalidArgument);
   EXPECT_EQ(graph.add(find_op("AddN"), {x, x}, "sum").name(), "sum");
+}
+
+TEST(Graph, ANameIsNotUsedUpByANodeWhoseDeviceFunctionThrows) {
+  Graph graph;
+  {
+    DeviceScope scope(graph, [](const Node&) { return DeviceSpec("nonsense"); });
+    EXPECT_THROW(added(graph, "x"), InvalidArgument);
+  }
+  EXPECT_EQ(added(graph, "x"), "x");
+  EXPECT_EQ(graph.size(), 1u);
 }
 
 TEST(Graph, RefusesNodesOnceFrozen) {

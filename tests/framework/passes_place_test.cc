@@ -74,12 +74,14 @@ TEST_F(PlaceTest, ColocatedNodesShareADevice) {
 }
 
 TEST_F(PlaceTest, APartialRequestDoesNotKeepItsGroupFromAFullOne) {
-  const Output a = on("/cpu", "a");
-  ColocateWith beside(a);
-  DeviceScope scope(graph, "/task:0");
-  Output b = fill(graph, {2}, 0, DType::kF32, "b");
-  ColocateWith beside_b(b);
-  EXPECT_EQ(device(add_n({a, b})), 0);
+  {
+    const Output a = on("/cpu", "a");
+    ColocateWith beside(a);
+    DeviceScope scope(graph, "/task:0");
+    const Output b = fill(graph, {2}, 0, DType::kF32, "b");
+    ColocateWith beside_b(b);
+    EXPECT_EQ(device(add_n({a, b})), 0);
+  }
   // Both ask for any CPU; a third member asks for cpu:1.
   const Output anchor = on("", "anchor");
   Output any, one;
@@ -110,13 +112,10 @@ TEST_F(PlaceTest, AGroupHoldsTogetherWithoutItsAnchor) {
 }
 
 TEST_F(PlaceTest, NamesTheNodesOfAColocationThatCannotBe) {
+  const Output root = on("", "root");
+  ColocateWith beside(root);
   const Output anchor = on("/cpu:2", "anchor");
-  Output other;
-  {
-    ColocateWith beside(anchor);
-    DeviceScope inner(graph, [](const Node&) { return DeviceSpec("/cpu:1"); });
-    other = fill(graph, {2}, 0, DType::kF32, "other");
-  }
+  const Output other = on("/cpu:1", "other");
   EXPECT_THAT(message_of<InvalidArgument>([&] {
                 placed({other, anchor});
               }),

@@ -1,17 +1,16 @@
 #include "belfry/framework/scopes.h"
 
-#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/core_ops/identity.h"
-#include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/core_ops/random.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 std::string placed(Graph& graph) { return fill(graph, {}, 0).device().str(); }
 
@@ -23,6 +22,9 @@ struct FixedSetter final : DeviceSetter {
     return result;
   }
   std::string str() const override { return "FixedSetter"; }
+  std::map<std::string, std::int64_t> load() const override {
+    return {{"/device:CPU:5", static_cast<std::int64_t>(seen.size())}};
+  }
   std::string result;
   std::vector<std::string> seen, types;
 };
@@ -78,17 +80,176 @@ TEST(DeviceScope, AFunctionMayLookAtTheNode) {
   EXPECT_EQ(fill(graph, {}, 0).device().str(), "/device:CPU:0");  // the outer one decides again
 }
 
+TEST(DeviceScope, AnEmptyResultClearsWhatInnerScopesSet) {
+  Graph graph;
+  const auto nowhere = [](const Node&) { return DeviceSpec(); };
+  {
+    DeviceScope function(graph, nowhere);
+    DeviceScope inner(graph, "/cpu:3");
+    EXPECT_EQ(placed(graph), "");
+  }
+  DeviceScope outer(graph, "/gpu:1");
+  DeviceScope function(graph, nowhere);
+  DeviceScope inner(graph, "/cpu:3");
+  EXPECT_EQ(placed(graph), "/device:GPU:1");
+}
+
+TEST(DeviceScope, AFunctionMayReturnTextWhichIsParsed) {
+  Graph graph;
+  {
+    DeviceScope function(graph, [](const Node&) { return "gpu:0"; });
+    EXPECT_EQ(placed(graph), "/device:GPU:0");  // TensorFlow keeps "gpu:0" as it is
+    DeviceScope job(graph, "/job:a");
+    EXPECT_EQ(placed(graph), "/device:GPU:0");  // replaced
+  }
+  // TensorFlow keeps this one, too, as a device that no placer can find.
+  DeviceScope nonsense(graph, [](const Node&) { return "nonsense"; });
+  EXPECT_THAT(message_of<InvalidArgument>([&] { placed(graph); }),
+              HasSubstr("Unknown attribute: 'nonsense'"));
+}
+
+// The program of the seed page on scopes and attributes.
+TEST(DeviceScope, AFunctionThatIgnoresNodesDevicesOverridesInnerScopes) {
+  Graph graph;
+  const DeviceFunction assign_to_device = [](const Node& node) {
+    return node.is_variable() ? DeviceSpec("/device:CPU:0") : DeviceSpec("/device:GPU:0");
+  };
+  {
+    DeviceScope on(graph, assign_to_device);
+    const Variable a = variable(graph, "a", {}, {.initializer = init::ones()});
+    EXPECT_EQ(a.device().str(), "/device:CPU:0");
+    EXPECT_EQ(placed(graph), "/device:GPU:0");
+    DeviceScope inner(graph, "/CPU:0");
+    EXPECT_EQ(placed(graph), "/device:GPU:0");
+  }
+  DeviceScope sibling(graph, "/CPU:0");
+  EXPECT_EQ(placed(graph), "/device:CPU:0");
+}
+
+TEST(DeviceScope, AFunctionSeesWhatAVariableIs) {
+  Graph graph;
+  std::vector<std::string> seen;
+  DeviceScope on(graph, [&](const Node& node) {
+    if (node.is_variable())
+      seen.push_back(cat(node.variable().logical_name, " ", node.variable().trainable));
+    return node.device();
+  });
+  variable(graph, "w", {2}, {.initializer = init::zeros(), .trainable = false});
+  EXPECT_THAT(seen, ElementsAre("w false"));
+}
+
+TEST(DeviceScope, RefusesFunctionsThatAreEmptyOrAddNodes) {
+  Graph graph;
+  EXPECT_THAT(message_of<InvalidArgument>([&] { DeviceScope on(graph, DeviceFunction()); }),
+              AllOf(HasSubstr("scopes_test.cc:"), HasSubstr("the function is empty")));
+  DeviceScope on(graph, [&](const Node&) { return fill(graph, {}, 0).device(); });
+  EXPECT_THAT(message_of<InvalidArgument>([&] { placed(graph); }),
+              HasSubstr("device setters and functions must not add nodes"));
+  DeviceScope none(graph, NoDevice{});
+  EXPECT_EQ(placed(graph), "");
+}
+
+TEST(DeviceScope, AnIndexThatGoesToAnotherTypeIsWarnedOfOncePerScope) {
+  Graph graph;
+  const auto printed = [](const auto& f) {
+    ::testing::internal::CaptureStderr();
+    f();
+    return ::testing::internal::GetCapturedStderr();
+  };
+  DeviceScope outer(graph, "/gpu:1");
+  EXPECT_THAT(printed([&] {
+                DeviceScope inner(graph, "/cpu");
+                EXPECT_EQ(placed(graph), "/device:CPU:1");
+              }),
+              AllOf(StartsWith("W Fill 'Fill' (built at scopes_test.cc:"),
+                    HasSubstr("asks for /device:CPU:*, and scope /device:GPU:1 (scopes_test.cc:"),
+                    HasSubstr("adds its index: /device:CPU:1")));
+  EXPECT_EQ(printed([&] {
+              DeviceScope inner(graph, "/cpu");
+              placed(graph);
+            }),
+            "");
+  EXPECT_EQ(printed([&] {
+              DeviceScope first(graph, "/gpu:2");
+              DeviceScope same_type(graph, "/gpu"), job(graph, "/job:a");
+              placed(graph);
+              DeviceScope own_index(graph, "/cpu:0");
+              placed(graph);
+            }),
+            "");
+}
+
 TEST(DeviceScope, ReasonsAreKeptInOrderOfApplication) {
   Graph graph;
   FixedSetter setter("/cpu:5");
-  DeviceScope outer(graph, "/cpu:0");
+  DeviceScope outer(graph, "/job:a/cpu:0");
   DeviceScope inner(graph, setter);
-  const Output x = fill(graph, {}, 0);
-  const auto reasons = x.node().device_reasons();
+  DeviceScope empty(graph, "");
+  DeviceScope innermost(graph, "/cpu:7");
+  const auto reasons = fill(graph, {}, 0).node().device_reasons();
+  ASSERT_EQ(reasons.size(), 3u);
+  EXPECT_EQ(reasons[0].what, "scope /device:CPU:7");
+  EXPECT_EQ(reasons[0].result.str(), "/device:CPU:7");
+  EXPECT_EQ(reasons[1].what, "setter FixedSetter");
+  EXPECT_EQ(reasons[1].result.str(), "/device:CPU:5");
+  EXPECT_THAT(reasons[1].load, IsEmpty());  // loads are for variables
+  EXPECT_EQ(reasons[2].what, "scope /job:a/device:CPU:0");
+  EXPECT_EQ(reasons[2].result.str(), "/job:a/device:CPU:5");
+  EXPECT_THAT(reasons[2].site.str(), StartsWith("scopes_test.cc:"));
+  EXPECT_EQ(reasons[0].site.line, reasons[2].site.line + 3);
+}
+
+TEST(DeviceScope, VariablesKeepTheLoadsBeforeTheSetterDecided) {
+  Graph graph;
+  FixedSetter setter("/cpu:5");
+  DeviceScope scope(graph, setter);
+  placed(graph);
+  const Variable v = variable(graph, "v", {2}, {.initializer = init::zeros()});
+  const auto reasons = v.node().device_reasons();
+  ASSERT_EQ(reasons.size(), 1u);
+  EXPECT_THAT(reasons[0].load, ElementsAre(std::pair("/device:CPU:5", 1)));
+}
+
+TEST(DeviceScope, ReasonsLeaveOutWhatNoDeviceCutsOff) {
+  Graph graph;
+  DeviceScope outer(graph, "/cpu:0");
+  DeviceScope none(graph, NoDevice{});
+  DeviceScope inner(graph, "/cpu:1");
+  const auto reasons = fill(graph, {}, 0).node().device_reasons();
   ASSERT_EQ(reasons.size(), 2u);
-  EXPECT_EQ(reasons[0].what, "setter FixedSetter");
-  EXPECT_EQ(reasons[1].what, "scope /device:CPU:0");
-  EXPECT_THAT(reasons[1].site.str(), ::testing::StartsWith("scopes_test.cc:"));
+  EXPECT_EQ(reasons[0].what, "scope /device:CPU:1");
+  EXPECT_EQ(reasons[1].what, "no device");
+  EXPECT_EQ(reasons[1].result.str(), "/device:CPU:1");
+}
+
+TEST(DeviceScope, OnCpuAndOnGpuTakeNumbersOfTheRun) {
+  Graph graph;
+  for (int id = 0; id < 2; ++id) {  // ADCME's @gpu would take the letters "id"
+    DeviceScope on = on_gpu(graph, id);
+    EXPECT_EQ(placed(graph), cat("/device:GPU:", id));
+  }
+  DeviceScope host = on_cpu(graph);
+  EXPECT_EQ(placed(graph), "/device:CPU:0");
+  DeviceScope gpu = on_gpu(graph);
+  EXPECT_EQ(placed(graph), "/device:GPU:0");
+  EXPECT_THAT(message_of<InvalidArgument>([&] { DeviceScope on = on_gpu(graph, -1); }),
+              AllOf(HasSubstr("on_gpu(-1) (scopes_test.cc:"), HasSubstr("0 or more")));
+  EXPECT_THROW(DeviceScope on = on_cpu(graph, -7), InvalidArgument);
+}
+
+TEST(EnclosingDevice, MergesSpecsUpToWhatSetsThemAside) {
+  Graph graph;
+  FixedSetter setter("/cpu:9");
+  DeviceScope job(graph, "/job:a/gpu:1");
+  DeviceScope function(graph, setter);
+  DeviceScope task(graph, "/task:2");
+  EXPECT_EQ(enclosing_device(graph).str(), "/job:a/task:2/device:GPU:1");
+  DeviceScope none(graph, NoDevice{});
+  EXPECT_EQ(enclosing_device(graph).str(), "");
+  DeviceScope inner(graph, "/cpu:1");
+  EXPECT_EQ(enclosing_device(graph).str(), "/device:CPU:1");
+  ColocateWith nothing(graph, nullptr);
+  EXPECT_EQ(enclosing_device(graph).str(), "");
 }
 
 TEST(DeviceScope, EndsWhenAnExceptionLeavesIt) {
@@ -100,205 +261,7 @@ TEST(DeviceScope, EndsWhenAnExceptionLeavesIt) {
   } catch (int) {
   }
   EXPECT_EQ(placed(graph), "");
-  EXPECT_EQ(graph.scopes().names, "");
-}
-
-TEST(ColocateWith, TakesTheDeviceAndSetsScopesAside) {
-  Graph graph;
-  Output x;
-  {
-    DeviceScope scope(graph, "/cpu:1");
-    x = fill(graph, {}, 0, DType::kF32, "x");
-  }
-  FixedSetter setter("/cpu:9");
-  DeviceScope outer(graph, setter);
-  {
-    ColocateWith beside(x);
-    const Output y = fill(graph, {}, 0, DType::kF32, "y");
-    EXPECT_EQ(y.device().str(), "/device:CPU:1");
-    EXPECT_THAT(y.node().colocation(), ElementsAre("x"));
-    DeviceScope inner(graph, "/task:4");
-    EXPECT_EQ(placed(graph), "/task:4/device:CPU:1");
-  }
-  EXPECT_THAT(setter.seen, IsEmpty());
-  EXPECT_EQ(placed(graph), "/device:CPU:9");
-}
-
-TEST(ColocateWith, GroupsAreThoseOfTheFirstAnchor) {
-  Graph graph;
-  const Output x = fill(graph, {}, 0, DType::kF32, "x"), z = fill(graph, {}, 0, DType::kF32, "z");
-  Output y;
-  {
-    ColocateWith beside(x);
-    y = fill(graph, {}, 0, DType::kF32, "y");
-  }
-  ColocateWith beside_z(z);
-  ColocateWith beside_y(y);
-  EXPECT_THAT(fill(graph, {}, 0).node().colocation(), ElementsAre("x", "z"));
-}
-
-TEST(ColocateWith, TheOldestAnchorWithADeviceDecides) {
-  Graph graph;
-  const Output nowhere = fill(graph, {}, 0);
-  const auto on = [&](const char* device) {
-    DeviceScope scope(graph, device);
-    return fill(graph, {}, 0);
-  };
-  const Output one = on("/cpu:1"), two = on("/cpu:2");
-  ColocateWith a(nowhere);
-  ColocateWith b(one);
-  ColocateWith c(two);
-  EXPECT_EQ(placed(graph), "/device:CPU:1");
-}
-
-TEST(ColocateWith, NothingSetsOuterColocationAside) {
-  Graph graph;
-  DeviceScope scope(graph, "/cpu:1");
-  const Output x = fill(graph, {}, 0, DType::kF32, "x");
-  ColocateWith beside(x);
-  {
-    ColocateWith nothing(graph, nullptr);
-    const Output y = fill(graph, {}, 0);
-    EXPECT_EQ(y.device().str(), "");
-    EXPECT_THAT(y.node().colocation(), IsEmpty());
-  }
-  EXPECT_EQ(placed(graph), "/device:CPU:1");
-}
-
-TEST(ColocateWith, WritesGoWhereTheirVariableIsWhateverTheScopes) {
-  Graph graph;
-  Variable v;
-  {
-    DeviceScope scope(graph, "/cpu:1");
-    v = variable(graph, "v", {}, {.initializer = init::zeros()});
-  }
-  FixedSetter setter("/cpu:0");
-  DeviceScope scope(graph, setter);
-  const Output one = fill(graph, {}, 1);
-  Node& write = assign(v, one);
-  EXPECT_EQ(write.device().str(), "/device:CPU:1");
-  EXPECT_THAT(write.colocation(), ElementsAre("v"));
-  EXPECT_THAT(setter.types, ElementsAre("Fill"));
-}
-
-// Control inputs by name.
-std::vector<std::string> waits(const Output& output) {
-  std::vector<std::string> names;
-  for (const Node* before : output.node().control_inputs()) names.emplace_back(before->name());
-  return names;
-}
-
-class ControlDependenciesTest : public ::testing::Test {
- protected:
-  Output named(const char* name) { return fill(graph, {}, 0, DType::kF32, name); }
-  Graph graph;
-  Output a = named("a"), b = named("b"), c = named("c");
-};
-
-TEST_F(ControlDependenciesTest, AddUp) {
-  ControlDependencies outer(graph, {&a.node(), &b.node()});
-  EXPECT_THAT(waits(named("x")), ElementsAre("a", "b"));
-  {
-    ControlDependencies inner(graph, {&b.node(), &c.node()});
-    EXPECT_THAT(waits(named("y")), ElementsAre("a", "b", "c"));
-  }
-  EXPECT_THAT(waits(named("z")), ElementsAre("a", "b"));
-}
-
-TEST_F(ControlDependenciesTest, LeaveOutDataInputs) {
-  ControlDependencies scope(graph, {&a.node(), &b.node()});
-  EXPECT_THAT(waits(identity(a)), ElementsAre("b"));
-}
-
-TEST_F(ControlDependenciesTest, AreImpliedByInputsMadeInside) {
-  ControlDependencies outer(graph, {&a.node()});
-  const Output inside_outer = named("x");
-  EXPECT_THAT(waits(identity(inside_outer)), IsEmpty());
-  ControlDependencies inner(graph, {&b.node()});
-  EXPECT_THAT(waits(identity(inside_outer)), ElementsAre("b"));  // a comes with x, b does not
-  EXPECT_THAT(waits(identity(c)), ElementsAre("a", "b"));
-  EXPECT_THAT(waits(identity(identity(c))), IsEmpty());
-}
-
-TEST_F(ControlDependenciesTest, AreClearedByNull) {
-  ControlDependencies outer(graph, {&a.node()});
-  Output free;
-  {
-    ControlDependencies none(graph, nullptr);
-    free = named("x");
-    EXPECT_THAT(waits(free), IsEmpty());
-    ControlDependencies inner(graph, {&b.node()});
-    EXPECT_THAT(waits(named("y")), ElementsAre("b"));
-  }
-  EXPECT_THAT(waits(identity(free)), ElementsAre("a"));  // x was not made inside
-}
-
-TEST_F(ControlDependenciesTest, DoNotHoldUpVariables) {
-  ControlDependencies outer(graph, {&a.node()});
-  const Variable v = variable(graph, "v", {2}, {.initializer = init::uniform(0, 1)});
-  EXPECT_THAT(waits(v.ref()), IsEmpty());
-  EXPECT_THAT(waits(v.node().variable().initial), IsEmpty());
-  EXPECT_THAT(waits(v), IsEmpty());
-  EXPECT_THAT(waits(v.read()), ElementsAre("a"));
-}
-
-TEST_F(ControlDependenciesTest, OfAGroupWaitForEachDeviceByItself) {
-  const auto on = [&](int device) {
-    DeviceScope scope(graph, cpu(device));
-    return &fill(graph, {}, 0).node();
-  };
-  Node* const one_device[] = {on(1), on(1)};
-  DeviceScope elsewhere(graph, cpu(7));
-  EXPECT_EQ(group(graph, one_device).device(), cpu(1));
-  Node* const two[] = {on(2), on(1), on(2), &a.node()};
-  Node& root = group(graph, two);
-  ASSERT_EQ(root.control_inputs().size(), 3u);  // without a device first, then in order
-  EXPECT_EQ(root.control_inputs()[0]->device().str(), "");
-  EXPECT_EQ(root.control_inputs()[1]->device(), cpu(1));
-  EXPECT_EQ(root.control_inputs()[2]->device(), cpu(2));
-  EXPECT_EQ(root.control_inputs()[2]->control_inputs().size(), 2u);
-}
-
-TEST(SiteScope, NodesNameTheOutermostLine) {
-  Graph graph;
-  const Site users{"somewhere/model.cc", 41};
-  SiteScope outer(graph, users);
-  SiteScope inner(graph, Site::here());
-  EXPECT_EQ(fill(graph, {}, 0).node().describe(), "Fill 'Fill' (built at model.cc:41)");
-}
-
-TEST(SiteScope, EndsWithItsBlock) {
-  Graph graph;
-  { SiteScope scope(graph, Site{"model.cc", 1}); }
-  EXPECT_THAT(fill(graph, {}, 0).node().site().str(), ::testing::StartsWith("scopes_test.cc:"));
-}
-
-TEST(ReplicaScope, LogicalNamesLeaveThePrefixOut) {
-  Graph graph;
-  const Output outside = fill(graph, {}, 0, DType::kF32, "x");
-  NameScope names(graph, "tower1");
-  ReplicaScope replica(graph, "tower1/", 1);
-  const Output inside = fill(graph, {}, 0, DType::kF32, "x");
-  EXPECT_EQ(inside.name(), "tower1/x");
-  EXPECT_EQ(inside.node().logical_name(), "x");
-  EXPECT_EQ(inside.node().replica(), 1);
-  EXPECT_EQ(outside.node().logical_name(), "x");
-  EXPECT_EQ(outside.node().replica(), 0);
-  NameScope root(graph, "");
-  EXPECT_EQ(fill(graph, {}, 0, DType::kF32, "y").node().logical_name(), "y");
-}
-
-TEST(ReplicaScope, RandomNumbersOfReplicasDifferByShardOnly) {
-  const auto key = [](std::uint64_t seed, const char* prefix, int index, const char* name) {
-    Graph graph(seed);
-    ReplicaScope replica(graph, prefix, index);
-    NameScope names(graph, prefix);
-    return random_key(random_uniform(graph, {2}, 0, 1, DType::kF32, name).node());
-  };
-  EXPECT_EQ(key(1, "tower1/", 1, "x"), key(1, "other/", 1, "x"));
-  EXPECT_NE(key(1, "tower1/", 1, "x"), key(1, "tower1/", 2, "x"));
-  EXPECT_NE(key(1, "tower1/", 1, "x"), key(2, "tower1/", 1, "x"));
-  EXPECT_NE(key(1, "tower1/", 1, "x"), key(1, "tower1/", 1, "y"));
+  EXPECT_EQ(graph.scopes().names(), "");
 }
 
 }  // namespace

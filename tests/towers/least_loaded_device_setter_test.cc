@@ -66,6 +66,21 @@ TEST(LeastLoadedDeviceSetter, CountsNoLoadForWhatStandsBesideAVariable) {
   EXPECT_THAT(setter.loads(), ElementsAre(10, 0));
 }
 
+TEST(LeastLoadedDeviceSetter, VariablesKeepItsLoadsAsTheyWere) {
+  Graph graph;
+  LeastLoadedDeviceSetter setter("/gpu:0", {"/gpu:0", "/gpu:1"});
+  DeviceScope on(graph, setter);
+  variable(graph, "v", {7});
+  const Variable w = variable(graph, "w", {5});
+  const auto reasons = w.node().device_reasons();
+  ASSERT_EQ(reasons.size(), 1U);
+  EXPECT_EQ(reasons[0].what, "setter LeastLoadedDeviceSetter-/device:GPU:0");
+  EXPECT_THAT(reasons[0].load,
+              ElementsAre(std::pair("/device:GPU:0", 7), std::pair("/device:GPU:1", 0)));
+  EXPECT_EQ(reasons[0].result.str(), "/device:GPU:1");
+  EXPECT_EQ(setter.load().at("/device:GPU:1"), 5);
+}
+
 TEST(LeastLoadedDeviceSetter, NamesItsWorker) {
   EXPECT_EQ(LeastLoadedDeviceSetter("/gpu:0", {"/cpu:0"}).str(),
             "LeastLoadedDeviceSetter-/device:GPU:0");

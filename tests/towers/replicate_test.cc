@@ -54,7 +54,7 @@ TEST(Replicate, LeavesTheScopesAsTheyWere) {
                          [](Tower&) { throw Internal("stop"); }),
                Internal);
   EXPECT_TRUE(iota(graph, {1}).device().empty());
-  EXPECT_EQ(graph.scopes().replica_prefix, "");
+  EXPECT_EQ(graph.scopes().replica_prefix(), "");
 }
 
 TEST(Replicate, CopiesTowerZerosVariablesAsLocalOnes) {

@@ -1,0 +1,110 @@
+// What the scopes in force do to a new node.
+#include <algorithm>
+
+#include "belfry/framework/graph.h"
+#include "belfry/framework/log.h"
+#include "belfry/framework/scope_stack.h"
+
+namespace belfry {
+namespace {
+
+// True while it lives: setters and functions are asked.
+struct Asking {
+  explicit Asking(bool& flag) : placing(flag) { placing = true; }
+  ~Asking() { placing = false; }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+  bool& placing;
+};
+
+void warn_of_leaking_index(DeviceFrame& frame, const DeviceSpec& outer, const Node& node) {
+  const DeviceSpec& inner = node.device();
+  if (frame.warned || !outer.index || !outer.type || !inner.type || inner.index ||
+      inner.type == outer.type)
+    return;
+  frame.warned = true;
+  log_warning(node.describe(), " asks for ", inner, ", and ", frame.what, " (", frame.site.str(),
+              ") adds its index: ", outer.merged_with(inner), "; name the index of ", inner);
+}
+
+}  // namespace
+
+// Innermost to outermost; colocation has the last word. What writes a variable is made beside it,
+// as inside a ColocateWith.
+void Graph::place(Node& node) {
+  auto& frames = scopes_->frames();
+  if (node.op().writes == 0) {
+    const Asking asking(placing_);
+    for (std::size_t i = frames.size(); i-- > 0;) {
+      if (std::holds_alternative<ColocationFrame>(frames[i].frame)) break;
+      auto* frame = std::get_if<DeviceFrame>(&frames[i].frame);
+      if (frame && !apply(*frame, node)) break;
+    }
+  }
+  colocate(node);
+}
+
+// Whether scopes further out count, too.
+bool Graph::apply(DeviceFrame& frame, Node& node) {
+  DeviceReason reason{frame.site, frame.what, {}, {}};
+  if (const auto* spec = std::get_if<DeviceSpec>(&frame.entry)) {
+    if (spec->empty()) return true;
+    warn_of_leaking_index(frame, *spec, node);
+    node.device_ = spec->merged_with(node.device_);
+  } else if (const auto* setter = std::get_if<DeviceSetter*>(&frame.entry)) {
+    if (node.is_variable()) reason.load = (*setter)->load();
+    node.device_ = (*setter)->place(node);
+  } else if (const auto* function = std::get_if<DeviceFunction>(&frame.entry)) {
+    node.device_ = (*function)(node);
+  }
+  reason.result = node.device_;
+  node.device_reasons_.push_back(std::move(reason));
+  return !std::holds_alternative<NoDevice>(frame.entry);
+}
+
+// Newest anchor first, so that the oldest one with a device decides.
+void Graph::colocate(Node& node) {
+  const auto join = [&](const Node& anchor, Site site) {
+    const auto groups = anchor.colocation();
+    if (groups.empty()) node.colocation_.emplace_back(anchor.name());
+    node.colocation_.insert(node.colocation_.end(), groups.begin(), groups.end());
+    if (!anchor.device().empty()) node.device_ = anchor.device();
+    node.device_reasons_.push_back({site, cat("colocated with ", anchor.name()), node.device_, {}});
+  };
+  for (int i = node.op().writes; i-- > 0;)
+    join(node.inputs_[static_cast<std::size_t>(i)].node(), node.site());
+  const auto& frames = scopes_->frames();
+  for (auto entry = frames.rbegin(); entry != frames.rend(); ++entry) {
+    const auto* frame = std::get_if<ColocationFrame>(&entry->frame);
+    if (!frame) continue;
+    if (frame->anchor) join(*frame->anchor, frame->site);
+    if (frame->ignores_outer) break;
+  }
+  std::ranges::sort(node.colocation_);
+  const auto repeated = std::ranges::unique(node.colocation_);
+  node.colocation_.erase(repeated.begin(), repeated.end());
+}
+
+void Graph::add_control_inputs(Node& node) {
+  const auto is_input = [&](const Node* before) {
+    return std::ranges::any_of(node.inputs_,
+                               [&](const Output& input) { return &input.node() == before; });
+  };
+  std::vector<ControlFrame*> active;  // outermost first
+  for (ScopeStack::Entry& entry : scopes_->frames()) {
+    auto* frame = std::get_if<ControlFrame>(&entry.frame);
+    if (!frame) continue;
+    if (frame->clears) active.clear();
+    active.push_back(frame);
+  }
+  for (ControlFrame* frame : active) {
+    const bool implied = std::ranges::any_of(
+        node.inputs_, [&](const Output& input) { return frame->inside.contains(&input.node()); });
+    frame->inside.insert(&node);
+    if (implied) continue;
+    for (Node* before : frame->nodes)
+      if (!is_input(before)) node.control_inputs_.push_back(before);
+  }
+}
+
+}  // namespace belfry

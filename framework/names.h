@@ -1,0 +1,26 @@
+// Names of nodes and scopes: which are valid, and how they are made unique.
+#pragma once
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace belfry {
+
+// Letters, digits and _ . - / only; at the root the first must be a letter, a digit or a dot. "" is
+// valid, and means the root.
+bool is_valid_scope_name(std::string_view name, bool at_root);
+
+// One table for the nodes and scopes of a graph. Names are compared without case.
+class NameTable {
+ public:
+  // `name` if it is free, else name_1, name_2, ... The result is used up, unless this is a peek
+  // (mark_as_used is false).
+  std::string unique(std::string_view name, bool mark_as_used = true);
+  // Uses `name` up as it is, free or not.
+  void reserve(std::string_view name);
+
+ private:
+  std::unordered_map<std::string, int> uses_;  // by name in lower case
+};
+
+}  // namespace belfry

@@ -1,0 +1,103 @@
+#include "belfry/framework/scope_stack.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "belfry/framework/log.h"
+
+namespace belfry {
+namespace {
+
+std::string kind_of(const ScopeFrame& frame) {
+  constexpr const char* kKinds[] = {"device",     "name", "variable", "control dependencies",
+                                    "colocation", "site", "replica"};
+  static_assert(std::size(kKinds) == std::variant_size_v<ScopeFrame>);
+  return kKinds[frame.index()];
+}
+
+// What tells a scope from others of its kind.
+std::string mark_of(const ScopeFrame& frame) {
+  if (const auto* device = std::get_if<DeviceFrame>(&frame))
+    return cat(" (", device->what, ", opened at ", device->site.str(), ")");
+  if (const auto* names = std::get_if<NameFrame>(&frame)) return cat(" ('", names->path, "')");
+  if (const auto* variables = std::get_if<VariableFrame>(&frame))
+    return cat(" ('", variables->path, "')");
+  if (const auto* beside = std::get_if<ColocationFrame>(&frame))
+    return cat(" (opened at ", beside->site.str(), ")");
+  return "";
+}
+
+}  // namespace
+
+void ScopeStack::enter(const detail::Guard* owner, ScopeFrame frame) {
+  frames_.push_back({owner, std::move(frame)});
+}
+
+void ScopeStack::leave(const detail::Guard* owner) noexcept {
+  if (!frames_.empty() && frames_.back().owner == owner) return frames_.pop_back();
+  const auto own = std::ranges::find(frames_, owner, &Entry::owner);
+  if (own == frames_.end()) return;
+  try {
+    fault_ = cat("Exiting ", kind_of(own->frame), " scope without proper scope nesting.",
+                 mark_of(own->frame), " Guards must end in reverse order of their beginning.");
+    log_error(fault_);
+  } catch (...) {  // out of memory: a destructor must not throw
+  }
+  frames_.erase(own);
+}
+
+std::string ScopeStack::take_fault() { return std::exchange(fault_, {}); }
+
+std::string_view ScopeStack::names() const {
+  const auto* frame = innermost<NameFrame>();
+  return frame ? std::string_view(frame->path) : std::string_view();
+}
+
+std::string_view ScopeStack::variable_path() const {
+  const auto* frame = innermost<VariableFrame>();
+  return frame ? std::string_view(frame->path) : std::string_view();
+}
+
+VariableScopeState ScopeStack::variables() const {
+  VariableScopeState state{.path = std::string(variable_path())};
+  for (auto entry = frames_.rbegin(); entry != frames_.rend(); ++entry) {
+    const auto* frame = std::get_if<VariableFrame>(&entry->frame);
+    if (!frame) continue;
+    const VariableScopeOptions& own = frame->options;
+    if (state.reuse == Reuse::kInherit) state.reuse = own.reuse;
+    if (!state.initializer) state.initializer = own.initializer;
+    if (!state.dtype) state.dtype = own.dtype;
+    if (state.caching_device.empty()) state.caching_device = own.caching_device;
+    if (own.getter) state.getters.push_back(own.getter);
+  }
+  return state;
+}
+
+std::vector<Node*> ScopeStack::controls() const {
+  std::vector<Node*> all;
+  for (auto entry = frames_.rbegin(); entry != frames_.rend(); ++entry) {
+    const auto* frame = std::get_if<ControlFrame>(&entry->frame);
+    if (!frame) continue;
+    all.insert(all.end(), frame->nodes.begin(), frame->nodes.end());
+    if (frame->clears) break;
+  }
+  return all;
+}
+
+Site ScopeStack::site_or(Site site) const {
+  for (const Entry& entry : frames_)
+    if (const auto* frame = std::get_if<SiteFrame>(&entry.frame)) return frame->site;
+  return site;
+}
+
+std::string_view ScopeStack::replica_prefix() const {
+  const auto* frame = innermost<ReplicaFrame>();
+  return frame ? std::string_view(frame->prefix) : std::string_view();
+}
+
+int ScopeStack::replica() const {
+  const auto* frame = innermost<ReplicaFrame>();
+  return frame ? frame->index : 0;
+}
+
+}  // namespace belfry

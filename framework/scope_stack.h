@@ -1,0 +1,118 @@
+// The scopes in force on a graph: one stack for all kinds of guards (scopes.h). For the graph and
+// the guards; users see the guards.
+#pragma once
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <variant>
+#include <vector>
+
+#include "belfry/framework/device_setter.h"
+#include "belfry/framework/node.h"
+#include "belfry/framework/variable.h"
+
+namespace belfry {
+
+namespace detail {
+class Guard;
+}
+
+struct DeviceFrame {
+  DeviceEntry entry;
+  Site site;
+  std::string what;     // "scope /device:GPU:0", "setter <str()>", "function", "no device"
+  bool warned = false;  // about an index that went to another device type
+};
+
+struct NameFrame {
+  std::string path;  // whole, without a slash at the end
+};
+
+struct VariableFrame {
+  std::string path;  // whole
+  VariableScopeOptions options;
+};
+
+struct ControlFrame {
+  std::vector<Node*> nodes;
+  bool clears = false;                     // what is outside is not waited for
+  std::unordered_set<const Node*> inside;  // nodes made in this scope
+};
+
+// Nodes inside are beside `anchor`, and device scopes outside do not count.
+struct ColocationFrame {
+  Node* anchor = nullptr;      // none: what is outside is merely set aside
+  bool ignores_outer = false;  // other anchors outside do not count either
+  Site site;
+};
+
+struct SiteFrame {
+  Site site;
+};
+
+struct ReplicaFrame {
+  std::string prefix;
+  int index = 0;
+};
+
+using ScopeFrame = std::variant<DeviceFrame, NameFrame, VariableFrame, ControlFrame,
+                                ColocationFrame, SiteFrame, ReplicaFrame>;
+
+// What variable() is to do, from all variable scopes in force.
+struct VariableScopeState {
+  std::string path;
+  Reuse reuse = Reuse::kInherit;
+  Initializer initializer;
+  std::optional<DType> dtype;
+  DeviceSpec caching_device;
+  std::vector<VariableGetter*> getters;  // innermost first
+};
+
+class ScopeStack {
+ public:
+  struct Entry {
+    const detail::Guard* owner;
+    ScopeFrame frame;
+  };
+
+  void enter(const detail::Guard* owner, ScopeFrame frame);
+  // Takes the owner's frame away. If it is not the innermost, logs an error and keeps it as the
+  // fault.
+  void leave(const detail::Guard* owner) noexcept;
+  // "" if all guards ended in order; else what was wrong, once.
+  std::string take_fault();
+
+  // Outermost first. References stay valid while frames are entered and left behind them.
+  std::deque<Entry>& frames() { return frames_; }
+  const std::deque<Entry>& frames() const { return frames_; }
+
+  // The innermost frame of a kind, or null.
+  template <class Frame>
+  const Frame* innermost() const {
+    for (auto entry = frames_.rbegin(); entry != frames_.rend(); ++entry)
+      if (const auto* frame = std::get_if<Frame>(&entry->frame)) return frame;
+    return nullptr;
+  }
+
+  std::string_view names() const;          // current name scope, without a slash at the end
+  std::string_view variable_path() const;  // current variable scope
+  VariableScopeState variables() const;
+  // Nodes that a new node waits for, as far as its inputs do not imply it.
+  std::vector<Node*> controls() const;
+  Site site_or(Site site) const;  // that of the outermost SiteScope
+  std::string_view replica_prefix() const;
+  int replica() const;
+
+  // How often variable scopes were opened, by path: the counters of default names.
+  std::map<std::string, int, std::less<>> opened;
+  const Node* forward = nullptr;  // the node that gradients are being built for
+
+ private:
+  std::deque<Entry> frames_;
+  std::string fault_;
+};
+
+}  // namespace belfry

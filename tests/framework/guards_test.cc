@@ -1,0 +1,120 @@
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string placed(Graph& graph) { return fill(graph, {}, 0).device().str(); }
+
+TEST(HostScope, IsTheHostOfAJobWhateverIsOutside) {
+  Graph graph;
+  DeviceScope outer(graph, [](const Node&) { return DeviceSpec("/cpu:9"); });
+  const Output anchor = fill(graph, {}, 0);
+  ColocateWith beside(anchor);
+  {
+    HostScope host(graph, "/job:worker/task:3/gpu:1");
+    const Output x = fill(graph, {}, 0);
+    EXPECT_EQ(x.device().str(), "/job:worker/task:3/device:CPU:0");
+    EXPECT_THAT(x.node().colocation(), IsEmpty());
+  }
+  EXPECT_EQ(placed(graph), "/device:CPU:9");
+}
+
+// A guard on the heap that ends before one inside it: the error is logged, and thrown by the next
+// node, once.
+template <class Outer, class... Arguments>
+void check_nesting(const std::string& text, const std::string& added, Graph& graph,
+                   Arguments&&... arguments) {
+  auto outer = std::make_unique<Outer>(graph, std::forward<Arguments>(arguments)...);
+  {
+    DeviceScope inner(graph, "/cpu:1");
+    ::testing::internal::CaptureStderr();
+    outer.reset();
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("E " + text));
+    EXPECT_THAT(message_of<InvalidArgument>([&] { placed(graph); }),
+                AllOf(HasSubstr("built at guards_test.cc:"), HasSubstr(text)));
+    const Output x = fill(graph, {}, 0, DType::kF32, "x");
+    EXPECT_EQ(x.device().str(), "/device:CPU:1");  // the inner one is still in force
+    EXPECT_EQ(x.name(), added);
+    EXPECT_THAT(x.node().control_inputs(), IsEmpty());
+    EXPECT_THAT(x.node().colocation(), IsEmpty());
+  }
+  EXPECT_EQ(placed(graph), "");
+}
+
+TEST(Guards, ThatEndOutOfOrderAreTakenAwayAndReported) {
+  Graph graph;
+  const Output anchor = fill(graph, {}, 0);
+  check_nesting<DeviceScope>(
+      "Exiting device scope without proper scope nesting. (scope "
+      "/job:a, opened at ",
+      "x", graph, DeviceSpec("/job:a"), Site{"model.cc", 7});
+  check_nesting<NameScope>("Exiting name scope without proper scope nesting. ('names')", "x_1",
+                           graph, "names");
+  check_nesting<VariableScope>("Exiting variable scope without proper scope nesting. ('vars')",
+                               "x_2", graph, "vars");
+  check_nesting<ControlDependencies>(
+      "Exiting control dependencies scope without proper scope nesting.", "x_3", graph,
+      std::vector<Node*>{&anchor.node()});
+  check_nesting<ColocateWith>("Exiting colocation scope without proper scope nesting.", "x_4",
+                              graph, nullptr);
+  check_nesting<SiteScope>("Exiting site scope without proper scope nesting.", "x_5", graph,
+                           Site{"model.cc", 7});
+  check_nesting<ReplicaScope>("Exiting replica scope without proper scope nesting.", "x_6", graph,
+                              "tower1/", 1);
+  EXPECT_EQ(graph.scopes().frames().size(), 0u);
+}
+
+TEST(SiteScope, NodesNameTheOutermostLine) {
+  Graph graph;
+  const Site users{"somewhere/model.cc", 41};
+  SiteScope outer(graph, users);
+  SiteScope inner(graph, Site::here());
+  DeviceScope on(graph, "/cpu:1");
+  const Node& node = fill(graph, {}, 0).node();
+  EXPECT_EQ(node.describe(), "Fill 'Fill' (built at model.cc:41)");
+  EXPECT_EQ(node.device_reasons()[0].site.str(), "model.cc:41");
+}
+
+TEST(SiteScope, EndsWithItsBlock) {
+  Graph graph;
+  { SiteScope scope(graph, Site{"model.cc", 1}); }
+  EXPECT_THAT(fill(graph, {}, 0).node().site().str(), ::testing::StartsWith("guards_test.cc:"));
+}
+
+TEST(ReplicaScope, LogicalNamesLeaveThePrefixOut) {
+  Graph graph;
+  const Output outside = fill(graph, {}, 0, DType::kF32, "x");
+  NameScope names(graph, "tower1");
+  ReplicaScope replica(graph, "tower1/", 1);
+  const Output inside = fill(graph, {}, 0, DType::kF32, "x");
+  EXPECT_EQ(inside.name(), "tower1/x");
+  EXPECT_EQ(inside.node().logical_name(), "x");
+  EXPECT_EQ(inside.node().replica(), 1);
+  EXPECT_EQ(outside.node().logical_name(), "x");
+  EXPECT_EQ(outside.node().replica(), 0);
+  NameScope root(graph, "");
+  EXPECT_EQ(fill(graph, {}, 0, DType::kF32, "y").node().logical_name(), "y");
+}
+
+TEST(ReplicaScope, RandomNumbersOfReplicasDifferByShardOnly) {
+  const auto key = [](std::uint64_t seed, const char* prefix, int index, const char* name) {
+    Graph graph(seed);
+    ReplicaScope replica(graph, prefix, index);
+    NameScope names(graph, prefix);
+    return random_key(random_uniform(graph, {2}, 0, 1, DType::kF32, name).node());
+  };
+  EXPECT_EQ(key(1, "tower1/", 1, "x"), key(1, "other/", 1, "x"));
+  EXPECT_NE(key(1, "tower1/", 1, "x"), key(1, "tower1/", 2, "x"));
+  EXPECT_NE(key(1, "tower1/", 1, "x"), key(2, "tower1/", 1, "x"));
+  EXPECT_NE(key(1, "tower1/", 1, "x"), key(1, "tower1/", 1, "y"));
+}
+
+}  // namespace
+}  // namespace belfry
