@@ -152,6 +152,10 @@ void Graph::add_to_collection(std::string_view key, Node& node) {
   collections_[std::string(key)].push_back(&node);
 }
 
+std::vector<Node*>& Graph::collection(std::string_view key) {
+  return collections_[std::string(key)];
+}
+
 std::vector<Node*> Graph::nodes(std::string_view collection) const {
   const auto found = collections_.find(collection);
   return found == collections_.end() ? std::vector<Node*>() : found->second;

@@ -54,6 +54,8 @@ class Graph {
   void add_to_collection(std::string_view key, Node& node);
   std::vector<Node*> nodes(std::string_view collection) const;
   std::vector<Variable> variables(std::string_view collection) const;
+  // The list itself, made if there is none.
+  std::vector<Node*>& collection(std::string_view key);
 
   // Reserves and returns a name that no node has: `name`, or name_1, name_2, ...; compared without
   // case.
