@@ -1,13 +1,13 @@
 #include "belfry/framework/gradients.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/log.h"
 #include "belfry/framework/scopes.h"
 
@@ -29,43 +29,131 @@ class ForwardScope {
   const Node* outer_;
 };
 
-// One contribution to the gradient of an output: from input `slot` of `consumer`.
+// New nodes go where `output` is. Outputs of a collective are on several devices, so theirs is
+// named; others are colocated with.
+class Beside {
+ public:
+  explicit Beside(Output output) {
+    if (!output.node().op().collective) {
+      colocated_.emplace(output);
+    } else {
+      colocated_.emplace(output.graph(), nullptr);
+      on_.emplace(output.graph(), output.device(), output.node().site());
+    }
+  }
+
+ private:
+  std::optional<ColocateWith> colocated_;
+  std::optional<DeviceScope> on_;
+};
+
+using Key = std::pair<int, int>;
+Key key(const Output& output) { return {output.node().id(), output.index()}; }
+
+std::set<Key> keys(const std::vector<Output>& outputs) {
+  std::set<Key> result;
+  for (const Output& output : outputs) result.insert(key(output));
+  return result;
+}
+
+// One contribution to the gradient of an output: from input `slot` of node `consumer`.
 struct Use {
   int consumer;
   std::size_t slot;
   Output value;
 };
 
+constexpr int kInitial = -1;  // consumer of what comes from outside
+
+// The value whose device most uses ask for; the first of several.
+Output home_of(std::span<const Use> uses) {
+  std::map<DeviceSpec, std::ptrdiff_t> count;
+  for (const Use& use : uses) ++count[use.value.device()];
+  return std::ranges::max_element(uses, {},
+                                  [&](const Use& use) { return count.at(use.value.device()); })
+      ->value;
+}
+
+// The canonical tree over `uses`. Subtrees on one device are one node.
+Output sum(std::span<const Use> uses, const std::string& name) {
+  if (uses.size() == 1) return uses[0].value;
+  const bool one_device = std::ranges::all_of(
+      uses, [&](const Use& use) { return use.value.device() == uses[0].value.device(); });
+  std::vector<Output> parts;
+  if (one_device && uses.size() <= kMostOperands) {
+    for (const Use& use : uses) parts.push_back(use.value);
+  } else {
+    const std::size_t middle = (uses.size() + 1) / 2;
+    parts = {sum(uses.first(middle), name), sum(uses.subspan(middle), name)};
+  }
+  const Output home = home_of(uses);
+  const ColocateWith nothing_else(home.graph(), nullptr);
+  const Beside beside(home);
+  return add_n(parts, At(name));
+}
+
+// Identities that become available together, each on the device of its value.
+void gate(Graph& graph, std::vector<Output>& values) {
+  std::map<int, Node*> nodes;
+  for (const Output& value : values)
+    if (value) nodes.emplace(value.node().id(), &value.node());
+  if (nodes.empty()) return;
+  std::vector<Node*> all;
+  for (const auto& [id, node] : nodes) all.push_back(node);
+  const ColocateWith nothing(graph, nullptr);
+  const NameScope names(graph, "tuple");
+  Node* const gates[] = {&group(graph, all, "group_deps")};
+  for (Output& value : values)
+    if (value) value = with_dependencies(value, gates, "control_dependency");
+}
+
 class Backward {
  public:
-  Backward(Output y, std::span<const Output> xs, const GradientOptions& options)
-      : graph_(y.graph()), y_(y), xs_(xs.begin(), xs.end()), options_(options) {}
+  Backward(std::span<const Output> ys, std::span<const Output> xs, const GradientOptions& options)
+      : graph_(ys[0].graph()),
+        ys_(ys),
+        xs_(xs.begin(), xs.end()),
+        options_(options),
+        wanted_(keys(xs_)),
+        stop_(keys(options.stop)) {}
 
   std::vector<Output> build() {
     mark_between();
     seed();
     // Creation order is a topological order, so the highest node left has all its uses.
-    for (int id = y_.node().id(); id >= 0; --id)
-      if (between_[static_cast<std::size_t>(id)]) visit(graph_.node(static_cast<std::size_t>(id)));
+    for (std::size_t id = between_.size(); id-- > 0;)
+      if (between_[id]) visit(graph_.node(id));
     std::vector<Output> result;
-    for (const Output& x : xs_) result.push_back(total(x));
+    for (const Output& x : xs_) {
+      result.push_back(total(x));
+      if (!result.back() && options_.unconnected == Unconnected::kZero) result.back() = zeros(x);
+    }
+    if (options_.gate == GradientGate::kGraph) gate(graph_, result);
     return result;
   }
 
  private:
-  bool stopped(const Output& output) const {
-    return std::ranges::find(options_.stop, output) != options_.stop.end();
+  // Whether gradients reach what `input` of a node stands for: what is stopped passes nothing on,
+  // but is differentiated if it is an x itself.
+  bool reached(const Output& input) const {
+    return is_floating(input.dtype()) &&
+           (!stop_.contains(key(input)) || wanted_.contains(key(input)));
+  }
+  bool leads_on(const Output& input) const {
+    return reached(input) && between_[static_cast<std::size_t>(input.node().id())];
   }
 
-  // Nodes that depend on an x and on which y depends.
+  // Nodes that depend on an x and on which a y depends.
   void mark_between() {
-    const auto count = static_cast<std::size_t>(y_.node().id()) + 1;
+    int last = 0;
+    for (const Output& y : ys_) last = std::max(last, y.node().id());
+    const auto count = static_cast<std::size_t>(last) + 1;
     std::vector<char> needed(count), depends(count);
-    needed[count - 1] = true;
+    for (const Output& y : ys_) needed[static_cast<std::size_t>(y.node().id())] = true;
     for (std::size_t id = count; id-- > 0;)
       if (needed[id])
         for (const Output& input : graph_.node(id).inputs())
-          if (!stopped(input)) needed[static_cast<std::size_t>(input.node().id())] = true;
+          if (reached(input)) needed[static_cast<std::size_t>(input.node().id())] = true;
     for (const Output& x : xs_)
       if (static_cast<std::size_t>(x.node().id()) < count)
         depends[static_cast<std::size_t>(x.node().id())] = true;
@@ -73,58 +161,70 @@ class Backward {
     for (std::size_t id = 0; id < count; ++id) {
       if (!needed[id]) continue;
       for (const Output& input : graph_.node(id).inputs())
-        if (!stopped(input) && is_floating(input.dtype()) &&
-            depends[static_cast<std::size_t>(input.node().id())])
+        if (reached(input) && depends[static_cast<std::size_t>(input.node().id())])
           depends[id] = true;
       between_[id] = depends[id];
     }
   }
 
   void seed() {
-    if (!between_.back()) return;
-    std::optional<ColocateWith> beside;
-    if (options_.colocate) beside.emplace(y_);
-    Output initial;
-    if (!options_.initial.empty()) initial = options_.initial.front();
-    if (!initial) initial = fill_like(y_, 1, "grad_y");
-    check_shape(initial, y_, y_.node(), "the initial gradient");
-    uses_[key(y_)].push_back({y_.node().id() + 1, 0, initial});
+    for (std::size_t i = 0; i < ys_.size(); ++i) {
+      const Output& y = ys_[i];
+      if (!between_[static_cast<std::size_t>(y.node().id())]) continue;
+      std::optional<Beside> beside;
+      if (options_.colocate) beside.emplace(y);
+      Output initial = i < options_.initial.size() ? options_.initial[i] : Output();
+      if (!initial) initial = fill_like(y, 1, "grad_y");
+      check_shape(initial, y, y.node(), "the initial gradient");
+      uses_[key(y)].push_back({kInitial, i, initial});
+    }
   }
 
   void visit(Node& node) {
     std::vector<Output> grads;
     bool any = false;
     for (std::size_t i = 0; i < node.outputs(); ++i) {
-      const bool differentiable = is_floating(node.output_type(i).dtype);
-      grads.push_back(differentiable ? total(node.output(i)) : Output());
+      const Output output = node.output(i);
+      const bool passes = is_floating(output.dtype()) && !stop_.contains(key(output));
+      grads.push_back(passes ? total(output) : Output());
       any = any || grads.back();
     }
-    const bool leads_on = std::ranges::any_of(node.inputs(), [&](const Output& input) {
-      return !stopped(input) && between_[static_cast<std::size_t>(input.node().id())];
-    });
-    if (!any || !leads_on) return;
-    differentiate(node, grads);
+    if (any && std::ranges::any_of(node.inputs(), [&](const Output& i) { return leads_on(i); }))
+      differentiate(node, std::move(grads));
   }
 
-  void differentiate(Node& node, const std::vector<Output>& grads) {
+  void differentiate(Node& node, std::vector<Output> grads) {
     const Op& op = node.op();
-    if (!op.gradient)
-      throw NotFound(cat("no gradient defined for ", node.describe(), ": ",
-                         op.no_gradient ? op.no_gradient : "give its Op one"));
-    std::optional<ColocateWith> beside;
-    if (options_.colocate) beside.emplace(node.output());
+    require<NotFound>(op.gradient, "No gradient defined for operation '", node.name(),
+                      "' (op type: ", op.name, "), built at ", node.site().str(), ": ",
+                      op.no_gradient ? op.no_gradient : "its Op has none",
+                      "; use stop_gradient on its result, or an op that has one");
     ForwardScope forward(graph_, node);
     NameScope names(graph_, cat(node.logical_name(), "_grad"));
+    if (!op.missing_grads)
+      for (std::size_t i = 0; i < grads.size(); ++i)
+        if (!grads[i] && is_floating(node.output_type(i).dtype)) grads[i] = zeros(node.output(i));
+    std::optional<ColocateWith> beside;
+    if (options_.colocate) beside.emplace(node.output());
     std::vector<Output> inputs = op.gradient(node, grads);
     require<Internal>(inputs.size() == node.inputs().size(), node.describe(), ": its gradient has ",
                       inputs.size(), " results for ", node.inputs().size(), " inputs");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const Output input = node.input(i);
-      if (!inputs[i] || stopped(input)) continue;
-      if (!between_[static_cast<std::size_t>(input.node().id())]) continue;
-      check_shape(inputs[i], input, node, cat("the gradient of input ", i));
-      uses_[key(input)].push_back({node.id(), i, inputs[i]});
+      if (!leads_on(node.input(i))) inputs[i] = {};
+      if (inputs[i]) check_shape(inputs[i], node.input(i), node, cat("the gradient of input ", i));
     }
+    const auto count = std::ranges::count_if(inputs, [](const Output& g) { return bool(g); });
+    if (options_.gate == GradientGate::kOp && count > 1) gate(graph_, inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i]) uses_[key(node.input(i))].push_back({node.id(), i, inputs[i]});
+  }
+
+  // Of the type of `like`.
+  Output zeros(const Output& like) {
+    std::optional<Beside> beside;
+    if (options_.colocate) beside.emplace(like);
+    if (like.node().is_variable()) return fill(graph_, like.shape(), 0, like.dtype(), "zeros");
+    return fill_like(like, 0, "zeros");
   }
 
   void check_shape(Output grad, Output of, const Node& node, const std::string& what) const {
@@ -138,42 +238,63 @@ class Backward {
     if (found == uses_.end()) return {};
     std::vector<Use>& uses = found->second;
     if (uses.size() > 1) {
-      std::ranges::sort(uses, [](const Use& a, const Use& b) {
-        return std::pair(a.consumer, a.slot) < std::pair(b.consumer, b.slot);
-      });
-      std::vector<Output> values;
-      for (const Use& use : uses) values.push_back(use.value);
-      std::optional<ColocateWith> beside;
-      if (options_.colocate) beside.emplace(output);
+      std::ranges::sort(uses, {}, [](const Use& use) { return std::pair(use.consumer, use.slot); });
       ForwardScope forward(graph_, output.node());
-      uses = {{0, 0, add_n(values, At(cat(output.node().logical_name(), "_grad/AddN")))}};
+      uses = {{kInitial, 0, sum(uses, cat(output.node().logical_name(), "_grad/AddN"))}};
     }
     return uses.front().value;
   }
 
-  static std::pair<int, int> key(const Output& output) {
-    return {output.node().id(), output.index()};
-  }
-
   Graph& graph_;
-  Output y_;
+  std::span<const Output> ys_;
   std::vector<Output> xs_;
   const GradientOptions& options_;
+  std::set<Key> wanted_, stop_;
   std::vector<char> between_;
-  std::map<std::pair<int, int>, std::vector<Use>> uses_;
+  std::map<Key, std::vector<Use>> uses_;
 };
+
+void require_same_graph(std::span<const Output> outputs, std::string_view what, const Output& y,
+                        Site site) {
+  for (const Output& output : outputs) {
+    if (!output && what == "initial") continue;
+    require(static_cast<bool>(output), "gradients (", site.str(), "): an Output of `", what,
+            "` is empty; build it first");
+    require(&output.graph() == &y.graph(), "gradients (", site.str(), "): '", output.name(),
+            "' of `", what, "` belongs to another graph than '", y.name(), "'");
+  }
+}
+
+std::string names_of(std::span<const Variable> variables) {
+  std::vector<std::string> names;
+  for (const Variable& v : variables) names.push_back(cat("'", v.name(), "'"));
+  return join(names);
+}
 
 }  // namespace
 
-std::vector<Output> gradients(Output y, std::span<const Output> xs, GradientOptions options,
-                              At at) {
-  require(static_cast<bool>(y), "gradients (", at.site.str(), "): y is empty");
-  require(is_floating(y.dtype()), "gradients (", at.site.str(), ") of ", y.node().describe(),
-          ": y must be floating point, not ", name_of(y.dtype()));
-  Graph& graph = y.graph();
+std::vector<Output> gradients(std::span<const Output> ys, std::span<const Output> xs,
+                              GradientOptions options, At at) {
+  require(!ys.empty() && ys[0], "gradients (", at.site.str(), "): y is empty");
+  require_same_graph(ys, "ys", ys[0], at.site);
+  require_same_graph(xs, "xs", ys[0], at.site);
+  require_same_graph(options.initial, "initial", ys[0], at.site);
+  require_same_graph(options.stop, "stop", ys[0], at.site);
+  require(options.initial.size() <= ys.size(), "gradients (", at.site.str(),
+          "): ", options.initial.size(), " initial gradients, but ", ys.size(),
+          " tensors to start from");
+  for (const Output& y : ys)
+    require(is_floating(y.dtype()), "gradients (", at.site.str(), ") of ", y.node().describe(),
+            ": y must be floating point, not ", name_of(y.dtype()));
+  Graph& graph = ys[0].graph();
   SiteScope site(graph, at.site);
   NameScope names(graph, at.name.empty() ? "gradients" : at.name);
-  return Backward(y, xs, options).build();
+  return Backward(ys, xs, options).build();
+}
+
+std::vector<Output> gradients(Output y, std::span<const Output> xs, GradientOptions options,
+                              At at) {
+  return gradients(std::span<const Output>(&y, 1), xs, std::move(options), at);
 }
 
 std::vector<Output> gradients(Output y, std::initializer_list<Output> xs, GradientOptions options,
@@ -191,8 +312,9 @@ std::vector<Output> gradients(Output y, std::span<const Variable> xs, GradientOp
 
 std::vector<Gradient> compute_gradients(Output loss, std::span<const Variable> variables,
                                         GradientOptions options, At at) {
-  require(!variables.empty(), "no variables to optimize (", at.site.str(),
-          "): create trainable variables before asking for gradients");
+  require(!variables.empty(), "No variables to optimize. compute_gradients (", at.site.str(),
+          ") got an empty list; make trainable variables first");
+  require(static_cast<bool>(loss), "compute_gradients (", at.site.str(), "): the loss is empty");
   require(loss.shape().rank() == 0, "the loss ", loss.node().describe(), " has shape ",
           loss.shape(), ", but must be a scalar; take its mean");
   const std::vector<Output> values = gradients(loss, variables, std::move(options), at);
@@ -204,7 +326,8 @@ std::vector<Gradient> compute_gradients(Output loss, std::span<const Variable> v
       log_warning("variable '", variables[i].name(), "' does not influence the loss ",
                   loss.node().describe(), "; it is not trained");
   }
-  require(!result.empty(), "no gradients for any variable: ", loss.node().describe(),
+  require(!result.empty(), "No gradients provided for any variable: [", names_of(variables),
+          "]. compute_gradients (", at.site.str(), "): the loss ", loss.node().describe(),
           " depends on none of them");
   return result;
 }

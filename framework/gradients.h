@@ -7,35 +7,65 @@
 
 namespace belfry {
 
-struct GradientOptions {
-  // Each gradient node shares the device of the node it differentiates; otherwise the scopes around
-  // the call apply.
-  bool colocate = false;
-  std::vector<Output> initial = {};  // dL/dy, of y's shape; ones by default
-  std::vector<Output> stop = {};     // treated as constants
+// What stands for the gradient of an x that y does not depend on.
+enum class Unconnected {
+  kNone,  // an empty Output
+  kZero,  // zeros of x's shape and dtype
 };
 
-// dy/dx for each x, of x's shape and dtype; an empty Output for an x that y does not depend on.
-// Several uses of a tensor are summed by the canonical tree over the uses in order of their
-// creation (add_n). Throws NotFound naming the op if one on the way has no gradient,
-// InvalidArgument naming op, input and both shapes if a gradient has another shape than its input.
+// Which gradients become available together, through identities that wait for all of them. No
+// result depends on it: variables are versioned, so an update never changes what gradients read.
+// Gates order work: with kGraph no update starts before the last gradient is there, so that a
+// backward pass that fails leaves all variables as they were.
+enum class GradientGate {
+  kNone,   // each as soon as it is computed: the most parallelism
+  kOp,     // those of one op's inputs
+  kGraph,  // all results
+};
+
+struct GradientOptions {
+  // Each gradient node, the initial gradient and zeros share the device of the node they
+  // differentiate; otherwise the scopes around the call apply.
+  bool colocate = false;
+  std::vector<Output> initial = {};  // dL/dy for each y, of its shape; ones where empty or left out
+  std::vector<Output> stop = {};     // constants: they get gradients, but pass none on
+  Unconnected unconnected = Unconnected::kNone;
+  GradientGate gate = GradientGate::kNone;
+};
+
+// dy/dx for each x, of x's shape and dtype; several ys add up. Nodes are named
+// gradients/<op>_grad/... ("gradients" made unique; At's name instead of it, if there is one) and
+// carry the line of the call.
+//
+// Several uses of a tensor are summed by one canonical tree (add_n) over the uses in order of
+// creation of their consumers, an initial gradient first, wherever they are: bits do not depend on
+// placement (TensorFlow sums per device first). Uses with one requested device are one AddN beside
+// the first. Otherwise the tree is cut at its root, as often as needed; each inner sum lies where
+// most of the uses below it are requested (the first of several such devices).
+//
+// Throws NotFound "No gradient defined for operation '<name>' (op type: <T>)" with its line if one
+// on the way has none; InvalidArgument naming op, input and both shapes if a gradient has another
+// shape than its input, and if y is not floating point or tensors are of different graphs.
 std::vector<Output> gradients(Output y, std::span<const Output> xs, GradientOptions options = {},
                               At at = {});
 std::vector<Output> gradients(Output y, std::initializer_list<Output> xs,
                               GradientOptions options = {}, At at = {});
-// With respect to variables: to the value from before the step, or, with several reads of one
-// variable, to the sum over its reads.
+std::vector<Output> gradients(std::span<const Output> ys, std::span<const Output> xs,
+                              GradientOptions options = {}, At at = {});
+// With respect to variables: the sum over all their reads. (As an Output, a variable is its value
+// from before the step, that read alone.)
 std::vector<Output> gradients(Output y, std::span<const Variable> xs, GradientOptions options = {},
                               At at = {});
 
 // The gradient of a loss with respect to one variable.
 struct Gradient {
-  Output value;
+  Output value;  // empty: none
   Variable variable;
 };
 
 // Gradients of a scalar loss; variables that it does not depend on are left out, with a warning.
-// Throws InvalidArgument if there are no variables or none has a gradient.
+// All trainable variables are graph.variables(kTrainableVariables). Throws InvalidArgument "No
+// variables to optimize." or "No gradients provided for any variable: [...]" with the line.
 std::vector<Gradient> compute_gradients(Output loss, std::span<const Variable> variables,
                                         GradientOptions options = {.colocate = true}, At at = {});
 

@@ -74,8 +74,9 @@ class ShapeContext {
 using OutputTypes = std::vector<OutputType>;
 using ShapeFunction = OutputTypes (*)(const ShapeContext&);
 
-// Gradients with respect to each input of `node`, given those of its outputs. An empty Output among
-// `grads` means that an output has no gradient; return an empty Output where an input has none.
+// Gradients with respect to each input of `node`, given those of its outputs; at least one of these
+// is not empty. An output without gradient counts as zeros if it is floating point and has an empty
+// Output otherwise (see Op::missing_grads). Return an empty Output where an input has no gradient.
 // Called under the name scope "<node>_grad".
 using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<const Output> grads);
 
@@ -113,6 +114,8 @@ struct Op {
   ShapeFunction shape = nullptr;
   GradientFunction gradient = nullptr;
   const char* no_gradient = nullptr;  // why there is none
+  // `gradient` gets an empty Output, instead of zeros, for every output without gradient.
+  bool missing_grads = false;
   Split split = Split::kSerial;
   InPlace in_place = InPlace::kNo;
   // Output 0 is the memory of input 0: the op costs nothing (reshape, identity).

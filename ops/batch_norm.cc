@@ -246,6 +246,7 @@ const Op kBatchNormTrain{.name = "BatchNormTrain",
                          .inputs = 3,
                          .shape = train_shape,
                          .gradient = train_gradient,
+                         .missing_grads = true,
                          .in_place = InPlace::kFirst,
                          .cpu = train_cpu,
                          .reference = train_reference};

@@ -1,6 +1,5 @@
 #include "belfry/ops/split.h"
 
-#include "belfry/framework/core_ops/fill.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
@@ -27,10 +26,7 @@ OutputTypes split_shape(const ShapeContext& c) {
 }
 
 std::vector<Output> split_gradient(const Node& node, std::span<const Output> grads) {
-  std::vector<Output> parts(grads.begin(), grads.end());
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    if (!parts[i]) parts[i] = fill_like(node.output(i), 0);
-  return {concat(parts, node.options<SplitOptions>().axis)};
+  return {concat(grads, node.options<SplitOptions>().axis)};
 }
 
 // Parts are equal, so rows of output 0 are rows of every output.

@@ -13,13 +13,15 @@ namespace belfry {
 // `worker`. A load is the number of elements (not bytes) of the variables placed there by this
 // setter, which lives as long as the setter. A node that inner scopes gave a device keeps it as it
 // is, and adds no load; so do variables made beside others (ColocateWith), as optimizer slots are.
+// Semantics of tensorpack's class of this name, for every variable (there, resource variables count
+// as compute: D2); shapes of variables are always known here.
 class LeastLoadedDeviceSetter final : public DeviceSetter {
  public:
   // Throws InvalidArgument if there are no devices for variables.
   LeastLoadedDeviceSetter(DeviceSpec worker, std::vector<DeviceSpec> variable_devices);
 
   DeviceSpec place(const Node& node) override;
-  // "LeastLoadedDeviceSetter-/device:GPU:0": the worker's device.
+  // "LeastLoadedDeviceSetter-/device:GPU:0": the worker's device (upstream, as it was written).
   std::string str() const override;
 
   // loads() by device.

@@ -1,7 +1,7 @@
 #include "belfry/towers/replicate.h"
 
 #include <algorithm>
-#include <optional>
+#include <cctype>
 
 #include "belfry/framework/log.h"
 #include "belfry/towers/least_loaded_device_setter.h"
@@ -18,7 +18,8 @@ TowerRecord record_of(const Tower& tower) {
           .metrics = tower.metrics(),
           .outputs = tower.outputs(),
           .variables = tower.variables(),
-          .trainables = tower.trainables()};
+          .trainables = tower.trainables(),
+          .graph = &tower.graph()};
 }
 
 std::string describe(Variable v) {
@@ -91,33 +92,42 @@ std::vector<Variable> without_averages(std::vector<Variable> variables,
   return variables;
 }
 
-}  // namespace
+// The names of replicas are not to be had for anything else: "tower1/W" is tower 1's copy of "W".
+void require_no_tower_names(const Tower& tower) {
+  for (const Variable& v : tower.own_variables()) {
+    const std::string_view name = v.name().substr(tower.variable_prefix().size());
+    std::size_t digits = name.starts_with("tower") ? 5 : name.size();
+    while (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits]))) ++digits;
+    require(digits <= 5 || digits >= name.size() || name[digits] != '/', "variable '", name,
+            "' (built at ", v.node().site().str(), ") is named like a copy that a tower has of '",
+            name.substr(std::min(digits + 1, name.size())), "'; call its scope otherwise");
+  }
+}
 
-std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
-                                   VariablePolicy policy, const std::function<void(Tower&)>& build,
-                                   At at) {
+std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> devices,
+                                      bool replicated, const SetterFactory& make_setter,
+                                      const std::function<void(Tower&)>& build, At at) {
   require_devices(devices, at.site);
   const int total = static_cast<int>(devices.size());
-  const bool replicated = policy == VariablePolicy::kReplicated;
   std::vector<TowerRecord> records;
   std::vector<std::vector<BatchMoments>> moments;
   std::vector<Variable> main_made;
   for (int t = 0; t < total; ++t) {
-    std::optional<LeastLoadedDeviceSetter> setter;
-    if (policy == VariablePolicy::kSpread)
-      setter.emplace(devices[t], std::vector(devices.begin(), devices.end()));
+    log_debug("Building graph for training tower ", t, " on device ", devices[t]);
+    const std::unique_ptr<DeviceSetter> setter = make_setter ? make_setter(devices[t]) : nullptr;
     Tower tower(graph,
                 {.name = cat("tower", t),
                  .index = t,
                  .total = total,
                  .device = devices[t],
-                 .setter = setter ? &*setter : nullptr,
+                 .setter = setter.get(),
                  .own_variables = replicated && t > 0,
                  // What tower 0 lacks is made here, and then refused with its line.
                  .reuse = !replicated && t > 0 ? Reuse::kCreateOrGet : Reuse::kInherit},
                 at);
     tower.defer_averages();
     build(tower);
+    require_no_tower_names(tower);
     records.push_back(record_of(tower));
     moments.push_back(tower.moments());
     const std::vector<Variable> made = without_averages(tower.own_variables(), moments.back());
@@ -127,10 +137,52 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
       Pair{t, at.site}.compare_copies(main_made, made);
     else
       Pair{t, at.site}.compare_uses(records[0], records[t], made);
-    log_debug("tower ", t, " of ", total, " built on ", devices[t]);
   }
   update_moving_averages(graph, moments);
   return records;
+}
+
+}  // namespace
+
+Output TowerRecord::get(std::string_view tensor) const {
+  require(graph != nullptr, "tower '", name, "' was not built; replicate() fills it in");
+  const std::size_t colon = tensor.find(':');
+  const std::string_view node_name = tensor.substr(0, colon);
+  const std::string_view digit = colon == tensor.npos ? "0" : tensor.substr(colon + 1);
+  require<NotFound>(digit.size() == 1 && std::isdigit(static_cast<unsigned char>(digit[0])),
+                    "tower '", name, "' has no tensor '", tensor, "'; write name or name:1");
+  const auto number = static_cast<std::size_t>(digit[0] - '0');
+  for (const Output& input : inputs)
+    if (number == 0 && input.node().logical_name() == node_name) return input;
+  const std::string full = cat(name, "/", node_name);
+  for (std::size_t id = 0; id < graph->size(); ++id) {
+    const Node& node = graph->node(id);
+    if (node.name() == full && !node.is_variable() && number < node.outputs())
+      return node.output(number);
+  }
+  for (const Variable& v : variables)
+    if (number == 0 && v.logical_name() == node_name) return v;
+  throw NotFound(cat("tower '", name, "' has no tensor '", tensor, "'"));
+}
+
+std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
+                                   VariablePolicy policy, const std::function<void(Tower&)>& build,
+                                   At at) {
+  SetterFactory spread;
+  if (policy == VariablePolicy::kSpread)
+    spread = [&](const DeviceSpec& worker) {
+      return std::make_unique<LeastLoadedDeviceSetter>(worker,
+                                                       std::vector(devices.begin(), devices.end()));
+    };
+  return build_towers(graph, devices, policy == VariablePolicy::kReplicated, spread, build, at);
+}
+
+std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
+                                   const SetterFactory& setter,
+                                   const std::function<void(Tower&)>& build, At at) {
+  require(static_cast<bool>(setter), "replicate (", at.site.str(),
+          "): the setter factory is empty");
+  return build_towers(graph, devices, false, setter, build, at);
 }
 
 TowerRecord predict_tower(Graph& graph, PredictOptions options,

@@ -1,6 +1,7 @@
 // Towers: one model, built once per device.
 #pragma once
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +27,16 @@ struct TowerRecord {
   std::vector<NamedOutput> metrics, outputs;
   std::vector<Variable> variables;   // made or used, corresponding from tower to tower
   std::vector<Variable> trainables;  // those of them that are trained
+  Graph* graph = nullptr;
+
+  // The tensor called `name` in this tower; "name:1" is the second output of a node. The tower's
+  // placeholder of this name wins over other nodes below <tower>/, these over the tower's variable
+  // of this logical name (its value). Throws NotFound.
+  Output get(std::string_view tensor) const;
 };
+
+// Makes the setter that places the nodes of the tower that computes on `worker`.
+using SetterFactory = std::function<std::unique_ptr<DeviceSetter>(const DeviceSpec& worker)>;
 
 // Calls `build` once per device. Tower t computes on devices[t]; its nodes are named tower<t>/...;
 // its random numbers are its own, a function of logical names and t.
@@ -36,11 +46,24 @@ struct TowerRecord {
 // 0's. Moving averages of batch norm exist once, on the host, for every policy (moving_average.h).
 //
 // Throws InvalidArgument, naming the variable and both lines, if towers disagree: a variable is
-// missing in one, or they come in another order, or differ in shape, dtype or being trained; and if
-// there are no devices, or one twice.
+// missing in one, or they come in another order, or differ in shape, dtype or being trained; if a
+// variable's own name begins like a replica's, "tower<t>/"; and if there are no devices, or one
+// twice.
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    At at = {});
+
+// One copy of the variables, placed by setters of the caller's: each tower has its own, and that of
+// tower 0 sees the variables. kSpread is this with LeastLoadedDeviceSetter; parameter servers are
+//   [](const DeviceSpec& worker) {
+//     return std::make_unique<ReplicaDeviceSetter>(
+//         ReplicaDeviceOptions{.ps_tasks = 1, .ps_device = "/cpu:0", .worker_device = worker});
+//   }
+// Largest-first placement is no policy, as it needs a graph built before: see
+// largest_first_device_setter.h.
+std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
+                                   const SetterFactory& setter,
+                                   const std::function<void(Tower&)>& build, At at = {});
 
 struct PredictOptions {
   DeviceSpec device = {};  // empty: as the scopes in force say

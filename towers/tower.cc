@@ -88,6 +88,11 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
   require(outer.variable_path().empty(), "tower '", options_.name, "' (", at.site.str(),
           ") is built inside variable scope '", outer.variable_path(),
           "'; open the scope in the tower function");
+  require(!options_.own_variables || !options_.name.empty(), "a tower (", at.site.str(),
+          ") with variables of its own needs a name, which begins theirs");
+  require(!options_.own_variables || outer.reuse == Reuse::kInherit, "tower '", options_.name,
+          "' (", at.site.str(), ") makes variables of its own, but is built in a variable scope ",
+          "that reuses some; open the scope in the tower function");
   if (options_.setter)
     scopes_->device.emplace(graph, *options_.setter, at.site);
   else if (!options_.device.empty())
@@ -103,9 +108,16 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
     scopes_->names.emplace(graph, options_.name + "/");
     scopes_->replica.emplace(graph, options_.name + "/", options_.index);
   }
+  if (!is_main()) frozen_["summaries"] = graph.collection("summaries").size();
+  if (!is_training()) frozen_.emplace(kUpdateOps, graph.collection(kUpdateOps).size());
 }
 
-Tower::~Tower() = default;
+Tower::~Tower() {
+  for (const auto& [key, size] : frozen_) {
+    std::vector<Node*>& nodes = graph_.collection(key);
+    nodes.resize(std::min(nodes.size(), size));
+  }
+}
 
 void Tower::loss(Output value, At at) {
   require_scalar("the loss", value, at.site);
@@ -151,6 +163,13 @@ std::vector<Variable> Tower::variables(std::string_view prefix) const {
 std::vector<Variable> Tower::trainables(std::string_view prefix) const {
   std::vector<Variable> result = variables(prefix);
   std::erase_if(result, [](const Variable& v) { return !v.trainable(); });
+  return result;
+}
+
+std::vector<Node*> Tower::nodes(std::string_view collection) const {
+  std::vector<Node*> result = graph_.nodes(collection);
+  std::erase_if(
+      result, [&](const Node* node) { return static_cast<std::size_t>(node->id()) < first_node_; });
   return result;
 }
 

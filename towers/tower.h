@@ -1,5 +1,6 @@
 // One replica of a model, while its part of the graph is being built.
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,9 @@ struct TowerOptions {
 // What a tower function is given: scopes are in force, layers (layers.h) take it first, and it
 // collects what the function has to say. Lives while the function runs. Building through it adds
 // nodes to the graph; towers do not nest.
+//
+// Summaries ("summaries") are collected in the main tower alone, and kUpdateOps in training towers
+// alone: what others add to these collections is gone when they end.
 class Tower {
  public:
   // A tower of its own, for a model that is built once: moves averages at once, opens no device
@@ -71,6 +75,8 @@ class Tower {
   std::vector<Variable> variables(std::string_view prefix = {}) const;
   // Those of them that are trained.
   std::vector<Variable> trainables(std::string_view prefix = {}) const;
+  // Nodes made in this tower so far that are in a collection, in its order.
+  std::vector<Node*> nodes(std::string_view collection) const;
   // Variables that the tower has made so far.
   std::vector<Variable> own_variables() const;
 
@@ -89,6 +95,7 @@ class Tower {
   TowerOptions options_;
   std::string variable_prefix_;
   std::size_t first_node_;
+  std::map<std::string, std::size_t> frozen_;  // sizes of collections to go back to
   Output loss_;
   std::vector<NamedOutput> metrics_, outputs_;
   std::vector<BatchMoments> moments_;

@@ -31,6 +31,36 @@ std::vector<Output> too_many(const Node&, std::span<const Output> grads) {
   return {grads[0], grads[0]};
 }
 
+OutputTypes twice(const ShapeContext& c) { return {c.type(0), c.type(0)}; }
+KernelRun copies_twice(KernelPlan& plan) {
+  const auto count = plan.input(0).shape.elements();
+  return [count](const Pointers& p) {
+    for (std::size_t i = 0; i < 2; ++i) std::copy_n(p.input<float>(0), count, p.output<float>(i));
+  };
+}
+// Needs both gradients.
+std::vector<Output> weighted_sum(const Node&, std::span<const Output> grads) {
+  return {add(grads[0], mul(grads[1], fill(grads[1].graph(), grads[1].shape(), 10)))};
+}
+// Of the outputs that have one.
+std::vector<Output> present_sum(const Node&, std::span<const Output> grads) {
+  std::vector<Output> present;
+  for (const Output& grad : grads)
+    if (grad) present.push_back(grad);
+  return {add_n(present)};
+}
+
+const Op kTwiceTest{.name = "TwiceTest",
+                    .inputs = 1,
+                    .shape = twice,
+                    .gradient = weighted_sum,
+                    .reference = copies_twice};
+const Op kTwicePresentTest{.name = "TwicePresentTest",
+                           .inputs = 1,
+                           .shape = twice,
+                           .gradient = present_sum,
+                           .missing_grads = true,
+                           .reference = copies_twice};
 const Op kNoGradientTest{.name = "NoGradientTest",
                          .inputs = 1,
                          .shape = same_as_input,
@@ -127,6 +157,57 @@ TEST_F(GradientsTest, OutputsWithoutGradientDoNotMatter) {
   EXPECT_EQ(value_of(g[2]), floats({-4}));
 }
 
+TEST_F(GradientsTest, OutputsWithoutGradientCountAsZerosForOpsThatNeedThem) {
+  Node& node = graph.add(kTwiceTest, {x});
+  EXPECT_EQ(value_of(gradients(node.output(0), {x})[0]), floats({1, 1, 1}));
+  EXPECT_EQ(value_of(gradients(node.output(1), {x})[0]), floats({10, 10, 10}));
+  Node& other = graph.add(kTwicePresentTest, {x});
+  const std::size_t before = graph.size();
+  EXPECT_EQ(value_of(gradients(other.output(1), {x})[0]), floats({1, 1, 1}));
+  for (std::size_t id = before; id < graph.size(); ++id)
+    EXPECT_EQ(graph.node(id).name().find("zeros"), std::string_view::npos);
+}
+
+TEST_F(GradientsTest, OfSeveralValuesAddUp) {
+  const Output h = times(x, 2), ys[] = {square(h), h, z};
+  const Output xs[] = {x, h, z};
+  const auto g = gradients(ys, xs);
+  EXPECT_EQ(value_of(g[0]), floats({10, -14, 26}));  // 8 x + 2
+  EXPECT_EQ(value_of(g[1]), floats({5, -7, 13}));    // 2 h + 1
+  EXPECT_EQ(value_of(g[2]), floats({1, 1, 1}));
+  const auto weighted = gradients(ys, xs, {.initial = {Output(), z}});
+  EXPECT_EQ(value_of(weighted[1]), floats({4 + 5, -8 + 7, 12 + 11}));
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                gradients(h, {x}, {.initial = {z, z}});
+              }),
+              HasSubstr("2 initial gradients, but 1 tensors"));
+}
+
+// The example of TensorFlow's documentation.
+TEST_F(GradientsTest, OfWhatStopsArePartialDerivatives) {
+  const Output a = constant(graph, 0), b = mul(constant(graph, 2), a);
+  const auto total = gradients(add(a, b), {a, b});
+  EXPECT_EQ(value_of(total[0]).item<float>(), 3);
+  EXPECT_EQ(value_of(total[1]).item<float>(), 1);
+  const auto partial = gradients(add(a, b), {a, b}, {.stop = {a, b}});
+  EXPECT_EQ(value_of(partial[0]).item<float>(), 1);
+  EXPECT_EQ(value_of(partial[1]).item<float>(), 1);
+}
+
+TEST_F(GradientsTest, AreZerosWithoutAPathIfAsked) {
+  const Variable v = variable(graph, "v", {2}, {.initializer = init::ones()});
+  const Output n = constant(graph, 3, DType::kI32), xs[] = {z, v.ref(), n, x};
+  const auto g = gradients(square(x), xs, {.unconnected = Unconnected::kZero});
+  EXPECT_EQ(value_of(g[0]), floats({0, 0, 0}));
+  EXPECT_EQ(value_of(g[1]), floats({0, 0}));
+  EXPECT_EQ(value_of(g[2]).item<std::int32_t>(), 0);
+  EXPECT_EQ(value_of(g[3]), floats({2, -4, 6}));
+}
+
+TEST_F(GradientsTest, OfNoXsAreNone) {
+  EXPECT_TRUE(gradients(x, std::span<const Output>()).empty());
+}
+
 TEST_F(GradientsTest, OfGradientsExist) {
   const Output y = mul(square(x), x);  // x^3
   const auto first = gradients(y, {x});
@@ -138,9 +219,9 @@ TEST_F(GradientsTest, OfGradientsExist) {
 TEST_F(GradientsTest, OfAnOpWithoutOneAreRefusedByName) {
   const Output y = graph.add(kNoGradientTest, {x}, "odd").output();
   EXPECT_THAT(message_of<NotFound>([&] { gradients(square(y), {x}); }),
-              AllOf(HasSubstr("no gradient defined for NoGradientTest 'odd' (built at "
-                              "gradients_test.cc:"),
-                    HasSubstr("it is for tests")));
+              AllOf(HasSubstr("No gradient defined for operation 'odd' (op type: NoGradientTest), "
+                              "built at gradients_test.cc:"),
+                    HasSubstr("it is for tests"), HasSubstr("use stop_gradient")));
   EXPECT_FALSE(gradients(square(y), {z})[0]);  // not on the way
 }
 
@@ -167,6 +248,19 @@ TEST_F(GradientsTest, OfIntegersAreRefused) {
   EXPECT_THAT(message_of<InvalidArgument>([&] { gradients(n, {x}); }),
               HasSubstr("must be floating point, not i32"));
   EXPECT_THROW(gradients(Output(), {x}), InvalidArgument);
+}
+
+TEST_F(GradientsTest, RefuseEmptyTensorsAndThoseOfOtherGraphs) {
+  Graph other;
+  const Output far = constant(other, 1);
+  EXPECT_THAT(message_of<InvalidArgument>([&] { gradients(x, {Output()}); }),
+              HasSubstr("an Output of `xs` is empty"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { gradients(x, {far}); }),
+              HasSubstr("belongs to another graph"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { gradients(x, {x}, {.stop = {far}}); }),
+              HasSubstr("`stop` belongs to another graph"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { gradients(x, {x}, {.initial = {far}}); }),
+              HasSubstr("`initial` belongs to another graph"));
 }
 
 TEST_F(GradientsTest, ShareTheDeviceOfTheirForwardNodeIfAsked) {
@@ -211,11 +305,12 @@ TEST_F(GradientsTest, ComputeGradientsLeavesOutWhatTheLossDoesNotDependOn) {
   EXPECT_EQ(found[0].variable, v);
   EXPECT_EQ(value_of(found[0].value).item<float>(), 2);
   EXPECT_THAT(message_of<InvalidArgument>([&] { compute_gradients(loss, {}); }),
-              HasSubstr("no variables to optimize"));
+              AllOf(HasSubstr("No variables to optimize. "), HasSubstr("gradients_test.cc:")));
   EXPECT_THAT(message_of<InvalidArgument>([&] {
                 compute_gradients(loss, {&unused, 1});
               }),
-              HasSubstr("no gradients for any variable"));
+              AllOf(HasSubstr("No gradients provided for any variable: ['unused']. "),
+                    HasSubstr("gradients_test.cc:")));
   EXPECT_THAT(message_of<InvalidArgument>([&] { compute_gradients(square(x), both); }),
               HasSubstr("must be a scalar"));
 }

@@ -39,6 +39,12 @@ TEST(LeastLoadedDeviceSetter, CountsAScalarAsOneElementAndRemembersLoads) {
   EXPECT_THAT(place(setter, {5}), ElementsAre("/cpu:1"));
 }
 
+TEST(LeastLoadedDeviceSetter, StacksVariablesWithoutElements) {
+  LeastLoadedDeviceSetter setter("/cpu:0", {"/cpu:0", "/cpu:1"});
+  EXPECT_THAT(place(setter, {0, 0, 3, 0}), ElementsAre("/cpu:0", "/cpu:0", "/cpu:0", "/cpu:1"));
+  EXPECT_THAT(setter.loads(), ElementsAre(3, 0));
+}
+
 TEST(LeastLoadedDeviceSetter, PutsEverythingElseOnTheWorker) {
   Graph graph;
   LeastLoadedDeviceSetter setter("gpu:1", {"/cpu:0"});

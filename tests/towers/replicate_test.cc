@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/ops/split.h"
 #include "belfry/tests/towers/towers_test_support.h"
 
 namespace belfry {
@@ -43,6 +44,48 @@ TEST(Replicate, NamesNodesByTowerAndPlacesThemOnItsDevice) {
   EXPECT_EQ(towers[2].device, cpu(2));
   ASSERT_EQ(towers[2].inputs.size(), 1U);
   EXPECT_EQ(towers[2].inputs[0].name(), "tower2/x");
+}
+
+TEST(Replicate, NamesTowersByTheirIndexNotTheirDevice) {
+  Graph graph;
+  const std::vector<DeviceSpec> gpus{"/gpu:3", "/gpu:1"};
+  const auto towers = replicate(graph, gpus, VariablePolicy::kReplicated, two_variables);
+  EXPECT_EQ(towers[0].name, "tower0");
+  EXPECT_EQ(towers[1].name, "tower1");
+  EXPECT_EQ(towers[1].variables[0].device().str(), "/device:GPU:1");
+}
+
+TEST(Replicate, DropsTheNameScopesAroundIt) {
+  Graph graph;
+  NameScope outer(graph, "outer");
+  replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+    EXPECT_EQ(iota(graph, {1}, 0, "x").name(), cat("tower", tower.index(), "/x"));
+  });
+}
+
+// D11: replicas are known by record, so other variables may be called tower-something.
+TEST(Replicate, LetsNamesBeginWithTowerUnlessTheyAreThoseOfReplicas) {
+  for (const VariablePolicy policy :
+       {VariablePolicy::kReplicated, VariablePolicy::kOnOneDevice, VariablePolicy::kSpread}) {
+    Graph graph;
+    const auto towers = replicate(graph, cpus(2), policy, [&](Tower&) {
+      for (const char* name : {"tower_height", "tower7", "towers/W"})
+        identity(variable(graph, name, {2}));
+    });
+    EXPECT_EQ(towers[1].variables.size(), 3U);
+    EXPECT_EQ(towers[1].variables[0].logical_name(), "tower_height");
+    Graph other;
+    unsigned line = 0;
+    const std::string message = message_of([&] {
+      replicate(other, cpus(2), policy, [&](Tower&) {
+        line = __LINE__ + 1;
+        identity(variable(other, "tower12/fc/W", {2}));
+      });
+    });
+    EXPECT_THAT(message,
+                AllOf(HasSubstr("'tower12/fc/W'"), HasSubstr("copy that a tower has of 'fc/W'"),
+                      HasSubstr(at_line(line))));
+  }
 }
 
 TEST(Replicate, LeavesTheScopesAsTheyWere) {
@@ -118,6 +161,56 @@ TEST(Replicate, CollectsLossesMetricsAndOutputs) {
   ASSERT_EQ(towers[1].metrics.size(), 1U);
   EXPECT_EQ(towers[1].metrics[0].name, "accuracy");
   EXPECT_EQ(towers[1].outputs[0].value.shape(), (Shape{2, 10}));
+}
+
+TEST(TowerRecord, FindsTensorsByTheirNamesInTheTower) {
+  Graph graph;
+  Output y, second;
+  const auto towers = replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+    placeholder(graph, "x", DType::kF32, {2});
+    two_variables(tower);
+    y = iota(graph, {2}, 0, "block/y");
+    second = split(y, 2, 0, "halves")[1];
+  });
+  const TowerRecord& tower = towers[1];
+  EXPECT_EQ(tower.get("x"), tower.inputs[0]);
+  EXPECT_EQ(tower.get("x:0"), tower.inputs[0]);
+  EXPECT_EQ(tower.get("block/y"), y);
+  EXPECT_EQ(tower.get("halves:1"), second);
+  EXPECT_EQ(tower.get("fc/W"), Output(tower.variables[0]));
+  EXPECT_EQ(towers[0].get("fc/W"), Output(towers[0].variables[0]));
+  EXPECT_EQ(towers[0].get("block/y").device(), cpu(0));
+  for (const char* name : {"z", "halves:2", "x:1", "x:12", "x:", "tower1/x"})
+    EXPECT_THAT(message_of<NotFound>([&] { tower.get(name); }),
+                HasSubstr(cat("tower 'tower1' has no tensor '", name, "'")));
+}
+
+// Summaries of the main tower and updates of training towers are enough.
+TEST(Tower, CollectsSummariesInTheMainTowerAndUpdatesInTrainingTowers) {
+  Graph graph;
+  std::vector<std::size_t> inside;
+  const auto build = [&](Tower& tower) {
+    const Output x = iota(graph, {1});
+    for (const char* key : {"summaries", "update_ops", "losses"})
+      graph.add_to_collection(key, x.node());
+    inside.push_back(tower.nodes("summaries").size());
+  };
+  replicate(graph, cpus(3), VariablePolicy::kReplicated, build);
+  predict_tower(graph, {}, build);
+  EXPECT_THAT(inside, ElementsAre(1, 1, 1, 1));
+  EXPECT_EQ(graph.nodes("summaries").size(), 1U);
+  EXPECT_EQ(graph.nodes("update_ops").size(), 3U);
+  EXPECT_EQ(graph.nodes("losses").size(), 4U);
+}
+
+TEST(Tower, WithVariablesOfItsOwnNeedsANameAndNoReuseAround) {
+  Graph graph;
+  EXPECT_THAT(message_of([&] { Tower(graph, {.own_variables = true}); }),
+              HasSubstr("needs a name"));
+  VariableScope reuse(graph, "", Reuse::kCreateOrGet);
+  EXPECT_THAT(
+      message_of([&] { replicate(graph, cpus(2), VariablePolicy::kReplicated, two_variables); }),
+      HasSubstr("tower 'tower1' (replicate_test.cc:"));
 }
 
 TEST(Tower, RefusesLossesAndMetricsThatAreNoScalars) {

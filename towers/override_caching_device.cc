@@ -1,0 +1,31 @@
+#include "belfry/towers/override_caching_device.h"
+
+#include <algorithm>
+
+#include "belfry/towers/override_to_local_variable.h"
+
+namespace belfry {
+
+OverrideCachingDevice::OverrideCachingDevice(std::vector<DeviceSpec> devices,
+                                             DeviceSpec device_for_small_variables,
+                                             std::int64_t small_variable_size)
+    : devices_(std::move(devices)),
+      small_device_(std::move(device_for_small_variables)),
+      small_size_(small_variable_size),
+      loads_(devices_.size()) {
+  require(!devices_.empty(), "OverrideCachingDevice: name at least one device to cache on");
+}
+
+void OverrideCachingDevice::request(VariableRequest& request) {
+  if (!request.options.trainable) return replace_global_by_local(request);
+  const std::int64_t size = request.shape.elements();
+  if (size < small_size_) {
+    request.options.caching_device = small_device_;
+    return;
+  }
+  const auto least = std::ranges::min_element(loads_);  // the first of several
+  *least += size;
+  request.options.caching_device = devices_[static_cast<std::size_t>(least - loads_.begin())];
+}
+
+}  // namespace belfry

@@ -1,0 +1,38 @@
+// Caches variables near those who read them: default reads go to chosen devices.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+// A getter that gives trainable variables a caching device: small ones one device, larger ones the
+// first of `devices` with the fewest elements cached by this getter, which lives as long as it.
+//   OverrideCachingDevice cache(devices, "/cpu:0", 1024 * 64);
+//   VariableScope scope(graph, cache);
+//
+// As in tensorpack, a variable that is not trained keeps the caching device that it asks for and
+// becomes local (override_to_local_variable.h): it is not in checkpoints. tf_cnn_benchmarks caches
+// these too. Upstream does the same where the shape is not known; here shapes of variables always
+// are.
+class OverrideCachingDevice final : public VariableGetter {
+ public:
+  // Variables of fewer than `small_variable_size` elements (not bytes) are small. Throws
+  // InvalidArgument if there are no devices.
+  OverrideCachingDevice(std::vector<DeviceSpec> devices, DeviceSpec device_for_small_variables,
+                        std::int64_t small_variable_size);
+
+  void request(VariableRequest& request) override;
+
+  // Elements per device, in the order of the devices.
+  const std::vector<std::int64_t>& loads() const { return loads_; }
+
+ private:
+  std::vector<DeviceSpec> devices_;
+  DeviceSpec small_device_;
+  std::int64_t small_size_;
+  std::vector<std::int64_t> loads_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,44 @@
+// Puts variables on parameter servers and everything else on a worker.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+
+struct ReplicaDeviceOptions {
+  int ps_tasks = 0;  // parameter servers; none: the setter changes nothing
+  DeviceSpec ps_device = "/job:ps";
+  DeviceSpec worker_device = "/job:worker";
+};
+
+// Variables (of every kind) go to ps_device, other nodes to worker_device. Either fills in what
+// inner scopes left open: fields that a node has win. If ps_device names a job, and the node none
+// or the same, variables take tasks 0, 1, ..., ps_tasks - 1 of it in turn. Semantics of
+// TensorFlow's replica_device_setter.
+//   auto setter = replica_device_setter({.ps_tasks = 2});
+//   DeviceScope on(graph, setter);
+class ReplicaDeviceSetter final : public DeviceSetter {
+ public:
+  // Throws InvalidArgument if ps_tasks is negative.
+  explicit ReplicaDeviceSetter(ReplicaDeviceOptions options);
+
+  DeviceSpec place(const Node& node) override;
+  // "ReplicaDeviceSetter-/job:worker": the worker's device.
+  std::string str() const override;
+  // Elements of the variables that it placed, per device.
+  std::map<std::string, std::int64_t> load() const { return load_; }
+
+ private:
+  ReplicaDeviceOptions options_;
+  int next_task_ = 0;
+  std::map<std::string, std::int64_t> load_;
+};
+
+inline ReplicaDeviceSetter replica_device_setter(ReplicaDeviceOptions options) {
+  return ReplicaDeviceSetter(std::move(options));
+}
+
+}  // namespace belfry
