@@ -34,7 +34,7 @@ class LargestFirstDeviceSetter final : public DeviceSetter {
   // "LargestFirstDeviceSetter-/device:GPU:0": the worker's device.
   std::string str() const override;
   // Elements of the variables that it placed, per device.
-  std::map<std::string, std::int64_t> load() const { return load_; }
+  std::map<std::string, std::int64_t> load() const override { return load_; }
 
   // The plan, by logical name.
   const std::map<std::string, DeviceSpec, std::less<>>& plan() const { return plan_; }

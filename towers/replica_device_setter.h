@@ -29,7 +29,7 @@ class ReplicaDeviceSetter final : public DeviceSetter {
   // "ReplicaDeviceSetter-/job:worker": the worker's device.
   std::string str() const override;
   // Elements of the variables that it placed, per device.
-  std::map<std::string, std::int64_t> load() const { return load_; }
+  std::map<std::string, std::int64_t> load() const override { return load_; }
 
  private:
   ReplicaDeviceOptions options_;
