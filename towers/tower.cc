@@ -90,7 +90,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
           "'; open the scope in the tower function");
   require(!options_.own_variables || !options_.name.empty(), "a tower (", at.site.str(),
           ") with variables of its own needs a name, which begins theirs");
-  require(!options_.own_variables || outer.reuse == Reuse::kInherit, "tower '", options_.name,
+  require(!options_.own_variables || outer.variables().reuse == Reuse::kInherit, "tower '", options_.name,
           "' (", at.site.str(), ") makes variables of its own, but is built in a variable scope ",
           "that reuses some; open the scope in the tower function");
   if (options_.setter)
@@ -108,7 +108,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
     scopes_->names.emplace(graph, options_.name + "/");
     scopes_->replica.emplace(graph, options_.name + "/", options_.index);
   }
-  if (!is_main()) frozen_["summaries"] = graph.collection("summaries").size();
+  if (!is_main()) frozen_[std::string(kSummaries)] = graph.collection(kSummaries).size();
   if (!is_training()) frozen_.emplace(kUpdateOps, graph.collection(kUpdateOps).size());
 }
 

@@ -33,7 +33,7 @@ struct TowerOptions {
 // collects what the function has to say. Lives while the function runs. Building through it adds
 // nodes to the graph; towers do not nest.
 //
-// Summaries ("summaries") are collected in the main tower alone, and kUpdateOps in training towers
+// Summaries (kSummaries) are collected in the main tower alone, and kUpdateOps in training towers
 // alone: what others add to these collections is gone when they end.
 class Tower {
  public:

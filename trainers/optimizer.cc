@@ -56,6 +56,25 @@ Output fed_rate(Graph& graph, const std::string& optimizer, DType dtype, At at) 
   return rate;
 }
 
+// Those that have a value, in their order.
+std::vector<Gradient> provided(std::span<const Gradient> all, const std::string& optimizer,
+                               Site site) {
+  require(!all.empty(), "No variables provided. ", optimizer, " (built at ", site.str(),
+          ") has no gradients to apply");
+  std::vector<Gradient> result;
+  std::vector<std::string> names;
+  for (const Gradient& g : all) {
+    require(static_cast<bool>(g.variable), optimizer, " (built at ", site.str(), "): a gradient",
+            g.value ? cat(", ", g.value.node().describe(), ",") : "", " has no variable");
+    names.push_back(cat("'", g.variable.name(), "'"));
+    if (g.value) result.push_back(g);
+  }
+  require(!result.empty(), "No gradients provided for any variable: [", join(names), "]. ",
+          optimizer, " (built at ", site.str(), ") has nothing to apply; does the loss depend on ",
+          "them?");
+  return result;
+}
+
 }  // namespace
 
 double Rate::at(const StepInfo& info) const {
@@ -72,9 +91,9 @@ Optimizer Optimizer::with_rate(Rate rate) const {
   return copy;
 }
 
-Node& Optimizer::apply(std::span<const Gradient> gradients, At at) const {
+Node& Optimizer::apply(std::span<const Gradient> all, At at) const {
   require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
-  require(!gradients.empty(), rule_.name, " (built at ", at.site.str(), "): no gradients to apply");
+  const std::vector<Gradient> gradients = provided(all, rule_.name, at.site);
   const Variable first = gradients[0].variable;
   Graph& graph = first.node().graph();
   const SiteScope site(graph, at.site);
@@ -105,10 +124,13 @@ Node& Optimizer::apply(std::span<const Gradient> gradients, At at) const {
       slots.push_back(state_beside(variable, cat(variable.logical_name(), "/", slot),
                                    variable.shape(), variable.dtype(), at));
     const NameScope update(graph, cat("update_", variable.logical_name()));
+    const ColocateWith with(variable.ref(), at.site);
     updates.push_back(
         &rule_.update({variable, slots, value, rates[variable.dtype()], step, At(at.site)}));
   }
-  return group(graph, updates, At("all", at.site));
+  Node& all_updates = group(graph, updates, At("all", at.site));
+  graph.add_to_collection(kTrainOp, all_updates);
+  return all_updates;
 }
 
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at) {

@@ -43,12 +43,21 @@ class Optimizer {
   // The same rule with another rate.
   Optimizer with_rate(Rate rate) const;
 
-  // Adds the update of each variable by its gradient, on the variable's device, and returns one
-  // node that waits for all. Slots lie beside their variables and are not trainable; those of a
-  // replica are local copies of tower 0's. A rule that counts steps gets one counter "<name>/step"
-  // per call (per replica), which moves once per step, whatever the number of variables. Throws
-  // InvalidArgument for an empty list, for a rate that is negative or not finite, and if a variable
-  // has slots of this name already.
+  // Adds the update of each variable by its gradient and returns one node that waits for all, which
+  // it lists in the collection kTrainOp. Variables whose gradient is empty are skipped.
+  //
+  // Slots and updates lie beside their variables, whatever the scopes and setters around the call,
+  // which place the constant learning rate alone. (In TensorFlow a variable without a device
+  // follows the call's scope, and slots count as load for setters: D19.) Slots are not trainable,
+  // ignore control dependencies, and are named "<variable>/<slot>", without the variable scope of
+  // the call and never made unique, as names are keys of checkpoints. Those of a replica are local
+  // copies of tower 0's. A rule that counts steps gets one counter "<name>/step" per call (per
+  // replica), which moves once per run of the update, whatever the number of variables and towers
+  // (D1).
+  //
+  // Throws InvalidArgument "No variables provided." for an empty list and "No gradients provided
+  // for any variable: [...]" if all are empty; for a rate that is negative or not finite, and if a
+  // variable has slots of this name already.
   Node& apply(std::span<const Gradient> gradients, At at = {}) const;
 
  private:

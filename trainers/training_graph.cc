@@ -1,10 +1,23 @@
 #include "belfry/trainers/training_graph.h"
 
+#include <set>
+
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
 
 namespace belfry {
 namespace {
+
+// Fields become placeholders that are found by name.
+void require_names(std::span<const Dataset::Field> fields) {
+  std::set<std::string> seen;
+  for (const Dataset::Field& field : fields) {
+    require(!field.name.empty() && field.name.find_first_of(":/ ") == std::string::npos,
+            "the data have a field called '", field.name,
+            "'; a name is not empty and has no colon, slash or space");
+    require(seen.insert(field.name).second, "the data have two fields called '", field.name, "'");
+  }
+}
 
 std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> fields,
                                  std::int64_t batch) {
@@ -26,6 +39,7 @@ double scalar_value(const Tensor& tensor) {
 }
 
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options) {
+  require_names(options.fields);
   TrainingGraph result;
   std::vector<std::vector<Gradient>> rows;
   const auto build = [&](Tower& tower) {

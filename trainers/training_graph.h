@@ -41,7 +41,7 @@ struct TrainingGraphOptions {
 // Builds the model once per device with one placeholder per field, [batch_size, sample...]; lets
 // `update` turn the gradients of the losses into one node; binds the nodes of kUpdateOps to it; and
 // builds the predictor with placeholders [?, sample...]. Throws InvalidArgument as Model,
-// replicate() and GradientTable do.
+// replicate() and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
 
 }  // namespace belfry

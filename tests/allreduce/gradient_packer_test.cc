@@ -56,6 +56,18 @@ TEST(GradientPacker, RefusesMixedDTypes) {
   EXPECT_THAT(packer.reason(), HasSubstr("2010 elements"));
 }
 
+TEST(GradientPacker, ChecksShapesThenSizesThenDTypes) {
+  Graph graph;
+  const Gradient unknown{placeholder(graph, "g", DType::kF32, {kUnknown}), {}};
+  const Gradient small{constant(graph, Tensor({10}, DType::kF32)), {}};
+  const Gradient other{constant(graph, Tensor({10}, DType::kF64)), {}};
+  GradientPacker first(1), second(1);
+  EXPECT_FALSE(first.prepare(std::vector<Gradient>{small, other, unknown}));
+  EXPECT_THAT(first.reason(), HasSubstr("not fully known"));
+  EXPECT_FALSE(second.prepare(std::vector<Gradient>{small, other}));
+  EXPECT_THAT(second.reason(), HasSubstr("20 elements, but 1 parts need at least 1024"));
+}
+
 TEST(GradientPacker, GivesBackWhatItPacked) {
   TestGradients gradients(3, {{33, 40}, {7}, {2, 3, 5}, {3001}, {}});
   const GradientTable table = gradients.table();

@@ -56,6 +56,28 @@ TEST(GradientTable, TakesOtherValuesOfTheSameLayout) {
   EXPECT_THROW(table.with({{other}, {Output()}}), InvalidArgument);
 }
 
+// split_grad_list and merge_grad_list of tensorpack; where that cuts to the shortest list, this
+// refuses.
+TEST(GradientTable, SplitsIntoGradientsAndVariablesAndMergesAgain) {
+  TestGradients gradients(2, {{2}, {3, 4}, {}});
+  const GradientTable table = gradients.table();
+  std::vector<std::vector<Output>> values(2);
+  std::vector<std::vector<Variable>> variables(2);
+  for (int t = 0; t < 2; ++t)
+    for (const Gradient& g : table.row(t)) {
+      values[t].push_back(g.value);
+      variables[t].push_back(g.variable);
+    }
+  const GradientTable merged = table.with(values);
+  for (int t = 0; t < 2; ++t)
+    for (int v = 0; v < 3; ++v) {
+      EXPECT_EQ(merged.at(t, v).value, gradients.rows[t][v].value);
+      EXPECT_EQ(merged.at(t, v).variable, variables[t][v]);
+    }
+  values[1].pop_back();
+  EXPECT_THROW(table.with(values), InvalidArgument);
+}
+
 TEST(GradientTable, RefusesAVariableThatOneTowerLacks) {
   Graph graph;
   const Gradient w0 = gradient(graph, 0, "fc/W", {2});

@@ -10,6 +10,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/plan.h"
 #include "belfry/ops/all_reduce.h"
+#include "belfry/ops/arithmetic.h"
 #include "belfry/ops/square.h"
 #include "belfry/tests/allreduce/tables.h"
 
@@ -107,6 +108,26 @@ TEST(Hierarchical, MakesTwoGroupSumsAndOneTotalPerVariable) {
     EXPECT_EQ(crossings(gradients.graph, before), (2 * towers - 2) * 5);
     for (int t = 0; t < towers; ++t) EXPECT_EQ(reduced.at(t, 2).value.device(), cpu(t));
   }
+}
+
+TEST(Hierarchical, GivesEachTowerTheTotalOfItsOwnGroupsMain) {
+  TestGradients gradients(8, std::vector<Shape>(8, Shape{4}));
+  const GradientTable reduced = allreduce_hierarchical(gradients.table(), cpus(8), Reduction::kSum);
+  for (int v = 0; v < 8; ++v)
+    for (int t = 0; t < 8; ++t) {
+      const Node& last = reduced.at(t, v).value.node();
+      EXPECT_NE(last.name().find(cat("device", t, "_total_agg")), std::string_view::npos);
+      const int g0 = v, g1 = (v + 4) % 8;
+      const int main = t / 4 == g0 / 4 ? g0 : g1;
+      EXPECT_EQ(last.input(0).device(), cpu(main)) << v << " " << t;
+    }
+}
+
+TEST(Hierarchical, DividesOncePerTowerOnItsDevice) {
+  TestGradients gradients(8, {{4}});
+  const GradientTable reduced = allreduce_hierarchical(gradients.table(), cpus(8));
+  EXPECT_EQ(nodes_of(gradients.graph, kDiv).size(), 8U);
+  for (int t = 0; t < 8; ++t) EXPECT_EQ(reduced.at(t, 0).value.device(), cpu(t));
 }
 
 TEST(Hierarchical, RefusesAnOddNumberOfTowersNamingTheFlag) {

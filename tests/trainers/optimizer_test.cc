@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/gradient_table.h"
+#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
+#include "belfry/ops/operand.h"
 #include "belfry/towers/least_loaded_device_setter.h"
 
 namespace belfry {
@@ -146,6 +148,129 @@ TEST(Optimizer, AddsNoLoadToDeviceSetters) {
   const std::vector<std::int64_t> before = setter.loads();
   adam(0.1).apply({&g, 1});
   EXPECT_EQ(setter.loads(), before);
+}
+
+TEST(Optimizer, PlacesTheLearningRateAloneByTheScopesOfTheCall) {
+  Graph graph;
+  Variable w;
+  {
+    const DeviceScope on(graph, "/cpu:3");
+    w = weight(graph, "w");
+  }
+  const Gradient g = gradient(w, 1);
+  const DeviceScope elsewhere(graph, "/cpu:1");
+  adam(0.1).apply({&g, 1});
+  EXPECT_EQ(graph.find("apply_gradients/learning_rate").device().str(), "/device:CPU:1");
+}
+
+// In TensorFlow slots take the scope's device then, and the variable has to follow.
+TEST(Optimizer, LeavesVariablesWithoutADeviceToThePlacer) {
+  Graph graph;
+  const Variable w = weight(graph, "w");
+  const Gradient g = gradient(w, 1);
+  {
+    const DeviceScope elsewhere(graph, "/cpu:1");
+    momentum(0.1).apply({&g, 1});
+  }
+  const Variable slot = graph.stored_variable("w/Momentum");
+  EXPECT_TRUE(slot.device().empty());
+  EXPECT_EQ(slot.node().colocation()[0], "w");
+}
+
+TEST(Optimizer, MakesSlotsOutsideControlDependenciesAndVariableScopes) {
+  Graph graph;
+  const Variable w = weight(graph, "sc/v");
+  const Gradient g = gradient(w, 1);
+  const ControlDependencies after(graph, {&g.value.node()});
+  const VariableScope scope(graph, "cur");
+  adam(0.1).apply({&g, 1});
+  const Variable slot = graph.stored_variable("sc/v/Adam");  // TensorFlow: cur/sc/v/Adam
+  ASSERT_TRUE(slot);
+  EXPECT_EQ(slot.name(), "sc/v/Adam");
+  EXPECT_TRUE(slot.node().control_inputs().empty());
+  EXPECT_TRUE(slot.node().variable().initial.node().control_inputs().empty());
+}
+
+TEST(Optimizer, BuildsEachUpdateBesideItsVariableInAScopeOfItsName) {
+  Graph graph;
+  Variable w;
+  {
+    const DeviceScope on(graph, "/cpu:3");
+    w = weight(graph, "fc/W");
+  }
+  const Gradient g = gradient(w, 1);
+  const DeviceScope elsewhere(graph, "/cpu:1");
+  const Optimizer halves(
+      {.name = "Halves", .rate = 0.1, .update = [](const Optimizer::Update& u) -> Node& {
+         const Output half = u.gradient * 0.5;
+         EXPECT_EQ(half.device().str(), "/device:CPU:3");
+         EXPECT_THAT(half.name(), testing::StartsWith("apply_gradients/update_fc/W/"));
+         return assign_sub(u.variable, half);
+       }});
+  halves.apply({&g, 1});
+}
+
+TEST(Optimizer, SkipsVariablesWithoutAGradient) {
+  Graph graph;
+  const Variable w = weight(graph, "w"), unused = weight(graph, "unused");
+  const Gradient both[] = {{Output(), unused}, gradient(w, 0.5)};
+  Node& step = momentum(0.1).apply(both);
+  EXPECT_FALSE(graph.stored_variable("unused/Momentum"));
+  Session session(graph);
+  session.run({step});
+  EXPECT_EQ(session.read(w).data<double>()[0], 0.95);
+  EXPECT_EQ(session.read(unused).data<double>()[0], 1);
+}
+
+TEST(Optimizer, RefusesToApplyNothing) {
+  Graph graph;
+  const Variable w = weight(graph, "w"), v = weight(graph, "v");
+  EXPECT_THAT(error_of(sgd(0.1), {{Output(), w}, {Output(), v}}),
+              AllOf(HasSubstr("No gradients provided for any variable: ['w', 'v']. "),
+                    HasSubstr("optimizer_test.cc:")));
+  EXPECT_THAT(error_of(sgd(0.1), {}),
+              AllOf(HasSubstr("No variables provided. "), HasSubstr("optimizer_test.cc:")));
+  EXPECT_THAT(error_of(sgd(0.1), {{constant(graph, 1.0), Variable()}}),
+              HasSubstr("has no variable"));
+}
+
+TEST(Optimizer, ListsItsLastNodeInTheCollectionTrainOp) {
+  Graph graph;
+  const Variable w = weight(graph, "w"), v = weight(graph, "v");
+  const Gradient gw = gradient(w, 1), gv = gradient(v, 1);
+  Node& first = sgd(0.1).apply({&gw, 1});
+  Node& second = sgd(0.1).apply({&gv, 1});
+  EXPECT_THAT(graph.nodes("train_op"), testing::ElementsAre(&first, &second));
+}
+
+// D1: upstream, one Adam for K towers moves its bias correction up to K times a step.
+TEST(ApplyGradients, MoveTheBiasCorrectionOncePerStepForAnyNumberOfTowers) {
+  Graph graph;
+  std::vector<std::vector<Gradient>> rows;
+  Variable main;
+  for (int t = 0; t < 4; ++t) {
+    const std::string prefix = t == 0 ? "" : cat("tower", t, "/");
+    const ReplicaScope replica(graph, prefix, t);
+    VariableOptions options{.dtype = DType::kF64, .initializer = init::ones()};
+    if (t > 0) {
+      options.collections = {std::string(kLocalVariables)};
+      options.copy_of = &main.node();
+    }
+    const Variable w = variable(graph, prefix + "w", {2}, options);
+    if (t == 0) main = w;
+    rows.push_back({gradient(w, 0.5)});
+  }
+  Node& step = apply_gradients(adam({.rate = 0.01}), GradientTable(rows));
+  Session session(graph);
+  const std::vector<double> alone = sequence(adam({.rate = 0.01}), 3);
+  for (int i = 1; i <= 3; ++i) {
+    session.run({step});
+    for (const std::vector<Gradient>& row : rows)
+      EXPECT_EQ(session.read(row[0].variable).data<double>()[0],
+                alone[static_cast<std::size_t>(i - 1)]);
+    for (const char* name : {"Adam/step", "tower3/Adam/step"})
+      EXPECT_EQ(session.read(graph.stored_variable(name)).item<std::int64_t>(), i);
+  }
 }
 
 TEST(Optimizer, RefusesASecondSetOfSlotsOfOneNameWithTheLines) {
