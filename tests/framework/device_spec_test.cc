@@ -20,7 +20,7 @@ TEST(DeviceSpec, PrintsTheCanonicalForm) {
   EXPECT_EQ(canonical("/device:gpu:0"), "/device:GPU:0");
   EXPECT_EQ(canonical("/device:Gpu:0"), "/device:Gpu:0");
   EXPECT_EQ(canonical("/device:XLA_GPU:1"), "/device:XLA_GPU:1");
-  EXPECT_EQ(canonical("/device:GPU"), "/device:GPU:*");
+  EXPECT_EQ(canonical("/device:GPU"), "/device:GPU:*");  // TensorFlow's runtime; Python refuses it
   EXPECT_EQ(canonical("/gpu"), "/device:GPU:*");
   EXPECT_EQ(canonical("/gpu:01"), "/device:GPU:1");
   EXPECT_EQ(canonical("/job:worker/replica:1/task:2/device:CPU:3"),
@@ -39,6 +39,7 @@ TEST(DeviceSpec, TheLastOfARepeatedFieldWins) {
   EXPECT_EQ(canonical("/task:1/task:2"), "/task:2");
 }
 
+// As in TensorFlow's runtime. Its Python takes a job's star as a letter, and refuses the others.
 TEST(DeviceSpec, AStarLeavesAFieldOpen) {
   EXPECT_EQ(canonical("/task:*"), "");
   EXPECT_EQ(canonical("/job:*/replica:*/cpu:0"), "/device:CPU:0");
@@ -54,7 +55,7 @@ TEST(DeviceSpec, RefusesWhatItDoesNotUnderstandAndNamesIt) {
               HasSubstr("Cannot specify multiple device types: /gpu:0/cpu:0"));
   EXPECT_THAT(refusal("/gpu:0/gpu:0"), HasSubstr("Cannot specify multiple device types"));
   EXPECT_THAT(refusal("/device:*:3/gpu:1"), HasSubstr("Cannot specify multiple device types"));
-  EXPECT_THAT(refusal("/gpu:-1"), HasSubstr("not '-1'"));
+  EXPECT_THAT(refusal("/gpu:-1"), HasSubstr("not '-1'"));  // TensorFlow checks no range
   EXPECT_THAT(refusal("/gpu:1x"), HasSubstr("not '1x'"));
   EXPECT_THAT(refusal("/gpu:"), HasSubstr("index must be a number"));
   EXPECT_THAT(refusal("/gpu:4294967296"), HasSubstr("not '4294967296'"));

@@ -329,6 +329,26 @@ TEST(Replicate, RefusesNoDevicesAndDevicesNamedTwice) {
       HasSubstr("/device:CPU:0 is named twice"));
 }
 
+TEST(Replicate, ScopesWithDefaultNamesAreTheSameInAllTowers) {
+  for (const VariablePolicy policy :
+       {VariablePolicy::kOnOneDevice, VariablePolicy::kSpread, VariablePolicy::kReplicated}) {
+    Graph graph;
+    const auto build = [](Tower& tower) {
+      for (int block = 0; block < 2; ++block) {
+        VariableScope scope(tower.graph(), "", {.default_name = "block"});
+        const Variable w = variable(tower.graph(), "w", {2}, {.initializer = init::zeros()});
+        tower.output(scope.path(), identity(w));
+      }
+    };
+    for (const TowerRecord& tower : replicate(graph, cpus(3), policy, build)) {
+      ASSERT_EQ(tower.variables.size(), 2U);
+      EXPECT_EQ(tower.variables[0].logical_name(), "block/w");
+      EXPECT_EQ(tower.variables[1].logical_name(), "block_1/w");
+    }
+    EXPECT_EQ(predict_tower(graph, {}, build).variables[1].name(), "block_1/w");
+  }
+}
+
 TEST(Replicate, RefusesTowersInsideTowersAndVariableScopes) {
   Graph graph;
   EXPECT_THAT(message_of([&] {
