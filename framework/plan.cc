@@ -22,7 +22,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   Plan plan;
   prune(plan, fetches, feeds);
   place(plan, context);
-  add_transfers(plan);
+  add_transfers(plan, context);
   order_writes(plan);
   schedule(plan);
   prepare_kernels(plan, context);
@@ -107,6 +107,13 @@ std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
   std::vector<TensorType> types;
   for (const Value& input : of.inputs) types.push_back(type(input));
   return types;
+}
+
+std::string Plan::name(Value value) const {
+  const PlanNode& found = node(value.node);
+  if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[0]);
+  if (found.feed >= 0) return feeds[at(found.feed)].where.name();
+  return found.node->output(at(value.index)).name();
 }
 
 std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const {

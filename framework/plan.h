@@ -39,10 +39,11 @@ struct PlanNode {
   std::string name() const;
 };
 
-// A tensor that crosses devices. Devices of one memory space share it; the bytes count all the
-// same. A collective of K devices counts as K - 1 tensors to its first device and K - 1 back.
+// A tensor that goes to another device: one record per tensor and destination device. Devices of
+// one memory space share it; the bytes count all the same. A collective over K devices counts as
+// K - 1 tensors to its first device and K - 1 back.
 struct TransferRecord {
-  std::string name;
+  std::string name;  // of the tensor
   int from, to;
   std::int64_t bytes;
 };
@@ -109,6 +110,8 @@ struct Plan {
   int device(Value value) const { return node(value.node).devices[at(value.index)]; }
   int buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
   std::vector<TensorType> input_types(const PlanNode& of) const;
+  // Of the graph's tensor that a value is, carries or copies.
+  std::string name(Value value) const;
 
   // The arenas, then a line per launch: for people.
   std::string str(const std::vector<std::unique_ptr<Device>>& devices) const;

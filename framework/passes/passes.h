@@ -11,8 +11,9 @@ void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType>
 // Gives every output a device: what was asked for, within its colocation group.
 void place(Plan& plan, const PlanContext& context);
 
-// Makes every tensor that crosses devices a Transfer node, one per destination device.
-void add_transfers(Plan& plan);
+// Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
+// device of another memory space, else a Transfer. Constants are wherever they are needed.
+void add_transfers(Plan& plan, const PlanContext& context);
 
 // Binds reads of variables to versions: orders each write after the users of older versions, or
 // copies a read where that would close a cycle.

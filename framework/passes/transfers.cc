@@ -1,6 +1,8 @@
 #include <map>
+#include <set>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/state.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/passes/passes.h"
@@ -10,7 +12,7 @@ namespace {
 
 class Transfers {
  public:
-  explicit Transfers(Plan& plan) : plan_(plan) {}
+  Transfers(Plan& plan, const PlanContext& context) : plan_(plan), context_(context) {}
 
   void run() {
     std::vector<PlanNode> before = std::move(plan_.nodes);
@@ -44,11 +46,17 @@ class Transfers {
 
   // As if every tensor went to the first device and the sum came back, whatever the kernel does.
   void count_collective(const PlanNode& node) {
-    for (std::size_t i = 1; i < node.devices.size(); ++i) {
-      const int first = node.devices[0], device = node.devices[i];
-      const std::string name(node.node->name());
-      plan_.transfers.push_back({name, device, first, node.types[i].bytes()});
-      plan_.transfers.push_back({name, first, device, node.types[i].bytes()});
+    const int first = node.devices[0];
+    std::set<Value> sent;
+    std::set<int> reached{first};
+    for (std::size_t i = 0; i < node.devices.size(); ++i) {
+      const int device = node.devices[i];
+      const std::int64_t bytes = node.types[i].bytes();
+      if (device == first) continue;
+      if (sent.insert(node.inputs[i]).second)
+        plan_.transfers.push_back({plan_.name(node.inputs[i]), device, first, bytes});
+      if (reached.insert(device).second)
+        plan_.transfers.push_back({node.node->output(i).name(), first, device, bytes});
     }
   }
 
@@ -57,21 +65,38 @@ class Transfers {
     if (source == device) return value;
     const auto [made, fresh] = transfers_.emplace(std::pair(value, device), Value{});
     if (!fresh) return made->second;
-    const TensorType type = plan_.type(value);
-    PlanNode transfer{&kTransfer, plan_.node(value.node).node, {value}, {}, {type}, {device}};
-    made->second = {static_cast<int>(plan_.nodes.size()), 0};
-    plan_.nodes.push_back(std::move(transfer));
-    plan_.transfers.push_back({plan_.nodes.back().name(), source, device, type.bytes()});
+    plan_.transfers.push_back({plan_.name(value), source, device, plan_.type(value).bytes()});
+    const Value near = in_space_of(device, value);
+    made->second = plan_.device(near) == device ? near : append(kTransfer, near, device);
     return made->second;
   }
 
+  // The value, or its copy in the memory space of `device`: made there at first use.
+  Value in_space_of(int device, Value value) {
+    const int space = space_of(device);
+    if (space_of(plan_.device(value)) == space) return value;
+    const auto [made, fresh] = copies_.emplace(std::pair(value, space), Value{});
+    if (fresh) made->second = append(kCopy, value, device);
+    return made->second;
+  }
+
+  int space_of(int device) const { return context_.devices[at(device)]->memory_space; }
+
+  Value append(const Op& op, Value value, int device) {
+    const TensorType type = plan_.type(value);
+    plan_.nodes.push_back({&op, plan_.node(value.node).node, {value}, {}, {type}, {device}});
+    return {static_cast<int>(plan_.nodes.size()) - 1, 0};
+  }
+
   Plan& plan_;
+  const PlanContext& context_;
   std::vector<int> moved_;
-  std::map<std::pair<Value, int>, Value> transfers_;
+  std::map<std::pair<Value, int>, Value> transfers_;  // by device
+  std::map<std::pair<Value, int>, Value> copies_;     // by memory space
 };
 
 }  // namespace
 
-void add_transfers(Plan& plan) { Transfers(plan).run(); }
+void add_transfers(Plan& plan, const PlanContext& context) { Transfers(plan, context).run(); }
 
 }  // namespace belfry

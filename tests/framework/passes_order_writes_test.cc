@@ -23,8 +23,9 @@ class OrderWritesTest : public ::testing::Test {
   Plan ordered(const std::vector<Fetch>& fetches) {
     Plan plan;
     prune(plan, fetches, {});
-    place(plan, {devices, [](const Node&) { return -1; }, false, false, false});
-    add_transfers(plan);
+    const PlanContext context{devices, [](const Node&) { return -1; }};
+    place(plan, context);
+    add_transfers(plan, context);
     order_writes(plan);
     return plan;
   }

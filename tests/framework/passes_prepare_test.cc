@@ -15,7 +15,7 @@ Plan scheduled(const Output& fetch, const PlanContext& context) {
   const Fetch wanted(fetch);
   prune(plan, {&wanted, 1}, {});
   place(plan, context);
-  add_transfers(plan);
+  add_transfers(plan, context);
   order_writes(plan);
   schedule(plan);
   return plan;

@@ -1,5 +1,6 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/state.h"
@@ -29,8 +30,9 @@ class TransfersTest : public ::testing::Test {
   Plan moved(const std::vector<Fetch>& fetches, const std::vector<FeedType>& feeds = {}) {
     Plan plan;
     prune(plan, fetches, feeds);
-    place(plan, {devices, [](const Node&) { return -1; }, false, false, false});
-    add_transfers(plan);
+    const PlanContext context{devices, [](const Node&) { return -1; }};
+    place(plan, context);
+    add_transfers(plan, context);
     return plan;
   }
   const PlanNode& node(const Plan& plan, int n) { return plan.nodes[static_cast<std::size_t>(n)]; }
@@ -46,7 +48,7 @@ TEST_F(TransfersTest, ThereIsOnePerDestinationDevice) {
   for (const TransferRecord& transfer : plan.transfers) {
     EXPECT_EQ(transfer.from, 0);
     EXPECT_EQ(transfer.bytes, 24);
-    EXPECT_EQ(transfer.name, "Fill/transfer");
+    EXPECT_EQ(transfer.name, "Fill");
   }
   EXPECT_EQ(plan.transfers[0].to, 1);
   EXPECT_EQ(plan.transfers[1].to, 2);
@@ -57,6 +59,8 @@ TEST_F(TransfersTest, EachOutputTravelsByItself) {
   const Plan plan = moved({sum(1, {parts[0], parts[2], parts[2]})});
   ASSERT_EQ(plan.transfers.size(), 2u);
   EXPECT_EQ(plan.transfers[0].bytes, 8);
+  EXPECT_EQ(plan.transfers[0].name, "Split");
+  EXPECT_EQ(plan.transfers[1].name, "Split:2");
 }
 
 TEST_F(TransfersTest, EveryInputIsOnTheDeviceOfItsNodeAfterwards) {
@@ -89,6 +93,49 @@ TEST_F(TransfersTest, AReadStaysWithItsVariableAndItsValueTravels) {
   EXPECT_EQ(plan.transfers[0].to, 2);
   EXPECT_EQ(plan.transfers[1].from, 2);
   EXPECT_EQ(plan.transfers[1].to, 3);
+  for (const TransferRecord& transfer : plan.transfers) EXPECT_EQ(transfer.name, "v/read");
+}
+
+TEST_F(TransfersTest, ACopyIsMadeOncePerMemorySpaceAndReportedOncePerDevice) {
+  devices[2]->memory_space = devices[3]->memory_space = 1;
+  const Output x = source(0);
+  const Plan plan = moved({sum(3, {x, x}), sum(2, {x, x}), sum(3, {x, x, x}), sum(1, {x, x})});
+  std::vector<const PlanNode*> copies, transfers;
+  for (const PlanNode& planned : plan.nodes) {
+    if (planned.op == &kCopy && planned.fetch < 0) copies.push_back(&planned);
+    if (planned.op == &kTransfer) transfers.push_back(&planned);
+  }
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0]->device(), 3);
+  EXPECT_EQ(copies[0]->inputs[0], (Value{planned(plan, x.node()), 0}));
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_EQ(transfers[0]->device(), 2);  // the copy's memory
+  EXPECT_EQ(&node(plan, transfers[0]->inputs[0].node), copies[0]);
+  EXPECT_EQ(transfers[1]->device(), 1);  // the source's
+  EXPECT_EQ(transfers[1]->inputs[0].node, planned(plan, x.node()));
+  ASSERT_EQ(plan.transfers.size(), 3u);
+  const int to[] = {3, 2, 1};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(plan.transfers[i].from, 0);
+    EXPECT_EQ(plan.transfers[i].to, to[i]);
+    EXPECT_EQ(plan.transfers[i].bytes, 24);
+  }
+}
+
+// The whole plan of it runs on a host, whose kernels reach all memory.
+TEST_F(TransfersTest, ACopyIsALaunchOnItsDeviceWithMemoryOfItsOwn) {
+  devices[1]->memory_space = 1;
+  const Output x = source(0);
+  const Plan plan = compiled(devices, {sum(1, {x, x}), sum(0, {x, x})});
+  const int copy = planned(plan, kCopy);
+  ASSERT_GE(copy, 0);
+  const int launch = launch_of(plan, copy);
+  ASSERT_GE(launch, 0);
+  EXPECT_EQ(plan.lanes[at(plan.launches[at(launch)].lane)].device, 1);
+  const int original = plan.buffer({planned(plan, x.node()), 0}), copied = plan.buffer({copy, 0});
+  EXPECT_NE(original, copied);
+  EXPECT_EQ(plan.buffers[at(original)].device, 0);
+  EXPECT_EQ(plan.buffers[at(copied)].device, 1);
 }
 
 TEST_F(TransfersTest, CollectivesTakeTheirInputsWhereTheyAreAndCountThereAndBack) {
@@ -103,10 +150,24 @@ TEST_F(TransfersTest, CollectivesTakeTheirInputsWhereTheyAreAndCountThereAndBack
     EXPECT_EQ(alone.transfers[there].to, 0);
     EXPECT_EQ(alone.transfers[there + 1].from, 0);
     EXPECT_EQ(alone.transfers[there + 1].to, device);
+    EXPECT_EQ(alone.transfers[there].name, cat("Fill_", device));
+    EXPECT_EQ(alone.transfers[there + 1].name, cat("AllReduce:", device));
   }
   const Plan plan = moved({sum(0, {sums[0], sums[1]})});
   ASSERT_EQ(plan.transfers.size(), 5u);
   EXPECT_EQ(plan.transfers[4].from, 1);
+}
+
+TEST_F(TransfersTest, CollectivesCountATensorOncePerDevice) {
+  const Output a = source(0), b = source(1), c = source(0);
+  const Output parts[] = {a, b, c, b};
+  const auto sums = all_reduce(parts);
+  const Plan plan = moved({sums[0]});
+  ASSERT_EQ(plan.transfers.size(), 2u);  // b there, the sum back
+  EXPECT_EQ(plan.transfers[0].from, 1);
+  EXPECT_EQ(plan.transfers[0].to, 0);
+  EXPECT_EQ(plan.transfers[1].from, 0);
+  EXPECT_EQ(plan.transfers[1].to, 1);
 }
 
 TEST_F(TransfersTest, ConstantsAreWhereTheyAreNeededAndFeedsTravel) {
