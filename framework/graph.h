@@ -15,6 +15,7 @@
 
 namespace belfry {
 
+struct Explanation;
 struct ScopeStack;
 
 // Keys of collections: ordered lists of nodes that builders fill and trainers read.
@@ -50,6 +51,9 @@ class Graph {
   // Seeds initialisers and random ops. Set before the first session runs.
   std::uint64_t seed() const { return seed_; }
   void set_seed(std::uint64_t seed) { seed_ = seed; }
+
+  // What the graph alone knows of where a node goes: no device and no candidates.
+  Explanation explain(const Output& output) const;
 
   void add_to_collection(std::string_view key, Node& node);
   std::vector<Node*> nodes(std::string_view collection) const;
