@@ -1,37 +1,100 @@
 #include "belfry/framework/device.h"
 
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <set>
+#include <utility>
+
 #include <sched.h>
 
 #include "belfry/framework/session.h"
 
 namespace belfry {
 
-std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options) {
-  int cpus = 1;
-  for (const auto& [type, count] : options.device_count) {
-    require(type == "CPU", "device_count: this build has no devices of type '", type,
-            "'; it has CPU devices");
-    require(count >= 1 && count <= kMostDevices, "device_count: ", count,
-            " CPU devices were asked for; 1 to ", kMostDevices, " are possible");
-    cpus = count;
+namespace {
+
+// Of each type, as asked for.
+struct Counts {
+  int cpus = 1, gpus = 0;
+};
+
+Counts count_devices(const std::map<std::string, int>& asked) {
+  Counts counts;
+  bool cpus_given = false, gpus_given = false;
+  for (const auto& [name, count] : asked) {
+    std::string type = name;
+    std::ranges::transform(type, type.begin(), [](unsigned char c) { return std::toupper(c); });
+    const bool cpu = type == "CPU";
+    require(cpu || type == "GPU", "device_count: '", name,
+            "' is not a type of device; the known ones are CPU and GPU");
+    require(!std::exchange(cpu ? cpus_given : gpus_given, true), "device_count: ", type,
+            " is given twice");
+    require(count >= (cpu ? 1 : 0) && count <= kMostDevices, "device_count: ", count, " ", type,
+            " devices were asked for; ", cpu ? 1 : 0, " to ", kMostDevices, " are possible");
+    (cpu ? counts.cpus : counts.gpus) = count;
   }
-  std::vector<std::int64_t> limits(static_cast<std::size_t>(cpus), 0);
+  require(counts.cpus + counts.gpus <= kMostDevices, "device_count: ", counts.cpus, " CPU and ",
+          counts.gpus, " GPU devices are more than the ", kMostDevices, " that are possible");
+  return counts;
+}
+
+// How many GPUs "2,0" names: at most `all`, which "" stands for.
+int count_visible(const std::string& list, int all) {
+  if (list.empty()) return all;
+  std::set<int> ids;
+  std::string_view rest = list;
+  for (bool more = true; more;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    int id = -1;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
+    require(error == std::errc() && end == item.data() + item.size() && id >= 0,
+            "visible_devices: '", item, "' in '", list,
+            "' is not the number of a GPU; write numbers from 0 with commas between, e.g. 0,2");
+    require(ids.insert(id).second, "visible_devices: GPU ", id, " is in '", list, "' twice");
+    more = comma != std::string_view::npos;
+    rest.remove_prefix(more ? comma + 1 : 0);
+  }
+  return std::min(all, static_cast<int>(ids.size()));
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options) {
+  Counts counts = count_devices(options.device_count);
+  // This build drives no GPU, so only a dry run has any.
+  counts.gpus = options.dry_run ? counts.gpus : 0;
+  counts.gpus = count_visible(options.visible_devices, counts.gpus);
+  std::vector<DeviceSpec> specs;
+  for (int i = 0; i < counts.cpus; ++i) specs.push_back(DeviceSpec::local("CPU", i));
+  for (int i = 0; i < counts.gpus; ++i) specs.push_back(DeviceSpec::local("GPU", i));
+  std::vector<std::int64_t> limits(specs.size(), 0);
   for (const auto& [name, bytes] : options.memory_limit) {
-    const DeviceSpec spec(name);
+    const DeviceSpec limited(name);
     bool found = false;
-    for (int i = 0; i < cpus; ++i) {
-      if (!spec.matches(DeviceSpec::local("CPU", i))) continue;
-      limits[static_cast<std::size_t>(i)] = bytes;
+    for (std::size_t d = 0; d < specs.size(); ++d) {
+      if (!limited.matches(specs[d])) continue;
+      limits[d] = bytes;
       found = true;
     }
     require(found && bytes > 0, "memory_limit: '", name, "' with ", bytes,
             " bytes names no device or no memory");
   }
   std::vector<std::unique_ptr<Device>> devices;
-  for (int i = 0; i < cpus; ++i)
-    devices.push_back(
-        std::make_unique<Device>(DeviceSpec::local("CPU", i), limits[static_cast<std::size_t>(i)]));
+  for (std::size_t d = 0; d < specs.size(); ++d) {
+    const bool gpu = specs[d].type == "GPU";
+    const int space = gpu ? 1 + *specs[d].index : 0;
+    devices.push_back(std::make_unique<Device>(std::move(specs[d]), limits[d], space, gpu));
+  }
   return devices;
+}
+
+std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices) {
+  std::string text;
+  for (const auto& device : devices)
+    if (device->declared) text += cat(device->spec, " -> declared, absent\n");
+  return text.empty() ? "Device mapping: no known devices.\n" : cat("Device mapping:\n", text);
 }
 
 std::string list_devices(const std::vector<std::unique_ptr<Device>>& devices) {

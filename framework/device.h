@@ -10,22 +10,30 @@ namespace belfry {
 
 struct SessionOptions;
 
-// Of one type in a session. As many towers can take part in a collective.
+// In one session. As many towers can take part in a collective.
 inline constexpr int kMostDevices = 1024;
 
 struct Device {
-  Device(DeviceSpec name, std::int64_t memory_limit)
-      : spec(std::move(name)), memory(spec.str(), memory_limit) {}
+  Device(DeviceSpec name, std::int64_t memory_limit, int space = 0, bool absent = false)
+      : spec(std::move(name)),
+        memory_space(space),
+        declared(absent),
+        memory(spec.str(), memory_limit) {}
 
   DeviceSpec spec;  // full
   // Devices of one memory space exchange tensors without a copy: all CPU devices share the host's.
-  int memory_space = 0;
+  int memory_space;
+  bool declared;  // for planning alone: nothing runs there
   Allocator memory;
 };
 
-// In numeric order of type and index. Throws InvalidArgument for counts or limits that name no
-// device.
+// CPUs, then GPUs, each in numeric order of the index. Throws InvalidArgument for types, counts,
+// visible devices or limits that name no device.
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options);
+
+// "Device mapping:" and a line per device that is more than a share of the host, or "Device
+// mapping: no known devices."; ends with a line break.
+std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices);
 
 // "[ /job:localhost/replica:0/task:0/device:CPU:0, ... ]": how errors list them.
 std::string list_devices(const std::vector<std::unique_ptr<Device>>& devices);

@@ -18,6 +18,7 @@
 namespace belfry {
 
 class ScopeStack;
+struct Explanation;
 
 // Does not move; outlives its Outputs and Sessions. Built by one thread at a time, so the scopes in
 // force are the graph's, whichever thread opened them; there is no switch_to_thread_local() as in
@@ -51,6 +52,9 @@ class Graph {
   // Seeds initialisers and random ops. Set before the first session runs.
   std::uint64_t seed() const { return seed_; }
   void set_seed(std::uint64_t seed) { seed_ = seed; }
+
+  // What the graph alone knows of where a node goes: no device and no candidates.
+  Explanation explain(const Output& output) const;
 
   // Collections (collections.h): ordered, a node may be in one several times.
   void add_to_collection(std::string_view key, Node& node);

@@ -128,6 +128,8 @@ struct Op {
   // A collective: all outputs are equal, and output i lives on the device of input i. Outputs of
   // one memory space are one tensor, so kernels may find equal pointers among them.
   bool collective = false;
+  // Looks at the shape of input 0, not at its values: the placer puts it beside its input.
+  bool metadata = false;
   // The kernel that runs on hosts. May return an empty KernelRun for types it does not handle; the
   // reference kernel then serves.
   CpuKernel cpu = nullptr;

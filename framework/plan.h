@@ -87,7 +87,15 @@ struct BufferRecord {
   const Node* node = nullptr;  // kVariable, kFixed
 };
 
+// The placer's decision about a node: one per output of a collective, else one for all outputs.
+struct Assignment {
+  const Node* node;
+  int device;
+};
+
 struct Plan {
+  std::vector<Assignment> assignments;  // in the order in which they were made
+
   std::vector<Output> fetches;  // an empty one for a node
   std::vector<FeedType> feeds;
 
@@ -126,6 +134,10 @@ struct PlanContext {
   bool log_device_placement = false;
   bool reference_kernels = false;
 };
+
+// What log_device_placement prints of a plan, in TensorFlow's form: "<name>: (<Type>): <full device
+// name>" in the order of assignment, one line per output of a collective.
+std::string placement_lines(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices);
 
 // Runs all passes. Throws InvalidArgument for feeds of the wrong type, unordered writes and devices
 // that do not exist.

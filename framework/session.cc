@@ -1,9 +1,11 @@
 #include "belfry/framework/session.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "belfry/framework/explain.h"
 #include "belfry/framework/log.h"
 #include "belfry/framework/step.h"
 #include "belfry/framework/trace.h"
@@ -26,7 +28,16 @@ int worker_count(int asked) {
 struct Session::State {
   struct Stored {
     int device;
-    Buffer memory;
+    std::int64_t bytes;
+    int since;      // the number of plans when it was made
+    Buffer memory;  // empty in a dry run
+  };
+
+  struct Prepared {
+    std::vector<Fetch> fetches;
+    std::vector<FeedType> feeds;
+    int number = 0;  // of the plan, from 1
+    std::unique_ptr<Step> step;
   };
 
   State(const Graph& g, SessionOptions o)
@@ -35,8 +46,17 @@ struct Session::State {
         devices(make_devices(options)),
         threads(worker_count(options.threads)),
         // A lane is one worker's, so more workers than devices would have nothing to do.
-        pool(std::min(threads, static_cast<int>(devices.size()))),
+        pool(options.dry_run ? 1 : std::min(threads, static_cast<int>(devices.size()))),
         runner{devices, pool, [this](const Node& node) { return stored(node).memory.data(); }, {}} {
+    runner.dry = options.dry_run;
+    if (options.log_device_placement) print(device_mapping(devices));
+  }
+
+  void print(const std::string& lines) const {
+    log_debug(lines);
+    if (options.placement_sink) return options.placement_sink(lines);
+    std::fwrite(lines.data(), 1, lines.size(), stdout);
+    std::fflush(stdout);
   }
 
   Stored& stored(const Node& node) {
@@ -45,14 +65,17 @@ struct Session::State {
     return found->second;
   }
 
-  PlanContext context(bool log_placement) {
+  // As it was for plan `number`: variables that were made for it, or later, are nowhere yet.
+  PlanContext context(bool log_placement, int number) {
     return {devices,
-            [this](const Node& node) {
+            [this, number](const Node& node) {
               const auto found = variables.find(&node);
-              return found == variables.end() ? -1 : found->second.device;
+              const bool placed = found != variables.end() && found->second.since < number;
+              return placed ? found->second.device : -1;
             },
             options.allow_soft_placement, log_placement, options.reference_kernels};
   }
+  PlanContext context(bool log_placement) { return context(log_placement, plans + 1); }
 
   std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
                                      std::span<const FeedType> feeds, bool log_placement) {
@@ -60,12 +83,48 @@ struct Session::State {
       require(&fetch.node->graph() == &graph, fetch.node->describe(),
               ": belongs to another graph than the session's");
     Plan plan = compile(fetches, feeds, context(log_placement));
-    if (log_placement)
-      for (std::size_t d = 0; d < devices.size(); ++d)
-        log_info(devices[d]->spec, ": arena of ", plan.arena_bytes[d], " bytes planned");
+    if (log_placement) print(placement_lines(plan, devices));
     if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
+    check_limits(plan);
     initialise(plan);
     return std::make_unique<Step::State>(std::move(plan), runner);
+  }
+
+  // By the plan, before anything is allocated.
+  void check_limits(const Plan& plan) const {
+    std::vector<DeviceUse> uses = device_use();
+    for (std::size_t d = 0; d < uses.size(); ++d) uses[d].peak_bytes += plan.arena_bytes[d];
+    for (const PlanNode& planned : plan.nodes)
+      if (stored_by(planned) && !variables.contains(planned.node))
+        uses[static_cast<std::size_t>(planned.device())].peak_bytes += planned.types[0].bytes();
+    for (std::size_t d = 0; d < uses.size(); ++d) {
+      const std::int64_t limit = devices[d]->memory.limit();
+      require<OutOfMemory>(limit == 0 || uses[d].peak_bytes <= limit, uses[d].device,
+                           ": its plans need ", uses[d].peak_bytes, " bytes, of which ",
+                           plan.arena_bytes[d], " for this one's arena, but its limit is ", limit,
+                           "; use a smaller batch or more devices");
+    }
+  }
+
+  std::vector<DeviceUse> device_use() const {
+    std::vector<DeviceUse> uses;
+    for (const auto& device : devices)
+      uses.push_back({.device = device->spec, .declared = device->declared});
+    for (const auto& [node, kept] : variables) {
+      DeviceUse& use = uses[static_cast<std::size_t>(kept.device)];
+      ++use.variables;
+      use.variable_bytes += kept.bytes;
+      use.peak_bytes += kept.bytes;
+    }
+    for (const auto& [key, prepared] : steps)
+      for (std::size_t d = 0; d < uses.size() && prepared.step; ++d)
+        uses[d].peak_bytes += prepared.step->plan().arena_bytes[d];
+    return uses;
+  }
+
+  // The plan node is the storage of a variable.
+  static bool stored_by(const PlanNode& planned) {
+    return planned.node->is_variable() && planned.op == &planned.node->op();
   }
 
   // Gives the variables of a plan memory and a first value. A replica's is its original's.
@@ -73,14 +132,17 @@ struct Session::State {
     std::vector<const Node*> fresh;
     try {
       for (const PlanNode& planned : plan.nodes)
-        if (planned.node->is_variable() && planned.op == &planned.node->op() &&
-            !variables.contains(planned.node)) {
+        if (stored_by(planned) && !variables.contains(planned.node)) {
           fresh.push_back(planned.node);
-          const auto bytes = static_cast<std::size_t>(planned.types[0].bytes());
-          Buffer memory(devices[static_cast<std::size_t>(planned.device())]->memory, bytes);
-          variables.emplace(planned.node, Stored{planned.device(), std::move(memory)});
+          const std::int64_t bytes = planned.types[0].bytes();
+          Buffer memory;
+          if (!options.dry_run)
+            memory = Buffer(devices[static_cast<std::size_t>(planned.device())]->memory,
+                            static_cast<std::size_t>(bytes));
+          variables.emplace(planned.node,
+                            Stored{planned.device(), bytes, plans, std::move(memory)});
         }
-      fill_in(fresh);
+      if (!options.dry_run) fill_in(fresh);
     } catch (...) {  // what has no first value does not exist
       for (const Node* node : fresh) variables.erase(node);
       throw;
@@ -116,6 +178,10 @@ struct Session::State {
   Stored& ensure(Variable variable) {
     const Node& node = variable.node();
     require(&node.graph() == &graph, node.describe(), ": belongs to another graph");
+    if (options.dry_run) {
+      const Fetch itself(variable.node());
+      refuse_dry_run(compile({&itself, 1}, {}, context(false)), devices);
+    }
     if (!variables.contains(&node)) {
       const Fetch itself(variable.node());
       initialise(compile({&itself, 1}, {}, context(false)));
@@ -139,7 +205,8 @@ struct Session::State {
   WorkerPool pool;
   Runner runner;
   std::map<const Node*, Stored> variables;
-  std::map<std::string, std::unique_ptr<Step>> steps;
+  std::map<std::string, Prepared> steps;
+  int plans = 0;     // asked for so far
   std::mutex mutex;  // over variables and steps
 };
 
@@ -151,10 +218,14 @@ Session::~Session() = default;
 Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
   const std::lock_guard lock(state_->mutex);
   const std::string key = State::key(fetches, feeds);
-  auto& step = state_->steps[key];
+  auto& [made_of, fed, number, step] = state_->steps[key];
+  if (step) return *step;
   try {
-    if (!step)
-      step.reset(new Step(state_->build(fetches, feeds, state_->options.log_device_placement)));
+    made_of.assign(fetches.begin(), fetches.end());
+    fed.assign(feeds.begin(), feeds.end());
+    number = ++state_->plans;
+    auto built = state_->build(fetches, feeds, state_->options.log_device_placement);
+    step.reset(new Step(std::move(built)));
   } catch (...) {
     state_->steps.erase(key);
     throw;
@@ -207,24 +278,43 @@ void Session::write(Variable variable, const Tensor& value) {
   state_->runner.suspects.erase(&variable.node());
 }
 
+namespace {
+
+// The plan node that computes `node`, or null.
+const PlanNode* find_planned(const Plan& plan, const Node& node) {
+  for (const PlanNode& planned : plan.nodes)
+    if (planned.node == &node && planned.op == &node.op()) return &planned;
+  return nullptr;
+}
+
+}  // namespace
+
 DeviceSpec Session::placement(Output output) {
   const auto find = [&](const Plan& plan) -> const DeviceSpec* {
-    for (const PlanNode& node : plan.nodes)
-      if (node.node == &output.node() && node.op == &output.node().op())
-        return &state_
-                    ->devices[static_cast<std::size_t>(
-                        node.devices[static_cast<std::size_t>(output.index())])]
-                    ->spec;
-    return nullptr;
+    const PlanNode* planned = find_planned(plan, output.node());
+    if (!planned) return nullptr;
+    const int device = planned->devices[static_cast<std::size_t>(output.index())];
+    return &state_->devices[static_cast<std::size_t>(device)]->spec;
   };
   {
     const std::lock_guard lock(state_->mutex);
-    for (const auto& [key, step] : state_->steps)
-      if (const DeviceSpec* spec = find(step->plan())) return *spec;
+    for (const auto& [key, prepared] : state_->steps)
+      if (const DeviceSpec* spec = find(prepared.step->plan())) return *spec;
   }
   const DeviceSpec* spec = find(prepare({Fetch(output.node())}).plan());
   require<Internal>(spec != nullptr, output.node().describe(), " is not in its own plan");
   return *spec;
+}
+
+Explanation Session::explain(const Output& output) {
+  const std::lock_guard lock(state_->mutex);
+  require(&output.graph() == &state_->graph, output.node().describe(),
+          ": belongs to another graph than the session's");
+  for (const auto& [key, prepared] : state_->steps)
+    if (find_planned(prepared.step->plan(), output.node()))
+      return explain_placement(output, prepared.fetches, prepared.feeds,
+                               state_->context(false, prepared.number));
+  return explain_placement(output, {}, {}, state_->context(false));
 }
 
 std::vector<DeviceSpec> Session::devices() const {
@@ -233,17 +323,21 @@ std::vector<DeviceSpec> Session::devices() const {
   return specs;
 }
 
-std::map<std::string, std::int64_t> Session::peak_bytes() const {
+std::vector<DeviceUse> Session::device_use() const {
   const std::lock_guard lock(state_->mutex);
-  std::vector<std::int64_t> arenas(state_->devices.size());
-  for (const auto& [key, step] : state_->steps)
-    for (std::size_t d = 0; d < arenas.size(); ++d) arenas[d] += step->plan().arena_bytes[d];
-  for (const auto& [node, stored] : state_->variables)
-    arenas[static_cast<std::size_t>(stored.device)] +=
-        static_cast<std::int64_t>(stored.memory.bytes());
+  return state_->device_use();
+}
+
+std::map<std::string, std::int64_t> Session::peak_bytes() const {
   std::map<std::string, std::int64_t> peaks;
-  for (std::size_t d = 0; d < arenas.size(); ++d) peaks[state_->devices[d]->spec.str()] = arenas[d];
+  for (const DeviceUse& use : device_use()) peaks[use.device.str()] = use.peak_bytes;
   return peaks;
+}
+
+std::string DeviceUse::str() const {
+  return cat(device, ": ", variables, variables == 1 ? " variable, " : " variables, ",
+             variable_bytes, " bytes, planned peak ", peak_bytes, " bytes",
+             declared ? " without the workspaces of libraries" : "");
 }
 
 int Session::threads() const { return state_->threads; }

@@ -1,6 +1,7 @@
 // Runs a graph: owns the devices, the values of variables, and compiled plans.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -13,21 +14,33 @@
 
 namespace belfry {
 
+struct Explanation;
 struct Plan;
 class Trace;
 
 struct SessionOptions {
-  // How many devices of a type exist, e.g. {{"CPU", 4}}: logical devices of this host. One CPU
-  // device by default.
+  // How many devices of a type there are at most, e.g. {{"CPU", 4}, {"GPU", 2}}. So many CPU
+  // devices are made, as shares of this host, one by default; of GPUs no more than exist, and this
+  // build drives none. At most 1,024 in all.
   std::map<std::string, int> device_count = {};
+  // Plans, and runs nothing: prepare() compiles without giving anything memory, and run, read,
+  // write and Step::run throw InvalidArgument. GPUs of device_count that do not exist are declared,
+  // each with a memory of its own, and take every op that is not Op::cpu_only.
+  bool dry_run = false;
   // Falls back to a device that exists and has a kernel instead of throwing.
   bool allow_soft_placement = false;
-  // Prints the devices, and each node's, when a plan is compiled.
+  // Prints the devices when the session is made, and each node's when a plan is compiled, but for
+  // those that compute first values: device_mapping() and placement_lines().
   bool log_device_placement = false;
   // Workers, the caller of run included; 0 for one per usable core.
   int threads = 0;
-  // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}.
+  // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}. A plan that needs more
+  // throws OutOfMemory naming the device before it runs.
   std::map<std::string, std::int64_t> memory_limit = {};
+  // The GPUs to use, e.g. "2,0": they become gpu:0 and gpu:1. All by default.
+  std::string visible_devices = {};
+  // Where log_device_placement prints: whole lines. Standard output by default.
+  std::function<void(std::string_view)> placement_sink = {};
   // Runs the plain kernel of every op: slow; the oracle in tests.
   bool reference_kernels = false;
 };
@@ -56,6 +69,19 @@ struct RunOptions {
 struct FeedType {
   Output where;
   Shape shape;
+};
+
+// What a device holds by the plans so far.
+struct DeviceUse {
+  DeviceSpec device;  // full
+  int variables = 0;
+  std::int64_t variable_bytes = 0;
+  std::int64_t peak_bytes = 0;  // variables and the arenas of all steps
+  // Of a dry run's declared device: peak_bytes lacks the workspaces of libraries.
+  bool declared = false;
+
+  // "<full name>: 4 variables, 1024 bytes, planned peak 4096 bytes".
+  std::string str() const;
 };
 
 // A compiled step: run() allocates nothing, but for a trace. Belongs to its Session and dies with
@@ -110,8 +136,12 @@ class Session {
 
   // The device chosen for an output: full name. Compiles the output alone if no plan holds it.
   DeviceSpec placement(Output output);
+  // Why it is there, from the plan that holds the node, or one of the node alone.
+  Explanation explain(const Output& output);
   // Full names of all devices.
   std::vector<DeviceSpec> devices() const;
+  // Of each device, in the same order.
+  std::vector<DeviceUse> device_use() const;
   // Bytes planned per device: the arenas of all steps plus its variables.
   std::map<std::string, std::int64_t> peak_bytes() const;
   // Workers that were asked for; no more of them run than there are devices.

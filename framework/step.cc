@@ -9,6 +9,8 @@
 namespace belfry {
 
 Step::State::State(Plan compiled, Runner& owner) : plan(std::move(compiled)), runner(owner) {
+  fetched.assign(plan.fetches.size(), Tensor());
+  if (runner.dry) return;
   allocate();
   link();
   share_out();
@@ -16,10 +18,20 @@ Step::State::State(Plan compiled, Runner& owner) : plan(std::move(compiled)), ru
   work_ = [this](int worker) { run_list(worker); };
 }
 
+void refuse_dry_run(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices) {
+  int used = plan.nodes[0].device();
+  for (const Assignment& assignment : plan.assignments)
+    if (devices[at(assignment.device)]->declared && !devices[at(used)]->declared)
+      used = assignment.device;
+  throw InvalidArgument(cat("this session is a dry run, so nothing runs on ",
+                            devices[at(used)]->spec,
+                            devices[at(used)]->declared ? ", which is only declared" : "",
+                            "; prepare() plans, and a session without dry_run runs"));
+}
+
 void Step::State::allocate() {
   for (std::size_t d = 0; d < plan.arena_bytes.size(); ++d)
     arenas_.emplace_back(runner.devices[d]->memory, at(plan.arena_bytes[d]));
-  fetched.assign(plan.fetches.size(), Tensor());
   for (const PlanNode& node : plan.nodes)
     if (node.fetch >= 0) fetched[at(node.fetch)] = Tensor(node.types[0].shape, node.types[0].dtype);
 }
@@ -99,6 +111,7 @@ void Step::State::run(std::span<const Tensor> feeds, RunOptions options,
                       std::vector<Tensor>* results) {
   if (options.trace) *options.trace = Trace();
   const std::lock_guard lock(runner.mutex);
+  if (runner.dry) refuse_dry_run(plan, runner.devices);
   require(runner.suspects.empty() || initial,
           "an earlier run failed after it had begun to write variables, so their values are not "
           "those of any step; restore them with Session::write before running again");

@@ -27,7 +27,12 @@ struct Runner {
   std::uint64_t step = 0;  // runs that wrote variables
   // Variables that a failed run may have written, until each is restored.
   std::set<const Node*> suspects;
+  bool dry = false;  // nothing has memory, and nothing runs
 };
+
+// Throws InvalidArgument naming a device of the plan, a declared one if there is any.
+[[noreturn]] void refuse_dry_run(const Plan& plan,
+                                 const std::vector<std::unique_ptr<Device>>& devices);
 
 // A launch with its pointers.
 struct Task {

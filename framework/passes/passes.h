@@ -8,7 +8,8 @@ namespace belfry {
 // Keeps what the fetches need, with real shapes; adds the copies that fetches are read from.
 void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds);
 
-// Gives every output a device: what was asked for, within its colocation group.
+// Gives every output a device: what was asked for, within its colocation group. placer.h has the
+// rules.
 void place(Plan& plan, const PlanContext& context);
 
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
@@ -22,7 +23,8 @@ void order_writes(Plan& plan);
 // Puts launches in one global order, on lanes, with the waits between them.
 void schedule(Plan& plan);
 
-// Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs.
+// Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs. Declared
+// devices get none of either.
 void prepare_kernels(Plan& plan, const PlanContext& context);
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's

@@ -1,156 +1,115 @@
 #include <algorithm>
-#include <map>
-#include <numeric>
-#include <vector>
 
-#include "belfry/framework/log.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/passes/placer.h"
 
 namespace belfry {
 namespace {
 
-// Nodes that must share a device, as a union-find forest over plan nodes.
-class Groups {
- public:
-  explicit Groups(std::size_t size) : parent_(size) {
-    std::iota(parent_.begin(), parent_.end(), 0);
-  }
-  int root(int node) {
-    int& parent = parent_[at(node)];
-    if (parent != node) parent = root(parent);
-    return parent;
-  }
-  // The smaller index stays the root, so that a group is named after its first node.
-  void join(int a, int b) {
-    a = root(a), b = root(b);
-    parent_[at(std::max(a, b))] = std::min(a, b);
-  }
+bool generates(const PlanNode& planned) {
+  return planned.inputs.empty() && planned.types.size() == 1 && !planned.node->is_variable();
+}
 
- private:
-  std::vector<int> parent_;
-};
-
-class Placer {
- public:
-  Placer(Plan& plan, const PlanContext& context)
-      : plan_(plan), context_(context), groups_(plan.nodes.size()) {}
-
-  void run() {
-    colocate();
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) settle(static_cast<int>(n));
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) narrow(static_cast<int>(n));
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) assign(static_cast<int>(n));
-    if (context_.log_device_placement) print();
-  }
-
- private:
-  void colocate() {
-    std::map<std::string_view, int> by_name;
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
-      if (plan_.nodes[n].fetch < 0) by_name.emplace(node(n).name(), static_cast<int>(n));
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
-      const PlanNode& planned = plan_.nodes[n];
-      if (planned.fetch >= 0) continue;
-      // An anchor that is not in the plan still holds its group together.
-      for (const std::string& anchor : planned.node->colocation())
-        groups_.join(static_cast<int>(n),
-                     by_name.emplace(anchor, static_cast<int>(n)).first->second);
-      for (int i = 0; i < planned.op->writes; ++i)
-        groups_.join(static_cast<int>(n), planned.inputs[at(i)].node);
-    }
-  }
-
-  // A variable that has memory stays where it is, and its group with it.
-  void settle(int n) {
-    const PlanNode& planned = plan_.node(n);
-    if (!planned.node->is_variable() || !planned.op->storage) return;
-    const int fixed = context_.variable_device(*planned.node);
-    if (fixed >= 0) candidates_[groups_.root(n)] = {fixed};
-  }
-
-  // Leaves the devices to the group of a node that fit what the node asks for.
-  void narrow(int n) {
-    const PlanNode& planned = plan_.node(n);
-    const DeviceSpec& request = planned.node->device();
-    if (planned.fetch >= 0 || request.empty()) return;
-    std::vector<int> fitting = find(request, *planned.node);
-    if (fitting.empty()) return;  // soft placement let the request go
-    std::vector<int>& candidates = candidates_[groups_.root(n)];
-    if (candidates.empty()) {
-      candidates = std::move(fitting);
-      return;
-    }
-    const int required = candidates.front();
-    std::erase_if(fitting,
-                  [&](int d) { return std::ranges::find(candidates, d) == candidates.end(); });
-    if (!fitting.empty()) {
-      candidates = std::move(fitting);
-      return;
-    }
-    require(context_.allow_soft_placement, "Cannot assign a device for operation ",
-            planned.node->name(), ": Could not satisfy explicit device specification '",
-            request.str(), "' because the node ", planned.node->name(), " (defined at ",
-            planned.node->site().str(),
-            ") was colocated with a group of nodes that required incompatible device '",
-            spec(required).str(), "'. All available devices ", list_devices(context_.devices), ".");
-  }
-
-  // The devices that fit, in numeric order; none if soft placement drops the request.
-  std::vector<int> find(const DeviceSpec& request, const Node& asking) const {
-    std::vector<int> fitting;
-    for (std::size_t d = 0; d < context_.devices.size(); ++d)
-      if (request.matches(spec(static_cast<int>(d)))) fitting.push_back(static_cast<int>(d));
-    if (!fitting.empty()) return fitting;
-    require(context_.allow_soft_placement, "Cannot assign a device for operation ", asking.name(),
-            ": node ", asking.name(), " (defined at ", asking.site().str(),
-            ") was explicitly assigned to ", request.str(), " but available devices are ",
-            list_devices(context_.devices),
-            ". Make sure the device specification refers to a valid device.",
-            request.type == "GPU"
-                ? " The requested device appears to be a GPU, but this build has none."
-                : "");
-    log_info("soft placement: ", asking.describe(), " asked for ", request.str(),
-             ", which does not exist");
-    return fitting;
-  }
-
-  // The first candidate; without any, the first device, or for aliases, which cost nothing there,
-  // that of their input. The first node decides for its group.
-  void assign(int n) {
-    PlanNode& planned = plan_.nodes[at(n)];
-    std::vector<int>& candidates = candidates_[groups_.root(n)];
-    if (planned.fetch >= 0)
-      candidates = {plan_.device(planned.inputs[0])};  // copied where the value is
-    else if (candidates.empty())
-      candidates = {planned.op->alias ? plan_.device(planned.inputs[0]) : 0};
-    planned.devices.assign(std::max<std::size_t>(1, planned.types.size()), candidates.front());
-    if (!planned.op->collective) return;
-    for (std::size_t i = 0; i < planned.types.size(); ++i)
-      planned.devices[i] = plan_.device(planned.inputs[i]);
-  }
-
-  void print() const {
-    log_info("Devices: ", list_devices(context_.devices));
-    for (const PlanNode& planned : plan_.nodes) {
-      if (planned.fetch >= 0) continue;
-      const std::size_t lines = planned.op->collective ? planned.devices.size() : 1;
-      for (std::size_t i = 0; i < lines; ++i)
-        log_info(planned.node->name(), ": (", planned.op->name,
-                 "): ", spec(planned.devices[i]).str());
-    }
-  }
-
-  const Node& node(std::size_t n) const { return *plan_.nodes[n].node; }
-  const DeviceSpec& spec(int device) const { return context_.devices[at(device)]->spec; }
-
-  Plan& plan_;
-  const PlanContext& context_;
-  Groups groups_;
-  std::map<int, std::vector<int>> candidates_;  // devices, by root of a group; none yet: all
-};
+bool contains(const std::vector<int>& devices, int device) {
+  return std::ranges::find(devices, device) != devices.end();
+}
 
 }  // namespace
 
+void Placer::run() {
+  consumers_ = consumers_of(plan_);
+  std::vector<int> second_pass;
+  for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+    const int n = static_cast<int>(i);
+    if (plan_.nodes[i].fetch >= 0) continue;
+    if (waits(n))
+      second_pass.push_back(n);
+    else
+      settle(n);
+  }
+  for (const int n : second_pass) settle(n);
+  for (PlanNode& planned : plan_.nodes)
+    if (planned.fetch >= 0) planned.devices = {plan_.device(planned.inputs[0])};
+}
+
+// Until the rest has been placed.
+bool Placer::waits(int n) const {
+  const PlanNode& planned = plan_.node(n);
+  if (!planned.op->collective) return generates(planned);
+  return std::ranges::any_of(planned.inputs,
+                             [&](const Value& input) { return known_device(input) < 0; });
+}
+
+void Placer::settle(int n) {
+  const PlanNode& planned = plan_.node(n);
+  if (planned.op->collective) return assign_collective(n);
+  const int fixed = planned.node->is_variable() && planned.op->storage
+                        ? context_.variable_device(*planned.node)
+                        : -1;
+  if (fixed >= 0) return assign(n, fixed, "the variable has memory there");
+  const bool bound = colocation_.set(n).device >= 0;
+  const std::vector<int>& candidates = colocation_.candidates(n);
+  if (bound) return assign(n, candidates.front(), "its colocation set is there");
+  if (const int there = beside_input(n, candidates); there >= 0)
+    return assign(n, there, "it looks at the shape of its input, which is there");
+  if (const int there = beside_consumers(n, candidates); there >= 0)
+    return assign(n, there, "it has no inputs, and all its consumers are there");
+  assign(n, candidates.front(), "it is the first candidate");
+}
+
+int Placer::beside_input(int n, const std::vector<int>& candidates) {
+  const PlanNode& planned = plan_.node(n);
+  if (!planned.op->metadata || planned.inputs.empty()) return -1;
+  const int there = known_device(planned.inputs[0]);
+  return contains(candidates, there) ? there : -1;
+}
+
+// Collectives and fetches take a value from wherever it is.
+int Placer::beside_consumers(int n, const std::vector<int>& candidates) {
+  if (!generates(plan_.node(n))) return -1;
+  std::vector<int> devices;
+  for (const int consumer : consumers_[at(n)]) {
+    const PlanNode& user = plan_.node(consumer);
+    if (user.op->collective || user.fetch >= 0) continue;
+    devices.push_back(user.devices.empty() ? -1 : user.device());
+  }
+  const bool agreed = !devices.empty() && std::ranges::count(devices, devices[0]) ==
+                                              static_cast<std::ptrdiff_t>(devices.size());
+  return agreed && contains(candidates, devices[0]) ? devices[0] : -1;
+}
+
+// -1 while it is unknown.
+int Placer::known_device(Value value) const {
+  const PlanNode& planned = plan_.node(value.node);
+  return planned.devices.empty() ? -1 : planned.devices[at(value.index)];
+}
+
+void Placer::assign(int n, int device, std::string_view reason) {
+  PlanNode& planned = plan_.nodes[at(n)];
+  planned.devices.assign(std::max<std::size_t>(1, planned.types.size()), device);
+  reasons_[at(n)] = reason;
+  plan_.assignments.push_back({planned.node, device});
+  colocation_.assign(n, device);
+}
+
+void Placer::assign_collective(int n) {
+  PlanNode& planned = plan_.nodes[at(n)];
+  for (const Value& input : planned.inputs) planned.devices.push_back(plan_.device(input));
+  reasons_[at(n)] = "a collective's output is where its input is";
+  for (const int device : planned.devices) plan_.assignments.push_back({planned.node, device});
+  const bool free = colocation_.set(n).device < 0;
+  if (free && contains(colocation_.candidates(n), planned.device()))
+    colocation_.assign(n, planned.device());
+}
+
 void place(Plan& plan, const PlanContext& context) { Placer(plan, context).run(); }
+
+std::string placement_lines(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices) {
+  std::string text;
+  for (const Assignment& assignment : plan.assignments)
+    text += cat(assignment.node->name(), ": (", assignment.node->type(),
+                "): ", devices[at(assignment.device)]->spec, "\n");
+  return text;
+}
 
 }  // namespace belfry

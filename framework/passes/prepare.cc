@@ -19,6 +19,7 @@ KernelRun prepare(const PlanNode& node, KernelPlan& kernel, bool reference) {
 void prepare_kernels(Plan& plan, const PlanContext& context) {
   for (Launch& launch : plan.launches) {
     const PlanNode& node = plan.node(launch.node);
+    if (context.devices[at(plan.lanes[at(launch.lane)].device)]->declared) continue;
     const std::vector<TensorType> inputs = plan.input_types(node);
     KernelPlan kernel(*node.node, inputs, node.types, launch.range);
     launch.run = prepare(node, kernel, context.reference_kernels);

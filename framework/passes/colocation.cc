@@ -1,0 +1,282 @@
+#include "belfry/framework/passes/colocation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "belfry/framework/log.h"
+
+namespace belfry {
+namespace {
+
+template <class Field>
+bool differ(const Field& a, const Field& b) {
+  return a && b && *a != *b;
+}
+
+bool compatible(const DeviceSpec& a, const DeviceSpec& b) {
+  return !differ(a.job, b.job) && !differ(a.replica, b.replica) && !differ(a.task, b.task) &&
+         !differ(a.type, b.type) && !differ(a.index, b.index);
+}
+
+template <class Field>
+void take(Field& target, const Field& other) {
+  if (other) target = other;
+}
+
+// Adds the fields of `other` to `target`; "" or why it cannot. With `soft`, types that differ are
+// cleared with the index, and indices that differ are cleared.
+std::string merge(DeviceSpec& target, const DeviceSpec& other, bool soft) {
+  const auto incompatible = [&](const char* what) {
+    return cat("Cannot merge devices with incompatible ", what, ": '", target, "' and '", other,
+               "'");
+  };
+  if (differ(target.job, other.job)) return incompatible("jobs");
+  take(target.job, other.job);
+  if (differ(target.replica, other.replica)) return incompatible("replicas");
+  take(target.replica, other.replica);
+  if (differ(target.task, other.task)) return incompatible("tasks");
+  take(target.task, other.task);
+  const bool types_differ = differ(target.type, other.type);
+  if (types_differ && !soft) return incompatible("types");
+  if (types_differ) {
+    target.type.reset();
+    target.index.reset();
+    return {};
+  }
+  take(target.type, other.type);
+  const bool indices_differ = differ(target.index, other.index);
+  if (indices_differ && !soft) return incompatible("ids");
+  take(target.index, other.index);
+  if (indices_differ) target.index.reset();
+  return {};
+}
+
+// {{colocation_node n}}.
+std::string colocation_text(const Node& node) {
+  return cat(node.name(), " (defined at ", node.site().str(), ")");
+}
+
+}  // namespace
+
+Colocation::Colocation(const Plan& plan, const PlanContext& context)
+    : plan_(plan), context_(context), parent_(plan.nodes.size()), sets_(plan.nodes.size()) {
+  for (const auto& device : context.devices) {
+    type_.push_back(device->spec.type == "GPU" ? kGpu : kCpu);
+    present_ |= type_.back();
+  }
+  std::iota(parent_.begin(), parent_.end(), 0);
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) add_member(static_cast<int>(n));
+  join_edges();
+  join_groups();
+}
+
+bool Colocation::takes_part(int n) const { return plan_.node(n).fetch < 0; }
+
+void Colocation::add_member(int n) {
+  const PlanNode& planned = plan_.node(n);
+  Set& set = sets_[at(n)];
+  set.types = types_of(*planned.op);
+  if (!takes_part(n)) return;
+  if (set.types == 0) refuse_without_kernel(n);
+  const bool variable = node(n).is_variable() && planned.op->storage;
+  const int fixed = variable ? context_.variable_device(node(n)) : -1;
+  if (fixed >= 0) {
+    set.device = fixed;
+    set.assigned = set.requested = context_.devices[at(fixed)]->spec;
+  } else if (!planned.op->collective) {
+    set.requested = node(n).device();
+    if (variable) set.resource = set.requested;
+  }
+}
+
+DeviceTypes Colocation::types_of(const Op& op) const {
+  const bool everywhere = op.alias || op.storage;  // nothing runs
+  DeviceTypes types = 0;
+  if (op.cpu || op.reference || everywhere) types |= kCpu;
+  if (!op.cpu_only) types |= kGpu;
+  return types & present_;
+}
+
+int Colocation::root(int n) {
+  while (parent_[at(n)] != n) n = parent_[at(n)] = parent_[at(parent_[at(n)])];
+  return n;
+}
+
+std::vector<int> Colocation::members(int n) {
+  std::vector<int> result;
+  for (std::size_t m = 0; m < parent_.size(); ++m)
+    if (takes_part(static_cast<int>(m)) && root(static_cast<int>(m)) == root(n))
+      result.push_back(static_cast<int>(m));
+  return result;
+}
+
+// What writes a variable in place is where the variable is.
+void Colocation::join_edges() {
+  for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+    const int n = static_cast<int>(i);
+    for (int w = 0; w < plan_.node(n).op->writes; ++w) {
+      const int variable = plan_.node(n).inputs[at(w)].node;
+      override_request(variable, n);
+      const bool apart = root(variable) != root(n);
+      const std::string why_not = unite(variable, n);
+      require(why_not.empty(),
+              "Nodes were connected by a reference connection (requiring them to be on the same "
+              "device), but the two nodes were assigned two different devices: ",
+              why_not);
+      if (apart) joins_.push_back({variable, n, ""});
+    }
+  }
+}
+
+void Colocation::override_request(int producer, int consumer) {
+  const Set& from = set(producer);
+  Set& to = set(consumer);
+  const auto check = [&](const char* what, const DeviceSpec& a, const DeviceSpec& b) {
+    require(compatible(a, b),
+            "Cannot place the graph because a reference or resource edge connects colocation "
+            "groups with incompatible ",
+            what, " devices: ", a, " vs ", b, ". The edge src node is ", node(producer).name(),
+            " , and the dst node is ", node(consumer).name());
+  };
+  check("assigned", from.assigned, to.assigned);
+  check("resource", from.resource, to.resource);
+  if (compatible(from.requested, to.requested)) return;
+  const std::string text =
+      cat("Ignoring device specification ", to.requested, " for node '", node(consumer).name(),
+          "' because the input edge from '", node(producer).name(),
+          "' is a reference connection and already has a device field set to ", from.requested);
+  if (context_.log_device_placement) log_info(text);
+  to.fallbacks.push_back(text);
+  to.requested = from.requested.merged_with(to.assigned).merged_with(to.resource);
+}
+
+void Colocation::join_groups() {
+  std::map<std::string, int, std::less<>> first;  // of each group
+  for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+    const int n = static_cast<int>(i);
+    if (!takes_part(n)) continue;
+    // A node that is not in the plan still holds its group together.
+    for (const std::string& group : node(n).colocation())
+      join_group(n, group, first.emplace(group, n).first->second);
+    const std::string own(node(n).name());
+    join_group(n, own, first.emplace(own, n).first->second);
+  }
+}
+
+void Colocation::join_group(int n, const std::string& group, int first) {
+  const bool apart = root(n) != root(first);
+  const std::string why_not = unite(n, first);
+  if (why_not.empty()) {
+    if (apart) joins_.push_back({first, n, group});
+    return;
+  }
+  require(context_.allow_soft_placement, why_not);
+  const std::string text =
+      cat("Ignoring request to colocate node '", node(n).name(),
+          "' with nodes in colocation group '", group,
+          "' because soft placement is on and an attempt at doing so resulted in the following "
+          "error: ",
+          why_not);
+  if (context_.log_device_placement) log_info(text);
+  set(n).fallbacks.push_back(text);
+}
+
+std::string Colocation::unite(int x, int y) {
+  const int a = root(x), b = root(y);
+  if (a == b) return {};
+  const bool below = sets_[at(a)].rank < sets_[at(b)].rank;
+  const int kept_root = below ? b : a, other_root = below ? a : b;
+  Set &kept = sets_[at(kept_root)], &other = sets_[at(other_root)];
+  const auto refused = [&] {
+    return cat("Cannot colocate nodes ", colocation_text(node(x)), " and ",
+               colocation_text(node(y)));
+  };
+  DeviceSpec assigned = kept.assigned, resource = kept.resource, requested = kept.requested;
+  std::string why_not = merge(assigned, other.assigned, false);
+  if (why_not.empty()) why_not = merge(resource, other.resource, false);
+  if (why_not.empty()) why_not = merge(requested, other.requested, context_.allow_soft_placement);
+  if (!why_not.empty()) return cat(refused(), ": ", why_not);
+  if ((kept.types & other.types) == 0)
+    return cat(refused(),
+               " because no device type supports both of those nodes and the other nodes colocated "
+               "with them.",
+               debug_info(x), debug_info(y));
+  if (!compatible(kept.requested, other.requested))
+    kept.fallbacks.push_back(cat("'", node(x).name(), "' and '", node(y).name(),
+                                 "' are colocated, but ask for ", kept.requested, " and ",
+                                 other.requested, "; soft placement leaves open what differs"));
+  kept.assigned = assigned;
+  kept.resource = resource;
+  kept.requested = requested.merged_with(assigned).merged_with(resource);
+  kept.device = std::max(kept.device, other.device);
+  kept.types &= other.types;
+  kept.rank += kept.rank == other.rank ? 1 : 0;
+  kept.fallbacks.insert(kept.fallbacks.end(), other.fallbacks.begin(), other.fallbacks.end());
+  parent_[at(other_root)] = kept_root;
+  return {};
+}
+
+void Colocation::assign(int n, int device) {
+  Set& bound = set(n);
+  if (bound.decider < 0) bound.decider = n;
+  bound.device = device;
+  bound.assigned = bound.requested = bound.resource = context_.devices[at(device)]->spec;
+}
+
+const std::vector<int>& Colocation::fitting(const DeviceSpec& request, DeviceTypes types) {
+  const auto [found, fresh] = fitting_.try_emplace({request, types});
+  if (!fresh) return found->second;
+  for (DeviceTypes type = kGpu; type <= kCpu; type <<= 1)
+    for (std::size_t d = 0; d < type_.size(); ++d)
+      if ((type & types & type_[d]) != 0 && request.matches(context_.devices[d]->spec))
+        found->second.push_back(static_cast<int>(d));
+  return found->second;
+}
+
+const std::vector<int>& Colocation::candidates(int n) {
+  Set& asking = set(n);
+  if (asking.decider < 0) asking.tried = asking.requested;
+  const std::vector<int>* found = &fitting(asking.requested, asking.types);
+  if (found->empty() && context_.allow_soft_placement) found = &soften(n);
+  if (found->empty()) refuse(n);
+  return *found;
+}
+
+// Without the requested type and index: at first but for those of variables.
+const std::vector<int>& Colocation::soften(int n) {
+  Set& asking = set(n);
+  const auto relaxed = [&](bool keep_variables) {
+    DeviceSpec spec = asking.requested;
+    if (!asking.assigned.type && !(keep_variables && asking.resource.type)) spec.type.reset();
+    if (!asking.assigned.index && !(keep_variables && asking.resource.index)) spec.index.reset();
+    return spec;
+  };
+  asking.tried = relaxed(true);
+  const std::vector<int>* found = &fitting(asking.tried, asking.types);
+  if (found->empty()) {
+    asking.tried = relaxed(false);
+    found = &fitting(asking.tried, asking.types);
+    if (found->empty()) return *found;
+    warn_of_moved_variables(n, *found);
+  }
+  asking.fallbacks.push_back(cat("no device is ", asking.requested,
+                                 " and has kernels for all colocated nodes; soft placement "
+                                 "dropped the type and the index"));
+  return *found;
+}
+
+std::string Colocation::refusal(int n, int device) {
+  const Set& asking = set(n);
+  const DeviceSpec& spec = context_.devices[at(device)]->spec;
+  if (!asking.tried.matches(spec)) return cat("it is not ", asking.tried);
+  if ((asking.types & type_[at(device)]) != 0) return {};
+  for (const int member : members(n)) {
+    const Op& op = *plan_.node(member).op;
+    if ((types_of(op) & type_[at(device)]) != 0) continue;
+    return cat("no supported kernel for ", *spec.type, " devices: ", node(member).describe(),
+               op.cpu_only ? cat("; ", op.cpu_only) : std::string());
+  }
+  return {};
+}
+
+}  // namespace belfry

@@ -1,0 +1,110 @@
+// The texts of the placer's refusals.
+#include <set>
+
+#include "belfry/framework/log.h"
+#include "belfry/framework/passes/colocation.h"
+
+namespace belfry {
+namespace {
+
+std::string type_names(DeviceTypes types, std::string_view between) {
+  std::vector<std::string> names;
+  if ((types & kGpu) != 0) names.emplace_back("GPU");
+  if ((types & kCpu) != 0) names.emplace_back("CPU");
+  return join(names, between);
+}
+
+// {{node n}}.
+std::string node_text(const Node& node) {
+  return cat("node ", node.name(), " (defined at ", node.site().str(), ") ");
+}
+
+std::string registered_kernels(const Op& op) {
+  std::string text = "\nRegistered kernels:\n";
+  const bool host = op.cpu || op.reference || op.alias || op.storage;
+  text += host ? "  device='CPU'\n" : "  <no registered kernels>\n";
+  if (op.cpu_only) text += cat("There is no kernel for GPU devices: ", op.cpu_only, ".\n");
+  return text;
+}
+
+std::string names_of(const std::vector<std::unique_ptr<Device>>& devices,
+                     std::string_view between) {
+  std::vector<std::string> names;
+  for (const auto& device : devices) names.push_back(device->spec.str());
+  return join(names, between);
+}
+
+}  // namespace
+
+void Colocation::refuse_without_kernel(int n) const {
+  const Op& op = *plan_.node(n).op;
+  throw InvalidArgument(cat("No OpKernel was registered to support Op '", op.name, "' used by ",
+                            node_text(node(n)), "with these attrs: [", node(n).raw_options(),
+                            "]\nRegistered devices: [", type_names(present_, ", "), "]",
+                            registered_kernels(op)));
+}
+
+void Colocation::refuse(int n) {
+  const DeviceSpec& wanted = node(n).device();
+  const DeviceSpec& merged = set(n).requested;
+  const std::string start = cat("Cannot assign a device for operation ", node(n).name(), ": ");
+  const std::string unsatisfied =
+      cat("Could not satisfy explicit device specification '", wanted, "'");
+  if (wanted != merged)
+    throw InvalidArgument(
+        cat(start, unsatisfied, " because the node ", node(n).name(), " (defined at ",
+            node(n).site().str(),
+            ") was colocated with a group of nodes that required incompatible device '", merged,
+            "'. All available devices [", names_of(context_.devices, ", "), "]. ", debug_info(n)));
+  if (!fitting(wanted, present_).empty()) {
+    const Op& op = *plan_.node(n).op;
+    throw InvalidArgument(
+        wanted.type ? cat(start, unsatisfied, " because no supported kernel for ", *wanted.type,
+                          " devices is available.", debug_info(n), "\nOp: ", op.name,
+                          "\nNode attrs: ", node(n).raw_options(), registered_kernels(op))
+                    : cat(start, unsatisfied, debug_info(n)));
+  }
+  const bool gpu_in_vain = wanted.type == "GPU" && (present_ & kGpu) == 0;
+  throw InvalidArgument(cat(
+      start, node_text(node(n)), " was explicitly assigned to ", wanted,
+      " but available devices are ", list_devices(context_.devices),
+      ". Make sure the device specification refers to a valid device.",
+      gpu_in_vain ? " The requested device appears to be a GPU, but CUDA is not enabled." : ""));
+}
+
+void Colocation::warn_of_moved_variables(int n, const std::vector<int>& devices) {
+  std::vector<std::string> names;
+  for (const int d : devices) names.push_back(context_.devices[at(d)]->spec.str());
+  log_warning(
+      "Failed to place the graph without changing the devices of some resources. Some of the "
+      "operations (that had to be colocated with resource generating operations) are not supported "
+      "on the resources' devices. Current candidate devices are [\n  ",
+      join(names, "\n  "), "].\nSee below for details of this colocation group:", debug_info(n));
+}
+
+std::string Colocation::debug_info(int n) {
+  const Set& group = set(n);
+  std::string text = cat(
+      "\nColocation Debug Info:\nColocation group had the following types and supported devices: "
+      "\nRoot Member(assigned_device_name_index_=",
+      group.device, " requested_device_name_='", group.requested, "' assigned_device_name_='",
+      group.assigned, "' resource_device_name_='", group.resource, "' supported_device_types_=[",
+      type_names(group.types, ", "), "] possible_devices_=[]");
+  std::set<std::string_view> listed;
+  const std::vector<int> all = members(n);
+  for (const int member : all) {
+    const Op& op = *plan_.node(member).op;
+    if (listed.insert(op.name).second)
+      text += cat("\n", op.name, ": ", type_names(types_of(op), " "), " ");
+  }
+  text += "\n\nColocation members, user-requested devices, and framework assigned devices, if any:";
+  for (const int member : all) {
+    const PlanNode& planned = plan_.node(member);
+    text += cat("\n  ", node(member).name(), " (", planned.op->name, ") ", node(member).device());
+    if (!planned.devices.empty())
+      text += cat(" framework assigned device=", context_.devices[at(planned.device())]->spec);
+  }
+  return text + "\n";
+}
+
+}  // namespace belfry

@@ -1,0 +1,19 @@
+// Shape, Size, Rank: what a tensor looks like, as i64. They do not look at its values, so the
+// placer puts them beside it.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+extern const Op kShape;
+extern const Op kSize;
+extern const Op kRank;
+
+// The dimensions, [rank].
+Output shape_of(Output x, At at = {});
+// The number of elements, a scalar.
+Output size_of(Output x, At at = {});
+// The number of dimensions, a scalar.
+Output rank_of(Output x, At at = {});
+
+}  // namespace belfry

@@ -1,0 +1,76 @@
+// What tests of the placer share: graphs with requests and colocations, and ops that lack kernels.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/passes/passes.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/framework/session.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+
+inline DeviceSpec gpu(int index) { return DeviceSpec::local("GPU", index); }
+
+// CPUs, then GPUs that do not exist.
+inline std::vector<std::unique_ptr<Device>> declared_devices(int cpus, int gpus) {
+  return make_devices({.device_count = {{"CPU", cpus}, {"GPU", gpus}}, .dry_run = true});
+}
+
+// Like Identity, but computed, and on hosts alone.
+extern const Op kHostOnly;
+// No inputs, one output, and no kernel on hosts.
+const Op& gpu_only_op();
+
+inline Output host_only(Output x, At at = {}) { return x.graph().add(kHostOnly, {x}, at).output(); }
+
+class PlacementTest : public ::testing::Test {
+ protected:
+  explicit PlacementTest(int cpus = 3, int gpus = 0)
+      : devices(gpus > 0 ? declared_devices(cpus, gpus) : cpu_devices(cpus)) {}
+
+  Output on(const char* device, const char* name = "x") {
+    DeviceScope scope(graph, device);
+    return fill(graph, {2}, 1, DType::kF32, name);
+  }
+  // In the colocation group of `anchor`, asking for a device of its own.
+  Output with(Output anchor, const char* device, const char* name) {
+    ColocateWith beside(anchor);
+    DeviceScope scope(graph, device);
+    return fill(graph, {2}, 1, DType::kF32, name);
+  }
+
+  PlanContext context(bool soft = false) const {
+    return {devices, [this](const Node& node) { return &node == fixed ? fixed_device : -1; }, soft};
+  }
+  Plan placed(const std::vector<Fetch>& fetches, bool soft = false) const {
+    Plan plan;
+    prune(plan, fetches, {});
+    place(plan, context(soft));
+    return plan;
+  }
+  // The devices of all of them, placed together.
+  std::vector<int> devices_of(const std::vector<Output>& outputs, bool soft = false) const {
+    std::vector<Fetch> fetches;
+    for (const Output& output : outputs) fetches.emplace_back(output.node());
+    const Plan plan = placed(fetches, soft);
+    std::vector<int> result;
+    for (const Output& output : outputs) result.push_back(device_of(plan, output));
+    return result;
+  }
+  int device(const Output& output, bool soft = false) const {
+    return devices_of({output}, soft)[0];
+  }
+  std::string refusal(const std::vector<Output>& outputs, bool soft = false) const {
+    return message_of<InvalidArgument>([&] { devices_of(outputs, soft); });
+  }
+
+  Graph graph;
+  std::vector<std::unique_ptr<Device>> devices;
+  const Node* fixed = nullptr;  // a variable that has memory on a device
+  int fixed_device = 2;
+};
+
+}  // namespace belfry
