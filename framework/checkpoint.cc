@@ -59,7 +59,7 @@ void write_tensors(Session& session, FileSystem& files, const std::string& direc
   std::vector<StoredTensor> tensors;
   for (const auto& [key, variable] : variables)
     tensors.push_back({.name = key, .dtype = variable.dtype(), .shape = variable.shape()});
-  const std::string head = lay_out_safetensors(tensors, {{"format", "belfry"}});
+  const std::string head = lay_out_safetensors(tensors, kFileMetadata);
   SummedFile file(files, cat(directory, "/", name));
   file.append(std::as_bytes(std::span(head)));
   for (const StoredTensor& tensor : tensors) {
@@ -85,7 +85,9 @@ Manifest read_manifest(FileSystem& files, const std::string& directory) {
 Safetensors read_tensors(FileSystem& files, const std::string& directory, const std::string& name,
                          const Manifest& manifest) {
   const std::string path = cat(directory, "/", name);
-  Safetensors content(files.read(path), path);
+  std::vector<std::byte> bytes = files.read(path);
+  manifest.find_damage(name, bytes, path);
+  Safetensors content(std::move(bytes), path);
   manifest.verify(name, content);
   return content;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 
 #include <zlib.h>
@@ -120,6 +121,35 @@ Manifest Manifest::parse(std::string_view text, const std::string& path) {
   }
 }
 
+void Manifest::find_damage(const std::string& name, std::span<const std::byte> bytes,
+                           const std::string& path) const {
+  const auto listed = files.find(name);
+  if (listed == files.end() ||
+      (listed->second.bytes == bytes.size() && listed->second.crc32 == crc32_of(bytes)))
+    return;
+  std::vector<StoredTensor> stored;
+  stored.reserve(tensors.size());
+  for (const auto& [key, entry] : tensors)
+    if (entry.file == name)
+      stored.push_back({.name = key, .dtype = entry.dtype, .shape = entry.shape});
+  const std::string head = lay_out_safetensors(stored, kFileMetadata);
+  const auto wanted = std::as_bytes(std::span(head));
+  const auto [expected, found] = std::ranges::mismatch(wanted, bytes);
+  if (expected == wanted.end()) return;
+  const auto at = static_cast<std::size_t>(expected - wanted.begin());
+  // The header describes tensors in the order of their names.
+  std::string tensor;
+  std::size_t from = 0;
+  for (const auto& [key, entry] : tensors) {
+    if (entry.file != name) continue;
+    from = head.find(cat(Json(key), ":{"), from);
+    if (from > at && !tensor.empty()) break;
+    tensor = cat(" of tensor '", shown(key), "'");
+  }
+  throw IoError(cat(path, ": damaged, or another file: byte ", at, ", in the header", tensor,
+                    ", is ", found == bytes.end() ? "missing" : "not what was written"));
+}
+
 void Manifest::verify(const std::string& name, const Safetensors& content) const {
   const std::string& path = content.file();
   const auto listed = files.find(name);
@@ -143,8 +173,8 @@ void Manifest::verify(const std::string& name, const Safetensors& content) const
   require<IoError>(content.bytes().size() == listed->second.bytes, path, ": has ",
                    content.bytes().size(), " bytes, but the manifest says ", listed->second.bytes);
   const std::uint32_t crc = crc32_of(content.bytes());
-  require<IoError>(crc == listed->second.crc32, path, ": damaged, in its header from byte 0: its ",
-                   "CRC-32 is ", hex(crc), ", but the manifest says ", hex(listed->second.crc32));
+  require<IoError>(crc == listed->second.crc32, path, ": damaged, from byte 0: its ", "CRC-32 is ",
+                   hex(crc), ", but the manifest says ", hex(listed->second.crc32));
 }
 
 }  // namespace belfry

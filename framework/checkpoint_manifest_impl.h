@@ -20,6 +20,9 @@ namespace belfry {
 // Of `before` followed by `bytes`, if `before` is the CRC-32 of what precedes them.
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
+// What the files of tensors say of themselves.
+inline const std::map<std::string, std::string> kFileMetadata = {{"format", "belfry"}};
+
 struct Manifest {
   struct File {
     std::uint64_t bytes = 0;
@@ -42,6 +45,10 @@ struct Manifest {
   // `path` is for errors: IoError for what is no manifest, is damaged, or is of another version.
   static Manifest parse(std::string_view text, const std::string& path);
 
+  // Throws IoError, naming the byte and the tensor that it describes, if the file `name` differs
+  // from what was written and does so in its header. `path` is for errors.
+  void find_damage(const std::string& name, std::span<const std::byte> bytes,
+                   const std::string& path) const;
   // Throws IoError, naming the tensor and its offset, unless the file `name` is `content`.
   void verify(const std::string& name, const Safetensors& content) const;
 };

@@ -54,6 +54,49 @@ StoredTensor read_entry(const std::string& name, const Json& json) {
   return tensor;
 }
 
+bool has_larger_elements(const StoredTensor& a, const StoredTensor& b) {
+  return size_of(a.dtype) > size_of(b.dtype);
+}
+
+// Those of tensors that are sorted by name.
+void set_offsets(std::vector<StoredTensor>& tensors) {
+  std::vector<StoredTensor*> in_order;
+  in_order.reserve(tensors.size());
+  for (StoredTensor& tensor : tensors) in_order.push_back(&tensor);
+  std::ranges::stable_sort(in_order, [](const StoredTensor* a, const StoredTensor* b) {
+    return has_larger_elements(*a, *b);
+  });
+  std::uint64_t end = 0;
+  for (StoredTensor* tensor : in_order) {
+    tensor->begin = end;
+    end += static_cast<std::uint64_t>(tensor->shape.elements()) * size_of(tensor->dtype);
+    tensor->end = end;
+  }
+}
+
+std::string header_of(const std::vector<StoredTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  std::vector<std::string> members;
+  members.reserve(tensors.size() + 1);
+  if (!metadata.empty()) {
+    Json texts = Json::object();
+    for (const auto& [key, text] : metadata) texts.set(key, text);
+    members.push_back(cat(Json(kMetadata), ":", texts));
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const StoredTensor& tensor = tensors[i];
+    require(tensor.name != kMetadata, "no tensor can be called '", kMetadata, "' in a file");
+    require(i == 0 || tensor.name != tensors[i - 1].name, "two tensors are called '",
+            shown(tensor.name), "'");
+    Json entry = Json::object();
+    entry.set("dtype", safetensors_name(tensor.dtype))
+        .set("shape", shape_to_json(tensor.shape))
+        .set("data_offsets", Json::array(std::array{tensor.begin, tensor.end}));
+    members.push_back(cat(Json(tensor.name), ":", entry));
+  }
+  return cat("{", join(members, ","), "}");
+}
+
 }  // namespace
 
 std::string safetensors_name(DType dtype) {
@@ -88,49 +131,19 @@ Shape shape_from_json(const Json& json) {
 std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
                                 const std::map<std::string, std::string>& metadata) {
   std::ranges::sort(tensors, {}, &StoredTensor::name);
-  Json header = Json::object();
-  if (!metadata.empty()) {
-    Json texts = Json::object();
-    for (const auto& [key, text] : metadata) texts.set(key, text);
-    header.set(kMetadata, std::move(texts));
-  }
-  std::vector<StoredTensor*> in_order;
-  for (StoredTensor& tensor : tensors) in_order.push_back(&tensor);
-  const auto before = [](const StoredTensor* a, const StoredTensor* b) {
-    return size_of(a->dtype) > size_of(b->dtype);
-  };
-  std::ranges::stable_sort(in_order, before);
-  std::uint64_t end = 0;
-  for (StoredTensor* tensor : in_order) {
-    tensor->begin = end;
-    end += static_cast<std::uint64_t>(tensor->shape.elements()) * size_of(tensor->dtype);
-    tensor->end = end;
-  }
-  std::string text = header.str();
-  text.pop_back();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const StoredTensor& tensor = tensors[i];
-    require(tensor.name != kMetadata, "no tensor can be called '", kMetadata, "' in a file");
-    require(i == 0 || tensor.name != tensors[i - 1].name, "two tensors are called '", tensor.name,
-            "'");
-    Json entry = Json::object();
-    entry.set("dtype", safetensors_name(tensor.dtype))
-        .set("shape", shape_to_json(tensor.shape))
-        .set("data_offsets", Json::array(std::array{tensor.begin, tensor.end}));
-    if (text.size() > 1) text += ',';
-    text += cat(Json(tensor.name), ":", entry);
-  }
-  text += '}';
+  set_offsets(tensors);
+  std::string text = header_of(tensors, metadata);
   text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
   std::string head;
   for (std::size_t i = 0; i < kLengthBytes; ++i)
     head += static_cast<char>(std::uint64_t{text.size()} >> 8 * i & 255);
+  head += text;
   for (StoredTensor& tensor : tensors) {
-    tensor.begin += head.size() + text.size();
-    tensor.end += head.size() + text.size();
+    tensor.begin += head.size();
+    tensor.end += head.size();
   }
-  std::ranges::stable_sort(tensors, [&](const auto& a, const auto& b) { return before(&a, &b); });
-  return head + text;
+  std::ranges::stable_sort(tensors, has_larger_elements);
+  return head;
 }
 
 Safetensors::Safetensors(std::vector<std::byte> bytes, std::string file)

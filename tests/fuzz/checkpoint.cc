@@ -66,5 +66,6 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (content) check_layout(*content);
   if (manifest && content)
     testing::may_refuse([&] { manifest->verify("model.safetensors", *content); });
+  if (manifest) testing::may_refuse([&] { manifest->find_damage("model.safetensors", file, "x"); });
   return 0;
 }
