@@ -85,6 +85,9 @@ struct Parser {
 }  // namespace
 
 DeviceSpec::DeviceSpec(std::string_view text) {
+  constexpr std::size_t kLongest = 4096;
+  require(text.size() <= kLongest, "a device of ", text.size(), " characters, '", shown(text),
+          "'; the longest has ", kLongest);
   Parser parser{text, *this};
   for (const std::string_view piece : split(text, '/'))
     if (!piece.empty()) parser.piece(piece);

@@ -16,8 +16,8 @@ class DeviceSpec {
  public:
   DeviceSpec() = default;
   // Throw InvalidArgument naming the piece: unknown attributes, two device types, numbers that are
-  // negative or above 2^31 - 1 (TensorFlow's Python takes any), an empty job. Implicit, so that
-  // "/gpu:0" can be passed wherever a spec is meant.
+  // negative or above 2^31 - 1 (TensorFlow's Python takes any), an empty job, more than 4096
+  // characters. Implicit, so that "/gpu:0" can be passed wherever a spec is meant.
   DeviceSpec(std::string_view text);                                           // NOLINT
   DeviceSpec(const char* text) : DeviceSpec(std::string_view(text)) {}         // NOLINT
   DeviceSpec(const std::string& text) : DeviceSpec(std::string_view(text)) {}  // NOLINT

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "belfry/framework/error.h"
@@ -71,12 +72,15 @@ class LocalFileSystem final : public FileSystem {
     Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (fd.get() < 0 && errno == ENOENT) throw NotFound(cat(path, ": no such file"));
     if (fd.get() < 0) fail("open", path, errno);
-    std::vector<std::byte> bytes;
+    // One byte more than it seems to have, so that one reading finds the end.
+    struct stat status = {};
+    if (::fstat(fd.get(), &status) != 0) fail("read", path, errno);
+    std::vector<std::byte> bytes(
+        std::max<std::size_t>(static_cast<std::size_t>(status.st_size) + 1, std::size_t{1} << 12));
     std::size_t used = 0;
     for (;;) {
-      constexpr std::size_t kStep = std::size_t{1} << 20;
-      bytes.resize(used + kStep);
-      const ssize_t got = ::read(fd.get(), bytes.data() + used, kStep);
+      if (used == bytes.size()) bytes.resize(2 * used);
+      const ssize_t got = ::read(fd.get(), bytes.data() + used, bytes.size() - used);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) fail("read", path, errno);
       used += static_cast<std::size_t>(got);
@@ -89,6 +93,26 @@ class LocalFileSystem final : public FileSystem {
   bool exists(const std::string& path) override {
     std::error_code ignored;
     return std::filesystem::exists(path, ignored);
+  }
+
+  FileKind kind(const std::string& path) override {
+    std::error_code error;
+    const auto type = std::filesystem::symlink_status(path, error).type();
+    switch (type) {
+      case std::filesystem::file_type::not_found: return FileKind::kNone;
+      case std::filesystem::file_type::regular: return FileKind::kFile;
+      case std::filesystem::file_type::directory: return FileKind::kDirectory;
+      case std::filesystem::file_type::none: fail("look up", path, error.value());
+      default: return FileKind::kOther;
+    }
+  }
+
+  std::string resolve(const std::string& path) override {
+    std::error_code error;
+    const auto absolute = std::filesystem::absolute(path, error);
+    const auto resolved = std::filesystem::weakly_canonical(absolute, error);
+    if (error) fail("resolve", path, error.value());
+    return resolved.string();
   }
 
   std::vector<std::string> list(const std::string& directory) override {
@@ -114,7 +138,7 @@ class LocalFileSystem final : public FileSystem {
 
   void remove(const std::string& path) override {
     std::error_code error;
-    std::filesystem::remove_all(path, error);
+    std::filesystem::remove(path, error);
     if (error) fail("remove", path, error.value());
   }
 
@@ -129,6 +153,12 @@ class LocalFileSystem final : public FileSystem {
 FileSystem& local_file_system() {
   static LocalFileSystem instance;
   return instance;
+}
+
+void remove_tree(FileSystem& files, const std::string& path) {
+  if (files.kind(path) == FileKind::kDirectory)
+    for (const std::string& name : files.list(path)) remove_tree(files, cat(path, "/", name));
+  files.remove(path);
 }
 
 void write_text_file(FileSystem& files, const std::string& path, const std::string& text) {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 #include <limits>
-#include <unordered_set>
+#include <set>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -21,7 +21,7 @@ class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
   bool number_integer(number_integer_t value) override { return add(std::int64_t{value}); }
   bool number_unsigned(number_unsigned_t value) override { return add(std::uint64_t{value}); }
   bool number_float(number_float_t value, const string_t& text) override {
-    require(std::isfinite(value), "JSON: ", text, " is no finite number");
+    require(std::isfinite(value), "JSON: ", shown(text), " is no finite number");
     return add(value);
   }
   bool string(string_t& value) override { return add(std::move(value)); }
@@ -31,13 +31,14 @@ class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& value) override {
-    require(keys_.back().insert(value).second, "JSON: an object has two members '", value, "'");
+    require(keys_.back().insert(value).second, "JSON: an object has two members '", shown(value),
+            "'");
     key_ = std::move(value);
     return true;
   }
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::json::exception& error) override {
-    throw InvalidArgument(cat("JSON: byte ", position, ": ", error.what()));
+    throw InvalidArgument(cat("JSON: byte ", position, ": ", shown(error.what(), 240)));
   }
 
  private:
@@ -70,7 +71,7 @@ class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
 
   Json root_;
   std::vector<Json*> open_;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
+  std::vector<std::set<std::string>> keys_;  // of the open objects; no large table
   std::string key_;
 };
 
@@ -180,6 +181,12 @@ std::int64_t Json::integer() const {
   require(kind_ == Kind::kInteger || integer_ >= 0, "JSON: ", static_cast<std::uint64_t>(integer_),
           " is too large");
   return integer_;
+}
+
+std::uint64_t Json::unsigned_integer() const {
+  require(is_integer() && (kind_ == Kind::kUnsigned || integer_ >= 0),
+          "JSON: expected a whole number that is not negative");
+  return static_cast<std::uint64_t>(integer_);
 }
 
 double Json::number() const {

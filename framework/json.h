@@ -57,6 +57,7 @@ class Json {
   // Throw InvalidArgument for a value of another kind, integer() also for one above 2^63 - 1.
   bool boolean() const;
   std::int64_t integer() const;
+  std::uint64_t unsigned_integer() const;  // also for a negative one
   double number() const;
   const std::string& text() const;
   const std::list<Json>& items() const;  // of an array

@@ -150,23 +150,28 @@ struct Session::State {
   }
 
   void fill_in(const std::vector<const Node*>& fresh) {
-    std::vector<Fetch> initials;
     std::vector<const Node*> originals;
-    for (const Node* node : fresh) {
-      if (node->variable().copy_of) continue;
-      originals.push_back(node);
-      initials.emplace_back(node->variable().initial);
-    }
-    if (!initials.empty()) {
-      const auto first_values = build(initials, {}, false);
-      first_values->initial = true;
-      first_values->run({});
-      for (std::size_t i = 0; i < originals.size(); ++i)
-        copy_into(*originals[i], first_values->fetched[i].raw());
-    }
+    for (const Node* node : fresh)
+      if (!node->variable().copy_of) originals.push_back(node);
+    const std::vector<Tensor> values = first_values(originals);
+    for (std::size_t i = 0; i < originals.size(); ++i) copy_into(*originals[i], values[i].raw());
     for (const Node* node : fresh)
       if (Node* original = node->variable().copy_of)
         copy_into(*node, ensure(Variable(*original)).memory.data());
+  }
+
+  // Those of copies are their originals'.
+  std::vector<Tensor> first_values(std::span<const Node* const> nodes) {
+    if (nodes.empty()) return {};
+    std::vector<Fetch> initials;
+    for (const Node* node : nodes) {
+      while (node->variable().copy_of) node = node->variable().copy_of;
+      initials.emplace_back(node->variable().initial);
+    }
+    const auto step = build(initials, {}, false);
+    step->initial = true;
+    step->run({});
+    return step->fetched;
   }
 
   void copy_into(const Node& variable, const std::byte* value) {
@@ -187,6 +192,16 @@ struct Session::State {
       initialise(compile({&itself, 1}, {}, context(false)));
     }
     return stored(node);
+  }
+
+  // At once, as a plan for each would take long.
+  void ensure_all(std::span<const VariableBytes> values) {
+    if (options.dry_run && !values.empty()) ensure(values.front().variable);  // throws
+    std::vector<Fetch> missing;
+    for (const auto& [variable, bytes] : values)
+      if (&variable.node().graph() == &graph && !variables.contains(&variable.node()))
+        missing.emplace_back(variable.node());
+    if (!missing.empty()) initialise(compile(missing, {}, context(false)));
   }
 
   static std::string key(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
@@ -278,6 +293,39 @@ void Session::write(Variable variable, const Tensor& value) {
   state_->runner.suspects.erase(&variable.node());
 }
 
+bool Session::intact() const {
+  const std::lock_guard no_run(state_->runner.mutex);
+  return state_->runner.suspects.empty();
+}
+
+void Session::restore(std::span<const VariableBytes> values, std::uint64_t step) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ensure_all(values);
+  std::map<const Node*, std::span<const std::byte>> all;
+  for (const auto& [variable, bytes] : values) {
+    const std::size_t wanted = state_->ensure(variable).memory.bytes();
+    require(bytes.size() == wanted, variable.node().describe(), ": has ", wanted,
+            " bytes, but would be restored from ", bytes.size());
+    all.emplace(&variable.node(), bytes);
+  }
+  std::vector<const Node*> lost;
+  {
+    const std::lock_guard no_run(state_->runner.mutex);
+    for (const Node* node : state_->runner.suspects)
+      if (!all.contains(node)) lost.push_back(node);
+  }
+  const std::vector<Tensor> first = state_->first_values(lost);
+  for (std::size_t i = 0; i < lost.size(); ++i)
+    all.emplace(lost[i], std::span(first[i].raw(), first[i].bytes()));
+  const std::lock_guard no_run(state_->runner.mutex);
+  for (const auto& [node, bytes] : all)
+    std::ranges::copy(bytes, state_->stored(*node).memory.data());
+  state_->runner.suspects.clear();
+  state_->runner.step = step;
+}
+
+const Graph& Session::graph() const { return state_->graph; }
+
 namespace {
 
 // The plan node that computes `node`, or null.
@@ -298,6 +346,8 @@ DeviceSpec Session::placement(Output output) {
   };
   {
     const std::lock_guard lock(state_->mutex);
+    if (const auto found = state_->variables.find(&output.node()); found != state_->variables.end())
+      return state_->devices[static_cast<std::size_t>(found->second.device)]->spec;
     for (const auto& [key, prepared] : state_->steps)
       if (const DeviceSpec* spec = find(prepared.step->plan())) return *spec;
   }

@@ -65,6 +65,12 @@ struct RunOptions {
   Trace* trace = nullptr;
 };
 
+// What a variable shall hold: dense, of its shape and dtype.
+struct VariableBytes {
+  Variable variable;
+  std::span<const std::byte> bytes;
+};
+
 // A type of a feed, before its values exist.
 struct FeedType {
   Output where;
@@ -133,6 +139,12 @@ class Session {
   // Values of variables, between steps.
   Tensor read(Variable variable);
   void write(Variable variable, const Tensor& value);
+  // False after a run that failed when it had begun to write variables, until they are restored.
+  bool intact() const;
+  // Sets variables and the step, all between two runs, or throws and sets none. Others that a
+  // failed run may have written start again from their first values: the session is intact.
+  void restore(std::span<const VariableBytes> values, std::uint64_t step);
+  const Graph& graph() const;
 
   // The device chosen for an output: full name. Compiles the output alone if no plan holds it.
   DeviceSpec placement(Output output);

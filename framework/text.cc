@@ -23,11 +23,23 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string shown(std::string_view text, std::size_t most) {
+  std::size_t length = std::min(text.size(), most);
+  const auto inside_character = [&](std::size_t at) { return (text[at] & 0xC0) == 0x80; };
+  while (length < text.size() && length > 0 && inside_character(length)) --length;
+  std::string out(text.substr(0, length));
+  std::ranges::replace_if(
+      out, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+  return length < text.size() ? out + "..." : out;
+}
+
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   // Two slips are forgiven in short words, but not as many as there are letters.
   std::size_t best_distance = std::min(std::max<std::size_t>(2, word.size() / 3) + 1, word.size());
   for (const std::string& candidate : candidates) {
+    const auto [shorter, longer] = std::minmax(candidate.size(), word.size());
+    if (longer - shorter >= best_distance) continue;
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {
       best_distance = distance;

@@ -46,6 +46,10 @@ std::string join(const Range& parts, std::string_view separator = ", ") {
   return out;
 }
 
+// `text` for a message: control characters become '?', and what exceeds `most` bytes "...". For
+// names that come out of files.
+std::string shown(std::string_view text, std::size_t most = 80);
+
 // The candidate with the smallest edit distance to `word`, or "" when none is near enough to be
 // what the user meant (more than a third of the letters, and more than two, differ; or all do).
 // Serves "did you mean" hints.

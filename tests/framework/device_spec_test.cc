@@ -154,5 +154,10 @@ TEST(DeviceSpec, MergingIsAssociative) {
   }
 }
 
+TEST(DeviceSpec, RefusesTextsOfAbsurdLength) {
+  EXPECT_EQ(*DeviceSpec("/job:" + std::string(4091, 'a')).job, std::string(4091, 'a'));
+  EXPECT_THROW(DeviceSpec("/job:" + std::string(4092, 'a')), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace belfry

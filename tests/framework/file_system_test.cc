@@ -80,6 +80,33 @@ TEST_F(FileSystemTest, RenamesRemovesAndKnowsWhatExists) {
   EXPECT_FALSE(files_.exists(path("b")));
 }
 
+TEST_F(FileSystemTest, TellsFilesDirectoriesAndLinksApart) {
+  write_text_file(files_, path("file"), "x");
+  std::filesystem::create_symlink(directory_, path("link"));
+  EXPECT_EQ(files_.kind(path("none")), FileKind::kNone);
+  EXPECT_EQ(files_.kind(path("file")), FileKind::kFile);
+  EXPECT_EQ(files_.kind(directory_), FileKind::kDirectory);
+  EXPECT_EQ(files_.kind(path("link")), FileKind::kOther);
+}
+
+TEST_F(FileSystemTest, ResolvesLinksAndDotsAsFarAsThePathExists) {
+  const std::string real = std::filesystem::canonical(directory_).string();
+  std::filesystem::create_symlink(directory_, path("link"));
+  EXPECT_EQ(files_.resolve(path("link/./a/../b")), real + "/b");
+  EXPECT_EQ(files_.resolve("relative"), std::filesystem::current_path().string() + "/relative");
+}
+
+TEST_F(FileSystemTest, RemovesDirectoriesWithTheirContentOnlyWhenAskedTo) {
+  files_.create_directory(path("d/e"));
+  write_text_file(files_, path("d/e/a"), "x");
+  write_text_file(files_, path("kept"), "x");
+  std::filesystem::create_symlink(path("kept"), path("d/link"));
+  EXPECT_THAT(message_of<IoError>([&] { files_.remove(path("d")); }), HasSubstr(path("d")));
+  remove_tree(files_, path("d"));
+  remove_tree(files_, path("none"));
+  EXPECT_THAT(files_.list(directory_), ElementsAre("kept"));
+}
+
 TEST_F(FileSystemTest, WhatIsMissingIsNotFoundByItsPath) {
   EXPECT_THAT(message_of<NotFound>([&] { files_.read(path("none")); }), HasSubstr(path("none")));
 }

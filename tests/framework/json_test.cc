@@ -71,5 +71,18 @@ TEST(Json, RefusesToGiveAnotherKindThanItHas) {
   EXPECT_EQ(json.at("a").number(), 1.5);
 }
 
+TEST(Json, UnsignedNumbersMayBeLargerThanSignedOnes) {
+  EXPECT_EQ(Json::parse("18446744073709551615").unsigned_integer(), ~std::uint64_t{0});
+  EXPECT_EQ(Json(3).unsigned_integer(), 3u);
+  EXPECT_THROW(Json(-3).unsigned_integer(), InvalidArgument);
+  EXPECT_THROW(Json(3.0).unsigned_integer(), InvalidArgument);
+}
+
+TEST(Json, ErrorsQuoteALittleOfLongInputs) {
+  EXPECT_LT(refusal("\"" + std::string(10'000, 'x')).size(), 300u);
+  const std::string key = "\"" + std::string(10'000, 'x') + "\":1";
+  EXPECT_LT(refusal("{" + key + "," + key + "}").size(), 200u);
+}
+
 }  // namespace
 }  // namespace belfry

@@ -154,6 +154,27 @@ TEST_F(WrittenTest, ARunThatFailedAfterAWriteMustBeRestored) {
   }
 }
 
+TEST_F(WrittenTest, RestoringOpensTheSessionAgainAndGivesLostVariablesTheirFirstValue) {
+  Session session(graph, {.device_count = {{"CPU", 2}}});
+  run(session, *writes_first, 1);
+  EXPECT_TRUE(session.intact());
+  EXPECT_THROW(run(session, *writes_first, -1), DeviceError);
+  EXPECT_FALSE(session.intact());
+  const Tensor ten = floats({10}), wrong = floats({1, 2});
+  const VariableBytes values[] = {{v, {ten.raw(), ten.bytes()}}};
+  const VariableBytes bad[] = {values[0], {w, {wrong.raw(), wrong.bytes()}}};
+  EXPECT_THAT(message_of<InvalidArgument>([&] { session.restore(bad, 7); }),
+              HasSubstr("has 4 bytes, but would be restored from 8"));
+  EXPECT_FALSE(session.intact());
+  EXPECT_EQ(session.read(v), floats({3}));
+  session.restore(values, 7);
+  EXPECT_TRUE(session.intact());
+  EXPECT_EQ(session.step(), 7u);
+  EXPECT_EQ(session.read(w), floats({1}));
+  run(session, *writes_first, 1);
+  EXPECT_EQ(session.read(v), floats({11}));
+}
+
 TEST_F(WrittenTest, ARunThatFailedBeforeItsWritesNeedsNoRestore) {
   for (const int threads : {1, 2}) {
     Session session(graph, {.device_count = {{"CPU", 2}}, .threads = threads});

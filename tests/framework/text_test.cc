@@ -40,5 +40,17 @@ TEST(Nearest, IsSilentWhenNothingIsNear) {
 
 TEST(Nearest, PrefersTheFirstOfEquals) { EXPECT_EQ(nearest("cat", {"bat", "hat"}), "bat"); }
 
+TEST(Text, ShowsNamesThatComeOutOfFilesShortAndPrintable) {
+  EXPECT_EQ(shown("fc/w"), "fc/w");
+  EXPECT_EQ(shown("a\nb\x7f\x1b[2J"), "a?b??[2J");
+  EXPECT_EQ(shown("abcdef", 6), "abcdef");
+  EXPECT_EQ(shown("abcdefg", 6), "abcdef...");
+  EXPECT_EQ(shown("ab\xc3\xa9x", 3), "ab...");  // no half of an e with an accent
+}
+
+TEST(Text, HintsIgnoreNamesOfAnotherLengthAltogether) {
+  EXPECT_EQ(nearest("weight", {std::string(1'000'000, 'x'), "weights"}), "weights");
+}
+
 }  // namespace
 }  // namespace belfry

@@ -1,0 +1,185 @@
+#include "belfry/framework/checkpoint.h"
+
+#include <vector>
+
+#include "belfry/framework/checkpoint_folder_impl.h"
+#include "belfry/framework/checkpoint_manifest_impl.h"
+#include "belfry/framework/error.h"
+#include "belfry/framework/log.h"
+#include "belfry/framework/safetensors.h"
+
+namespace belfry {
+namespace {
+
+// By key.
+using Variables = std::map<std::string, Variable, std::less<>>;
+
+// The variables that are stored.
+Variables originals(const Graph& graph) {
+  Variables result;
+  for (const Variable variable : graph.variables(kGlobalVariables)) {
+    if (variable.node().variable().copy_of) continue;
+    const auto [at, fresh] = result.emplace(variable.logical_name(), variable);
+    require(fresh || at->second == variable, variable.node().describe(), " and ",
+            at->second.node().describe(), " have one logical name, '", at->first,
+            "', so a checkpoint cannot tell them apart; rename one, or declare it a copy");
+  }
+  return result;
+}
+
+std::vector<std::string> names(const auto& by_name) {
+  std::vector<std::string> result;
+  for (const auto& [name, value] : by_name) result.push_back(name);
+  return result;
+}
+
+// Writes a file, counting and summing what it holds.
+class SummedFile {
+ public:
+  SummedFile(FileSystem& files, const std::string& path) : file_(files.create(path)) {}
+  void append(std::span<const std::byte> bytes) {
+    file_->append(bytes);
+    sum_.bytes += bytes.size();
+    sum_.crc32 = crc32_of(bytes, sum_.crc32);
+  }
+  Manifest::File finish() {
+    file_->sync();
+    file_->close();
+    return sum_;
+  }
+
+ private:
+  std::unique_ptr<WritableFile> file_;
+  Manifest::File sum_;
+};
+
+// Writes `variables` to one file, one at a time, and adds them to the manifest.
+void write_tensors(Session& session, FileSystem& files, const std::string& directory,
+                   const std::string& name, const Variables& variables, Manifest& manifest) {
+  std::vector<StoredTensor> tensors;
+  for (const auto& [key, variable] : variables)
+    tensors.push_back({.name = key, .dtype = variable.dtype(), .shape = variable.shape()});
+  const std::string head = lay_out_safetensors(tensors, kFileMetadata);
+  SummedFile file(files, cat(directory, "/", name));
+  file.append(std::as_bytes(std::span(head)));
+  for (const StoredTensor& tensor : tensors) {
+    const Variable variable = variables.find(tensor.name)->second;
+    const Tensor value = session.read(variable);
+    const std::span<const std::byte> bytes(value.raw(), value.bytes());
+    file.append(bytes);
+    manifest.tensors[tensor.name] = {.file = name,
+                                     .dtype = tensor.dtype,
+                                     .shape = tensor.shape,
+                                     .device = session.placement(variable.ref()).str(),
+                                     .crc32 = crc32_of(bytes)};
+  }
+  manifest.files[name] = file.finish();
+}
+
+Manifest read_manifest(FileSystem& files, const std::string& directory) {
+  const std::string path = cat(directory, "/", kManifestFile);
+  const std::vector<std::byte> bytes = files.read(path);
+  return Manifest::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+}
+
+Safetensors read_tensors(FileSystem& files, const std::string& directory, const std::string& name,
+                         const Manifest& manifest) {
+  const std::string path = cat(directory, "/", name);
+  std::vector<std::byte> bytes = files.read(path);
+  manifest.find_damage(name, bytes, path);
+  Safetensors content(std::move(bytes), path);
+  manifest.verify(name, content);
+  return content;
+}
+
+// Where the value of each original is. Throws unless checkpoint and graph have the same variables.
+using Sources = std::map<const Node*, std::pair<const Safetensors*, const StoredTensor*>>;
+Sources find_sources(const Graph& graph, const std::string& directory,
+                     std::span<const Safetensors> contents) {
+  const Variables variables = originals(graph);
+  std::map<std::string, int> stored;
+  Sources sources;
+  for (const Safetensors& content : contents)
+    for (const auto& [name, tensor] : content.tensors()) {
+      ++stored[name];
+      const auto found = variables.find(name);
+      if (found == variables.end())
+        throw InvalidArgument(cat(content.file(), ": tensor '", shown(name), "' at byte ",
+                                  tensor.begin, ": the graph has no variable of this name",
+                                  did_you_mean(name, names(variables))));
+      sources[&found->second.node()] = {&content, &tensor};
+    }
+  for (const auto& [name, variable] : variables)
+    if (!stored.contains(name))
+      throw InvalidArgument(cat(variable.node().describe(), ": the checkpoint ", directory,
+                                " has no tensor '", name, "'", did_you_mean(name, names(stored))));
+  return sources;
+}
+
+// What each variable and each copy of it shall hold.
+std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
+  std::vector<VariableBytes> values;
+  for (std::size_t id = 0; id < graph.size(); ++id) {
+    Node& node = graph.node(id);
+    if (!node.is_variable()) continue;
+    const Node* original = &node;
+    while (original->variable().copy_of) original = original->variable().copy_of;
+    const auto source = sources.find(original);
+    if (source == sources.end()) continue;
+    const auto [content, tensor] = source->second;
+    const TensorType type{tensor->shape, tensor->dtype};
+    require(node.output_type(0) == type, node.describe(), ": is ", node.output_type(0), ", but ",
+            content->file(), " has ", type, " at byte ", tensor->begin);
+    values.push_back({Variable(node), content->values(*tensor)});
+  }
+  return values;
+}
+
+}  // namespace
+
+void check_checkpoint_path(const std::string& path, FileSystem& files) {
+  const CheckpointFolder could_be_made(files, path);
+}
+
+void save_checkpoint(Session& session, const std::string& path, const Json& extra,
+                     FileSystem& files) {
+  require(extra.is_object(), "what is added to a checkpoint must be a JSON object");
+  require(session.intact(),
+          "a run failed after it had begun to write variables, so their values "
+          "are not those of any step; restore the session before saving it to ",
+          path);
+  Variables weights, state;
+  for (const auto& [key, variable] : originals(session.graph()))
+    (variable.trainable() ? weights : state).emplace(key, variable);
+  CheckpointFolder folder(files, path);
+  Manifest manifest{.step = session.step(), .extra = extra};
+  write_tensors(session, files, folder.directory(), kModelFile, weights, manifest);
+  write_tensors(session, files, folder.directory(), kStateFile, state, manifest);
+  require(session.intact() && session.step() == manifest.step,
+          "the session was run while it was being saved to ", path, "; save between steps");
+  const std::string text = manifest.str();
+  SummedFile file(files, cat(folder.directory(), "/", kManifestFile));
+  file.append(std::as_bytes(std::span(text)));
+  file.finish();
+  folder.commit();
+}
+
+CheckpointInfo restore_checkpoint(Session& session, const std::string& path, FileSystem& files) {
+  const auto [directory, is_old] = find_checkpoint(files, path);
+  const Manifest manifest = read_manifest(files, directory);
+  const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
+                                  read_tensors(files, directory, kStateFile, manifest)};
+  const Sources sources = find_sources(session.graph(), directory, contents);
+  session.restore(match(session.graph(), sources), manifest.step);
+  log_info("restored the checkpoint ", directory, " (step ", manifest.step, ")",
+           is_old ? ": the previous one, as there is no newer" : "");
+  return {directory, is_old, manifest.step, manifest.extra};
+}
+
+CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files) {
+  const auto [directory, is_old] = find_checkpoint(files, path);
+  const Manifest manifest = read_manifest(files, directory);
+  return {directory, is_old, manifest.step, manifest.extra};
+}
+
+}  // namespace belfry

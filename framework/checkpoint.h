@@ -1,0 +1,54 @@
+// Checkpoints: the state of a training run in a directory PATH.
+//   model.safetensors  the trainable variables
+//   state.safetensors  all other global variables: slots, counters, moving averages
+//   manifest.json      shapes, dtypes, devices, checksums, the session's step, the caller's numbers
+// Keys are logical names, without prefixes of towers. Copies (VariableInfo::copy_of) are not stored
+// but set from their originals, so a checkpoint fits any placement, number of towers and variable
+// policy. Local variables are neither stored nor set.
+//
+// Whatever moment a process or machine dies at, the old checkpoint or the new one can be read: a
+// new one is written to PATH.tmp-<unique> and synced, the old one renamed to PATH.old, the new one
+// renamed to PATH, the parent synced after each, PATH.old removed. One process at a time may save
+// to a PATH.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "belfry/framework/file_system.h"
+#include "belfry/framework/json.h"
+#include "belfry/framework/session.h"
+
+namespace belfry {
+
+struct CheckpointInfo {
+  std::string path;     // the directory that was read, absolute: PATH or PATH.old
+  bool is_old = false;  // PATH.old, as there is no PATH
+  std::uint64_t step = 0;
+  Json extra = Json::object();  // what the caller of save_checkpoint added
+};
+
+// Throws IoError unless a checkpoint can be saved at `path`: its parent must exist and be writable,
+// and `path` may be a checkpoint, an empty directory or nothing, but no file and no directory of
+// something else, which would be lost. For programs to call before they train. Removes
+// PATH.tmp-* that a killed process left.
+void check_checkpoint_path(const std::string& path, FileSystem& files = local_file_system());
+
+// Saves the variables and the step of a session between two runs, with `extra`, an object. Throws
+// as check_checkpoint_path does; IoError if a write fails, and then the old checkpoint remains;
+// InvalidArgument if the session is not intact() or is run meanwhile.
+void save_checkpoint(Session& session, const std::string& path, const Json& extra = Json::object(),
+                     FileSystem& files = local_file_system());
+
+// Sets all global variables of the session's graph, their copies, and the step; clears what a
+// failed run left. Reads `path`, or `path`.old if there is none, and logs which. The whole
+// checkpoint is held in memory and checked before anything is set: a failed restore changes
+// nothing. Throws NotFound if there is no checkpoint; IoError naming file, tensor and byte of a
+// damaged or foreign one; InvalidArgument naming the variable and its line if the graph and the
+// checkpoint differ: a variable that it lacks, one that the graph lacks, another shape or dtype.
+CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
+                                  FileSystem& files = local_file_system());
+
+// What restore_checkpoint would return, from the manifest alone.
+CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files = local_file_system());
+
+}  // namespace belfry

@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include <unistd.h>
+
+#include "belfry/framework/checkpoint_folder_impl.h"
+#include "belfry/framework/error.h"
+#include "belfry/framework/log.h"
+
+namespace belfry {
+namespace {
+
+constexpr char kOldSuffix[] = ".old";
+constexpr std::array<std::string_view, 3> kFiles = {kModelFile, kStateFile, kManifestFile};
+
+std::string absolute(FileSystem& files, std::string path) {
+  require(!path.empty(), "the path of a checkpoint is empty");
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return files.resolve(path);
+}
+
+std::string parent_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == 0 || slash == path.npos ? "/" : path.substr(0, slash);
+}
+
+// A name in the directory that no checkpoint has, or "".
+std::string foreign_name(FileSystem& files, const std::string& directory) {
+  for (const std::string& name : files.list(directory))
+    if (std::ranges::find(kFiles, name) == kFiles.end()) return name;
+  return "";
+}
+
+void require_replaceable(FileSystem& files, const std::string& path, bool whole) {
+  const FileKind kind = files.kind(path);
+  if (kind == FileKind::kNone) return;
+  constexpr char kAdvice[] = "; nothing was changed: move it away or save elsewhere";
+  require<IoError>(kind == FileKind::kDirectory, path,
+                   " is a file, which a checkpoint would replace", kAdvice);
+  const std::string foreign = foreign_name(files, path);
+  require<IoError>(foreign.empty(), path, " is a directory with '", shown(foreign),
+                   "', which is no part of a checkpoint and would be lost", kAdvice);
+  const std::size_t count = files.list(path).size();
+  require<IoError>(!whole || count == 0 || count == kFiles.size(), path,
+                   " is a directory, but neither a whole checkpoint nor empty", kAdvice);
+}
+
+}  // namespace
+
+FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path) {
+  const std::string newest = absolute(files, path);
+  FoundCheckpoint found{newest};
+  if (files.kind(newest) == FileKind::kNone) found = {newest + kOldSuffix, true};
+  const FileKind kind = files.kind(found.directory);
+  require<NotFound>(kind != FileKind::kNone, "there is no checkpoint ", newest, ", nor ",
+                    found.directory);
+  require<IoError>(kind == FileKind::kDirectory, found.directory,
+                   " is a file; a checkpoint is a directory");
+  require<IoError>(files.exists(cat(found.directory, "/", kManifestFile)), found.directory,
+                   " holds no ", kManifestFile, ", so it is no checkpoint");
+  return found;
+}
+
+CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path)
+    : files_(files),
+      path_(absolute(files, path)),
+      parent_(parent_of(path_)),
+      old_(path_ + kOldSuffix) {
+  static std::atomic<int> count{0};
+  check();
+  remove_stale();
+  temporary_ = cat(path_, ".tmp-", ::getpid(), "-", count++);
+  files_.create_directory(temporary_);
+}
+
+CheckpointFolder::~CheckpointFolder() {
+  if (committed_) return;
+  try {
+    remove_tree(files_, temporary_);
+  } catch (const std::exception& error) {
+    log_warning("an unfinished checkpoint stays behind: ", error.what());
+  }
+}
+
+void CheckpointFolder::check() const {
+  const FileKind parent = files_.kind(parent_);
+  require<IoError>(parent != FileKind::kNone, "cannot save a checkpoint at ", path_, ": ", parent_,
+                   " does not exist");
+  require<IoError>(parent == FileKind::kDirectory, "cannot save a checkpoint at ", path_, ": ",
+                   parent_, " is no directory");
+  require_replaceable(files_, path_, /*whole=*/true);
+  // A crash may have left a part of it.
+  require_replaceable(files_, old_, /*whole=*/false);
+}
+
+void CheckpointFolder::remove_stale() {
+  const std::string prefix = path_.substr(path_.rfind('/') + 1) + ".tmp-";
+  for (const std::string& name : files_.list(parent_))
+    if (name.starts_with(prefix)) remove_tree(files_, cat(parent_, "/", name));
+}
+
+void CheckpointFolder::commit() {
+  files_.sync_directory(temporary_);
+  const bool exists = files_.exists(path_);
+  if (exists && files_.list(path_).empty()) {
+    files_.remove(path_);  // not aside: an older checkpoint may be all there is
+  } else if (exists) {
+    remove_tree(files_, old_);
+    files_.sync_directory(parent_);
+    files_.rename(path_, old_);
+    files_.sync_directory(parent_);
+  }
+  files_.rename(temporary_, path_);
+  committed_ = true;
+  files_.sync_directory(parent_);
+  remove_tree(files_, old_);
+}
+
+}  // namespace belfry

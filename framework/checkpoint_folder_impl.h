@@ -1,0 +1,45 @@
+// How the directory of a checkpoint is found and replaced.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "belfry/framework/file_system.h"
+
+namespace belfry {
+
+inline constexpr char kModelFile[] = "model.safetensors";
+inline constexpr char kStateFile[] = "state.safetensors";
+inline constexpr char kManifestFile[] = "manifest.json";
+
+struct FoundCheckpoint {
+  std::string directory;  // absolute
+  bool is_old = false;
+};
+
+// What to read: `path`, or `path`.old if there is none. Throws NotFound if there is neither,
+// IoError if it is no checkpoint.
+FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path);
+
+// A new directory that is to take the place of `path`. Without commit() it vanishes.
+class CheckpointFolder {
+ public:
+  // Checks `path` as check_checkpoint_path says, removes stale temporaries, makes the directory.
+  CheckpointFolder(FileSystem& files, const std::string& path);
+  ~CheckpointFolder();
+  CheckpointFolder(const CheckpointFolder&) = delete;
+  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
+
+  // Where the new files go. They must be synced before commit().
+  const std::string& directory() const { return temporary_; }
+  void commit();
+
+ private:
+  void check() const;
+  void remove_stale();
+
+  FileSystem& files_;
+  std::string path_, parent_, old_, temporary_;
+  bool committed_ = false;
+};
+
+}  // namespace belfry

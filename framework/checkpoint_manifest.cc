@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <charconv>
+
+#include <zlib.h>
+
+#include "belfry/framework/checkpoint_manifest_impl.h"
+#include "belfry/framework/error.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::string_view kFormat = "belfry checkpoint";
+constexpr std::uint64_t kVersion = 1;
+constexpr std::string_view kCrcKey = "\"crc32\"";
+constexpr std::size_t kDigits = 8;
+
+std::string hex(std::uint32_t value) {
+  std::string digits(kDigits, '0');
+  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, value >>= 4)
+    *digit = "0123456789abcdef"[value & 15];
+  return digits;
+}
+
+std::uint32_t crc32_from(const Json& json) {
+  const std::string& text = json.text();
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  require(error == std::errc() && end == text.data() + text.size() && text.size() == kDigits,
+          "crc32 '", shown(text), "' is not ", kDigits, " hexadecimal digits");
+  return value;
+}
+
+std::uint32_t crc32_of(std::string_view text) {
+  return belfry::crc32_of(std::as_bytes(std::span(text)));
+}
+
+Json body_of(const Manifest& manifest) {
+  Json files = Json::object(), tensors = Json::object();
+  for (const auto& [name, file] : manifest.files)
+    files.set(name, Json::object().set("bytes", file.bytes).set("crc32", hex(file.crc32)));
+  for (const auto& [name, entry] : manifest.tensors)
+    tensors.set(name, Json::object()
+                          .set("file", entry.file)
+                          .set("dtype", safetensors_name(entry.dtype))
+                          .set("shape", shape_to_json(entry.shape))
+                          .set("device", entry.device)
+                          .set("crc32", hex(entry.crc32)));
+  Json body = Json::object();
+  body.set("format", kFormat)
+      .set("version", kVersion)
+      .set("step", manifest.step)
+      .set("extra", manifest.extra)
+      .set("files", std::move(files))
+      .set("tensors", std::move(tensors));
+  return body;
+}
+
+// What comes before the checksum of the manifest itself, its last member.
+std::string_view before_crc(std::string_view text) { return text.substr(0, text.rfind(kCrcKey)); }
+
+void check_crc(std::string_view text, const Json& json) {
+  const std::uint32_t found = crc32_of(before_crc(text)), wanted = crc32_from(json.at("crc32"));
+  require(found == wanted, "damaged: its CRC-32 is ", hex(found), ", but it says ", hex(wanted));
+}
+
+Manifest::Entry entry_from(const std::string& name, const Json& json) {
+  try {
+    return {.file = json.at("file").text(),
+            .dtype = dtype_of_safetensors(json.at("dtype").text()),
+            .shape = shape_from_json(json.at("shape")),
+            .device = json.at("device").text(),
+            .crc32 = crc32_from(json.at("crc32"))};
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(cat("tensor '", shown(name), "': ", error.what()));
+  }
+}
+
+// Throws InvalidArgument.
+Manifest read_manifest(std::string_view text) {
+  const Json json = Json::parse(text);
+  require(json.is_object() && json.find("format") && json.at("format").is_string() &&
+              json.at("format").text() == kFormat,
+          "no manifest of a checkpoint: expected an object with \"format\": \"", kFormat, "\"");
+  const std::uint64_t version = json.at("version").unsigned_integer();
+  require(version == kVersion, "is of version ", version, " of the format; this Belfry reads ",
+          kVersion);
+  check_crc(text, json);
+  Manifest manifest{.step = json.at("step").unsigned_integer(), .extra = json.at("extra")};
+  require(manifest.extra.is_object(), "'extra' is no object");
+  for (const auto& [name, file] : json.at("files").members())
+    manifest.files[name] = {file.at("bytes").unsigned_integer(), crc32_from(file.at("crc32"))};
+  for (const auto& [name, entry] : json.at("tensors").members()) {
+    const Manifest::Entry& read = manifest.tensors[name] = entry_from(name, entry);
+    require(manifest.files.contains(read.file), "tensor '", shown(name), "' is in file '",
+            shown(read.file), "', which is not listed");
+  }
+  return manifest;
+}
+
+std::string type_of(DType dtype, const Shape& shape) { return cat(safetensors_name(dtype), shape); }
+
+}  // namespace
+
+std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
+  if (bytes.empty()) return before;
+  return static_cast<std::uint32_t>(
+      crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+std::string Manifest::str() const {
+  const std::string text = body_of(*this).set("crc32", "").str(1);
+  const std::string_view before = before_crc(text);
+  return cat(before, kCrcKey, ": \"", hex(crc32_of(before)), "\"\n}\n");
+}
+
+Manifest Manifest::parse(std::string_view text, const std::string& path) {
+  try {
+    return read_manifest(text);
+  } catch (const InvalidArgument& error) {
+    throw IoError(cat(path, ": ", error.what()));
+  }
+}
+
+void Manifest::find_damage(const std::string& name, std::span<const std::byte> bytes,
+                           const std::string& path) const {
+  const auto listed = files.find(name);
+  if (listed == files.end() ||
+      (listed->second.bytes == bytes.size() && listed->second.crc32 == crc32_of(bytes)))
+    return;
+  std::vector<StoredTensor> stored;
+  stored.reserve(tensors.size());
+  for (const auto& [key, entry] : tensors)
+    if (entry.file == name)
+      stored.push_back({.name = key, .dtype = entry.dtype, .shape = entry.shape});
+  const std::string head = lay_out_safetensors(stored, kFileMetadata);
+  const auto wanted = std::as_bytes(std::span(head));
+  const auto [expected, found] = std::ranges::mismatch(wanted, bytes);
+  if (expected == wanted.end()) return;
+  const auto at = static_cast<std::size_t>(expected - wanted.begin());
+  // The header describes tensors in the order of their names.
+  std::string tensor;
+  std::size_t from = 0;
+  for (const auto& [key, entry] : tensors) {
+    if (entry.file != name) continue;
+    from = head.find(cat(Json(key), ":{"), from);
+    if (from > at && !tensor.empty()) break;
+    tensor = cat(" of tensor '", shown(key), "'");
+  }
+  throw IoError(cat(path, ": damaged, or another file: byte ", at, ", in the header", tensor,
+                    ", is ", found == bytes.end() ? "missing" : "not what was written"));
+}
+
+void Manifest::verify(const std::string& name, const Safetensors& content) const {
+  const std::string& path = content.file();
+  const auto listed = files.find(name);
+  require<IoError>(listed != files.end(), path, ": the manifest does not list this file");
+  for (const auto& [key, tensor] : content.tensors()) {
+    const std::string where = cat(path, ": tensor '", shown(key), "' at byte ", tensor.begin);
+    const auto found = tensors.find(key);
+    require<IoError>(found != tensors.end() && found->second.file == name, where,
+                     ": the manifest does not list it for this file");
+    const Entry& entry = found->second;
+    require<IoError>(entry.dtype == tensor.dtype && entry.shape == tensor.shape, where, ": is ",
+                     type_of(tensor.dtype, tensor.shape), ", but the manifest says ",
+                     type_of(entry.dtype, entry.shape));
+    const std::uint32_t crc = crc32_of(content.values(tensor));
+    require<IoError>(crc == entry.crc32, where, " to ", tensor.end, ": damaged: its CRC-32 is ",
+                     hex(crc), ", but the manifest says ", hex(entry.crc32));
+  }
+  for (const auto& [key, entry] : tensors)
+    require<IoError>(entry.file != name || content.tensors().contains(key), path, ": tensor '",
+                     shown(key), "' is missing: byte 8, the header, does not list it");
+  require<IoError>(content.bytes().size() == listed->second.bytes, path, ": has ",
+                   content.bytes().size(), " bytes, but the manifest says ", listed->second.bytes);
+  const std::uint32_t crc = crc32_of(content.bytes());
+  require<IoError>(crc == listed->second.crc32, path, ": damaged, from byte 0: its ", "CRC-32 is ",
+                   hex(crc), ", but the manifest says ", hex(listed->second.crc32));
+}
+
+}  // namespace belfry

@@ -1,0 +1,56 @@
+// manifest.json of a checkpoint: what its other files hold, so that damage is found and named.
+//   {"format": "belfry checkpoint", "version": 1, "step": 200, "extra": {...},
+//    "files": {"model.safetensors": {"bytes": 1234, "crc32": "89abcdef"}, ...},
+//    "tensors": {"fc/w": {"file": "model.safetensors", "dtype": "F32", "shape": [2,3],
+//                         "device": "/job:.../device:CPU:1", "crc32": "01234567"}, ...},
+//    "crc32": "..."}
+// CRC-32 is zlib's. The last one is of the bytes of the manifest before its key.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "belfry/framework/json.h"
+#include "belfry/framework/safetensors.h"
+
+namespace belfry {
+
+// Of `before` followed by `bytes`, if `before` is the CRC-32 of what precedes them.
+std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
+
+// What the files of tensors say of themselves.
+inline const std::map<std::string, std::string> kFileMetadata = {{"format", "belfry"}};
+
+struct Manifest {
+  struct File {
+    std::uint64_t bytes = 0;
+    std::uint32_t crc32 = 0;
+  };
+  struct Entry {
+    std::string file;
+    DType dtype = DType::kF32;
+    Shape shape = {};
+    std::string device = {};  // where its variable was
+    std::uint32_t crc32 = 0;
+  };
+
+  std::uint64_t step = 0;
+  Json extra = Json::object();  // the caller's
+  std::map<std::string, File> files;
+  std::map<std::string, Entry> tensors;
+
+  std::string str() const;
+  // `path` is for errors: IoError for what is no manifest, is damaged, or is of another version.
+  static Manifest parse(std::string_view text, const std::string& path);
+
+  // Throws IoError, naming the byte and the tensor that it describes, if the file `name` differs
+  // from what was written and does so in its header. `path` is for errors.
+  void find_damage(const std::string& name, std::span<const std::byte> bytes,
+                   const std::string& path) const;
+  // Throws IoError, naming the tensor and its offset, unless the file `name` is `content`.
+  void verify(const std::string& name, const Safetensors& content) const;
+};
+
+}  // namespace belfry

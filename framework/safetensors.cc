@@ -1,0 +1,214 @@
+#include "belfry/framework/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+namespace {
+
+// Values are written as they lie in memory.
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::size_t kLengthBytes = 8, kAlignment = 8;
+constexpr std::uint64_t kLongestHeader = 100'000'000;        // the format's own limit
+constexpr std::uint64_t kFarthest = std::uint64_t{1} << 62;  // offsets can be added
+constexpr std::size_t kMostDims = 64;
+constexpr std::string_view kMetadata = "__metadata__";
+
+constexpr std::array kDTypes = {DType::kF16, DType::kBF16, DType::kF32, DType::kF64,
+                                DType::kI32, DType::kI64,  DType::kU8,  DType::kBool};
+
+std::uint64_t read_length(std::span<const std::byte> bytes, const std::string& file) {
+  require<IoError>(bytes.size() >= kLengthBytes, file, ": ends at byte ", bytes.size(),
+                   ": expected the length of a safetensors header in bytes 0 to 7");
+  std::uint64_t length = 0;
+  for (std::size_t i = kLengthBytes; i-- > 0;)
+    length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+  const std::uint64_t room = bytes.size() - kLengthBytes;
+  require<IoError>(length <= kLongestHeader, file, ": no safetensors file: byte 0 announces a ",
+                   "header of ", length, " bytes; the format allows ", kLongestHeader);
+  require<IoError>(length <= room, file, ": truncated at byte ", bytes.size(),
+                   ": byte 0 announces a header of ", length, " bytes from byte 8");
+  return length;
+}
+
+// Offsets count from the end of the header here.
+StoredTensor read_entry(const std::string& name, const Json& json) {
+  const std::list<Json>& offsets = json.at("data_offsets").items();
+  require(offsets.size() == 2, "data_offsets has ", offsets.size(), " numbers instead of 2");
+  StoredTensor tensor{.name = name,
+                      .dtype = dtype_of_safetensors(json.at("dtype").text()),
+                      .shape = shape_from_json(json.at("shape")),
+                      .begin = offsets.front().unsigned_integer(),
+                      .end = offsets.back().unsigned_integer()};
+  require(tensor.begin <= tensor.end && tensor.end <= kFarthest, "data_offsets ", tensor.begin,
+          " and ", tensor.end, " are no part of a file");
+  const auto wanted = static_cast<std::uint64_t>(tensor.shape.elements()) * size_of(tensor.dtype);
+  require(tensor.bytes() == wanted, safetensors_name(tensor.dtype), tensor.shape, " takes ", wanted,
+          " bytes, but data_offsets ", tensor.begin, " and ", tensor.end, " leave ",
+          tensor.bytes());
+  return tensor;
+}
+
+bool has_larger_elements(const StoredTensor& a, const StoredTensor& b) {
+  return size_of(a.dtype) > size_of(b.dtype);
+}
+
+// Those of tensors that are sorted by name.
+void set_offsets(std::vector<StoredTensor>& tensors) {
+  std::vector<StoredTensor*> in_order;
+  in_order.reserve(tensors.size());
+  for (StoredTensor& tensor : tensors) in_order.push_back(&tensor);
+  std::ranges::stable_sort(in_order, [](const StoredTensor* a, const StoredTensor* b) {
+    return has_larger_elements(*a, *b);
+  });
+  std::uint64_t end = 0;
+  for (StoredTensor* tensor : in_order) {
+    tensor->begin = end;
+    end += static_cast<std::uint64_t>(tensor->shape.elements()) * size_of(tensor->dtype);
+    tensor->end = end;
+  }
+}
+
+std::string header_of(const std::vector<StoredTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  std::vector<std::string> members;
+  members.reserve(tensors.size() + 1);
+  if (!metadata.empty()) {
+    Json texts = Json::object();
+    for (const auto& [key, text] : metadata) texts.set(key, text);
+    members.push_back(cat(Json(kMetadata), ":", texts));
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const StoredTensor& tensor = tensors[i];
+    require(tensor.name != kMetadata, "no tensor can be called '", kMetadata, "' in a file");
+    require(i == 0 || tensor.name != tensors[i - 1].name, "two tensors are called '",
+            shown(tensor.name), "'");
+    Json entry = Json::object();
+    entry.set("dtype", safetensors_name(tensor.dtype))
+        .set("shape", shape_to_json(tensor.shape))
+        .set("data_offsets", Json::array(std::array{tensor.begin, tensor.end}));
+    members.push_back(cat(Json(tensor.name), ":", entry));
+  }
+  return cat("{", join(members, ","), "}");
+}
+
+}  // namespace
+
+std::string safetensors_name(DType dtype) {
+  std::string name(name_of(dtype));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
+DType dtype_of_safetensors(std::string_view name) {
+  std::vector<std::string> names;
+  for (const DType dtype : kDTypes)
+    if (names.emplace_back(safetensors_name(dtype)) == name) return dtype;
+  throw InvalidArgument(cat("dtype '", shown(name), "' is none of ", join(names)));
+}
+
+Json shape_to_json(const Shape& shape) { return Json::array(shape.dims()); }
+
+Shape shape_from_json(const Json& json) {
+  const std::list<Json>& items = json.items();
+  require(items.size() <= kMostDims, "a shape has ", items.size(), " dimensions, more than ",
+          kMostDims);
+  std::vector<std::int64_t> dims;
+  for (const Json& item : items) {
+    dims.push_back(item.integer());
+    require(dims.back() >= 0, "a dimension is ", dims.back());
+  }
+  Shape shape(std::move(dims));
+  shape.elements();  // throws if they are too many
+  return shape;
+}
+
+std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
+                                const std::map<std::string, std::string>& metadata) {
+  std::ranges::sort(tensors, {}, &StoredTensor::name);
+  set_offsets(tensors);
+  std::string text = header_of(tensors, metadata);
+  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
+  std::string head;
+  for (std::size_t i = 0; i < kLengthBytes; ++i)
+    head += static_cast<char>(std::uint64_t{text.size()} >> 8 * i & 255);
+  head += text;
+  for (StoredTensor& tensor : tensors) {
+    tensor.begin += head.size();
+    tensor.end += head.size();
+  }
+  std::ranges::stable_sort(tensors, has_larger_elements);
+  return head;
+}
+
+Safetensors::Safetensors(std::vector<std::byte> bytes, std::string file)
+    : bytes_(std::move(bytes)), file_(std::move(file)) {
+  const std::uint64_t length = read_length(bytes_, file_);
+  const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  read_header(all.substr(kLengthBytes, length), kLengthBytes + length);
+  check_layout(kLengthBytes + length);
+  check_bools();
+}
+
+void Safetensors::read_header(std::string_view text, std::uint64_t values_begin) {
+  require<IoError>(text.starts_with('{'), file_, ": no safetensors file: expected '{' at byte 8");
+  Json header;
+  try {
+    header = Json::parse(text);
+  } catch (const InvalidArgument& error) {
+    throw IoError(cat(file_, ": damaged header, from byte 8: ", error.what()));
+  }
+  for (const auto& [name, json] : header.members()) try {
+      if (name == kMetadata) {
+        for (const auto& [key, value] : json.members()) metadata_.emplace(key, value.text());
+        continue;
+      }
+      StoredTensor tensor = read_entry(name, json);
+      tensor.begin += values_begin;
+      tensor.end += values_begin;
+      require<IoError>(tensor.end <= bytes_.size(), file_, ": tensor '", shown(name), "' at byte ",
+                       tensor.begin, ": truncated: expected its values up to byte ", tensor.end,
+                       ", but the file ends at byte ", bytes_.size());
+      tensors_.emplace(name, std::move(tensor));
+    } catch (const InvalidArgument& error) {
+      throw IoError(cat(file_, ": '", shown(name), "' in the header, bytes 8 to ", values_begin - 1,
+                        ": ", error.what()));
+    }
+}
+
+void Safetensors::check_layout(std::uint64_t values_begin) const {
+  std::vector<const StoredTensor*> in_order;
+  in_order.reserve(tensors_.size());
+  for (const auto& [name, tensor] : tensors_) in_order.push_back(&tensor);
+  std::ranges::sort(in_order, [](const StoredTensor* a, const StoredTensor* b) {
+    return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);
+  });
+  std::uint64_t end = values_begin;
+  for (const StoredTensor* tensor : in_order) {
+    require<IoError>(tensor->begin == end, file_, ": tensor '", shown(tensor->name),
+                     "' begins at byte ", tensor->begin, ": expected byte ", end,
+                     ", where what precedes it ends");
+    end = tensor->end;
+  }
+  require<IoError>(end == bytes_.size(), file_, ": ", bytes_.size() - end, " bytes from byte ", end,
+                   " belong to no tensor");
+}
+
+// A C++ bool holds 0 or 1 alone.
+void Safetensors::check_bools() const {
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor.dtype != DType::kBool) continue;
+    const std::span<const std::byte> all = values(tensor);
+    const auto wrong = std::ranges::find_if(all, [](std::byte b) { return b > std::byte{1}; });
+    require<IoError>(wrong == all.end(), file_, ": tensor '", shown(name), "': byte ",
+                     tensor.begin + static_cast<std::uint64_t>(wrong - all.begin()),
+                     " is neither false (0) nor true (1)");
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,74 @@
+// The safetensors format, version 0.4 of its documentation (github.com/huggingface/safetensors):
+// 8 bytes, the length N of the header, little-endian; N bytes of JSON, {"name": {"dtype": "F32",
+// "shape": [2,3], "data_offsets": [begin, end]}, ..., "__metadata__": {"key": "text", ...}}, padded
+// with spaces; then the values, dense and little-endian, without holes. Offsets count from the end
+// of the header. Other programs read these files, and files come from anywhere: the reader takes
+// any bytes and throws rather than crash or allocate too much.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/framework/json.h"
+#include "belfry/framework/tensor.h"
+
+namespace belfry {
+
+// "F16", "BF16", "F32", "F64", "I32", "I64", "U8" or "BOOL".
+std::string safetensors_name(DType dtype);
+// Throws InvalidArgument for another text.
+DType dtype_of_safetensors(std::string_view name);
+
+// [2,3]. Reading throws InvalidArgument for what is no shape, for more than 64 dimensions and for
+// more elements than a Shape may have.
+Json shape_to_json(const Shape& shape);
+Shape shape_from_json(const Json& json);
+
+struct StoredTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape = {};
+  std::uint64_t begin = 0, end = 0;  // in the file
+
+  std::uint64_t bytes() const { return end - begin; }
+};
+
+// Lays out a file. Sorts `tensors` in the order in which their bytes must follow (larger elements
+// first, so that all are aligned, then by name), sets begin and end, and returns what precedes the
+// values. The header lists the names sorted, and is padded so that the values begin at a multiple
+// of 8. Throws InvalidArgument for a name that is there twice or is "__metadata__".
+std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
+                                const std::map<std::string, std::string>& metadata = {});
+
+// A file in memory, known to be sound.
+class Safetensors {
+ public:
+  // Throws IoError naming `file`, the byte, what was expected there and, past the header, the
+  // tensor. No allocation exceeds twice the bytes.
+  Safetensors(std::vector<std::byte> bytes, std::string file);
+
+  const std::string& file() const { return file_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // Of one of tensors().
+  std::span<const std::byte> values(const StoredTensor& tensor) const {
+    return std::span(bytes_).subspan(tensor.begin, tensor.bytes());
+  }
+
+ private:
+  void read_header(std::string_view text, std::uint64_t values_begin);
+  void check_layout(std::uint64_t values_begin) const;
+  void check_bools() const;
+
+  std::vector<std::byte> bytes_;
+  std::string file_;
+  std::map<std::string, StoredTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace belfry

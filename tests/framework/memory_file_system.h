@@ -1,0 +1,195 @@
+// A disk that forgets. Data of a file is durable after sync(), entries of a directory after
+// sync_directory(); a crash may lose the rest, or a part of it. It crashes at a chosen call.
+#pragma once
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "belfry/framework/error.h"
+#include "belfry/framework/file_system.h"
+
+namespace belfry {
+
+// What every call throws once the machine is down.
+struct Crash : std::runtime_error {
+  Crash() : std::runtime_error("the machine is down") {}
+};
+
+class MemoryFileSystem final : public FileSystem {
+ public:
+  // A disk with one directory.
+  explicit MemoryFileSystem(const std::string& root) {
+    nodes_[root] = node(true);
+    durable_ = nodes_;
+  }
+
+  // Goes down at the n-th call from now, counted from 0; what that call writes is half done.
+  void crash_at(int call) { calls_left_ = call; }
+  bool crashed() const { return crashed_; }
+
+  // Changes of directories since they were last synced.
+  std::size_t unsynced() const { return journal_.size(); }
+  // The disk after the machine has come up again: with the first `changes` of those unsynced, and
+  // with all data of files, or with what was synced of it.
+  MemoryFileSystem after_crash(std::size_t changes, bool all_data) const {
+    MemoryFileSystem disk = *this;
+    disk.calls_left_ = -1;
+    disk.crashed_ = false;
+    disk.journal_.clear();
+    disk.nodes_ = durable_;
+    for (std::size_t i = 0; i < changes; ++i) apply(journal_[i], disk.nodes_);
+    // What a directory held that is not there itself.
+    for (auto at = disk.nodes_.begin(); at != disk.nodes_.end();) {
+      const bool lost = parent(at->first) != "" && !disk.nodes_.contains(parent(at->first));
+      at = lost ? disk.nodes_.erase(at) : std::next(at);
+    }
+    for (auto& [path, file] : disk.nodes_) {
+      file = std::make_shared<Node>(*file);
+      if (!all_data) file->data = file->synced;
+      file->synced = file->data;
+    }
+    disk.durable_ = disk.nodes_;
+    return disk;
+  }
+
+  std::unique_ptr<WritableFile> create(const std::string& path) override;
+  std::vector<std::byte> read(const std::string& path) override {
+    call();
+    require<NotFound>(nodes_.contains(path), path, ": no such file");
+    return nodes_.at(path)->data;
+  }
+  bool exists(const std::string& path) override { return kind(path) != FileKind::kNone; }
+  FileKind kind(const std::string& path) override {
+    call();
+    const auto found = nodes_.find(path);
+    if (found == nodes_.end()) return FileKind::kNone;
+    return found->second->directory ? FileKind::kDirectory : FileKind::kFile;
+  }
+  std::string resolve(const std::string& path) override { return path; }
+  std::vector<std::string> list(const std::string& directory) override {
+    call();
+    std::vector<std::string> names;
+    for (const auto& [path, node] : nodes_)
+      if (parent(path) == directory) names.push_back(path.substr(directory.size() + 1));
+    return names;
+  }
+  void create_directory(const std::string& path) override {
+    call();
+    change({Change::kAdd, path, "", node(true)});
+  }
+  void rename(const std::string& from, const std::string& to) override {
+    call();
+    require<IoError>(nodes_.contains(from) && !nodes_.contains(to), "rename ", from, " to ", to);
+    change({Change::kRename, from, to, nullptr});
+  }
+  void remove(const std::string& path) override {
+    if (nodes_.contains(path)) require<IoError>(list(path).empty(), path, " is not empty");
+    call();
+    change({Change::kRemove, path, "", nullptr});
+  }
+  void sync_directory(const std::string& path) override {
+    call();
+    // A rename within a directory is one change.
+    std::vector<Change> rest;
+    for (const Change& change : journal_) {
+      if (parent(change.path) != path) {
+        rest.push_back(change);
+        continue;
+      }
+      apply(change, durable_);
+      // What was in it went with it, and its name may be another's from now on.
+      if (change.kind == Change::kRemove)
+        std::erase_if(rest, [&](const Change& c) { return parent(c.path) == change.path; });
+    }
+    journal_ = std::move(rest);
+  }
+
+ private:
+  friend class MemoryFile;
+  struct Node {
+    bool directory;
+    std::vector<std::byte> data, synced;
+  };
+  using Nodes = std::map<std::string, std::shared_ptr<Node>>;  // by path
+  struct Change {
+    enum Kind { kAdd, kRename, kRemove } kind;
+    std::string path, to;
+    std::shared_ptr<Node> node;
+  };
+
+  static std::shared_ptr<Node> node(bool directory) {
+    return std::make_shared<Node>(Node{directory, {}, {}});
+  }
+  static std::string parent(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+  void call() {
+    if (crashed_) throw Crash();
+    if (calls_left_ < 0 || calls_left_-- > 0) return;
+    crashed_ = true;
+    throw Crash();
+  }
+  void change(const Change& change) {
+    apply(change, nodes_);
+    journal_.push_back(change);
+  }
+  // What is below a directory goes with it.
+  static void apply(const Change& change, Nodes& nodes) {
+    if (change.kind == Change::kAdd) {
+      nodes[change.path] = change.node;
+      return;
+    }
+    Nodes rest;
+    for (auto& [path, node] : nodes) {
+      const bool inside = path == change.path || path.starts_with(change.path + "/");
+      if (!inside) rest[path] = node;
+      if (inside && change.kind == Change::kRename)
+        rest[change.to + path.substr(change.path.size())] = node;
+    }
+    nodes = std::move(rest);
+  }
+
+  Nodes nodes_, durable_;
+  std::vector<Change> journal_;  // not yet in durable_
+  int calls_left_ = -1;          // -1: for ever
+  bool crashed_ = false;
+};
+
+class MemoryFile final : public WritableFile {
+ public:
+  MemoryFile(MemoryFileSystem& disk, std::shared_ptr<MemoryFileSystem::Node> node)
+      : disk_(disk), node_(std::move(node)) {}
+  void append(std::span<const std::byte> bytes) override {
+    try {
+      disk_.call();
+    } catch (const Crash&) {
+      write(bytes.first(bytes.size() / 2));
+      throw;
+    }
+    write(bytes);
+  }
+  void sync() override {
+    disk_.call();
+    node_->synced = node_->data;
+  }
+  void close() override { disk_.call(); }
+
+ private:
+  void write(std::span<const std::byte> bytes) {
+    node_->data.insert(node_->data.end(), bytes.begin(), bytes.end());
+  }
+  MemoryFileSystem& disk_;
+  std::shared_ptr<MemoryFileSystem::Node> node_;
+};
+
+inline std::unique_ptr<WritableFile> MemoryFileSystem::create(const std::string& path) {
+  call();
+  require<IoError>(nodes_.contains(parent(path)), path, ": no such directory");
+  change({Change::kAdd, path, "", node(false)});
+  return std::make_unique<MemoryFile>(*this, nodes_.at(path));
+}
+
+}  // namespace belfry
