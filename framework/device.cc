@@ -34,8 +34,10 @@ Counts count_devices(const std::map<std::string, int>& asked) {
             " devices were asked for; ", cpu ? 1 : 0, " to ", kMostDevices, " are possible");
     (cpu ? counts.cpus : counts.gpus) = count;
   }
-  require(counts.cpus + counts.gpus <= kMostDevices, "device_count: ", counts.cpus, " CPU and ",
-          counts.gpus, " GPU devices are more than the ", kMostDevices, " that are possible");
+  // The CPU that there always is does not count.
+  require(!cpus_given || counts.cpus + counts.gpus <= kMostDevices, "device_count: ", counts.cpus,
+          " CPU and ", counts.gpus, " GPU devices are more than the ", kMostDevices,
+          " that are possible");
   return counts;
 }
 

@@ -107,7 +107,9 @@ Explanation Graph::explain(const Output& output) const {
   result.type = node.type();
   result.requested = node.device().str();
   for (const DeviceReason& reason : node.device_reasons()) {
-    result.scopes.push_back({reason.site.file, static_cast<int>(reason.site.line), reason.what});
+    const std::string place = reason.site.str();
+    result.scopes.push_back(
+        {place.substr(0, place.rfind(':')), static_cast<int>(reason.site.line), reason.what});
     if (!reason.load.empty()) result.load = reason.load;
   }
   result.colocation.assign(node.colocation().begin(), node.colocation().end());

@@ -15,7 +15,7 @@ struct PlanContext;
 struct Explanation {
   // A scope, setter or colocation that shaped the request, in the order of application.
   struct Scope {
-    std::string file;
+    std::string file;  // without directories
     int line = 0;
     std::string what;
   };

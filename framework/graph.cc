@@ -176,8 +176,7 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   if (!options.caching_device.empty())
     info->caching_device = enclosing_device(*this).merged_with(options.caching_device);
   const VariableStateOptions state{request.shape, options.dtype.value_or(DType::kF32)};
-  Node& node =
-      append(kVariableState, {}, At(request.name, at.site), Options(state), std::move(info));
+  Node& node = append(kVariable, {}, At(request.name, at.site), Options(state), std::move(info));
   initialise(node, options.initializer);
   for (const std::string& key : collections) add_to_collection(key, node);
   if (options.trainable && std::ranges::find(collections, kTrainableVariables) == collections.end())

@@ -74,8 +74,8 @@ struct Lane {
   std::vector<int> launches;
 };
 
-// kFixed is the value of a Constant.
-enum class Place : std::uint8_t { kArena, kVariable, kFeed, kFixed, kFetch };
+// kState is a variable, kFixed the value of a Const.
+enum class Place : std::uint8_t { kArena, kState, kFeed, kFixed, kFetch };
 
 // Where a value is. Aliases have the buffer of what they alias.
 struct BufferRecord {
@@ -84,7 +84,7 @@ struct BufferRecord {
   std::int64_t bytes;
   std::int64_t offset = 0;     // kArena: in the device's arena
   int index = 0;               // kFeed, kFetch
-  const Node* node = nullptr;  // kVariable, kFixed
+  const Node* node = nullptr;  // kState, kFixed
 };
 
 // The placer's decision about a node: one per output of a collective, else one for all outputs.

@@ -1,229 +1,33 @@
 #include "belfry/framework/session.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "belfry/framework/explain.h"
-#include "belfry/framework/log.h"
-#include "belfry/framework/step.h"
+#include "belfry/framework/session_state.h"
 #include "belfry/framework/trace.h"
 
 namespace belfry {
 namespace {
 
-int worker_count(int asked) {
-  require(asked >= 0 && asked <= 1024, "threads must be from 0 (one per usable core) to 1024, not ",
-          asked);
-  const int cores = usable_cores();
-  if (asked > cores)
-    log_warning(asked, " threads were asked for, but only ", cores,
-                " cores can be used; the run may be slower");
-  return asked == 0 ? cores : asked;
+std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
+  std::string text;
+  for (const Fetch& fetch : fetches)
+    text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
+  for (const FeedType& feed : feeds)
+    text += cat(feed.where.node().id(), ":", feed.where.index(), feed.shape, " ");
+  return text;
+}
+
+// The plan node that computes `node`, or null.
+const PlanNode* find_planned(const Plan& plan, const Node& node) {
+  for (const PlanNode& planned : plan.nodes)
+    if (planned.node == &node && planned.op == &node.op()) return &planned;
+  return nullptr;
 }
 
 }  // namespace
-
-struct Session::State {
-  struct Stored {
-    int device;
-    std::int64_t bytes;
-    int since;      // the number of plans when it was made
-    Buffer memory;  // empty in a dry run
-  };
-
-  struct Prepared {
-    std::vector<Fetch> fetches;
-    std::vector<FeedType> feeds;
-    int number = 0;  // of the plan, from 1
-    std::unique_ptr<Step> step;
-  };
-
-  State(const Graph& g, SessionOptions o)
-      : graph(g),
-        options(std::move(o)),
-        devices(make_devices(options)),
-        threads(worker_count(options.threads)),
-        // A lane is one worker's, so more workers than devices would have nothing to do.
-        pool(options.dry_run ? 1 : std::min(threads, static_cast<int>(devices.size()))),
-        runner{devices, pool, [this](const Node& node) { return stored(node).memory.data(); }, {}} {
-    runner.dry = options.dry_run;
-    if (options.log_device_placement) print(device_mapping(devices));
-  }
-
-  void print(const std::string& lines) const {
-    log_debug(lines);
-    if (options.placement_sink) return options.placement_sink(lines);
-    std::fwrite(lines.data(), 1, lines.size(), stdout);
-    std::fflush(stdout);
-  }
-
-  Stored& stored(const Node& node) {
-    const auto found = variables.find(&node);
-    require<Internal>(found != variables.end(), node.describe(), " has no memory yet");
-    return found->second;
-  }
-
-  // As it was for plan `number`: variables that were made for it, or later, are nowhere yet.
-  PlanContext context(bool log_placement, int number) {
-    return {devices,
-            [this, number](const Node& node) {
-              const auto found = variables.find(&node);
-              const bool placed = found != variables.end() && found->second.since < number;
-              return placed ? found->second.device : -1;
-            },
-            options.allow_soft_placement, log_placement, options.reference_kernels};
-  }
-  PlanContext context(bool log_placement) { return context(log_placement, plans + 1); }
-
-  std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
-                                     std::span<const FeedType> feeds, bool log_placement) {
-    for (const Fetch& fetch : fetches)
-      require(&fetch.node->graph() == &graph, fetch.node->describe(),
-              ": belongs to another graph than the session's");
-    Plan plan = compile(fetches, feeds, context(log_placement));
-    if (log_placement) print(placement_lines(plan, devices));
-    if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
-    check_limits(plan);
-    initialise(plan);
-    return std::make_unique<Step::State>(std::move(plan), runner);
-  }
-
-  // By the plan, before anything is allocated.
-  void check_limits(const Plan& plan) const {
-    std::vector<DeviceUse> uses = device_use();
-    for (std::size_t d = 0; d < uses.size(); ++d) uses[d].peak_bytes += plan.arena_bytes[d];
-    for (const PlanNode& planned : plan.nodes)
-      if (stored_by(planned) && !variables.contains(planned.node))
-        uses[static_cast<std::size_t>(planned.device())].peak_bytes += planned.types[0].bytes();
-    for (std::size_t d = 0; d < uses.size(); ++d) {
-      const std::int64_t limit = devices[d]->memory.limit();
-      require<OutOfMemory>(limit == 0 || uses[d].peak_bytes <= limit, uses[d].device,
-                           ": its plans need ", uses[d].peak_bytes, " bytes, of which ",
-                           plan.arena_bytes[d], " for this one's arena, but its limit is ", limit,
-                           "; use a smaller batch or more devices");
-    }
-  }
-
-  std::vector<DeviceUse> device_use() const {
-    std::vector<DeviceUse> uses;
-    for (const auto& device : devices)
-      uses.push_back({.device = device->spec, .declared = device->declared});
-    for (const auto& [node, kept] : variables) {
-      DeviceUse& use = uses[static_cast<std::size_t>(kept.device)];
-      ++use.variables;
-      use.variable_bytes += kept.bytes;
-      use.peak_bytes += kept.bytes;
-    }
-    for (const auto& [key, prepared] : steps)
-      for (std::size_t d = 0; d < uses.size() && prepared.step; ++d)
-        uses[d].peak_bytes += prepared.step->plan().arena_bytes[d];
-    return uses;
-  }
-
-  // The plan node is the storage of a variable.
-  static bool stored_by(const PlanNode& planned) {
-    return planned.node->is_variable() && planned.op == &planned.node->op();
-  }
-
-  // Gives the variables of a plan memory and a first value. A replica's is its original's.
-  void initialise(const Plan& plan) {
-    std::vector<const Node*> fresh;
-    try {
-      for (const PlanNode& planned : plan.nodes)
-        if (stored_by(planned) && !variables.contains(planned.node)) {
-          fresh.push_back(planned.node);
-          const std::int64_t bytes = planned.types[0].bytes();
-          Buffer memory;
-          if (!options.dry_run)
-            memory = Buffer(devices[static_cast<std::size_t>(planned.device())]->memory,
-                            static_cast<std::size_t>(bytes));
-          variables.emplace(planned.node,
-                            Stored{planned.device(), bytes, plans, std::move(memory)});
-        }
-      if (!options.dry_run) fill_in(fresh);
-    } catch (...) {  // what has no first value does not exist
-      for (const Node* node : fresh) variables.erase(node);
-      throw;
-    }
-  }
-
-  void fill_in(const std::vector<const Node*>& fresh) {
-    std::vector<const Node*> originals;
-    for (const Node* node : fresh)
-      if (!node->variable().copy_of) originals.push_back(node);
-    const std::vector<Tensor> values = first_values(originals);
-    for (std::size_t i = 0; i < originals.size(); ++i) copy_into(*originals[i], values[i].raw());
-    for (const Node* node : fresh)
-      if (Node* original = node->variable().copy_of)
-        copy_into(*node, ensure(Variable(*original)).memory.data());
-  }
-
-  // Those of copies are their originals'.
-  std::vector<Tensor> first_values(std::span<const Node* const> nodes) {
-    if (nodes.empty()) return {};
-    std::vector<Fetch> initials;
-    for (const Node* node : nodes) {
-      while (node->variable().copy_of) node = node->variable().copy_of;
-      initials.emplace_back(node->variable().initial);
-    }
-    const auto step = build(initials, {}, false);
-    step->initial = true;
-    step->run({});
-    return step->fetched;
-  }
-
-  void copy_into(const Node& variable, const std::byte* value) {
-    const Buffer& memory = stored(variable).memory;
-    std::memcpy(memory.data(), value, memory.bytes());
-  }
-
-  // Memory of a variable that no plan may have touched yet.
-  Stored& ensure(Variable variable) {
-    const Node& node = variable.node();
-    require(&node.graph() == &graph, node.describe(), ": belongs to another graph");
-    if (options.dry_run) {
-      const Fetch itself(variable.node());
-      refuse_dry_run(compile({&itself, 1}, {}, context(false)), devices);
-    }
-    if (!variables.contains(&node)) {
-      const Fetch itself(variable.node());
-      initialise(compile({&itself, 1}, {}, context(false)));
-    }
-    return stored(node);
-  }
-
-  // At once, as a plan for each would take long.
-  void ensure_all(std::span<const VariableBytes> values) {
-    if (options.dry_run && !values.empty()) ensure(values.front().variable);  // throws
-    std::vector<Fetch> missing;
-    for (const auto& [variable, bytes] : values)
-      if (&variable.node().graph() == &graph && !variables.contains(&variable.node()))
-        missing.emplace_back(variable.node());
-    if (!missing.empty()) initialise(compile(missing, {}, context(false)));
-  }
-
-  static std::string key(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
-    std::string text;
-    for (const Fetch& fetch : fetches)
-      text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
-    for (const FeedType& feed : feeds)
-      text += cat(feed.where.node().id(), ":", feed.where.index(), feed.shape, " ");
-    return text;
-  }
-
-  const Graph& graph;
-  SessionOptions options;
-  std::vector<std::unique_ptr<Device>> devices;
-  int threads;  // asked for
-  WorkerPool pool;
-  Runner runner;
-  std::map<const Node*, Stored> variables;
-  std::map<std::string, Prepared> steps;
-  int plans = 0;     // asked for so far
-  std::mutex mutex;  // over variables and steps
-};
 
 Session::Session(const Graph& graph, SessionOptions options)
     : state_(std::make_unique<State>(graph, std::move(options))) {}
@@ -232,7 +36,7 @@ Session::~Session() = default;
 
 Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
   const std::lock_guard lock(state_->mutex);
-  const std::string key = State::key(fetches, feeds);
+  const std::string key = key_of(fetches, feeds);
   auto& [made_of, fed, number, step] = state_->steps[key];
   if (step) return *step;
   try {
@@ -325,17 +129,6 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
 }
 
 const Graph& Session::graph() const { return state_->graph; }
-
-namespace {
-
-// The plan node that computes `node`, or null.
-const PlanNode* find_planned(const Plan& plan, const Node& node) {
-  for (const PlanNode& planned : plan.nodes)
-    if (planned.node == &node && planned.op == &node.op()) return &planned;
-  return nullptr;
-}
-
-}  // namespace
 
 DeviceSpec Session::placement(Output output) {
   const auto find = [&](const Plan& plan) -> const DeviceSpec* {

@@ -40,7 +40,7 @@ void* Step::State::address(int buffer) {
   const BufferRecord& record = plan.buffers[at(buffer)];
   switch (record.place) {
     case Place::kArena: return arenas_[at(record.device)].data() + record.offset;
-    case Place::kVariable: return runner.variable_memory(*record.node);
+    case Place::kState: return runner.variable_memory(*record.node);
     case Place::kFixed:
       // Kernels do not write their inputs, so the graph's tensor serves all sessions.
       return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());

@@ -132,7 +132,7 @@ class Printer {
   void add_levels() {
     std::vector<std::int64_t> variables(devices_.size());
     for (const BufferRecord& buffer : plan_.buffers)
-      if (buffer.place == Place::kVariable) variables[at(buffer.device)] += buffer.bytes;
+      if (buffer.place == Place::kState) variables[at(buffer.device)] += buffer.bytes;
     for (const Timeline::Level& level : timeline_.levels)
       events_.push_back({level.time, cat(R"({"ph":"C","cat":"Memory","name":"memory","pid":)",
                                          process(level.device), R"(,"ts":)", micros(level.time),

@@ -13,7 +13,7 @@ ReplicaDeviceSetter::ReplicaDeviceSetter(ReplicaDeviceOptions options)
 DeviceSpec ReplicaDeviceSetter::place(const Node& node) {
   const DeviceSpec& inner = node.device();
   if (options_.ps_tasks == 0) return inner;
-  if (&node.op() != &kVariableState) return options_.worker_device.merged_with(inner);
+  if (&node.op() != &kVariable) return options_.worker_device.merged_with(inner);
   DeviceSpec server = options_.ps_device;
   if (server.job && (!inner.job || inner.job == server.job)) {
     server.task = next_task_;

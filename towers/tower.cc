@@ -90,8 +90,9 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
           "'; open the scope in the tower function");
   require(!options_.own_variables || !options_.name.empty(), "a tower (", at.site.str(),
           ") with variables of its own needs a name, which begins theirs");
-  require(!options_.own_variables || outer.variables().reuse == Reuse::kInherit, "tower '", options_.name,
-          "' (", at.site.str(), ") makes variables of its own, but is built in a variable scope ",
+  require(!options_.own_variables || outer.variables().reuse == Reuse::kInherit, "tower '",
+          options_.name, "' (", at.site.str(),
+          ") makes variables of its own, but is built in a variable scope ",
           "that reuses some; open the scope in the tower function");
   if (options_.setter)
     scopes_->device.emplace(graph, *options_.setter, at.site);

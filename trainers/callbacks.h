@@ -14,7 +14,7 @@ class Trainer;
 
 // Called on the thread of Trainer::train(). An exception ends the training and leaves train(). At
 // each point callbacks are called in one fixed order: Progress, Evaluation, then the recipe's own
-// in the order of its list.
+// in the order of its list, then SaveCheckpoint.
 struct Callback {
   virtual ~Callback() = default;
   // Graph and session exist; before the first step.

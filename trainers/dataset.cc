@@ -62,6 +62,16 @@ void gather_source(const Source& source, std::span<const std::int64_t> indices, 
 
 }  // namespace
 
+const Dataset& LazyDataset::loaded() const {
+  std::call_once(once_, [this] {
+    std::unique_ptr<Dataset> dataset = load_();
+    require<Internal>(dataset && dataset->signature() == signature_,
+                      "a dataset was loaded that has not the fields announced");
+    loaded_ = std::move(dataset);
+  });
+  return *loaded_;
+}
+
 TensorDataset::TensorDataset(std::vector<Source> sources, std::string description)
     : sources_(std::move(sources)), description_(std::move(description)) {
   require(!sources_.empty(), "a dataset needs at least one field");

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,9 +19,11 @@ struct Dataset {
     std::string name;
     DType dtype;
     Shape shape;
+    bool operator==(const Field&) const = default;
   };
 
   virtual ~Dataset() = default;
+  // Reads no data: a dry run asks for nothing else.
   virtual std::vector<Field> signature() const = 0;
   virtual std::int64_t size() const = 0;
 
@@ -31,6 +34,32 @@ struct Dataset {
 
   // One line for people: what this is, how many samples, from where.
   virtual std::string describe() const = 0;
+};
+
+// A dataset that is loaded when something other than its signature is first asked for.
+class LazyDataset final : public Dataset {
+ public:
+  using Load = std::function<std::unique_ptr<Dataset>()>;
+  // What `load` throws leaves the call that needed the data. Its dataset must have this signature,
+  // else that call throws Internal.
+  LazyDataset(std::vector<Field> signature, Load load)
+      : signature_(std::move(signature)), load_(std::move(load)) {}
+
+  std::vector<Field> signature() const override { return signature_; }
+  std::int64_t size() const override { return loaded().size(); }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    loaded().gather(indices, out);
+  }
+  std::string describe() const override { return loaded().describe(); }
+
+ private:
+  const Dataset& loaded() const;
+
+  std::vector<Field> signature_;
+  Load load_;
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<Dataset> loaded_;
 };
 
 // What the command line says about places.

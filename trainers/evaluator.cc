@@ -4,6 +4,21 @@
 
 namespace belfry {
 
+Step& prepare_predictors(Session& session, std::span<const TowerRecord> predictors,
+                         std::int64_t batch) {
+  std::vector<FeedType> feeds;
+  std::vector<Fetch> fetches;
+  for (const TowerRecord& predictor : predictors) {
+    for (const Output& input : predictor.inputs) {
+      feeds.push_back({input, input.shape()});
+      feeds.back().shape[0] = batch;
+    }
+    fetches.emplace_back(predictor.loss);
+    for (const NamedOutput& metric : predictor.metrics) fetches.emplace_back(metric.value);
+  }
+  return session.prepare(fetches, feeds);
+}
+
 Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
                      std::int64_t batch)
     : predictors_(predictors), data_(data), plan_(data.size(), batch) {
@@ -15,20 +30,13 @@ Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, 
 
 Evaluator::Shot Evaluator::prepare(Session& session, std::size_t predictors,
                                    std::int64_t batch) const {
-  Shot shot{.predictors = predictors};
-  std::vector<FeedType> feeds;
-  std::vector<Fetch> fetches;
-  for (const TowerRecord& predictor : predictors_.first(predictors)) {
+  Shot shot{.predictors = predictors,
+            .step = &prepare_predictors(session, predictors_.first(predictors), batch)};
+  for (std::size_t p = 0; p < predictors; ++p)
     for (Tensor& input : batch_tensors(data_, batch)) {
-      feeds.push_back(
-          {predictor.inputs[shot.inputs.size() % predictor.inputs.size()], input.shape()});
       shot.memory.push_back(input.mutable_raw());
       shot.inputs.push_back(std::move(input));
     }
-    fetches.emplace_back(predictor.loss);
-    for (const NamedOutput& metric : predictor.metrics) fetches.emplace_back(metric.value);
-  }
-  shot.step = &session.prepare(fetches, feeds);
   return shot;
 }
 

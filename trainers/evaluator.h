@@ -9,11 +9,15 @@
 
 namespace belfry {
 
+// Compiles predictors, which are equal but for their devices, for `batch` samples each. Feeds: the
+// inputs of each in order; fetches: the loss and metrics of each.
+Step& prepare_predictors(Session& session, std::span<const TowerRecord> predictors,
+                         std::int64_t batch);
+
 class Evaluator {
  public:
-  // Compiles the predictors, which are equal but for their devices, for `batch` samples each; and
-  // the first for `batch` samples and for the shorter batch that may be left at the end. Borrows
-  // all.
+  // Compiles the predictors for `batch` samples each; and the first for `batch` samples and for the
+  // shorter batch that may be left at the end. Borrows all.
   Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
             std::int64_t batch);
 

@@ -1,7 +1,6 @@
 #include "belfry/trainers/flags.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -9,6 +8,7 @@
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/device.h"
+#include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
@@ -21,58 +21,83 @@ constexpr int kMostThreads = 1024;
 struct RawFlags {
   std::string devices = "cpu:2", trainer, allreduce, data_dir, json;
   std::string repacking, batch_size, epochs, max_steps, threads, seed, learning_rate;
-  bool log_device_placement = false;
+  std::string explain, trace_file, save_checkpoint, restore_checkpoint;
+  bool log_device_placement = false, dry_run = false;
 };
 
 std::string alternatives(const std::vector<std::string>& names) { return join(names, "|"); }
 
-void define(CLI::App& app, RawFlags& raw, const FlagDefaults& defaults) {
-  const auto add = [&](const char* name, auto& value, const char* unit, const std::string& text) {
-    return app.add_option(name, value, text)->type_name(unit)->take_last();
-  };
-  const char* const kDevices = "Devices and gradients";
-  add("--devices", raw.devices, "LIST",
-      "cpu:N for N logical devices; or names: /cpu:1, cpu:0,cpu:2 [cpu:2]")
-      ->group(kDevices);
-  add("--trainer", raw.trainer, "NAME",
-      alternatives(trainer_names()) + " [simple with one device, else replicated]")
-      ->group(kDevices);
-  add("--allreduce", raw.allreduce, "NAME",
-      alternatives(strategy_names()) +
-          "; parameter_server takes colocate, replicated all others [collective]")
-      ->group(kDevices);
-  add("--gradient_repacking", raw.repacking, "N",
-      "pack all gradients into N parts before they are combined; 0: do not [0]")
-      ->group(kDevices);
-  const char* const kTraining = "Training";
-  add("--batch_size", raw.batch_size, "N",
-      cat("examples per device and step [", defaults.batch_size, "]"))
-      ->group(kTraining);
-  add("--epochs", raw.epochs, "N", cat("passes over the training data [", defaults.epochs, "]"))
-      ->group(kTraining);
-  add("--max_steps", raw.max_steps, "N", "stop after N steps at the latest; 0: no limit [0]")
-      ->group(kTraining);
-  add("--learning_rate", raw.learning_rate, "X",
-      "constant, instead of the program's rate or schedule [the program's]")
-      ->group(kTraining);
-  add("--seed", raw.seed, "N", "of initial values, the order of the data and dropout [1]")
-      ->group(kTraining);
-  if (defaults.reads_files)
-    add("--data_dir", raw.data_dir, "DIR",
-        "folder with the data files [none: the program generates data, if it can]")
-        ->group("Data");
-  const char* const kExecution = "Execution and output";
-  add("--threads", raw.threads, "N",
-      cat("worker threads, the main thread included; 0: all usable cores (", usable_cores(),
-          " here) [0]"))
-      ->group(kExecution);
-  app.add_flag("--log_device_placement", raw.log_device_placement,
-               "print the device of every node [false]")
-      ->group(kExecution);
-  add("--json", raw.json, "FILE", "write the results there, as one JSON object [none]")
-      ->group(kExecution);
-  app.set_help_flag("-h,--help", "print this and exit")->group(kExecution);
-}
+// Defines the flags, in the order and the groups of --help.
+class Definer {
+ public:
+  Definer(CLI::App& app, RawFlags& raw) : app_(app), raw_(raw) {}
+
+  void devices_and_gradients() {
+    group_ = "Devices and gradients";
+    add("--devices", raw_.devices, "LIST",
+        "cpu:N for N logical devices; or names: /cpu:1, cpu:0,cpu:2 [cpu:2]");
+    add("--trainer", raw_.trainer, "NAME",
+        alternatives(trainer_names()) + " [simple with one device, else replicated]");
+    add("--allreduce", raw_.allreduce, "NAME",
+        alternatives(strategy_names()) +
+            "; parameter_server takes colocate, replicated all others [collective]");
+    add("--gradient_repacking", raw_.repacking, "N",
+        "pack all gradients into N parts before they are combined; 0: do not [0]");
+  }
+
+  void training(const FlagDefaults& defaults) {
+    group_ = "Training";
+    add("--batch_size", raw_.batch_size, "N",
+        cat("examples per device and step [", defaults.batch_size, "]"));
+    add("--epochs", raw_.epochs, "N", cat("passes over the training data [", defaults.epochs, "]"));
+    add("--max_steps", raw_.max_steps, "N", "stop after N steps at the latest; 0: no limit [0]");
+    add("--learning_rate", raw_.learning_rate, "X",
+        "constant, instead of the program's rate or schedule [the program's]");
+    add("--seed", raw_.seed, "N", "of initial values, the order of the data and dropout [1]");
+    group_ = "Data";
+    if (defaults.reads_files)
+      add("--data_dir", raw_.data_dir, "DIR",
+          "folder with the data files [none: the program generates data, if it can]");
+    group_ = "Checkpoints";
+    add("--save_checkpoint", raw_.save_checkpoint, "PATH",
+        "directory to save variables and progress in, after each epoch and at the end [none]");
+    add("--restore_checkpoint", raw_.restore_checkpoint, "PATH",
+        "go on from this checkpoint; --epochs and --max_steps count what it has done [none]");
+  }
+
+  void inspection() {
+    group_ = "Inspection";
+    add("--log_device_placement", raw_.log_device_placement,
+        "print the device of every node, and the balance of variables [false]");
+    add("--dry_run", raw_.dry_run,
+        "print the device of every node and the memory planned per device, and exit; reads no "
+        "data; --devices may name GPUs that this machine lacks [false]");
+    add("--explain", raw_.explain, "NODE", "print why this node is on its device, and exit [none]");
+    add("--trace_file", raw_.trace_file, "FILE",
+        "record step 2 (or the only one) for Perfetto or chrome://tracing [none]");
+  }
+
+  void execution() {
+    group_ = "Execution and output";
+    add("--threads", raw_.threads, "N",
+        cat("worker threads, the main thread included; 0: all usable cores (", usable_cores(),
+            " here) [0]"));
+    add("--json", raw_.json, "FILE", "write the results there, as one JSON object [none]");
+    app_.set_help_flag("-h,--help", "print this and exit")->group(group_);
+  }
+
+ private:
+  void add(const char* name, std::string& value, const char* unit, const std::string& text) {
+    app_.add_option(name, value, text)->type_name(unit)->take_last()->group(group_);
+  }
+  void add(const char* name, bool& value, const std::string& text) {
+    app_.add_flag(name, value, text)->group(group_);
+  }
+
+  CLI::App& app_;
+  RawFlags& raw_;
+  const char* group_ = "";
+};
 
 // "--data-dir" "x" -> "--data_dir=x". CLI11 then never mistakes a value for a flag.
 std::vector<std::string> normalized(std::span<const char* const> arguments, const CLI::App& app) {
@@ -119,20 +144,6 @@ void parse(CLI::App& app, std::vector<std::string> arguments) {
   }
 }
 
-// Throws FlagError unless all of `text` is a T.
-template <class T>
-T parse_number(const char* flag, const std::string& text) {
-  T value{};
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  require<FlagError>(error != std::errc::result_out_of_range, flag, "=", text, " is out of range");
-  require<FlagError>(error == std::errc() && stop == end, flag, "=", text, " is not ",
-                     std::is_floating_point_v<T> ? "a number"
-                     : std::is_signed_v<T>       ? "a whole number"
-                                                 : "a whole number >= 0");
-  return value;
-}
-
 template <class T>
 void read_integer(const char* flag, const std::string& text, T least, T most, T& value) {
   if (text.empty()) return;
@@ -155,16 +166,6 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   flags.learning_rate = parse_number<double>("--learning_rate", raw.learning_rate);
   require<FlagError>(std::isfinite(*flags.learning_rate) && *flags.learning_rate >= 0,
                      "--learning_rate=", raw.learning_rate, " is not a finite number >= 0");
-}
-
-// Turns errors of look-ups by name into those of a flag.
-template <class F>
-decltype(auto) as_flag(const char* flag, const F& look_up) {
-  try {
-    return look_up();
-  } catch (const InvalidArgument& error) {
-    throw FlagError(cat(flag, ": ", error.what()));
-  }
 }
 
 // Fills in trainer and allreduce, and checks that they go together.
@@ -195,59 +196,32 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
                      " needs --trainer=replicated, not ", chosen);
 }
 
-void require_cpu(std::string_view type, std::string_view item) {
-  std::string upper(type);
-  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
-  require<FlagError>(upper == "CPU", "--devices: '", item, "': there are no ", upper,
-                     " devices in this build; use cpu:N");
-}
-
-DeviceSpec parse_named_device(std::string_view item) {
-  require<FlagError>(!item.empty(), "--devices: an item of the list is empty");
-  const DeviceSpec spec = as_flag("--devices", [&] { return DeviceSpec(item); });
-  require<FlagError>(spec.type && spec.index, "--devices: '", item,
-                     "' does not name one device; say e.g. /cpu:1");
-  require_cpu(*spec.type, item);
-  require<FlagError>(*spec.index < kMostDevices, "--devices: '", item, "': at most ", kMostDevices,
-                     " devices");
-  const DeviceSpec full = DeviceSpec::local("CPU", *spec.index);
-  require<FlagError>(spec.matches(full), "--devices: '", item,
-                     "' is not in this process: ", full.str(), " is");
-  return full;
+// What inspects trains nothing, so it writes and restores nothing.
+void refuse_unused_files(const TrainFlags& flags) {
+  const std::string_view why = flags.dry_run            ? "--dry_run"
+                               : !flags.explain.empty() ? "--explain"
+                                                        : "";
+  if (why.empty()) return;
+  const std::pair<const char*, const std::string&> files[] = {
+      {"--trace_file", flags.trace_file},
+      {"--save_checkpoint", flags.save_checkpoint},
+      {"--restore_checkpoint", flags.restore_checkpoint}};
+  for (const auto& [flag, value] : files)
+    require<FlagError>(value.empty(), flag, "=", value, " has no use beside ", why,
+                       ", which trains nothing; leave one of them out");
 }
 
 }  // namespace
-
-std::vector<DeviceSpec> parse_devices(std::string_view text) {
-  std::vector<DeviceSpec> devices;
-  if (text.find(',') == text.npos && !text.starts_with('/')) {
-    const std::size_t colon = text.find(':');
-    require<FlagError>(colon != text.npos, "--devices: '", text,
-                       "' is neither a count (cpu:4) nor a name (/cpu:1)");
-    require_cpu(text.substr(0, colon), text);
-    const auto count = parse_number<std::int64_t>("--devices", std::string(text.substr(colon + 1)));
-    require<FlagError>(count >= 1 && count <= kMostDevices, "--devices: '", text,
-                       "' is a count; it must be between 1 and ", kMostDevices,
-                       " (one device is named with a slash: /", text, ")");
-    for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local("CPU", i));
-    return devices;
-  }
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const DeviceSpec device = parse_named_device(text.substr(begin, end - begin));
-    require<FlagError>(std::ranges::find(devices, device) == devices.end(), "--devices: ", device,
-                       " is named twice; each tower needs its own");
-    devices.push_back(device);
-    begin = end + 1;
-  }
-  return devices;
-}
 
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {
   RawFlags raw;
   CLI::App app("Trains on one or more devices. Flags may be spelled with - or _.",
                defaults.program);
-  define(app, raw, defaults);
+  Definer define(app, raw);
+  define.devices_and_gradients();
+  define.training(defaults);
+  define.inspection();
+  define.execution();
   TrainFlags flags;
   try {
     parse(app, normalized(arguments, app));
@@ -259,10 +233,16 @@ TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefault
   flags.batch_size = defaults.batch_size;
   flags.epochs = defaults.epochs;
   read_numbers(flags, raw);
-  flags.devices = parse_devices(raw.devices);
+  flags.devices = parse_devices(raw.devices, raw.dry_run);
   flags.data_dir = raw.data_dir;
   flags.log_device_placement = raw.log_device_placement;
+  flags.dry_run = raw.dry_run;
+  flags.explain = raw.explain;
+  flags.trace_file = raw.trace_file;
+  flags.save_checkpoint = raw.save_checkpoint;
+  flags.restore_checkpoint = raw.restore_checkpoint;
   flags.json = raw.json;
+  refuse_unused_files(flags);
   choose_trainer(flags, raw);
   return flags;
 }

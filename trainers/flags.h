@@ -7,15 +7,9 @@
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
-#include "belfry/framework/error.h"
+#include "belfry/trainers/flag_values.h"
 
 namespace belfry {
-
-// A mistake on the command line. Programs that see one exit with 2, after any other error with 1.
-class FlagError : public InvalidArgument {
- public:
-  using InvalidArgument::InvalidArgument;
-};
 
 // What a program's recipe says.
 struct FlagDefaults {
@@ -39,7 +33,9 @@ struct TrainFlags {
   std::string data_dir;
   int threads = 0;  // 0: one per usable core
   bool log_device_placement = false;
-  std::string json;
+  bool dry_run = false;  // `devices` may then hold GPUs that do not exist
+  std::string explain;   // a node; "" for none
+  std::string trace_file, save_checkpoint, restore_checkpoint, json;
   std::string help;  // not empty if --help was given: print it and do nothing else
 };
 
@@ -47,10 +43,5 @@ struct TrainFlags {
 // Throws FlagError for unknown flags (with the nearest name), values that cannot be, and flags that
 // contradict each other (naming both).
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults);
-
-// --devices: "cpu:4" is a count; a comma list, or an item that begins with "/", names devices. Full
-// names in the order given. Throws FlagError, also for duplicates and for types that this build
-// lacks.
-std::vector<DeviceSpec> parse_devices(std::string_view text);
 
 }  // namespace belfry

@@ -59,7 +59,9 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train) {
 
 }  // namespace
 
-std::unique_ptr<Dataset> mnist(const RunDirs& dirs, bool train) {
+namespace {
+
+std::unique_ptr<Dataset> load_mnist(const RunDirs& dirs, bool train) {
   const char* kind = train ? " training" : " test";
   if (dirs.data_dir.empty()) {
     const std::int64_t count = train ? kTrainCount : kTestCount;
@@ -71,6 +73,15 @@ std::unique_ptr<Dataset> mnist(const RunDirs& dirs, bool train) {
   std::string description =
       cat("MNIST, ", digits.images.shape()[0], kind, " images from ", dirs.data_dir);
   return make_dataset(std::move(digits), std::move(description));
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> mnist(const RunDirs& dirs, bool train) {
+  return std::make_unique<LazyDataset>(
+      std::vector<Dataset::Field>{{"image", DType::kF32, {kDigitSide, kDigitSide, 1}},
+                                  {"label", DType::kI32, {}}},
+      [dirs, train] { return load_mnist(dirs, train); });
 }
 
 std::unique_ptr<Dataset> generated_digits(std::int64_t count, std::uint64_t seed) {

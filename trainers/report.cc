@@ -1,11 +1,7 @@
 #include "belfry/trainers/report.h"
 
 #include <cstdio>
-#include <filesystem>
 
-#include <unistd.h>
-
-#include "belfry/framework/error.h"
 #include "belfry/framework/json.h"
 
 namespace belfry {
@@ -76,44 +72,6 @@ std::string to_table(const Report& report) {
     table += row("peak " + short_name(device),
                  cat(rounded(static_cast<double>(bytes) / (1 << 20), 2), " MiB"));
   return table;
-}
-
-ReportFile::ReportFile(FileSystem& files, std::string path)
-    : files_(files), path_(std::move(path)), target_(Target::kFile) {
-  namespace fs = std::filesystem;
-  if (path_ == "/dev/stdout") {
-    target_ = Target::kStdout;
-    return;
-  }
-  std::error_code error;
-  const fs::file_status status = fs::status(path_, error);
-  require<IoError>(!fs::is_directory(status), "--json=", path_, " is a directory");
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    target_ = Target::kStream;
-    files_.create(path_)->close();
-    return;
-  }
-  // A link stays; what it leads to is replaced.
-  if (const fs::path real = fs::canonical(path_, error); !error) path_ = real.string();
-  const std::string probe = cat(path_, ".probe", ::getpid());
-  try {
-    files_.create(probe)->close();
-    files_.remove(probe);
-  } catch (const IoError& failure) {
-    throw IoError(cat("--json=", path_, " cannot be written: ", failure.what()));
-  }
-}
-
-void ReportFile::write(const std::string& text) {
-  if (target_ == Target::kFile) return write_text_file(files_, path_, text);
-  if (target_ == Target::kStdout) {
-    std::fputs(text.c_str(), stdout);
-    require<IoError>(std::fflush(stdout) == 0, "--json=", path_, " cannot be written");
-    return;
-  }
-  const std::unique_ptr<WritableFile> file = files_.create(path_);
-  file->append(std::as_bytes(std::span(text)));
-  file->close();
 }
 
 }  // namespace belfry

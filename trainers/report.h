@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
-#include "belfry/framework/file_system.h"
 
 namespace belfry {
 
@@ -35,23 +34,5 @@ std::string to_json(const Report& report);
 
 // A table for the end of a program's output.
 std::string to_table(const Report& report);
-
-// Where to write results, checked before there are any.
-class ReportFile {
- public:
-  // Throws IoError if `path` cannot be written. Does not change a file that exists.
-  ReportFile(FileSystem& files, std::string path);
-
-  // Replaces the file as a whole; devices such as /dev/stdout are written to as they are.
-  void write(const std::string& text);
-  bool is_stdout() const { return target_ == Target::kStdout; }
-
- private:
-  enum class Target { kStdout, kStream, kFile };
-
-  FileSystem& files_;
-  std::string path_;
-  Target target_;
-};
 
 }  // namespace belfry

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "belfry/framework/log.h"
 #include "belfry/trainers/prefetch.h"
@@ -16,7 +17,7 @@ double now() {
 
 // How many devices of each type must exist so that all of `devices` do.
 std::map<std::string, int> device_count(std::span<const DeviceSpec> devices) {
-  std::map<std::string, int> count{{"CPU", 1}};
+  std::map<std::string, int> count;
   for (const DeviceSpec& device : devices) {
     require(device.type && device.index, "device '", device, "' needs a type and an index");
     int& n = count[*device.type];
@@ -32,7 +33,9 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
     : options_(std::move(options)),
       train_(train),
       test_(test),
-      plan_(train.size(), std::ssize(options_.devices), options_.batch_size, options_.seed),
+      // A dry run plans one step, whatever the data.
+      plan_(options_.dry_run ? std::ssize(options_.devices) * options_.batch_size : train.size(),
+            std::ssize(options_.devices), options_.batch_size, options_.seed),
       graph_(options_.seed) {
   const std::map<std::string, int> devices = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
@@ -46,8 +49,10 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
                                          }});
   session_ = std::make_unique<Session>(
       graph_, SessionOptions{.device_count = devices,
+                             .dry_run = options_.dry_run,
                              .log_device_placement = options_.log_device_placement,
-                             .threads = options_.threads});
+                             .threads = options_.threads,
+                             .placement_sink = options_.placement_sink});
   prepare();
 }
 
@@ -56,8 +61,10 @@ Trainer::~Trainer() = default;
 void Trainer::prepare() {
   std::vector<Fetch> fetches{*built_.train_op};
   std::vector<FeedType> feeds;
-  step_metrics_.push_back({"loss"});
-  for (const NamedOutput& metric : built_.towers[0].metrics) step_metrics_.push_back({metric.name});
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // before the first step
+  step_metrics_.push_back({"loss", kNone});
+  for (const NamedOutput& metric : built_.towers[0].metrics)
+    step_metrics_.push_back({metric.name, kNone});
   for (const TowerRecord& tower : built_.towers) {
     fetches.emplace_back(tower.loss);
     for (const NamedOutput& metric : tower.metrics) fetches.emplace_back(metric.value);
@@ -70,8 +77,37 @@ void Trainer::prepare() {
 }
 
 std::int64_t Trainer::total_steps() const {
-  const std::int64_t steps = plan_.steps_per_epoch() * options_.epochs;
-  return options_.max_steps > 0 ? std::min(steps, options_.max_steps) : steps;
+  std::int64_t left = plan_.steps_per_epoch() * (options_.epochs - epochs_) - epoch_step_;
+  if (options_.max_steps > 0) left = std::min(left, options_.max_steps - steps_);
+  return steps_ + std::max(left, std::int64_t{0});
+}
+
+void Trainer::resume(const TrainingPosition& position) {
+  constexpr int kMostEpochs = std::numeric_limits<int>::max();
+  require(position.steps >= 0 && position.epoch >= 0 && position.epoch < kMostEpochs &&
+              position.samples >= 0,
+          "training cannot go on at step ", position.steps, ", epoch ", position.epoch, ", sample ",
+          position.samples);
+  steps_ = first_step_ = position.steps;
+  epochs_ = static_cast<int>(position.epoch);
+  epoch_step_ = position.samples / plan_.global_batch();
+  if (position.samples % plan_.global_batch() != 0)
+    log_warning("the global batch of ", plan_.global_batch(), " does not divide the ",
+                position.samples, " samples that this epoch has taken; the last ",
+                position.samples % plan_.global_batch(), " are taken again");
+  if (position.seed != options_.seed)
+    log_warning("the seed was ", position.seed, " and is now ", options_.seed,
+                ": the order of the data changes");
+  if (epoch_step_ < plan_.steps_per_epoch()) return;
+  ++epochs_;
+  epoch_step_ = 0;
+}
+
+TrainingPosition Trainer::position() const {
+  return {.steps = steps_,
+          .epoch = epochs_,
+          .samples = epoch_step_ * plan_.global_batch(),
+          .seed = options_.seed};
 }
 
 StepInfo Trainer::info() const {
@@ -87,24 +123,27 @@ void Trainer::call(const F& f) {
 }
 
 void Trainer::train() {
+  require(!options_.dry_run, "a dry run trains nothing");
   call([&](Callback& c) { c.setup(*this); });
   graph_.freeze();
-  Prefetcher input(train_, plan_);
+  Prefetcher input(train_, plan_, plan_.samples_before({epochs_, epoch_step_}));
   began_ = now();
   const std::int64_t last = total_steps();
+  if (options_.on_trace) traced_step_ = std::min(steps_ + 1, last - 1);
   while (steps_ < last && !stopped_) {
     const double start = now();
     const StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
     run_step(input.next().tensors, step);
     call([&](Callback& c) { c.after_step(*this, step); });
-    if (steps_++ > 0) {
+    if (steps_++ > first_step_) {
       timed_seconds_ += now() - start;
       ++timed_steps_;
     }
-    if (steps_ % plan_.steps_per_epoch() == 0) {
+    if (++epoch_step_ == plan_.steps_per_epoch()) {
       const StepInfo epoch = info();
       ++epochs_;
+      epoch_step_ = 0;
       call([&](Callback& c) { c.after_epoch(*this, epoch); });
     }
   }
@@ -112,8 +151,10 @@ void Trainer::train() {
 }
 
 void Trainer::run_step(std::span<const Tensor> inputs, const StepInfo& step) {
+  Trace trace;
+  const RunOptions run{.trace = steps_ == traced_step_ ? &trace : nullptr};
   if (feeds_.empty()) {
-    step_->run(inputs);
+    step_->run(inputs, run);
   } else {
     // Assignment keeps the memory of shapes, so nothing is allocated. The inputs are let go of at
     // once, since the prefetcher would have to replace tensors that are still shared.
@@ -124,9 +165,10 @@ void Trainer::run_step(std::span<const Tensor> inputs, const StepInfo& step) {
         using T = decltype(type);
         feeds_[i].mutable_data<T>()[0] = static_cast<T>(options_.optimizer.rate().at(step));
       });
-    step_->run(feeds_);
+    step_->run(feeds_, run);
     std::fill_n(feeds_.begin(), inputs.size(), kNone);
   }
+  if (run.trace) options_.on_trace(trace);
   read_metrics();
 }
 

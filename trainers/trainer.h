@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "belfry/framework/session.h"
+#include "belfry/framework/trace.h"
 #include "belfry/trainers/batches.h"
 #include "belfry/trainers/callbacks.h"
 #include "belfry/trainers/dataset.h"
@@ -28,6 +29,11 @@ struct TrainerOptions {
   std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
   int threads = 0;             // workers, the caller included; 0: one per usable core
   bool log_device_placement = false;
+  std::function<void(std::string_view)> placement_sink = {};  // as in SessionOptions
+  // Given the trace of the second step, or of the only one.
+  std::function<void(const Trace&)> on_trace = {};
+  // Plans for devices that need not exist: reads no data, and train() throws.
+  bool dry_run = false;
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called
 };
 
@@ -36,6 +42,15 @@ struct TrainerOptions {
 struct TrainerDesign {
   VariablePolicy variables;
   std::function<Node&(const TrainerOptions&, const GradientTable&)> update;
+};
+
+// How far a training run has come: what a checkpoint keeps of it beside the variables.
+struct TrainingPosition {
+  std::int64_t steps = 0;    // updates made
+  std::int64_t epoch = 0;    // complete epochs
+  std::int64_t samples = 0;  // taken of the current epoch
+  std::uint64_t seed = 1;    // of the order of the data
+  bool operator==(const TrainingPosition&) const = default;
 };
 
 class Trainer {
@@ -57,7 +72,14 @@ class Trainer {
   const BatchPlan& batches() const { return plan_; }
   const Dataset* test_data() const { return test_; }
 
-  // Steps that the options ask for.
+  // Goes on where another run stopped; its epochs and steps count as this run's. With the same seed
+  // and global batch the order of the data is that of a run that never stopped; another global
+  // batch goes on at the last whole one of its own. Call it before train(). Throws InvalidArgument
+  // for negative numbers.
+  void resume(const TrainingPosition& position);
+  TrainingPosition position() const;
+
+  // Steps at the end, as the options ask for.
   std::int64_t total_steps() const;
   // Complete so far.
   std::int64_t steps() const { return steps_; }
@@ -99,9 +121,11 @@ class Trainer {
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
   Step* step_ = nullptr;
+  std::int64_t traced_step_ = -1;
   std::vector<Tensor> feeds_;  // only with schedules: the inputs and the learning rates
   std::vector<NamedValue> step_metrics_, other_metrics_;
-  std::int64_t steps_ = 0;
+  std::int64_t steps_ = 0, first_step_ = 0;
+  std::int64_t epoch_step_ = 0;  // steps of the current epoch
   int epochs_ = 0;
   bool stopped_ = false, warned_ = false;
   double began_ = 0;          // on the clock of now()

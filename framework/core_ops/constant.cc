@@ -10,14 +10,14 @@ OutputTypes constant_shape(const ShapeContext& c) {
 
 }  // namespace
 
-const Op kConstant{.name = "Constant",
-                   .inputs = 0,
-                   .shape = constant_shape,
-                   .no_gradient = "it has no inputs",
-                   .storage = true};
+const Op kConst{.name = "Const",
+                .inputs = 0,
+                .shape = constant_shape,
+                .no_gradient = "it has no inputs",
+                .storage = true};
 
 Output constant(Graph& graph, Tensor value, At at) {
-  return graph.add(kConstant, {}, at, Options(ConstantOptions{std::move(value)})).output();
+  return graph.add(kConst, {}, at, Options(ConstantOptions{std::move(value)})).output();
 }
 
 Output constant(Graph& graph, std::initializer_list<float> values, Shape shape, At at) {

@@ -5,7 +5,7 @@
 
 namespace belfry {
 
-extern const Op kConstant;
+extern const Op kConst;
 
 struct ConstantOptions {
   Tensor value;

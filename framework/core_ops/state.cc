@@ -12,11 +12,11 @@ std::vector<Output> pass_on(const Node&, std::span<const Output> grads) { return
 
 }  // namespace
 
-const Op kVariableState{.name = "VariableState",
-                        .inputs = 0,
-                        .shape = state_shape,
-                        .no_gradient = "it has no inputs",
-                        .storage = true};
+const Op kVariable{.name = "Variable",
+                   .inputs = 0,
+                   .shape = state_shape,
+                   .no_gradient = "it has no inputs",
+                   .storage = true};
 
 const Op kRead{
     .name = "Read", .inputs = 1, .shape = same_as_input, .gradient = pass_on, .alias = true};

@@ -1,10 +1,10 @@
-// VariableState and Read: the storage of a variable and its value. Made by variable() and Variable.
+// Variable and Read: the storage of a variable and its value. Made by variable() and Variable.
 #pragma once
 #include "belfry/framework/graph.h"
 
 namespace belfry {
 
-extern const Op kVariableState;
+extern const Op kVariable;
 extern const Op kRead;
 
 struct VariableStateOptions {

@@ -81,10 +81,10 @@ class MemoryPlanner {
     } else if (node.feed >= 0) {
       record.place = Place::kFeed;
       record.index = node.feed;
-    } else if (node.op == &kConstant) {
+    } else if (node.op == &kConst) {
       record.place = Place::kFixed;
     } else if (node.op->storage) {
-      record.place = Place::kVariable;
+      record.place = Place::kState;
     }
     plan_.buffers.push_back(record);
     return static_cast<int>(plan_.buffers.size()) - 1;

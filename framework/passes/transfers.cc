@@ -40,7 +40,7 @@ class Transfers {
   // A collective reads each input where it is; constants are wherever they are needed.
   int wanted_device(const PlanNode& node, std::size_t input) const {
     const bool stays = node.op->collective || node.op == &kRead ||
-                       plan_.node(node.inputs[input].node).op == &kConstant;
+                       plan_.node(node.inputs[input].node).op == &kConst;
     return stays ? plan_.device(node.inputs[input]) : node.device();
   }
 

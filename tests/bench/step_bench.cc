@@ -276,8 +276,9 @@ int run_program(int argc, char** argv) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  std::unique_ptr<ReportFile> json;
-  if (!options.json.empty()) json = std::make_unique<ReportFile>(local_file_system(), options.json);
+  std::unique_ptr<OutputFile> json;
+  if (!options.json.empty())
+    json = std::make_unique<OutputFile>(local_file_system(), "--json", options.json);
   Results results = prepare(options);
   run(options, results);
   print(options, results);

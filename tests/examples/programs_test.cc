@@ -48,6 +48,30 @@ TEST(Programs, LinearRegressionFindsItsLine) {
   EXPECT_TRUE(report["test_accuracy"].is_null());
 }
 
+TEST(Programs, PlacementPlansForGpusAndPrintsValuesAsNumpy) {
+  const Finished done = run("placement", {});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  const std::string device = "/job:localhost/replica:0/task:0/device:";
+  for (const std::string& part : std::vector<std::string>{
+           "# a function places variables on the CPU\nDevice mapping:\n",
+           "\na: (Variable): " + device + "CPU:0\na/read: (Read): " + device +
+               "CPU:0\nSin: (Sin): " + device + "GPU:0\n0.84147096\n",
+           "\nMatMul: (MatMul): " + device + "GPU:2\nMatMul_1: (MatMul): " + device +
+               "GPU:3\nAddN: (AddN): " + device + "CPU:0\nConst: (Const): " + device + "GPU:2\n",
+           "\n[[ 44.  56.]\n [ 98. 128.]]\n", "\nAssign: (Assign): " + device + "GPU:0\n",
+           "\nv40: (Variable): " + device + "GPU:0\n", "\nv10: (Variable): " + device + "GPU:1\n",
+           "\nv100/read: (Read): " + device + "CPU:0\n",
+           "\nv80000/read: (Read): " + device + "GPU:1\n",
+           "\nmoving_averages/AssignSub: (AssignSub): " + device + "CPU:0\n",
+           "Cannot assign a device for operation value: node value (defined at placement.cc:"})
+    EXPECT_THAT(done.output, HasSubstr(part));
+  EXPECT_THAT(
+      done.output,
+      HasSubstr("was explicitly assigned to /device:CPU:1 but available devices are [ " + device +
+                "CPU:0 ]. Make sure the device specification refers to a valid "
+                "device."));
+}
+
 TEST(Programs, MissingDataExitsWithOneAndNamesTheFolder) {
   const Finished done = run("mnist", {"--data_dir=/nowhere"});
   EXPECT_EQ(done.status, 1);

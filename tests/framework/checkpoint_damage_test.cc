@@ -114,7 +114,7 @@ TEST_F(DamageTest, OfAnyBitOfAnyFileIsFound) {
     }
   }
   restore_checkpoint(session_, path_);
-  EXPECT_EQ(session_.read(model_.w[0]), kWeights);
+  EXPECT_EQ(session_.read(model_.w[0]), kWeightValues);
 }
 
 TEST_F(DamageTest, OfValuesNamesTensorAndBytes) {

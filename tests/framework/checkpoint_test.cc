@@ -20,7 +20,7 @@ TEST_F(CheckpointTest, BringsBackVariablesStepAndTheCallersNumbers) {
   const Model model(1);
   Session session(model.graph);
   const CheckpointInfo info = restore_checkpoint(session, path_);
-  EXPECT_EQ(session.read(model.w[0]), kWeights);
+  EXPECT_EQ(session.read(model.w[0]), kWeightValues);
   EXPECT_EQ(session.read(model.count[0]).item<std::int64_t>(), 42);
   EXPECT_EQ(session.read(model.flag), Tensor({2}, std::vector<bool>{false, true}));
   EXPECT_EQ(session.read(model.local), floats({0}));
@@ -77,7 +77,7 @@ TEST_F(CheckpointTest, FitsAnotherNumberOfTowersAndOtherDevices) {
       Session session(model.graph, cpus(towers));
       restore_checkpoint(session, path_);
       for (int t = 0; t < towers; ++t) {
-        EXPECT_EQ(session.read(model.w[static_cast<std::size_t>(t)]), kWeights);
+        EXPECT_EQ(session.read(model.w[static_cast<std::size_t>(t)]), kWeightValues);
         EXPECT_EQ(session.read(model.count[static_cast<std::size_t>(t)]).item<std::int64_t>(), 42);
       }
       EXPECT_EQ(session.placement(model.w[0].ref()), cpu(towers - 1));
@@ -93,7 +93,7 @@ TEST_F(CheckpointTest, IsFoundUnderItsOldNameWhereThereIsNoNewer) {
   const CheckpointInfo info = restore_checkpoint(session, path_);
   EXPECT_TRUE(info.is_old);
   EXPECT_EQ(info.path, path_ + ".old");
-  EXPECT_EQ(session.read(model.w[0]), kWeights);
+  EXPECT_EQ(session.read(model.w[0]), kWeightValues);
   save();
   EXPECT_THAT(listed(folder_), ElementsAre("run"));
 }

@@ -52,7 +52,7 @@ struct Model {
 
 inline SessionOptions cpus(int count) { return {.device_count = {{"CPU", count}}, .threads = 1}; }
 
-inline const Tensor kWeights({2, 3}, std::vector<float>{1, 2, 3, 4, 5, 6});
+inline const Tensor kWeightValues({2, 3}, std::vector<float>{1, 2, 3, 4, 5, 6});
 
 class CheckpointTest : public ::testing::Test {
  protected:
@@ -64,7 +64,7 @@ class CheckpointTest : public ::testing::Test {
   ~CheckpointTest() override { std::filesystem::remove_all(folder_); }
 
   void fill(Session& session, const Model& model) {
-    session.write(model.w[0], kWeights);
+    session.write(model.w[0], kWeightValues);
     session.write(model.count[0], Tensor(std::int64_t{42}));
     session.write(model.flag, Tensor({2}, std::vector<bool>{false, true}));
     session.write(model.local, floats({9}));

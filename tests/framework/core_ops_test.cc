@@ -76,10 +76,10 @@ TEST(Placeholder, CarriesItsTypeAndName) {
   EXPECT_EQ(x.shape(), (Shape{kUnknown, 3}));
 }
 
-TEST(VariableState, IsTheStorageAndReadIsItsValue) {
+TEST(Variable, IsTheStorageAndReadIsItsValue) {
   Graph graph;
   const Variable v = variable(graph, "v", {2}, {.initializer = init::ones()});
-  EXPECT_EQ(v.node().type(), kVariableState.name);
+  EXPECT_EQ(v.node().type(), kVariable.name);
   const Output read = v;
   EXPECT_EQ(read.node().type(), kRead.name);
   EXPECT_EQ(evaluate(read), Tensor({2}, std::vector{1.f, 1.f}));

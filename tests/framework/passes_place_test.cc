@@ -79,8 +79,8 @@ TEST_F(PlaceOnGpusTest, PlacesTheMixedProgramOfTheSeedPage) {
             "product: (Identity): /job:localhost/replica:0/task:0/device:GPU:2\n"
             "product_1: (Identity): /job:localhost/replica:0/task:0/device:GPU:3\n"
             "AddN: (AddN): /job:localhost/replica:0/task:0/device:CPU:0\n"
-            "a: (Constant): /job:localhost/replica:0/task:0/device:GPU:2\n"
-            "a_1: (Constant): /job:localhost/replica:0/task:0/device:GPU:3\n");
+            "a: (Const): /job:localhost/replica:0/task:0/device:GPU:2\n"
+            "a_1: (Const): /job:localhost/replica:0/task:0/device:GPU:3\n");
 }
 
 // c and d have no inputs: d and c are used on two devices each, so they go to the first; e follows
@@ -108,9 +108,9 @@ TEST_F(PlaceTest, GeneratorsGoWhereTheirConsumersAreIfTheseAgree) {
             "y: (Identity): /job:localhost/replica:0/task:0/device:CPU:3\n"
             "z: (Identity): /job:localhost/replica:0/task:0/device:CPU:1\n"
             "free: (Identity): /job:localhost/replica:0/task:0/device:CPU:0\n"
-            "c: (Constant): /job:localhost/replica:0/task:0/device:CPU:0\n"
-            "d: (Constant): /job:localhost/replica:0/task:0/device:CPU:0\n"
-            "e: (Constant): /job:localhost/replica:0/task:0/device:CPU:2\n");
+            "c: (Const): /job:localhost/replica:0/task:0/device:CPU:0\n"
+            "d: (Const): /job:localhost/replica:0/task:0/device:CPU:0\n"
+            "e: (Const): /job:localhost/replica:0/task:0/device:CPU:2\n");
 }
 
 TEST_F(PlaceTest, AGeneratorKeepsItsRequestWhereverItIsUsed) {

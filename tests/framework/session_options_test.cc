@@ -42,7 +42,7 @@ TEST(SessionOptions, ADryRunDeclaresGpus) {
   EXPECT_THAT(devices_with({.device_count = {{"gpu", 2}}, .dry_run = true}),
               ElementsAre(cpu(0), gpu(0), gpu(1)));
   EXPECT_THAT(devices_with({.dry_run = true}), ElementsAre(cpu(0)));
-  EXPECT_EQ(devices_with({.device_count = {{"GPU", 1023}}, .dry_run = true}).size(), 1024u);
+  EXPECT_EQ(devices_with({.device_count = {{"GPU", 1024}}, .dry_run = true}).size(), 1025u);
 }
 
 TEST(SessionOptions, RefuseDeviceCountsThatCannotBe) {
@@ -52,7 +52,7 @@ TEST(SessionOptions, RefuseDeviceCountsThatCannotBe) {
   EXPECT_THAT(refusal({.device_count = {{"GPU", -1}}}), HasSubstr("-1 GPU devices"));
   EXPECT_THAT(refusal({.device_count = {{"CPU", 1025}}}), HasSubstr("1 to 1024 are possible"));
   EXPECT_THAT(refusal({.device_count = {{"CPU", 2}, {"cpu", 2}}}), HasSubstr("CPU is given twice"));
-  EXPECT_THAT(refusal({.device_count = {{"GPU", 1024}}}),
+  EXPECT_THAT(refusal({.device_count = {{"CPU", 1}, {"GPU", 1024}}}),
               HasSubstr("1 CPU and 1024 GPU devices are more than the 1024"));
 }
 
@@ -163,7 +163,7 @@ TEST(SessionOptions, TheLogNamesDevicesThenNodesInOrderOfAssignment) {
   session.prepare({b});
   EXPECT_EQ(printed,
             "b: (Relu): /job:localhost/replica:0/task:0/device:GPU:1\n"
-            "a: (Constant): /job:localhost/replica:0/task:0/device:GPU:1\n");
+            "a: (Const): /job:localhost/replica:0/task:0/device:GPU:1\n");
 }
 
 TEST(SessionOptions, TheLogGoesToStandardOutputByDefault) {
@@ -174,7 +174,7 @@ TEST(SessionOptions, TheLogGoesToStandardOutputByDefault) {
   session.run(a);
   EXPECT_EQ(testing::internal::GetCapturedStdout(),
             "Device mapping: no known devices.\n"
-            "a: (Constant): /job:localhost/replica:0/task:0/device:CPU:0\n");
+            "a: (Const): /job:localhost/replica:0/task:0/device:CPU:0\n");
 }
 
 class DryRunTest : public PlacementTest {

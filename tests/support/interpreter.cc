@@ -104,7 +104,7 @@ class Evaluation {
       values_[&node] = {stored_(node)};
       return;
     }
-    if (&node.op() == &kConstant) {
+    if (&node.op() == &kConst) {
       values_[&node] = {node.options<ConstantOptions>().value};
       return;
     }

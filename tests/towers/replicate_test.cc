@@ -92,7 +92,7 @@ TEST(Replicate, LeavesTheScopesAsTheyWere) {
   Graph graph;
   NameScope outer(graph, "outer");
   replicate(graph, cpus(2), VariablePolicy::kReplicated, two_variables);
-  EXPECT_EQ(iota(graph, {1}).name(), "outer/Constant");
+  EXPECT_EQ(iota(graph, {1}).name(), "outer/Const");
   EXPECT_THROW(replicate(graph, cpus(1), VariablePolicy::kReplicated,
                          [](Tower&) { throw Internal("stop"); }),
                Internal);

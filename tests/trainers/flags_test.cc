@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/trainers/device_flag.h"
+
 namespace belfry {
 namespace {
 
@@ -80,6 +82,35 @@ TEST(Flags, ReadEveryValue) {
   EXPECT_EQ(flags.json, "out=1.json");
 }
 
+TEST(Flags, ReadWhatInspectsAndWhatSaves) {
+  const TrainFlags saving =
+      parse({"--trace_file=t.json", "--save_checkpoint=a/b", "--restore-checkpoint", "c"});
+  EXPECT_EQ(saving.trace_file, "t.json");
+  EXPECT_EQ(saving.save_checkpoint, "a/b");
+  EXPECT_EQ(saving.restore_checkpoint, "c");
+  EXPECT_FALSE(saving.dry_run);
+  const TrainFlags inspecting = parse({"--dry_run", "--explain=tower0/fc/W"});
+  EXPECT_TRUE(inspecting.dry_run);
+  EXPECT_EQ(inspecting.explain, "tower0/fc/W");
+}
+
+TEST(Flags, RefuseFilesThatNothingWouldBeWrittenTo) {
+  EXPECT_THAT(refusal({"--dry_run", "--trace_file=t"}),
+              AllOf(HasSubstr("--trace_file=t"), HasSubstr("--dry_run")));
+  EXPECT_THAT(refusal({"--explain=x", "--save_checkpoint=c"}),
+              AllOf(HasSubstr("--save_checkpoint=c"), HasSubstr("--explain")));
+  EXPECT_THAT(refusal({"--dry_run", "--restore_checkpoint=c"}), HasSubstr("--restore_checkpoint"));
+}
+
+TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
+  const TrainFlags flags = parse({"--dry_run", "--devices=gpu:8"});
+  EXPECT_EQ(flags.devices.size(), 8u);
+  EXPECT_EQ(flags.devices[7].str(), "/job:localhost/replica:0/task:0/device:GPU:7");
+  EXPECT_EQ(parse({"--dry_run", "--devices=/cpu:0,/gpu:1"}).devices.size(), 2u);
+  EXPECT_THAT(refusal({"--devices=gpu:8"}), HasSubstr("--dry_run"));
+  EXPECT_THAT(refusal({"--dry_run", "--devices=tpu:8"}), HasSubstr("no TPU devices"));
+}
+
 TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {
   EXPECT_EQ(parse({"--batch-size=8"}).batch_size, 8);
   EXPECT_EQ(parse({"--batch_size", "8"}).batch_size, 8);
@@ -148,6 +179,13 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "Training",
                              "Data",
                              "Execution and output",
+                             "Checkpoints",
+                             "--save_checkpoint",
+                             "--restore_checkpoint",
+                             "Inspection",
+                             "--dry_run",
+                             "--explain",
+                             "--trace_file",
                              "--devices",
                              "cpu:2",
                              "--trainer",

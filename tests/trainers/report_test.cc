@@ -1,13 +1,10 @@
 #include "belfry/trainers/report.h"
 
 #include <cmath>
-#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include "belfry/framework/error.h"
 
 namespace belfry {
 namespace {
@@ -33,25 +30,6 @@ Report example() {
           .replicas_equal = true,
           .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}}};
 }
-
-class ReportFileTest : public testing::Test {
- protected:
-  ReportFileTest()
-      : folder_(std::filesystem::path(testing::TempDir()) /
-                testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~ReportFileTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const char* name) const { return folder_ / name; }
-  static std::string text(const std::string& file) {
-    const std::vector<std::byte> bytes = local_file_system().read(file);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
-
-  std::filesystem::path folder_;
-};
 
 TEST(ReportJson, HasEveryFieldOfTheIssue) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
@@ -92,47 +70,6 @@ TEST(ReportTable, ShowsTheResultsToPeople) {
   for (const char* part : {"702", "12.50", "1000", "0.125", "98.71 %", "00000000000000ab", "yes",
                            "peak CPU:0        3.00 MiB"})
     EXPECT_THAT(table, HasSubstr(part)) << part;
-}
-
-TEST_F(ReportFileTest, WritesTheWholeText) {
-  ReportFile file(local_file_system(), path("r.json"));
-  EXPECT_FALSE(local_file_system().exists(path("r.json")));
-  file.write("{}\n");
-  EXPECT_EQ(text(path("r.json")), "{}\n");
-  EXPECT_EQ(local_file_system().list(folder_), std::vector<std::string>{"r.json"});
-}
-
-TEST_F(ReportFileTest, LeavesAnExistingFileAloneUntilThereAreResults) {
-  write_text_file(local_file_system(), path("r.json"), "old");
-  ReportFile file(local_file_system(), path("r.json"));
-  EXPECT_EQ(text(path("r.json")), "old");
-  file.write("new");
-  EXPECT_EQ(text(path("r.json")), "new");
-}
-
-TEST_F(ReportFileTest, KeepsLinksAndReplacesWhatTheyLeadTo) {
-  write_text_file(local_file_system(), path("real.json"), "old");
-  std::filesystem::create_symlink("real.json", path("link.json"));
-  ReportFile(local_file_system(), path("link.json")).write("new");
-  EXPECT_TRUE(std::filesystem::is_symlink(path("link.json")));
-  EXPECT_EQ(text(path("real.json")), "new");
-}
-
-TEST_F(ReportFileTest, RefusesWhatCannotBeWritten) {
-  try {
-    ReportFile(local_file_system(), path("missing/r.json"));
-    ADD_FAILURE() << "a folder that does not exist was accepted";
-  } catch (const IoError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--json=" + path("missing/r.json")));
-  }
-  EXPECT_THROW(ReportFile(local_file_system(), folder_), IoError);
-}
-
-TEST_F(ReportFileTest, WritesToDevicesAsTheyAre) {
-  ReportFile file(local_file_system(), "/dev/null");
-  file.write("{}");
-  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
-  EXPECT_TRUE(ReportFile(local_file_system(), "/dev/stdout").is_stdout());
 }
 
 }  // namespace

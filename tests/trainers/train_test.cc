@@ -57,8 +57,21 @@ class TrainTest : public testing::Test {
         std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
 
+  std::string path(const char* name) const { return json_.string() + name; }
+
   std::filesystem::path json_;
 };
+
+// Data that a dry run must not read.
+Recipe unreadable_recipe() {
+  Recipe recipe = small_recipe();
+  recipe.data = [](bool) -> std::unique_ptr<Dataset> {
+    const std::vector<Dataset::Field> fields = small_data(true)->signature();
+    return std::make_unique<LazyDataset>(
+        fields, []() -> std::unique_ptr<Dataset> { throw IoError("the data were read"); });
+  };
+  return recipe;
+}
 
 TEST_F(TrainTest, PrintsHeaderProgressAndTableAndWritesJson) {
   const Result result = run({"--devices=cpu:2", "--threads=1", "--json=" + json_.string()});
@@ -127,6 +140,131 @@ TEST_F(TrainTest, ReplacesTheRecipesScheduleByTheFlag) {
   EXPECT_EQ(report()["params_hash"], scheduled);
   EXPECT_EQ(run({"--learning_rate=0.2", "--json=" + json_.string()}, recipe).code, 0);
   EXPECT_NE(report()["params_hash"], scheduled);
+}
+
+TEST_F(TrainTest, PlansADryRunForGpusThatDoNotExistWithoutReadingData) {
+  const Result result =
+      run({"--dry_run", "--devices=gpu:4", "--json=" + json_.string()}, unreadable_recipe());
+  EXPECT_EQ(result.code, 0) << result.error;
+  const std::string gpu = "/job:localhost/replica:0/task:0/device:GPU:";
+  for (const std::string& line :
+       {"fc0/W: (Variable): " + gpu + "0\n", "tower3/fc0/W: (Variable): " + gpu + "3\n",
+        "tower2/fc0/MatMul: (MatMul): " + gpu + "2\n",
+        "tower-pred-1/fc0/MatMul: (MatMul): " + gpu + "1\n", gpu + "3: 4 variables, 248 bytes"})
+    EXPECT_THAT(result.out, HasSubstr(line));
+  const nlohmann::json devices = report()["devices"];
+  ASSERT_EQ(devices.size(), 5u);
+  EXPECT_EQ(devices[4]["device"], gpu + "3");
+  EXPECT_EQ(devices[4]["variables"], 4);
+  EXPECT_EQ(devices[4]["variable_bytes"], 8 * (4 * 5 + 5 + 5 + 1));
+  EXPECT_GT(devices[4]["peak_bytes"], devices[4]["variable_bytes"]);
+}
+
+TEST_F(TrainTest, ExplainsANodeWithoutTraining) {
+  const Result result =
+      run({"--explain=tower1/fc0/MatMul", "--json=" + json_.string()}, unreadable_recipe());
+  EXPECT_EQ(result.code, 0) << result.error;
+  const std::string cpu = "/job:localhost/replica:0/task:0/device:CPU:";
+  EXPECT_THAT(result.out, AllOf(HasSubstr("tower1/fc0/MatMul"), HasSubstr(cpu + "1")));
+  const nlohmann::json json = report();
+  EXPECT_EQ(json["node"], "tower1/fc0/MatMul");
+  EXPECT_EQ(json["type"], "MatMul");
+  EXPECT_EQ(json["requested"], cpu + "1");
+  EXPECT_EQ(json["device"], cpu + "1");
+  ASSERT_FALSE(json["scopes"].empty());
+  EXPECT_GT(json["scopes"][0]["line"], 0);
+  ASSERT_EQ(json["candidates"].size(), 2u);
+  EXPECT_EQ(json["candidates"][0]["device"], cpu + "0");
+  EXPECT_EQ(json["candidates"][0]["kept"], false);
+  EXPECT_EQ(json["candidates"][1]["kept"], true);
+  EXPECT_TRUE(json["colocation"].is_array());
+  EXPECT_TRUE(json["load"].is_object());
+  EXPECT_TRUE(json["fallback"].is_null());
+}
+
+TEST_F(TrainTest, ExplainsTheLoadsThatASetterSaw) {
+  EXPECT_EQ(run({"--explain=fc1/W", "--trainer=parameter_server", "--json=" + json_.string()}).code,
+            0);
+  const nlohmann::json load = report()["load"];
+  ASSERT_EQ(load.size(), 2u);
+  std::int64_t elements = 0;
+  for (const auto& [device, n] : load.items()) elements += std::int64_t{n};
+  EXPECT_EQ(elements, 4 * 5 + 5);  // fc0/W and fc0/b came before
+}
+
+TEST(Train, SuggestsTheNearestNodeToExplain) {
+  const Result result = run({"--explain=tower1/fc0/MatMull"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.error, HasSubstr("did you mean 'tower1/fc0/MatMul'"));
+}
+
+TEST_F(TrainTest, TracesTheSecondStepAndTrainsOn) {
+  const std::string trace = path(".trace");
+  EXPECT_EQ(run({"--trace_file=" + trace, "--json=" + json_.string()}).code, 0);
+  EXPECT_EQ(report()["steps"], 8);
+  const std::vector<std::byte> bytes = local_file_system().read(trace);
+  const auto events = nlohmann::json::parse(
+      std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()))["traceEvents"];
+  EXPECT_GT(events.size(), 20u);
+  EXPECT_EQ(run({"--max_steps=1", "--trace_file=" + trace}).code, 0);
+  std::filesystem::remove(trace);
+  EXPECT_EQ(run({"--trace_file=/no/such/folder/t.json"}).code, 1);
+}
+
+// 3 steps, then on to 8: as 8 without a stop.
+TEST_F(TrainTest, GoesOnFromACheckpointToTheSameBits) {
+  const std::string checkpoint = path(".checkpoint"), json = "--json=" + json_.string();
+  EXPECT_EQ(run({json}).code, 0);
+  const std::string hash = report()["state_hash"];
+  EXPECT_EQ(run({"--max_steps=3", "--save_checkpoint=" + checkpoint, json}).code, 0);
+  EXPECT_NE(report()["state_hash"], hash);
+  const Result result = run({"--restore_checkpoint=" + checkpoint, json});
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("after step 3; 5 steps are left"), HasSubstr("step 8/8")));
+  EXPECT_EQ(report()["state_hash"], hash);
+  EXPECT_EQ(report()["steps"], 8);
+  EXPECT_EQ(report()["epochs"], 2);
+  std::filesystem::remove_all(checkpoint);
+}
+
+TEST_F(TrainTest, RestoresWhatOtherTrainersAndDevicesSaved) {
+  const std::string checkpoint = path(".checkpoint"), json = "--json=" + json_.string();
+  EXPECT_EQ(run({"--devices=cpu:4", "--batch_size=4", "--max_steps=3",
+                 "--save_checkpoint=" + checkpoint, json})
+                .code,
+            0);
+  const std::string hash = report()["state_hash"];
+  for (const char* devices : {"--devices=cpu:1", "--devices=cpu:2"})
+    for (const char* trainer : {"--trainer=replicated", "--trainer=parameter_server"}) {
+      const Result result = run({devices, trainer, "--batch_size=8", "--max_steps=3",
+                                 "--restore_checkpoint=" + checkpoint, json});
+      EXPECT_EQ(result.code, 0) << result.error;
+      EXPECT_THAT(result.out, HasSubstr("nothing is left to train"));
+      EXPECT_EQ(report()["state_hash"], hash) << devices << trainer;
+      EXPECT_EQ(report()["steps"], 3);
+      EXPECT_EQ(report()["replicas_equal"], true);
+      EXPECT_TRUE(report()["loss"].is_null());
+    }
+  std::filesystem::remove_all(checkpoint);
+}
+
+TEST(Train, RefusesCheckpointsBeforeTheDataAreRead) {
+  const Result save = run({"--save_checkpoint=/no/such/folder/c"}, unreadable_recipe());
+  EXPECT_EQ(save.code, 1);
+  EXPECT_THAT(save.error, HasSubstr("/no/such/folder"));
+  const Result restore = run({"--restore_checkpoint=/no/such/checkpoint"}, unreadable_recipe());
+  EXPECT_EQ(restore.code, 1);
+  EXPECT_THAT(restore.error, HasSubstr("there is no checkpoint /no/such/checkpoint"));
+}
+
+TEST(Train, PrintsPlacementAndTheBalanceOfVariables) {
+  const Result result =
+      run({"--log_device_placement", "--max_steps=1", "--trainer=parameter_server"});
+  EXPECT_THAT(result.out, AllOf(HasSubstr("Device mapping: no known devices.\n"),
+                                HasSubstr("fc0/W: (Variable): /job:localhost/replica:0/task:0/"
+                                          "device:CPU:0\n"),
+                                HasSubstr("imbalance")));
 }
 
 TEST(Train, PrintsHelpAndTrainsNothing) {

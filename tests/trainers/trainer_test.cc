@@ -102,6 +102,32 @@ TEST(Trainer, RunsEveryFullBatchOfEveryEpoch) {
   EXPECT_GT(trainer.examples_per_second(), 0);
 }
 
+TEST(Trainer, ResumesAtAPositionAndCountsWhatWasDone) {
+  const auto data = smooth_data(27);  // 3 steps of 8 an epoch
+  TrainerOptions options = small_options(2);
+  options.epochs = 4;
+  SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+  trainer.resume({.steps = 5, .epoch = 1, .samples = 16});
+  EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = 5, .epoch = 1, .samples = 16}));
+  EXPECT_EQ(trainer.total_steps(), 12);
+  trainer.train();
+  EXPECT_EQ(trainer.steps(), 12);
+  EXPECT_EQ(trainer.epochs(), 4);
+  EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = 12, .epoch = 4}));
+}
+
+TEST(Trainer, ResumesAnotherGlobalBatchAtItsLastWholeOne) {
+  const auto data = smooth_data(27);
+  SimpleTrainer trainer(small_options(1), *data);  // 6 steps of 4 an epoch
+  trainer.resume({.steps = 2, .samples = 14});
+  EXPECT_EQ(trainer.position().samples, 12);
+  EXPECT_EQ(trainer.total_steps(), 2 + 3);
+  trainer.resume({.steps = 9, .samples = 27});  // of another set: a whole epoch is done
+  EXPECT_EQ(trainer.position().epoch, 1);
+  EXPECT_EQ(trainer.total_steps(), 9);
+  EXPECT_THROW(trainer.resume({.steps = -1}), InvalidArgument);
+}
+
 TEST(Trainer, ReportsTheMeanOfMetricsOverTowers) {
   const auto data = smooth_data(8);
   const double mean = mean_x(*data);

@@ -1,0 +1,69 @@
+// What a session holds: devices, the values of variables, compiled steps. For session.cc.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/step.h"
+
+namespace belfry {
+
+struct Session::State {
+  struct Stored {
+    int device;
+    std::int64_t bytes;
+    int since;      // the number of plans when it was made
+    Buffer memory;  // empty in a dry run
+  };
+
+  struct Prepared {
+    std::vector<Fetch> fetches;
+    std::vector<FeedType> feeds;
+    int number = 0;  // of the plan, from 1
+    std::unique_ptr<Step> step;
+  };
+
+  State(const Graph& g, SessionOptions o);
+
+  // For a new plan; or as it was for plan `number`: variables that were made for it, or later, are
+  // nowhere yet.
+  PlanContext context(bool log_placement) { return context(log_placement, plans + 1); }
+  PlanContext context(bool log_placement, int number);
+
+  // Compiles, and gives variables that are new memory and first values.
+  std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
+                                     std::span<const FeedType> feeds, bool log_placement);
+
+  Stored& stored(const Node& variable);
+  // Memory of a variable that no plan may have touched yet. Throws in a dry run.
+  Stored& ensure(Variable variable);
+  // At once, as a plan for each would take long.
+  void ensure_all(std::span<const VariableBytes> values);
+  // Those of copies are their originals'.
+  std::vector<Tensor> first_values(std::span<const Node* const> variables);
+
+  std::vector<DeviceUse> device_use() const;
+
+  const Graph& graph;
+  SessionOptions options;
+  std::vector<std::unique_ptr<Device>> devices;
+  int threads;  // asked for
+  WorkerPool pool;
+  Runner runner;
+  std::map<const Node*, Stored> variables;
+  std::map<std::string, Prepared> steps;  // by fetches and feeds
+  int plans = 0;                          // asked for so far
+  std::mutex mutex;                       // over variables and steps
+
+ private:
+  void print(const std::string& lines) const;
+  void check_limits(const Plan& plan) const;
+  void initialise(const Plan& plan);
+  void fill_in(const std::vector<const Node*>& fresh);
+  void copy_into(const Node& variable, const std::byte* value);
+};
+
+}  // namespace belfry

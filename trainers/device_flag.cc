@@ -1,0 +1,63 @@
+#include "belfry/trainers/device_flag.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "belfry/framework/device.h"
+#include "belfry/trainers/flag_values.h"
+
+namespace belfry {
+namespace {
+
+// "CPU" or, for dry runs, "GPU".
+std::string known_type(std::string_view type, std::string_view item, bool dry_run) {
+  std::string upper(type);
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  if (upper == "CPU" || (upper == "GPU" && dry_run)) return upper;
+  throw FlagError(cat("--devices: '", item, "': there are no ", upper,
+                      " devices in this build; use cpu:N",
+                      upper == "GPU" ? ", or plan for GPUs with --dry_run" : ""));
+}
+
+DeviceSpec parse_named_device(std::string_view item, bool dry_run) {
+  require<FlagError>(!item.empty(), "--devices: an item of the list is empty");
+  const DeviceSpec spec = as_flag("--devices", [&] { return DeviceSpec(item); });
+  require<FlagError>(spec.type && spec.index, "--devices: '", item,
+                     "' does not name one device; say e.g. /cpu:1");
+  const std::string type = known_type(*spec.type, item, dry_run);
+  require<FlagError>(*spec.index < kMostDevices, "--devices: '", item, "': at most ", kMostDevices,
+                     " devices");
+  const DeviceSpec full = DeviceSpec::local(type, *spec.index);
+  require<FlagError>(spec.matches(full), "--devices: '", item,
+                     "' is not in this process: ", full.str(), " is");
+  return full;
+}
+
+}  // namespace
+
+std::vector<DeviceSpec> parse_devices(std::string_view text, bool dry_run) {
+  std::vector<DeviceSpec> devices;
+  if (text.find(',') == text.npos && !text.starts_with('/')) {
+    const std::size_t colon = text.find(':');
+    require<FlagError>(colon != text.npos, "--devices: '", text,
+                       "' is neither a count (cpu:4) nor a name (/cpu:1)");
+    const std::string type = known_type(text.substr(0, colon), text, dry_run);
+    const auto count = parse_number<std::int64_t>("--devices", std::string(text.substr(colon + 1)));
+    require<FlagError>(count >= 1 && count <= kMostDevices, "--devices: '", text,
+                       "' is a count; it must be between 1 and ", kMostDevices,
+                       " (one device is named with a slash: /", text, ")");
+    for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local(type, i));
+    return devices;
+  }
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const DeviceSpec device = parse_named_device(text.substr(begin, end - begin), dry_run);
+    require<FlagError>(std::ranges::find(devices, device) == devices.end(), "--devices: ", device,
+                       " is named twice; each tower needs its own");
+    devices.push_back(device);
+    begin = end + 1;
+  }
+  return devices;
+}
+
+}  // namespace belfry

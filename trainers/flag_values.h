@@ -1,0 +1,41 @@
+// Values of flags, and what is wrong with them.
+#pragma once
+#include <charconv>
+#include <string>
+#include <type_traits>
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+
+// A mistake on the command line. Programs that see one exit with 2, after any other error with 1.
+class FlagError : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
+// Throws FlagError unless all of `text` is a T.
+template <class T>
+T parse_number(const char* flag, const std::string& text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  require<FlagError>(error != std::errc::result_out_of_range, flag, "=", text, " is out of range");
+  require<FlagError>(error == std::errc() && stop == end, flag, "=", text, " is not ",
+                     std::is_floating_point_v<T> ? "a number"
+                     : std::is_signed_v<T>       ? "a whole number"
+                                                 : "a whole number >= 0");
+  return value;
+}
+
+// Turns errors of `look_up` into those of a flag.
+template <class F>
+decltype(auto) as_flag(const char* flag, const F& look_up) {
+  try {
+    return look_up();
+  } catch (const InvalidArgument& error) {
+    throw FlagError(cat(flag, ": ", error.what()));
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,33 @@
+// Checkpoints of training runs: variables, optimizer state, and how far the run has come.
+#pragma once
+#include <string>
+
+#include "belfry/trainers/callbacks.h"
+
+namespace belfry {
+
+// Throws as save_checkpoint() (framework/checkpoint.h) does.
+void save_training(Trainer& trainer, const std::string& path);
+
+// Before Trainer::train(): sets all variables and goes on where the run that saved them was, so
+// that with the same seed, devices and batch size it ends with the bits of a run that never
+// stopped. A checkpoint without a position counts as step 0. Returns a line for people. Throws as
+// restore_checkpoint() and Trainer::resume() do.
+std::string restore_training(Trainer& trainer, const std::string& path);
+
+// Saves after each epoch, and at the end of a last epoch that was cut short.
+class SaveCheckpoint final : public Callback {
+ public:
+  // Throws IoError now if nothing can be saved at `path` later.
+  explicit SaveCheckpoint(std::string path);
+  void after_epoch(Trainer& trainer, const StepInfo& info) override;
+  void after_training(Trainer& trainer, const StepInfo& info) override;
+
+ private:
+  void save(Trainer& trainer, const StepInfo& info);
+
+  std::string path_;
+  std::int64_t saved_at_ = -1;  // steps
+};
+
+}  // namespace belfry
