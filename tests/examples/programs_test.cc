@@ -107,7 +107,7 @@ TEST(Programs, ColocationPrintsWhatCrossesDevicesAndWritesTwoTraces) {
     arrows.push_back(starts);
   }
   EXPECT_THAT(arrows, testing::ElementsAre(4u, 3u));
-  local_file_system().remove(folder);
+  remove_tree(local_file_system(), folder);
 }
 
 TEST(Programs, ColocationRefusesFlagsAndNamesAFileThatCannotBeWritten) {
