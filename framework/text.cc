@@ -38,7 +38,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   // Two slips are forgiven in short words, but not as many as there are letters.
   std::size_t best_distance = std::min(std::max<std::size_t>(2, word.size() / 3) + 1, word.size());
   for (const std::string& candidate : candidates) {
-    const auto [shorter, longer] = std::minmax(candidate.size(), word.size());
+    const auto [shorter, longer] = std::minmax({candidate.size(), word.size()});
     if (longer - shorter >= best_distance) continue;
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {

@@ -1,4 +1,6 @@
 // Runs a fuzz target without a fuzzer: over its corpus, and over mutations of that.
+#include <algorithm>
+#include <span>
 #include <string>
 
 #include <gtest/gtest.h>
