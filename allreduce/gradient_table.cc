@@ -15,8 +15,7 @@ Site line_of(const Gradient& g) {
 
 // "'fc/W' f32[4,3] (built at model.cc:41)".
 std::string describe(const Gradient& g) {
-  return cat("'", g.variable ? label(g) : g.value.name(), "' ", g.value.type(), " (built at ",
-             line_of(g).str(), ")");
+  return describe_value(g.variable ? label(g) : g.value.name(), g.value.type(), line_of(g));
 }
 
 // Whether one could stand for the other; dimensions may be unknown until a plan is compiled.

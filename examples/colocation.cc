@@ -43,7 +43,7 @@ void run(bool colocate, const std::string& path) {
 
 int main(int argc, char** argv) {
   if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
-    std::fprintf(stderr, "usage: colocation [FOLDER]\n");
+    std::fprintf(stderr, "error: usage: colocation [FOLDER]\n");
     return 2;
   }
   const std::string folder = argc == 2 ? cat(argv[1], "/") : "";
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     run(true, folder + "true.json");
     run(false, folder + "false.json");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "colocation: %s\n", error.what());
+    std::fprintf(stderr, "error: %s\n", error.what());
     return 1;
   }
   return 0;

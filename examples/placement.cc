@@ -147,7 +147,11 @@ void missing_device() {
   }
 }
 
-int main() try {
+int main(int argc, char**) try {
+  if (argc > 1) {
+    std::fprintf(stderr, "error: placement takes no arguments\n");
+    return 2;
+  }
   for (const Program& program : kPrograms) {
     std::printf("\n# %s\n", program.title);
     Graph planned, run;

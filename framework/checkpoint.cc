@@ -1,5 +1,6 @@
 #include "belfry/framework/checkpoint.h"
 
+#include <set>
 #include <vector>
 
 #include "belfry/framework/checkpoint_folder_impl.h"
@@ -17,8 +18,7 @@ using Variables = std::map<std::string, Variable, std::less<>>;
 // The variables that are stored.
 Variables originals(const Graph& graph) {
   Variables result;
-  for (const Variable variable : graph.variables(kGlobalVariables)) {
-    if (variable.node().variable().copy_of) continue;
+  for (const Variable variable : originals(graph.variables(kGlobalVariables))) {
     const auto [at, fresh] = result.emplace(variable.logical_name(), variable);
     require(fresh || at->second == variable, variable.node().describe(), " and ",
             at->second.node().describe(), " have one logical name, '", at->first,
@@ -27,9 +27,9 @@ Variables originals(const Graph& graph) {
   return result;
 }
 
-std::vector<std::string> names(const auto& by_name) {
+std::vector<std::string> names(const Variables& by_name) {
   std::vector<std::string> result;
-  for (const auto& [name, value] : by_name) result.push_back(name);
+  for (const auto& [name, variable] : by_name) result.push_back(name);
   return result;
 }
 
@@ -76,16 +76,25 @@ void write_tensors(Session& session, FileSystem& files, const std::string& direc
   manifest.files[name] = file.finish();
 }
 
+// NotFound is for what is no checkpoint at all.
+std::vector<std::byte> read_part(FileSystem& files, const std::string& path) {
+  try {
+    return files.read(path);
+  } catch (const NotFound& error) {
+    throw IoError(cat(error.what(), ", so the checkpoint is not whole"));
+  }
+}
+
 Manifest read_manifest(FileSystem& files, const std::string& directory) {
   const std::string path = cat(directory, "/", kManifestFile);
-  const std::vector<std::byte> bytes = files.read(path);
+  const std::vector<std::byte> bytes = read_part(files, path);
   return Manifest::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 
 Safetensors read_tensors(FileSystem& files, const std::string& directory, const std::string& name,
                          const Manifest& manifest) {
   const std::string path = cat(directory, "/", name);
-  std::vector<std::byte> bytes = files.read(path);
+  std::vector<std::byte> bytes = read_part(files, path);
   manifest.find_damage(name, bytes, path);
   Safetensors content(std::move(bytes), path);
   manifest.verify(name, content);
@@ -97,11 +106,11 @@ using Sources = std::map<const Node*, std::pair<const Safetensors*, const Stored
 Sources find_sources(const Graph& graph, const std::string& directory,
                      std::span<const Safetensors> contents) {
   const Variables variables = originals(graph);
-  std::map<std::string, int> stored;
+  std::set<std::string> stored;
   Sources sources;
   for (const Safetensors& content : contents)
     for (const auto& [name, tensor] : content.tensors()) {
-      ++stored[name];
+      stored.insert(name);
       const auto found = variables.find(name);
       if (found == variables.end())
         throw InvalidArgument(cat(content.file(), ": tensor '", shown(name), "' at byte ",
@@ -112,7 +121,8 @@ Sources find_sources(const Graph& graph, const std::string& directory,
   for (const auto& [name, variable] : variables)
     if (!stored.contains(name))
       throw InvalidArgument(cat(variable.node().describe(), ": the checkpoint ", directory,
-                                " has no tensor '", name, "'", did_you_mean(name, names(stored))));
+                                " has no tensor '", name, "'",
+                                did_you_mean(name, {stored.begin(), stored.end()})));
   return sources;
 }
 
@@ -152,6 +162,7 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
   for (const auto& [key, variable] : originals(session.graph()))
     (variable.trainable() ? weights : state).emplace(key, variable);
   CheckpointFolder folder(files, path);
+  folder.remove_stale();
   Manifest manifest{.step = session.step(), .extra = extra};
   write_tensors(session, files, folder.directory(), kModelFile, weights, manifest);
   write_tensors(session, files, folder.directory(), kStateFile, state, manifest);

@@ -7,9 +7,9 @@
 // policy. Local variables are neither stored nor set.
 //
 // Whatever moment a process or machine dies at, the old checkpoint or the new one can be read: a
-// new one is written to PATH.tmp-<unique> and synced, the old one renamed to PATH.old, the new one
-// renamed to PATH, the parent synced after each, PATH.old removed. One process at a time may save
-// to a PATH.
+// new one is written to PATH.tmp-<process>-<count> and synced, the old one renamed to PATH.old, the
+// new one renamed to PATH, the parent synced after each, PATH.old removed. One process at a time
+// may save to a PATH.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -29,13 +29,17 @@ struct CheckpointInfo {
 
 // Throws IoError unless a checkpoint can be saved at `path`: its parent must exist and be writable,
 // and `path` may be a checkpoint, an empty directory or nothing, but no file and no directory of
-// something else, which would be lost. For programs to call before they train. Removes
-// PATH.tmp-* that a killed process left.
+// something else, which would be lost. For programs to call before they train. Leaves all as it
+// is.
 void check_checkpoint_path(const std::string& path, FileSystem& files = local_file_system());
 
-// Saves the variables and the step of a session between two runs, with `extra`, an object. Throws
-// as check_checkpoint_path does; IoError if a write fails, and then the old checkpoint remains;
-// InvalidArgument if the session is not intact() or is run meanwhile.
+// Saves the variables and the step of a session between two runs, with `extra`, an object. Removes
+// what killed processes left, PATH.tmp-<digits>-<digits>, if it holds nothing but a checkpoint's
+// files. Throws as check_checkpoint_path does; IoError if a write fails, and then the old
+// checkpoint remains and restores, at PATH or PATH.old, or, where only the last sync failed, the
+// new one is in place but may not outlast a crash of the machine, and the old one is at PATH.old;
+// InvalidArgument if the session is not intact() or is run meanwhile. What cannot be removed at the
+// end is logged.
 void save_checkpoint(Session& session, const std::string& path, const Json& extra = Json::object(),
                      FileSystem& files = local_file_system());
 
@@ -43,8 +47,9 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
 // failed run left. Reads `path`, or `path`.old if there is none, and logs which. The whole
 // checkpoint is held in memory and checked before anything is set: a failed restore changes
 // nothing. Throws NotFound if there is no checkpoint; IoError naming file, tensor and byte of a
-// damaged or foreign one; InvalidArgument naming the variable and its line if the graph and the
-// checkpoint differ: a variable that it lacks, one that the graph lacks, another shape or dtype.
+// damaged or foreign one, or a file that it lacks; InvalidArgument naming the variable and its line
+// if the graph and the checkpoint differ: a variable that it lacks, one that the graph lacks,
+// another shape or dtype.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system());
 

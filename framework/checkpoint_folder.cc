@@ -1,8 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <atomic>
-
-#include <unistd.h>
 
 #include "belfry/framework/checkpoint_folder_impl.h"
 #include "belfry/framework/error.h"
@@ -37,7 +34,7 @@ void require_replaceable(FileSystem& files, const std::string& path, bool whole)
   if (kind == FileKind::kNone) return;
   constexpr char kAdvice[] = "; nothing was changed: move it away or save elsewhere";
   require<IoError>(kind == FileKind::kDirectory, path,
-                   " is a file, which a checkpoint would replace", kAdvice);
+                   " is no directory, and a checkpoint would replace it", kAdvice);
   const std::string foreign = foreign_name(files, path);
   require<IoError>(foreign.empty(), path, " is a directory with '", shown(foreign),
                    "', which is no part of a checkpoint and would be lost", kAdvice);
@@ -56,7 +53,7 @@ FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path) {
   require<NotFound>(kind != FileKind::kNone, "there is no checkpoint ", newest, ", nor ",
                     found.directory);
   require<IoError>(kind == FileKind::kDirectory, found.directory,
-                   " is a file; a checkpoint is a directory");
+                   " is no directory; a checkpoint is a directory");
   require<IoError>(files.exists(cat(found.directory, "/", kManifestFile)), found.directory,
                    " holds no ", kManifestFile, ", so it is no checkpoint");
   return found;
@@ -67,10 +64,8 @@ CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path)
       path_(absolute(files, path)),
       parent_(parent_of(path_)),
       old_(path_ + kOldSuffix) {
-  static std::atomic<int> count{0};
   check();
-  remove_stale();
-  temporary_ = cat(path_, ".tmp-", ::getpid(), "-", count++);
+  temporary_ = temporary_name(path_);
   files_.create_directory(temporary_);
 }
 
@@ -95,14 +90,22 @@ void CheckpointFolder::check() const {
 }
 
 void CheckpointFolder::remove_stale() {
-  const std::string prefix = path_.substr(path_.rfind('/') + 1) + ".tmp-";
-  for (const std::string& name : files_.list(parent_))
-    if (name.starts_with(prefix)) remove_tree(files_, cat(parent_, "/", name));
+  const std::string base = path_.substr(path_.rfind('/') + 1);
+  for (const std::string& name : files_.list(parent_)) {
+    const std::string stale = parent_ == "/" ? "/" + name : cat(parent_, "/", name);
+    if (stale == temporary_ || !is_temporary_name(name, base)) continue;
+    try {
+      if (files_.kind(stale) == FileKind::kDirectory && foreign_name(files_, stale).empty())
+        remove_tree(files_, stale);
+    } catch (const IoError& error) {
+      log_warning("what a killed process left of a checkpoint stays behind: ", error.what());
+    }
+  }
 }
 
 void CheckpointFolder::commit() {
   files_.sync_directory(temporary_);
-  const bool exists = files_.exists(path_);
+  const bool exists = files_.kind(path_) != FileKind::kNone;
   if (exists && files_.list(path_).empty()) {
     files_.remove(path_);  // not aside: an older checkpoint may be all there is
   } else if (exists) {
@@ -114,7 +117,12 @@ void CheckpointFolder::commit() {
   files_.rename(temporary_, path_);
   committed_ = true;
   files_.sync_directory(parent_);
-  remove_tree(files_, old_);
+  try {
+    remove_tree(files_, old_);
+  } catch (const IoError& error) {
+    log_warning("the checkpoint ", path_,
+                " is saved, but the one before stays behind: ", error.what());
+  }
 }
 
 }  // namespace belfry

@@ -23,7 +23,7 @@ FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path);
 // A new directory that is to take the place of `path`. Without commit() it vanishes.
 class CheckpointFolder {
  public:
-  // Checks `path` as check_checkpoint_path says, removes stale temporaries, makes the directory.
+  // Checks `path` as check_checkpoint_path says, makes the directory.
   CheckpointFolder(FileSystem& files, const std::string& path);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
@@ -31,11 +31,16 @@ class CheckpointFolder {
 
   // Where the new files go. They must be synced before commit().
   const std::string& directory() const { return temporary_; }
+  // Removes the directories that killed processes left: those beside `path` that have a
+  // temporary_name() of it, are no links, and hold nothing but files of a checkpoint. What cannot
+  // be removed is logged and stays.
+  void remove_stale();
+  // Puts the directory at `path`. Throws IoError if that fails; the one that was there is at `path`
+  // or `path`.old then. If only the last sync failed, the new one is at `path`.
   void commit();
 
  private:
   void check() const;
-  void remove_stale();
 
   FileSystem& files_;
   std::string path_, parent_, old_, temporary_;

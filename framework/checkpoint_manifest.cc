@@ -14,13 +14,6 @@ constexpr std::uint64_t kVersion = 1;
 constexpr std::string_view kCrcKey = "\"crc32\"";
 constexpr std::size_t kDigits = 8;
 
-std::string hex(std::uint32_t value) {
-  std::string digits(kDigits, '0');
-  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, value >>= 4)
-    *digit = "0123456789abcdef"[value & 15];
-  return digits;
-}
-
 std::uint32_t crc32_from(const Json& json) {
   const std::string& text = json.text();
   std::uint32_t value = 0;
@@ -37,14 +30,14 @@ std::uint32_t crc32_of(std::string_view text) {
 Json body_of(const Manifest& manifest) {
   Json files = Json::object(), tensors = Json::object();
   for (const auto& [name, file] : manifest.files)
-    files.set(name, Json::object().set("bytes", file.bytes).set("crc32", hex(file.crc32)));
+    files.set(name, Json::object().set("bytes", file.bytes).set("crc32", hex(file.crc32, kDigits)));
   for (const auto& [name, entry] : manifest.tensors)
     tensors.set(name, Json::object()
                           .set("file", entry.file)
                           .set("dtype", safetensors_name(entry.dtype))
                           .set("shape", shape_to_json(entry.shape))
                           .set("device", entry.device)
-                          .set("crc32", hex(entry.crc32)));
+                          .set("crc32", hex(entry.crc32, kDigits)));
   Json body = Json::object();
   body.set("format", kFormat)
       .set("version", kVersion)
@@ -60,7 +53,8 @@ std::string_view before_crc(std::string_view text) { return text.substr(0, text.
 
 void check_crc(std::string_view text, const Json& json) {
   const std::uint32_t found = crc32_of(before_crc(text)), wanted = crc32_from(json.at("crc32"));
-  require(found == wanted, "damaged: its CRC-32 is ", hex(found), ", but it says ", hex(wanted));
+  require(found == wanted, "damaged: its CRC-32 is ", hex(found, kDigits), ", but it says ",
+          hex(wanted, kDigits));
 }
 
 Manifest::Entry entry_from(const std::string& name, const Json& json) {
@@ -110,7 +104,7 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
 std::string Manifest::str() const {
   const std::string text = body_of(*this).set("crc32", "").str(1);
   const std::string_view before = before_crc(text);
-  return cat(before, kCrcKey, ": \"", hex(crc32_of(before)), "\"\n}\n");
+  return cat(before, kCrcKey, ": \"", hex(crc32_of(before), kDigits), "\"\n}\n");
 }
 
 Manifest Manifest::parse(std::string_view text, const std::string& path) {
@@ -165,7 +159,7 @@ void Manifest::verify(const std::string& name, const Safetensors& content) const
                      type_of(entry.dtype, entry.shape));
     const std::uint32_t crc = crc32_of(content.values(tensor));
     require<IoError>(crc == entry.crc32, where, " to ", tensor.end, ": damaged: its CRC-32 is ",
-                     hex(crc), ", but the manifest says ", hex(entry.crc32));
+                     hex(crc, kDigits), ", but the manifest says ", hex(entry.crc32, kDigits));
   }
   for (const auto& [key, entry] : tensors)
     require<IoError>(entry.file != name || content.tensors().contains(key), path, ": tensor '",
@@ -174,7 +168,8 @@ void Manifest::verify(const std::string& name, const Safetensors& content) const
                    content.bytes().size(), " bytes, but the manifest says ", listed->second.bytes);
   const std::uint32_t crc = crc32_of(content.bytes());
   require<IoError>(crc == listed->second.crc32, path, ": damaged, from byte 0: its ", "CRC-32 is ",
-                   hex(crc), ", but the manifest says ", hex(listed->second.crc32));
+                   hex(crc, kDigits), ", but the manifest says ",
+                   hex(listed->second.crc32, kDigits));
 }
 
 }  // namespace belfry

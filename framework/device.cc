@@ -1,7 +1,6 @@
 #include "belfry/framework/device.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <set>
 #include <utility>
@@ -23,8 +22,7 @@ Counts count_devices(const std::map<std::string, int>& asked) {
   Counts counts;
   bool cpus_given = false, gpus_given = false;
   for (const auto& [name, count] : asked) {
-    std::string type = name;
-    std::ranges::transform(type, type.begin(), [](unsigned char c) { return std::toupper(c); });
+    const std::string type = upper(name);
     const bool cpu = type == "CPU";
     require(cpu || type == "GPU", "device_count: '", name,
             "' is not a type of device; the known ones are CPU and GPU");
@@ -45,18 +43,13 @@ Counts count_devices(const std::map<std::string, int>& asked) {
 int count_visible(const std::string& list, int all) {
   if (list.empty()) return all;
   std::set<int> ids;
-  std::string_view rest = list;
-  for (bool more = true; more;) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
+  for (const std::string_view item : split(list, ',')) {
     int id = -1;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
     require(error == std::errc() && end == item.data() + item.size() && id >= 0,
             "visible_devices: '", item, "' in '", list,
             "' is not the number of a GPU; write numbers from 0 with commas between, e.g. 0,2");
     require(ids.insert(id).second, "visible_devices: GPU ", id, " is in '", list, "' twice");
-    more = comma != std::string_view::npos;
-    rest.remove_prefix(more ? comma + 1 : 0);
   }
   return std::min(all, static_cast<int>(ids.size()));
 }
@@ -99,10 +92,14 @@ std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices) 
   return text.empty() ? "Device mapping: no known devices.\n" : cat("Device mapping:\n", text);
 }
 
-std::string list_devices(const std::vector<std::unique_ptr<Device>>& devices) {
+std::vector<std::string> device_names(const std::vector<std::unique_ptr<Device>>& devices) {
   std::vector<std::string> names;
   for (const auto& device : devices) names.push_back(device->spec.str());
-  return cat("[ ", join(names), " ]");
+  return names;
+}
+
+std::string list_devices(const std::vector<std::unique_ptr<Device>>& devices) {
+  return cat("[ ", join(device_names(devices)), " ]");
 }
 
 int usable_cores() {

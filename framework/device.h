@@ -35,6 +35,9 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
 // mapping: no known devices."; ends with a line break.
 std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices);
 
+// In full.
+std::vector<std::string> device_names(const std::vector<std::unique_ptr<Device>>& devices);
+
 // "[ /job:localhost/replica:0/task:0/device:CPU:0, ... ]": how errors list them.
 std::string list_devices(const std::vector<std::unique_ptr<Device>>& devices);
 

@@ -1,31 +1,14 @@
 #include "belfry/framework/device_spec.h"
 
-#include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <limits>
 #include <vector>
 
 #include "belfry/framework/error.h"
+#include "belfry/framework/text.h"
 
 namespace belfry {
 namespace {
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-std::string upper(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::toupper(c); });
-  return out;
-}
 
 // As in TensorFlow, other mixtures of case are types of their own.
 std::string canonical_type(std::string_view type) {
@@ -108,9 +91,13 @@ std::string DeviceSpec::str() const {
   if (job) out += "/job:" + *job;
   if (replica) out += "/replica:" + std::to_string(*replica);
   if (task) out += "/task:" + std::to_string(*task);
-  if (type || index)
-    out += "/device:" + type.value_or("*") + ":" + (index ? std::to_string(*index) : "*");
+  if (type || index) out += "/device:" + short_str();
   return out;
+}
+
+std::string DeviceSpec::short_str() const {
+  if (!type && !index) return {};
+  return type.value_or("*") + ":" + (index ? std::to_string(*index) : "*");
 }
 
 DeviceSpec DeviceSpec::merged_with(const DeviceSpec& inner) const {

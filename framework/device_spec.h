@@ -36,6 +36,8 @@ class DeviceSpec {
 
   // Canonical text: present fields in the order of the grammar; a type without index prints ":*".
   std::string str() const;
+  // Of that the type and index alone: "CPU:0"; "" without both.
+  std::string short_str() const;
 
   // Field by field, `inner` wins where it has a value; type and index each by itself, so /gpu:1
   // with /cpu gives /device:CPU:1. This is how an outer scope (*this) combines with what is already

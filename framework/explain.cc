@@ -41,7 +41,8 @@ class Explainer {
   }
 
   void explain(const Output& output, Explanation& result) {
-    const int n = find(output.node());
+    const int n = plan_.find(output.node());
+    require<Internal>(n >= 0, output.node().describe(), " is not in its own plan");
     const PlanNode& planned = plan_.node(n);
     const auto index = at(output.index());
     const int device = planned.devices[index < planned.devices.size() ? index : 0];
@@ -61,12 +62,6 @@ class Explainer {
   }
 
  private:
-  int find(const Node& node) const {
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
-      if (plan_.nodes[n].node == &node && plan_.nodes[n].fetch < 0) return static_cast<int>(n);
-    throw Internal(cat(node.describe(), " is not in its own plan"));
-  }
-
   Explanation::Candidate candidate(int n, int device, int chosen) {
     const bool collective = plan_.node(n).op->collective;
     const std::string refusal =
@@ -107,9 +102,8 @@ Explanation Graph::explain(const Output& output) const {
   result.type = node.type();
   result.requested = node.device().str();
   for (const DeviceReason& reason : node.device_reasons()) {
-    const std::string place = reason.site.str();
     result.scopes.push_back(
-        {place.substr(0, place.rfind(':')), static_cast<int>(reason.site.line), reason.what});
+        {std::string(reason.site.file_name()), static_cast<int>(reason.site.line), reason.what});
     if (!reason.load.empty()) result.load = reason.load;
   }
   result.colocation.assign(node.colocation().begin(), node.colocation().end());

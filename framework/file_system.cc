@@ -1,8 +1,10 @@
 #include "belfry/framework/file_system.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <utility>
 
@@ -11,12 +13,29 @@
 #include <unistd.h>
 
 #include "belfry/framework/error.h"
+#include "belfry/framework/log.h"
 
 namespace belfry {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr int kMostLinks = 40;  // on the way of one path, as Linux allows
+constexpr std::string_view kTemporary = ".tmp-";
+
 [[noreturn]] void fail(const char* action, const std::string& path, int code) {
   throw IoError(cat(path, ": cannot ", action, ": ", std::strerror(code)));
+}
+
+FileKind kind_of(const fs::file_status& status, const std::string& path,
+                 const std::error_code& error) {
+  switch (status.type()) {
+    case fs::file_type::not_found: return FileKind::kNone;
+    case fs::file_type::regular: return FileKind::kFile;
+    case fs::file_type::directory: return FileKind::kDirectory;
+    case fs::file_type::none: fail("look up", path, error.value());
+    default: return FileKind::kOther;
+  }
 }
 
 class Descriptor {
@@ -92,34 +111,50 @@ class LocalFileSystem final : public FileSystem {
 
   bool exists(const std::string& path) override {
     std::error_code ignored;
-    return std::filesystem::exists(path, ignored);
+    return fs::exists(path, ignored);
   }
 
   FileKind kind(const std::string& path) override {
     std::error_code error;
-    const auto type = std::filesystem::symlink_status(path, error).type();
-    switch (type) {
-      case std::filesystem::file_type::not_found: return FileKind::kNone;
-      case std::filesystem::file_type::regular: return FileKind::kFile;
-      case std::filesystem::file_type::directory: return FileKind::kDirectory;
-      case std::filesystem::file_type::none: fail("look up", path, error.value());
-      default: return FileKind::kOther;
-    }
+    return kind_of(fs::symlink_status(path, error), path, error);
+  }
+
+  FileKind target_kind(const std::string& path) override {
+    std::error_code error;
+    return kind_of(fs::status(path, error), path, error);
   }
 
   std::string resolve(const std::string& path) override {
     std::error_code error;
-    const auto absolute = std::filesystem::absolute(path, error);
-    const auto resolved = std::filesystem::weakly_canonical(absolute, error);
+    const fs::path absolute = fs::absolute(path, error);
+    std::deque<fs::path> rest(absolute.begin(), absolute.end());
+    fs::path done = "/";
+    for (int links = 0; !error && !rest.empty();) {
+      const fs::path next = done / rest.front();  // "/" makes it "/"
+      const bool up = rest.front() == "..", stays = rest.front() == "." || rest.front().empty();
+      rest.pop_front();
+      if (up) done = done.parent_path();
+      if (up || stays) continue;
+      if (fs::symlink_status(next, error).type() != fs::file_type::symlink) {
+        if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
+          error.clear();
+        done = next;
+      } else if (++links > kMostLinks) {
+        error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
+      } else {
+        const fs::path target = fs::read_symlink(next, error);
+        rest.insert(rest.begin(), target.begin(), target.end());
+      }
+    }
     if (error) fail("resolve", path, error.value());
-    return resolved.string();
+    return done.string();
   }
 
   std::vector<std::string> list(const std::string& directory) override {
     std::error_code error;
     std::vector<std::string> names;
-    std::filesystem::directory_iterator entries(directory, error);
-    for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error))
+    fs::directory_iterator entries(directory, error);
+    for (; !error && entries != fs::directory_iterator(); entries.increment(error))
       names.push_back(entries->path().filename().string());
     if (error) fail("list", directory, error.value());
     std::ranges::sort(names);
@@ -128,7 +163,7 @@ class LocalFileSystem final : public FileSystem {
 
   void create_directory(const std::string& path) override {
     std::error_code error;
-    std::filesystem::create_directories(path, error);
+    fs::create_directories(path, error);
     if (error) fail("create directory", path, error.value());
   }
 
@@ -138,7 +173,7 @@ class LocalFileSystem final : public FileSystem {
 
   void remove(const std::string& path) override {
     std::error_code error;
-    std::filesystem::remove(path, error);
+    fs::remove(path, error);
     if (error) fail("remove", path, error.value());
   }
 
@@ -161,13 +196,39 @@ void remove_tree(FileSystem& files, const std::string& path) {
   files.remove(path);
 }
 
+std::string temporary_name(const std::string& path) {
+  static std::atomic<int> count{0};
+  return cat(path, kTemporary, ::getpid(), "-", count++);
+}
+
+bool is_temporary_name(std::string_view name, std::string_view path) {
+  if (!name.starts_with(path)) return false;
+  name.remove_prefix(path.size());
+  if (!name.starts_with(kTemporary)) return false;
+  name.remove_prefix(kTemporary.size());
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  };
+  const std::size_t dash = name.find('-');
+  return dash != name.npos && is_number(name.substr(0, dash)) && is_number(name.substr(dash + 1));
+}
+
 void write_text_file(FileSystem& files, const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
-  auto file = files.create(temporary);
-  file->append(std::as_bytes(std::span(text)));
-  file->sync();
-  file->close();
-  files.rename(temporary, path);
+  const std::string temporary = temporary_name(path);
+  try {
+    const auto file = files.create(temporary);
+    file->append(std::as_bytes(std::span(text)));
+    file->sync();
+    file->close();
+    files.rename(temporary, path);
+  } catch (...) {
+    try {
+      files.remove(temporary);
+    } catch (const std::exception& error) {
+      log_warning("an unfinished file stays behind: ", error.what());
+    }
+    throw;
+  }
 }
 
 }  // namespace belfry

@@ -47,12 +47,11 @@ class Beside {
   std::optional<DeviceScope> on_;
 };
 
-using Key = std::pair<int, int>;
-Key key(const Output& output) { return {output.node().id(), output.index()}; }
+using Key = std::pair<int, int>;  // of an Output
 
 std::set<Key> keys(const std::vector<Output>& outputs) {
   std::set<Key> result;
-  for (const Output& output : outputs) result.insert(key(output));
+  for (const Output& output : outputs) result.insert(output.key());
   return result;
 }
 
@@ -137,7 +136,7 @@ class Backward {
   // but is differentiated if it is an x itself.
   bool reached(const Output& input) const {
     return is_floating(input.dtype()) &&
-           (!stop_.contains(key(input)) || wanted_.contains(key(input)));
+           (!stop_.contains(input.key()) || wanted_.contains(input.key()));
   }
   bool leads_on(const Output& input) const {
     return reached(input) && between_[static_cast<std::size_t>(input.node().id())];
@@ -176,7 +175,7 @@ class Backward {
       Output initial = i < options_.initial.size() ? options_.initial[i] : Output();
       if (!initial) initial = fill_like(y, 1, "grad_y");
       check_shape(initial, y, y.node(), "the initial gradient");
-      uses_[key(y)].push_back({kInitial, i, initial});
+      uses_[y.key()].push_back({kInitial, i, initial});
     }
   }
 
@@ -185,7 +184,7 @@ class Backward {
     bool any = false;
     for (std::size_t i = 0; i < node.outputs(); ++i) {
       const Output output = node.output(i);
-      const bool passes = is_floating(output.dtype()) && !stop_.contains(key(output));
+      const bool passes = is_floating(output.dtype()) && !stop_.contains(output.key());
       grads.push_back(passes ? total(output) : Output());
       any = any || grads.back();
     }
@@ -216,7 +215,7 @@ class Backward {
     const auto count = std::ranges::count_if(inputs, [](const Output& g) { return bool(g); });
     if (options_.gate == GradientGate::kOp && count > 1) gate(graph_, inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i]) uses_[key(node.input(i))].push_back({node.id(), i, inputs[i]});
+      if (inputs[i]) uses_[node.input(i).key()].push_back({node.id(), i, inputs[i]});
   }
 
   // Of the type of `like`.
@@ -234,7 +233,7 @@ class Backward {
 
   // The sum of all contributions to an output, made once.
   Output total(const Output& output) {
-    const auto found = uses_.find(key(output));
+    const auto found = uses_.find(output.key());
     if (found == uses_.end()) return {};
     std::vector<Use>& uses = found->second;
     if (uses.size() > 1) {

@@ -54,7 +54,6 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options
     node.prefix_ = scopes_->replica_prefix().size();
   node.forward_ = scopes_->forward;
   node.id_ = static_cast<int>(nodes_.size());
-  if (variable) variable->logical_name = node.logical_name();
   node.variable_ = std::move(variable);  // for setters
   place(node);
   // Nothing is refused from here on, so that names of refused nodes stay free.
@@ -118,7 +117,11 @@ Node& Graph::find(std::string_view name) const {
   if (found != by_name_.end()) return *found->second;
   std::vector<std::string> names;
   for (const auto& node : nodes_) names.emplace_back(node->name());
-  throw NotFound(cat("no node '", name, "'", did_you_mean(name, names)));
+  const std::string hint = did_you_mean(name, names);
+  throw NotFound(cat("no node '", name, "'",
+                     hint.empty() && !names.empty()
+                         ? cat("; the nearest are ", join(nearest_several(name, names, 3)))
+                         : hint));
 }
 
 void Graph::add_to_collection(std::string_view key, Node& node) {
@@ -149,6 +152,13 @@ std::vector<Variable> Graph::variables(std::string_view collection, std::string_
   return result;
 }
 
+std::vector<Variable> Graph::variables() const {
+  std::vector<Variable> result;
+  for (const auto& node : nodes_)
+    if (node->is_variable()) result.emplace_back(*node);
+  return result;
+}
+
 Variable Graph::stored_variable(std::string_view name) const {
   const auto found = variable_store_.find(name);
   return found == variable_store_.end() ? Variable() : found->second;
@@ -175,9 +185,15 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   info->copy_of = options.copy_of;
   if (!options.caching_device.empty())
     info->caching_device = enclosing_device(*this).merged_with(options.caching_device);
-  const VariableStateOptions state{request.shape, options.dtype.value_or(DType::kF32)};
-  Node& node = append(kVariable, {}, At(request.name, at.site), Options(state), std::move(info));
-  initialise(node, options.initializer);
+  const VariableNodeOptions type{request.shape, options.dtype.value_or(DType::kF32)};
+  const std::size_t nodes = nodes_.size(), names = names_.changes();
+  Node& node = append(kVariable, {}, At(request.name, at.site), Options(type), std::move(info));
+  try {
+    initialise(node, options.initializer);
+  } catch (...) {
+    roll_back(nodes, names);
+    throw;
+  }
   for (const std::string& key : collections) add_to_collection(key, node);
   if (options.trainable && std::ranges::find(collections, kTrainableVariables) == collections.end())
     add_to_collection(kTrainableVariables, node);
@@ -196,6 +212,19 @@ void Graph::initialise(Node& node, Initializer make) {
   require(initial.type() == type, "variable '", node.name(), "' (built at ", node.site().str(),
           "): the initialiser gives ", initial.type(), " instead of ", type);
   node.variable_->initial = initial;
+}
+
+// Frames of control dependencies do not know the nodes: create_variable() sets them aside.
+void Graph::roll_back(std::size_t nodes, std::size_t names) {
+  const auto gone = [&](const Node& node) { return static_cast<std::size_t>(node.id()) >= nodes; };
+  for (auto& [key, list] : collections_)
+    std::erase_if(list, [&](const Node* node) { return gone(*node); });
+  std::erase_if(variable_store_, [&](const auto& entry) { return gone(entry.second.node()); });
+  for (std::size_t id = 0; id < nodes; ++id)
+    if (VariableInfo* info = nodes_[id]->variable_.get())
+      if (info->default_read && gone(info->default_read.node())) info->default_read = {};
+  for (; nodes_.size() > nodes; nodes_.pop_back()) by_name_.erase(nodes_.back()->name_);
+  names_.roll_back(names);
 }
 
 }  // namespace belfry

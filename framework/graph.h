@@ -49,9 +49,8 @@ class Graph {
   // Throws NotFound with the nearest name.
   Node& find(std::string_view name) const;
 
-  // Seeds initialisers and random ops. Set before the first session runs.
+  // Seeds initialisers and random ops.
   std::uint64_t seed() const { return seed_; }
-  void set_seed(std::uint64_t seed) { seed_ = seed; }
 
   // What the graph alone knows of where a node goes: no device and no candidates.
   Explanation explain(const Output& output) const;
@@ -62,6 +61,8 @@ class Graph {
   // keeps what is below that scope, and "" all. Throw InvalidArgument if it is not an expression.
   std::vector<Node*> nodes(std::string_view collection, std::string_view scope = {}) const;
   std::vector<Variable> variables(std::string_view collection, std::string_view scope = {}) const;
+  // Every variable, in order of creation, whatever collections it is in.
+  std::vector<Variable> variables() const;
   // The list itself, made if there is none.
   std::vector<Node*>& collection(std::string_view key);
 
@@ -75,7 +76,9 @@ class Graph {
   ScopeStack& scopes() { return *scopes_; }
   const ScopeStack& scopes() const { return *scopes_; }
 
-  // Creates a variable node whatever the reuse of the scope; variable() is the way for users.
+  // Creates a variable node whatever the reuse of the scope; variable() is the way for users. If
+  // the initialiser throws or gives another type, nodes and names made since are taken back, and
+  // handles to them are void; device setters have counted the variable.
   Variable create_variable(VariableRequest request, At at);
   // The variable stored under a full scoped name, or an empty one.
   Variable stored_variable(std::string_view name) const;
@@ -91,6 +94,7 @@ class Graph {
   void colocate(Node& node);
   void add_control_inputs(Node& node);
   void initialise(Node& node, Initializer make);
+  void roll_back(std::size_t nodes, std::size_t names);
   std::vector<TensorType> infer(const Node& node) const;
 
   std::vector<std::unique_ptr<Node>> nodes_;
@@ -99,7 +103,7 @@ class Graph {
   std::map<std::string, std::vector<Node*>, std::less<>> collections_;
   std::map<std::string, Variable, std::less<>> variable_store_;
   std::unique_ptr<ScopeStack> scopes_;
-  std::uint64_t seed_;
+  const std::uint64_t seed_;
   bool frozen_ = false;
   bool placing_ = false;  // a setter or function is deciding
 };

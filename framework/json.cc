@@ -105,6 +105,9 @@ Json Json::object() {
 }
 
 Json Json::parse(std::string_view text) {
+  // The parser takes a zero byte for the end of the text.
+  const std::size_t zero = text.find('\0');
+  require(zero == text.npos, "JSON: byte ", zero + 1, " is zero");
   JsonReader reader;
   nlohmann::json::sax_parse(text, &reader);
   return reader.take();
@@ -169,11 +172,6 @@ Json& Json::push(Json value) {
 
 void Json::require_kind(Kind kind, const char* name) const {
   require(kind_ == kind, "JSON: expected ", name);
-}
-
-bool Json::boolean() const {
-  require_kind(Kind::kBool, "true or false");
-  return integer_ != 0;
 }
 
 std::int64_t Json::integer() const {

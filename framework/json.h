@@ -50,12 +50,10 @@ class Json {
   bool is_null() const { return kind_ == Kind::kNull; }
   bool is_string() const { return kind_ == Kind::kString; }
   bool is_integer() const { return kind_ == Kind::kInteger || kind_ == Kind::kUnsigned; }
-  bool is_number() const { return is_integer() || kind_ == Kind::kDouble; }
   bool is_array() const { return kind_ == Kind::kArray; }
   bool is_object() const { return kind_ == Kind::kObject; }
 
   // Throw InvalidArgument for a value of another kind, integer() also for one above 2^63 - 1.
-  bool boolean() const;
   std::int64_t integer() const;
   std::uint64_t unsigned_integer() const;  // also for a negative one
   double number() const;

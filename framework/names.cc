@@ -1,20 +1,8 @@
 #include "belfry/framework/names.h"
 
-#include <algorithm>
-#include <cctype>
-
 #include "belfry/framework/text.h"
 
 namespace belfry {
-namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
-
-}  // namespace
 
 bool is_valid_scope_name(std::string_view name, bool at_root) {
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -31,15 +19,34 @@ std::string NameTable::unique(std::string_view name, bool mark_as_used) {
   const std::string key = lower(name);
   const auto known = uses_.find(key);
   int suffix = known == uses_.end() ? 0 : known->second;
-  if (mark_as_used) uses_[key] = suffix + 1;
+  if (mark_as_used) set(key, suffix + 1);
   if (suffix == 0) return std::string(name);
   std::string candidate;
   do candidate = cat(key, "_", suffix++);
   while (uses_.contains(candidate));
-  if (mark_as_used) uses_[candidate] = 1;
+  if (mark_as_used) set(candidate, 1);
   return cat(name, "_", suffix - 1);
 }
 
-void NameTable::reserve(std::string_view name) { uses_.emplace(lower(name), 1); }
+void NameTable::reserve(std::string_view name) {
+  const std::string key = lower(name);
+  if (!uses_.contains(key)) set(key, 1);
+}
+
+void NameTable::set(const std::string& key, int uses) {
+  const auto entry = uses_.try_emplace(key, 0).first;
+  changes_.emplace_back(&entry->first, entry->second);
+  entry->second = uses;
+}
+
+void NameTable::roll_back(std::size_t changes) {
+  while (changes_.size() > changes) {
+    const auto [key, uses] = changes_.back();
+    changes_.pop_back();
+    const auto entry = uses_.find(*key);
+    entry->second = uses;
+    if (uses == 0) uses_.erase(entry);
+  }
+}
 
 }  // namespace belfry

@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace belfry {
 
@@ -19,8 +21,16 @@ class NameTable {
   // Uses `name` up as it is, free or not.
   void reserve(std::string_view name);
 
+  // Counts changes; and back to what the table was after so many.
+  std::size_t changes() const { return changes_.size(); }
+  void roll_back(std::size_t changes);
+
  private:
-  std::unordered_map<std::string, int> uses_;  // by name in lower case
+  void set(const std::string& key, int uses);
+
+  std::unordered_map<std::string, int> uses_;  // by name in lower case; never 0
+  // Keys of uses_, and what was there before: 0 for nothing.
+  std::vector<std::pair<const std::string*, int>> changes_;
 };
 
 }  // namespace belfry

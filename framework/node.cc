@@ -21,8 +21,14 @@ std::string Output::name() const {
   return index_ == 0 ? std::string(node().name()) : cat(node().name(), ":", index_);
 }
 
+std::pair<int, int> Output::key() const { return {node().id(), index()}; }
+
 std::string describe_node(const Op& op, std::string_view name, Site site) {
   return cat(op.name, " '", name, "' (built at ", site.str(), ")");
+}
+
+std::string describe_value(std::string_view name, const TensorType& type, Site site) {
+  return cat("'", name, "' ", type, " (built at ", site.str(), ")");
 }
 
 std::string Node::describe() const { return describe_node(*op_, name_, site_); }

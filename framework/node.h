@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
@@ -40,6 +42,8 @@ class Output {
   const DeviceSpec& device() const;
   // "fc1/MatMul" for output 0, else "split:1".
   std::string name() const;
+  // Node id and index: orders the outputs of a graph by creation.
+  std::pair<int, int> key() const;
 
   bool operator==(const Output&) const = default;
 
@@ -62,7 +66,6 @@ struct DeviceReason {
 
 // What only variables have.
 struct VariableInfo {
-  std::string logical_name;  // without tower prefixes: the key in checkpoints and hashes
   bool trainable = true;
   bool local = false;         // not in kGlobalVariables: a replica or otherwise not saved
   Output initial;             // computes the first value
@@ -105,6 +108,8 @@ class Node {
   // The name without the prefix of its tower, and the tower's index: what random ops are keyed by,
   // so that replicas differ only by shard.
   std::string_view logical_name() const { return std::string_view(name_).substr(prefix_); }
+  // What comes before it: "tower1/", or "".
+  std::string_view prefix() const { return std::string_view(name_).substr(0, prefix_); }
   int replica() const { return replica_; }
 
   // The node that a gradient node was made for.
@@ -141,5 +146,7 @@ class Node {
 
 // "MatMul 'tower1/fc1' (built at model.cc:41)".
 std::string describe_node(const Op& op, std::string_view name, Site site);
+// "'fc/W' f32[4,3] (built at model.cc:41)".
+std::string describe_value(std::string_view name, const TensorType& type, Site site);
 
 }  // namespace belfry

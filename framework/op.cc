@@ -17,7 +17,7 @@ std::string missing_parts(const Op& op) {
   std::vector<std::string> missing;
   if (!op.shape) missing.emplace_back("a shape function");
   if (!op.gradient && !op.no_gradient) missing.emplace_back("a gradient (or .no_gradient)");
-  if (!op.cpu && !op.reference && !op.alias && !op.storage) missing.emplace_back("a host kernel");
+  if (!op.on_host()) missing.emplace_back("a host kernel");
   return join(missing, " and ");
 }
 

@@ -137,6 +137,9 @@ struct Op {
   CpuKernel reference = nullptr;
   const char* cpu_only = nullptr;  // why there is no GPU kernel
 
+  // Hosts have a kernel for it, or nothing runs.
+  bool on_host() const { return cpu || reference || alias || storage; }
+
   detail::Registered registered{this};
 };
 

@@ -103,6 +103,13 @@ void sort_nodes(Plan& plan) {
   plan.nodes = std::move(sorted);
 }
 
+int Plan::find(const Node& node) const {
+  const auto found = std::ranges::find_if(nodes, [&](const PlanNode& planned) {
+    return planned.node == &node && planned.op == &node.op() && planned.fetch < 0;
+  });
+  return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
+}
+
 std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
   std::vector<TensorType> types;
   for (const Value& input : of.inputs) types.push_back(type(input));

@@ -1,6 +1,7 @@
 // A compiled step: what the passes build, in order, and a session runs.
 #pragma once
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -114,6 +115,9 @@ struct Plan {
   std::vector<std::vector<int>> clocks;
 
   const PlanNode& node(int n) const { return nodes[at(n)]; }
+  // The plan node that stands for a node of the graph, or -1: not one that carries or copies its
+  // outputs, or feeds one in its place.
+  int find(const Node& node) const;
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
   int device(Value value) const { return node(value.node).devices[at(value.index)]; }
   int buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
@@ -136,8 +140,9 @@ struct PlanContext {
 };
 
 // What log_device_placement prints of a plan, in TensorFlow's form: "<name>: (<Type>): <full device
-// name>" in the order of assignment, one line per output of a collective.
-std::string placement_lines(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices);
+// name>" in the order of assignment, one line per output of a collective. Leaves out `known` nodes.
+std::string placement_lines(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
+                            const std::set<const Node*>& known = {});
 
 // Runs all passes. Throws InvalidArgument for feeds of the wrong type, unordered writes and devices
 // that do not exist.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cctype>
 
 #include "belfry/framework/error.h"
 
@@ -99,11 +98,7 @@ std::string header_of(const std::vector<StoredTensor>& tensors,
 
 }  // namespace
 
-std::string safetensors_name(DType dtype) {
-  std::string name(name_of(dtype));
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
-  return name;
-}
+std::string safetensors_name(DType dtype) { return upper(name_of(dtype)); }
 
 DType dtype_of_safetensors(std::string_view name) {
   std::vector<std::string> names;

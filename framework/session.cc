@@ -20,13 +20,6 @@ std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> fee
   return text;
 }
 
-// The plan node that computes `node`, or null.
-const PlanNode* find_planned(const Plan& plan, const Node& node) {
-  for (const PlanNode& planned : plan.nodes)
-    if (planned.node == &node && planned.op == &node.op()) return &planned;
-  return nullptr;
-}
-
 }  // namespace
 
 Session::Session(const Graph& graph, SessionOptions options)
@@ -132,10 +125,9 @@ const Graph& Session::graph() const { return state_->graph; }
 
 DeviceSpec Session::placement(Output output) {
   const auto find = [&](const Plan& plan) -> const DeviceSpec* {
-    const PlanNode* planned = find_planned(plan, output.node());
-    if (!planned) return nullptr;
-    const int device = planned->devices[static_cast<std::size_t>(output.index())];
-    return &state_->devices[static_cast<std::size_t>(device)]->spec;
+    const int planned = plan.find(output.node());
+    if (planned < 0) return nullptr;
+    return &state_->devices[at(plan.device({planned, output.index()}))]->spec;
   };
   {
     const std::lock_guard lock(state_->mutex);
@@ -154,7 +146,7 @@ Explanation Session::explain(const Output& output) {
   require(&output.graph() == &state_->graph, output.node().describe(),
           ": belongs to another graph than the session's");
   for (const auto& [key, prepared] : state_->steps)
-    if (find_planned(prepared.step->plan(), output.node()))
+    if (prepared.step->plan().find(output.node()) >= 0)
       return explain_placement(output, prepared.fetches, prepared.feeds,
                                state_->context(false, prepared.number));
   return explain_placement(output, {}, {}, state_->context(false));

@@ -29,8 +29,8 @@ struct SessionOptions {
   bool dry_run = false;
   // Falls back to a device that exists and has a kernel instead of throwing.
   bool allow_soft_placement = false;
-  // Prints the devices when the session is made, and each node's when a plan is compiled, but for
-  // those that compute first values: device_mapping() and placement_lines().
+  // Prints the devices when the session is made (device_mapping()), and each node's when the first
+  // plan that holds it is compiled (placement_lines()); initialisers follow their variables.
   bool log_device_placement = false;
   // Workers, the caller of run included; 0 for one per usable core.
   int threads = 0;
@@ -122,7 +122,8 @@ class Session {
   // Computes fetches; compiles them at first use for the shapes of the feeds. Node fetches give an
   // empty tensor. Throws InvalidArgument for feeds of the wrong type, and whatever a kernel throws,
   // after all workers have stopped; if a variable had been written by then, every later run throws
-  // until each variable that it may have written is restored by write().
+  // until write() has set each variable that it may have written, or restore() (restore_checkpoint
+  // too) any.
   Tensor run(Output fetch, std::span<const Feed> feeds = {});
   std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const Feed> feeds = {},
                           RunOptions options = {});

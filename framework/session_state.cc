@@ -40,10 +40,17 @@ Session::State::State(const Graph& g, SessionOptions o)
 }
 
 void Session::State::print(const std::string& lines) const {
+  if (lines.empty()) return;
   log_debug(lines);
   if (options.placement_sink) return options.placement_sink(lines);
   std::fwrite(lines.data(), 1, lines.size(), stdout);
   std::fflush(stdout);
+}
+
+// Each node once, whichever plan is the first to hold it.
+void Session::State::print_placement(const Plan& plan) {
+  print(placement_lines(plan, devices, printed));
+  for (const Assignment& assignment : plan.assignments) printed.insert(assignment.node);
 }
 
 Session::State::Stored& Session::State::stored(const Node& node) {
@@ -68,7 +75,7 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
     require(&fetch.node->graph() == &graph, fetch.node->describe(),
             ": belongs to another graph than the session's");
   Plan plan = compile(fetches, feeds, context(log_placement));
-  if (log_placement) print(placement_lines(plan, devices));
+  if (log_placement) print_placement(plan);
   if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
   check_limits(plan);
   initialise(plan);
@@ -121,7 +128,10 @@ void Session::State::initialise(const Plan& plan) {
                           static_cast<std::size_t>(bytes));
         variables.emplace(planned.node, Stored{planned.device(), bytes, plans, std::move(memory)});
       }
-    if (!options.dry_run) fill_in(fresh);
+    if (!options.dry_run)
+      fill_in(fresh);
+    else if (options.log_device_placement && !fresh.empty())
+      print_placement(compile(initials_of(fresh), {}, context(true)));
   } catch (...) {  // what has no first value does not exist
     for (const Node* node : fresh) variables.erase(node);
     throw;
@@ -133,20 +143,28 @@ void Session::State::fill_in(const std::vector<const Node*>& fresh) {
   for (const Node* node : fresh)
     if (!node->variable().copy_of) originals.push_back(node);
   const std::vector<Tensor> values = first_values(originals);
+  for (const Node* node : fresh)
+    if (Node* original = node->variable().copy_of) ensure(Variable(*original));
+  const std::lock_guard no_run(runner.mutex);  // a run may be writing what copies start from
   for (std::size_t i = 0; i < originals.size(); ++i) copy_into(*originals[i], values[i].raw());
   for (const Node* node : fresh)
-    if (Node* original = node->variable().copy_of)
-      copy_into(*node, ensure(Variable(*original)).memory.data());
+    if (const Node* original = node->variable().copy_of)
+      copy_into(*node, stored(*original).memory.data());
 }
 
-std::vector<Tensor> Session::State::first_values(std::span<const Node* const> nodes) {
-  if (nodes.empty()) return {};
+// Those of copies are their originals'.
+std::vector<Fetch> Session::State::initials_of(std::span<const Node* const> nodes) const {
   std::vector<Fetch> initials;
   for (const Node* node : nodes) {
     while (node->variable().copy_of) node = node->variable().copy_of;
     initials.emplace_back(node->variable().initial);
   }
-  const auto step = build(initials, {}, false);
+  return initials;
+}
+
+std::vector<Tensor> Session::State::first_values(std::span<const Node* const> nodes) {
+  if (nodes.empty()) return {};
+  const auto step = build(initials_of(nodes), {}, options.log_device_placement);
   step->initial = true;
   step->run({});
   return step->fetched;

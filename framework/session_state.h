@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,10 +57,13 @@ struct Session::State {
   std::map<const Node*, Stored> variables;
   std::map<std::string, Prepared> steps;  // by fetches and feeds
   int plans = 0;                          // asked for so far
+  std::set<const Node*> printed;          // by log_device_placement
   std::mutex mutex;                       // over variables and steps
 
  private:
   void print(const std::string& lines) const;
+  void print_placement(const Plan& plan);
+  std::vector<Fetch> initials_of(std::span<const Node* const> variables) const;
   void check_limits(const Plan& plan) const;
   void initialise(const Plan& plan);
   void fill_in(const std::vector<const Node*>& fresh);

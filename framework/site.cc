@@ -4,9 +4,11 @@
 
 namespace belfry {
 
-std::string Site::str() const {
+std::string_view Site::file_name() const {
   const std::string_view path = file;
-  return cat(path.substr(path.rfind('/') + 1), ":", line);
+  return path.substr(path.rfind('/') + 1);
 }
+
+std::string Site::str() const { return cat(file_name(), ":", line); }
 
 }  // namespace belfry

@@ -12,7 +12,9 @@ struct Site {
   static Site here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     return {file, line};
   }
-  // "model.cc:41", without directories.
+  // "model.cc": without directories.
+  std::string_view file_name() const;
+  // "model.cc:41".
   std::string str() const;
 };
 

@@ -112,9 +112,11 @@ void Step::State::run(std::span<const Tensor> feeds, RunOptions options,
   if (options.trace) *options.trace = Trace();
   const std::lock_guard lock(runner.mutex);
   if (runner.dry) refuse_dry_run(plan, runner.devices);
-  require(runner.suspects.empty() || initial,
-          "an earlier run failed after it had begun to write variables, so their values are not "
-          "those of any step; restore them with Session::write before running again");
+  require(
+      runner.suspects.empty() || initial,
+      "an earlier run failed after it had begun to write variables, so their values are not "
+      "those of any step; restore them with restore_checkpoint, Session::restore or Session::write "
+      "before running again");
   set_feeds(feeds);
   recording_.reset();
   if (options.trace) start_recording();

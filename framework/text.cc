@@ -33,6 +33,37 @@ std::string shown(std::string_view text, std::size_t most) {
   return length < text.size() ? out + "..." : out;
 }
 
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return out;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string hex(std::uint64_t value, std::size_t digits) {
+  std::string out(digits, '0');
+  for (auto digit = out.rbegin(); digit != out.rend(); ++digit, value >>= 4)
+    *digit = "0123456789abcdef"[value & 15];
+  return out;
+}
+
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   // Two slips are forgiven in short words, but not as many as there are letters.
@@ -47,6 +78,22 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   return best;
+}
+
+std::vector<std::string> nearest_several(std::string_view word, std::vector<std::string> candidates,
+                                         std::size_t most) {
+  const std::string wanted = lower(word);
+  std::vector<std::pair<std::pair<bool, std::size_t>, std::string>> ranked;
+  for (std::string& candidate : candidates) {
+    const std::string known = lower(candidate);
+    const std::pair rank(known.find(wanted) == known.npos, edit_distance(wanted, known));
+    ranked.emplace_back(rank, std::move(candidate));
+  }
+  std::ranges::sort(ranked);
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < std::min(most, ranked.size()); ++i)
+    result.push_back(std::move(ranked[i].second));
+  return result;
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <charconv>
 #include <concepts>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,10 +51,25 @@ std::string join(const Range& parts, std::string_view separator = ", ") {
 // names that come out of files.
 std::string shown(std::string_view text, std::size_t most = 80);
 
+// ASCII letters in the other case; all else as it is.
+std::string upper(std::string_view text);
+std::string lower(std::string_view text);
+
+// What is between the separators, n of which make n + 1 parts, empty ones too. Views of `text`.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+// The last `digits` lower-case hexadecimal digits, zeros in front.
+std::string hex(std::uint64_t value, std::size_t digits);
+
 // The candidate with the smallest edit distance to `word`, or "" when none is near enough to be
 // what the user meant (more than a third of the letters, and more than two, differ; or all do).
 // Serves "did you mean" hints.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+// The `most` candidates that come next to `word`, however far: those that contain it first, then by
+// edit distance.
+std::vector<std::string> nearest_several(std::string_view word, std::vector<std::string> candidates,
+                                         std::size_t most);
 
 // "; did you mean 'x'?" for the nearest candidate, or "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);

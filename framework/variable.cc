@@ -49,7 +49,7 @@ Variable::operator Output() const {
     // Before every write of the step, hence outside all scopes in force.
     ControlDependencies none(graph, nullptr);
     NameScope names(graph, "");
-    ReplicaScope replica(graph, std::string(name().substr(0, node_->prefix_)), node_->replica());
+    ReplicaScope replica(graph, std::string(node_->prefix()), node_->replica());
     read =
         make_read(*this, node_->variable().caching_device, At(cat(name(), "/read"), node_->site()));
   }
@@ -58,6 +58,15 @@ Variable::operator Output() const {
 
 Output Variable::read(At at) const {
   return make_read(*this, {}, At(at.name.empty() ? "read" : at.name, at.site));
+}
+
+std::string Variable::describe() const {
+  return describe_value(logical_name(), node().output_type(0), node().site());
+}
+
+std::vector<Variable> originals(std::vector<Variable> variables) {
+  std::erase_if(variables, [](const Variable& v) { return v.node().variable().copy_of; });
+  return variables;
 }
 
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options,

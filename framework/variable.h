@@ -29,11 +29,14 @@ class Variable {
   Output ref() const { return node_ ? Output(*node_, 0) : Output(); }
 
   std::string_view name() const { return node().name(); }
-  std::string_view logical_name() const { return node().variable().logical_name; }
+  // Without the prefix of its tower: the key in checkpoints and hashes.
+  std::string_view logical_name() const { return node().logical_name(); }
   const Shape& shape() const { return node().output_type(0).shape; }
   DType dtype() const { return node().output_type(0).dtype; }
   const DeviceSpec& device() const { return node().device(); }
   bool trainable() const { return node().variable().trainable; }
+  // "'fc/W' f32[4,3] (built at model.cc:41)", by its logical name.
+  std::string describe() const;
 
   bool operator==(const Variable&) const = default;
 
@@ -81,6 +84,9 @@ struct VariableOptions {
 // exist and does not.
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options = {},
                   At at = {});
+
+// Those that are no copies of others (VariableOptions::copy_of), in their order.
+std::vector<Variable> originals(std::vector<Variable> variables);
 
 // Always creates a variable, as tf.Variable does: called `name` below the current name scope, made
 // unique like a node, and not found by variable(). Variable scopes and their getters do not count.

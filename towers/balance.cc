@@ -7,16 +7,6 @@
 namespace belfry {
 namespace {
 
-// Variables that are no copies of others, in order of creation.
-std::vector<Variable> originals(const Graph& graph) {
-  std::vector<Variable> result;
-  for (std::size_t id = 0; id < graph.size(); ++id) {
-    Node& node = graph.node(id);
-    if (node.is_variable() && !node.variable().copy_of) result.emplace_back(node);
-  }
-  return result;
-}
-
 std::int64_t bytes_of(Variable v) {
   return v.shape().elements() * static_cast<std::int64_t>(size_of(v.dtype()));
 }
@@ -25,7 +15,7 @@ std::int64_t bytes_of(Variable v) {
 
 std::vector<VariableSize> variable_sizes(const Graph& graph) {
   std::vector<VariableSize> sizes;
-  for (const Variable& v : originals(graph))
+  for (const Variable& v : originals(graph.variables()))
     sizes.push_back({std::string(v.logical_name()), bytes_of(v)});
   return sizes;
 }
@@ -34,7 +24,7 @@ BalanceReport balance_report(const Graph& graph, std::span<const DeviceSpec> dev
   std::map<DeviceSpec, BalanceReport::Device> by_device;
   for (const DeviceSpec& device : devices) by_device[device].device = device;
   BalanceReport report;
-  for (const Variable& v : originals(graph)) {
+  for (const Variable& v : graph.variables()) {
     BalanceReport::Device& row = by_device[v.device()];
     row.device = v.device();
     row.bytes += bytes_of(v);

@@ -34,9 +34,8 @@ struct BalanceReport {
   std::string str() const;
 };
 
-// Of the variables of a graph, less those that replicas copy from others (known by record, not by
-// name), by the devices that scopes and setters gave them. `devices` are listed, and count for the
-// mean, even if they hold nothing.
+// Of all variables of a graph, replicas too, by the devices that scopes and setters gave them.
+// `devices` are listed, and count for the mean, even if they hold nothing.
 BalanceReport balance_report(const Graph& graph, std::span<const DeviceSpec> devices = {});
 
 }  // namespace belfry

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "belfry/framework/core_ops/state.h"
-
 namespace belfry {
 
 LargestFirstDeviceSetter::LargestFirstDeviceSetter(DeviceSpec worker,
@@ -26,7 +24,7 @@ const DeviceSpec& LargestFirstDeviceSetter::next_home(std::int64_t bytes) {
 
 DeviceSpec LargestFirstDeviceSetter::place(const Node& node) {
   if (!node.device().empty()) return node.device();
-  if (&node.op() != &kVariable) return worker_;
+  if (!node.is_variable()) return worker_;
   const TensorType& type = node.output_type(0);
   const auto planned = plan_.find(node.logical_name());
   const DeviceSpec home =

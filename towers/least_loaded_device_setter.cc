@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "belfry/framework/core_ops/state.h"
-
 namespace belfry {
 
 LeastLoadedDeviceSetter::LeastLoadedDeviceSetter(DeviceSpec worker,
@@ -14,7 +12,7 @@ LeastLoadedDeviceSetter::LeastLoadedDeviceSetter(DeviceSpec worker,
 
 DeviceSpec LeastLoadedDeviceSetter::place(const Node& node) {
   if (!node.device().empty()) return node.device();
-  if (&node.op() != &kVariable) return worker_;
+  if (!node.is_variable()) return worker_;
   const auto least = std::ranges::min_element(loads_);  // the first of several
   *least += node.output_type(0).shape.elements();
   return devices_[static_cast<std::size_t>(least - loads_.begin())];

@@ -1,7 +1,5 @@
 #include "belfry/towers/replica_device_setter.h"
 
-#include "belfry/framework/core_ops/state.h"
-
 namespace belfry {
 
 ReplicaDeviceSetter::ReplicaDeviceSetter(ReplicaDeviceOptions options)
@@ -13,7 +11,7 @@ ReplicaDeviceSetter::ReplicaDeviceSetter(ReplicaDeviceOptions options)
 DeviceSpec ReplicaDeviceSetter::place(const Node& node) {
   const DeviceSpec& inner = node.device();
   if (options_.ps_tasks == 0) return inner;
-  if (&node.op() != &kVariable) return options_.worker_device.merged_with(inner);
+  if (!node.is_variable()) return options_.worker_device.merged_with(inner);
   DeviceSpec server = options_.ps_device;
   if (server.job && (!inner.job || inner.job == server.job)) {
     server.task = next_task_;

@@ -22,11 +22,6 @@ TowerRecord record_of(const Tower& tower) {
           .graph = &tower.graph()};
 }
 
-std::string describe(Variable v) {
-  return cat("'", v.logical_name(), "' ", v.node().output_type(0), " (built at ",
-             v.node().site().str(), ")");
-}
-
 bool has(const std::vector<Variable>& list, Variable wanted) {
   return std::ranges::any_of(
       list, [&](const Variable& v) { return v.logical_name() == wanted.logical_name(); });
@@ -38,7 +33,7 @@ struct Pair {
   Site call;
 
   [[noreturn]] void missing(Variable v, int where, int elsewhere) const {
-    throw InvalidArgument(cat("towers disagree: tower ", where, " has variable ", describe(v),
+    throw InvalidArgument(cat("towers disagree: tower ", where, " has variable ", v.describe(),
                               ", but tower ", elsewhere, ", replicated at ", call.str(),
                               ", has none of this name"));
   }
@@ -52,12 +47,12 @@ struct Pair {
     for (std::size_t i = 0; i < main.size(); ++i) {
       const Variable a = main[i], b = other[i];
       require(a.logical_name() == b.logical_name(),
-              "towers disagree on the order of variables: ", "number ", i, " is ", describe(a),
-              " in tower 0, but ", describe(b), " in tower ", t);
+              "towers disagree on the order of variables: ", "number ", i, " is ", a.describe(),
+              " in tower 0, but ", b.describe(), " in tower ", t);
       require(a.node().output_type(0) == b.node().output_type(0), "towers disagree on variable ",
-              describe(a), " of tower 0: it is ", describe(b), " in tower ", t);
-      require(a.trainable() == b.trainable(), "towers disagree on variable ", describe(a),
-              " of tower 0: only one of them trains it, the other is ", describe(b), " in tower ",
+              a.describe(), " of tower 0: it is ", b.describe(), " in tower ", t);
+      require(a.trainable() == b.trainable(), "towers disagree on variable ", a.describe(),
+              " of tower 0: only one of them trains it, the other is ", b.describe(), " in tower ",
               t);
     }
   }

@@ -156,7 +156,7 @@ std::vector<Variable> Tower::variables(std::string_view prefix) const {
     found.insert({&layer.mean_average.node(), &layer.variance_average.node()});
   std::vector<Variable> result;
   for (Node* node : found)
-    if (is_below(node->variable().logical_name, prefix)) result.emplace_back(*node);
+    if (is_below(node->logical_name(), prefix)) result.emplace_back(*node);
   std::ranges::sort(result, {}, [](const Variable& v) { return rank(&v.node()); });
   return result;
 }

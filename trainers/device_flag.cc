@@ -1,7 +1,6 @@
 #include "belfry/trainers/device_flag.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "belfry/framework/device.h"
 #include "belfry/trainers/flag_values.h"
@@ -10,13 +9,12 @@ namespace belfry {
 namespace {
 
 // "CPU" or, for dry runs, "GPU".
-std::string known_type(std::string_view type, std::string_view item, bool dry_run) {
-  std::string upper(type);
-  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
-  if (upper == "CPU" || (upper == "GPU" && dry_run)) return upper;
-  throw FlagError(cat("--devices: '", item, "': there are no ", upper,
+std::string known_type(std::string_view wanted, std::string_view item, bool dry_run) {
+  const std::string type = upper(wanted);
+  if (type == "CPU" || (type == "GPU" && dry_run)) return type;
+  throw FlagError(cat("--devices: '", item, "': there are no ", type,
                       " devices in this build; use cpu:N",
-                      upper == "GPU" ? ", or plan for GPUs with --dry_run" : ""));
+                      type == "GPU" ? ", or plan for GPUs with --dry_run" : ""));
 }
 
 DeviceSpec parse_named_device(std::string_view item, bool dry_run) {
@@ -42,20 +40,20 @@ std::vector<DeviceSpec> parse_devices(std::string_view text, bool dry_run) {
     require<FlagError>(colon != text.npos, "--devices: '", text,
                        "' is neither a count (cpu:4) nor a name (/cpu:1)");
     const std::string type = known_type(text.substr(0, colon), text, dry_run);
-    const auto count = parse_number<std::int64_t>("--devices", std::string(text.substr(colon + 1)));
+    const std::string_view number = text.substr(colon + 1);
+    const auto count =
+        parse_number<std::int64_t>(cat("--devices: '", text, "': '", number, "'"), number);
     require<FlagError>(count >= 1 && count <= kMostDevices, "--devices: '", text,
                        "' is a count; it must be between 1 and ", kMostDevices,
                        " (one device is named with a slash: /", text, ")");
     for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local(type, i));
     return devices;
   }
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const DeviceSpec device = parse_named_device(text.substr(begin, end - begin), dry_run);
+  for (const std::string_view item : split(text, ',')) {
+    const DeviceSpec device = parse_named_device(item, dry_run);
     require<FlagError>(std::ranges::find(devices, device) == devices.end(), "--devices: ", device,
                        " is named twice; each tower needs its own");
     devices.push_back(device);
-    begin = end + 1;
   }
   return devices;
 }

@@ -14,14 +14,14 @@ class FlagError : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-// Throws FlagError unless all of `text` is a T.
+// Throws FlagError "<what> is not ..." unless all of `text` is a T.
 template <class T>
-T parse_number(const char* flag, const std::string& text) {
+T parse_number(const std::string& what, std::string_view text) {
   T value{};
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  require<FlagError>(error != std::errc::result_out_of_range, flag, "=", text, " is out of range");
-  require<FlagError>(error == std::errc() && stop == end, flag, "=", text, " is not ",
+  require<FlagError>(error != std::errc::result_out_of_range, what, " is out of range");
+  require<FlagError>(error == std::errc() && stop == end, what, " is not ",
                      std::is_floating_point_v<T> ? "a number"
                      : std::is_signed_v<T>       ? "a whole number"
                                                  : "a whole number >= 0");

@@ -27,6 +27,14 @@ struct RawFlags {
 
 std::string alternatives(const std::vector<std::string>& names) { return join(names, "|"); }
 
+// "replicated (a copy of all variables per device) | simple (one tower)".
+std::string trainers_text() {
+  std::vector<std::string> texts;
+  for (const std::string& name : trainer_names())
+    texts.push_back(cat(name, " (", find_trainer(name).summary, ")"));
+  return join(texts, " | ");
+}
+
 // Defines the flags, in the order and the groups of --help.
 class Definer {
  public:
@@ -37,7 +45,7 @@ class Definer {
     add("--devices", raw_.devices, "LIST",
         "cpu:N for N logical devices; or names: /cpu:1, cpu:0,cpu:2 [cpu:2]");
     add("--trainer", raw_.trainer, "NAME",
-        alternatives(trainer_names()) + " [simple with one device, else replicated]");
+        trainers_text() + " [simple with one device, else replicated]");
     add("--allreduce", raw_.allreduce, "NAME",
         alternatives(strategy_names()) +
             "; parameter_server takes colocate, replicated all others [collective]");
@@ -147,7 +155,7 @@ void parse(CLI::App& app, std::vector<std::string> arguments) {
 template <class T>
 void read_integer(const char* flag, const std::string& text, T least, T most, T& value) {
   if (text.empty()) return;
-  const auto given = parse_number<std::int64_t>(flag, text);
+  const auto given = parse_number<std::int64_t>(cat(flag, "=", text), text);
   require<FlagError>(given >= least && given <= most, flag, "=", text, " is not between ", least,
                      " and ", most);
   value = static_cast<T>(given);
@@ -161,9 +169,10 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   read_integer<std::int64_t>("--max_steps", raw.max_steps, 0,
                              std::numeric_limits<std::int64_t>::max(), flags.max_steps);
   read_integer("--threads", raw.threads, 0, kMostThreads, flags.threads);
-  if (!raw.seed.empty()) flags.seed = parse_number<std::uint64_t>("--seed", raw.seed);
+  if (!raw.seed.empty()) flags.seed = parse_number<std::uint64_t>("--seed=" + raw.seed, raw.seed);
   if (raw.learning_rate.empty()) return;
-  flags.learning_rate = parse_number<double>("--learning_rate", raw.learning_rate);
+  flags.learning_rate =
+      parse_number<double>("--learning_rate=" + raw.learning_rate, raw.learning_rate);
   require<FlagError>(std::isfinite(*flags.learning_rate) && *flags.learning_rate >= 0,
                      "--learning_rate=", raw.learning_rate, " is not a finite number >= 0");
 }
@@ -211,6 +220,17 @@ void refuse_unused_files(const TrainFlags& flags) {
                        ", which trains nothing; leave one of them out");
 }
 
+void refuse_shared_files(const TrainFlags& flags) {
+  const std::pair<const char*, const std::string&> files[] = {
+      {"--json", flags.json},
+      {"--trace_file", flags.trace_file},
+      {"--save_checkpoint", flags.save_checkpoint}};
+  for (const auto& [flag, value] : files)
+    for (const auto& [other, same] : files)
+      require<FlagError>(value.empty() || flag == other || value != same, flag, "=", value, " and ",
+                         other, "=", same, " would overwrite each other");
+}
+
 }  // namespace
 
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {
@@ -243,6 +263,7 @@ TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefault
   flags.restore_checkpoint = raw.restore_checkpoint;
   flags.json = raw.json;
   refuse_unused_files(flags);
+  refuse_shared_files(flags);
   choose_trainer(flags, raw);
   return flags;
 }

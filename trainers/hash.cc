@@ -24,22 +24,14 @@ std::vector<Variable> all_variables(const Graph& graph) {
   return variables;
 }
 
-std::string hash_originals(Session& session, std::span<const Variable> variables) {
+std::string hash_originals(Session& session, std::vector<Variable> variables) {
   std::vector<NamedTensor> tensors;
-  for (const Variable variable : variables)
-    if (!variable.node().variable().copy_of)
-      tensors.push_back({std::string(variable.logical_name()), session.read(variable)});
+  for (const Variable variable : originals(std::move(variables)))
+    tensors.push_back({std::string(variable.logical_name()), session.read(variable)});
   return hash_tensors(std::move(tensors));
 }
 
 }  // namespace
-
-std::string hex16(std::uint64_t value) {
-  std::string digits(16, '0');
-  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, value >>= 4)
-    *digit = "0123456789abcdef"[value & 15];
-  return digits;
-}
 
 std::string hash_tensors(std::vector<NamedTensor> tensors) {
   std::ranges::sort(tensors, {}, &NamedTensor::name);
@@ -51,7 +43,7 @@ std::string hash_tensors(std::vector<NamedTensor> tensors) {
     for (const std::int64_t dim : value.shape().dims()) add_number(hash, dim);
     hash.add({value.raw(), value.bytes()});
   }
-  return hex16(hash.value());
+  return hex(hash.value(), 16);
 }
 
 std::string params_hash(Session& session, const Graph& graph) {

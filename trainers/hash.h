@@ -24,17 +24,14 @@ class Fnv1a {
   std::uint64_t value_ = 0xcbf29ce484222325;
 };
 
-// 16 lower-case hexadecimal digits.
-std::string hex16(std::uint64_t value);
-
 struct NamedTensor {
   std::string name;
   Tensor value;
 };
 
-// The hash, as 16 digits, of tensors in order of their names. Each adds: its name and a zero byte,
-// its dtype ("f32") and a zero byte, its rank and dimensions as 64-bit little-endian integers, its
-// dense little-endian bytes.
+// The hash, as 16 hexadecimal digits, of tensors in order of their names. Each adds: its name and a
+// zero byte, its dtype ("f32") and a zero byte, its rank and dimensions as 64-bit little-endian
+// integers, its dense little-endian bytes.
 std::string hash_tensors(std::vector<NamedTensor> tensors);
 
 // Over the trainable variables, respectively over all variables and optimizer slots, that are no

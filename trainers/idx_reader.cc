@@ -113,13 +113,6 @@ std::unique_ptr<Input> open_input(std::span<const std::byte> bytes, const std::s
   return std::make_unique<PlainInput>(bytes);
 }
 
-std::string hex(std::uint32_t value) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string out = "0x";
-  for (int shift = 28; shift >= 0; shift -= 4) out += kDigits[(value >> shift) & 15];
-  return out;
-}
-
 // The big-endian number at `offset`, which is where `input` stands.
 std::uint32_t read_number(Input& input, const std::string& name, std::size_t offset,
                           const std::string& what) {
@@ -138,8 +131,8 @@ Shape read_header(Input& input, const std::string& name, std::size_t rank) {
   const auto wanted = static_cast<std::uint32_t>(0x800 | rank);
   const std::uint32_t magic = read_number(input, name, 0, "the magic number");
   require<IoError>(magic == wanted, name, ": wrong magic number at byte 0", input.of_what(),
-                   ": expected ", hex(wanted), " (IDX, unsigned bytes, rank ", rank, "), found ",
-                   hex(magic));
+                   ": expected 0x", hex(wanted, 8), " (IDX, unsigned bytes, rank ", rank,
+                   "), found 0x", hex(magic, 8));
   Shape shape(std::vector<std::int64_t>(rank, 0));
   for (std::size_t axis = 0; axis < rank; ++axis)
     shape[axis] = read_number(input, name, 4 + 4 * axis, cat("dimension ", axis));

@@ -1,14 +1,8 @@
 #include "belfry/trainers/inspect.h"
 
-#include "belfry/trainers/evaluator.h"
-#include "belfry/trainers/flag_values.h"
-
 namespace belfry {
 
-Json dry_run(Trainer& trainer, bool predicts, Console& console) {
-  Session& session = trainer.session();
-  if (predicts)
-    prepare_predictors(session, trainer.towers().predictors, trainer.options().batch_size);
+Json print_device_use(const Session& session, Console& console) {
   Json devices = Json::array();
   for (const DeviceUse& use : session.device_use()) {
     console.line(use.str());
@@ -18,24 +12,29 @@ Json dry_run(Trainer& trainer, bool predicts, Console& console) {
                      .set("variable_bytes", use.variable_bytes)
                      .set("peak_bytes", use.peak_bytes));
   }
-  return Json::object().set("devices", std::move(devices));
+  console.line(
+      "(of a training step and, if there are test data, of evaluating whole batches; a shorter "
+      "last "
+      "batch adds its own)");
+  return devices;
 }
 
-Explanation explain_node(Trainer& trainer, std::string_view name) {
-  const Node* node = nullptr;
+const Node& node_to_explain(Trainer& trainer, const TrainFlags& flags) {
   try {
-    node = &trainer.graph().find(name);
+    return trainer.graph().find(flags.explain);
   } catch (const NotFound& error) {
-    throw FlagError(cat("--explain=", name, ": ", error.what()));
+    throw FlagError(cat("--explain=", flags.explain, ": ", error.what()));
   }
-  return trainer.session().explain(node->output());
 }
 
 Json to_json(const Explanation& explanation) {
-  Json scopes = Json::array(), candidates = Json::array(), load = Json::object();
+  Json scopes = Json::array(), pulls = Json::array(), candidates = Json::array();
+  Json load = Json::object();
   for (const Explanation::Scope& scope : explanation.scopes)
     scopes.push(
         Json::object().set("file", scope.file).set("line", scope.line).set("what", scope.what));
+  for (const Explanation::Pull& pull : explanation.pulls)
+    pulls.push(Json::object().set("who", pull.who).set("whom", pull.whom).set("why", pull.why));
   for (const Explanation::Candidate& candidate : explanation.candidates)
     candidates.push(Json::object()
                         .set("device", candidate.device)
@@ -49,6 +48,7 @@ Json to_json(const Explanation& explanation) {
       .set("device", explanation.device)
       .set("scopes", std::move(scopes))
       .set("colocation", Json::array(explanation.colocation))
+      .set("pulls", std::move(pulls))
       .set("candidates", std::move(candidates))
       .set("load", std::move(load))
       .set("fallback", explanation.fallback.empty() ? Json() : Json(explanation.fallback));

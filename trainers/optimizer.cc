@@ -15,17 +15,11 @@
 namespace belfry {
 namespace {
 
-// "tower1/" for a replica's variable, else "".
-std::string replica_prefix(Variable variable) {
-  const std::string_view name = variable.name();
-  return std::string(name.substr(0, name.size() - variable.logical_name().size()));
-}
-
 // A variable of zeros that goes wherever `beside` is, and is a replica if that is one.
 Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
                       At at) {
   Graph& graph = beside.node().graph();
-  const std::string prefix = replica_prefix(beside);
+  const std::string prefix(beside.node().prefix());
   const std::string name = prefix + logical_name;
   const Variable existing = graph.stored_variable(name);
   require(!existing, "variable '", name, "' exists already",
@@ -97,7 +91,7 @@ Node& Optimizer::apply(std::span<const Gradient> all, At at) const {
   const Variable first = gradients[0].variable;
   Graph& graph = first.node().graph();
   const SiteScope site(graph, at.site);
-  const std::string prefix = replica_prefix(first);
+  const std::string prefix(first.node().prefix());
   const ReplicaScope replica(graph, prefix, first.node().replica());
   std::optional<NameScope> tower;
   if (!prefix.empty()) tower.emplace(graph, prefix);

@@ -1,5 +1,6 @@
 // Files that flags name and programs write at the end.
 #pragma once
+#include <memory>
 #include <string>
 
 #include "belfry/framework/file_system.h"
@@ -13,7 +14,8 @@ class OutputFile {
   // change a file that exists.
   OutputFile(FileSystem& files, std::string flag, std::string path);
 
-  // Replaces the file as a whole; devices such as /dev/stdout are written to as they are.
+  // Replaces the file as a whole, at the end of a link that which it leads to. What is no regular
+  // file - a device, a pipe, anything in /dev - is written to as it is, and open from the start.
   void write(const std::string& text);
   bool is_stdout() const { return target_ == Target::kStdout; }
 
@@ -22,6 +24,7 @@ class OutputFile {
 
   FileSystem& files_;
   std::string flag_, path_;
+  std::unique_ptr<WritableFile> stream_;
   Target target_;
 };
 

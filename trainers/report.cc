@@ -19,11 +19,6 @@ std::string significant(double value) {
   return text;
 }
 
-std::string short_name(const std::string& device) {
-  const std::size_t slash = device.rfind("/device:");
-  return slash == device.npos ? device : device.substr(slash + 8);
-}
-
 std::string row(std::string name, const std::string& value) {
   name.resize(18, ' ');
   return cat("  ", name, value, "\n");
@@ -69,7 +64,7 @@ std::string to_table(const Report& report) {
   table += row("params_hash", report.params_hash);
   table += row("replicas_equal", report.replicas_equal ? "yes" : "NO");
   for (const auto& [device, bytes] : report.peak_bytes)
-    table += row("peak " + short_name(device),
+    table += row("peak " + DeviceSpec(device).short_str(),
                  cat(rounded(static_cast<double>(bytes) / (1 << 20), 2), " MiB"));
   return table;
 }

@@ -19,7 +19,8 @@ struct Report {
   int threads = 0;
   std::int64_t steps = 0;  // complete
   int epochs = 0;          // complete
-  double seconds = 0;      // from the data being loaded to the last evaluation
+  double seconds =
+      0;  // from the data being loaded to the end of training: its last evaluation and checkpoint
   double examples_per_second = 0;
   double loss = 0;                      // of the last step, mean over towers
   std::optional<double> test_accuracy;  // fraction

@@ -7,6 +7,7 @@
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/log.h"
 #include "belfry/towers/balance.h"
+#include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/flags.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/inspect.h"
@@ -17,10 +18,6 @@
 
 namespace belfry {
 namespace {
-
-std::string short_name(const DeviceSpec& device) {
-  return cat(device.type.value_or("?"), ":", device.index.value_or(0));
-}
 
 std::string program_name(const char* path) {
   const std::string_view text = path ? path : "train";
@@ -61,7 +58,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Recipe& recipe, Co
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
                   Trainer& trainer, const Dataset& train, const Dataset* test) {
   std::vector<std::string> names;
-  for (const DeviceSpec& device : flags.devices) names.push_back(short_name(device));
+  for (const DeviceSpec& device : flags.devices) names.push_back(device.short_str());
   const BatchPlan& plan = trainer.batches();
   console.line(cat(
       program, ": ", flags.trainer, flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
@@ -99,77 +96,97 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
   return report;
 }
 
-// --dry_run and --explain.
-void inspect(Trainer& trainer, const TrainFlags& flags, bool predicts, Console& console,
-             std::optional<OutputFile>& file) {
-  Json json;
-  std::optional<Explanation> explanation;
-  if (!flags.explain.empty()) explanation = explain_node(trainer, flags.explain);
-  if (flags.dry_run) json = dry_run(trainer, predicts, console);
-  if (explanation) {
-    console.line(trimmed(explanation->str()));
-    json = to_json(*explanation);
+// Opened before anything is built, so that what cannot be written costs no training.
+struct Outputs {
+  explicit Outputs(const TrainFlags& flags) {
+    FileSystem& files = local_file_system();
+    if (!flags.json.empty()) json.emplace(files, "--json", flags.json);
+    if (!flags.trace_file.empty()) trace.emplace(files, "--trace_file", flags.trace_file);
   }
+  bool on_stdout() const { return (json && json->is_stdout()) || (trace && trace->is_stdout()); }
+
+  std::optional<OutputFile> json, trace;
+};
+
+// --dry_run and --explain.
+int inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
+            const Dataset* test, Console& console, std::optional<OutputFile>& file) {
+  std::string placement;  // shown once the node to explain is known
+  options.placement_sink = [&](std::string_view lines) { placement += lines; };
+  const std::unique_ptr<Trainer> made = find_trainer(flags.trainer).make(options, train, test);
+  Trainer& trainer = *made;
+  Json json = Json::object(), devices;
+  const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
+  if (flags.dry_run) {
+    if (test) prepare_predictors(trainer.session(), trainer.towers().predictors, flags.batch_size);
+    console.line(trimmed(placement));
+    devices = print_device_use(trainer.session(), console);
+  }
+  if (node) {
+    const Explanation explanation = trainer.session().explain(node->output());
+    console.line(trimmed(explanation.str()));
+    json = to_json(explanation);
+  }
+  if (flags.dry_run) json.set("devices", std::move(devices));
   if (file) file->write(json.str(2) + "\n");
+  return 0;
+}
+
+void run_training(Trainer& trainer, const TrainFlags& flags, Console& console) {
+  if (flags.log_device_placement)
+    console.line(balance_report(trainer.graph(), flags.devices).str());
+  if (!flags.restore_checkpoint.empty())
+    console.line(restore_training(trainer, flags.restore_checkpoint));
+  trainer.train();
+}
+
+TrainFlags flags_of(int argc, char** argv, const std::string& program, const Recipe& recipe) {
+  const std::span<const char* const> all(argv, static_cast<std::size_t>(argc));
+  return parse_flags(all.subspan(std::min(argc, 1)), {.program = program,
+                                                      .batch_size = recipe.batch_size,
+                                                      .epochs = recipe.epochs,
+                                                      .reads_files = recipe.data.reads_files()});
 }
 
 int run_program(int argc, char** argv, const Recipe& recipe) {
   const std::string program = program_name(argc > 0 ? argv[0] : nullptr);
   require(static_cast<bool>(recipe.data), "the recipe has no data");
-  const TrainFlags flags = parse_flags(
-      std::span<const char* const>(argv, static_cast<std::size_t>(argc)).subspan(std::min(argc, 1)),
-      {.program = program,
-       .batch_size = recipe.batch_size,
-       .epochs = recipe.epochs,
-       .reads_files = recipe.data.reads_files()});
+  const TrainFlags flags = flags_of(argc, argv, program, recipe);
   if (!flags.help.empty()) {
     std::fputs(flags.help.c_str(), stdout);
     return 0;
   }
-  std::optional<OutputFile> json, trace;
-  FileSystem& files = local_file_system();
-  if (!flags.json.empty()) json.emplace(files, "--json", flags.json);
-  if (!flags.trace_file.empty()) trace.emplace(files, "--trace_file", flags.trace_file);
+  Outputs outputs(flags);
   // Whoever asked for a file on stdout gets nothing else there.
-  const bool taken = (json && json->is_stdout()) || (trace && trace->is_stdout());
-  Console console(taken ? stderr : stdout);
-
+  Console console(outputs.on_stdout() ? stderr : stdout);
   TrainerOptions options = trainer_options(flags, recipe, console);
-  if (trace) options.on_trace = [&](const Trace& recorded) { trace->write(recorded.str()); };
-
+  if (outputs.trace)
+    options.on_trace = [&](const Trace& trace) { outputs.trace->write(trace.str()); };
   if (!flags.restore_checkpoint.empty()) inspect_checkpoint(flags.restore_checkpoint);
 
   const RunDirs dirs{.data_dir = flags.data_dir};
   const std::unique_ptr<Dataset> train_data = recipe.data(dirs, true);
   const std::unique_ptr<Dataset> test_data = recipe.data(dirs, false);
   require(train_data != nullptr, "the recipe's data source gave no training data");
-  const TrainerKind& kind = find_trainer(flags.trainer);
-  if (inspects(flags)) {
-    const std::unique_ptr<Trainer> trainer = kind.make(options, *train_data, test_data.get());
-    inspect(*trainer, flags, test_data != nullptr, console, json);
-    return 0;
-  }
+  if (inspects(flags))
+    return inspect(flags, options, *train_data, test_data.get(), console, outputs.json);
   train_data->size();  // loads it
   if (test_data) test_data->size();
   const auto began = std::chrono::steady_clock::now();
-  const std::unique_ptr<Trainer> trainer = kind.make(options, *train_data, test_data.get());
+  const std::unique_ptr<Trainer> trainer =
+      find_trainer(flags.trainer).make(options, *train_data, test_data.get());
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
-  if (flags.log_device_placement)
-    console.line(balance_report(trainer->graph(), flags.devices).str());
-  if (!flags.restore_checkpoint.empty())
-    console.line(restore_training(*trainer, flags.restore_checkpoint));
-  trainer->train();
+  run_training(*trainer, flags, console);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
   Report report = make_report(program, flags, *trainer);
   report.seconds = seconds.count();
   console.line(to_table(report));
-  if (json) json->write(to_json(report));
+  if (outputs.json) outputs.json->write(to_json(report));
   return 0;
 }
 
 // One line, whatever the message.
-int fail(const std::exception& error, int code) {
-  std::string text = error.what();
+int fail(std::string text, int code) {
   std::ranges::replace(text, '\n', ' ');
   std::fprintf(stderr, "error: %s\n", text.c_str());
   return code;
@@ -181,9 +198,11 @@ int train(int argc, char** argv, const Recipe& recipe) {
   try {
     return run_program(argc, argv, recipe);
   } catch (const FlagError& error) {
-    return fail(error, 2);
+    return fail(error.what(), 2);
   } catch (const std::exception& error) {
-    return fail(error, 1);
+    return fail(error.what(), 1);
+  } catch (...) {
+    return fail("something was thrown that is no std::exception", 1);
   }
 }
 

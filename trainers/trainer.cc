@@ -129,17 +129,19 @@ void Trainer::train() {
   Prefetcher input(train_, plan_, plan_.samples_before({epochs_, epoch_step_}));
   began_ = now();
   const std::int64_t last = total_steps();
-  if (options_.on_trace) traced_step_ = std::min(steps_ + 1, last - 1);
+  if (options_.on_trace) traced_step_ = std::max(steps_, std::min(steps_ + 1, last - 1));
   while (steps_ < last && !stopped_) {
     const double start = now();
     const StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
     run_step(input.next().tensors, step);
     call([&](Callback& c) { c.after_step(*this, step); });
-    if (steps_++ > first_step_) {
+    // Neither the first, which allocates, nor the one that writes a trace is typical.
+    if (steps_ > first_step_ && steps_ != traced_step_) {
       timed_seconds_ += now() - start;
       ++timed_steps_;
     }
+    ++steps_;
     if (++epoch_step_ == plan_.steps_per_epoch()) {
       const StepInfo epoch = info();
       ++epochs_;
@@ -147,6 +149,8 @@ void Trainer::train() {
       call([&](Callback& c) { c.after_epoch(*this, epoch); });
     }
   }
+  if (options_.on_trace && steps_ <= traced_step_)
+    log_warning("no step was traced: training ended after ", steps_ - first_step_, " steps");
   call([&](Callback& c) { c.after_training(*this, info()); });
 }
 

@@ -15,13 +15,27 @@ void save_training(Trainer& trainer, const std::string& path) {
                       .set("seed", position.seed));
 }
 
+namespace {
+
+// Throws IoError naming the manifest unless it holds what save_training() writes.
+TrainingPosition position_in(const CheckpointInfo& info) {
+  if (!info.extra.find("steps")) return {};
+  try {
+    return {.steps = info.extra.at("steps").integer(),
+            .epoch = info.extra.at("epoch").integer(),
+            .samples = info.extra.at("samples").integer(),
+            .seed = info.extra.at("seed").unsigned_integer()};
+  } catch (const InvalidArgument& error) {
+    throw IoError(cat(info.path, "/manifest.json: the position of training: ", error.what()));
+  }
+}
+
+}  // namespace
+
 std::string restore_training(Trainer& trainer, const std::string& path) {
+  // First, as it may refuse the position; a failed restore changes nothing.
+  trainer.resume(position_in(inspect_checkpoint(path)));
   const CheckpointInfo info = restore_checkpoint(trainer.session(), path);
-  if (info.extra.find("steps"))
-    trainer.resume({.steps = info.extra.at("steps").integer(),
-                    .epoch = info.extra.at("epoch").integer(),
-                    .samples = info.extra.at("samples").integer(),
-                    .seed = info.extra.at("seed").unsigned_integer()});
   const std::int64_t left = trainer.total_steps() - trainer.steps();
   return cat("checkpoint: ", info.path, ", after step ", trainer.steps(), "; ",
              left > 0 ? cat(left, " steps are left") : "nothing is left to train");

@@ -1,4 +1,4 @@
-// Constant: a value fixed when the graph is built.
+// Const: a value fixed when the graph is built.
 #pragma once
 #include "belfry/framework/graph.h"
 #include "belfry/framework/tensor.h"

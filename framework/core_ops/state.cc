@@ -3,8 +3,8 @@
 namespace belfry {
 namespace {
 
-OutputTypes state_shape(const ShapeContext& c) {
-  const auto& options = c.options<VariableStateOptions>();
+OutputTypes variable_shape(const ShapeContext& c) {
+  const auto& options = c.options<VariableNodeOptions>();
   return {{options.shape, options.dtype}};
 }
 
@@ -14,7 +14,7 @@ std::vector<Output> pass_on(const Node&, std::span<const Output> grads) { return
 
 const Op kVariable{.name = "Variable",
                    .inputs = 0,
-                   .shape = state_shape,
+                   .shape = variable_shape,
                    .no_gradient = "it has no inputs",
                    .storage = true};
 

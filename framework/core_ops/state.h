@@ -7,7 +7,7 @@ namespace belfry {
 extern const Op kVariable;
 extern const Op kRead;
 
-struct VariableStateOptions {
+struct VariableNodeOptions {
   Shape shape;
   DType dtype = DType::kF32;
 };

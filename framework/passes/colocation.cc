@@ -90,9 +90,8 @@ void Colocation::add_member(int n) {
 }
 
 DeviceTypes Colocation::types_of(const Op& op) const {
-  const bool everywhere = op.alias || op.storage;  // nothing runs
   DeviceTypes types = 0;
-  if (op.cpu || op.reference || everywhere) types |= kCpu;
+  if (op.on_host()) types |= kCpu;
   if (!op.cpu_only) types |= kGpu;
   return types & present_;
 }
@@ -219,6 +218,7 @@ std::string Colocation::unite(int x, int y) {
 void Colocation::assign(int n, int device) {
   Set& bound = set(n);
   if (bound.decider < 0) bound.decider = n;
+  if (!bound.tried) bound.tried = bound.requested;  // a variable with memory asks for no candidates
   bound.device = device;
   bound.assigned = bound.requested = bound.resource = context_.devices[at(device)]->spec;
 }
@@ -251,11 +251,9 @@ const std::vector<int>& Colocation::soften(int n) {
     if (!asking.assigned.index && !(keep_variables && asking.resource.index)) spec.index.reset();
     return spec;
   };
-  asking.tried = relaxed(true);
-  const std::vector<int>* found = &fitting(asking.tried, asking.types);
+  const std::vector<int>* found = &fitting(asking.tried.emplace(relaxed(true)), asking.types);
   if (found->empty()) {
-    asking.tried = relaxed(false);
-    found = &fitting(asking.tried, asking.types);
+    found = &fitting(asking.tried.emplace(relaxed(false)), asking.types);
     if (found->empty()) return *found;
     warn_of_moved_variables(n, *found);
   }
@@ -268,7 +266,7 @@ const std::vector<int>& Colocation::soften(int n) {
 std::string Colocation::refusal(int n, int device) {
   const Set& asking = set(n);
   const DeviceSpec& spec = context_.devices[at(device)]->spec;
-  if (!asking.tried.matches(spec)) return cat("it is not ", asking.tried);
+  if (asking.tried && !asking.tried->matches(spec)) return cat("it is not ", *asking.tried);
   if ((asking.types & type_[at(device)]) != 0) return {};
   for (const int member : members(n)) {
     const Op& op = *plan_.node(member).op;

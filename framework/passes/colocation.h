@@ -6,6 +6,7 @@
 // (GPU:2 before GPU:10), and requests cannot be malformed, as a DeviceSpec has been parsed.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,14 +23,14 @@ class Colocation {
  public:
   // What is known of a set.
   struct Set {
-    int rank = 0;           // depth of its tree
-    DeviceSpec requested;   // merged from all members; at least as narrow as the next two
-    DeviceSpec resource;    // what its variables ask for, which nobody overrides
-    DeviceSpec assigned;    // the device of a member that has one
-    int device = -1;        // the same, as a number
-    DeviceTypes types = 0;  // that all members have kernels for
-    int decider = -1;       // the member whose placing fixed the device
-    DeviceSpec tried;       // the request whose candidates were taken
+    int rank = 0;                     // depth of its tree
+    DeviceSpec requested;             // merged from all members; at least as narrow as the next two
+    DeviceSpec resource;              // what its variables ask for, which nobody overrides
+    DeviceSpec assigned;              // the device of a member that has one
+    int device = -1;                  // the same, as a number
+    DeviceTypes types = 0;            // that all members have kernels for
+    int decider = -1;                 // the member whose placing fixed the device
+    std::optional<DeviceSpec> tried;  // the request whose candidates were taken
     std::vector<std::string> fallbacks;  // what soft placement let go
   };
   // `pulled` and all its set joined the set of `puller`; a reference edge if `group` is empty.

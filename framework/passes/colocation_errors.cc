@@ -21,17 +21,9 @@ std::string node_text(const Node& node) {
 
 std::string registered_kernels(const Op& op) {
   std::string text = "\nRegistered kernels:\n";
-  const bool host = op.cpu || op.reference || op.alias || op.storage;
-  text += host ? "  device='CPU'\n" : "  <no registered kernels>\n";
+  text += op.on_host() ? "  device='CPU'\n" : "  <no registered kernels>\n";
   if (op.cpu_only) text += cat("There is no kernel for GPU devices: ", op.cpu_only, ".\n");
   return text;
-}
-
-std::string names_of(const std::vector<std::unique_ptr<Device>>& devices,
-                     std::string_view between) {
-  std::vector<std::string> names;
-  for (const auto& device : devices) names.push_back(device->spec.str());
-  return join(names, between);
 }
 
 }  // namespace
@@ -51,11 +43,11 @@ void Colocation::refuse(int n) {
   const std::string unsatisfied =
       cat("Could not satisfy explicit device specification '", wanted, "'");
   if (wanted != merged)
-    throw InvalidArgument(
-        cat(start, unsatisfied, " because the node ", node(n).name(), " (defined at ",
-            node(n).site().str(),
-            ") was colocated with a group of nodes that required incompatible device '", merged,
-            "'. All available devices [", names_of(context_.devices, ", "), "]. ", debug_info(n)));
+    throw InvalidArgument(cat(
+        start, unsatisfied, " because the node ", node(n).name(), " (defined at ",
+        node(n).site().str(),
+        ") was colocated with a group of nodes that required incompatible device '", merged,
+        "'. All available devices [", join(device_names(context_.devices)), "]. ", debug_info(n)));
   if (!fitting(wanted, present_).empty()) {
     const Op& op = *plan_.node(n).op;
     throw InvalidArgument(

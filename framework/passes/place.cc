@@ -104,11 +104,13 @@ void Placer::assign_collective(int n) {
 
 void place(Plan& plan, const PlanContext& context) { Placer(plan, context).run(); }
 
-std::string placement_lines(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices) {
+std::string placement_lines(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
+                            const std::set<const Node*>& known) {
   std::string text;
   for (const Assignment& assignment : plan.assignments)
-    text += cat(assignment.node->name(), ": (", assignment.node->type(),
-                "): ", devices[at(assignment.device)]->spec, "\n");
+    if (!known.contains(assignment.node))
+      text += cat(assignment.node->name(), ": (", assignment.node->type(),
+                  "): ", devices[at(assignment.device)]->spec, "\n");
   return text;
 }
 

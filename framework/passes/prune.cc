@@ -37,7 +37,7 @@ class Pruner {
       require(feed.shape.is_fully_known() && feed.shape.compatible(feed.where.shape()),
               node.describe(), ": fed with shape ", feed.shape, ", but it has ",
               feed.where.shape());
-      const bool fresh = fed_.emplace(key(feed.where), static_cast<int>(i)).second;
+      const bool fresh = fed_.emplace(feed.where.key(), static_cast<int>(i)).second;
       require(fresh, node.describe(), ": fed twice");
     }
     return graph;
@@ -53,7 +53,7 @@ class Pruner {
       mark = true;
     };
     const auto want_value = [&](const Output& output) {
-      if (!fed_.contains(key(output))) want(output.node());
+      if (!fed_.contains(output.key())) want(output.node());
     };
     for (const Fetch& fetch : fetches_) {
       if (fetch.output)
@@ -94,7 +94,7 @@ class Pruner {
 
   // Feeds become storage nodes of their own when first used.
   Value value_of(const Output& output) {
-    const auto fed = fed_.find(key(output));
+    const auto fed = fed_.find(output.key());
     if (fed == fed_.end()) return {kept_.at(output.node().id()), output.index()};
     const auto [made, fresh] = feed_nodes_.emplace(fed->second, -1);
     if (fresh) {
@@ -119,10 +119,6 @@ class Pruner {
   int append(PlanNode node) {
     plan_.nodes.push_back(std::move(node));
     return static_cast<int>(plan_.nodes.size()) - 1;
-  }
-
-  static std::pair<int, int> key(const Output& output) {
-    return {output.node().id(), output.index()};
   }
 
   Plan& plan_;

@@ -55,7 +55,8 @@ TEST(Programs, PlacementPlansForGpusAndPrintsValuesAsNumpy) {
   for (const std::string& part : std::vector<std::string>{
            "# a function places variables on the CPU\nDevice mapping:\n",
            "\na: (Variable): " + device + "CPU:0\na/read: (Read): " + device +
-               "CPU:0\nSin: (Sin): " + device + "GPU:0\n0.84147096\n",
+               "CPU:0\nSin: (Sin): " + device + "GPU:0\na/Initializer/Fill: (Fill): " + device +
+               "CPU:0\n0.84147096\n",
            "\nMatMul: (MatMul): " + device + "GPU:2\nMatMul_1: (MatMul): " + device +
                "GPU:3\nAddN: (AddN): " + device + "CPU:0\nConst: (Const): " + device + "GPU:2\n",
            "\n[[ 44.  56.]\n [ 98. 128.]]\n", "\nAssign: (Assign): " + device + "GPU:0\n",

@@ -1,5 +1,6 @@
-// The machine goes down at every single call of a save.
+// The machine goes down, or the disk fails, at every single call of a save.
 #include "belfry/framework/checkpoint.h"
+#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/framework/memory_file_system.h"
@@ -8,6 +9,8 @@ namespace belfry {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSubsetOf;
 
 constexpr char kDisk[] = "/disk", kPath[] = "/disk/run", kOld[] = "/disk/run.old";
 
@@ -80,6 +83,51 @@ class CrashTest : public ::testing::Test {
     EXPECT_GT(outcomes, 3 * call);
   }
 
+  // Saves 2 over what `before` holds; each call fails once, and the machine stays up.
+  // f(disk, whether it was reported as saved); the last time, nothing failed.
+  template <class F>
+  void for_each_failure(const MemoryFileSystem& before, const F& f) {
+    bool waits = false;
+    for (int call = 0; !waits && !HasFailure(); ++call) {
+      SCOPED_TRACE(cat("failure at call ", call));
+      MemoryFileSystem disk = before.after_crash(0, true);
+      disk.fail_at(call);
+      bool saved = true;
+      try {
+        save(disk, 2);
+      } catch (const IoError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("no space left"));
+        saved = false;
+      }
+      waits = disk.waits();
+      f(disk.again(), saved);
+    }
+  }
+
+  // What is there before a save restores as `old`.
+  void fail_everywhere(const MemoryFileSystem& before, int old) {
+    int failed = 0, in_place = 0;
+    for_each_failure(before, [&](MemoryFileSystem disk, bool saved) {
+      EXPECT_THAT(disk.list(kDisk), IsSubsetOf({"run", "run.old"}));
+      const int found = restored(disk);
+      EXPECT_TRUE(found == 2 || (!saved && found == old)) << "restored " << found;
+      failed += !saved;
+      in_place += !saved && found == 2;
+      save(disk, 3);
+      EXPECT_EQ(restored(disk), 3);
+      EXPECT_THAT(disk.list(kDisk), ElementsAre("run"));
+    });
+    EXPECT_GT(failed, 15);
+    EXPECT_EQ(in_place, 1);  // where the last sync failed
+  }
+
+  // A disk with checkpoint 1, synced.
+  MemoryFileSystem saved_disk() {
+    MemoryFileSystem disk(kDisk);
+    save(disk, 1);
+    return disk.after_crash(disk.unsynced(), true);
+  }
+
   Graph graph_;
   Variable w_, count_;
   Session session_{graph_};
@@ -112,6 +160,69 @@ TEST_F(CrashTest, WithBothAnOldCheckpointAndANewerOneKeepsTheNewerOne) {
   disk.create(cat(kOld, "/model.safetensors"));
   for (const char* directory : {kOld, kDisk}) disk.sync_directory(directory);
   crash_everywhere(disk.after_crash(disk.unsynced(), true), 1);
+}
+
+TEST_F(CrashTest, AFailureOfAnyCallLeavesThePreviousCheckpointAndNoTemporaries) {
+  fail_everywhere(saved_disk(), 1);
+}
+
+TEST_F(CrashTest, AFailureOfAnyCallOfTheFirstSaveLeavesNoCheckpoint) {
+  fail_everywhere(MemoryFileSystem(kDisk), 0);
+}
+
+TEST_F(CrashTest, AFailureOfAnyCallKeepsAnOldCheckpointThatHasNoNewer) {
+  MemoryFileSystem disk = saved_disk();
+  disk.rename(kPath, kOld);
+  disk.sync_directory(kDisk);
+  fail_everywhere(disk, 1);
+}
+
+TEST_F(CrashTest, ACheckpointInPlaceIsSavedThoughTheOneBeforeStaysBehind) {
+  int stayed = 0;
+  for_each_failure(saved_disk(), [&](MemoryFileSystem disk, bool saved) {
+    if (!saved || !disk.exists(kOld)) return;
+    ++stayed;
+    EXPECT_EQ(restored(disk), 2);
+  });
+  EXPECT_GT(stayed, 5);  // its kind, its names, three files, itself
+}
+
+TEST_F(CrashTest, WhatCannotBeRemovedOfAKilledWriterStopsNoSave) {
+  MemoryFileSystem before(kDisk);
+  const std::string stale = cat(kPath, ".tmp-1-2");
+  before.create_directory(stale);
+  before.sync_directory(kDisk);
+  int stayed = 0;
+  for_each_failure(before, [&](MemoryFileSystem disk, bool saved) {
+    if (!saved || !disk.exists(stale)) return;
+    ++stayed;
+    EXPECT_EQ(restored(disk), 2);
+    save(disk, 3);
+    EXPECT_THAT(disk.list(kDisk), ElementsAre("run"));
+  });
+  EXPECT_GT(stayed, 2);  // its kind, its names, itself
+}
+
+TEST_F(CrashTest, ARunDuringASaveIsReportedAndLeavesThePreviousCheckpoint) {
+  const MemoryFileSystem before = saved_disk();
+  Node& step = assign_add(w_, constant(graph_, floats({1, 1, 1})));
+  int refused = 0;
+  bool waits = false;
+  for (int call = 0; !waits; ++call) {
+    SCOPED_TRACE(cat("run at call ", call));
+    MemoryFileSystem disk = before.after_crash(0, true);
+    disk.at_call(call, [&](MemoryFileSystem&) { session_.run({step}); });
+    try {
+      save(disk, 2);
+      waits = disk.waits();
+    } catch (const InvalidArgument& error) {
+      ++refused;
+      EXPECT_THAT(error.what(), HasSubstr("was run while it was being saved to /disk/run"));
+      EXPECT_THAT(disk.list(kDisk), ElementsAre("run"));
+      EXPECT_EQ(restored(disk), 1);
+    }
+  }
+  EXPECT_GT(refused, 8);  // two files are created, written in two parts or three, synced, closed
 }
 
 TEST_F(CrashTest, TheDiskOfTheseTestsForgetsWhatIsNotSynced) {

@@ -150,9 +150,11 @@ TEST_F(DamageTest, ByAnotherCheckpointsFileIsFound) {
 }
 
 TEST_F(DamageTest, ByTheLossOfAFileIsFound) {
-  files_.remove(file("state.safetensors"));
-  EXPECT_THAT(message_of<NotFound>([&] { restore_checkpoint(session_, path_); }),
-              HasSubstr(file("state.safetensors")));
+  for (const char* name : {"state.safetensors", "model.safetensors"}) {
+    files_.remove(file(name));
+    EXPECT_THAT(message_of<IoError>([&] { restore_checkpoint(session_, path_); }),
+                HasSubstr(file(name) + ": no such file, so the checkpoint is not whole"));
+  }
 }
 
 // The exit status of a script of the repository; its output is not shown.

@@ -100,20 +100,29 @@ TEST_F(CheckpointTest, IsFoundUnderItsOldNameWhereThereIsNoNewer) {
 
 TEST_F(CheckpointTest, ReplacesTheOneBeforeAndWhatAKilledWriterLeft) {
   save();
-  files_.create_directory(path_ + ".tmp-1-2/deep");
-  write(path_ + ".tmp-1-2/deep/x", {});
-  files_.create_directory(folder_ + "/other.tmp-1");
+  const std::string stale = path_ + ".tmp-1-2";
+  files_.create_directory(stale);
+  write(stale + "/model.safetensors", {});
+  check_checkpoint_path(path_);
+  EXPECT_THAT(listed(folder_), ElementsAre("run", "run.tmp-1-2"));
   save();
-  EXPECT_THAT(listed(folder_), ElementsAre("other.tmp-1", "run"));
+  EXPECT_THAT(listed(folder_), ElementsAre("run"));
 }
 
-TEST_F(CheckpointTest, TheRemovalOfLeftoversFollowsNoLinks) {
-  files_.create_directory(folder_ + "/precious");
-  write(folder_ + "/precious/x", {});
-  std::filesystem::create_directory_symlink(folder_ + "/precious", path_ + ".tmp-9");
+TEST_F(CheckpointTest, TheRemovalOfLeftoversSparesWhatIsNotOurs) {
+  for (const char* name :
+       {"run.tmp-backup", "run.tmp-1", "run.tmp-1-", "run.tmp--1", "run.tmp-1-2-3", "run.tmp-1-2x",
+        "other.tmp-1-2", "run.tmp-3-4", "precious"})
+    files_.create_directory(cat(folder_, "/", name));
+  write(folder_ + "/run.tmp-3-4/cat.jpg", {});
+  write(folder_ + "/run.tmp-5-6", {});
+  write(folder_ + "/precious/model.safetensors", {});
+  std::filesystem::create_directory_symlink(folder_ + "/precious", path_ + ".tmp-7-8");
+  std::vector<std::string> names = listed(folder_);
   save();
-  EXPECT_THAT(listed(folder_), ElementsAre("precious", "run"));
-  EXPECT_THAT(listed(folder_ + "/precious"), ElementsAre("x"));
+  names.insert(names.begin() + 2, "run");  // after other.tmp-1-2 and precious
+  EXPECT_EQ(listed(folder_), names);
+  EXPECT_THAT(listed(folder_ + "/precious"), ElementsAre("model.safetensors"));
 }
 
 TEST_F(CheckpointTest, PathsMayBeRelativeEndInASlashBeLinksAndExistEmpty) {
@@ -134,10 +143,46 @@ TEST_F(CheckpointTest, PathsMayBeRelativeEndInASlashBeLinksAndExistEmpty) {
   EXPECT_EQ(inspect_checkpoint(path_).path, folder_ + "/sub");
 }
 
+TEST_F(CheckpointTest, ALinkThatLeadsToNothingYetLeadsToItsCheckpoint) {
+  files_.create_directory(folder_ + "/sub");
+  std::filesystem::create_symlink("sub/real", path_);
+  save();
+  EXPECT_THAT(listed(folder_), ElementsAre("run", "sub"));
+  EXPECT_TRUE(std::filesystem::is_symlink(path_));
+  EXPECT_EQ(inspect_checkpoint(path_).path, folder_ + "/sub/real");
+}
+
+KernelRun failing_kernel(KernelPlan&) {
+  return [](const Pointers&) { throw DeviceError("failed"); };
+}
+const Op kFailTest{.name = "FailTest",
+                   .inputs = 1,
+                   .shape = same_as_input,
+                   .no_gradient = "it is for tests",
+                   .reference = failing_kernel};
+
+TEST_F(CheckpointTest, IsNotTakenOfASessionThatARunLeftHalfWritten) {
+  save();
+  Model model(1);
+  const Output written = model.step->output();
+  Node& fails = model.graph.add(kFailTest, {written}, "fails");
+  Session session(model.graph);
+  EXPECT_THROW(session.run({fails}), DeviceError);
+  ASSERT_FALSE(session.intact());
+  EXPECT_THAT(message_of<InvalidArgument>([&] { save_checkpoint(session, path_); }),
+              HasSubstr("restore the session before saving it to " + path_));
+  EXPECT_THAT(listed(folder_), ElementsAre("run"));
+  EXPECT_EQ(inspect_checkpoint(path_).step, 17u);
+  restore_checkpoint(session, path_);
+  save_checkpoint(session, path_);
+  EXPECT_EQ(session.read(model.w[0]), kWeightValues);
+}
+
 TEST_F(CheckpointTest, NothingElseIsOverwritten) {
   write(path_, std::as_bytes(std::span("hello", 5)));
-  EXPECT_THAT(refused(path_), HasSubstr(path_ + " is a file"));
+  EXPECT_THAT(refused(path_), HasSubstr(path_ + " is no directory, and a checkpoint"));
   EXPECT_EQ(files_.read(path_).size(), 5u);
+  EXPECT_THAT(refused("/dev/null"), HasSubstr("/dev/null is no directory, and a checkpoint"));
   const std::string photos = folder_ + "/photos";
   files_.create_directory(photos);
   write(photos + "/manifest.json", {});
@@ -170,7 +215,7 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNotRestored) {
   EXPECT_THAT(message_of<NotFound>(restore),
               HasSubstr(cat("there is no checkpoint ", path_, ", nor ", path_, ".old")));
   write(path_, {});
-  EXPECT_THAT(message_of<IoError>(restore), HasSubstr("a checkpoint is a directory"));
+  EXPECT_THAT(message_of<IoError>(restore), HasSubstr("run is no directory; a checkpoint is"));
   files_.remove(path_);
   files_.create_directory(path_);
   EXPECT_THAT(message_of<IoError>(restore), HasSubstr("holds no manifest.json"));

@@ -28,6 +28,13 @@ TEST(DeviceSpec, PrintsTheCanonicalForm) {
   EXPECT_EQ(DeviceSpec::local("CPU", 3).str(), "/job:localhost/replica:0/task:0/device:CPU:3");
 }
 
+TEST(DeviceSpec, PrintsTypeAndIndexAloneInShort) {
+  EXPECT_EQ(DeviceSpec::local("CPU", 3).short_str(), "CPU:3");
+  EXPECT_EQ(DeviceSpec("/job:worker/gpu").short_str(), "GPU:*");
+  EXPECT_EQ(DeviceSpec("/device:*:1").short_str(), "*:1");
+  EXPECT_EQ(DeviceSpec("/job:worker").short_str(), "");
+}
+
 TEST(DeviceSpec, TakesPiecesInAnyOrderWithAnySlashes) {
   EXPECT_EQ(canonical("/gpu:2/job:worker"), "/job:worker/device:GPU:2");
   EXPECT_EQ(canonical("gpu:2//job:worker/"), "/job:worker/device:GPU:2");

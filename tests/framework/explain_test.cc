@@ -131,11 +131,32 @@ TEST_F(ExplainTest, ExplainsAPlanAsItWasMade) {
   const Variable v = variable(graph, "v", {2}, {.initializer = init::zeros()});
   Session session(graph, {.device_count = {{"CPU", 2}}});
   session.run({v});
-  EXPECT_EQ(session.explain(v.ref()).candidates[1].reason, "it is the first candidate");
+  EXPECT_THAT(candidates(session.explain(v.ref())),
+              ElementsAre("-CPU:0 it is not /device:CPU:1", "+CPU:1 it is the first candidate"));
   Session other(graph, {.device_count = {{"CPU", 2}}});
   other.read(v);
   other.run({v});
-  EXPECT_EQ(other.explain(v.ref()).candidates[1].reason, "the variable has memory there");
+  EXPECT_THAT(candidates(other.explain(v.ref())),
+              ElementsAre(cat("-CPU:0 it is not ", kPrefix, "CPU:1"),
+                          "+CPU:1 the variable has memory there"));
+}
+
+TEST_F(ExplainTest, MemoryOfAVariableBindsItsWholeSet) {
+  const Output one = constant(graph, {1, 2}, {2});
+  const Variable v = variable(graph, "v", {2}, {.initializer = init::zeros()});
+  const Output written = assign(v, one).output();
+  const Output beside = with(v.ref(), "", "beside");
+  Session session(graph, {.device_count = {{"CPU", 2}}});
+  session.read(v);
+  session.run({written, beside});
+  const std::string elsewhere = cat("-CPU:1 it is not ", kPrefix, "CPU:0");
+  EXPECT_THAT(candidates(session.explain(v.ref())),
+              ElementsAre("+CPU:0 the variable has memory there", elsewhere));
+  for (const Output& member : {written, beside})
+    EXPECT_THAT(candidates(session.explain(member)),
+                ElementsAre("+CPU:0 chosen for 'v', with which it is colocated: the variable has "
+                            "memory there",
+                            elsewhere));
 }
 
 TEST_F(ExplainTest, TellsWhatSoftPlacementLetGo) {
@@ -144,6 +165,10 @@ TEST_F(ExplainTest, TellsWhatSoftPlacementLetGo) {
             "no device is /device:GPU:3 and has kernels for all colocated nodes; soft placement "
             "dropped the type and the index");
   EXPECT_EQ(explain(on("/cpu:1"), soft).fallback, "");
+  EXPECT_THAT(candidates(explain(on("/gpu:3"),
+                                 {.device_count = {{"CPU", 2}}, .allow_soft_placement = true})),
+              ElementsAre("+CPU:0 it is the first candidate",
+                          cat("+CPU:1 it would do, but ", kPrefix, "CPU:0 was chosen")));
   const Output anchor = on("", "anchor"), a = with(anchor, "/cpu:0", "a"),
                b = with(anchor, "/cpu:1", "b");
   Session session(graph, {.device_count = {{"CPU", 2}}, .allow_soft_placement = true});

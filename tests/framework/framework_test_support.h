@@ -55,11 +55,7 @@ inline Plan compiled(const std::vector<std::unique_ptr<Device>>& devices,
 }
 
 // Index of the plan node that runs `node` itself, or -1.
-inline int planned(const Plan& plan, const Node& node) {
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    if (plan.nodes[n].node == &node && plan.nodes[n].op == &node.op()) return static_cast<int>(n);
-  return -1;
-}
+inline int planned(const Plan& plan, const Node& node) { return plan.find(node); }
 
 // Index of the first plan node of `op`, or -1.
 inline int planned(const Plan& plan, const Op& op) {

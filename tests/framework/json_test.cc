@@ -55,6 +55,7 @@ TEST(Json, ReadsWhatItPrints) {
 TEST(Json, RefusesWhatIsNoJsonWithItsPlace) {
   EXPECT_THAT(refusal("{\"a\": }"), HasSubstr("byte 7"));
   EXPECT_THAT(refusal(""), HasSubstr("byte"));
+  EXPECT_THAT(refusal(std::string_view("{}\0x", 4)), HasSubstr("byte 3 is zero"));
   EXPECT_THAT(refusal("1 2"), HasSubstr("byte"));
   EXPECT_THAT(refusal(R"({"a":1,"a":2})"), HasSubstr("two members 'a'"));
   EXPECT_THAT(refusal(std::string(100, '[')), HasSubstr("deeper than 64"));

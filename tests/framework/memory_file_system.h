@@ -1,7 +1,10 @@
 // A disk that forgets. Data of a file is durable after sync(), entries of a directory after
-// sync_directory(); a crash may lose the rest, or a part of it. It crashes at a chosen call.
+// sync_directory(); a crash may lose the rest, or a part of it. It crashes or fails at a chosen
+// call. Otherwise it does what FileSystem says. Paths are absolute and resolved; there are no
+// links.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -27,9 +30,32 @@ class MemoryFileSystem final : public FileSystem {
     durable_ = nodes_;
   }
 
-  // Goes down at the n-th call from now, counted from 0; what that call writes is half done.
-  void crash_at(int call) { calls_left_ = call; }
+  // Each for the n-th call from now, counted from 0; one of them at a time.
+  // The machine goes down; what that call writes is half done.
+  void crash_at(int call) {
+    at_call(call, [](MemoryFileSystem& disk) {
+      disk.crashed_ = true;
+      throw Crash();
+    });
+  }
+  // That call alone throws IoError; what it writes is half done.
+  void fail_at(int call) {
+    at_call(call, [](MemoryFileSystem&) { throw IoError("no space left on the disk"); });
+  }
+  // Calls f before.
+  void at_call(int call, std::function<void(MemoryFileSystem&)> f) {
+    calls_left_ = call;
+    event_ = std::move(f);
+  }
   bool crashed() const { return crashed_; }
+  // Whether that call is still to come.
+  bool waits() const { return calls_left_ != kNever; }
+  // The disk as it is, with no such call to come.
+  MemoryFileSystem again() const {
+    MemoryFileSystem disk = *this;
+    disk.calls_left_ = kNever;
+    return disk;
+  }
 
   // Changes of directories since they were last synced.
   std::size_t unsynced() const { return journal_.size(); }
@@ -37,7 +63,7 @@ class MemoryFileSystem final : public FileSystem {
   // with all data of files, or with what was synced of it.
   MemoryFileSystem after_crash(std::size_t changes, bool all_data) const {
     MemoryFileSystem disk = *this;
-    disk.calls_left_ = -1;
+    disk.calls_left_ = kNever;
     disk.crashed_ = false;
     disk.journal_.clear();
     disk.nodes_ = durable_;
@@ -60,39 +86,50 @@ class MemoryFileSystem final : public FileSystem {
   std::vector<std::byte> read(const std::string& path) override {
     call();
     require<NotFound>(nodes_.contains(path), path, ": no such file");
+    require<IoError>(kind_of(path) == FileKind::kFile, path, ": is a directory");
     return nodes_.at(path)->data;
   }
-  bool exists(const std::string& path) override { return kind(path) != FileKind::kNone; }
+  bool exists(const std::string& path) override {
+    try {
+      return kind(path) != FileKind::kNone;
+    } catch (const IoError&) {
+      return false;
+    }
+  }
   FileKind kind(const std::string& path) override {
     call();
-    const auto found = nodes_.find(path);
-    if (found == nodes_.end()) return FileKind::kNone;
-    return found->second->directory ? FileKind::kDirectory : FileKind::kFile;
+    return kind_of(path);
   }
-  std::string resolve(const std::string& path) override { return path; }
+  FileKind target_kind(const std::string& path) override { return kind(path); }
+  std::string resolve(const std::string& path) override {
+    call();
+    return path;
+  }
   std::vector<std::string> list(const std::string& directory) override {
     call();
-    std::vector<std::string> names;
-    for (const auto& [path, node] : nodes_)
-      if (parent(path) == directory) names.push_back(path.substr(directory.size() + 1));
-    return names;
+    require_directory(directory);
+    return names_in(directory);
   }
   void create_directory(const std::string& path) override {
     call();
-    change({Change::kAdd, path, "", node(true)});
+    make_directory(path);
   }
   void rename(const std::string& from, const std::string& to) override {
     call();
-    require<IoError>(nodes_.contains(from) && !nodes_.contains(to), "rename ", from, " to ", to);
-    change({Change::kRename, from, to, nullptr});
+    const FileKind old = kind_of(to);
+    require<IoError>(kind_of(from) != FileKind::kNone && parent(from) == parent(to) &&
+                         (old == FileKind::kNone || old == kind_of(from)) && names_in(to).empty(),
+                     from, ": cannot rename to ", to);
+    if (from != to) change({Change::kRename, from, to, nullptr});
   }
   void remove(const std::string& path) override {
-    if (nodes_.contains(path)) require<IoError>(list(path).empty(), path, " is not empty");
     call();
-    change({Change::kRemove, path, "", nullptr});
+    require<IoError>(names_in(path).empty(), path, " is not empty");
+    if (nodes_.contains(path)) change({Change::kRemove, path, "", nullptr});
   }
   void sync_directory(const std::string& path) override {
     call();
+    require_directory(path);
     // A rename within a directory is one change.
     std::vector<Change> rest;
     for (const Change& change : journal_) {
@@ -128,9 +165,27 @@ class MemoryFileSystem final : public FileSystem {
 
   void call() {
     if (crashed_) throw Crash();
-    if (calls_left_ < 0 || calls_left_-- > 0) return;
-    crashed_ = true;
-    throw Crash();
+    if (calls_left_ != kNever && calls_left_-- == 0) event_(*this);
+  }
+  FileKind kind_of(const std::string& path) const {
+    const auto found = nodes_.find(path);
+    if (found == nodes_.end()) return FileKind::kNone;
+    return found->second->directory ? FileKind::kDirectory : FileKind::kFile;
+  }
+  void require_directory(const std::string& path) const {
+    require<IoError>(kind_of(path) == FileKind::kDirectory, path, ": no such directory");
+  }
+  std::vector<std::string> names_in(const std::string& directory) const {
+    std::vector<std::string> names;
+    for (const auto& [path, node] : nodes_)
+      if (parent(path) == directory) names.push_back(path.substr(directory.size() + 1));
+    return names;
+  }
+  void make_directory(const std::string& path) {
+    if (kind_of(path) == FileKind::kDirectory) return;
+    require<IoError>(!path.empty() && !nodes_.contains(path), path, ": cannot create directory");
+    make_directory(parent(path));
+    change({Change::kAdd, path, "", node(true)});
   }
   void change(const Change& change) {
     apply(change, nodes_);
@@ -145,7 +200,8 @@ class MemoryFileSystem final : public FileSystem {
     Nodes rest;
     for (auto& [path, node] : nodes) {
       const bool inside = path == change.path || path.starts_with(change.path + "/");
-      if (!inside) rest[path] = node;
+      const bool replaced = change.kind == Change::kRename && path == change.to;
+      if (!inside && !replaced) rest[path] = node;
       if (inside && change.kind == Change::kRename)
         rest[change.to + path.substr(change.path.size())] = node;
     }
@@ -154,7 +210,9 @@ class MemoryFileSystem final : public FileSystem {
 
   Nodes nodes_, durable_;
   std::vector<Change> journal_;  // not yet in durable_
-  int calls_left_ = -1;          // -1: for ever
+  static constexpr int kNever = -1;
+  int calls_left_ = kNever;
+  std::function<void(MemoryFileSystem&)> event_;
   bool crashed_ = false;
 };
 
@@ -165,7 +223,7 @@ class MemoryFile final : public WritableFile {
   void append(std::span<const std::byte> bytes) override {
     try {
       disk_.call();
-    } catch (const Crash&) {
+    } catch (...) {
       write(bytes.first(bytes.size() / 2));
       throw;
     }
@@ -187,8 +245,10 @@ class MemoryFile final : public WritableFile {
 
 inline std::unique_ptr<WritableFile> MemoryFileSystem::create(const std::string& path) {
   call();
-  require<IoError>(nodes_.contains(parent(path)), path, ": no such directory");
-  change({Change::kAdd, path, "", node(false)});
+  require_directory(parent(path));
+  require<IoError>(kind_of(path) != FileKind::kDirectory, path, ": is a directory");
+  if (!nodes_.contains(path)) change({Change::kAdd, path, "", node(false)});
+  nodes_.at(path)->data.clear();
   return std::make_unique<MemoryFile>(*this, nodes_.at(path));
 }
 

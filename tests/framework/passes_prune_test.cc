@@ -68,6 +68,8 @@ TEST_F(PruneTest, LooksNotBehindAFedInnerNode) {
   const Plan plan = pruned({unused}, {{y, {1, 2}}});
   EXPECT_THAT(names(plan), ElementsAre("y", "unused", "unused/fetch"));
   EXPECT_EQ(plan.nodes[0].feed, 0);
+  EXPECT_EQ(plan.find(y.node()), -1);
+  EXPECT_EQ(plan.find(unused.node()), 1);
 }
 
 TEST_F(PruneTest, ANodeWithOneFedOutputStillGivesTheOthers) {

@@ -79,8 +79,7 @@ class RandomPlacement {
 };
 
 bool has_kernel(const Op& op, const Device& device) {
-  const bool host = op.cpu || op.reference || op.alias || op.storage;
-  return device.spec.type == "GPU" ? !op.cpu_only : host;
+  return device.spec.type == "GPU" ? !op.cpu_only : op.on_host();
 }
 
 // What a placement must hold. A collective is where its inputs are, whatever its set.

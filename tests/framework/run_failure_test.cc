@@ -143,7 +143,8 @@ TEST_F(WrittenTest, ARunThatFailedAfterAWriteMustBeRestored) {
     EXPECT_EQ(session.step(), 1u);
     for (int i = 0; i < 3; ++i)
       EXPECT_THAT(message_of<InvalidArgument>([&] { run(session, *writes_first, 1); }),
-                  HasSubstr("restore them with Session::write"));
+                  HasSubstr("restore them with restore_checkpoint, Session::restore or "
+                            "Session::write before running again"));
     EXPECT_THROW(session.run({v}), InvalidArgument);  // other steps as well
     EXPECT_EQ(session.read(v), floats({3}));          // for the curious
     session.write(v, floats({10}));

@@ -131,7 +131,7 @@ TEST(DeviceScope, AFunctionSeesWhatAVariableIs) {
   std::vector<std::string> seen;
   DeviceScope on(graph, [&](const Node& node) {
     if (node.is_variable())
-      seen.push_back(cat(node.variable().logical_name, " ", node.variable().trainable));
+      seen.push_back(cat(node.logical_name(), " ", node.variable().trainable));
     return node.device();
   });
   variable(graph, "w", {2}, {.initializer = init::zeros(), .trainable = false});

@@ -166,6 +166,25 @@ TEST(SessionOptions, TheLogNamesDevicesThenNodesInOrderOfAssignment) {
             "a: (Const): /job:localhost/replica:0/task:0/device:GPU:1\n");
 }
 
+TEST(SessionOptions, TheLogHasEachNodeOnceAndInitialisers) {
+  for (const bool dry : {false, true}) {
+    Graph graph;
+    const Variable v = variable(graph, "v", {2}, {.initializer = init::zeros()});
+    const Output y = relu(v, "y"), z = relu(y, "z");
+    std::string printed;
+    Session session(graph, {.dry_run = dry,
+                            .log_device_placement = true,
+                            .placement_sink = [&](std::string_view text) { printed += text; }});
+    session.prepare({y});
+    session.prepare({z});
+    const std::string device = ": /job:localhost/replica:0/task:0/device:CPU:0\n";
+    EXPECT_EQ(printed, cat("Device mapping: no known devices.\nv: (Variable)", device,
+                           "v/read: (Read)", device, "y: (Relu)", device,
+                           "v/Initializer/Fill: (Fill)", device, "z: (Relu)", device))
+        << dry;
+  }
+}
+
 TEST(SessionOptions, TheLogGoesToStandardOutputByDefault) {
   Graph graph;
   const Output a = constant(graph, {1, 2}, {2}, "a");

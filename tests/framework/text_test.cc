@@ -20,6 +20,28 @@ TEST(Join, SeparatesParts) {
   EXPECT_EQ(join(std::vector<std::string>{}), "");
 }
 
+TEST(Text, ChangesTheCaseOfAsciiLettersAlone) {
+  EXPECT_EQ(upper("cpu:0 aZ_\xc3\xa9[`{"), "CPU:0 AZ_\xc3\xa9[`{");
+  EXPECT_EQ(lower("GPU:0 aZ_\xc3\x89[@{"), "gpu:0 az_\xc3\x89[@{");
+  EXPECT_EQ(upper(""), "");
+}
+
+TEST(Text, SplitsIntoOnePartMoreThanThereAreSeparators) {
+  using Parts = std::vector<std::string_view>;
+  EXPECT_EQ(split("2,0", ','), (Parts{"2", "0"}));
+  EXPECT_EQ(split("abc", ','), Parts{"abc"});
+  EXPECT_EQ(split("", ','), Parts{""});
+  EXPECT_EQ(split("/a//b/", '/'), (Parts{"", "a", "", "b", ""}));
+}
+
+TEST(Text, HexadecimalNumbersArePaddedWithZeros) {
+  EXPECT_EQ(hex(0, 16), "0000000000000000");
+  EXPECT_EQ(hex(0x1ef, 16), "00000000000001ef");
+  EXPECT_EQ(hex(~std::uint64_t{0}, 16), "ffffffffffffffff");
+  EXPECT_EQ(hex(0xcbf43926, 8), "cbf43926");
+  EXPECT_EQ(hex(0x12345, 4), "2345");
+}
+
 TEST(Nearest, FindsWhatWasProbablyMeant) {
   const std::vector<std::string> flags = {"epochs", "batch_size", "learning_rate", "seed"};
   EXPECT_EQ(nearest("epoch", flags), "epochs");
@@ -50,6 +72,13 @@ TEST(Text, ShowsNamesThatComeOutOfFilesShortAndPrintable) {
 
 TEST(Text, HintsIgnoreNamesOfAnotherLengthAltogether) {
   EXPECT_EQ(nearest("weight", {std::string(1'000'000, 'x'), "weights"}), "weights");
+}
+
+TEST(NearestSeveral, PutsNamesThatContainTheWordFirst) {
+  const std::vector<std::string> names{"fc/W", "tower0/conv0/Conv2d", "conv0/b", "conv0/W"};
+  EXPECT_EQ(nearest_several("CONV0", names, 2), (std::vector<std::string>{"conv0/W", "conv0/b"}));
+  EXPECT_EQ(nearest_several("zz", names, 9).size(), 4u);
+  EXPECT_TRUE(nearest_several("zz", {}, 3).empty());
 }
 
 }  // namespace

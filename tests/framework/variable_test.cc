@@ -221,6 +221,23 @@ TEST(Variable, GlorotUniformKeepsItsBounds) {
   EXPECT_GT(largest(filters), 0.9f * in_filters);
 }
 
+TEST(Variable, HeNormalHasTheVarianceOfItsFanIn) {
+  Graph graph;
+  const VariableOptions he{.initializer = init::he_normal()};
+  const Variable dense = variable(graph, "dense", {400, 250}, he);
+  const Variable filters = variable(graph, "filters", {64, 3, 3, 32}, he);
+  Session session(graph);
+  const auto variance = [&](Variable v) {
+    double sum = 0, squares = 0;
+    const Tensor value = session.read(v);
+    for (const double x : value.data<float>()) sum += x, squares += x * x;
+    const auto count = static_cast<double>(v.shape().elements());
+    return squares / count - sum / count * sum / count;
+  };
+  EXPECT_NEAR(variance(dense), 2. / 400, 0.02 * 2. / 400);
+  EXPECT_NEAR(variance(filters), 2. / (9 * 32), 0.05 * 2. / (9 * 32));
+}
+
 TEST(Variable, ACopyStartsAsItsOriginalIsNow) {
   Graph graph;
   const Variable original = zeros(graph, "w");

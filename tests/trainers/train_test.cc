@@ -182,6 +182,15 @@ TEST_F(TrainTest, ExplainsANodeWithoutTraining) {
   EXPECT_TRUE(json["fallback"].is_null());
 }
 
+TEST_F(TrainTest, ADryRunMayExplainToo) {
+  const Result result = run({"--dry_run", "--devices=gpu:2", "--explain=tower-pred-1/fc0/MatMul",
+                             "--json=" + json_.string()},
+                            unreadable_recipe());
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_EQ(report()["device"], "/job:localhost/replica:0/task:0/device:GPU:1");
+  EXPECT_EQ(report()["devices"].size(), 3u);
+}
+
 TEST_F(TrainTest, ExplainsTheLoadsThatASetterSaw) {
   EXPECT_EQ(run({"--explain=fc1/W", "--trainer=parameter_server", "--json=" + json_.string()}).code,
             0);
@@ -206,8 +215,9 @@ TEST_F(TrainTest, TracesTheSecondStepAndTrainsOn) {
   const auto events = nlohmann::json::parse(
       std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()))["traceEvents"];
   EXPECT_GT(events.size(), 20u);
-  EXPECT_EQ(run({"--max_steps=1", "--trace_file=" + trace}).code, 0);
   std::filesystem::remove(trace);
+  EXPECT_EQ(run({"--max_steps=1", "--trace_file=" + trace}).code, 0);
+  EXPECT_TRUE(std::filesystem::remove(trace));
   EXPECT_EQ(run({"--trace_file=/no/such/folder/t.json"}).code, 1);
 }
 

@@ -102,6 +102,24 @@ TEST(Trainer, RunsEveryFullBatchOfEveryEpoch) {
   EXPECT_GT(trainer.examples_per_second(), 0);
 }
 
+TEST(Trainer, TracesItsSecondStepOrItsOnlyOne) {
+  const auto data = smooth_data(32);
+  for (const std::int64_t steps : {1, 2, 4}) {
+    TrainerOptions options = small_options(2);
+    options.max_steps = steps;
+    std::vector<std::int64_t> traced;
+    Trainer* running = nullptr;
+    options.on_trace = [&](const Trace& trace) {
+      EXPECT_FALSE(trace.empty());
+      traced.push_back(running->steps());
+    };
+    SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+    running = &trainer;
+    trainer.train();
+    EXPECT_THAT(traced, ElementsAre(steps == 1 ? 0 : 1)) << steps;
+  }
+}
+
 TEST(Trainer, ResumesAtAPositionAndCountsWhatWasDone) {
   const auto data = smooth_data(27);  // 3 steps of 8 an epoch
   TrainerOptions options = small_options(2);

@@ -1,0 +1,62 @@
+// Variables of towers: copies, their originals and prefixes.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::ContainsRegex;
+
+Variable zeros(Graph& graph, const char* name) {
+  return variable(graph, name, {2}, {.initializer = init::zeros()});
+}
+
+TEST(Variable, ACopyStartsFromAValueBetweenTwoRuns) {
+  constexpr std::int64_t kCount = 1 << 18;
+  Graph graph;
+  const Variable v = variable(graph, "v", {kCount}, {.initializer = init::zeros()});
+  Node& add = assign_add(v, fill(graph, {kCount}, 1));
+  std::vector<Variable> copies;
+  for (int t = 1; t <= 20; ++t)
+    copies.push_back(variable(graph, cat("tower", t, "/v"), {kCount}, {.copy_of = &v.node()}));
+  Session session(graph);
+  Step& step = session.prepare({add});
+  const std::jthread runs([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      step.run();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));  // lets others at the session
+    }
+  });
+  for (const Variable& copy : copies) {
+    const Tensor value = session.read(copy);
+    const auto [least, most] = std::ranges::minmax(value.data<float>());
+    EXPECT_EQ(least, most);
+  }
+}
+
+TEST(Variable, OriginalsAreThoseThatAreNoCopies) {
+  Graph graph;
+  const Variable a = zeros(graph, "a"), b = zeros(graph, "b");
+  variable(graph, "tower1/a", {2}, {.copy_of = &a.node()});
+  EXPECT_EQ(graph.variables().size(), 3u);
+  EXPECT_EQ(originals(graph.variables()), (std::vector{a, b}));
+}
+
+TEST(Variable, DescribesItselfByItsLogicalName) {
+  Graph graph;
+  const ReplicaScope replica(graph, "tower1/", 1);
+  const Variable v = variable(graph, "tower1/fc/W", {4, 3});
+  EXPECT_EQ(v.node().prefix(), "tower1/");
+  EXPECT_THAT(v.describe(),
+              ContainsRegex("^'fc/W' f32\\[4,3\\] \\(built at variable_copy_test.cc:[0-9]+\\)$"));
+  EXPECT_EQ(zeros(graph, "v").node().prefix(), "");
+}
+
+}  // namespace
+}  // namespace belfry
