@@ -49,11 +49,17 @@ std::vector<DeviceSpec> parse_devices(std::string_view text, bool dry_run) {
     for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local(type, i));
     return devices;
   }
+  int cpus = 0, gpus = 0;  // that must exist, as numbers are counted from 0
   for (const std::string_view item : split(text, ',')) {
     const DeviceSpec device = parse_named_device(item, dry_run);
     require<FlagError>(std::ranges::find(devices, device) == devices.end(), "--devices: ", device,
                        " is named twice; each tower needs its own");
     devices.push_back(device);
+    int& most = device.type == "CPU" ? cpus : gpus;
+    most = std::max(most, *device.index + 1);
+    require<FlagError>(cpus + gpus <= kMostDevices, "--devices: ", cpus, " CPU and ", gpus,
+                       " GPU devices are needed for these numbers; at most ", kMostDevices,
+                       " are possible");
   }
   return devices;
 }

@@ -118,7 +118,7 @@ TEST(CheckTrace, NamesTheEventThatIsWrong) {
 
 TEST(CheckTrace, RefusesAnyOneWrongFileAndWhatIsNoTrace) {
   const std::string good = temporary_path(".json"), bad = temporary_path(".json");
-  write_text_file(local_file_system(), good, cat("{\"traceEvents\":[", kNames, "]}"));
+  write_text_file(local_file_system(), good, cat("{\"traceEvents\":[", kNames, kSlices, "]}"));
   write_text_file(local_file_system(), bad, "[]");
   EXPECT_EQ(check_traces({good}).status, 0);
   EXPECT_EQ(check_traces({bad, good}).status, 1);

@@ -94,6 +94,8 @@ TEST_F(CheckpointTest, IsFoundUnderItsOldNameWhereThereIsNoNewer) {
   EXPECT_TRUE(info.is_old);
   EXPECT_EQ(info.path, path_ + ".old");
   EXPECT_EQ(session.read(model.w[0]), kWeightValues);
+  files_.create_directory(path_);  // empty: no newer one either
+  EXPECT_TRUE(restore_checkpoint(session, path_).is_old);
   save();
   EXPECT_THAT(listed(folder_), ElementsAre("run"));
 }

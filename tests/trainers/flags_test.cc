@@ -117,6 +117,8 @@ TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
   EXPECT_EQ(parse({"--dry_run", "--devices=/cpu:0,/gpu:1"}).devices.size(), 2u);
   EXPECT_THAT(refusal({"--devices=gpu:8"}), HasSubstr("--dry_run"));
   EXPECT_THAT(refusal({"--dry_run", "--devices=tpu:8"}), HasSubstr("no TPU devices"));
+  EXPECT_THAT(refusal({"--dry_run", "--devices=/cpu:1000,/gpu:30"}),
+              HasSubstr("1001 CPU and 31 GPU devices"));
 }
 
 TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {
