@@ -48,10 +48,11 @@ void require_replaceable(FileSystem& files, const std::string& path, bool whole)
 FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path) {
   const std::string newest = absolute(files, path);
   FoundCheckpoint found{newest};
-  // An empty directory, too, is no checkpoint that could be newer; a save would replace it.
   const FileKind there = files.kind(newest);
-  if (there == FileKind::kNone || (there == FileKind::kDirectory && files.list(newest).empty()))
-    found = {newest + kOldSuffix, true};
+  // An empty directory is no newer checkpoint either; a save would replace it.
+  const bool hides_old = there == FileKind::kDirectory && files.list(newest).empty() &&
+                         files.kind(newest + kOldSuffix) == FileKind::kDirectory;
+  if (there == FileKind::kNone || hides_old) found = {newest + kOldSuffix, true};
   const FileKind kind = files.kind(found.directory);
   require<NotFound>(kind != FileKind::kNone, "there is no checkpoint ", newest, ", nor ",
                     found.directory);
