@@ -63,12 +63,13 @@ void gather_source(const Source& source, std::span<const std::int64_t> indices, 
 }  // namespace
 
 const Dataset& LazyDataset::loaded() const {
-  std::call_once(once_, [this] {
+  const std::lock_guard lock(mutex_);
+  if (!loaded_) {
     std::unique_ptr<Dataset> dataset = load_();
     require<Internal>(dataset && dataset->signature() == signature_,
                       "a dataset was loaded that has not the fields announced");
     loaded_ = std::move(dataset);
-  });
+  }
   return *loaded_;
 }
 

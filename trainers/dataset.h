@@ -58,7 +58,8 @@ class LazyDataset final : public Dataset {
 
   std::vector<Field> signature_;
   Load load_;
-  mutable std::once_flag once_;
+  // Not std::call_once: its exceptions confuse ThreadSanitizer.
+  mutable std::mutex mutex_;
   mutable std::unique_ptr<Dataset> loaded_;
 };
 

@@ -100,5 +100,28 @@ TEST(Dataset, RefusesFieldsThatDoNotFit) {
   EXPECT_THAT(error({{"a", three, DType::kI32, {}, 2}}), HasSubstr("a scale needs u8 rows"));
 }
 
+TEST(LazyDataset, LoadsOnceWhenSamplesAreNeededAndAgainAfterAFailure) {
+  int loads = 0;
+  const std::vector<Dataset::Field> fields{{"x", DType::kF32, {}}};
+  const LazyDataset lazy(fields, [&]() -> std::unique_ptr<Dataset> {
+    if (++loads == 1) throw IoError("the disk is away");
+    return std::make_unique<TensorDataset>(
+        std::vector<TensorDataset::Source>{
+            {"x", Tensor({3}, std::vector{1.f, 2.f, 3.f}), DType::kF32, {}}},
+        "three numbers");
+  });
+  EXPECT_EQ(lazy.signature(), fields);
+  EXPECT_EQ(loads, 0);
+  EXPECT_THROW(lazy.size(), IoError);
+  EXPECT_EQ(lazy.size(), 3);
+  EXPECT_EQ(lazy.describe(), "three numbers");
+  EXPECT_EQ(loads, 2);
+}
+
+TEST(LazyDataset, RefusesOtherFieldsThanItAnnounced) {
+  const LazyDataset lazy({{"y", DType::kF32, {}}}, [] { return std::unique_ptr<Dataset>(); });
+  EXPECT_THROW(lazy.size(), Internal);
+}
+
 }  // namespace
 }  // namespace belfry
