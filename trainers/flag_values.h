@@ -1,6 +1,7 @@
 // Values of flags, and what is wrong with them.
 #pragma once
 #include <charconv>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -26,6 +27,16 @@ T parse_number(const std::string& what, std::string_view text) {
                      : std::is_signed_v<T>       ? "a whole number"
                                                  : "a whole number >= 0");
   return value;
+}
+
+// Sets `value` unless `text` is empty. Throws FlagError unless it is an integer in [least, most].
+template <class T>
+void read_integer(std::string_view flag, std::string_view text, T least, T most, T& value) {
+  if (text.empty()) return;
+  const auto given = parse_number<std::int64_t>(cat(flag, "=", text), text);
+  require<FlagError>(given >= least && given <= most, flag, "=", text, " is not between ", least,
+                     " and ", most);
+  value = static_cast<T>(given);
 }
 
 // Turns errors of `look_up` into those of a flag.

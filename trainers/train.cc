@@ -12,17 +12,13 @@
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/inspect.h"
 #include "belfry/trainers/output_file.h"
+#include "belfry/trainers/program.h"
 #include "belfry/trainers/report.h"
 #include "belfry/trainers/trainer_kinds.h"
 #include "belfry/trainers/training_checkpoint.h"
 
 namespace belfry {
 namespace {
-
-std::string program_name(const char* path) {
-  const std::string_view text = path ? path : "train";
-  return std::string(text.substr(text.rfind('/') + 1));
-}
 
 // Without the line break at its end.
 std::string_view trimmed(std::string_view text) {
@@ -148,7 +144,7 @@ TrainFlags flags_of(int argc, char** argv, const std::string& program, const Rec
                                                       .reads_files = recipe.data.reads_files()});
 }
 
-int run_program(int argc, char** argv, const Recipe& recipe) {
+int train_program(int argc, char** argv, const Recipe& recipe) {
   const std::string program = program_name(argc > 0 ? argv[0] : nullptr);
   require(static_cast<bool>(recipe.data), "the recipe has no data");
   const TrainFlags flags = flags_of(argc, argv, program, recipe);
@@ -185,25 +181,10 @@ int run_program(int argc, char** argv, const Recipe& recipe) {
   return 0;
 }
 
-// One line, whatever the message.
-int fail(std::string text, int code) {
-  std::ranges::replace(text, '\n', ' ');
-  std::fprintf(stderr, "error: %s\n", text.c_str());
-  return code;
-}
-
 }  // namespace
 
 int train(int argc, char** argv, const Recipe& recipe) {
-  try {
-    return run_program(argc, argv, recipe);
-  } catch (const FlagError& error) {
-    return fail(error.what(), 2);
-  } catch (const std::exception& error) {
-    return fail(error.what(), 1);
-  } catch (...) {
-    return fail("something was thrown that is no std::exception", 1);
-  }
+  return run_program([&] { return train_program(argc, argv, recipe); });
 }
 
 }  // namespace belfry

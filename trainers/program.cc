@@ -1,0 +1,37 @@
+#include "belfry/trainers/program.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "belfry/trainers/flag_values.h"
+
+namespace belfry {
+namespace {
+
+// One line, whatever the message.
+int fail(std::string text, int code) {
+  std::ranges::replace(text, '\n', ' ');
+  std::fprintf(stderr, "error: %s\n", text.c_str());
+  return code;
+}
+
+}  // namespace
+
+std::string program_name(const char* path) {
+  const std::string_view text = path ? path : "program";
+  return std::string(text.substr(text.rfind('/') + 1));
+}
+
+int run_program(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const FlagError& error) {
+    return fail(error.what(), 2);
+  } catch (const std::exception& error) {
+    return fail(error.what(), 1);
+  } catch (...) {
+    return fail("something was thrown that is no std::exception", 1);
+  }
+}
+
+}  // namespace belfry

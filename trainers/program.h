@@ -1,0 +1,15 @@
+// What the main functions of programs share.
+#pragma once
+#include <functional>
+#include <string>
+
+namespace belfry {
+
+// The last part of a path, as argv[0] holds it; "program" for none.
+std::string program_name(const char* path);
+
+// Calls body() and returns its exit code. What it throws becomes one line "error: ..." on standard
+// error, and 2 if it was a FlagError, else 1.
+int run_program(const std::function<int()>& body);
+
+}  // namespace belfry
