@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/scopes.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/weigh.h"
 
 namespace belfry {
 namespace {
@@ -15,12 +20,116 @@ std::map<std::string, StrategyFactory, std::less<>>& registry() {
   return strategies;
 }
 
+void require_weights(const GradientTable& grads, const std::vector<Output>& weights, Site site) {
+  require(weights.empty() || std::ssize(weights) == grads.towers(), site.str(), ": ",
+          weights.size(), " weights for the gradients of ", grads.towers(), " towers");
+  for (std::size_t t = 0; t < weights.size(); ++t)
+    require(static_cast<bool>(weights[t]) && weights[t].shape().rank() == 0, site.str(),
+            ": the weight of tower ", t,
+            weights[t] ? cat(", ", weights[t].node().describe(), ", is ", weights[t].type(),
+                             "; it must be a scalar")
+                       : " is empty");
+}
+
+// Whether they are known to be one number, which may be left out.
+bool change_nothing(const std::vector<Output>& weights, Reduction reduction) {
+  const auto value = [](const Output& weight) -> std::optional<Tensor> {
+    if (&weight.node().op() != &kConst) return {};
+    return weight.node().options<ConstantOptions>().value;
+  };
+  if (weights.empty()) return true;
+  const std::optional<Tensor> first = value(weights[0]);
+  const double wanted = reduction == Reduction::kMean ? 0 : 1;
+  const bool is_wanted = first && *first == scalar_tensor(wanted, first->dtype());
+  return first && is_wanted == (reduction == Reduction::kSum) &&
+         std::ranges::all_of(weights, [&](const Output& w) { return value(w) == first; });
+}
+
+// Of each distinct sum, on the tower's device, or where the sum is if several towers share it.
+template <class F>
+std::vector<std::vector<Output>> divided(const GradientTable& sums, const F& divide) {
+  std::vector<std::vector<Output>> means(static_cast<std::size_t>(sums.towers()));
+  std::map<std::pair<int, int>, Output> done;  // of each sum, by node and output
+  for (int v = 0; v < sums.variables(); ++v) {
+    for (int t = 0; t < sums.towers(); ++t) {
+      const Output total = sums.at(t, v).value;
+      Output& mean = done[total.key()];
+      if (!mean) {
+        const bool shared = std::ranges::count(sums.values(v), total) > 1;
+        DeviceScope on(sums.graph(), shared ? total.device() : sums.device(t));
+        mean = divide(total);
+      }
+      means[static_cast<std::size_t>(t)].push_back(mean);
+    }
+  }
+  return means;
+}
+
+// The weights as tensors of the types of gradients, each beside its tower, and their sums.
+class Weights {
+ public:
+  Weights(const GradientTable& grads, const std::vector<Output>& weights)
+      : grads_(grads), weights_(weights) {}
+
+  Output of(int t, DType dtype) {
+    Output& weight = cast_[{t, dtype}];
+    if (!weight) {
+      DeviceScope on(grads_.graph(), grads_.device(t));
+      weight = cast(weights_[static_cast<std::size_t>(t)], dtype);
+    }
+    return weight;
+  }
+
+  Output total(DType dtype) {
+    Output& total = cast_[{-1, dtype}];
+    if (!total) {
+      std::vector<Output> all;
+      for (int t = 0; t < grads_.towers(); ++t) all.push_back(of(t, dtype));
+      DeviceScope on(grads_.graph(), grads_.device(0));
+      total = add_n(all);
+    }
+    return total;
+  }
+
+ private:
+  const GradientTable& grads_;
+  const std::vector<Output>& weights_;
+  std::map<std::pair<int, DType>, Output> cast_;  // tower -1: the sum
+};
+
 }  // namespace
 
 GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options, At at) const {
-  if (grads.towers() == 1) return grads;
+  require_weights(grads, options.weights, at.site);
   SiteScope site(grads.graph(), at.site);
+  if (!change_nothing(options.weights, options.reduction)) return weighted(grads, options);
+  if (grads.towers() == 1) return grads;
   return grads.with(options.reduction == Reduction::kMean ? mean(grads) : sum(grads));
+}
+
+GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions& options) const {
+  const bool mean = options.reduction == Reduction::kMean, alone = grads.towers() == 1;
+  Weights weights(grads, options.weights);
+  std::vector<std::vector<Output>> leaves;
+  {
+    NameScope names(grads.graph(), "WeightedGrads");
+    for (int t = 0; t < grads.towers(); ++t) {
+      leaves.emplace_back();
+      for (const Gradient& g : grads.row(t)) {
+        DeviceScope on(grads.graph(), grads.device(t));
+        const Output weight = weights.of(t, g.value.dtype());
+        // The mean of one is itself, which n g / n is not.
+        leaves.back().push_back(mean && alone ? counted(g.value, weight) : weigh(g.value, weight));
+      }
+    }
+  }
+  const GradientTable scaled = grads.with(leaves);
+  if (alone) return scaled;
+  const GradientTable sums = grads.with(sum(scaled));
+  if (!mean) return sums;
+  NameScope names(grads.graph(), "WeightedMeanGrads");
+  return grads.with(
+      divided(sums, [&](Output total) { return unweigh(total, weights.total(total.dtype())); }));
 }
 
 bool Strategy::canonical(int) const { return false; }
@@ -28,21 +137,7 @@ bool Strategy::canonical(int) const { return false; }
 std::vector<std::vector<Output>> Strategy::mean(const GradientTable& grads) const {
   const GradientTable sums = grads.with(sum(grads));
   NameScope names(grads.graph(), "MeanGrads");
-  std::vector<std::vector<Output>> means(static_cast<std::size_t>(grads.towers()));
-  std::map<std::pair<int, int>, Output> done;  // of each sum, by node and output
-  for (int v = 0; v < grads.variables(); ++v) {
-    for (int t = 0; t < grads.towers(); ++t) {
-      const Output total = sums.at(t, v).value;
-      Output& mean = done[{total.node().id(), total.index()}];
-      if (!mean) {
-        const bool shared = std::ranges::count(sums.values(v), total) > 1;
-        DeviceScope on(grads.graph(), shared ? total.device() : grads.device(t));
-        mean = total / grads.towers();
-      }
-      means[static_cast<std::size_t>(t)].push_back(mean);
-    }
-  }
-  return means;
+  return divided(sums, [&](Output total) { return total / grads.towers(); });
 }
 
 void register_strategy(std::string name, StrategyFactory factory) {

@@ -15,6 +15,11 @@ enum class Reduction { kSum, kMean };
 
 struct ReduceOptions {
   Reduction reduction = Reduction::kMean;
+  // One scalar per tower, at least 0, such as its number of samples; constants to gradients. A
+  // tower's leaf is then 0 where its weight n is 0, whatever its gradient holds, and else n times
+  // its gradient; the mean is divided by the sum of the weights, or 0 if that is 0. None: all are
+  // 1.
+  std::vector<Output> weights = {};
 };
 
 // To add one: derive, override sum() and, where the result is canonical, canonical(); register it
@@ -24,8 +29,9 @@ class Strategy {
   virtual ~Strategy() = default;
 
   // The combined gradients: every at(t, v) is the sum or mean over t of the table's. One tower's
-  // table comes back as it is. Throws InvalidArgument if the strategy cannot serve so many towers,
-  // or gives results of another layout.
+  // table comes back as it is. Weights that are equal constants (sums: ones) change no bit, as they
+  // are left out. Throws InvalidArgument if the strategy cannot serve so many towers, or gives
+  // results of another layout; and unless there is one scalar weight per tower, or none.
   GradientTable reduce(const GradientTable& grads, ReduceOptions options = {}, At at = {}) const;
 
   // Whether sums over this many towers have the bits of the canonical tree (add_n over towers in
@@ -39,6 +45,9 @@ class Strategy {
   // The sum divided once by the number of towers (not multiplied by a rounded reciprocal): by
   // default after sum(), on the tower's device, or where the sum is if several towers share it.
   virtual std::vector<std::vector<Output>> mean(const GradientTable& grads) const;
+
+ private:
+  GradientTable weighted(const GradientTable& grads, const ReduceOptions& options) const;
 };
 
 using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;

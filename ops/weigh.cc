@@ -1,0 +1,101 @@
+#include "belfry/ops/weigh.h"
+
+#include "belfry/framework/kernels/pointwise.h"
+
+namespace belfry {
+namespace {
+
+OutputTypes weigh_shape(const ShapeContext& c) {
+  c.require_floating(0);
+  c.require_same_dtype();
+  c.require_rank(1, 0);
+  return {c.type(0)};
+}
+
+template <const Op& op>
+std::vector<Output> weigh_gradient(const Node& node, std::span<const Output> grads) {
+  return {node.graph().add(op, {grads[0], node.input(1)}).output(), {}};
+}
+
+struct Times {
+  template <class T>
+  BELFRY_HD T operator()(T x, T weight) const {
+    return weight == T(0) ? T(0) : weight * x;
+  }
+};
+
+struct Over {
+  template <class T>
+  BELFRY_HD T operator()(T x, T weight) const {
+    return weight == T(0) ? T(0) : x / weight;
+  }
+};
+
+struct Keep {
+  template <class T>
+  BELFRY_HD T operator()(T x, T weight) const {
+    return weight == T(0) ? T(0) : weight != weight ? weight : x;  // NaN stays NaN
+  }
+};
+
+template <class F>
+KernelRun weigh_cpu(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
+    const kernels::Broadcast scalar(plan.input(0).shape.dims(), {});
+    return [scalar](const Pointers& p) {
+      kernels::map_broadcast(F{}, scalar, p.begin(), p.end(), p.output<T>(), p.input<T>(0),
+                             p.input<T>(1));
+    };
+  });
+}
+
+template <class F>
+KernelRun weigh_reference(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
+    return [](const Pointers& p) {
+      for (std::int64_t i = p.begin(); i < p.end(); ++i)
+        p.output<T>()[i] = F{}(p.input<T>(0)[i], p.input<T>(1)[0]);
+    };
+  });
+}
+
+}  // namespace
+
+const Op kWeigh{.name = "Weigh",
+                .inputs = 2,
+                .shape = weigh_shape,
+                .gradient = weigh_gradient<kWeigh>,
+                .split = Split::kElements,
+                .in_place = InPlace::kFirst,
+                .cpu = weigh_cpu<Times>,
+                .reference = weigh_reference<Times>};
+
+const Op kUnweigh{.name = "Unweigh",
+                  .inputs = 2,
+                  .shape = weigh_shape,
+                  .gradient = weigh_gradient<kUnweigh>,
+                  .split = Split::kElements,
+                  .in_place = InPlace::kFirst,
+                  .cpu = weigh_cpu<Over>,
+                  .reference = weigh_reference<Over>};
+
+const Op kCounted{.name = "Counted",
+                  .inputs = 2,
+                  .shape = weigh_shape,
+                  .gradient = weigh_gradient<kCounted>,
+                  .split = Split::kElements,
+                  .in_place = InPlace::kFirst,
+                  .cpu = weigh_cpu<Keep>,
+                  .reference = weigh_reference<Keep>};
+
+Output weigh(Output x, Output weight, At at) {
+  return x.graph().add(kWeigh, {x, weight}, at).output();
+}
+Output unweigh(Output x, Output weight, At at) {
+  return x.graph().add(kUnweigh, {x, weight}, at).output();
+}
+Output counted(Output x, Output weight, At at) {
+  return x.graph().add(kCounted, {x, weight}, at).output();
+}
+
+}  // namespace belfry

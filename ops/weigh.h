@@ -1,0 +1,18 @@
+// Weights of tensors, such as the numbers of samples behind gradients. What has weight 0 does not
+// count, whatever it holds.
+#pragma once
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+// x and a scalar of its dtype -> a tensor like x, f32 or f64; zeros where the scalar is 0, even of
+// NaN. The scalar is a constant to gradients.
+extern const Op kWeigh;    // weight * x
+extern const Op kUnweigh;  // x / weight
+extern const Op kCounted;  // x
+
+Output weigh(Output x, Output weight, At at = {});
+Output unweigh(Output x, Output weight, At at = {});
+Output counted(Output x, Output weight, At at = {});
+
+}  // namespace belfry
