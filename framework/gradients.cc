@@ -286,6 +286,10 @@ std::vector<Output> gradients(std::span<const Output> ys, std::span<const Output
     require(is_floating(y.dtype()), "gradients (", at.site.str(), ") of ", y.node().describe(),
             ": y must be floating point, not ", name_of(y.dtype()));
   Graph& graph = ys[0].graph();
+  require(!graph.open(), "gradients (", at.site.str(),
+          "): not all towers are built that take part ", "in ",
+          graph.open() ? graph.open()->describe() : std::string(),
+          "; differentiate after replicate(), all towers' losses at once");
   SiteScope site(graph, at.site);
   NameScope names(graph, at.name.empty() ? "gradients" : at.name);
   return Backward(ys, xs, options).build();

@@ -40,6 +40,20 @@ class Graph {
     return add(op, std::span(inputs.begin(), inputs.size()), at, std::move(options));
   }
 
+  // A node whose inputs are not complete: one that several towers build together, each when its
+  // function gets there. It gains inputs by extend() until close(); until then the graph can be
+  // neither differentiated nor compiled. What users of its outputs see does not change.
+  Node& add_open(const Op& op, std::span<const Output> inputs, At at = {}, Options options = {});
+  // Throws InvalidArgument as add() does, and Internal if the types of its outputs would change.
+  void extend(Node& open, std::span<const Output> inputs);
+  // Closes all open nodes, and orders the nodes from number `first` on anew, so that ids are a
+  // topological order again: by the number of closed nodes on the longest path to a node, else as
+  // they were. Nodes before `first` must not be open. Throws InvalidArgument naming their lines if
+  // open nodes wait for each other.
+  void close(std::size_t first);
+  // The first open node, or null.
+  const Node* open() const { return open_.empty() ? nullptr : open_.front(); }
+
   // No node can be added afterwards.
   void freeze() { frozen_ = true; }
   bool frozen() const { return frozen_; }
@@ -98,6 +112,7 @@ class Graph {
   std::vector<TensorType> infer(const Node& node) const;
 
   std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Node*> open_;
   std::unordered_map<std::string, Node*> by_name_;
   NameTable names_;
   std::map<std::string, std::vector<Node*>, std::less<>> collections_;

@@ -5,6 +5,8 @@
 
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/kernels/moments.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/sqrt.h"
 
 namespace belfry {
 namespace {
@@ -55,7 +57,11 @@ std::vector<Output> inference_gradient(const Node& node, std::span<const Output>
       node.graph().add(kBatchNormInferenceGrad,
                        {grads[0], node.input(0), node.input(1), node.input(3), node.input(4)}, {},
                        node.raw_options());
-  return {grad.output(0), grad.output(1), grad.output(2), {}, {}};
+  // y = gamma (x - mean) / sqrt(variance + epsilon) + beta, summed over the rows of a channel.
+  const Output gamma = node.input(1), dgamma = grad.output(1), dbeta = grad.output(2);
+  const Output spread = node.input(4) + node.options<BatchNormOptions>().epsilon;
+  return {grad.output(0), dgamma, dbeta, -(dbeta * gamma / sqrt(spread)),
+          dgamma * gamma / spread * -0.5};
 }
 
 // Channels are taken in blocks whose factors fit on the stack.

@@ -24,7 +24,7 @@ BatchNorm batch_norm_train(Output x, Output gamma, Output beta, BatchNormOptions
 // dy, x, gamma, mean, variance -> dx, dgamma, dbeta.
 extern const Op kBatchNormTrainGrad;
 
-// With given moments [c], which gradients treat as constants.
+// With given moments [c], such as moving averages; gradients reach them like the other inputs.
 extern const Op kBatchNormInference;
 Output batch_norm_inference(Output x, Output gamma, Output beta, Output mean, Output variance,
                             BatchNormOptions options = {}, At at = {});

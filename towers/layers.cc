@@ -1,6 +1,8 @@
 #include "belfry/towers/layers.h"
 
+#include "belfry/ops/batch_moments.h"
 #include "belfry/ops/batch_norm.h"
+#include "belfry/ops/combine_moments.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
 
@@ -61,6 +63,17 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
                   {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}, at);
 }
 
+// The moments of all towers' batches.
+Moments shared_moments(Tower& tower, Output x, At at) {
+  const CountedMoments own = batch_moments(x, at.site);
+  const std::string_view name = tower.graph().scopes().variable_path();
+  Node& all =
+      tower.join(kCombineMoments, std::vector<Output>{own.mean, own.variance, own.count},
+                 cat("synchronised batch norm '", name.substr(tower.variable_prefix().size()), "'"),
+                 at.site, Options(CombineMomentsOptions{.counted = true}));
+  return {all.output(0), all.output(1)};
+}
+
 }  // namespace
 
 Output conv2d(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at) {
@@ -106,13 +119,22 @@ Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer 
   if (!tower.is_training())
     return batch_norm_inference(x, gamma, beta, mean, variance, {.epsilon = layer.epsilon},
                                 at.site);
+  const auto record = [&](Output batch_mean, Output batch_variance) {
+    tower.record({.mean_average = mean,
+                  .variance_average = variance,
+                  .mean = batch_mean,
+                  .variance = batch_variance,
+                  .momentum = layer.momentum,
+                  .site = at.site});
+  };
+  if (layer.synchronised && tower.has_peers()) {
+    const Moments all = shared_moments(tower, x, at);
+    record(all.mean, all.variance);
+    return batch_norm_inference(x, gamma, beta, all.mean, all.variance, {.epsilon = layer.epsilon},
+                                at.site);
+  }
   const BatchNorm train = batch_norm_train(x, gamma, beta, {.epsilon = layer.epsilon}, at.site);
-  tower.record({.mean_average = mean,
-                .variance_average = variance,
-                .mean = train.mean,
-                .variance = train.variance,
-                .momentum = layer.momentum,
-                .site = at.site});
+  record(train.mean, train.variance);
   return train.y;
 }
 

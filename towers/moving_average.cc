@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/combine_moments.h"
 #include "belfry/ops/operand.h"
 
@@ -32,44 +33,69 @@ void require_same_layers(const std::vector<BatchMoments>& main,
           shorter.empty() ? std::string("none") : "only those up to " + describe(shorter.back())));
 }
 
-// The last node of the step so far that moves an average, if there is one.
-Node* last_update(const Graph& graph, Variable average) {
-  const std::vector<Node*> updates = graph.nodes(kUpdateOps);
+// The last of `updates` that moves an average, if there is one.
+Node* last_update(const std::vector<Node*>& updates, Variable average) {
   const auto found = std::find_if(updates.rbegin(), updates.rend(), [&](const Node* update) {
     return update->op().writes > 0 && &update->input(0).node() == &average.node();
   });
   return found == updates.rend() ? nullptr : *found;
 }
 
-void move_average(Variable average, Output batch, double momentum) {
+// After those of `updates` that move the same average.
+void move_average(Variable average, Output batch, double momentum, std::vector<Node*>& updates) {
   Graph& graph = average.node().graph();
-  Node* const last = last_update(graph, average);
+  Node* const last = last_update(updates, average);
   ControlDependencies after(graph, last ? std::vector<Node*>{last} : std::vector<Node*>());
   const Output value = last ? average.read() : static_cast<Output>(average);
-  Node& update = assign_sub(average, (value - batch) * (1 - momentum));
-  graph.add_to_collection(kUpdateOps, update);
+  updates.push_back(&assign_sub(average, (value - batch) * (1 - momentum)));
+}
+
+// The moments of a layer over all towers.
+Moments combined(std::span<const std::vector<BatchMoments>> towers, std::size_t layer,
+                 std::span<const std::int64_t> samples) {
+  const BatchMoments& main = towers[0][layer];
+  std::vector<Output> means, variances, counts;
+  for (std::size_t t = 0; t < towers.size(); ++t) {
+    if (!samples.empty() && samples[t] == 0) continue;
+    means.push_back(towers[t][layer].mean);
+    variances.push_back(towers[t][layer].variance);
+    if (!samples.empty())
+      counts.push_back(constant(main.mean.graph(), static_cast<double>(samples[t]),
+                                main.mean.dtype(), "samples"));
+  }
+  if (std::ranges::count(means, means[0]) == std::ssize(means) && towers.size() > 1)
+    return {means[0], variances[0]};
+  return combine_moments(means, variances, counts);
 }
 
 }  // namespace
 
-void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers) {
+std::vector<Node*> update_moving_averages(Graph& graph,
+                                          std::span<const std::vector<BatchMoments>> towers,
+                                          std::span<const std::int64_t> samples) {
   for (std::size_t t = 1; t < towers.size(); ++t) require_same_layers(towers[0], towers[t], t);
-  if (towers.empty() || towers[0].empty()) return;
+  if (towers.empty() || towers[0].empty()) return {};
+  require<Internal>(samples.empty() || (samples.size() == towers.size() &&
+                                        std::ranges::any_of(samples, [](auto n) { return n > 0; })),
+                    "moving averages of ", towers.size(), " towers with ", samples.size(),
+                    " numbers of samples");
   NameScope root(graph, "");
   NameScope names(graph, "moving_averages");
+  // Numbers of samples are for steps of their own.
+  std::vector<Node*> updates = samples.empty() ? graph.nodes(kUpdateOps) : std::vector<Node*>();
+  const auto earlier = std::ssize(updates);
   for (std::size_t layer = 0; layer < towers[0].size(); ++layer) {
     const BatchMoments& main = towers[0][layer];
     SiteScope site(graph, main.site);
     HostScope host(graph, main.mean_average.device());
-    std::vector<Output> means, variances;
-    for (const std::vector<BatchMoments>& tower : towers) {
-      means.push_back(tower[layer].mean);
-      variances.push_back(tower[layer].variance);
-    }
-    const Moments batch = combine_moments(means, variances);
-    move_average(main.mean_average, batch.mean, main.momentum);
-    move_average(main.variance_average, batch.variance, main.momentum);
+    const Moments batch = combined(towers, layer, samples);
+    move_average(main.mean_average, batch.mean, main.momentum, updates);
+    move_average(main.variance_average, batch.variance, main.momentum, updates);
   }
+  updates.erase(updates.begin(), updates.begin() + earlier);
+  if (samples.empty())
+    for (Node* update : updates) graph.add_to_collection(kUpdateOps, *update);
+  return updates;
 }
 
 }  // namespace belfry

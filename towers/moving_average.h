@@ -9,7 +9,8 @@
 namespace belfry {
 
 // What one training tower hands over at one batch norm layer: its batch's moments, on its device,
-// and the averages that they are to move.
+// and the averages that they are to move. Moments that are synchronised over towers are the same
+// Output in all.
 struct BatchMoments {
   Variable mean_average, variance_average;
   Output mean, variance;
@@ -17,13 +18,16 @@ struct BatchMoments {
   Site site;
 };
 
-// Adds, for each layer, the nodes that combine the moments of all towers in their order (weighted
-// equally: towers have equal batches) and move the averages by
+// Adds, for each layer, the nodes that combine the moments of all towers in their order and move
+// the averages by
 //   average -= (average - batch) * (1 - momentum).
-// They are where the averages are, and in the collection kUpdateOps. A layer that was applied
-// several times per tower moves its averages several times, in order of application. `towers[t]`
-// are the moments of tower t in order of creation. Throws InvalidArgument naming both lines if
-// towers differ in their layers.
-void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers);
+// Towers count equally, or by `samples`, one number per tower; one without samples is left out. The
+// nodes are where the averages are; they are returned, and for equal towers in the collection
+// kUpdateOps. A layer that was applied several times per tower moves its averages several times, in
+// order of application. `towers[t]` are the moments of tower t in order of creation. Throws
+// InvalidArgument naming both lines if towers differ in their layers.
+std::vector<Node*> update_moving_averages(Graph& graph,
+                                          std::span<const std::vector<BatchMoments>> towers,
+                                          std::span<const std::int64_t> samples = {});
 
 }  // namespace belfry

@@ -19,6 +19,8 @@ TowerRecord record_of(const Tower& tower) {
           .outputs = tower.outputs(),
           .variables = tower.variables(),
           .trainables = tower.trainables(),
+          .moments = tower.moments(),
+          .contributions = tower.contributions(),
           .graph = &tower.graph()};
 }
 
@@ -107,6 +109,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
   std::vector<TowerRecord> records;
   std::vector<std::vector<BatchMoments>> moments;
   std::vector<Variable> main_made;
+  TowerCollectives collectives(graph);
   for (int t = 0; t < total; ++t) {
     log_debug("Building graph for training tower ", t, " on device ", devices[t]);
     const std::unique_ptr<DeviceSetter> setter = make_setter ? make_setter(devices[t]) : nullptr;
@@ -118,10 +121,12 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
                  .setter = setter.get(),
                  .own_variables = replicated && t > 0,
                  // What tower 0 lacks is made here, and then refused with its line.
-                 .reuse = !replicated && t > 0 ? Reuse::kCreateOrGet : Reuse::kInherit},
+                 .reuse = !replicated && t > 0 ? Reuse::kCreateOrGet : Reuse::kInherit,
+                 .collectives = &collectives},
                 at);
     tower.defer_averages();
     build(tower);
+    collectives.end_tower(t, at.site);
     require_no_tower_names(tower);
     records.push_back(record_of(tower));
     moments.push_back(tower.moments());
@@ -133,6 +138,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
     else
       Pair{t, at.site}.compare_uses(records[0], records[t], made);
   }
+  collectives.close();
   update_moving_averages(graph, moments);
   return records;
 }

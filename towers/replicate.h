@@ -25,8 +25,12 @@ struct TowerRecord {
   std::vector<Output> inputs;  // placeholders, in order of creation
   Output loss;                 // empty if none was named
   std::vector<NamedOutput> metrics, outputs;
-  std::vector<Variable> variables;   // made or used, corresponding from tower to tower
-  std::vector<Variable> trainables;  // those of them that are trained
+  std::vector<Variable> variables;    // made or used, corresponding from tower to tower
+  std::vector<Variable> trainables;   // those of them that are trained
+  std::vector<BatchMoments> moments;  // of its batch norms, in order of creation
+  // What it gave to nodes over all towers (Tower::join). Not empty: gradients are to be taken of
+  // all towers' losses at once.
+  std::vector<Output> contributions;
   Graph* graph = nullptr;
 
   // The tensor called `name` in this tower; "name:1" is the second output of a node. The tower's
@@ -44,6 +48,9 @@ using SetterFactory = std::function<std::unique_ptr<DeviceSetter>(const DeviceSp
 // Variables: tower 0 makes them, without prefix. With one copy, the other towers get them from
 // there. Replicated, tower t > 0 has local ones named tower<t>/..., which start as copies of tower
 // 0's. Moving averages of batch norm exist once, on the host, for every policy (moving_average.h).
+//
+// Gradients may be taken inside `build`, but for models with layers that are synchronised over the
+// towers: theirs exist when replicate() has returned.
 //
 // Throws InvalidArgument, naming the variable and both lines, if towers disagree: a variable is
 // missing in one, or they come in another order, or differ in shape, dtype or being trained; if a

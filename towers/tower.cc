@@ -181,6 +181,13 @@ std::vector<Variable> Tower::own_variables() const {
   return result;
 }
 
+Node& Tower::join(const Op& op, std::span<const Output> inputs, std::string_view what, At at,
+                  Options options) {
+  require<Internal>(has_peers(), what, " (", at.site.str(), "): tower '", name(), "' has no peers");
+  contributions_.insert(contributions_.end(), inputs.begin(), inputs.end());
+  return options_.collectives->join(index(), op, inputs, what, at, std::move(options));
+}
+
 void Tower::record(BatchMoments moments) {
   if (defer_averages_) return moments_.push_back(std::move(moments));
   // Scopes of the tower and of the layer do not reach the averages.

@@ -9,6 +9,7 @@
 
 #include "belfry/framework/scopes.h"
 #include "belfry/towers/moving_average.h"
+#include "belfry/towers/tower_collectives.h"
 
 namespace belfry {
 
@@ -27,6 +28,7 @@ struct TowerOptions {
   DeviceSetter* setter = nullptr;  // places its nodes instead of `device`; borrowed
   bool own_variables = false;      // its variables are local copies of tower 0's, named <name>/...
   Reuse reuse = Reuse::kInherit;
+  TowerCollectives* collectives = nullptr;  // what it builds with others; borrowed
 };
 
 // What a tower function is given: scopes are in force, layers (layers.h) take it first, and it
@@ -84,6 +86,13 @@ class Tower {
   // own.
   void record(BatchMoments moments);
   const std::vector<BatchMoments>& moments() const { return moments_; }
+  // For layers: a node over all training towers (tower_collectives.h), which gets `inputs` from
+  // this one. Only in one of several.
+  Node& join(const Op& op, std::span<const Output> inputs, std::string_view what, At at,
+             Options options = {});
+  bool has_peers() const { return options_.collectives != nullptr && options_.total > 1; }
+  // The inputs that it gave, in their order.
+  const std::vector<Output>& contributions() const { return contributions_; }
   // Keeps moments for whoever builds all towers.
   void defer_averages() { defer_averages_ = true; }
 
@@ -99,6 +108,7 @@ class Tower {
   Output loss_;
   std::vector<NamedOutput> metrics_, outputs_;
   std::vector<BatchMoments> moments_;
+  std::vector<Output> contributions_;
   bool defer_averages_ = false;
   std::unique_ptr<CopiesOfMain> copies_;
   std::unique_ptr<Scopes> scopes_;

@@ -28,6 +28,8 @@ class Pruner {
       require(!fetch.output || !fetch.output.node().is_variable(), fetch.node->describe(),
               ": a variable's storage cannot be fetched; fetch the Variable");
     const Graph& graph = fetches_[0].node->graph();
+    require(!graph.open(), graph.open() ? graph.open()->describe() : std::string(),
+            ": not all towers are built that take part in it; run after replicate()");
     for (std::size_t i = 0; i < feeds_.size(); ++i) {
       const FeedType& feed = feeds_[i];
       const Node& node = feed.where.node();

@@ -1,7 +1,10 @@
 #include "belfry/ops/combine_moments.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/batch_norm.h"
 #include "belfry/ops/slice.h"
 #include "belfry/tests/support/op_test.h"
@@ -12,6 +15,13 @@ namespace {
 // The moments of K means and K variances, given in this order.
 const Builder kBuild = [](Inputs x) {
   const Moments all = combine_moments(x.first(x.size() / 2), x.subspan(x.size() / 2));
+  return Built({all.mean, all.variance});
+};
+
+// K means, K variances and K sizes.
+const Builder kCounted = [](Inputs x) {
+  const std::size_t k = x.size() / 3;
+  const Moments all = combine_moments(x.first(k), x.subspan(k, k), x.subspan(2 * k));
   return Built({all.mean, all.variance});
 };
 
@@ -56,14 +66,45 @@ TEST(CombineMoments, PartsOfABatchGiveTheMomentsOfTheBatch) {
   }
 }
 
+TEST(CombineMoments, WeighsPartsByTheirSizes) {
+  const auto scalar = [](double value) { return Tensor({1}, std::vector<double>{value}); };
+  const auto size = [](double value) { return Tensor({}, std::vector<double>{value}); };
+  // {1, 3, 5}, nothing, {9}: mean 4.5, squared differences 12.25 2.25 0.25 20.25.
+  const double garbage = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Tensor> parts = {scalar(3),      scalar(garbage), scalar(9),
+                                     scalar(8. / 3), scalar(garbage), scalar(0),
+                                     size(3),        size(0),         size(1)};
+  const auto result = [&](std::size_t i) {
+    return compute([i](Inputs x) { return kCounted(x)[i]; }, parts).item<double>();
+  };
+  EXPECT_DOUBLE_EQ(result(0), 4.5);
+  EXPECT_DOUBLE_EQ(result(1), 35. / 4);
+}
+
+TEST(CombineMoments, OfNothingAreZero) {
+  const Tensor none({}, std::vector<double>{0}), part({2}, std::vector<double>{4, 5});
+  const std::vector<Tensor> inputs{part, part, part, part, none, none};
+  for (const std::size_t i : {0, 1})
+    EXPECT_EQ(doubles(compute([i](Inputs x) { return kCounted(x)[i]; }, inputs)),
+              (std::vector<double>{0, 0}));
+}
+
 TEST(CombineMoments, KeepsItsContract) {
   std::vector<Tensor> inputs;
   for (unsigned i = 0; i < 6; ++i) inputs.push_back(random_values({37}, 0.1, 2, i + 1));
-  check_op({.build = kBuild, .inputs = inputs, .gradient = -1, .nan = false, .unknown = false});
+  check_op({.build = kBuild, .inputs = inputs, .nan = false, .unknown = false});
+  const Builder with_sizes = [](Inputs x) {
+    std::vector<Output> all(x.begin(), x.end());
+    for (const double size : {3., 1., 4.})
+      all.push_back(constant(x[0].graph(), size, x[0].dtype()));
+    return kCounted(all);
+  };
+  check_op({.build = with_sizes, .inputs = inputs, .nan = false, .unknown = false});
 }
 
 TEST(CombineMoments, RefusesPartsOfOtherShapes) {
-  expect_refused(kBuild, {{{4}}, {{5}}, {{4}}, {{4}}}, "moments 0 and 1 are f32[4] and f32[5]");
+  expect_refused(kBuild, {{{4}}, {{4}}, {{5}}, {{4}}}, "moments 0 and 1 are f32[4] and f32[5]");
+  expect_refused(kCounted, {{{4}}, {{4}}, {{4}}}, "moments 0 and 2 are f32[4] and f32[4]");
 }
 
 }  // namespace

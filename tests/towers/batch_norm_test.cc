@@ -85,7 +85,7 @@ TEST(BatchNormLayer, BuildsItsUpdatesOnTheHostInUpdateOps) {
       if (&node.op() != &kCombineMoments) continue;
       ++combined;
       EXPECT_EQ(node.inputs().size(), 6U);
-      EXPECT_EQ(node.input(1).device(), DeviceSpec("/gpu:1"));
+      EXPECT_EQ(node.input(2).device(), DeviceSpec("/gpu:1"));  // mean, variance, mean, ...
     }
     EXPECT_EQ(combined, 2);
   }

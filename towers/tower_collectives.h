@@ -1,0 +1,42 @@
+// Nodes that all towers of one replicate() call build together, such as synchronised batch norm.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/framework/graph.h"
+
+namespace belfry {
+
+// Tower 0 makes a node of its inputs; each other tower, at the same place of its function, adds its
+// own. Towers must come to the same nodes in the same order: in a static graph that is seen while
+// it is built, so nothing can hang later.
+class TowerCollectives {
+ public:
+  explicit TowerCollectives(Graph& graph) : graph_(graph), first_node_(graph.size()) {}
+
+  // Tower `tower` comes to its next node, which `what` names. The inputs of a node are those of
+  // tower 0, then of tower 1, and so on. Throws InvalidArgument naming both lines unless tower 0
+  // has the same op and name there.
+  Node& join(int tower, const Op& op, std::span<const Output> inputs, std::string_view what, At at,
+             Options options);
+  // Throws InvalidArgument naming the line of a node that the tower, replicated at `call`, did not
+  // come to.
+  void end_tower(int tower, Site call);
+  // After the last tower.
+  void close() { graph_.close(first_node_); }
+
+ private:
+  struct Entry {
+    Node* node;
+    std::string what;
+    Site site;
+  };
+
+  Graph& graph_;
+  std::size_t first_node_;
+  std::vector<Entry> entries_;  // in the order of tower 0
+  std::size_t next_ = 0;        // of the tower that is being built
+};
+
+}  // namespace belfry
