@@ -1,6 +1,8 @@
 #include "belfry/trainers/batches.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -8,26 +10,142 @@
 #include "belfry/trainers/counter_random_impl.h"
 
 namespace belfry {
+namespace {
+
+constexpr std::pair<Uneven, const char*> kNames[] = {{Uneven::kDrop, "drop"},
+                                                     {Uneven::kPad, "pad"},
+                                                     {Uneven::kWeight, "weight"},
+                                                     {Uneven::kError, "error"}};
+
+__extension__ using Wide = __int128;  // products of samples and weights
+
+// Weights as whole numbers of billionths.
+std::vector<Wide> whole_weights(std::int64_t towers, std::span<const double> weights) {
+  if (weights.empty()) return std::vector<Wide>(static_cast<std::size_t>(towers), 1);
+  require(std::ssize(weights) == towers, "--tower_weights has ", weights.size(), " weights for ",
+          towers, " devices; give one for each");
+  std::vector<Wide> result;
+  for (const double weight : weights) {
+    require(weight >= 1e-9 && weight <= 1e6, "--tower_weights: ", weight,
+            " is not a number from 1e-9 to 1e6");
+    result.push_back(std::llround(weight * 1e9));
+  }
+  return result;
+}
+
+std::vector<std::int64_t> begins_of(const std::vector<std::int64_t>& counts) {
+  std::vector<std::int64_t> begins(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), begins.begin(), std::int64_t{0});
+  return begins;
+}
+
+// Of samples that are given to the first towers up to their shares.
+BatchForm padded(std::int64_t samples, const BatchForm& full) {
+  BatchForm form = full;
+  for (std::size_t t = 0; t < full.samples.size(); ++t) {
+    form.samples[t] = std::clamp(samples - full.begins[t], std::int64_t{0}, full.samples[t]);
+    if (form.samples[t] > 0) form.rows[t] = form.samples[t];
+  }
+  return form;
+}
+
+}  // namespace
+
+std::string_view name_of(Uneven uneven) {
+  return std::ranges::find(kNames, uneven, &std::pair<Uneven, const char*>::first)->second;
+}
+
+Uneven find_uneven(std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& [value, known] : kNames) {
+    if (name == known) return value;
+    names.emplace_back(known);
+  }
+  throw InvalidArgument(cat("'", name, "' is not a way to take batches that do not come out even",
+                            did_you_mean(name, names), " (there are ", join(names), ")"));
+}
+
+std::vector<std::int64_t> divide_samples(std::int64_t total, std::int64_t towers,
+                                         std::span<const double> weights) {
+  const std::vector<Wide> shares = whole_weights(towers, weights);
+  const Wide sum = std::accumulate(shares.begin(), shares.end(), Wide(0));
+  std::vector<std::int64_t> result;
+  std::vector<std::pair<Wide, std::size_t>> remainders;  // negative, so that the largest is first
+  for (std::size_t t = 0; t < shares.size(); ++t) {
+    result.push_back(static_cast<std::int64_t>(total * shares[t] / sum));
+    remainders.emplace_back(-(total * shares[t] % sum), t);
+  }
+  std::ranges::sort(remainders);
+  const std::int64_t left = total - std::accumulate(result.begin(), result.end(), std::int64_t{0});
+  for (std::int64_t i = 0; i < left; ++i) ++result[remainders[static_cast<std::size_t>(i)].second];
+  return result;
+}
+
+bool BatchForm::equal() const {
+  return std::ranges::all_of(samples, [&](std::int64_t n) { return n == samples[0]; });
+}
+
+std::int64_t BatchForm::total() const {
+  return std::accumulate(samples.begin(), samples.end(), std::int64_t{0});
+}
 
 BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size,
-                     std::uint64_t seed)
+                     std::uint64_t seed, const BatchOptions& options)
     : samples_(samples), towers_(towers), batch_size_(batch_size), seed_(seed) {
   require(towers >= 1, "batches need at least one tower, not ", towers);
   require(batch_size >= 1, "--batch_size=", batch_size, ": it must be at least 1");
-  const std::int64_t most = samples / towers;
+  const bool whole = options.uneven == Uneven::kDrop || options.uneven == Uneven::kError;
+  const std::int64_t most =
+      whole ? samples / towers : std::numeric_limits<std::int64_t>::max() / towers;
   const std::string advice = most > 0 ? cat("--batch_size can be at most ", most)
                                       : cat("use at most ", samples, " devices, or more data");
   require(batch_size <= most, "--batch_size=", batch_size, " on each of ", towers,
           " devices needs more samples in one step than the ", samples, " of the data: ", advice);
+  require(samples >= 1, "there are no samples to train with");
+  const std::int64_t left = samples % global_batch();
+  require(options.uneven != Uneven::kError || left == 0, "--uneven=error: the ", samples,
+          " samples of the data fill ", samples / global_batch(), " batches of ", global_batch(),
+          " (", batch_size, " on each of ", towers, " devices) and leave ", left,
+          " over; another --batch_size, or --uneven=drop, weight or pad, would take them");
+  BatchForm full{.samples = divide_samples(global_batch(), towers, options.tower_weights)};
+  full.rows = full.samples;
+  full.begins = begins_of(full.samples);
+  for (std::size_t t = 0; t < full.samples.size(); ++t)
+    require(full.samples[t] > 0, "--tower_weights: tower ", t, " would get none of the ",
+            global_batch(), " samples of a batch; use a larger weight or --batch_size");
+  steps_ = samples / global_batch();
+  if (steps_ > 0) forms_.push_back(full);
+  if (left > 0 && !whole) add_ragged_form(full, options);
+  order_size_ = std::max(samples, options.uneven == Uneven::kPad ? steps_ * global_batch() : 0);
+}
+
+void BatchPlan::add_ragged_form(const BatchForm& full, const BatchOptions& options) {
+  const std::int64_t left = samples_ % global_batch();
+  has_ragged_ = true;
+  ++steps_;
+  if (options.uneven == Uneven::kPad) {
+    forms_.push_back(padded(left, full));
+    return;
+  }
+  BatchForm form{.samples = divide_samples(left, towers_, options.tower_weights)};
+  form.rows = form.samples;
+  form.begins = begins_of(form.samples);
+  forms_.push_back(std::move(form));
+}
+
+std::size_t BatchPlan::form_of(std::int64_t step) const {
+  return has_ragged_ && step + 1 == steps_ ? forms_.size() - 1 : 0;
 }
 
 void BatchPlan::shuffle(std::int64_t epoch, std::span<std::int64_t> order) const {
-  require(std::ssize(order) == samples_, "an order of ", order.size(), " elements for ", samples_,
-          " samples");
-  std::iota(order.begin(), order.end(), std::int64_t{0});
+  require(std::ssize(order) == order_size_, "an order of ", order.size(), " elements for ",
+          order_size_, " samples");
+  const auto samples = static_cast<std::size_t>(samples_);
+  std::iota(order.begin(), order.begin() + samples_, std::int64_t{0});
   CounterRandom random(combine_key(seed_, static_cast<std::uint64_t>(epoch)));
-  for (std::size_t i = order.size(); i > 1; --i)
+  for (std::size_t i = samples; i > 1; --i)
     std::swap(order[i - 1], order[static_cast<std::size_t>(random.below(i))]);
+  for (std::size_t i = samples; i < order.size(); ++i) order[i] = order[i - samples];
 }
 
 std::span<const std::int64_t> BatchPlan::rows(std::span<const std::int64_t> order,
@@ -35,20 +153,23 @@ std::span<const std::int64_t> BatchPlan::rows(std::span<const std::int64_t> orde
   require(step >= 0 && step < steps_per_epoch(), "step ", step, " of an epoch of ",
           steps_per_epoch());
   require(tower >= 0 && tower < towers_, "tower ", tower, " of ", towers_);
-  return order.subspan(static_cast<std::size_t>(step * global_batch() + tower * batch_size_),
-                       static_cast<std::size_t>(batch_size_));
+  const BatchForm& form = forms_[form_of(step)];
+  const auto t = static_cast<std::size_t>(tower);
+  return order.subspan(static_cast<std::size_t>(step * global_batch() + form.begins[t]),
+                       static_cast<std::size_t>(form.rows[t]));
 }
 
 BatchPlan::Position BatchPlan::position(std::int64_t samples_consumed) const {
-  require(samples_consumed >= 0 && samples_consumed % global_batch() == 0, "an input position of ",
-          samples_consumed, " samples is not a whole number of global batches of ", global_batch(),
+  const std::int64_t epoch = samples_per_epoch();
+  require(samples_consumed >= 0 && samples_consumed % epoch % global_batch() == 0,
+          "an input position of ", samples_consumed,
+          " samples is not a whole number of global batches of ", global_batch(),
           ": continue with the --batch_size and number of devices that the run had");
-  const std::int64_t step = samples_consumed / global_batch();
-  return {.epoch = step / steps_per_epoch(), .step = step % steps_per_epoch()};
+  return {.epoch = samples_consumed / epoch, .step = samples_consumed % epoch / global_batch()};
 }
 
 std::int64_t BatchPlan::samples_before(Position position) const {
-  return (position.epoch * steps_per_epoch() + position.step) * global_batch();
+  return position.epoch * samples_per_epoch() + position.step * global_batch();
 }
 
 EvaluationPlan::EvaluationPlan(std::int64_t samples, std::int64_t batch_size)

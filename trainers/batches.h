@@ -2,13 +2,58 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace belfry {
 
+// What becomes of the samples of an epoch that do not fill a last global batch, and of a global
+// batch that is larger than an epoch; --uneven.
+enum class Uneven {
+  kDrop,    // they are left out; refused
+  kPad,     // the last batch is filled up with samples that do not count
+  kWeight,  // the last batch is smaller
+  kError,   // both refused
+};
+
+// "drop".
+std::string_view name_of(Uneven uneven);
+// Throws InvalidArgument with all names and the nearest one.
+Uneven find_uneven(std::string_view name);
+
+// Divides `total` samples among towers in proportion to `weights` (none: equal ones) by largest
+// remainders: tower t gets floor(total w_t / sum w), and those that are left go, one each, to the
+// towers with the largest remainders, of equal ones to the first. Exact for weights of up to nine
+// digits after the point; later ones are rounded away. Throws InvalidArgument, in terms of
+// --tower_weights, unless there are as many weights as towers, from 1e-9 to 1e6.
+std::vector<std::int64_t> divide_samples(std::int64_t total, std::int64_t towers,
+                                         std::span<const double> weights = {});
+
+// How a step divides its batch among the towers.
+struct BatchForm {
+  std::vector<std::int64_t> samples;  // that count, per tower
+  std::vector<std::int64_t> rows;     // that the tower is fed: as many, or such that do not count
+  std::vector<std::int64_t> begins;   // of its rows in the global batch
+
+  // Whether all towers count alike.
+  bool equal() const;
+  std::int64_t total() const;  // samples that count
+  bool operator==(const BatchForm&) const = default;
+};
+
+struct BatchOptions {
+  Uneven uneven = Uneven::kDrop;
+  std::vector<double> tower_weights = {};  // shares of the global batch; none: equal
+};
+
 // Training: an epoch is one pass over the data in random order, in steps of one global batch, which
-// is `towers` times `batch_size` samples. What does not fill a last global batch is dropped; since
-// the order differs, other samples in each epoch. Epochs and steps count from 0.
+// is `towers` times `batch_size` samples, divided by divide_samples(). Epochs and steps count from
+// 0. If the data do not fill the last global batch, its samples are
+//   kDrop    left out; since the order differs, other samples in each epoch.
+//   kWeight  divided like a global batch, so that towers get fewer, the last ones perhaps none.
+//   kPad     given to the first towers, up to their shares. A tower for which none is left repeats
+//            samples of the epoch, which do not count. (A tower for which too few are left takes
+//            just those: its loss is one number, in which samples cannot be told apart.)
 class BatchPlan {
  public:
   struct Position {
@@ -17,35 +62,49 @@ class BatchPlan {
     bool operator==(const Position&) const = default;
   };
 
-  // `batch_size` is per tower. Throws InvalidArgument, in terms of --batch_size, unless a global
-  // batch has 1 to `samples` samples.
-  BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size, std::uint64_t seed);
+  // `batch_size` is per tower, on average. Throws InvalidArgument, in terms of flags, if there are
+  // no samples, a tower has no share of a global batch, or `options` refuse what is left over.
+  BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size, std::uint64_t seed,
+            const BatchOptions& options = {});
 
   std::int64_t samples() const { return samples_; }
   std::int64_t towers() const { return towers_; }
   std::int64_t batch_size() const { return batch_size_; }
   std::int64_t global_batch() const { return towers_ * batch_size_; }
-  std::int64_t steps_per_epoch() const { return samples_ / global_batch(); }
-  std::int64_t dropped_per_epoch() const { return samples_ % global_batch(); }
+  std::int64_t steps_per_epoch() const { return steps_; }
+  // Samples that an epoch trains with, each once; and those that it leaves out.
+  std::int64_t samples_per_epoch() const { return samples_ - dropped_per_epoch(); }
+  std::int64_t dropped_per_epoch() const { return has_ragged_ ? 0 : samples_ % global_batch(); }
 
-  // Fills `order`, of samples() elements, with the permutation of `epoch`: Fisher-Yates on the
-  // stream of (seed, epoch). Allocates nothing.
+  // The different forms of its steps, one or two, and which one a step has.
+  const std::vector<BatchForm>& forms() const { return forms_; }
+  std::size_t form_of(std::int64_t step) const;
+
+  // Elements of an epoch's order: its samples, and what fills its last batch up.
+  std::int64_t order_size() const { return order_size_; }
+  // Fills `order`, of order_size() elements, with the permutation of `epoch`: Fisher-Yates on the
+  // stream of (seed, epoch); then from its beginning again. Allocates nothing.
   void shuffle(std::int64_t epoch, std::span<std::int64_t> order) const;
 
-  // The samples that tower `tower` gets in `step`: elements [tower * batch_size, ...) of global
-  // batch `step` of `order`.
+  // The samples that tower `tower` is fed in `step`, as its form says, of global batch `step` of
+  // `order`.
   std::span<const std::int64_t> rows(std::span<const std::int64_t> order, std::int64_t step,
                                      std::int64_t tower) const;
 
-  // Positions are kept as the number of samples consumed since the start of training. Throws
-  // InvalidArgument unless that is a whole number of global batches.
+  // Positions are kept as the number of samples consumed since the start of training; those that do
+  // not count are none. Throws InvalidArgument unless that is a whole number of steps.
   Position position(std::int64_t samples_consumed) const;
   // Samples consumed before the step at `position`.
   std::int64_t samples_before(Position position) const;
 
  private:
+  void add_ragged_form(const BatchForm& full, const BatchOptions& options);
+
   std::int64_t samples_, towers_, batch_size_;
   std::uint64_t seed_;
+  std::int64_t steps_ = 0, order_size_ = 0;
+  bool has_ragged_ = false;  // the last form is that of the last step
+  std::vector<BatchForm> forms_;
 };
 
 // Evaluation: samples 0 to samples - 1 in order, each exactly once, the last batch perhaps short.

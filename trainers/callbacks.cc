@@ -54,7 +54,9 @@ void Progress::show(Trainer& trainer, const StepInfo& info) {
   if (info.step > 0 && seconds > 0) {
     const auto towers = static_cast<double>(trainer.batches().towers());
     const double steps_per_second = static_cast<double>(rate_steps_) / seconds;
-    const double rate = steps_per_second * static_cast<double>(trainer.batches().global_batch());
+    const double rate = steps_per_second *
+                        static_cast<double>(trainer.batches().samples_per_epoch()) /
+                        static_cast<double>(trainer.batches().steps_per_epoch());
     line.add("  %.0f examples/s (%.0f per device)", rate, rate / towers);
   }
   if (console_.is_terminal())

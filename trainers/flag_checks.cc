@@ -31,6 +31,11 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   require<FlagError>(flags.allreduce != "hierarchical" || towers % 2 == 0,
                      "--allreduce=hierarchical needs an even number of devices, but --devices=",
                      raw.devices, " has ", towers);
+  const bool equal = flags.uneven == Uneven::kDrop || flags.uneven == Uneven::kError;
+  require<FlagError>(
+      kind.weighs || (equal && flags.tower_weights.empty()),
+      equal ? cat("--tower_weights=", raw.tower_weights) : cat("--uneven=", name_of(flags.uneven)),
+      " gives devices batches of different sizes, which ", chosen, " does not take");
   require<FlagError>(flags.gradient_repacking == 0 || kind.packs,
                      "--gradient_repacking=", flags.gradient_repacking,
                      " needs --trainer=replicated, not ", chosen);
@@ -62,12 +67,25 @@ void refuse_shared_files(const TrainFlags& flags) {
                          other, "=", same, " would overwrite each other");
 }
 
+void check_shares(const TrainFlags& flags, const RawFlags& raw) {
+  const auto towers = std::ssize(flags.devices);
+  const std::int64_t batch = flags.batch_size * static_cast<std::int64_t>(towers);
+  const std::vector<std::int64_t> shares = as_flag(
+      "--tower_weights", [&] { return divide_samples(batch, towers, flags.tower_weights); });
+  for (std::size_t t = 0; t < shares.size(); ++t)
+    require<FlagError>(shares[t] > 0, "--tower_weights=", raw.tower_weights, " leaves ",
+                       flags.devices[t].short_str(), " none of the ", batch,
+                       " examples that --batch_size=", flags.batch_size, " on ", towers,
+                       " devices makes; use a larger weight or batch");
+}
+
 }  // namespace
 
 void check_flags(TrainFlags& flags, const RawFlags& raw) {
   refuse_unused_files(flags);
   refuse_shared_files(flags);
   choose_trainer(flags, raw);
+  check_shares(flags, raw);
 }
 
 }  // namespace belfry

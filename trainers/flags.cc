@@ -46,6 +46,12 @@ class Definer {
     parser_.group("Training");
     parser_.add("--batch_size", raw_.batch_size, "N",
                 cat("examples per device and step [", defaults.batch_size, "]"));
+    parser_.add("--uneven", raw_.uneven, "WAY",
+                "what to do with examples that do not fill a last batch: drop|pad|weight|error "
+                "[drop]");
+    parser_.add("--tower_weights", raw_.tower_weights, "LIST",
+                "share of each device in a batch of batch_size examples per device, e.g. 2,1; "
+                "gradients count by examples [equal]");
     parser_.add("--epochs", raw_.epochs, "N",
                 cat("passes over the training data [", defaults.epochs, "]"));
     parser_.add("--max_steps", raw_.max_steps, "N",
@@ -94,6 +100,15 @@ class Definer {
   RawFlags& raw_;
 };
 
+std::vector<double> parse_weights(std::string_view list) {
+  std::vector<double> weights;
+  if (list.empty()) return weights;
+  for (const std::string_view text : split(list, ','))
+    weights.push_back(
+        parse_number<double>(cat("--tower_weights=", list, ": '", text, "'"), std::string(text)));
+  return weights;
+}
+
 void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   constexpr int kMost = std::numeric_limits<int>::max();
   read_integer("--gradient_repacking", raw.repacking, 0, kMost, flags.gradient_repacking);
@@ -101,6 +116,9 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   read_integer("--epochs", raw.epochs, 1, kMost, flags.epochs);
   read_integer<std::int64_t>("--max_steps", raw.max_steps, 0,
                              std::numeric_limits<std::int64_t>::max(), flags.max_steps);
+  if (!raw.uneven.empty())
+    flags.uneven = as_flag("--uneven", [&] { return find_uneven(raw.uneven); });
+  flags.tower_weights = parse_weights(raw.tower_weights);
   read_integer("--threads", raw.threads, 0, kMostThreads, flags.threads);
   if (!raw.seed.empty()) flags.seed = parse_number<std::uint64_t>("--seed=" + raw.seed, raw.seed);
   if (raw.learning_rate.empty()) return;

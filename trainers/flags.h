@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
+#include "belfry/trainers/batches.h"
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {
@@ -25,7 +26,9 @@ struct TrainFlags {
   std::string trainer;
   std::string allreduce;  // "" for trainers that combine nothing
   int gradient_repacking = 0;
-  int batch_size = 32;  // per tower
+  int batch_size = 32;  // per tower, on average
+  Uneven uneven = Uneven::kDrop;
+  std::vector<double> tower_weights;  // one per device; none: equal
   int epochs = 1;
   std::int64_t max_steps = 0;  // 0: no limit
   std::uint64_t seed = 1;

@@ -17,11 +17,12 @@ namespace {
 
 // A variable of zeros that goes wherever `beside` is, and is a replica if that is one.
 Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
-                      At at) {
+                      At at, Slots slots) {
   Graph& graph = beside.node().graph();
   const std::string prefix(beside.node().prefix());
   const std::string name = prefix + logical_name;
   const Variable existing = graph.stored_variable(name);
+  if (existing && slots == Slots::kReuse) return existing;
   require(!existing, "variable '", name, "' exists already",
           existing ? cat(" (built at ", existing.node().site().str(), ")") : "", ", so ",
           at.site.str(), " cannot make it: give the optimizer another name");
@@ -85,7 +86,7 @@ Optimizer Optimizer::with_rate(Rate rate) const {
   return copy;
 }
 
-Node& Optimizer::apply(std::span<const Gradient> all, At at) const {
+Node& Optimizer::apply(std::span<const Gradient> all, At at, Slots reuse) const {
   require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
   const std::vector<Gradient> gradients = provided(all, rule_.name, at.site);
   const Variable first = gradients[0].variable;
@@ -107,7 +108,7 @@ Node& Optimizer::apply(std::span<const Gradient> all, At at) const {
   }
   Output step;
   if (rule_.counts_steps) {
-    const Variable counter = state_beside(first, rule_.name + "/step", {}, DType::kI64, at);
+    const Variable counter = state_beside(first, rule_.name + "/step", {}, DType::kI64, at, reuse);
     const ColocateWith with(counter.ref(), at.site);
     step = assign_add(counter, constant(graph, 1, DType::kI64), At("step", at.site)).output();
   }
@@ -116,7 +117,7 @@ Node& Optimizer::apply(std::span<const Gradient> all, At at) const {
     std::vector<Variable> slots;
     for (const std::string& slot : rule_.slots)
       slots.push_back(state_beside(variable, cat(variable.logical_name(), "/", slot),
-                                   variable.shape(), variable.dtype(), at));
+                                   variable.shape(), variable.dtype(), at, reuse));
     const NameScope update(graph, cat("update_", variable.logical_name()));
     const ColocateWith with(variable.ref(), at.site);
     updates.push_back(
@@ -127,13 +128,14 @@ Node& Optimizer::apply(std::span<const Gradient> all, At at) const {
   return all_updates;
 }
 
-Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at) {
+Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at,
+                      Slots slots) {
   Graph& graph = gradients.graph();
   std::vector<Node*> towers;
   for (int t = 0; t < gradients.towers(); ++t) {
     if (t > 0 && gradients.at(t, 0).variable == gradients.at(0, 0).variable) break;
     const DeviceScope on(graph, gradients.device(t), at.site);
-    towers.push_back(&optimizer.apply(gradients.row(t), at));
+    towers.push_back(&optimizer.apply(gradients.row(t), at, slots));
   }
   return group(graph, towers, At("train_op", at.site));
 }

@@ -12,6 +12,10 @@ namespace belfry {
 
 class GradientTable;
 
+// Whether an optimizer makes the variables that it keeps, or takes those that an update of the same
+// variables has made, of which no step runs both.
+enum class Slots { kMake, kReuse };
+
 // Collection of the scalar placeholders through which schedules reach the graph. Whoever runs the
 // graph feeds them Rate::at() of each step.
 inline constexpr std::string_view kLearningRates = "learning_rates";
@@ -57,8 +61,8 @@ class Optimizer {
   //
   // Throws InvalidArgument "No variables provided." for an empty list and "No gradients provided
   // for any variable: [...]" if all are empty; for a rate that is negative or not finite, and if a
-  // variable has slots of this name already.
-  Node& apply(std::span<const Gradient> gradients, At at = {}) const;
+  // variable has slots of this name already and they are not to be reused.
+  Node& apply(std::span<const Gradient> gradients, At at = {}, Slots slots = Slots::kMake) const;
 
  private:
   Rule rule_;
@@ -82,6 +86,7 @@ Optimizer adam(double rate);
 
 // Applies a table of combined gradients: once per tower, on the tower's device, if each has its own
 // variables; once if all towers share them. Returns one node that waits for all updates.
-Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at = {});
+Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at = {},
+                      Slots slots = Slots::kMake);
 
 }  // namespace belfry

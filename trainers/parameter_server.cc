@@ -8,9 +8,11 @@ SyncMultiGpuTrainerParameterServer::SyncMultiGpuTrainerParameterServer(TrainerOp
                                                                        const Dataset* test)
     : Trainer(std::move(options), train, test,
               {VariablePolicy::kSpread,
-               [](const TrainerOptions& wanted, const GradientTable& gradients) -> Node& {
-                 return apply_gradients(wanted.optimizer,
-                                        make_strategy("colocate")->reduce(gradients));
+               [](const TrainerOptions& wanted, const GradientTable& gradients,
+                  const UpdateForm& form) -> Node& {
+                 const GradientTable means =
+                     make_strategy("colocate")->reduce(gradients, {.weights = form.weights});
+                 return apply_gradients(wanted.optimizer, means, {}, form.slots);
                }}) {}
 
 namespace {
@@ -20,6 +22,7 @@ const TrainerRegistration kParameterServer({
     .summary = "one copy of each variable, spread over the devices",
     .default_strategy = "colocate",
     .accepts = [](std::string_view strategy) { return strategy == "colocate"; },
+    .weighs = true,
     .make = make_trainer<SyncMultiGpuTrainerParameterServer>,
 });
 

@@ -11,27 +11,33 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64
   require(dataset.size() == plan.samples(), "a plan for ", plan.samples(),
           " samples was given a dataset of ", dataset.size());
   slots_.resize(static_cast<std::size_t>(slots));
-  for (Slot& slot : slots_) {
-    for (std::int64_t t = 0; t < plan.towers(); ++t)
-      for (Tensor& tensor : batch_tensors(dataset, plan.batch_size()))
-        slot.batch.tensors.push_back(std::move(tensor));
-    slot.batch.fields = std::ssize(slot.batch.tensors) / plan.towers();
-    slot.memory.resize(slot.batch.tensors.size());
-    refresh(slot);
-  }
-  order_.resize(static_cast<std::size_t>(plan.samples()));
+  for (Slot& slot : slots_)
+    for (std::size_t form = 0; form < plan.forms().size(); ++form)
+      slot.places.push_back(make_place(form));
+  order_.resize(static_cast<std::size_t>(plan.order_size()));
   thread_ = std::jthread([this](std::stop_token stop) { produce(stop); });
 }
 
 Prefetcher::~Prefetcher() = default;
 
-void Prefetcher::refresh(Slot& slot) {
-  for (std::size_t i = 0; i < slot.memory.size(); ++i)
-    slot.memory[i] = slot.batch.tensors[i].mutable_raw();
+Prefetcher::Place Prefetcher::make_place(std::size_t form) const {
+  Place place{.batch = {.form = form}};
+  for (const std::int64_t rows : plan_.forms()[form].rows)
+    for (Tensor& tensor : batch_tensors(dataset_, rows))
+      place.batch.tensors.push_back(std::move(tensor));
+  place.batch.fields = std::ssize(place.batch.tensors) / plan_.towers();
+  place.memory.resize(place.batch.tensors.size());
+  refresh(place);
+  return place;
+}
+
+void Prefetcher::refresh(Place& place) {
+  for (std::size_t i = 0; i < place.memory.size(); ++i)
+    place.memory[i] = place.batch.tensors[i].mutable_raw();
 }
 
 const Batch& Prefetcher::next() {
-  if (holding_) refresh(slot(recycled_));
+  if (holding_) refresh(slot(recycled_).place());
   std::unique_lock lock(mutex_);
   if (holding_) {
     holding_ = false;
@@ -41,17 +47,22 @@ const Batch& Prefetcher::next() {
   changed_.wait(lock, [this] { return filled_ > recycled_ || failure_; });
   if (filled_ == recycled_) std::rethrow_exception(failure_);
   holding_ = true;
-  return slot(recycled_).batch;
+  return slot(recycled_).place().batch;
 }
 
 void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
-  Batch& batch = slot.batch;
+  slot.form = plan_.form_of(position.step);
+  Place& place = slot.place();
+  Batch& batch = place.batch;
   batch.position = position;
-  batch.samples_consumed = plan_.samples_before(position) + plan_.global_batch();
+  batch.samples_consumed = plan_.samples_before(position) + plan_.forms()[slot.form].total();
   const auto fields = static_cast<std::size_t>(batch.fields);
-  for (std::int64_t t = 0; t < plan_.towers(); ++t)
-    dataset_.gather(plan_.rows(order_, position.step, t),
-                    std::span(slot.memory).subspan(static_cast<std::size_t>(t) * fields, fields));
+  for (std::int64_t t = 0; t < plan_.towers(); ++t) {
+    const std::span<const std::int64_t> rows = plan_.rows(order_, position.step, t);
+    if (rows.empty()) continue;
+    dataset_.gather(rows,
+                    std::span(place.memory).subspan(static_cast<std::size_t>(t) * fields, fields));
+  }
 }
 
 void Prefetcher::produce(std::stop_token stop) {

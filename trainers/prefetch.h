@@ -15,9 +15,10 @@ namespace belfry {
 struct Batch {
   BatchPlan::Position position;
   std::int64_t samples_consumed;  // since the start of training, this batch included
+  std::size_t form;               // of BatchPlan::forms()
   std::int64_t fields;
-  // tensors[t * fields + f]: field f of tower t, [batch_size, sample...], aligned to 64 bytes.
-  // Flat, so that it can be fed to a prepared step as it is.
+  // tensors[t * fields + f]: field f of tower t, [rows of the form, sample...], aligned to 64
+  // bytes. Flat, so that it can be fed to a prepared step as it is.
   std::vector<Tensor> tensors;
 
   std::span<const Tensor> tower(std::int64_t t) const {
@@ -46,13 +47,20 @@ class Prefetcher {
   const Batch& next();
 
  private:
-  struct Slot {
+  // A batch of one form.
+  struct Place {
     Batch batch;
     std::vector<std::byte*> memory;  // of batch.tensors
   };
+  struct Slot {
+    std::vector<Place> places;  // one per form
+    std::size_t form = 0;       // that is filled
+    Place& place() { return places[form]; }
+  };
 
+  Place make_place(std::size_t form) const;
   // On the consumer's thread, because it looks at how many copies of a tensor there are.
-  static void refresh(Slot& slot);
+  static void refresh(Place& place);
   Slot& slot(std::int64_t i) { return slots_[static_cast<std::size_t>(i % std::ssize(slots_))]; }
   void fill(Slot& slot, BatchPlan::Position position);
   void produce(std::stop_token stop);

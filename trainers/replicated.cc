@@ -5,7 +5,8 @@
 namespace belfry {
 namespace {
 
-Node& update(const TrainerOptions& options, const GradientTable& gradients) {
+Node& update(const TrainerOptions& options, const GradientTable& gradients,
+             const UpdateForm& form) {
   std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
   if (const int parts = options.gradient_repacking; parts > 0) {
     // Asked first, so that the user hears of the flag even when one tower leaves nothing to
@@ -15,7 +16,8 @@ Node& update(const TrainerOptions& options, const GradientTable& gradients) {
                        packer.reason());
     strategy = packed(std::move(strategy), parts);
   }
-  return apply_gradients(options.optimizer, strategy->reduce(gradients));
+  return apply_gradients(options.optimizer, strategy->reduce(gradients, {.weights = form.weights}),
+                         {}, form.slots);
 }
 
 const TrainerRegistration kReplicated({
@@ -24,6 +26,7 @@ const TrainerRegistration kReplicated({
     .default_strategy = "collective",
     .accepts = [](std::string_view strategy) { return strategy != "colocate"; },
     .packs = true,
+    .weighs = true,
     .make = make_trainer<SyncMultiGpuTrainerReplicated>,
 });
 

@@ -31,12 +31,16 @@ std::string to_json(const Report& report) {
   for (const DeviceSpec& device : report.devices) devices.push(device.str());
   Json peaks = Json::object();
   for (const auto& [device, bytes] : report.peak_bytes) peaks.set(device, bytes);
+  Json weights = Json::array();
+  for (const double weight : report.tower_weights) weights.push(weight);
   Json json = Json::object();
   json.set("program", report.program)
       .set("devices", std::move(devices))
       .set("trainer", report.trainer)
       .set("allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce))
       .set("batch_size", report.batch_size)
+      .set("uneven", report.uneven)
+      .set("tower_weights", report.tower_weights.empty() ? Json() : std::move(weights))
       .set("seed", report.seed)
       .set("threads", report.threads)
       .set("steps", report.steps)

@@ -14,7 +14,9 @@ struct Report {
   std::string program;
   std::vector<DeviceSpec> devices;
   std::string trainer, allreduce;  // allreduce "" if nothing is combined
-  int batch_size = 0;              // per tower
+  int batch_size = 0;              // per tower, on average
+  std::string uneven = "drop";
+  std::vector<double> tower_weights;  // none: equal
   std::uint64_t seed = 0;
   int threads = 0;
   std::int64_t steps = 0;  // complete
@@ -29,8 +31,8 @@ struct Report {
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
 };
 
-// One JSON object with a member per field above. What does not exist (allreduce, test_accuracy),
-// and numbers that are not finite, are null.
+// One JSON object with a member per field above. What does not exist (allreduce, tower_weights,
+// test_accuracy), and numbers that are not finite, are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

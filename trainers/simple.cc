@@ -5,10 +5,11 @@ namespace belfry {
 SimpleTrainer::SimpleTrainer(TrainerOptions options, const Dataset& train, const Dataset* test)
     : Trainer(std::move(options), train, test,
               {VariablePolicy::kOnOneDevice,
-               [](const TrainerOptions& wanted, const GradientTable& gradients) -> Node& {
+               [](const TrainerOptions& wanted, const GradientTable& gradients,
+                  const UpdateForm& form) -> Node& {
                  require(gradients.towers() == 1, "SimpleTrainer takes one device, not ",
                          gradients.towers());
-                 return apply_gradients(wanted.optimizer, gradients);
+                 return apply_gradients(wanted.optimizer, gradients, {}, form.slots);
                }}) {}
 
 namespace {
@@ -16,6 +17,7 @@ namespace {
 const TrainerRegistration kSimple({.name = "simple",
                                    .summary = "one tower",
                                    .one_device = true,
+                                   .weighs = true,
                                    .make = make_trainer<SimpleTrainer>});
 
 }  // namespace

@@ -35,6 +35,8 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Recipe& recipe, Co
       .allreduce = flags.allreduce,
       .gradient_repacking = flags.gradient_repacking,
       .batch_size = flags.batch_size,
+      .uneven = flags.uneven,
+      .tower_weights = flags.tower_weights,
       .epochs = flags.epochs,
       .max_steps = flags.max_steps,
       .seed = flags.seed,
@@ -61,9 +63,14 @@ void print_header(Console& console, const std::string& program, const TrainFlags
       " on ", join(names, " "), ", ", trainer.session().threads(), " threads, seed ", flags.seed));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
-  console.line(cat("batch: ", plan.batch_size(), " per device, ", plan.global_batch(),
+  const BatchForm& form = plan.forms().front();
+  console.line(cat("batch: ", form.equal() ? cat(form.samples[0]) : join(form.samples, " + "),
+                   " per device, ", form.total(),
                    " in all; one step takes one batch on every device; ", plan.steps_per_epoch(),
                    " steps per epoch"));
+  if (plan.forms().size() > 1)
+    console.line(cat("the last batch of an epoch has ", plan.forms().back().total(),
+                     " examples: ", join(plan.forms().back().samples, " + ")));
   if (plan.dropped_per_epoch() > 0)
     console.line(cat("each epoch leaves out ", plan.dropped_per_epoch(),
                      " examples, which do not fill a batch"));
@@ -78,6 +85,8 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .trainer = flags.trainer,
                 .allreduce = flags.allreduce,
                 .batch_size = flags.batch_size,
+                .uneven = std::string(name_of(flags.uneven)),
+                .tower_weights = flags.tower_weights,
                 .seed = flags.seed,
                 .threads = session.threads(),
                 .steps = trainer.steps(),

@@ -35,18 +35,20 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
       test_(test),
       // A dry run plans one step, whatever the data.
       plan_(options_.dry_run ? std::ssize(options_.devices) * options_.batch_size : train.size(),
-            std::ssize(options_.devices), options_.batch_size, options_.seed),
+            std::ssize(options_.devices), options_.batch_size, options_.seed,
+            {.uneven = options_.uneven, .tower_weights = options_.tower_weights}),
       graph_(options_.seed) {
   const std::map<std::string, int> devices = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
-  built_ = build_training_graph(graph_, {.model = options_.model,
-                                         .devices = options_.devices,
-                                         .variables = design.variables,
-                                         .fields = fields,
-                                         .batch_size = options_.batch_size,
-                                         .update = [&](const GradientTable& gradients) -> Node& {
-                                           return design.update(options_, gradients);
-                                         }});
+  built_ = build_training_graph(
+      graph_, {.model = options_.model,
+               .devices = options_.devices,
+               .variables = design.variables,
+               .fields = fields,
+               .forms = plan_.forms(),
+               .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
+                 return design.update(options_, gradients, form);
+               }});
   session_ = std::make_unique<Session>(
       graph_, SessionOptions{.device_count = devices,
                              .dry_run = options_.dry_run,
@@ -59,21 +61,35 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
 Trainer::~Trainer() = default;
 
 void Trainer::prepare() {
-  std::vector<Fetch> fetches{*built_.train_op};
-  std::vector<FeedType> feeds;
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // before the first step
   step_metrics_.push_back({"loss", kNone});
   for (const NamedOutput& metric : built_.towers[0].metrics)
     step_metrics_.push_back({metric.name, kNone});
-  for (const TowerRecord& tower : built_.towers) {
+  for (const TrainingForm& form : built_.forms) forms_.push_back(prepare(form));
+}
+
+Trainer::Form Trainer::prepare(const TrainingForm& form) {
+  Form made;
+  std::vector<Fetch> fetches{*form.train_op};
+  std::vector<FeedType> feeds;
+  for (std::size_t t = 0; t < built_.towers.size(); ++t) {
+    const TowerRecord& tower = built_.towers[t];
+    for (const Output& input : tower.inputs) {
+      feeds.push_back({input, input.shape()});
+      feeds.back().shape[0] = form.batch.rows[t];
+    }
+    made.first.push_back(form.runs(t) ? fetches.size() : 0);
+    if (!form.runs(t)) continue;
     fetches.emplace_back(tower.loss);
     for (const NamedOutput& metric : tower.metrics) fetches.emplace_back(metric.value);
-    for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});
   }
+  const std::size_t inputs = feeds.size();
   for (const Output& rate : built_.learning_rates) feeds.push_back({rate, {}});
-  step_ = &session_->prepare(fetches, feeds);
-  if (built_.learning_rates.empty()) return;
-  for (const FeedType& feed : feeds) feeds_.emplace_back(feed.shape, feed.where.dtype());
+  for (const Output& zero : form.zeros) feeds.push_back({zero, zero.shape()});
+  made.step = &session_->prepare(fetches, feeds);
+  if (feeds.size() > inputs)
+    for (const FeedType& feed : feeds) made.feeds.emplace_back(feed.shape, feed.where.dtype());
+  return made;
 }
 
 std::int64_t Trainer::total_steps() const {
@@ -91,14 +107,15 @@ void Trainer::resume(const TrainingPosition& position) {
   steps_ = first_step_ = position.steps;
   epochs_ = static_cast<int>(position.epoch);
   epoch_step_ = position.samples / plan_.global_batch();
-  if (position.samples % plan_.global_batch() != 0)
+  const bool whole = position.samples >= plan_.samples_per_epoch();
+  if (!whole && position.samples % plan_.global_batch() != 0)
     log_warning("the global batch of ", plan_.global_batch(), " does not divide the ",
                 position.samples, " samples that this epoch has taken; the last ",
                 position.samples % plan_.global_batch(), " are taken again");
   if (position.seed != options_.seed)
     log_warning("the seed was ", position.seed, " and is now ", options_.seed,
                 ": the order of the data changes");
-  if (epoch_step_ < plan_.steps_per_epoch()) return;
+  if (!whole) return;
   ++epochs_;
   epoch_step_ = 0;
 }
@@ -134,12 +151,14 @@ void Trainer::train() {
     const double start = now();
     const StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
-    run_step(input.next().tensors, step);
+    const Batch& batch = input.next();
+    run_step(batch, step);
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
     if (steps_ > first_step_ && steps_ != traced_step_) {
       timed_seconds_ += now() - start;
       ++timed_steps_;
+      timed_samples_ += plan_.forms()[batch.form].total();
     }
     ++steps_;
     if (++epoch_step_ == plan_.steps_per_epoch()) {
@@ -154,36 +173,45 @@ void Trainer::train() {
   call([&](Callback& c) { c.after_training(*this, info()); });
 }
 
-void Trainer::run_step(std::span<const Tensor> inputs, const StepInfo& step) {
+void Trainer::run_step(const Batch& batch, const StepInfo& step) {
   Trace trace;
   const RunOptions run{.trace = steps_ == traced_step_ ? &trace : nullptr};
-  if (feeds_.empty()) {
-    step_->run(inputs, run);
+  auto& [prepared, feeds, first] = forms_[batch.form];
+  const std::vector<Tensor>& inputs = batch.tensors;
+  if (feeds.empty()) {
+    prepared->run(inputs, run);
   } else {
     // Assignment keeps the memory of shapes, so nothing is allocated. The inputs are let go of at
     // once, since the prefetcher would have to replace tensors that are still shared.
     static const Tensor kNone;
-    std::ranges::copy(inputs, feeds_.begin());
-    for (std::size_t i = inputs.size(); i < feeds_.size(); ++i)
-      visit_floating(feeds_[i].dtype(), [&](auto type) {
+    std::ranges::copy(inputs, feeds.begin());
+    for (std::size_t i = 0; i < built_.learning_rates.size(); ++i) {
+      Tensor& rate = feeds[inputs.size() + i];
+      visit_floating(rate.dtype(), [&](auto type) {
         using T = decltype(type);
-        feeds_[i].mutable_data<T>()[0] = static_cast<T>(options_.optimizer.rate().at(step));
+        rate.mutable_data<T>()[0] = static_cast<T>(options_.optimizer.rate().at(step));
       });
-    step_->run(feeds_, run);
-    std::fill_n(feeds_.begin(), inputs.size(), kNone);
+    }
+    prepared->run(feeds, run);
+    std::fill_n(feeds.begin(), inputs.size(), kNone);
   }
   if (run.trace) options_.on_trace(trace);
-  read_metrics();
+  read_metrics(batch.form);
 }
 
-void Trainer::read_metrics() {
-  const std::size_t metrics = step_metrics_.size(), towers = built_.towers.size();
-  for (std::size_t m = 0; m < metrics; ++m) {
-    double sum = 0;
-    // Fetch 0 is the train op.
-    for (std::size_t t = 0; t < towers; ++t)
-      sum += scalar_value(step_->fetched(1 + t * metrics + m));
-    step_metrics_[m].value = sum / static_cast<double>(towers);
+void Trainer::read_metrics(std::size_t index) {
+  const Form& form = forms_[index];
+  const BatchForm& batch = built_.forms[index].batch;
+  const bool equal = batch.equal();
+  for (std::size_t m = 0; m < step_metrics_.size(); ++m) {
+    double sum = 0, weights = 0;
+    for (std::size_t t = 0; t < form.first.size(); ++t) {
+      if (batch.samples[t] == 0) continue;
+      const double weight = equal ? 1 : static_cast<double>(batch.samples[t]);
+      sum += weight * scalar_value(form.step->fetched(form.first[t] + m));
+      weights += weight;
+    }
+    step_metrics_[m].value = sum / weights;
   }
   if (warned_ || std::isfinite(step_metrics_[0].value)) return;
   log_warning("the loss is ", step_metrics_[0].value, " at step ", steps_,
@@ -218,7 +246,7 @@ void Trainer::set_metric(std::string_view name, double value) {
 
 double Trainer::examples_per_second() const {
   if (timed_steps_ == 0) return 0;
-  return static_cast<double>(timed_steps_ * plan_.global_batch()) / timed_seconds_;
+  return static_cast<double>(timed_samples_) / timed_seconds_;
 }
 
 }  // namespace belfry

@@ -21,9 +21,11 @@ struct TrainerOptions {
   Model model;
   Optimizer optimizer;
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
-  std::string allreduce = "collective";  // a strategy, for trainers that combine gradients
-  int gradient_repacking = 0;            // parts of the GradientPacker; 0: none
-  int batch_size = 32;                   // samples per tower and step
+  std::string allreduce = "collective";    // a strategy, for trainers that combine gradients
+  int gradient_repacking = 0;              // parts of the GradientPacker; 0: none
+  int batch_size = 32;                     // samples per tower and step, on average
+  Uneven uneven = Uneven::kDrop;           // what becomes of samples that fill no global batch
+  std::vector<double> tower_weights = {};  // shares of the towers in it (BatchPlan); none: equal
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
   std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
@@ -41,7 +43,8 @@ struct TrainerOptions {
 // one node that updates them all.
 struct TrainerDesign {
   VariablePolicy variables;
-  std::function<Node&(const TrainerOptions&, const GradientTable&)> update;
+  // Called once per form of steps; the first makes the optimizer's slots.
+  std::function<Node&(const TrainerOptions&, const GradientTable&, const UpdateForm&)> update;
 };
 
 // How far a training run has come: what a checkpoint keeps of it beside the variables.
@@ -52,6 +55,8 @@ struct TrainingPosition {
   std::uint64_t seed = 1;    // of the order of the data
   bool operator==(const TrainingPosition&) const = default;
 };
+
+struct Batch;
 
 class Trainer {
  public:
@@ -85,7 +90,8 @@ class Trainer {
   std::int64_t steps() const { return steps_; }
   int epochs() const { return epochs_; }
 
-  // "loss" and the tower function's metrics: of the last step, the mean over towers; "test_loss"
+  // "loss" and the tower function's metrics: of the last step, the mean over towers, weighted by
+  // their samples where these differ; "test_loss"
   // and "test_<metric>": of the last evaluation. Throws NotFound, with the names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
@@ -105,9 +111,17 @@ class Trainer {
           const TrainerDesign& design);
 
  private:
+  // A form of steps, compiled.
+  struct Form {
+    Step* step = nullptr;
+    std::vector<Tensor> feeds;       // only if there are more than the inputs: all
+    std::vector<std::size_t> first;  // fetch of each tower's loss; 0 if the tower does not run
+  };
+
   void prepare();
-  void run_step(std::span<const Tensor> inputs, const StepInfo& info);
-  void read_metrics();
+  Form prepare(const TrainingForm& form);
+  void run_step(const Batch& batch, const StepInfo& info);
+  void read_metrics(std::size_t form);
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
   template <class F>
@@ -120,9 +134,8 @@ class Trainer {
   Graph graph_;
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
-  Step* step_ = nullptr;
+  std::vector<Form> forms_;
   std::int64_t traced_step_ = -1;
-  std::vector<Tensor> feeds_;  // only with schedules: the inputs and the learning rates
   std::vector<NamedValue> step_metrics_, other_metrics_;
   std::int64_t steps_ = 0, first_step_ = 0;
   std::int64_t epoch_step_ = 0;  // steps of the current epoch
@@ -130,7 +143,7 @@ class Trainer {
   bool stopped_ = false, warned_ = false;
   double began_ = 0;          // on the clock of now()
   double timed_seconds_ = 0;  // spent in timed_steps_
-  std::int64_t timed_steps_ = 0;
+  std::int64_t timed_steps_ = 0, timed_samples_ = 0;
 };
 
 // One tower, no combination of gradients. Throws InvalidArgument unless there is one device.

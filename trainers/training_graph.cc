@@ -1,12 +1,19 @@
 #include "belfry/trainers/training_graph.h"
 
+#include <algorithm>
 #include <set>
 
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/operand.h"
 
 namespace belfry {
 namespace {
+
+using Rows = std::vector<std::vector<Gradient>>;  // [tower][variable]
 
 // Fields become placeholders that are found by name.
 void require_names(std::span<const Dataset::Field> fields) {
@@ -30,6 +37,158 @@ std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> f
   return result;
 }
 
+// What a tower is fed in every form, or kUnknown.
+std::int64_t rows_of_all(std::span<const BatchForm> forms, int tower) {
+  const auto t = static_cast<std::size_t>(tower);
+  const std::int64_t rows = forms[0].rows[t];
+  const bool same =
+      std::ranges::all_of(forms, [&](const BatchForm& form) { return form.rows[t] == rows; });
+  return same && rows > 0 ? rows : kUnknown;
+}
+
+// Builds the steps of one graph whose towers exist.
+class Forms {
+ public:
+  Forms(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options, Rows rows)
+      : graph_(graph),
+        built_(built),
+        options_(options),
+        rows_(std::move(rows)),
+        updates_(graph.nodes(kUpdateOps)) {}
+
+  void add(const BatchForm& batch) {
+    TrainingForm form{.batch = batch};
+    const bool joint = rows_.empty(), equal = batch.equal();
+    if (joint) {
+      for (std::size_t t = 0; t < built_.towers.size(); ++t)
+        if (batch.samples[t] == 0)
+          form.zeros.insert(form.zeros.end(), built_.towers[t].contributions.begin(),
+                            built_.towers[t].contributions.end());
+    }
+    if (equal && plain_) {
+      form.train_op = plain_;
+    } else {
+      const GradientTable table(joint ? joint_rows(form) : separate_rows(batch));
+      const bool weighs = !equal && !joint;
+      form.train_op = &update(table, batch,
+                              {.weights = weighs ? weights(table, batch) : std::vector<Output>(),
+                               .slots = built_.forms.empty() ? Slots::kMake : Slots::kReuse});
+      if (equal) plain_ = form.train_op;
+    }
+    built_.forms.push_back(std::move(form));
+  }
+
+ private:
+  std::size_t towers() const { return built_.towers.size(); }
+
+  std::vector<Gradient> zeros(std::size_t t, const std::vector<Gradient>& like) {
+    DeviceScope on(graph_, built_.towers[t].device);
+    std::vector<Gradient> row;
+    for (const Gradient& g : like)
+      row.push_back({fill(graph_, g.variable.shape(), 0, g.value.dtype(), "zeros"), g.variable});
+    return row;
+  }
+
+  // Of each tower's own loss; zeros for those that are not to run.
+  Rows separate_rows(const BatchForm& batch) {
+    NameScope names(graph_, "no_samples");
+    Rows rows = rows_;
+    for (std::size_t t = 0; t < towers(); ++t)
+      if (batch.rows[t] == 0) rows[t] = zeros(t, rows_[t]);
+    return rows;
+  }
+
+  // Of K times the mean of all towers' losses, with respect to each tower's variables; so the mean
+  // over towers is what is wanted. Where towers share variables, one row, of the mean itself.
+  Rows joint_rows(const TrainingForm& form) {
+    const BatchForm& batch = form.batch;
+    const std::vector<Variable>& main = built_.towers[0].trainables;
+    const bool shared = built_.towers[1].trainables == main;
+    const std::vector<Gradient> all = joint_gradients(form, shared);
+    std::size_t counts = 0;  // a tower that does
+    while (batch.samples[counts] == 0) ++counts;
+    Rows rows;
+    for (std::size_t t = 0; t < (shared ? 1 : towers()); ++t) {
+      const bool own = shared || batch.samples[t] > 0;
+      const std::vector<Variable>& with_gradient = built_.towers[own ? t : counts].trainables;
+      std::vector<Gradient> row;
+      for (std::size_t v = 0; v < main.size(); ++v) {
+        const auto found = std::ranges::find(all, with_gradient[v], &Gradient::variable);
+        if (found != all.end()) row.push_back({found->value, built_.towers[t].trainables[v]});
+      }
+      rows.push_back(own ? row : zeros(t, row));
+    }
+    return rows;
+  }
+
+  // Not through towers without samples.
+  std::vector<Gradient> joint_gradients(const TrainingForm& form, bool shared) {
+    const BatchForm& batch = form.batch;
+    NameScope names(graph_, "all_towers");
+    DeviceScope on(graph_, built_.towers[0].device);
+    const double count = shared ? 1 : static_cast<double>(towers());
+    std::vector<Output> shares;
+    std::vector<Variable> variables;
+    for (std::size_t t = 0; t < towers(); ++t) {
+      const double share =
+          count * static_cast<double>(batch.samples[t]) / static_cast<double>(batch.total());
+      if (share == 0) continue;
+      const TowerRecord& tower = built_.towers[t];
+      shares.push_back(share == 1 ? tower.loss : tower.loss * share);
+      if (!shared || variables.empty())
+        variables.insert(variables.end(), tower.trainables.begin(), tower.trainables.end());
+    }
+    return compute_gradients(add_n(shares, "loss"), variables,
+                             {.colocate = true, .stop = form.zeros});
+  }
+
+  std::vector<Output> weights(const GradientTable& table, const BatchForm& batch) {
+    NameScope names(graph_, "samples");
+    std::vector<Output> result;
+    for (std::size_t t = 0; t < towers(); ++t) {
+      DeviceScope on(graph_, built_.towers[t].device);
+      result.push_back(constant(graph_, static_cast<double>(batch.samples[t]),
+                                table.at(0, 0).value.dtype(), At(cat("tower", t))));
+    }
+    return result;
+  }
+
+  Node& update(const GradientTable& table, const BatchForm& batch, const UpdateForm& form) {
+    std::vector<Node*> all{&options_.update(table, form)};
+    const std::vector<Node*> others = batch.equal() ? updates_ : weighted_updates(batch);
+    all.insert(all.end(), others.begin(), others.end());
+    return all.size() == 1 ? *all[0] : group(graph_, all, "train_step");
+  }
+
+  // Those of kUpdateOps, but for what is not to run, with averages moved by samples.
+  std::vector<Node*> weighted_updates(const BatchForm& batch) {
+    std::vector<std::vector<BatchMoments>> moments;
+    std::set<const Node*> averages;
+    for (const TowerRecord& tower : built_.towers) {
+      moments.push_back(tower.moments);
+      for (const BatchMoments& layer : tower.moments)
+        averages.insert({&layer.mean_average.node(), &layer.variance_average.node()});
+    }
+    std::vector<Node*> result = updates_;
+    std::erase_if(result, [&](const Node* node) {
+      if (node->op().writes > 0 && averages.contains(&node->input(0).node())) return true;
+      for (std::size_t t = 0; t < towers(); ++t)
+        if (batch.rows[t] == 0 && node->prefix() == built_.towers[t].name + "/") return true;
+      return false;
+    });
+    const std::vector<Node*> moves = update_moving_averages(graph_, moments, batch.samples);
+    result.insert(result.end(), moves.begin(), moves.end());
+    return result;
+  }
+
+  Graph& graph_;
+  TrainingGraph& built_;
+  const TrainingGraphOptions& options_;
+  const Rows rows_;  // empty: gradients are taken of all losses at once
+  const std::vector<Node*> updates_;
+  Node* plain_ = nullptr;  // the step in which all towers count alike
+};
+
 }  // namespace
 
 double scalar_value(const Tensor& tensor) {
@@ -40,17 +199,19 @@ double scalar_value(const Tensor& tensor) {
 
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options) {
   require_names(options.fields);
+  require(!options.forms.empty(), "a training graph needs a form of steps");
   TrainingGraph result;
-  std::vector<std::vector<Gradient>> rows;
+  Rows rows;
   const auto build = [&](Tower& tower) {
-    const std::int64_t batch = tower.is_training() ? options.batch_size : kUnknown;
+    const std::int64_t batch =
+        tower.is_training() ? rows_of_all(options.forms, tower.index()) : kUnknown;
     tower.loss(options.model(tower, placeholders(tower.graph(), options.fields, batch)));
-    if (tower.is_training()) rows.push_back(compute_gradients(tower.loss(), tower.trainables()));
+    if (tower.is_training() && !graph.open())
+      rows.push_back(compute_gradients(tower.loss(), tower.trainables()));
   };
   result.towers = replicate(graph, options.devices, options.variables, build);
-  std::vector<Node*> updates{&options.update(GradientTable(std::move(rows)))};
-  for (Node* update : graph.nodes(kUpdateOps)) updates.push_back(update);
-  result.train_op = updates.size() == 1 ? updates[0] : &group(graph, updates, "train_step");
+  Forms forms(graph, result, options, std::move(rows));
+  for (const BatchForm& form : options.forms) forms.add(form);
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
   for (const TowerRecord& tower : result.towers)
     result.predictors.push_back(

@@ -7,6 +7,7 @@
 
 #include "belfry/allreduce/gradient_table.h"
 #include "belfry/towers/replicate.h"
+#include "belfry/trainers/batches.h"
 #include "belfry/trainers/dataset.h"
 #include "belfry/trainers/model.h"
 #include "belfry/trainers/optimizer.h"
@@ -21,11 +22,26 @@ struct NamedValue {
 // Of a floating-point scalar.
 double scalar_value(const Tensor& tensor);
 
+// What one form of steps runs.
+struct TrainingForm {
+  BatchForm batch;
+  Node* train_op = nullptr;   // updates of variables, slots and moving averages
+  std::vector<Output> zeros;  // to be fed with zeros: what towers that do not count would give
+  // Whether tower t computes anything.
+  bool runs(std::size_t t) const { return batch.rows[t] > 0; }
+};
+
+// How one form of steps updates the variables.
+struct UpdateForm {
+  std::vector<Output> weights = {};  // of the towers' gradients (ReduceOptions)
+  Slots slots = Slots::kMake;        // kReuse: another form has been built
+};
+
 struct TrainingGraph {
   std::vector<TowerRecord> towers;
   // One per training tower, on its device; all on tower 0's variables, for any number of samples.
   std::vector<TowerRecord> predictors;
-  Node* train_op = nullptr;            // one step: updates of variables, slots and moving averages
+  std::vector<TrainingForm> forms;     // at least one
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
 };
 
@@ -34,14 +50,21 @@ struct TrainingGraphOptions {
   std::span<const DeviceSpec> devices;
   VariablePolicy variables;
   std::span<const Dataset::Field> fields;
-  std::int64_t batch_size;  // per tower
-  std::function<Node&(const GradientTable&)> update;
+  std::span<const BatchForm> forms;  // of steps
+  std::function<Node&(const GradientTable&, const UpdateForm&)> update;
 };
 
-// Builds the model once per device with one placeholder per field, [batch_size, sample...]; lets
-// `update` turn the gradients of the losses into one node; binds the nodes of kUpdateOps to it; and
-// builds the predictor with placeholders [?, sample...]. Throws InvalidArgument as Model,
-// replicate() and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
+// Builds the model once per device with one placeholder per field, [rows, sample...] with the rows
+// of the forms ("?" if they differ or a form has none); lets `update` turn the gradients of the
+// losses into one node per form; binds the nodes of kUpdateOps to it; and builds the predictor with
+// placeholders [?, sample...]. Losses and moments of batch norms are weighted by the samples of a
+// form, or equally if these are equal. Towers that a form feeds no rows are not part of its step.
+// Throws InvalidArgument as Model, replicate() and GradientTable do, and if names of fields are
+// empty, equal, or have one of ":/ ".
+//
+// A model with layers that are synchronised over towers (TowerRecord::contributions) is
+// differentiated once, as the mean of all towers' losses by samples; what towers without samples
+// would contribute are TrainingForm::zeros, numbers of samples among them.
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
 
 }  // namespace belfry

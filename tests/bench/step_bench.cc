@@ -96,16 +96,17 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
                                            {"label", DType::kI32, {}}};
   const std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
   const bool shared = options.allreduce == "colocate";
+  const BatchPlan batches(kGlobalBatch, devices, kGlobalBatch / devices, 1);
   made->built = build_training_graph(
       made->graph, {.model = work.model,
                     .devices = specs,
                     .variables = shared ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
                     .fields = fields,
-                    .batch_size = kGlobalBatch / devices,
-                    .update = [&](const GradientTable& gradients) -> Node& {
+                    .forms = batches.forms(),
+                    .update = [&](const GradientTable& gradients, const UpdateForm&) -> Node& {
                       return apply_gradients(work.optimizer, strategy->reduce(gradients));
                     }});
-  std::vector<Fetch> fetches{*made->built.train_op};
+  std::vector<Fetch> fetches{*made->built.forms[0].train_op};
   std::vector<FeedType> feeds;
   std::mt19937 random(1);
   for (const TowerRecord& tower : made->built.towers) {

@@ -297,5 +297,30 @@ TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {
   EXPECT_EQ(parse({"--devices=cpu:6", "--allreduce=hierarchical"}).allreduce, "hierarchical");
 }
 
+TEST(Flags, ReadHowBatchesAreDivided) {
+  const TrainFlags none = parse({});
+  EXPECT_EQ(none.uneven, Uneven::kDrop);
+  EXPECT_TRUE(none.tower_weights.empty());
+  const TrainFlags given =
+      parse({"--devices=cpu:3", "--uneven=weight", "--tower-weights=2,1.5,0.25"});
+  EXPECT_EQ(given.uneven, Uneven::kWeight);
+  EXPECT_EQ(given.tower_weights, (std::vector<double>{2, 1.5, 0.25}));
+  for (const char* trainer : {"--trainer=replicated", "--trainer=parameter_server"})
+    EXPECT_EQ(parse({trainer, "--uneven=pad", "--tower_weights=2,1"}).uneven, Uneven::kPad);
+  EXPECT_EQ(parse({"--devices=cpu:1", "--uneven=weight"}).uneven, Uneven::kWeight);
+}
+
+TEST(Flags, RefuseDivisionsThatCannotBe) {
+  EXPECT_THAT(refusal({"--uneven=wait"}), AllOf(HasSubstr("--uneven"), HasSubstr("weight")));
+  EXPECT_THAT(refusal({"--tower_weights=1,2,3"}), HasSubstr("3 weights for 2 devices"));
+  for (const char* wrong : {"--tower_weights=1,", "--tower_weights=,", "--tower_weights=1,x",
+                            "--tower_weights=1,0", "--tower_weights=1,-1", "--tower_weights=1,nan",
+                            "--tower_weights=1,inf", "--tower_weights=1 2"})
+    EXPECT_THAT(refusal({wrong}), HasSubstr("--tower_weights")) << wrong;
+  EXPECT_THAT(refusal({"--tower_weights=100,1", "--batch_size=4"}),
+              AllOf(HasSubstr("--tower_weights=100,1 leaves CPU:1 none of the 8"),
+                    HasSubstr("--batch_size=4")));
+}
+
 }  // namespace
 }  // namespace belfry

@@ -67,6 +67,28 @@ TEST(Prefetcher, GivesTheBatchesOfThePlanInOrderAcrossEpochs) {
   }
 }
 
+TEST(Prefetcher, GivesShortBatchesAndAllocatesNothingForThem) {
+  const Counting dataset(50);
+  for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
+    const BatchPlan plan(50, 3, 5, 7, {.uneven = uneven});  // 3 steps of 15, one of 5
+    std::vector<std::int64_t> order(static_cast<std::size_t>(plan.order_size()));
+    Prefetcher input(dataset, plan, 15, 2);
+    const std::int64_t before = host_allocator().calls();
+    for (std::int64_t step = 1; step < 30; ++step) {
+      const Batch& batch = input.next();
+      EXPECT_EQ(batch.position, (BatchPlan::Position{step / 4, step % 4}));
+      EXPECT_EQ(batch.form, step % 4 == 3 ? 1u : 0u);
+      EXPECT_EQ(batch.samples_consumed,
+                step / 4 * 50 + std::min<std::int64_t>(step % 4 * 15 + 15, 50));
+      plan.shuffle(step / 4, order);
+      for (std::int64_t t = 0; t < 3; ++t)
+        EXPECT_TRUE(std::ranges::equal(batch.tower(t)[1].data<std::int64_t>(),
+                                       plan.rows(order, step % 4, t)));
+    }
+    EXPECT_EQ(host_allocator().calls(), before);
+  }
+}
+
 TEST(Prefetcher, LaysTensorsOutTowerByTower) {
   const Counting dataset(8);
   Prefetcher input(dataset, BatchPlan(8, 2, 3, 1));

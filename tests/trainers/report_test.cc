@@ -17,6 +17,8 @@ Report example() {
           .trainer = "replicated",
           .allreduce = "naive",
           .batch_size = 64,
+          .uneven = "weight",
+          .tower_weights = {2, 1.5},
           .seed = 18446744073709551615u,
           .threads = 2,
           .steps = 702,
@@ -33,13 +35,15 @@ Report example() {
 
 TEST(ReportJson, HasEveryFieldOfTheIssue) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 17u);
+  EXPECT_EQ(json.size(), 19u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
   EXPECT_EQ(json["batch_size"], 64);
+  EXPECT_EQ(json["uneven"], "weight");
+  EXPECT_EQ(json["tower_weights"], (nlohmann::json{2, 1.5}));
   EXPECT_EQ(json["seed"], 18446744073709551615u);
   EXPECT_EQ(json["threads"], 2);
   EXPECT_EQ(json["steps"], 702);
@@ -57,10 +61,12 @@ TEST(ReportJson, HasEveryFieldOfTheIssue) {
 TEST(ReportJson, HasNullForWhatDoesNotExist) {
   Report report = example();
   report.allreduce = "";
+  report.tower_weights.clear();
   report.test_accuracy.reset();
   report.loss = std::nan("");
   const nlohmann::json json = nlohmann::json::parse(to_json(report));
   EXPECT_TRUE(json["allreduce"].is_null());
+  EXPECT_TRUE(json["tower_weights"].is_null());
   EXPECT_TRUE(json["test_accuracy"].is_null());
   EXPECT_TRUE(json["loss"].is_null());
 }

@@ -73,6 +73,23 @@ Recipe unreadable_recipe() {
   return recipe;
 }
 
+TEST_F(TrainTest, DividesBatchesAsItIsTold) {
+  const Result result = run({"--devices=cpu:3", "--uneven=weight", "--tower_weights=2,1,1",
+                             "--batch_size=4", "--json=" + json_.string()});
+  EXPECT_EQ(result.code, 0) << result.error;
+  for (const char* part : {"6 + 3 + 3 per device, 12 in all", "6 steps per epoch",
+                           "the last batch of an epoch has 10 examples: 5 + 3 + 2"})
+    EXPECT_THAT(result.out, HasSubstr(part)) << part;
+  EXPECT_EQ(report()["uneven"], "weight");
+  EXPECT_EQ(report()["tower_weights"], (nlohmann::json{2, 1, 1}));
+  EXPECT_EQ(report()["steps"], 12);
+  EXPECT_EQ(report()["replicas_equal"], true);
+  const Result refused = run({"--devices=cpu:3", "--uneven=error", "--batch_size=4"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("leave 10 over"));
+  EXPECT_EQ(run({"--uneven=pad", "--batch_size=500"}).code, 0);
+}
+
 TEST_F(TrainTest, PrintsHeaderProgressAndTableAndWritesJson) {
   const Result result = run({"--devices=cpu:2", "--threads=1", "--json=" + json_.string()});
   EXPECT_EQ(result.code, 0) << result.error;
