@@ -126,6 +126,9 @@ class Pointers {
   }
   std::size_t inputs() const { return inputs_.size(); }
   std::size_t outputs() const { return outputs_.size(); }
+  // For kernels that call kernels.
+  std::span<void* const> inputs_from(std::size_t i) const { return inputs_.subspan(i); }
+  std::span<void* const> outputs_from(std::size_t i) const { return outputs_.subspan(i); }
   std::byte* workspace() const { return workspace_; }
 
   std::int64_t begin() const { return range_.begin; }

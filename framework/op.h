@@ -125,9 +125,14 @@ struct Op {
   // The first `writes` inputs are variables that the op writes in place. Output i, where there is
   // one, is the new value of input i.
   int writes = 0;
+  // Of an op that writes: the input whose element i, with scalars, is all that moves element i of
+  // the variables. A sum that only such updates read is made in the same pass over memory.
+  int elementwise_input = -1;
   // A collective: all outputs are equal, and output i lives on the device of input i. Outputs of
   // one memory space are one tensor, so kernels may find equal pointers among them.
   bool collective = false;
+  // Results depend on the node and the step, besides inputs and options.
+  bool random = false;
   // Looks at the shape of input 0, not at its values: the placer puts it beside its input.
   bool metadata = false;
   // The kernel that runs on hosts. May return an empty KernelRun for types it does not handle; the

@@ -114,7 +114,7 @@ class TimelineMaker {
     const bool is_read = plan_.node(alias).op == &kRead;
     for (int n = is_read ? alias : 0; n-- > 0;) {
       const PlanNode& node = plan_.node(n);
-      const auto written = std::span(node.inputs).first(at(node.op->writes));
+      const auto written = std::span(node.inputs).first(at(node.writes()));
       if (std::ranges::find(written, value) != written.end()) return launch_of_[at(n)];
     }
     return stored(is_read ? alias : value.node);
