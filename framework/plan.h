@@ -37,12 +37,14 @@ struct PlanNode {
   int device() const { return devices[0]; }
   // Takes part in a run: not an alias, and not memory from outside.
   bool launches() const { return !op->alias && !op->storage; }
+  // K of a collective, else 0.
+  int participants() const { return op->collective ? op->collective(*node) : 0; }
   std::string name() const;
 };
 
 // A tensor that goes to another device: one record per tensor and destination device. Devices of
-// one memory space share it; the bytes count all the same. A collective over K devices counts as
-// K - 1 tensors to its first device and K - 1 back.
+// one memory space share it; the bytes count all the same. A collective over K devices counts, for
+// each of its tensors, as K - 1 to its first device and K - 1 back.
 struct TransferRecord {
   std::string name;  // of the tensor
   int from, to;

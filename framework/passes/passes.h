@@ -40,8 +40,8 @@ std::vector<std::vector<int>> consumers_of(const Plan& plan);
 // The value whose memory `value` is: through aliases and, for writes, to the variable.
 Value root_of(const Plan& plan, Value value);
 
-// Reorders nodes topologically: writes as soon as they may, else smallest old index first. Throws
-// Internal on a cycle.
+// Reorders nodes topologically: writes, collectives and prompt nodes (PromptScope) as soon as they
+// may, else smallest old index first. Throws Internal on a cycle.
 void sort_nodes(Plan& plan);
 
 }  // namespace belfry

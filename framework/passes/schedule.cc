@@ -49,7 +49,7 @@ class Scheduler {
     launch.node = n;
     launch.lane = lane;
     launch.position = static_cast<int>(launches.size());
-    launch.range = whole_range(*node.op, plan_.input_types(node), node.types);
+    launch.range = whole_range(*node.op, node.participants(), plan_.input_types(node), node.types);
     launch.chunk = chunk_of(node, launch.range);
     std::vector<int> clock(plan_.lanes.size());
     if (!launches.empty()) clock = plan_.clocks[at(launches.back())];
@@ -85,17 +85,18 @@ class Scheduler {
   // Collectives take turns on their devices, so that no lane runs them all.
   int choose_device(const PlanNode& node) {
     if (!node.op->collective) return node.device();
-    return node.devices[at(collectives_++) % node.devices.size()];
+    return node.devices[at(collectives_++ % node.participants())];
   }
 
   // Collectives above the limit are shared among workers, chunk by chunk.
   static std::int64_t chunk_of(const PlanNode& node, Range range) {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
-    if (!node.op->collective || node.types[0].bytes() <= kChunkBytes) return whole;
+    if (!node.op->collective) return whole;
     const auto element = static_cast<std::int64_t>(size_of(node.types[0].dtype));
-    const auto all = static_cast<std::int64_t>(node.types.size());
-    // At least 4 KiB of each buffer, in whole cache lines.
-    const std::int64_t bytes = std::max<std::int64_t>(4096, 2 * kChunkBytes / all / 64 * 64);
+    if (whole * element <= kChunkBytes) return whole;
+    // At least 4 KiB of each participant, in whole cache lines.
+    const std::int64_t bytes =
+        std::max<std::int64_t>(4096, 2 * kChunkBytes / node.participants() / 64 * 64);
     return bytes / element;
   }
 

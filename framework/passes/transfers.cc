@@ -44,19 +44,22 @@ class Transfers {
     return stays ? plan_.device(node.inputs[input]) : node.device();
   }
 
-  // As if every tensor went to the first device and the sum came back, whatever the kernel does.
+  // As if every tensor went to its first device and the sum came back, whatever the kernel does.
   void count_collective(const PlanNode& node) {
-    const int first = node.devices[0];
-    std::set<Value> sent;
-    std::set<int> reached{first};
-    for (std::size_t i = 0; i < node.devices.size(); ++i) {
-      const int device = node.devices[i];
-      const std::int64_t bytes = node.types[i].bytes();
-      if (device == first) continue;
-      if (sent.insert(node.inputs[i]).second)
-        plan_.transfers.push_back({plan_.name(node.inputs[i]), device, first, bytes});
-      if (reached.insert(device).second)
-        plan_.transfers.push_back({node.node->output(i).name(), first, device, bytes});
+    const std::size_t participants = at(node.participants());
+    std::set<std::pair<Value, int>> sent;
+    for (std::size_t b = 0; b < node.devices.size(); b += participants) {
+      const int first = node.devices[b];
+      std::set<int> reached{first};
+      for (std::size_t i = b; i < b + participants; ++i) {
+        const int device = node.devices[i];
+        const std::int64_t bytes = node.types[i].bytes();
+        if (device == first) continue;
+        if (sent.emplace(node.inputs[i], first).second)
+          plan_.transfers.push_back({plan_.name(node.inputs[i]), device, first, bytes});
+        if (reached.insert(device).second)
+          plan_.transfers.push_back({node.node->output(i).name(), first, device, bytes});
+      }
     }
   }
 
