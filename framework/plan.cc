@@ -10,6 +10,11 @@
 
 namespace belfry {
 
+int PlanNode::participants() const {
+  if (fusion) return fusion->participants;
+  return op->collective ? op->collective(*node) : 0;
+}
+
 int PlanNode::writes() const { return fusion ? fusion->writes : op->writes; }
 
 std::string PlanNode::name() const {
@@ -79,16 +84,29 @@ Value root_of(const Plan& plan, Value value) {
 
 namespace {
 
+// prompt[n]: node n goes as soon as it may. Writes and collectives do: the gradients that they read
+// are still in cache, and their memory is free after. Tensors go with those who wait for them.
+std::vector<char> find_prompt(const Plan& plan, const std::vector<std::vector<int>>& consumers) {
+  std::vector<char> prompt(plan.nodes.size());
+  for (std::size_t n = plan.nodes.size(); n-- > 0;) {
+    const PlanNode& node = plan.nodes[n];
+    if (node.op == &kTransfer || node.op == &kCopy)
+      prompt[n] = std::ranges::any_of(consumers[n], [&](int user) { return prompt[at(user)]; });
+    else
+      prompt[n] = node.writes() > 0 || node.op->collective || node.node->prompt();
+  }
+  return prompt;
+}
+
 // The nodes in their new order, fewer on a cycle.
 std::vector<int> sorted_nodes(const Plan& plan) {
   const auto consumers = consumers_of(plan);
   std::vector<std::size_t> missing(plan.nodes.size());
   for (const auto& list : consumers)
     for (const int consumer : list) ++missing[at(consumer)];
-  // Nodes that passes appended go where their sources are, before what was created later. Writes go
-  // as soon as they may: the gradients they read are still in cache, and their memory is free
-  // after.
-  const auto key = [&](int n) { return std::pair(plan.node(n).writes() == 0, n); };
+  const std::vector<char> prompt = find_prompt(plan, consumers);
+  // Nodes that passes appended go where their sources are, before what was created later.
+  const auto key = [&](int n) { return std::pair(!prompt[at(n)], n); };
   std::priority_queue<std::pair<bool, int>, std::vector<std::pair<bool, int>>, std::greater<>>
       ready;
   for (std::size_t n = 0; n < plan.nodes.size(); ++n)

@@ -42,8 +42,9 @@ struct PlanNode {
   int device() const { return devices[0]; }
   // Takes part in a run: not an alias, and not memory from outside.
   bool launches() const { return !op->alias && !op->storage; }
-  // Brings the tensors of all participants together: runs anywhere, and reads each where it is.
-  bool collective() const { return op->collective || fusion; }
+  // K of a collective, or of the one in a fusion; else 0. A collective brings the tensors of its
+  // participants together: it runs anywhere, and reads each where it is.
+  int participants() const;
   // Inputs 0.. that are variables which it writes; output i is the new value of input i.
   int writes() const;
   std::string name() const;
@@ -53,6 +54,7 @@ struct PlanNode {
 // inputs are the variables that these write, the collective's inputs, then what else they take.
 struct Fusion {
   static constexpr std::size_t kMostInputs = 16;  // of an update
+  static constexpr std::size_t kMostParticipants = 256;
   struct Update {
     const Op* op;
     const Node* node;
@@ -62,15 +64,16 @@ struct Fusion {
     int result;                     // of the collective: the output that it applies
   };
   const Op* op;  // the collective
-  int writes, first_input, inputs;
+  int participants;
+  int writes, first_input;
   std::vector<TensorType> types;  // of the collective's outputs, one per input
   std::vector<int> devices;
   std::vector<Update> updates;
 };
 
 // A tensor that goes to another device: one record per tensor and destination device. Devices of
-// one memory space share it; the bytes count all the same. A collective over K devices counts as
-// K - 1 tensors to its first device and K - 1 back.
+// one memory space share it; the bytes count all the same. A collective over K devices counts, for
+// each of its tensors, as K - 1 to its first device and K - 1 back.
 struct TransferRecord {
   std::string name;  // of the tensor
   int from, to;

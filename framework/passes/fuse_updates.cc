@@ -29,7 +29,9 @@ class UpdateFuser {
   };
 
   bool on_one_host(const PlanNode& node) const {
-    if (!node.op->collective || node.op->split != Split::kElements) return false;
+    if (!node.op->collective || node.op->split != Split::kElements ||
+        at(node.participants()) > Fusion::kMostParticipants)
+      return false;
     const Device& first = *context_.devices[at(node.devices[0])];
     return std::ranges::all_of(node.devices, [&](int d) {
       const Device& device = *context_.devices[at(d)];

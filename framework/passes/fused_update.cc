@@ -11,13 +11,13 @@ constexpr std::int64_t kChunkBytes = 16 << 10;
 
 class FusedUpdate {
  public:
-  FusedUpdate(const Plan& plan, const PlanNode& node, bool reference)
-      : fusion_(node.fusion), participants_(participants(node)) {
+  FusedUpdate(const Plan& plan, const PlanNode& node, bool reference) : fusion_(node.fusion) {
     const std::vector<TensorType> inputs = plan.input_types(node);
-    const auto count = at(participants_);
+    const auto count = at(fusion_->participants);
     for (std::size_t first = 0; first < fusion_->types.size(); first += count) {
       const std::span types(fusion_->types.begin() + static_cast<std::ptrdiff_t>(first), count);
       KernelPlan sum(*node.node, types, types, {0, types[0].shape.elements()});
+      elements_.append(types[0].shape.elements());
       tensors_.push_back({types[0].shape.elements(),
                           static_cast<std::int64_t>(size_of(types[0].dtype)),
                           prepare_kernel(*fusion_->op, sum, reference),
@@ -34,13 +34,10 @@ class FusedUpdate {
   }
 
   void operator()(const Pointers& p) const {
-    std::int64_t begin = 0;  // of the tensor, in the launch's range
-    for (std::size_t b = 0; b < tensors_.size(); ++b) {
-      const Range range{std::max(p.begin() - begin, std::int64_t{0}),
-                        std::min(p.end() - begin, tensors_[b].elements)};
-      if (range.begin < range.end) update(p, b, range);
-      begin += tensors_[b].elements;
-    }
+    elements_.for_each({p.begin(), p.end()},
+                       [&](std::size_t b, std::int64_t begin, std::int64_t end) {
+                         update(p, b, {begin, end});
+                       });
   }
 
  private:
@@ -54,38 +51,39 @@ class FusedUpdate {
     std::vector<Update> updates;
   };
 
-  static int participants(const PlanNode& node) { return static_cast<int>(node.fusion->inputs); }
-
   void update(const Pointers& p, std::size_t b, Range range) const {
     alignas(64) std::byte sum[kChunkBytes];
     const Tensor& tensor = tensors_[b];
+    const auto participants = at(fusion_->participants);
     const std::int64_t step = kChunkBytes / tensor.element_bytes;
-    std::array<void*, kMostOperands> results;
-    const auto inputs = p.inputs_from(at(fusion_->first_input) + b * at(participants_));
+    const auto inputs =
+        p.given_inputs().subspan(at(fusion_->first_input) + b * participants, participants);
+    std::array<void*, Fusion::kMostParticipants> results;
+    const std::span<void* const> outputs(results.data(), participants);
     for (std::int64_t begin = range.begin; begin < range.end; begin += step) {
       const Range part{begin, std::min(begin + step, range.end)};
       // Kernels count elements from the start of the whole tensor.
       void* const whole = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(sum) -
                                                   at(begin * tensor.element_bytes));
-      std::fill_n(results.begin(), participants_, whole);
-      tensor.sum(Pointers(inputs.first(at(participants_)), {results.data(), at(participants_)},
-                          nullptr, part, p.step()));
+      std::fill_n(results.begin(), participants, whole);
+      tensor.sum(Pointers(inputs, outputs, nullptr, part, p.step()));
       for (const Update& update : tensor.updates) apply(p, update, whole, part);
     }
   }
 
   static void apply(const Pointers& p, const Update& update, void* sum, Range part) {
     std::array<void*, Fusion::kMostInputs> inputs;
-    const auto all = p.inputs_from(0);
+    const auto all = p.given_inputs();
     std::size_t count = 0;
     for (const int input : update.of->inputs) inputs[count++] = input < 0 ? sum : all[at(input)];
-    update.run(Pointers({inputs.data(), count},
-                        p.outputs_from(at(update.of->first_output)).first(update.of->types.size()),
-                        nullptr, part, p.step()));
+    update.run(
+        Pointers({inputs.data(), count},
+                 p.all_outputs().subspan(at(update.of->first_output), update.of->types.size()),
+                 nullptr, part, p.step()));
   }
 
   std::shared_ptr<const Fusion> fusion_;
-  int participants_;
+  EndToEnd elements_;  // of tensors_
   std::vector<Tensor> tensors_;
 };
 

@@ -65,8 +65,8 @@ struct Replacements {
 // more, and sorts. Returns false, and changes nothing, if that would close a cycle.
 bool replace_nodes(Plan& plan, const Replacements& replacements);
 
-// Reorders nodes topologically: writes as soon as they may, else smallest old index first. Throws
-// Internal on a cycle.
+// Reorders nodes topologically: writes, collectives and prompt nodes (PromptScope) as soon as they
+// may, else smallest old index first. Throws Internal on a cycle.
 void sort_nodes(Plan& plan);
 
 }  // namespace belfry

@@ -174,10 +174,11 @@ class Sharing {
         continue;
       }
       const std::string key = describe(static_cast<int>(n));
-      const int participants = static_cast<int>(plan_.nodes[n].types.size());
-      for (int i = 0; i < std::max(participants, 1); ++i)
-        numbers_[{static_cast<int>(n), i}] =
-            number(plan_.nodes[n].op->collective ? key : cat(key, "/", i));
+      // The results of a collective are equal for each of its tensors.
+      const int equal = std::max(plan_.nodes[n].participants(), 1);
+      const int outputs = std::max(static_cast<int>(plan_.nodes[n].types.size()), 1);
+      for (int i = 0; i < outputs; ++i)
+        numbers_[{static_cast<int>(n), i}] = number(cat(key, "/", i / equal));
     }
   }
 

@@ -130,8 +130,10 @@ TEST(FuseUpdates, PlacementKnowsTheNodesThatWereFused) {
   const Replicas made(2);
   Session session(made.graph, made.options(true, false));
   session.prepare(std::vector<Fetch>{*made.step}, made.feed_types());
-  EXPECT_EQ(session.placement(made.updates[1]->output()), cpu(1).full());
-  EXPECT_EQ(session.placement(made.means[0]), cpu(0).full());
+  EXPECT_EQ(session.placement(made.updates[1]->output()),
+            DeviceSpec("/job:localhost/replica:0/task:0/device:CPU:1"));
+  EXPECT_EQ(session.placement(made.means[0]),
+            DeviceSpec("/job:localhost/replica:0/task:0/device:CPU:0"));
 }
 
 // Values whose sums depend on the order of addition.
@@ -233,9 +235,9 @@ INSTANTIATE_TEST_SUITE_P(Sizes, FusedBits,
                                            Case{"adam", 3, 2049, DType::kF64, true},
                                            Case{"assign", 8, 12345, DType::kF32, false},
                                            Case{"assign", 2, 1 << 17, DType::kF32, false}),
-                         [](const auto& info) {
-                           return cat(info.param.optimizer, info.param.towers, "x", info.param.size,
-                                      name_of(info.param.dtype));
+                         [](const auto& test) {
+                           return cat(test.param.optimizer, test.param.towers, "x", test.param.size,
+                                      name_of(test.param.dtype));
                          });
 
 TEST(FuseUpdates, AnAllReduceOfVariablesIsMadeInPlace) {

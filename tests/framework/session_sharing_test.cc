@@ -65,7 +65,8 @@ TEST_F(SharingTest, BytesCountOnceOnTheOwner) {
   EXPECT_EQ(use[0].variable_bytes, 2 * 12);
   EXPECT_EQ(use[1].variable_bytes, 0);
   EXPECT_EQ(use[1].variables, 2);
-  EXPECT_EQ(session.placement(made.w[1]), cpu(1).full());
+  EXPECT_EQ(session.placement(made.w[1]),
+            DeviceSpec("/job:localhost/replica:0/task:0/device:CPU:1"));
 }
 
 TEST_F(SharingTest, ReadsOfSharersAreNoTransfers) {
