@@ -14,7 +14,10 @@ struct Report {
   std::string program;
   std::vector<DeviceSpec> devices;
   std::string trainer, allreduce;  // allreduce "" if nothing is combined
-  int batch_size = 0;              // per tower
+  // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
+  // canonical sum, and so of all others that are.
+  bool canonical = true;
+  int batch_size = 0;  // per tower
   std::uint64_t seed = 0;
   int threads = 0;
   std::int64_t steps = 0;  // complete

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/log.h"
 #include "belfry/towers/balance.h"
@@ -34,6 +35,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Recipe& recipe, Co
       .devices = flags.devices,
       .allreduce = flags.allreduce,
       .gradient_repacking = flags.gradient_repacking,
+      .small_tensors_kb = flags.small_tensors_kb,
       .batch_size = flags.batch_size,
       .epochs = flags.epochs,
       .max_steps = flags.max_steps,
@@ -69,6 +71,13 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                      " examples, which do not fill a batch"));
 }
 
+// One tower's gradients are left alone, whatever the strategy.
+bool is_canonical(const TrainFlags& flags) {
+  const int towers = static_cast<int>(flags.devices.size());
+  return towers == 1 || flags.allreduce.empty() ||
+         make_strategy(flags.allreduce)->canonical(towers);
+}
+
 Report make_report(const std::string& program, const TrainFlags& flags, Trainer& trainer) {
   Session& session = trainer.session();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
@@ -77,6 +86,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .devices = flags.devices,
                 .trainer = flags.trainer,
                 .allreduce = flags.allreduce,
+                .canonical = is_canonical(flags),
                 .batch_size = flags.batch_size,
                 .seed = flags.seed,
                 .threads = session.threads(),
