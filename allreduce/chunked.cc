@@ -7,7 +7,7 @@
 namespace belfry {
 namespace {
 
-class Chunked final : public Strategy {
+class Chunked final : public CombiningStrategy {
  public:
   Chunked(std::unique_ptr<Strategy> inner, int chunks)
       : inner_(std::move(inner)), chunks_(chunks) {}
@@ -16,14 +16,8 @@ class Chunked final : public Strategy {
   bool canonical(int towers) const override { return inner_->canonical(towers); }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kSum);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kMean);
-  }
-
-  std::vector<std::vector<Output>> combine(const GradientTable& grads, Reduction reduction) const {
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
     NameScope names(grads.graph(), "Chunks");
     std::vector<std::vector<Gradient>> rows;
     for (int t = 0; t < grads.towers(); ++t) {

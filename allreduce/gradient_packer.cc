@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kLeastElementsPerPart = 1024;
 
-class Packed final : public Strategy {
+class Packed final : public CombiningStrategy {
  public:
   Packed(std::unique_ptr<Strategy> inner, int parts) : inner_(std::move(inner)), parts_(parts) {}
 
@@ -20,14 +20,8 @@ class Packed final : public Strategy {
   bool canonical(int towers) const override { return inner_->canonical(towers); }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kSum);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kMean);
-  }
-
-  std::vector<std::vector<Output>> combine(const GradientTable& grads, Reduction reduction) const {
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
     GradientPacker packer(parts_);
     require(packer.prepare(grads.row(0)), "--gradient_repacking=", parts_, ": ", packer.reason());
     const GradientTable combined =

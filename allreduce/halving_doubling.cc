@@ -24,10 +24,10 @@ class Exchange {
   Exchange(const GradientTable& grads, int v)
       : grads_(grads), v_(v), members_(std::bit_floor(static_cast<std::size_t>(grads.towers()))) {}
 
-  std::vector<Output> run(bool mean) {
+  std::vector<Output> run(Reduction reduction) {
     fold();
     for (std::size_t distance = 1; distance < members_; distance *= 2) halve(distance);
-    if (mean) divide();
+    if (reduction == Reduction::kMean) divide();
     for (std::size_t distance = members_ / 2; distance > 0; distance /= 2) join(distance);
     return results();
   }
@@ -112,30 +112,20 @@ class Exchange {
   std::vector<Part> parts_;
 };
 
-class HalvingDoubling final : public Strategy {
+class HalvingDoubling final : public CombiningStrategy {
  public:
   bool canonical(int towers) const override {
     return towers >= 1 && std::has_single_bit(static_cast<unsigned>(towers));
   }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return build(grads, false);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return build(grads, true);
-  }
-
-  static std::vector<std::vector<Output>> build(const GradientTable& grads, bool mean) {
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
     NameScope names(grads.graph(), "AllReduceHalvingDoubling");
-    std::vector<std::vector<Output>> results(static_cast<std::size_t>(grads.towers()));
-    for (int v = 0; v < grads.variables(); ++v) {
+    return by_variable(grads, [&](int v) {
       const bool empty = known_elements(grads, v, "halving_doubling all-reduce") == 0;
-      const std::vector<Output> combined =
-          empty ? grads.values(v) : Exchange(grads, v).run(mean);  // empty: nothing to add
-      for (std::size_t t = 0; t < results.size(); ++t) results[t].push_back(combined[t]);
-    }
-    return results;
+      return empty ? grads.values(v) : Exchange(grads, v).run(reduction);  // empty: nothing to add
+    });
   }
 };
 

@@ -7,7 +7,7 @@
 namespace belfry {
 namespace {
 
-class Mixed final : public Strategy {
+class Mixed final : public CombiningStrategy {
  public:
   Mixed(std::vector<SizeRange> ranges, std::string spec)
       : ranges_(std::move(ranges)), spec_(std::move(spec)) {}
@@ -24,14 +24,8 @@ class Mixed final : public Strategy {
   }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kSum);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kMean);
-  }
-
-  std::vector<std::vector<Output>> combine(const GradientTable& grads, Reduction reduction) const {
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
     std::vector<std::vector<int>> members(ranges_.size());
     for (int v = 0; v < grads.variables(); ++v) members[range_of(grads, v)].push_back(v);
     std::vector<std::vector<Output>> results(

@@ -1,5 +1,5 @@
-// Tensors as rows of elements: cut into pieces, and joined again. What strategies share that work
-// on parts of tensors. Nodes go where the device scopes in force say.
+// What strategies share that work variable by variable, on pieces of tensors. Nodes go where the
+// device scopes in force say.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,6 +11,17 @@ namespace belfry {
 // Sizes of `pieces` consecutive pieces of nearly equal size: the first ones have one element more.
 // Empty pieces are left out, so there are min(elements, pieces).
 std::vector<std::int64_t> even_sizes(std::int64_t elements, std::int64_t pieces);
+
+// What Strategy::sum returns, from `combine(v)`: the results of variable v for each tower.
+template <class F>
+std::vector<std::vector<Output>> by_variable(const GradientTable& grads, const F& combine) {
+  std::vector<std::vector<Output>> rows(static_cast<std::size_t>(grads.towers()));
+  for (int v = 0; v < grads.variables(); ++v) {
+    const std::vector<Output> combined = combine(v);
+    for (std::size_t t = 0; t < rows.size(); ++t) rows[t].push_back(combined[t]);
+  }
+  return rows;
+}
 
 // Elements of variable v. Throws InvalidArgument naming the gradient unless its shape is known,
 // which `who` needs.

@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-class Ring final : public Strategy {
+class Ring final : public CombiningStrategy {
  public:
   explicit Ring(int chunks = 1) : chunks_(chunks) {}
 
@@ -24,24 +24,13 @@ class Ring final : public Strategy {
   }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return build(grads, false);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return build(grads, true);
-  }
-
-  std::vector<std::vector<Output>> build(const GradientTable& grads, bool mean) const {
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
     NameScope names(grads.graph(), "AllReduceRing");
-    std::vector<std::vector<Output>> results(static_cast<std::size_t>(grads.towers()));
-    for (int v = 0; v < grads.variables(); ++v) {
-      const std::vector<Output> combined = add_variable(grads, v, mean);
-      for (std::size_t t = 0; t < results.size(); ++t) results[t].push_back(combined[t]);
-    }
-    return results;
+    return by_variable(grads, [&](int v) { return add_variable(grads, v, reduction); });
   }
 
-  std::vector<Output> add_variable(const GradientTable& grads, int v, bool mean) const;
+  std::vector<Output> add_variable(const GradientTable& grads, int v, Reduction reduction) const;
   // One tick of all towers; `segment` says which segment a rank takes, `take` what it makes of its
   // predecessor's piece and its own.
   template <class Segment, class Take>
@@ -52,7 +41,8 @@ class Ring final : public Strategy {
 };
 
 // pieces[t][i]: tower t's piece i, as it stands; segment s of chunk c is piece s * chunks + c.
-std::vector<Output> Ring::add_variable(const GradientTable& grads, int v, bool mean) const {
+std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
+                                       Reduction reduction) const {
   const int towers = grads.towers();
   const std::int64_t elements = known_elements(grads, v, "ring all-reduce");
   if (elements == 0) return grads.values(v);  // nothing to add
@@ -68,7 +58,7 @@ std::vector<Output> Ring::add_variable(const GradientTable& grads, int v, bool m
         grads, pieces, [&](int rank) { return ring_reduce_segment(rank, towers, now); },
         [&](Output theirs, Output own) {
           const Output total = add_n({theirs, own});
-          return last && mean ? total / towers : total;
+          return last && reduction == Reduction::kMean ? total / towers : total;
         });
   }
   for (int now = 0; now < towers - 1; ++now)
@@ -90,13 +80,13 @@ void Ring::tick(const GradientTable& grads, std::vector<std::vector<Output>>& pi
   const std::vector<std::vector<Output>> before = pieces;
   const int towers = grads.towers();
   for (int t = 0; t < towers; ++t) {
+    const auto from = static_cast<std::size_t>(ring_predecessor(t, towers));
+    const auto to = static_cast<std::size_t>(t);
     DeviceScope on(grads.graph(), grads.device(t));
     for (int c = 0; c < chunks_; ++c) {
       const int rank = ring_rank(t, towers, c, chunks_);
       const auto i = static_cast<std::size_t>(segment(rank) * chunks_ + c);
       if (i >= before[0].size()) continue;  // an empty segment
-      const auto from = static_cast<std::size_t>(ring_predecessor(t, towers, c, chunks_));
-      const auto to = static_cast<std::size_t>(t);
       pieces[to][i] = take(before[from][i], before[to][i]);
     }
   }
@@ -106,24 +96,13 @@ const StrategyRegistration ring{"ring", [] { return std::make_unique<Ring>(); }}
 const StrategyRegistration xring{"xring", [] { return std::make_unique<Ring>(); },
                                  StrategyName::kAlias};
 
-// How far the order of towers is rotated for a chunk.
-int ring_offset(int towers, int chunk, int chunks) {
-  return chunk * std::max(1, towers / chunks) % towers;
-}
-
-int tower_at(int rank, int towers, int chunk, int chunks) {
-  return (rank + ring_offset(towers, chunk, chunks)) % towers;
-}
-
 }  // namespace
 
-int ring_rank(int tower, int towers, int chunk, int chunks) {
-  return (tower + towers - ring_offset(towers, chunk, chunks)) % towers;
-}
+int ring_predecessor(int tower, int towers) { return (tower + towers - 1) % towers; }
 
-int ring_predecessor(int tower, int towers, int chunk, int chunks) {
-  return tower_at((ring_rank(tower, towers, chunk, chunks) + towers - 1) % towers, towers, chunk,
-                  chunks);
+int ring_rank(int tower, int towers, int chunk, int chunks) {
+  const int offset = chunk * std::max(1, towers / chunks) % towers;
+  return (tower + towers - offset) % towers;
 }
 
 int ring_reduce_segment(int rank, int towers, int tick) {

@@ -4,11 +4,11 @@
 
 namespace belfry {
 
-// The place of a tower in the ring of chunk s of n, and the tower before it, from which it takes
-// segments: the order of towers, rotated by s * max(1, K / n). For one chunk of three towers the
-// predecessors are 2, 0, 1.
+// The tower from which this one takes segments: of three towers, 2, 0 and 1.
+int ring_predecessor(int tower, int towers);
+// The place of a tower in the ring of chunk s of n: its own, rotated back by s * max(1, K / n),
+// which moves the segments of chunks to other towers and leaves each its predecessor.
 int ring_rank(int tower, int towers, int chunk = 0, int chunks = 1);
-int ring_predecessor(int tower, int towers, int chunk = 0, int chunks = 1);
 // Which of the K segments of a chunk the tower of this rank takes at a tick in [0, K - 1): first to
 // add its own to it, then, finished, to keep it.
 int ring_reduce_segment(int rank, int towers, int tick);

@@ -26,7 +26,7 @@ std::vector<DeviceSpec> on_cpus(const GradientTable& grads) {
   return cpus;
 }
 
-class Shuffle final : public Strategy {
+class Shuffle final : public CombiningStrategy {
  public:
   explicit Shuffle(Summers summers, int chunks = 1)
       : summers_(std::move(summers)), chunks_(chunks) {}
@@ -37,26 +37,16 @@ class Shuffle final : public Strategy {
   }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return build(grads, false);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return build(grads, true);
-  }
-
-  std::vector<std::vector<Output>> build(const GradientTable& grads, bool mean) const {
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
     NameScope names(grads.graph(), "AllReduceShuffle");
     const std::vector<DeviceSpec> devices = summers_(grads);
-    std::vector<std::vector<Output>> results(static_cast<std::size_t>(grads.towers()));
-    for (int v = 0; v < grads.variables(); ++v) {
-      const std::vector<Output> combined = add_variable(grads, v, devices, mean);
-      for (std::size_t t = 0; t < results.size(); ++t) results[t].push_back(combined[t]);
-    }
-    return results;
+    return by_variable(grads, [&](int v) { return add_variable(grads, v, devices, reduction); });
   }
 
   std::vector<Output> add_variable(const GradientTable& grads, int v,
-                                   const std::vector<DeviceSpec>& devices, bool mean) const {
+                                   const std::vector<DeviceSpec>& devices,
+                                   Reduction reduction) const {
     const std::int64_t elements = known_elements(grads, v, "shuffle all-reduce");
     if (elements == 0) return grads.values(v);  // nothing to add
     const std::vector<std::int64_t> sizes = even_sizes(elements, chunks_ * std::ssize(devices));
@@ -70,7 +60,7 @@ class Shuffle final : public Strategy {
     for (std::size_t f = 0; f < sizes.size(); ++f) {
       DeviceScope on(grads.graph(), devices[f % devices.size()]);
       const Output total = add_n(fragments[f]);
-      totals.push_back(mean ? total / grads.towers() : total);
+      totals.push_back(reduction == Reduction::kMean ? total / grads.towers() : total);
     }
     for (int t = 0; t < grads.towers(); ++t) {
       DeviceScope on(grads.graph(), grads.device(t));

@@ -7,7 +7,7 @@
 namespace belfry {
 namespace {
 
-class SmallTensorsPacked final : public Strategy {
+class SmallTensorsPacked final : public CombiningStrategy {
  public:
   SmallTensorsPacked(std::unique_ptr<Strategy> inner, std::int64_t max_bytes, int max_group)
       : inner_(std::move(inner)), max_bytes_(max_bytes), max_group_(max_group) {}
@@ -20,14 +20,8 @@ class SmallTensorsPacked final : public Strategy {
   // The variables of each tensor of the inner table, in its order.
   using Groups = std::vector<std::vector<int>>;
 
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kSum);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kMean);
-  }
-
-  std::vector<std::vector<Output>> combine(const GradientTable& grads, Reduction reduction) const {
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
     const Groups groups = grouped(grads);
     std::vector<std::vector<Gradient>> rows;
     for (int t = 0; t < grads.towers(); ++t) rows.push_back(pack(grads, t, groups));

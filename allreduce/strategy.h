@@ -51,6 +51,23 @@ class Strategy {
   virtual std::vector<std::vector<Output>> mean(const GradientTable& grads) const;
 };
 
+// A strategy whose results differ little whether sums or means are wanted: it divides on its way,
+// or leaves that to another one.
+class CombiningStrategy : public Strategy {
+ protected:
+  // What sum() or mean() returns.
+  virtual std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                                   Reduction reduction) const = 0;
+
+ private:
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const final {
+    return combine(grads, Reduction::kSum);
+  }
+  std::vector<std::vector<Output>> mean(const GradientTable& grads) const final {
+    return combine(grads, Reduction::kMean);
+  }
+};
+
 using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;
 
 // Whether a name is one of the menu, or stands for something that the menu has.

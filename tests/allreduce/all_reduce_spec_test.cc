@@ -7,6 +7,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/tests/allreduce/tables.h"
+#include "belfry/tests/support/mutate.h"
 
 namespace belfry {
 
@@ -17,9 +18,9 @@ static void PrintTo(const AllReduceRange& range, std::ostream* out) {
 
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using R = AllReduceRange;
 
 std::vector<AllReduceRange> parse(std::string_view text) {
@@ -140,6 +141,35 @@ TEST(AllReduceSpec, ShowsLongOrStrangeSpecsInPart) {
       message_of([] { make_strategy(std::string(100000, 'x') + "\x1b[31m"); });
   EXPECT_LT(message.size(), 1000U);
   EXPECT_EQ(message.find('\x1b'), message.npos);
+}
+
+// Whatever the text, it is read or refused; what is read keeps the rules.
+TEST(AllReduceSpec, ReadsOrRefusesAnyText) {
+  std::vector<testing::Input> corpus;
+  for (const std::string_view text :
+       {"pscpu:2k:pscpu#2:64k:xring", "auto", "naive:8388607T:ring#256", "nccl/xring#2", ":#"})
+    corpus.emplace_back(text.begin(), text.end());
+  testing::Mutator mutator(corpus, 5);
+  int read = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const testing::Input input = mutator.next();
+    AllReduceSpec spec;
+    try {
+      spec = parse_all_reduce_spec({reinterpret_cast<const char*>(input.data()), input.size()});
+    } catch (const InvalidArgument&) {
+      continue;
+    }
+    ++read;
+    std::int64_t before = 0;
+    for (const R& range : spec.ranges) {
+      EXPECT_TRUE(range.chunks >= 1 && range.chunks <= kMostChunks);
+      const bool last = &range == &spec.ranges.back();
+      EXPECT_TRUE(last ? range.limit == kNoLimit : range.limit > before);
+      before = range.limit;
+    }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_LT(read, 19900);
 }
 
 TEST(MixedStrategy, SendsEachTensorToTheFirstRangeThatTakesIt) {

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,15 +5,19 @@
 #include "belfry/allreduce/collective.h"
 #include "belfry/allreduce/colocate.h"
 #include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/halving_doubling.h"
 #include "belfry/allreduce/hierarchical.h"
 #include "belfry/allreduce/naive.h"
 #include "belfry/allreduce/nccl.h"
+#include "belfry/allreduce/ring.h"
+#include "belfry/allreduce/shuffle.h"
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/tests/allreduce/tables.h"
+#include "belfry/tests/support/interpreter.h"
 
 namespace belfry {
 namespace {
@@ -206,6 +208,32 @@ TEST(NaiveCpu, SumsEverythingOnCpuZero) {
   }
 }
 
+TEST(Functions, DoWhatStrategiesOfTheirNamesDo) {
+  using Function = GradientTable (*)(const GradientTable&);
+  const std::pair<const char*, Function> functions[] = {
+      {"collective", [](const GradientTable& g) { return allreduce_collective(g); }},
+      {"colocate", [](const GradientTable& g) { return aggregate_colocate(g); }},
+      {"halving_doubling", [](const GradientTable& g) { return allreduce_halving_doubling(g); }},
+      {"hierarchical", [](const GradientTable& g) { return allreduce_hierarchical(g, cpus(6)); }},
+      {"naive", [](const GradientTable& g) { return allreduce_naive(g, cpus(6)); }},
+      {"naive_cpu", [](const GradientTable& g) { return allreduce_naive_cpu(g); }},
+      {"ring", [](const GradientTable& g) { return allreduce_ring(g); }},
+      {"shuffle", [](const GradientTable& g) { return allreduce_shuffle(g, cpus(6)); }}};
+  for (const auto& [name, function] : functions) {
+    TestGradients g(6, {{10}, {3}});
+    const std::size_t before = g.graph.size();
+    const GradientTable direct = function(g.table());
+    const std::size_t nodes = g.graph.size();
+    const GradientTable named = make_strategy(name)->reduce(g.table());
+    for (int t = 0; t < 6; ++t)
+      for (int v = 0; v < 2; ++v) {
+        EXPECT_EQ(&direct.at(t, v).value.node().op(), &named.at(t, v).value.node().op()) << name;
+        EXPECT_EQ(evaluate(direct.at(t, v).value), evaluate(named.at(t, v).value)) << name;
+      }
+    EXPECT_EQ(g.graph.size() - nodes, nodes - before) << name;
+  }
+}
+
 TEST(Nccl, IsRefusedWithoutGpusInsteadOfFallingBack) {
   TestGradients gradients(2, {{4}});
   EXPECT_THAT(message_of([&] { allreduce_nccl(gradients.table()); }),
@@ -237,71 +265,11 @@ TEST(Refusals, AreGivenBeforeAnythingIsBuiltAndByWrappersToo) {
       EXPECT_EQ(make_strategy(name)->refusal(towers), "") << name;
 }
 
-class OnFirst final : public Strategy {
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    std::vector<std::vector<Output>> sums(grads.towers());
-    DeviceScope on(grads.graph(), grads.device(0));
-    for (int v = 0; v < grads.variables(); ++v) {
-      const Output total = add_n(grads.values(v));
-      for (auto& row : sums) row.push_back(total);
-    }
-    return sums;
-  }
-};
-
-const StrategyRegistration on_first{"on_first", [] { return std::make_unique<OnFirst>(); }};
-
 class Forgetful final : public Strategy {
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
     return {{grads.at(0, 0).value}, {}};
   }
 };
-
-TEST(StrategyRegistry, MakesStrategiesOfUsersByName) {
-  TestGradients gradients(3, {{4}});
-  const auto strategy = make_strategy("on_first");
-  EXPECT_FALSE(strategy->canonical(3)) << "unless it says so";
-  const GradientTable mean = strategy->reduce(gradients.table());
-  EXPECT_EQ(mean.at(2, 0).value.device(), cpu(0));
-  EXPECT_THAT(
-      message_of([] { register_strategy("on_first", [] { return std::make_unique<OnFirst>(); }); }),
-      HasSubstr("'on_first' is already registered"));
-}
-
-TEST(StrategyRegistry, TakesStrategiesOfUsersInSpecs) {
-  TestGradients gradients(3, {{4}, {5}});
-  const GradientTable sums =
-      make_strategy("on_first:16:naive")->reduce(gradients.table(), {.reduction = Reduction::kSum});
-  EXPECT_EQ(sums.at(2, 0).value.device(), cpu(0)) << "16 bytes, by on_first";
-  EXPECT_FALSE(sums.at(0, 0).value.node().name().starts_with("AllReduceNaive"));
-  EXPECT_TRUE(sums.at(0, 1).value.node().name().starts_with("AllReduceNaive"));
-  EXPECT_THAT(message_of([] { make_strategy("on_first#2"); }),
-              HasSubstr("'on_first#2': on_first takes no number of chunks"));
-}
-
-TEST(StrategyRegistry, RefusesNamesThatMeanSomethingElseInSpecs) {
-  for (const char* name : {"", "auto", "a:b", "a#2", "a,b", "a b"})
-    EXPECT_THAT(
-        message_of([&] { register_strategy(name, [] { return std::make_unique<OnFirst>(); }); }),
-        HasSubstr("aggregation strategy"))
-        << name;
-}
-
-TEST(StrategyRegistry, ListsTheMenuWithoutAliases) {
-  const std::vector<std::string> names = strategy_names();
-  for (const char* name : {"collective", "colocate", "halving_doubling", "hierarchical", "naive",
-                           "naive_cpu", "nccl", "ring", "shuffle"})
-    EXPECT_EQ(std::ranges::count(names, name), 1) << name;
-  for (const char* name : {"xring", "rechd", "pscpu", "psgpu", "nccl/xring", "auto"})
-    EXPECT_EQ(std::ranges::count(names, name), 0) << name;
-}
-
-TEST(StrategyRegistry, NamesTheNearestStrategy) {
-  const std::string message = message_of([] { make_strategy("heirarchical"); });
-  EXPECT_THAT(message, HasSubstr("'heirarchical'; did you mean 'hierarchical'?"));
-  EXPECT_THAT(message, HasSubstr("collective, colocate, halving_doubling, hierarchical, naive"));
-  EXPECT_THAT(message, HasSubstr("aliases: nccl/pscpu"));
-}
 
 TEST(Strategy, RefusesResultsOfAnotherLayout) {
   TestGradients gradients(2, {{4}});
