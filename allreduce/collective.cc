@@ -1,5 +1,6 @@
 #include "belfry/allreduce/collective.h"
 
+#include "belfry/allreduce/chunked.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/all_reduce.h"
 
@@ -9,6 +10,9 @@ namespace {
 class Collective final : public Strategy {
  public:
   bool canonical(int) const override { return true; }
+  std::unique_ptr<Strategy> in_chunks(int chunks) const override {
+    return chunked(std::make_unique<Collective>(), chunks);
+  }
 
  private:
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {

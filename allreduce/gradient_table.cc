@@ -111,4 +111,14 @@ GradientTable GradientTable::with(const std::vector<std::vector<Output>>& values
   return result;
 }
 
+GradientTable GradientTable::columns(std::span<const int> which) const {
+  require(!which.empty(), "a gradient table needs at least one variable");
+  GradientTable result = *this;
+  for (std::size_t t = 0; t < rows_.size(); ++t) {
+    result.rows_[t].clear();
+    for (const int v : which) result.rows_[t].push_back(at(static_cast<int>(t), v));
+  }
+  return result;
+}
+
 }  // namespace belfry

@@ -31,6 +31,8 @@ class GradientTable {
   // The same variables and devices with other values[t][v], e.g. combined ones. Throws
   // InvalidArgument if these differ from the table's in number, shape or dtype.
   GradientTable with(const std::vector<std::vector<Output>>& values) const;
+  // Some of its variables, in the order of `which`, on the same devices.
+  GradientTable columns(std::span<const int> which) const;
 
  private:
   std::vector<std::vector<Gradient>> rows_;

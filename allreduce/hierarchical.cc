@@ -12,14 +12,16 @@ class Hierarchical final : public Strategy {
   // No devices: those of the towers.
   explicit Hierarchical(std::vector<DeviceSpec> devices = {}) : devices_(std::move(devices)) {}
 
+  std::string refusal(int towers) const override {
+    if (towers % 2 == 0) return "";
+    return cat("--allreduce=hierarchical needs an even number of towers, not K = ", towers,
+               "; use collective or naive, or another number of devices");
+  }
   bool canonical(int towers) const override { return towers % 2 == 0; }
 
  private:
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
     const auto towers = static_cast<std::size_t>(grads.towers());
-    require(towers % 2 == 0,
-            "--allreduce=hierarchical needs an even number of towers, not K = ", towers,
-            "; use collective or naive, or another number of devices");
     const std::vector<DeviceSpec> devices = devices_.empty() ? grads.devices() : devices_;
     require(devices.size() == towers, "hierarchical all-reduce of ", towers,
             " towers needs one device for each, not ", devices.size());

@@ -30,13 +30,20 @@ class Naive final : public Strategy {
   std::vector<DeviceSpec> devices_;
 };
 
+Naive on_cpu() { return Naive({DeviceSpec("/cpu:0")}); }
+
 const StrategyRegistration naive{"naive", [] { return std::make_unique<Naive>(); }};
+const StrategyRegistration naive_cpu{"naive_cpu", [] { return std::make_unique<Naive>(on_cpu()); }};
 
 }  // namespace
 
 GradientTable allreduce_naive(const GradientTable& grads, std::span<const DeviceSpec> devices,
                               Reduction reduction, At at) {
   return Naive({devices.begin(), devices.end()}).reduce(grads, {.reduction = reduction}, at);
+}
+
+GradientTable allreduce_naive_cpu(const GradientTable& grads, Reduction reduction, At at) {
+  return on_cpu().reduce(grads, {.reduction = reduction}, at);
 }
 
 }  // namespace belfry

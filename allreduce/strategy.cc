@@ -10,20 +10,38 @@
 namespace belfry {
 namespace {
 
-std::map<std::string, StrategyFactory, std::less<>>& registry() {
-  static std::map<std::string, StrategyFactory, std::less<>> strategies;
+struct Entry {
+  StrategyFactory factory;
+  StrategyName kind;
+};
+
+std::map<std::string, Entry, std::less<>>& registry() {
+  static std::map<std::string, Entry, std::less<>> strategies;
   return strategies;
+}
+
+std::vector<std::string> names_of(StrategyName kind) {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : registry())
+    if (entry.kind == kind) names.push_back(name);
+  return names;
 }
 
 }  // namespace
 
 GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options, At at) const {
   if (grads.towers() == 1) return grads;
+  const std::string why = refusal(grads.towers());
+  require(why.empty(), why);
   SiteScope site(grads.graph(), at.site);
   return grads.with(options.reduction == Reduction::kMean ? mean(grads) : sum(grads));
 }
 
+std::string Strategy::refusal(int) const { return ""; }
+
 bool Strategy::canonical(int) const { return false; }
+
+std::unique_ptr<Strategy> Strategy::in_chunks(int) const { return nullptr; }
 
 std::vector<std::vector<Output>> Strategy::mean(const GradientTable& grads) const {
   const GradientTable sums = grads.with(sum(grads));
@@ -45,24 +63,27 @@ std::vector<std::vector<Output>> Strategy::mean(const GradientTable& grads) cons
   return means;
 }
 
-void register_strategy(std::string name, StrategyFactory factory) {
+void register_strategy(std::string name, StrategyFactory factory, StrategyName kind) {
   require(!name.empty() && factory, "an aggregation strategy needs a name and a factory");
-  const auto [entry, added] = registry().try_emplace(std::move(name), std::move(factory));
+  require(name != "auto" && name.find_first_of(":#, \t\r\n") == std::string::npos,
+          "an aggregation strategy cannot be called '", name,
+          "': 'auto' and the characters : # , and blanks have a meaning of their own");
+  const auto [entry, added] =
+      registry().try_emplace(std::move(name), Entry{std::move(factory), kind});
   require(added, "an aggregation strategy called '", entry->first, "' is already registered");
 }
 
-std::unique_ptr<Strategy> make_strategy(std::string_view name) {
+std::unique_ptr<Strategy> make_named_strategy(std::string_view name) {
   const auto found = registry().find(name);
-  if (found != registry().end()) return found->second();
-  const std::vector<std::string> names = strategy_names();
-  throw InvalidArgument(cat("unknown aggregation strategy '", name, "'", did_you_mean(name, names),
-                            " (strategies: ", join(names), ")"));
+  if (found != registry().end()) return found->second.factory();
+  std::vector<std::string> all = strategy_names();
+  const std::vector<std::string> aliases = names_of(StrategyName::kAlias);
+  const std::string list = cat("strategies: ", join(all), "; aliases: ", join(aliases));
+  all.insert(all.end(), aliases.begin(), aliases.end());
+  throw InvalidArgument(cat("unknown aggregation strategy '", shown(name), "'",
+                            did_you_mean(shown(name), all), " (", list, ")"));
 }
 
-std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, factory] : registry()) names.push_back(name);
-  return names;
-}
+std::vector<std::string> strategy_names() { return names_of(StrategyName::kMain); }
 
 }  // namespace belfry

@@ -21,19 +21,29 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
                      " takes one device, but --devices=", raw.devices, " has ", towers);
   flags.allreduce = raw.allreduce.empty() ? kind.default_strategy : raw.allreduce;
   if (!flags.allreduce.empty()) {
-    as_flag("--allreduce", [&] { return make_strategy(flags.allreduce) != nullptr; });
+    const std::unique_ptr<Strategy> strategy =
+        as_flag("--allreduce", [&] { return make_strategy(flags.allreduce); });
     require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen,
                        kind.accepts ? " does not take --allreduce="
                                     : " takes no --allreduce; it has "
                                       "no use for --allreduce=",
                        flags.allreduce);
+    const std::string why = strategy->refusal(static_cast<int>(towers));
+    require<FlagError>(why.empty(), why, " (--devices=", raw.devices, " has ", towers, ")");
   }
-  require<FlagError>(flags.allreduce != "hierarchical" || towers % 2 == 0,
-                     "--allreduce=hierarchical needs an even number of devices, but --devices=",
-                     raw.devices, " has ", towers);
-  require<FlagError>(flags.gradient_repacking == 0 || kind.packs,
-                     "--gradient_repacking=", flags.gradient_repacking,
-                     " needs --trainer=replicated, not ", chosen);
+  const std::pair<const char*, int> packings[] = {
+      {"--gradient_repacking", flags.gradient_repacking},
+      {"--small_tensors_kb", flags.small_tensors_kb}};
+  for (const auto& [flag, value] : packings)
+    require<FlagError>(value == 0 || kind.packs, flag, "=", value,
+                       " needs --trainer=replicated, not ", chosen);
+  require<FlagError>(flags.gradient_repacking == 0 || flags.small_tensors_kb == 0,
+                     "--small_tensors_kb=", flags.small_tensors_kb,
+                     " has no use beside --gradient_"
+                     "repacking=",
+                     flags.gradient_repacking,
+                     ", which packs all gradients; leave "
+                     "one of them out");
 }
 
 // What inspects trains nothing, so it writes and restores nothing.

@@ -1,8 +1,8 @@
-#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 
-#include "belfry/allreduce/strategy.h"
+#include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/device.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flag_parser.h"
@@ -35,9 +35,11 @@ class Definer {
                 "cpu:N for N logical devices; or names: /cpu:1, cpu:0,cpu:2 [cpu:2]");
     parser_.add("--trainer", raw_.trainer, "NAME",
                 trainers_text() + " [simple with one device, else replicated]");
-    parser_.add("--allreduce", raw_.allreduce, "NAME",
+    parser_.add("--allreduce", raw_.allreduce, "SPEC",
                 alternatives(strategy_names()) +
-                    "; parameter_server takes colocate, replicated all others [collective]");
+                    "; parameter_server takes colocate, replicated all others; NAME#N in N chunks "
+                    "per tensor (ring, shuffle, collective); NAME:SIZE:NAME by size: tensors of up "
+                    "to SIZE bytes (K, M, G, T: powers of 1024) by the first [collective]");
     parser_.add("--gradient_repacking", raw_.repacking, "N",
                 "pack all gradients into N parts before they are combined; 0: do not [0]");
     parser_.add(
@@ -45,6 +47,9 @@ class Definer {
         "combine gradients and update variables in one pass over memory; the same bits [1]");
     parser_.add("--share_replicas", raw_.share_replicas, "0|1",
                 "one storage for equal replicas in one memory space; the same bits [1]");
+    parser_.add("--small_tensors_kb", raw_.small_tensors_kb, "N",
+                cat("pack up to ", kMostInSmallPack,
+                    " f32 gradients in a row of at most N KiB each into one; 0: do not [0]"));
   }
 
   void training(const FlagDefaults& defaults) {
@@ -99,11 +104,18 @@ class Definer {
   RawFlags& raw_;
 };
 
+// '-' becomes '_' after a letter; elsewhere it is the sign of a number.
+void underscores_in_names(std::string& text) {
+  for (std::size_t i = 1; i < text.size(); ++i)
+    if (text[i] == '-' && std::isalpha(static_cast<unsigned char>(text[i - 1]))) text[i] = '_';
+}
+
 void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   constexpr int kMost = std::numeric_limits<int>::max();
   read_integer("--gradient_repacking", raw.repacking, 0, kMost, flags.gradient_repacking);
   read_switch("--fuse_updates", raw.fuse_updates, flags.fuse_updates);
   read_switch("--share_replicas", raw.share_replicas, flags.share_replicas);
+  read_integer("--small_tensors_kb", raw.small_tensors_kb, 0, kMost, flags.small_tensors_kb);
   read_integer("--batch_size", raw.batch_size, 1, kMost, flags.batch_size);
   read_integer("--epochs", raw.epochs, 1, kMost, flags.epochs);
   read_integer<std::int64_t>("--max_steps", raw.max_steps, 0,
@@ -131,7 +143,7 @@ TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefault
   TrainFlags flags;
   flags.help = parser.parse(arguments);
   if (!flags.help.empty()) return flags;
-  for (std::string* name : {&raw.trainer, &raw.allreduce}) std::ranges::replace(*name, '-', '_');
+  for (std::string* name : {&raw.trainer, &raw.allreduce}) underscores_in_names(*name);
   flags.batch_size = defaults.batch_size;
   flags.epochs = defaults.epochs;
   read_numbers(flags, raw);

@@ -23,9 +23,10 @@ struct FlagDefaults {
 struct TrainFlags {
   std::vector<DeviceSpec> devices;  // full names, no two equal
   std::string trainer;
-  std::string allreduce;  // "" for trainers that combine nothing
+  std::string allreduce;  // a spec; "" for trainers that combine nothing
   int gradient_repacking = 0;
   bool fuse_updates = true, share_replicas = true;
+  int small_tensors_kb = 0;
   int batch_size = 32;  // per tower
   int epochs = 1;
   std::int64_t max_steps = 0;  // 0: no limit

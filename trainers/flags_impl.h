@@ -11,7 +11,8 @@ namespace belfry {
 struct RawFlags {
   std::string devices = "cpu:2", trainer, allreduce, data_dir, json;
   std::string fuse_updates, share_replicas;
-  std::string repacking, batch_size, epochs, max_steps, threads, seed, learning_rate;
+  std::string repacking, small_tensors_kb, batch_size, epochs, max_steps, threads, seed,
+      learning_rate;
   std::string explain, trace_file, save_checkpoint, restore_checkpoint;
   bool log_device_placement = false, dry_run = false;
 };

@@ -19,7 +19,7 @@ const TrainerRegistration kParameterServer({
     .name = "parameter_server",
     .summary = "one copy of each variable, spread over the devices",
     .default_strategy = "colocate",
-    .accepts = [](std::string_view strategy) { return strategy == "colocate"; },
+    .accepts = [](std::string_view spec) { return spec == "colocate"; },
     .make = make_trainer<SyncMultiGpuTrainerParameterServer>,
 });
 

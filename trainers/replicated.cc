@@ -1,4 +1,6 @@
+#include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/small_tensors.h"
 #include "belfry/trainers/flags.h"
 #include "belfry/trainers/trainer_kinds.h"
 
@@ -15,6 +17,8 @@ Node& update(const TrainerOptions& options, const GradientTable& gradients) {
                        packer.reason());
     strategy = packed(std::move(strategy), parts);
   }
+  if (const int kib = options.small_tensors_kb; kib > 0)
+    strategy = small_tensors_packed(std::move(strategy), std::int64_t{kib} * 1024);
   return apply_gradients(options.optimizer, strategy->reduce(gradients));
 }
 
@@ -22,7 +26,7 @@ const TrainerRegistration kReplicated({
     .name = "replicated",
     .summary = "a copy of all variables per device",
     .default_strategy = "collective",
-    .accepts = [](std::string_view strategy) { return strategy != "colocate"; },
+    .accepts = [](std::string_view spec) { return !parse_all_reduce_spec(spec).uses("colocate"); },
     .packs = true,
     .make = make_trainer<SyncMultiGpuTrainerReplicated>,
 });

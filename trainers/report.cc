@@ -38,6 +38,7 @@ std::string to_json(const Report& report) {
       .set("allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce))
       .set("fuse_updates", report.fuse_updates)
       .set("share_replicas", report.share_replicas)
+      .set("canonical", report.canonical)
       .set("batch_size", report.batch_size)
       .set("seed", report.seed)
       .set("threads", report.threads)
@@ -64,6 +65,7 @@ std::string to_table(const Report& report) {
   table += row("loss", significant(report.loss));
   if (report.test_accuracy)
     table += row("test accuracy", rounded(100 * *report.test_accuracy, 2) + " %");
+  table += row("canonical", report.canonical ? "yes" : "no");
   table += row("params_hash", report.params_hash);
   table += row("replicas_equal", report.replicas_equal ? "yes" : "NO");
   table += row("replicas_shared", cat(report.replicas_shared));

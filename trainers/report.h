@@ -15,6 +15,9 @@ struct Report {
   std::vector<DeviceSpec> devices;
   std::string trainer, allreduce;  // allreduce "" if nothing is combined
   bool fuse_updates = true, share_replicas = true;
+  // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
+  // canonical sum, and so of all others that are.
+  bool canonical = true;
   int batch_size = 0;  // per tower
   std::uint64_t seed = 0;
   int threads = 0;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/log.h"
 #include "belfry/towers/balance.h"
@@ -36,6 +37,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Recipe& recipe, Co
       .gradient_repacking = flags.gradient_repacking,
       .fuse_updates = flags.fuse_updates,
       .share_replicas = flags.share_replicas,
+      .small_tensors_kb = flags.small_tensors_kb,
       .batch_size = flags.batch_size,
       .epochs = flags.epochs,
       .max_steps = flags.max_steps,
@@ -71,6 +73,13 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                      " examples, which do not fill a batch"));
 }
 
+// One tower's gradients are left alone, whatever the strategy.
+bool is_canonical(const TrainFlags& flags) {
+  const int towers = static_cast<int>(flags.devices.size());
+  return towers == 1 || flags.allreduce.empty() ||
+         make_strategy(flags.allreduce)->canonical(towers);
+}
+
 Report make_report(const std::string& program, const TrainFlags& flags, Trainer& trainer) {
   Session& session = trainer.session();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
@@ -81,6 +90,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .allreduce = flags.allreduce,
                 .fuse_updates = flags.fuse_updates,
                 .share_replicas = flags.share_replicas,
+                .canonical = is_canonical(flags),
                 .batch_size = flags.batch_size,
                 .seed = flags.seed,
                 .threads = session.threads(),

@@ -21,10 +21,11 @@ struct TrainerOptions {
   Model model;
   Optimizer optimizer;
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
-  std::string allreduce = "collective";  // a strategy, for trainers that combine gradients
+  std::string allreduce = "collective";  // an AllReduceSpec, for trainers that combine gradients
   int gradient_repacking = 0;            // parts of the GradientPacker; 0: none
   bool fuse_updates = true;              // as in SessionOptions
   bool share_replicas = true;            // as in SessionOptions
+  int small_tensors_kb = 0;              // the largest tensors that are packed, KiB; 0: none
   int batch_size = 32;                   // samples per tower and step
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
@@ -141,8 +142,8 @@ class SimpleTrainer final : public Trainer {
   SimpleTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
 };
 
-// Each tower has its own copy of all variables. `allreduce` combines the gradients, packed into
-// `gradient_repacking` parts, and every tower updates its copy.
+// Each tower has its own copy of all variables. `allreduce` combines the gradients, packed as
+// `gradient_repacking` or `small_tensors_kb` says, and every tower updates its copy.
 class SyncMultiGpuTrainerReplicated final : public Trainer {
  public:
   SyncMultiGpuTrainerReplicated(TrainerOptions options, const Dataset& train,

@@ -15,9 +15,9 @@ struct TrainerKind {
   std::string summary;                // for --help
   bool one_device = false;            // takes exactly one
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
-  // Whether it can combine gradients by a strategy; asked only of those that exist.
-  bool (*accepts)(std::string_view strategy) = nullptr;
-  bool packs = false;  // takes --gradient_repacking
+  // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
+  bool (*accepts)(std::string_view spec) = nullptr;
+  bool packs = false;  // takes --gradient_repacking and --small_tensors_kb
   std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
 };
 

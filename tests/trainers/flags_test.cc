@@ -50,6 +50,7 @@ TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
   EXPECT_EQ(flags.trainer, "replicated");
   EXPECT_EQ(flags.allreduce, "collective");
   EXPECT_EQ(flags.gradient_repacking, 0);
+  EXPECT_EQ(flags.small_tensors_kb, 0);
   EXPECT_EQ(flags.batch_size, 64);
   EXPECT_EQ(flags.epochs, 3);
   EXPECT_EQ(flags.max_steps, 0);
@@ -201,7 +202,11 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--trainer",
                              "replicated (a copy of all variables per device) | simple (one tower)",
                              "--allreduce",
+                             "halving_doubling",
+                             "by size: tensors of up to SIZE bytes",
                              "--gradient_repacking",
+                             "--small_tensors_kb",
+                             "KiB",
                              "--batch_size",
                              "per device and step [48]",
                              "[9]",
@@ -287,6 +292,61 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
               AllOf(HasSubstr("--trainer=parameter_server"), HasSubstr("--gradient_repacking=2")));
   EXPECT_THAT(refusal({"--devices=cpu:1", "--gradient_repacking=2"}),
               AllOf(HasSubstr("--trainer=simple"), HasSubstr("--gradient_repacking=2")));
+}
+
+TEST(AllreduceFlag, TakesSpecsBySize) {
+  for (const char* spec : {"collective:64k:hierarchical", "pscpu:2k:pscpu#2:64k:xring", "ring#2",
+                           "shuffle", "naive_cpu", "halving_doubling", "rechd", "psgpu"})
+    EXPECT_EQ(parse({"--devices=cpu:4", "--allreduce", spec}).allreduce, spec);
+  EXPECT_EQ(parse({"--allreduce=naive-cpu:2k:halving-doubling"}).allreduce,
+            "naive_cpu:2k:halving_doubling")
+      << "- and _ are alike in names";
+}
+
+TEST(AllreduceFlag, RefusesSpecsNamingThemAndThePieceThatIsWrong) {
+  EXPECT_THAT(refusal({"--allreduce=rong"}),
+              AllOf(HasSubstr("--allreduce"), HasSubstr("'rong'; did you mean 'ring'?")));
+  EXPECT_THAT(refusal({"--allreduce=pscpu:-1:xring"}),
+              AllOf(HasSubstr("'pscpu:-1:xring'"), HasSubstr("limit '-1'")));
+  EXPECT_THAT(refusal({"--allreduce=nccl:"}), HasSubstr("not well formed"));
+  EXPECT_THAT(refusal({"--allreduce=ring#-2"}), HasSubstr("'-2' is not a number of chunks"));
+  EXPECT_THAT(refusal({"--allreduce=auto:2k:ring"}), HasSubstr("stands alone"));
+}
+
+TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
+  EXPECT_THAT(refusal({"--allreduce=nccl"}), HasSubstr("--allreduce=nccl: NCCL needs GPUs"));
+  EXPECT_THAT(refusal({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}),
+              HasSubstr("NCCL needs GPUs"));
+  for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu/pscpu"})
+    EXPECT_THAT(refusal({"--allreduce", name}),
+                AllOf(HasSubstr(cat("--allreduce=", name)), HasSubstr("needs several processes")));
+}
+
+TEST(AllreduceFlag, RefusesColocateInsideSpecsOfTheReplicatedTrainer) {
+  EXPECT_THAT(refusal({"--allreduce=naive:2k:colocate"}),
+              AllOf(HasSubstr("--trainer=replicated"), HasSubstr("naive:2k:colocate")));
+  EXPECT_THAT(refusal({"--trainer=parameter_server", "--allreduce=colocate:2k:naive"}),
+              HasSubstr("--trainer=parameter_server"));
+}
+
+TEST(AllreduceFlag, RefusesHierarchicalInsideSpecsForOddNumbersOfDevices) {
+  EXPECT_THAT(refusal({"--devices=cpu:3", "--allreduce=collective:64k:hierarchical"}),
+              AllOf(HasSubstr("--allreduce=collective:64k:hierarchical"), HasSubstr("even number"),
+                    HasSubstr("--devices=cpu:3")));
+}
+
+TEST(SmallTensorsFlag, IsReadAndRefusedWhereNothingIsPacked) {
+  EXPECT_EQ(parse({"--small_tensors_kb=4"}).small_tensors_kb, 4);
+  EXPECT_EQ(parse({"--small-tensors-kb=0", "--trainer=parameter_server"}).small_tensors_kb, 0);
+  EXPECT_THAT(refusal({"--small_tensors_kb=4", "--trainer=parameter_server"}),
+              AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--trainer=parameter_server")));
+  EXPECT_THAT(refusal({"--small_tensors_kb=4", "--devices=cpu:1"}),
+              AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--trainer=simple")));
+  EXPECT_THAT(refusal({"--small_tensors_kb=4", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--gradient_repacking=2")));
+  for (const char* value : {"-1", "x", "1.5", "4k", "99999999999"})
+    EXPECT_THAT(refusal({"--small_tensors_kb", value}),
+                HasSubstr(std::string("--small_tensors_kb=") + value));
 }
 
 TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {

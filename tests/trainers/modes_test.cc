@@ -70,8 +70,15 @@ TEST_P(EqualToOneTower, After20StepsWithTheWholeBatch) {
   const auto [towers, optimizer] = GetParam();
   const Values one = run("simple", 1, "", optimizer.make());
   ASSERT_EQ(one.size(), 4u);
-  std::vector<std::pair<const char*, const char*>> modes{
-      {"replicated", "collective"}, {"replicated", "naive"}, {"parameter_server", "colocate"}};
+  std::vector<std::pair<const char*, const char*>> modes{{"replicated", "collective"},
+                                                         {"replicated", "naive"},
+                                                         {"replicated", "naive_cpu"},
+                                                         {"replicated", "shuffle"},
+                                                         {"replicated", "ring"},
+                                                         {"replicated", "ring#2"},
+                                                         {"replicated", "halving_doubling"},
+                                                         {"replicated", "collective:64:ring"},
+                                                         {"parameter_server", "colocate"}};
   if (towers % 2 == 0) modes.emplace_back("replicated", "hierarchical");
   for (const auto& [kind, strategy] : modes)
     for (const auto& [name, value] : run(kind, towers, strategy, optimizer.make()))
@@ -103,6 +110,7 @@ struct Mode {
   const char* strategy;
   int repacking = 0;
   int threads = 0;
+  int small_tensors_kb = 0;
   bool fuse = true, share = true;
 };
 
@@ -120,6 +128,7 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
                          .gradient_repacking = mode.repacking,
                          .fuse_updates = mode.fuse,
                          .share_replicas = mode.share,
+                         .small_tensors_kb = mode.small_tensors_kb,
                          .batch_size = 8,
                          .epochs = 2,
                          .seed = seed,
@@ -138,11 +147,17 @@ TEST(Hashes, AreEqualForAllModesPackingsAndThreads) {
   const Hashes reference = train_digits({"replicated", "collective"}, 4);
   EXPECT_NE(reference.params, reference.state);
   EXPECT_EQ(reference, train_digits({"replicated", "collective"}, 4)) << "second run";
-  for (const Mode& mode : {Mode{"replicated", "naive"}, Mode{"replicated", "hierarchical"},
-                           Mode{"parameter_server", "colocate"}})
+  for (const Mode& mode :
+       {Mode{"replicated", "naive"}, Mode{"replicated", "hierarchical"},
+        Mode{"replicated", "naive_cpu"}, Mode{"replicated", "shuffle"},
+        Mode{"replicated", "halving_doubling"}, Mode{"replicated", "shuffle:64:collective#2"},
+        Mode{"parameter_server", "colocate"}})
     EXPECT_EQ(reference, train_digits(mode, 4)) << mode.strategy;
-  for (const char* strategy : {"collective", "naive", "hierarchical"})
+  for (const char* strategy : {"collective", "naive", "hierarchical", "shuffle"}) {
     EXPECT_EQ(reference, train_digits({"replicated", strategy, 2}, 4)) << strategy << " packed";
+    EXPECT_EQ(reference, train_digits({"replicated", strategy, 0, 0, 1}, 4))
+        << strategy << " with small tensors packed";
+  }
   for (const int threads : {1, 2, 4})
     EXPECT_EQ(reference, train_digits({"replicated", "collective", 0, threads}, 4))
         << threads << " threads";
@@ -151,11 +166,12 @@ TEST(Hashes, AreEqualForAllModesPackingsAndThreads) {
 }
 
 TEST(Hashes, AreEqualFusedOrNotAndSharedOrNot) {
-  const Hashes reference = train_digits({"replicated", "collective", 0, 0, false, false}, 4);
+  const Hashes reference = train_digits({"replicated", "collective", 0, 0, 0, false, false}, 4);
   for (const char* strategy : {"collective", "naive", "hierarchical"})
     for (const int repacking : {0, 2})
       for (const auto& [fuse, share] : {std::pair{true, false}, {false, true}, {true, true}})
-        EXPECT_EQ(reference, train_digits({"replicated", strategy, repacking, 2, fuse, share}, 4))
+        EXPECT_EQ(reference,
+                  train_digits({"replicated", strategy, repacking, 2, 0, fuse, share}, 4))
             << strategy << " packed " << repacking << " fused " << fuse << " shared " << share;
 }
 

@@ -85,6 +85,7 @@ TEST_F(TrainTest, PrintsHeaderProgressAndTableAndWritesJson) {
   EXPECT_EQ(json["program"], "program");
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "collective");
+  EXPECT_EQ(json["canonical"], true);
   EXPECT_EQ(json["devices"].size(), 2u);
   EXPECT_EQ(json["batch_size"], 8);
   EXPECT_EQ(json["seed"], 1);
@@ -122,6 +123,35 @@ TEST_F(TrainTest, GivesTheSameHashesInTwoProcessesAndModes) {
     hashes.push_back(report()["params_hash"]);
   }
   EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST_F(TrainTest, SaysWhetherTheSumIsCanonicalForSoManyDevices) {
+  const auto canonical = [&](std::vector<std::string> flags) {
+    flags.push_back("--max_steps=1");
+    flags.push_back("--json=" + json_.string());
+    EXPECT_EQ(run(flags).code, 0);
+    return report()["canonical"];
+  };
+  EXPECT_EQ(canonical({"--devices=cpu:4", "--allreduce=halving_doubling"}), true);
+  EXPECT_EQ(canonical({"--devices=cpu:3", "--allreduce=halving_doubling"}), false);
+  EXPECT_EQ(canonical({"--devices=cpu:2", "--allreduce=collective:1k:ring"}), false);
+  EXPECT_EQ(canonical({"--devices=cpu:3", "--allreduce=shuffle"}), true);
+  EXPECT_EQ(canonical({"--devices=cpu:3", "--trainer=parameter_server"}), true);
+  EXPECT_EQ(canonical({"--devices=cpu:1"}), true) << "nothing is combined";
+  EXPECT_EQ(canonical({"--devices=cpu:1", "--trainer=replicated", "--allreduce=ring"}), true);
+}
+
+TEST_F(TrainTest, PacksSmallTensorsWithoutChangingTheResult) {
+  std::vector<std::string> hashes;
+  for (const char* kib : {"0", "1", "1000"}) {
+    EXPECT_EQ(run({"--devices=cpu:3", std::string("--small_tensors_kb=") + kib,
+                   "--json=" + json_.string()})
+                  .code,
+              0);
+    hashes.push_back(report()["state_hash"]);
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_EQ(hashes[0], hashes[2]);
 }
 
 TEST_F(TrainTest, TrainsOnNamedDevices) {
