@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "belfry/allreduce/verify.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/operand.h"
 
@@ -20,7 +21,9 @@ std::map<std::string, StrategyFactory, std::less<>>& registry() {
 GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options, At at) const {
   if (grads.towers() == 1) return grads;
   SiteScope site(grads.graph(), at.site);
-  return grads.with(options.reduction == Reduction::kMean ? mean(grads) : sum(grads));
+  if (options.reduction == Reduction::kSum) return verified(grads, sum(grads));
+  verify_mean(grads);
+  return verified(grads, mean(grads));
 }
 
 bool Strategy::canonical(int) const { return false; }
