@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "belfry/allreduce/verify.h"
+
 namespace belfry {
 namespace {
 
@@ -73,6 +75,7 @@ GradientTable::GradientTable(std::vector<std::vector<Gradient>> rows) : rows_(st
         std::ranges::find_if(row, [](const Gradient& g) { return !g.value.device().empty(); });
     devices_.push_back(placed == row.end() ? DeviceSpec() : placed->value.device());
   }
+  verify_rows(rows_, devices_);
 }
 
 const Gradient& GradientTable::at(int t, int v) const {
@@ -94,20 +97,10 @@ const DeviceSpec& GradientTable::device(int t) const {
 }
 
 GradientTable GradientTable::with(const std::vector<std::vector<Output>>& values) const {
-  require(values.size() == rows_.size(), "combined gradients are for ", values.size(),
-          " towers instead of ", rows_.size());
+  verify_layout(rows_, values);
   GradientTable result = *this;
-  for (std::size_t t = 0; t < values.size(); ++t) {
-    require(values[t].size() == rows_[t].size(), "combined gradients of tower ", t, " are ",
-            values[t].size(), " instead of ", rows_[t].size());
-    for (std::size_t v = 0; v < values[t].size(); ++v) {
-      require(static_cast<bool>(values[t][v]), "the combined gradient of ", describe(rows_[t][v]),
-              " for tower ", t, " is empty");
-      require(same_type(values[t][v], rows_[t][v].value), "the combined gradient of ",
-              describe(rows_[t][v]), " for tower ", t, " is ", values[t][v].type());
-      result.rows_[t][v].value = values[t][v];
-    }
-  }
+  for (std::size_t t = 0; t < values.size(); ++t)
+    for (std::size_t v = 0; v < values[t].size(); ++v) result.rows_[t][v].value = values[t][v];
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "belfry/allreduce/verify.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/operand.h"
 
@@ -34,7 +35,9 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   const std::string why = refusal(grads.towers());
   require(why.empty(), why);
   SiteScope site(grads.graph(), at.site);
-  return grads.with(options.reduction == Reduction::kMean ? mean(grads) : sum(grads));
+  if (options.reduction == Reduction::kSum) return verified(grads, sum(grads));
+  verify_mean(grads);
+  return verified(grads, mean(grads));
 }
 
 std::string Strategy::refusal(int) const { return ""; }

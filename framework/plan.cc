@@ -28,8 +28,14 @@ std::string PlanNode::name() const {
 Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
              const PlanContext& context) {
   Plan plan;
-  prune(plan, fetches, feeds);
+  try {
+    prune(plan, fetches, feeds);
+  } catch (const InvalidArgument&) {
+    verify_types(plan);  // says better what towers disagree about
+    throw;
+  }
   place(plan, context);
+  verify(plan, context);
   share_replicas(plan, context);
   fuse_updates(plan, context);
   add_transfers(plan, context);

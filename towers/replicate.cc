@@ -5,6 +5,7 @@
 
 #include "belfry/framework/log.h"
 #include "belfry/towers/least_loaded_device_setter.h"
+#include "belfry/towers/verify_towers.h"
 
 namespace belfry {
 namespace {
@@ -107,6 +108,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
   std::vector<TowerRecord> records;
   std::vector<std::vector<BatchMoments>> moments;
   std::vector<Variable> main_made;
+  const std::size_t first = graph.size();
   for (int t = 0; t < total; ++t) {
     log_debug("Building graph for training tower ", t, " on device ", devices[t]);
     const std::unique_ptr<DeviceSetter> setter = make_setter ? make_setter(devices[t]) : nullptr;
@@ -133,6 +135,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
     else
       Pair{t, at.site}.compare_uses(records[0], records[t], made);
   }
+  verify_tower_collectives(graph, first, total);
   update_moving_averages(graph, moments);
   return records;
 }

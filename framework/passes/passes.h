@@ -12,6 +12,21 @@ void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType>
 // rules.
 void place(Plan& plan, const PlanContext& context);
 
+// The verifier at compile: refuses steps in which towers would not combine or apply the same.
+// Throws InvalidArgument naming the variable and the lines if
+// * a feed replaces the gradient, combined gradient or part in a collective of some towers alone,
+//   or stands between the gradients and the combined ones;
+// * gradients of one variable, or its combined ones, have other real shapes or dtypes;
+// * some towers' gradients share a device and others do not (not with soft placement);
+// * verify_updates() does.
+// It changes nothing.
+void verify(const Plan& plan, const PlanContext& context);
+// The second of these; for plans that prune() could not finish, too.
+void verify_types(const Plan& plan);
+// Refuses writes of a variable whose gradients were combined that depend on some gradient, but not
+// on its own combined one; two such writes; and writes of some towers' copies alone.
+void verify_updates(const Plan& plan);
+
 // Lets replicas of one memory space, with the same first value and the same writes, lie in one
 // storage: their writes become one, and their reads that storage's (Plan::shares, Plan::unshare).
 void share_replicas(Plan& plan, const PlanContext& context);

@@ -275,7 +275,8 @@ TEST(Strategy, RefusesResultsOfAnotherLayout) {
   TestGradients gradients(2, {{4}});
   EXPECT_THAT(
       message_of([&] { Forgetful().reduce(gradients.table(), {.reduction = Reduction::kSum}); }),
-      HasSubstr("combined gradients of tower 1 are 0 instead of 1"));
+      HasSubstr("combined gradients of tower 1 are 0 instead of 1; the first without one is that "
+                "of variable 'v0'"));
 }
 
 }  // namespace
