@@ -11,7 +11,7 @@ namespace belfry {
 struct RawFlags {
   std::string devices = "cpu:2", trainer, allreduce, data_dir, json;
   std::string repacking, batch_size, epochs, max_steps, threads, seed, learning_rate;
-  std::string explain, trace_file, save_checkpoint, restore_checkpoint;
+  std::string explain, check_equivalence, trace_file, save_checkpoint, restore_checkpoint;
   bool log_device_placement = false, dry_run = false;
 };
 

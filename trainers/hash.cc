@@ -24,11 +24,11 @@ std::vector<Variable> all_variables(const Graph& graph) {
   return variables;
 }
 
-std::string hash_originals(Session& session, std::vector<Variable> variables) {
+std::vector<NamedTensor> read_originals(Session& session, std::vector<Variable> variables) {
   std::vector<NamedTensor> tensors;
   for (const Variable variable : originals(std::move(variables)))
     tensors.push_back({std::string(variable.logical_name()), session.read(variable)});
-  return hash_tensors(std::move(tensors));
+  return tensors;
 }
 
 }  // namespace
@@ -46,12 +46,16 @@ std::string hash_tensors(std::vector<NamedTensor> tensors) {
   return hex(hash.value(), 16);
 }
 
+std::vector<NamedTensor> read_state(Session& session, const Graph& graph) {
+  return read_originals(session, all_variables(graph));
+}
+
 std::string params_hash(Session& session, const Graph& graph) {
-  return hash_originals(session, graph.variables(kTrainableVariables));
+  return hash_tensors(read_originals(session, graph.variables(kTrainableVariables)));
 }
 
 std::string state_hash(Session& session, const Graph& graph) {
-  return hash_originals(session, all_variables(graph));
+  return hash_tensors(read_state(session, graph));
 }
 
 std::vector<std::string> differing_replicas(Session& session, const Graph& graph) {

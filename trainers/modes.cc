@@ -1,0 +1,70 @@
+#include "belfry/trainers/modes.h"
+
+#include <algorithm>
+
+#include "belfry/allreduce/strategy.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kPackedParts = 2;
+
+// Those that the trainer accepts, or "" if it takes none.
+std::vector<std::string> strategies_of(const TrainerKind& kind) {
+  if (!kind.accepts) return {""};
+  std::vector<std::string> names = strategy_names();
+  std::erase_if(names, [&](const std::string& name) { return !kind.accepts(name); });
+  return names;
+}
+
+}  // namespace
+
+std::string Mode::name() const {
+  return cat(trainer, allreduce.empty() ? "" : " ", allreduce,
+             gradient_repacking > 0 ? cat(" packed:", gradient_repacking) : "");
+}
+
+bool Mode::canonical(int towers) const {
+  // Without a strategy, several towers can only take turns.
+  if (allreduce.empty()) return towers == 1;
+  try {
+    return make_strategy(allreduce)->canonical(towers);
+  } catch (const InvalidArgument&) {
+    return false;
+  }
+}
+
+TrainerOptions Mode::applied_to(TrainerOptions options) const {
+  options.allreduce = allreduce;
+  options.gradient_repacking = gradient_repacking;
+  return options;
+}
+
+std::vector<Mode> all_modes(int towers) {
+  std::vector<Mode> modes;
+  for (const std::string& trainer : trainer_names()) {
+    const TrainerKind& kind = find_trainer(trainer);
+    if (kind.one_device && towers != 1) continue;
+    for (const std::string& strategy : strategies_of(kind)) {
+      modes.push_back({.trainer = trainer, .allreduce = strategy});
+      if (kind.packs)
+        modes.push_back(
+            {.trainer = trainer, .allreduce = strategy, .gradient_repacking = kPackedParts});
+    }
+  }
+  std::ranges::stable_partition(modes, [&](const Mode& mode) { return mode.canonical(towers); });
+  return modes;
+}
+
+std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& options,
+                                      const Dataset& train, std::string& refusal) {
+  const TrainerKind& kind = find_trainer(mode.trainer);
+  try {
+    return kind.make(mode.applied_to(options), train, nullptr);
+  } catch (const InvalidArgument& error) {
+    refusal = error.what();
+    return nullptr;
+  }
+}
+
+}  // namespace belfry
