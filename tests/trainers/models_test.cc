@@ -25,6 +25,7 @@ std::int64_t trained_elements(const char* name) {
 // 161 = 53 convolutions, gamma and beta of each, and two of the last layer.
 TEST(Models, Resnet50HasThePublishedNumberOfParameters) {
   EXPECT_EQ(trained_elements("resnet50"), 25'557'032);
+  EXPECT_EQ(4 * trained_elements("resnet50"), 102'228'128) << "bytes of its gradients";
   EXPECT_EQ(trainable_types(find_model("resnet50")).size(), 161u);
 }
 
