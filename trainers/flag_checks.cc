@@ -46,11 +46,12 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
                      "one of them out");
 }
 
-// What inspects trains nothing, so it writes and restores nothing.
+// What inspects or compares keeps nothing of a training run, and goes on from none.
 void refuse_unused_files(const TrainFlags& flags) {
-  const std::string_view why = flags.dry_run            ? "--dry_run"
-                               : !flags.explain.empty() ? "--explain"
-                                                        : "";
+  const std::string_view why = flags.dry_run                 ? "--dry_run"
+                               : !flags.explain.empty()      ? "--explain"
+                               : flags.check_equivalence > 0 ? "--check_equivalence"
+                                                             : "";
   if (why.empty()) return;
   const std::pair<const char*, const std::string&> files[] = {
       {"--trace_file", flags.trace_file},
@@ -58,7 +59,25 @@ void refuse_unused_files(const TrainFlags& flags) {
       {"--restore_checkpoint", flags.restore_checkpoint}};
   for (const auto& [flag, value] : files)
     require<FlagError>(value.empty(), flag, "=", value, " has no use beside ", why,
-                       ", which trains nothing; leave one of them out");
+                       ", which keeps nothing of a training run; leave one of them out");
+}
+
+// --check_equivalence chooses the modes and the number of steps itself.
+void refuse_beside_equivalence(const TrainFlags& flags, const RawFlags& raw) {
+  if (flags.check_equivalence == 0) return;
+  const std::pair<const char*, std::string> others[] = {
+      {"--dry_run", flags.dry_run ? "true" : ""},
+      {"--explain", flags.explain},
+      {"--log_device_placement", flags.log_device_placement ? "true" : ""},
+      {"--trainer", raw.trainer},
+      {"--allreduce", raw.allreduce},
+      {"--gradient_repacking", raw.repacking},
+      {"--epochs", raw.epochs},
+      {"--max_steps", raw.max_steps}};
+  for (const auto& [flag, value] : others)
+    require<FlagError>(value.empty(), flag, "=", value,
+                       " has no use beside --check_equivalence=", flags.check_equivalence,
+                       ", which runs so many steps in every mode");
 }
 
 void refuse_shared_files(const TrainFlags& flags) {
@@ -75,6 +94,7 @@ void refuse_shared_files(const TrainFlags& flags) {
 }  // namespace
 
 void check_flags(TrainFlags& flags, const RawFlags& raw) {
+  refuse_beside_equivalence(flags, raw);
   refuse_unused_files(flags);
   refuse_shared_files(flags);
   choose_trainer(flags, raw);

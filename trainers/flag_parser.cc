@@ -84,4 +84,8 @@ std::string FlagParser::parse(std::span<const char* const> arguments) {
   return "";
 }
 
+bool FlagParser::given(const std::string& name) const {
+  return state_->app.get_option(name)->count() > 0;
+}
+
 }  // namespace belfry

@@ -30,6 +30,9 @@ class FlagParser {
   // with the nearest name, and for values that are missing or not wanted.
   std::string parse(std::span<const char* const> arguments);
 
+  // Whether parse() saw this flag, e.g. "--seed".
+  bool given(const std::string& name) const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -55,15 +55,21 @@ class Definer {
   void training(const FlagDefaults& defaults) {
     parser_.group("Training");
     parser_.add("--batch_size", raw_.batch_size, "N",
-                cat("examples per device and step [", defaults.batch_size, "]"));
-    parser_.add("--epochs", raw_.epochs, "N",
-                cat("passes over the training data [", defaults.epochs, "]"));
-    parser_.add("--max_steps", raw_.max_steps, "N",
-                "stop after N steps at the latest; 0: no limit [0]");
+                cat("examples per device and step [",
+                    defaults.benchmark ? "the model's" : cat(defaults.batch_size), "]"));
+    if (!defaults.benchmark) {
+      parser_.add("--epochs", raw_.epochs, "N",
+                  cat("passes over the training data [", defaults.epochs, "]"));
+      parser_.add("--max_steps", raw_.max_steps, "N",
+                  "stop after N steps at the latest; 0: no limit [0]");
+    }
     parser_.add("--learning_rate", raw_.learning_rate, "X",
                 "constant, instead of the program's rate or schedule [the program's]");
     parser_.add("--seed", raw_.seed, "N",
                 "of initial values, the order of the data and dropout [1]");
+  }
+
+  void files(const FlagDefaults& defaults) {
     parser_.group("Data");
     if (defaults.reads_files)
       parser_.add("--data_dir", raw_.data_dir, "DIR",
@@ -77,18 +83,26 @@ class Definer {
         "go on from this checkpoint; --epochs and --max_steps count what it has done [none]");
   }
 
-  void inspection() {
+  void inspection(const FlagDefaults& defaults) {
     parser_.group("Inspection");
-    parser_.add("--log_device_placement", raw_.log_device_placement,
-                "print the device of every node, and the balance of variables [false]");
+    if (!defaults.benchmark)
+      parser_.add("--log_device_placement", raw_.log_device_placement,
+                  "print the device of every node, and the balance of variables [false]");
+    parser_.add("--dry_run", raw_.dry_run,
+                cat("print the ", defaults.benchmark ? "" : "device of every node and the ",
+                    "memory planned per device, and exit; reads no data; --devices may name GPUs "
+                    "that this machine lacks [false]"));
+    if (!defaults.benchmark) {
+      parser_.add("--explain", raw_.explain, "NODE",
+                  "print why this node is on its device, and exit [none]");
+      parser_.add("--trace_file", raw_.trace_file, "FILE",
+                  "record step 2 (or the only one) for Perfetto or chrome://tracing [none]");
+    }
     parser_.add(
-        "--dry_run", raw_.dry_run,
-        "print the device of every node and the memory planned per device, and exit; reads no "
-        "data; --devices may name GPUs that this machine lacks [false]");
-    parser_.add("--explain", raw_.explain, "NODE",
-                "print why this node is on its device, and exit [none]");
-    parser_.add("--trace_file", raw_.trace_file, "FILE",
-                "record step 2 (or the only one) for Perfetto or chrome://tracing [none]");
+        "--check_equivalence", raw_.check_equivalence, "N",
+        "instead of training, run N steps with every trainer and strategy and compare all "
+        "variables, memory, transfers and time; the exit code is 1 if modes that must agree "
+        "do not [none]");
   }
 
   void execution() {
@@ -121,6 +135,7 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   read_integer<std::int64_t>("--max_steps", raw.max_steps, 0,
                              std::numeric_limits<std::int64_t>::max(), flags.max_steps);
   read_integer("--threads", raw.threads, 0, kMostThreads, flags.threads);
+  read_integer("--check_equivalence", raw.check_equivalence, 1, kMost, flags.check_equivalence);
   if (!raw.seed.empty()) flags.seed = parse_number<std::uint64_t>("--seed=" + raw.seed, raw.seed);
   if (raw.learning_rate.empty()) return;
   flags.learning_rate =
@@ -131,21 +146,24 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
 
 }  // namespace
 
-TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {
-  RawFlags raw;
-  FlagParser parser("Trains on one or more devices. Flags may be spelled with - or _.",
-                    defaults.program);
-  Definer define(parser, raw);
+TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
+    : defaults_(std::move(defaults)), raw_(std::make_unique<RawFlags>()) {
+  Definer define(parser, *raw_);
   define.devices_and_gradients();
-  define.training(defaults);
-  define.inspection();
+  define.training(defaults_);
+  if (!defaults_.benchmark) define.files(defaults_);
+  define.inspection(defaults_);
   define.execution();
-  TrainFlags flags;
-  flags.help = parser.parse(arguments);
-  if (!flags.help.empty()) return flags;
+}
+
+TrainFlagSet::~TrainFlagSet() = default;
+
+TrainFlags TrainFlagSet::read(std::optional<int> batch_size) const {
+  RawFlags raw = *raw_;
   for (std::string* name : {&raw.trainer, &raw.allreduce}) underscores_in_names(*name);
-  flags.batch_size = defaults.batch_size;
-  flags.epochs = defaults.epochs;
+  TrainFlags flags;
+  flags.batch_size = batch_size.value_or(defaults_.batch_size);
+  flags.epochs = defaults_.epochs;
   read_numbers(flags, raw);
   flags.devices = parse_devices(raw.devices, raw.dry_run);
   flags.data_dir = raw.data_dir;
@@ -158,6 +176,15 @@ TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefault
   flags.json = raw.json;
   check_flags(flags, raw);
   return flags;
+}
+
+TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {
+  FlagParser parser("Trains on one or more devices. Flags may be spelled with - or _.",
+                    defaults.program);
+  const TrainFlagSet set(parser, defaults);
+  std::string help = parser.parse(arguments);
+  if (!help.empty()) return {.help = std::move(help)};
+  return set.read();
 }
 
 }  // namespace belfry

@@ -13,7 +13,7 @@ struct RawFlags {
   std::string fuse_updates, share_replicas;
   std::string repacking, small_tensors_kb, batch_size, epochs, max_steps, threads, seed,
       learning_rate;
-  std::string explain, trace_file, save_checkpoint, restore_checkpoint;
+  std::string explain, check_equivalence, trace_file, save_checkpoint, restore_checkpoint;
   bool log_device_placement = false, dry_run = false;
 };
 

@@ -34,6 +34,9 @@ struct NamedTensor {
 // integers, its dense little-endian bytes.
 std::string hash_tensors(std::vector<NamedTensor> tensors);
 
+// All variables and optimizer slots that are no copies of others, under their logical names.
+std::vector<NamedTensor> read_state(Session& session, const Graph& graph);
+
 // Over the trainable variables, respectively over all variables and optimizer slots, that are no
 // copies of others: those of tower 0, under their logical names.
 std::string params_hash(Session& session, const Graph& graph);

@@ -3,15 +3,10 @@
 #include <cstdio>
 
 #include "belfry/framework/json.h"
+#include "belfry/trainers/statistics.h"
 
 namespace belfry {
 namespace {
-
-std::string rounded(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::string significant(double value) {
   char text[64];

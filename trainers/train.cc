@@ -4,18 +4,20 @@
 #include <chrono>
 #include <cstdio>
 
-#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/log.h"
 #include "belfry/towers/balance.h"
+#include "belfry/trainers/equivalence.h"
 #include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/flags.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/inspect.h"
+#include "belfry/trainers/modes.h"
 #include "belfry/trainers/output_file.h"
 #include "belfry/trainers/program.h"
 #include "belfry/trainers/report.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/trainer_options.h"
 #include "belfry/trainers/training_checkpoint.h"
 
 namespace belfry {
@@ -28,31 +30,13 @@ std::string_view trimmed(std::string_view text) {
 
 bool inspects(const TrainFlags& flags) { return flags.dry_run || !flags.explain.empty(); }
 
-TrainerOptions trainer_options(const TrainFlags& flags, const Recipe& recipe, Console& console) {
-  TrainerOptions options{
-      .model = recipe.model,
-      .optimizer = recipe.optimizer,
-      .devices = flags.devices,
-      .allreduce = flags.allreduce,
-      .gradient_repacking = flags.gradient_repacking,
-      .fuse_updates = flags.fuse_updates,
-      .share_replicas = flags.share_replicas,
-      .small_tensors_kb = flags.small_tensors_kb,
-      .batch_size = flags.batch_size,
-      .epochs = flags.epochs,
-      .max_steps = flags.max_steps,
-      .seed = flags.seed,
-      .threads = flags.threads,
-      .log_device_placement = flags.log_device_placement || flags.dry_run,
-      .placement_sink = [&](std::string_view text) { console.line(trimmed(text)); },
-      .dry_run = inspects(flags)};
-  if (flags.learning_rate) options.optimizer = recipe.optimizer.with_rate(*flags.learning_rate);
+void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recipe& recipe,
+                   Console& console) {
   options.callbacks = {std::make_shared<Progress>(console), std::make_shared<Evaluation>(console)};
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
   if (!flags.save_checkpoint.empty())
     options.callbacks.push_back(std::make_shared<SaveCheckpoint>(flags.save_checkpoint));
-  return options;
 }
 
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
@@ -73,13 +57,6 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                      " examples, which do not fill a batch"));
 }
 
-// One tower's gradients are left alone, whatever the strategy.
-bool is_canonical(const TrainFlags& flags) {
-  const int towers = static_cast<int>(flags.devices.size());
-  return towers == 1 || flags.allreduce.empty() ||
-         make_strategy(flags.allreduce)->canonical(towers);
-}
-
 Report make_report(const std::string& program, const TrainFlags& flags, Trainer& trainer) {
   Session& session = trainer.session();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
@@ -90,7 +67,8 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .allreduce = flags.allreduce,
                 .fuse_updates = flags.fuse_updates,
                 .share_replicas = flags.share_replicas,
-                .canonical = is_canonical(flags),
+                .canonical = Mode{flags.trainer, flags.allreduce}.canonical(
+                    static_cast<int>(flags.devices.size())),
                 .batch_size = flags.batch_size,
                 .seed = flags.seed,
                 .threads = session.threads(),
@@ -170,7 +148,9 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   Outputs outputs(flags);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
-  TrainerOptions options = trainer_options(flags, recipe, console);
+  TrainerOptions options = trainer_options(flags, recipe.model, recipe.optimizer);
+  options.placement_sink = [&](std::string_view text) { console.line(trimmed(text)); };
+  add_callbacks(options, flags, recipe, console);
   if (outputs.trace)
     options.on_trace = [&](const Trace& trace) { outputs.trace->write(trace.str()); };
   if (!flags.restore_checkpoint.empty()) inspect_checkpoint(flags.restore_checkpoint);
@@ -183,6 +163,9 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
     return inspect(flags, options, *train_data, test_data.get(), console, outputs.json);
   train_data->size();  // loads it
   if (test_data) test_data->size();
+  if (flags.check_equivalence > 0)
+    return report_equivalence(options, *train_data, flags.check_equivalence, console,
+                              outputs.json ? &*outputs.json : nullptr);
   const auto began = std::chrono::steady_clock::now();
   const std::unique_ptr<Trainer> trainer =
       find_trainer(flags.trainer).make(options, *train_data, test_data.get());

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "belfry/framework/log.h"
+#include "belfry/framework/plan.h"
 #include "belfry/trainers/prefetch.h"
 
 namespace belfry {
@@ -216,6 +217,12 @@ void Trainer::set_metric(std::string_view name, double value) {
     }
   require(!find_metric(name), "metric '", name, "' is set by the model");
   other_metrics_.push_back({std::string(name), value});
+}
+
+std::int64_t Trainer::bytes_moved() const {
+  std::int64_t bytes = 0;
+  for (const TransferRecord& transfer : step_->plan().transfers) bytes += transfer.bytes;
+  return bytes;
 }
 
 double Trainer::examples_per_second() const {

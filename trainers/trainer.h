@@ -96,6 +96,9 @@ class Trainer {
   // Of the last step: "loss" first.
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
 
+  // Bytes that cross devices in one training step, by its plan.
+  std::int64_t bytes_moved() const;
+
   // Training samples of all towers per second of training: without the first step, evaluations and
   // other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;

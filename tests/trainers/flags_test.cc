@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/flag_parser.h"
 
 namespace belfry {
 namespace {
@@ -111,6 +112,53 @@ TEST(Flags, RefuseOneFileForTwoPurposes) {
   EXPECT_EQ(parse({"--json=f", "--trace_file=g"}).json, "f");
 }
 
+TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
+  EXPECT_EQ(parse({}).check_equivalence, 0);
+  EXPECT_EQ(parse({"--check_equivalence=5", "--devices=cpu:4"}).check_equivalence, 5);
+  EXPECT_THAT(refusal({"--check_equivalence=0"}), HasSubstr("--check_equivalence=0"));
+  for (const char* other :
+       {"--save_checkpoint=c", "--restore_checkpoint=c", "--trace_file=t", "--dry_run",
+        "--explain=x", "--log_device_placement", "--trainer=replicated", "--allreduce=naive",
+        "--gradient_repacking=2", "--epochs=2", "--max_steps=3"}) {
+    const std::string flag = std::string(other).substr(0, std::string_view(other).find('='));
+    EXPECT_THAT(refusal({"--check_equivalence=5", other}),
+                AllOf(HasSubstr(flag), HasSubstr("--check_equivalence")))
+        << other;
+  }
+  EXPECT_EQ(parse({"--check_equivalence=5", "--json=f"}).json, "f");
+}
+
+TEST(TrainFlagSet, AddsTheFlagsOfTrainingToThoseOfABenchmark) {
+  FlagParser parser("Benchmarks.", "bench");
+  std::string model = "mlp";
+  parser.group("Benchmark");
+  parser.add("--model", model, "NAME", "to train");
+  const TrainFlagSet set(parser, {.program = "bench", .benchmark = true});
+  const char* const arguments[] = {"--model=x", "--devices=cpu:4", "--allreduce=naive", "--seed=7"};
+  EXPECT_EQ(parser.parse(arguments), "");
+  EXPECT_EQ(model, "x");
+  EXPECT_TRUE(parser.given("--seed"));
+  EXPECT_FALSE(parser.given("--threads"));
+  const TrainFlags flags = set.read(96);
+  EXPECT_EQ(flags.devices.size(), 4u);
+  EXPECT_EQ(flags.allreduce, "naive");
+  EXPECT_EQ(flags.seed, 7u);
+  EXPECT_EQ(flags.batch_size, 96);
+}
+
+TEST(TrainFlagSet, LeavesBenchmarksWithoutFlagsOfEpochsAndFiles) {
+  FlagParser parser("Benchmarks.", "bench");
+  const TrainFlagSet set(parser, {.program = "bench", .benchmark = true});
+  const char* const help[] = {"--help"};
+  const std::string text = parser.parse(help);
+  for (const char* flag : {"--batch_size", "--learning_rate", "--dry_run", "--check_equivalence",
+                           "--threads", "--json", "[the model's]"})
+    EXPECT_THAT(text, HasSubstr(flag));
+  for (const char* flag : {"--epochs", "--max_steps", "--data_dir", "--save_checkpoint",
+                           "--restore_checkpoint", "--explain", "--trace_file"})
+    EXPECT_THAT(text, testing::Not(HasSubstr(flag)));
+}
+
 TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
   const TrainFlags flags = parse({"--dry_run", "--devices=gpu:8"});
   EXPECT_EQ(flags.devices.size(), 8u);
@@ -195,6 +243,7 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--restore_checkpoint",
                              "Inspection",
                              "--dry_run",
+                             "--check_equivalence",
                              "--explain",
                              "--trace_file",
                              "--devices",

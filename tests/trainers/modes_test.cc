@@ -6,10 +6,14 @@
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/tests/trainers/mnist_convnet.h"
+#include "belfry/ops/max_pool.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
+#include "belfry/trainers/models.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
@@ -218,7 +222,7 @@ std::vector<Tensor> first_gradients(int towers, const char* strategy) {
       inputs.push_back(placeholder(graph, "input", value.dtype(), value.shape()));
       feeds.push_back({inputs.back(), value});
     }
-    const Output loss = mnist_convnet(tower, inputs[0], inputs[1]);
+    const Output loss = models::mnist(tower, inputs[0], inputs[1]);
     rows.push_back(compute_gradients(loss, tower.trainables()));
   });
   const GradientTable combined = make_strategy(strategy)->reduce(GradientTable(rows));
