@@ -39,6 +39,10 @@ void read_integer(std::string_view flag, std::string_view text, T least, T most,
   value = static_cast<T>(given);
 }
 
+// A number of bytes: a whole number, and perhaps K, M or G (1024, 1024^2, 1024^3; either case).
+// Throws FlagError naming the flag.
+std::int64_t parse_bytes(std::string_view flag, std::string_view text);
+
 // Turns errors of `look_up` into those of a flag.
 template <class F>
 decltype(auto) as_flag(const char* flag, const F& look_up) {

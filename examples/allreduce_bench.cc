@@ -1,0 +1,156 @@
+// Which way of combining gradients is fastest here? Times strategies against each other, against
+// the memory, and checks their sums. Flags and columns are those of nccl-tests' all_reduce_perf.
+#include <cstdio>
+#include <limits>
+
+#include "belfry/belfry.h"
+using namespace belfry;
+
+namespace {
+
+// As text, before they are checked.
+struct RawFlags {
+  std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
+  std::string dtype = "f32", redop = "sum", devices = "cpu:2", strategies = "collective";
+  std::string threads, csv, json;
+};
+
+struct Flags {
+  std::string help;  // what --help prints, if it was asked for
+  ReductionBenchOptions bench;
+  std::vector<std::string> strategies;
+  std::int64_t least = 0, most = 0;  // bytes per device, whole elements
+  int factor = 0;
+  std::string csv, json;
+};
+
+void define(FlagParser& parser, RawFlags& raw) {
+  parser.group("What is reduced");
+  parser.add("-b,--minbytes", raw.least, "BYTES", "smallest size per device: 8, 1K, 128M [32M]");
+  parser.add("-e,--maxbytes", raw.most, "BYTES", "largest size [32M, or -b if that is larger]");
+  parser.add("-f,--stepfactor", raw.factor, "N", "each size is N times the one before [2]");
+  parser.add("-d,--datatype", raw.dtype, "TYPE",
+             "f32|f64|f16|bf16|i32; also float|double|half|bfloat16|int32 [f32]");
+  parser.add("-o,--op", raw.redop, "OP", "sum|avg [sum]");
+  parser.add("--devices", raw.devices, "LIST", "cpu:N for N logical devices; or names [cpu:2]");
+  parser.add("--strategies", raw.strategies, "LIST",
+             cat("all, or a comma list of what --allreduce takes: ", join(strategy_names(), "|"),
+                 " [collective]"));
+  parser.group("How it is measured");
+  parser.add("-n,--iters", raw.iterations, "N", "timed runs of each strategy and size [20]");
+  parser.add("-w,--warmup_iters", raw.warmup, "N", "runs before those [1]");
+  parser.add("-c,--check", raw.check, "0|1", "compare every sum with an oracle [1]");
+  parser.add("--threads", raw.threads, "N",
+             "worker threads, the main thread included; 0: all usable cores [0]");
+  parser.group("Output");
+  parser.add("--csv", raw.csv, "FILE", "write the results there, a line each [none]");
+  parser.add("--json", raw.json, "FILE", "write the results there, as a list of objects [none]");
+}
+
+DType parse_type(const std::string& text) {
+  const std::pair<const char*, DType> types[] = {
+      {"f32", DType::kF32},   {"f64", DType::kF64},    {"f16", DType::kF16},
+      {"bf16", DType::kBF16}, {"i32", DType::kI32},    {"float", DType::kF32},
+      {"half", DType::kF16},  {"double", DType::kF64}, {"bfloat16", DType::kBF16},
+      {"int32", DType::kI32}};
+  std::vector<std::string> names;
+  for (const auto& [name, dtype] : types) {
+    if (text == name) return dtype;
+    names.emplace_back(name);
+  }
+  throw FlagError(
+      cat("-d ", text, " is no type", did_you_mean(text, names), " (types: ", join(names), ")"));
+}
+
+// Whole elements.
+std::int64_t parse_size(const char* flag, const std::string& text, DType dtype) {
+  const std::int64_t bytes = parse_bytes(flag, text);
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  require<FlagError>(bytes >= element, flag, "=", text, " is less than one ", name_of(dtype),
+                     " of ", element, " bytes");
+  return bytes / element * element;
+}
+
+Flags parse(std::span<const char* const> arguments, const std::string& program) {
+  RawFlags raw;
+  FlagParser parser("Times ways to combine gradients. Flags may be spelled with - or _.", program);
+  define(parser, raw);
+  Flags flags;
+  flags.help = parser.parse(arguments);
+  if (!flags.help.empty()) return flags;
+  constexpr int kMost = std::numeric_limits<int>::max();
+  ReductionBenchOptions& bench = flags.bench;
+  bench.dtype = parse_type(raw.dtype);
+  flags.least = parse_size("-b", raw.least, bench.dtype);
+  flags.most = raw.most.empty() ? std::max(flags.least, parse_size("-e", "32M", bench.dtype))
+                                : parse_size("-e", raw.most, bench.dtype);
+  require<FlagError>(flags.least <= flags.most, "-b ", raw.least, " is more than -e ", raw.most);
+  read_integer("-f", raw.factor, 2, kMost, flags.factor);
+  read_integer("-n", raw.iterations, 1, kMost, bench.iterations);
+  read_integer("-w", raw.warmup, 0, kMost, bench.warmup);
+  int check = 0;
+  read_integer("-c", raw.check, 0, 1, check);
+  bench.check = check == 1;
+  require<FlagError>(raw.redop == "sum" || raw.redop == "avg", "-o ", raw.redop,
+                     " is neither sum nor avg");
+  bench.reduction = raw.redop == "avg" ? Reduction::kMean : Reduction::kSum;
+  require<FlagError>(is_floating(bench.dtype) || raw.redop == "sum", "-o avg of -d ", raw.dtype,
+                     ": the mean of integers is not defined");
+  bench.devices = parse_devices(raw.devices);
+  read_integer("--threads", raw.threads, 0, 1024, bench.threads);
+  bench.list_refused = raw.strategies == "all";
+  if (bench.list_refused)
+    flags.strategies = strategy_names();
+  else
+    for (const std::string_view name : split(raw.strategies, ',')) {
+      as_flag("--strategies", [&] { return make_strategy(name) != nullptr; });
+      flags.strategies.emplace_back(name);
+    }
+  require<FlagError>(raw.csv.empty() || raw.csv != raw.json, "--csv=", raw.csv,
+                     " and --json=", raw.json, " would overwrite each other");
+  flags.csv = raw.csv;
+  flags.json = raw.json;
+  return flags;
+}
+
+std::optional<OutputFile> open(const char* flag, const std::string& path) {
+  if (path.empty()) return {};
+  return OutputFile(local_file_system(), flag, path);
+}
+
+int run(const Flags& flags) {
+  std::optional<OutputFile> csv = open("--csv", flags.csv), json = open("--json", flags.json);
+  const ReductionBenchOptions& bench = flags.bench;
+  std::vector<std::string> names;
+  for (const DeviceSpec& device : bench.devices) names.push_back(device.short_str());
+  std::printf("# devices: %s; threads: %d; warmup iters: %d iters: %d validation: %d\n",
+              join(names).c_str(), bench.threads ? bench.threads : usable_cores(), bench.warmup,
+              bench.iterations, bench.check);
+  ReductionTable table(bench);
+  std::fputs(table.head().c_str(), stdout);
+  Json list = Json::array();
+  for (std::int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor) {
+    const std::int64_t elements = bytes / static_cast<std::int64_t>(size_of(bench.dtype));
+    const ReductionBench result = bench_reduction({Shape{elements}}, flags.strategies, bench);
+    std::fputs(table.lines(result).c_str(), stdout);
+    std::fflush(stdout);
+    append_json(result, bench, list);
+    if (bytes > std::numeric_limits<std::int64_t>::max() / flags.factor) break;
+  }
+  std::fputs(table.summary().c_str(), stdout);
+  if (csv) csv->write(to_csv(list));
+  if (json) json->write(list.str(2) + "\n");
+  return table.wrong() == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    const Flags flags = parse(std::span(argv + 1, static_cast<std::size_t>(std::max(argc, 1) - 1)),
+                              program_name(argc > 0 ? argv[0] : nullptr));
+    if (flags.help.empty()) return run(flags);
+    std::fputs(flags.help.c_str(), stdout);
+    return 0;
+  });
+}
