@@ -12,7 +12,8 @@ namespace {
 struct RawFlags {
   std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
   std::string dtype = "f32", redop = "sum", devices = "cpu:2", strategies = "collective";
-  std::string threads, csv, json;
+  std::string threads, links, csv, json;
+  bool remeasure = false, auto_any = false;
 };
 
 struct Flags {
@@ -21,6 +22,8 @@ struct Flags {
   std::vector<std::string> strategies;
   std::int64_t least = 0, most = 0;  // bytes per device, whole elements
   int factor = 0;
+  MachineOptions machine;  // where there is "auto" among the strategies
+  bool predicts = false;
   std::string csv, json;
 };
 
@@ -33,15 +36,22 @@ void define(FlagParser& parser, RawFlags& raw) {
              "f32|f64|f16|bf16|i32; also float|double|half|bfloat16|int32 [f32]");
   parser.add("-o,--op", raw.redop, "OP", "sum|avg [sum]");
   parser.add("--devices", raw.devices, "LIST", "cpu:N for N logical devices; or names [cpu:2]");
-  parser.add("--strategies", raw.strategies, "LIST",
-             cat("all, or a comma list of what --allreduce takes: ", join(strategy_names(), "|"),
-                 " [collective]"));
+  parser.add(
+      "--strategies", raw.strategies, "LIST",
+      cat("a comma list of what --allreduce takes: ", join(strategy_names(), "|"),
+          "; all: each of these; auto: the one that is predicted to be fastest [collective]"));
   parser.group("How it is measured");
   parser.add("-n,--iters", raw.iterations, "N", "timed runs of each strategy and size [20]");
   parser.add("-w,--warmup_iters", raw.warmup, "N", "runs before those [1]");
   parser.add("-c,--check", raw.check, "0|1", "compare every sum with an oracle [1]");
   parser.add("--threads", raw.threads, "N",
              "worker threads, the main thread included; 0: all usable cores [0]");
+  parser.group("What auto chooses by");
+  parser.add("--links", raw.links, "FILE",
+             "JSON that describes the devices' links [none: they are measured, and kept in " +
+                 cache_directory() + "]");
+  parser.add("--remeasure", raw.remeasure, "measure them again [false]");
+  parser.add("--auto_any", raw.auto_any, "take strategies that are not canonical, too [false]");
   parser.group("Output");
   parser.add("--csv", raw.csv, "FILE", "write the results there, a line each [none]");
   parser.add("--json", raw.json, "FILE", "write the results there, as a list of objects [none]");
@@ -71,6 +81,25 @@ std::int64_t parse_size(const char* flag, const std::string& text, DType dtype) 
   return bytes / element * element;
 }
 
+void read_strategies(Flags& flags, const RawFlags& raw) {
+  for (const std::string_view name : split(raw.strategies, ',')) {
+    if (name == "all") {
+      flags.bench.list_refused = true;
+      for (std::string& known : strategy_names()) flags.strategies.push_back(std::move(known));
+      continue;
+    }
+    flags.predicts = flags.predicts || name == "auto";
+    if (name != "auto") as_flag("--strategies", [&] { return make_strategy(name) != nullptr; });
+    flags.strategies.emplace_back(name);
+  }
+  require<FlagError>(flags.predicts || (raw.links.empty() && !raw.remeasure && !raw.auto_any),
+                     "--links, --remeasure and --auto_any are for --strategies with auto");
+  require<FlagError>(raw.links.empty() || !raw.remeasure, "--links=", raw.links,
+                     " takes the place of a measurement, so there is no use for --remeasure");
+  flags.bench.auto_any = raw.auto_any;
+  flags.machine = {.threads = flags.bench.threads, .links = raw.links, .remeasure = raw.remeasure};
+}
+
 Flags parse(std::span<const char* const> arguments, const std::string& program) {
   RawFlags raw;
   FlagParser parser("Times ways to combine gradients. Flags may be spelled with - or _.", program);
@@ -98,14 +127,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
                      ": the mean of integers is not defined");
   bench.devices = parse_devices(raw.devices);
   read_integer("--threads", raw.threads, 0, 1024, bench.threads);
-  bench.list_refused = raw.strategies == "all";
-  if (bench.list_refused)
-    flags.strategies = strategy_names();
-  else
-    for (const std::string_view name : split(raw.strategies, ',')) {
-      as_flag("--strategies", [&] { return make_strategy(name) != nullptr; });
-      flags.strategies.emplace_back(name);
-    }
+  read_strategies(flags, raw);
   require<FlagError>(raw.csv.empty() || raw.csv != raw.json, "--csv=", raw.csv,
                      " and --json=", raw.json, " would overwrite each other");
   flags.csv = raw.csv;
@@ -120,7 +142,12 @@ std::optional<OutputFile> open(const char* flag, const std::string& path) {
 
 int run(const Flags& flags) {
   std::optional<OutputFile> csv = open("--csv", flags.csv), json = open("--json", flags.json);
-  const ReductionBenchOptions& bench = flags.bench;
+  ReductionBenchOptions bench = flags.bench;
+  std::optional<Machine> machine;
+  if (flags.predicts) {
+    machine = find_machine(local_file_system(), bench.devices, flags.machine);
+    bench.machine = &*machine;
+  }
   std::vector<std::string> names;
   for (const DeviceSpec& device : bench.devices) names.push_back(device.short_str());
   std::printf("# devices: %s; threads: %d; warmup iters: %d iters: %d validation: %d\n",

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "belfry/allreduce/choice.h"
+#include "belfry/allreduce/cost_model.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/scopes.h"
@@ -34,7 +36,10 @@ class Bench {
 
   void add(const std::string& strategy) {
     Entry& entry = entries_.emplace_back(Entry{.result = {.strategy = strategy}});
-    attempt(entry, [&] { build(entry); });
+    attempt(entry, [&] {
+      resolve(entry);
+      build(entry);
+    });
   }
 
   ReductionBench run() {
@@ -76,8 +81,21 @@ class Bench {
     }
   }
 
+  void resolve(Entry& entry) const {
+    entry.result.resolved = entry.result.strategy;
+    if (entry.result.strategy != "auto") return;
+    require(options_.machine != nullptr, "auto needs a machine to choose by");
+    std::vector<TensorType> gradients;
+    for (const Shape& shape : shapes_) gradients.push_back({shape, options_.dtype});
+    const StrategyChoice choice = choose_strategy(
+        strategy_names(), gradients, options_.machine->devices_for(options_.devices),
+        *options_.machine, {.any = options_.auto_any, .reduction = options_.reduction});
+    entry.result.resolved = choice.best().strategy;
+    entry.result.reason = choice.str();
+  }
+
   void build(Entry& entry) {
-    const std::unique_ptr<Strategy> strategy = make_strategy(entry.result.strategy);
+    const std::unique_ptr<Strategy> strategy = make_strategy(entry.result.resolved);
     entry.result.canonical = strategy->canonical(towers());
     const GradientTable sums =
         strategy->reduce(GradientTable(rows_), {.reduction = options_.reduction});
@@ -98,7 +116,18 @@ class Bench {
       attempt(entry, [&] {
         entry.in_place = &session_->prepare({*entry.place});
         entry.out_of_place = &session_->prepare({*entry.compute});
+        if (!options_.machine || !describes_here(*options_.machine)) return;
+        entry.result.in_place.predicted = predicted(*entry.in_place);
+        entry.result.out_of_place.predicted = predicted(*entry.out_of_place);
       });
+  }
+
+  bool describes_here(const Machine& machine) const {
+    return machine.links.empty() && machine.devices_for(options_.devices) == options_.devices;
+  }
+
+  double predicted(const Step& step) const {
+    return predict_seconds(step.plan(), session_->devices(), *options_.machine);
   }
 
   void check() {

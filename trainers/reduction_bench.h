@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/allreduce/machine.h"
 #include "belfry/allreduce/strategy.h"
 
 namespace belfry {
@@ -19,15 +20,22 @@ struct ReductionBenchOptions {
   // A strategy that cannot serve these towers or this type is listed with its reason; otherwise it
   // throws what the strategy throws.
   bool list_refused = false;
+  // What "auto" chooses by; borrowed, may be null. Also predicts what is timed, if it is measured
+  // here.
+  const Machine* machine = nullptr;
+  bool auto_any = false;  // "auto" may take strategies that are not canonical
 };
 
 struct ReductionTiming {
   double seconds = 0;                 // median
+  std::optional<double> predicted;    // seconds, on options.machine
   std::optional<std::int64_t> wrong;  // elements on all towers, if checked
 };
 
 struct ReductionResult {
-  std::string strategy;
+  std::string strategy;          // as asked for
+  std::string resolved;          // what "auto" chose; else the same
+  std::string reason;            // of that choice: lines
   bool canonical = false;        // for this number of towers
   std::string refusal;           // then nothing was timed
   ReductionTiming in_place;      // every tower's buffer gets the sum

@@ -44,6 +44,26 @@ std::string columns(const ReductionTiming& timing, std::int64_t bytes, int devic
                 timing.wrong ? cat(*timing.wrong).c_str() : "N/A");
 }
 
+// " -> collective (canonical), predicted 1.10 0.95 of it": of the time, out of place and in.
+std::string remarks(const ReductionResult& result) {
+  std::string text;
+  if (result.strategy == "auto") text += " -> " + result.resolved;
+  if (result.canonical) text += " (canonical)";
+  if (result.in_place.predicted)
+    text += format(", predicted %.2f %.2f of it",
+                   *result.out_of_place.predicted / result.out_of_place.seconds,
+                   *result.in_place.predicted / result.in_place.seconds);
+  return text;
+}
+
+// "# " before every line.
+std::string commented(const std::string& lines) {
+  std::string text;
+  for (const std::string_view line : split(lines, '\n'))
+    if (!line.empty()) text += cat("# ", line, "\n");
+  return text;
+}
+
 Json record(const ReductionResult& result, bool in_place, const ReductionBench& bench,
             const ReductionBenchOptions& options) {
   const ReductionTiming& timing = in_place ? result.in_place : result.out_of_place;
@@ -62,6 +82,8 @@ Json record(const ReductionResult& result, bool in_place, const ReductionBench& 
       .set("busbw", bus_bandwidth(bench.bytes, timing.seconds, devices) / 1e9)
       .set("wrong", timing.wrong ? Json(*timing.wrong) : Json())
       .set("limit_us", bench.limit_seconds * 1e6);
+  if (timing.predicted)
+    json.set("resolved", result.resolved).set("predicted_us", *timing.predicted * 1e6);
   return json;
 }
 
@@ -97,6 +119,7 @@ std::string ReductionTable::lines(const ReductionBench& bench) {
       wrong_ += timing->wrong.value_or(0);
       checked_ = checked_ || timing->wrong;
     }
+    text += commented(result.reason);
     text += cat(format("%12lld  %12lld  %8s  %6s  %6d", static_cast<long long>(bench.bytes),
                        static_cast<long long>(bench.elements), nccl_name(options_.dtype),
                        name_of(options_.reduction), -1),
@@ -104,7 +127,7 @@ std::string ReductionTable::lines(const ReductionBench& bench) {
                 columns(result.in_place, bench.bytes, devices),
                 format("  %9s  %3.0f %%  ", microseconds(bench.limit_seconds).c_str(),
                        100 * bench.limit_seconds / result.in_place.seconds),
-                result.strategy, result.canonical ? " (canonical)" : "", "\n");
+                result.strategy, remarks(result), "\n");
   }
   return text;
 }

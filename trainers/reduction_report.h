@@ -10,7 +10,8 @@ namespace belfry {
 
 // Writes lines whose first thirteen columns are those of nccl-tests, so that what parses its output
 // parses this. After them: the byte limit in us, the share of it that the form in place reaches
-// (limit over time), the strategy, "(canonical)".
+// (limit over time), the strategy, "(canonical)", and, where there is a prediction, its time over
+// the measured one, out of place and in.
 class ReductionTable {
  public:
   // The options must outlive the table.
@@ -18,7 +19,8 @@ class ReductionTable {
 
   // The column heads: lines that begin with '#'.
   std::string head() const;
-  // A line per strategy; "# NAME refused: REASON" for those that were not timed.
+  // A line per strategy, for "auto" after its reason in lines that begin with '#'; "# NAME refused:
+  // REASON" for those that were not timed.
   std::string lines(const ReductionBench& bench);
   // Elements out of bounds, and the average bus bandwidth of each strategy, out of place and in.
   std::string summary() const;
@@ -40,7 +42,8 @@ class ReductionTable {
 
 // Adds to a list two objects for each strategy that was timed, out of place and in place: strategy,
 // canonical, devices (K), device_type, dtype, redop, bytes (per device), in_place, time_us, algbw,
-// busbw (GB/s of 1e9), wrong (null if it was not checked), limit_us.
+// busbw (GB/s of 1e9), wrong (null if it was not checked), limit_us; with a machine also resolved
+// (what "auto" chose) and predicted_us.
 void append_json(const ReductionBench& bench, const ReductionBenchOptions& options, Json& list);
 
 // The members of such a list, a head line and a line each. Null is empty.

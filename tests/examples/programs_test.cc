@@ -156,6 +156,8 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"-f", "1"}, "-f=1 is not between 2"},
       {{"--strategies=rong"}, "unknown aggregation strategy 'rong'"},
       {{"--csv=a", "--json=a"}, "would overwrite each other"},
+      {{"--links=x"}, "are for --strategies with auto"},
+      {{"--strategies=auto", "--links=x", "--remeasure"}, "no use for --remeasure"},
       {{"-g", "8"}, "'-g' is no flag"}};
   for (const auto& [flags, why] : refusals) {
     const Finished done = run("allreduce_bench", flags);
@@ -163,6 +165,19 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
     EXPECT_EQ(done.output, "") << why;
     EXPECT_THAT(done.errors, HasSubstr(why));
   }
+}
+
+TEST(Programs, AllreduceBenchChoosesAsIfTheDevicesOfAFileWereThere) {
+  const Finished done = run(
+      "allreduce_bench", {"-b", "1K", "-e", "1K", "-n", "2", "--devices=cpu:8", "--strategies=auto",
+                          cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/dgx1.json")});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("\n# auto: "));
+  EXPECT_THAT(done.output, HasSubstr("  auto -> "));
+  const Finished missing =
+      run("allreduce_bench", {"--strategies=auto", "--links=/nowhere/links.json"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.errors, HasSubstr("--links=/nowhere/links.json: "));
 }
 
 }  // namespace

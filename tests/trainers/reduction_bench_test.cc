@@ -140,6 +140,37 @@ TEST(ReductionBench, ThrowsWhatAStrategySaysUnlessRefusalsAreListed) {
   }
 }
 
+TEST(ReductionBench, ResolvesAutoByTheMachineAndPredictsWhatItTimes) {
+  Machine machine{
+      .devices = parse_devices("cpu:2"), .workers = 2, .run_us = 1, .bandwidth = {{1, 10, 20}}};
+  ReductionBenchOptions asked = options("cpu:2");
+  asked.machine = &machine;
+  const ReductionBench bench = bench_reduction({{100000}}, {"auto", "naive"}, asked);
+  const ReductionResult& chosen = bench.results[0];
+  EXPECT_EQ(chosen.strategy, "auto");
+  EXPECT_EQ(chosen.resolved, "collective");
+  EXPECT_THAT(chosen.reason, HasSubstr("auto: collective, predicted"));
+  EXPECT_EQ(chosen.in_place.wrong, 0);
+  EXPECT_TRUE(chosen.canonical);
+  EXPECT_EQ(bench.results[1].resolved, "naive");
+  EXPECT_EQ(bench.results[1].reason, "");
+  // Reads two tensors of 400,000 bytes and writes one, alone: at 10 bytes per ns, and 1 us.
+  ASSERT_TRUE(bench.results[1].out_of_place.predicted);
+  EXPECT_NEAR(*bench.results[1].out_of_place.predicted, 161e-6, 1e-9);
+
+  // Of another machine, which these devices stand for, there is nothing to predict here.
+  machine.workers = 0;
+  machine.links = {{{}, {10, 1}}, {{10, 1}, {}}};
+  machine.devices[0] = DeviceSpec::local("GPU", 0);
+  machine.devices[1] = DeviceSpec::local("GPU", 1);
+  const ReductionBench linked = bench_reduction({{8}}, {"auto"}, asked);
+  EXPECT_NE(linked.results[0].resolved, "auto");
+  EXPECT_FALSE(linked.results[0].in_place.predicted);
+
+  asked.machine = nullptr;
+  EXPECT_THROW(bench_reduction({{8}}, {"auto"}, asked), InvalidArgument);
+}
+
 // 2 (K - 1) / K: 1 for two, 1.75 for eight.
 TEST(ReductionBench, CountsBusBandwidthAsNcclTestsDo) {
   EXPECT_EQ(bus_bandwidth(1000, 1, 2), 1000);

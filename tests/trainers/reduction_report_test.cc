@@ -40,6 +40,25 @@ TEST(ReductionTable, PrintsTheColumnsOfNcclTestsThenOurs) {
   EXPECT_THAT(lines, HasSubstr("# hierarchical refused: K is odd\n"));
 }
 
+TEST(ReductionTable, PrintsTheReasonOfAutoAndPredictionsOverTimes) {
+  Reported reported;
+  ReductionResult& first = reported.bench.results[0];
+  first.strategy = "auto";
+  first.resolved = "naive";
+  first.reason = "  naive 1 ms\nauto: naive\n";
+  first.out_of_place.predicted = 200e-6;
+  first.in_place.predicted = 10e-6;
+  ReductionTable table(reported.options);
+  const std::string lines = table.lines(reported.bench);
+  EXPECT_THAT(lines, testing::StartsWith("#   naive 1 ms\n# auto: naive\n        4000  "));
+  EXPECT_THAT(lines, HasSubstr("  auto -> naive (canonical), predicted 0.80 1.25 of it\n"));
+  Json list = Json::array();
+  append_json(reported.bench, reported.options, list);
+  EXPECT_EQ(list.items().front().at("resolved").text(), "naive");
+  EXPECT_DOUBLE_EQ(list.items().front().at("predicted_us").number(), 200);
+  EXPECT_EQ(list.items().back().find("resolved"), nullptr);
+}
+
 // naive: 1.5 * 4000 bytes in 250 and 8 us, 0.024 and 0.75 GB/s; ring: in 1 us and 20 ms, 6 and
 // 0.0003 GB/s.
 TEST(ReductionTable, AveragesBandwidthPerStrategyAndSumsErrors) {
