@@ -117,9 +117,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   read_integer("-f", raw.factor, 2, kMost, flags.factor);
   read_integer("-n", raw.iterations, 1, kMost, bench.iterations);
   read_integer("-w", raw.warmup, 0, kMost, bench.warmup);
-  int check = 0;
-  read_integer("-c", raw.check, 0, 1, check);
-  bench.check = check == 1;
+  read_switch("-c", raw.check, bench.check);
   require<FlagError>(raw.redop == "sum" || raw.redop == "avg", "-o ", raw.redop,
                      " is neither sum nor avg");
   bench.reduction = raw.redop == "avg" ? Reduction::kMean : Reduction::kSum;

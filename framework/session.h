@@ -41,6 +41,12 @@ struct SessionOptions {
   std::string visible_devices = {};
   // Where log_device_placement prints: whole lines. Standard output by default.
   std::function<void(std::string_view)> placement_sink = {};
+  // Makes a collective and the optimizer updates that alone read its results one pass over memory.
+  bool fuse_updates = true;
+  // Lets replicas (VariableOptions::copy_of) in one memory space lie in one storage, if the same
+  // plan is the first to hold them and all plans write them alike. A plan that does not, or a
+  // write() to one of them, gives each its own first. Neither option changes a bit of any value.
+  bool share_replicas = true;
   // Runs the plain kernel of every op: slow; the oracle in tests.
   bool reference_kernels = false;
 };
@@ -142,6 +148,8 @@ class Session {
   void write(Variable variable, const Tensor& value);
   // False after a run that failed when it had begun to write variables, until they are restored.
   bool intact() const;
+  // The variable lies in the storage of another, whose bytes count once.
+  bool shared(Variable variable) const;
   // Sets variables and the step, all between two runs, or throws and sets none. Others that a
   // failed run may have written start again from their first values: the session is intact.
   void restore(std::span<const VariableBytes> values, std::uint64_t step);

@@ -1,6 +1,7 @@
 #include "belfry/framework/step.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
@@ -16,6 +17,26 @@ Step::State::State(Plan compiled, Runner& owner) : plan(std::move(compiled)), ru
   share_out();
   guard_ = std::make_unique<ArenaGuard>(plan, arenas_);
   work_ = [this](int worker) { run_list(worker); };
+}
+
+void Step::State::replace(State& other) {
+  for (std::size_t i = 0; i < fetched.size(); ++i) {
+    if (fetched[i].bytes() > 0)
+      std::memcpy(other.fetched[i].mutable_raw(), fetched[i].raw(), fetched[i].bytes());
+    fetched[i] = std::move(other.fetched[i]);
+  }
+  plan = std::move(other.plan);
+  workers = other.workers;
+  guard_ = nullptr;  // refers to the arenas
+  arenas_ = std::move(other.arenas_);
+  guard_ = std::move(other.guard_);
+  addresses_ = std::move(other.addresses_);
+  feed_slots_ = std::move(other.feed_slots_);
+  tasks_ = std::move(other.tasks_);
+  lists_ = std::move(other.lists_);
+  signals_ = std::move(other.signals_);
+  bases_ = std::move(other.bases_);
+  runs_ = 0;
 }
 
 void refuse_dry_run(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices) {
@@ -182,7 +203,7 @@ bool Step::State::run_task(std::size_t t, int worker) {
           [&] { return help(worker); });
   }
   if (failed_.load(std::memory_order_acquire)) return false;
-  if (plan.node(launch.node).op->writes > 0) has_written_.store(true, std::memory_order_relaxed);
+  if (plan.node(launch.node).writes() > 0) has_written_.store(true, std::memory_order_relaxed);
   guard_->before(t);
   if (recording_) recording_->launches[t].start = recording_->now();
   if (task.parts > 1 && workers > 1)
@@ -274,7 +295,7 @@ void Step::State::recover() {
   failed_.store(false, std::memory_order_relaxed);
   if (has_written_.load(std::memory_order_relaxed))
     for (const PlanNode& node : plan.nodes)
-      for (int i = 0; i < node.op->writes; ++i)
+      for (int i = 0; i < node.writes(); ++i)
         runner.suspects.insert(plan.node(node.inputs[at(i)].node).node);
   std::rethrow_exception(std::exchange(error_, nullptr));
 }

@@ -57,6 +57,10 @@ struct alignas(64) Share {
 struct Step::State {
   State(Plan compiled, Runner& owner);
 
+  // Becomes `other`, another plan of the same fetches and feeds, and keeps the values that were
+  // fetched. Call it with runner.mutex.
+  void replace(State& other);
+
   // Copies the fetches to `results` before another thread can run the step again.
   void run(std::span<const Tensor> feeds, RunOptions options = {},
            std::vector<Tensor>* results = nullptr);

@@ -43,6 +43,13 @@ void read_integer(std::string_view flag, std::string_view text, T least, T most,
 // Throws FlagError naming the flag.
 std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
+// The same for 0 and 1.
+inline void read_switch(std::string_view flag, std::string_view text, bool& value) {
+  int given = value;
+  read_integer(flag, text, 0, 1, given);
+  value = given != 0;
+}
+
 // Turns errors of `look_up` into those of a flag.
 template <class F>
 decltype(auto) as_flag(const char* flag, const F& look_up) {

@@ -40,6 +40,11 @@ class Definer {
                     "; parameter_server takes colocate, replicated all others [collective]");
     parser_.add("--gradient_repacking", raw_.repacking, "N",
                 "pack all gradients into N parts before they are combined; 0: do not [0]");
+    parser_.add(
+        "--fuse_updates", raw_.fuse_updates, "0|1",
+        "combine gradients and update variables in one pass over memory; the same bits [1]");
+    parser_.add("--share_replicas", raw_.share_replicas, "0|1",
+                "one storage for equal replicas in one memory space; the same bits [1]");
   }
 
   void training(const FlagDefaults& defaults) {
@@ -97,6 +102,8 @@ class Definer {
 void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   constexpr int kMost = std::numeric_limits<int>::max();
   read_integer("--gradient_repacking", raw.repacking, 0, kMost, flags.gradient_repacking);
+  read_switch("--fuse_updates", raw.fuse_updates, flags.fuse_updates);
+  read_switch("--share_replicas", raw.share_replicas, flags.share_replicas);
   read_integer("--batch_size", raw.batch_size, 1, kMost, flags.batch_size);
   read_integer("--epochs", raw.epochs, 1, kMost, flags.epochs);
   read_integer<std::int64_t>("--max_steps", raw.max_steps, 0,

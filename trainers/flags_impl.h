@@ -10,6 +10,7 @@ namespace belfry {
 // unsigned and lets large ones wrap around.
 struct RawFlags {
   std::string devices = "cpu:2", trainer, allreduce, data_dir, json;
+  std::string fuse_updates, share_replicas;
   std::string repacking, batch_size, epochs, max_steps, threads, seed, learning_rate;
   std::string explain, trace_file, save_checkpoint, restore_checkpoint;
   bool log_device_placement = false, dry_run = false;

@@ -54,11 +54,17 @@ std::string state_hash(Session& session, const Graph& graph) {
   return hash_originals(session, all_variables(graph));
 }
 
+int count_shared(Session& session, const Graph& graph) {
+  return static_cast<int>(std::ranges::count_if(
+      all_variables(graph), [&](Variable variable) { return session.shared(variable); }));
+}
+
 std::vector<std::string> differing_replicas(Session& session, const Graph& graph) {
   std::vector<std::string> differing;
   for (const Variable variable : all_variables(graph)) {
     Node* const original = variable.node().variable().copy_of;
-    if (original && !(session.read(variable) == session.read(Variable(*original))))
+    if (original && !session.shared(variable) &&
+        !(session.read(variable) == session.read(Variable(*original))))
       differing.emplace_back(variable.name());
   }
   return differing;

@@ -40,7 +40,10 @@ std::string params_hash(Session& session, const Graph& graph);
 std::string state_hash(Session& session, const Graph& graph);
 
 // Names of the copies whose bytes differ from those of the variable that they copy. Empty when the
-// towers agree, and when there is one tower.
+// towers agree, and when there is one tower. Copies in the storage of another are not looked at.
 std::vector<std::string> differing_replicas(Session& session, const Graph& graph);
+
+// How many variables lie in the storage of another (SessionOptions::share_replicas).
+int count_shared(Session& session, const Graph& graph);
 
 }  // namespace belfry

@@ -36,6 +36,8 @@ std::string to_json(const Report& report) {
       .set("devices", std::move(devices))
       .set("trainer", report.trainer)
       .set("allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce))
+      .set("fuse_updates", report.fuse_updates)
+      .set("share_replicas", report.share_replicas)
       .set("batch_size", report.batch_size)
       .set("seed", report.seed)
       .set("threads", report.threads)
@@ -48,6 +50,7 @@ std::string to_json(const Report& report) {
       .set("params_hash", report.params_hash)
       .set("state_hash", report.state_hash)
       .set("replicas_equal", report.replicas_equal)
+      .set("replicas_shared", report.replicas_shared)
       .set("peak_bytes", std::move(peaks));
   return json.str(2) + "\n";
 }
@@ -63,6 +66,7 @@ std::string to_table(const Report& report) {
     table += row("test accuracy", rounded(100 * *report.test_accuracy, 2) + " %");
   table += row("params_hash", report.params_hash);
   table += row("replicas_equal", report.replicas_equal ? "yes" : "NO");
+  table += row("replicas_shared", cat(report.replicas_shared));
   for (const auto& [device, bytes] : report.peak_bytes)
     table += row("peak " + DeviceSpec(device).short_str(),
                  cat(rounded(static_cast<double>(bytes) / (1 << 20), 2), " MiB"));

@@ -14,7 +14,8 @@ struct Report {
   std::string program;
   std::vector<DeviceSpec> devices;
   std::string trainer, allreduce;  // allreduce "" if nothing is combined
-  int batch_size = 0;              // per tower
+  bool fuse_updates = true, share_replicas = true;
+  int batch_size = 0;  // per tower
   std::uint64_t seed = 0;
   int threads = 0;
   std::int64_t steps = 0;  // complete
@@ -26,6 +27,7 @@ struct Report {
   std::optional<double> test_accuracy;  // fraction
   std::string params_hash, state_hash;
   bool replicas_equal = true;
+  int replicas_shared = 0;                         // variables that lie in the storage of another
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
 };
 

@@ -34,6 +34,8 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Recipe& recipe, Co
       .devices = flags.devices,
       .allreduce = flags.allreduce,
       .gradient_repacking = flags.gradient_repacking,
+      .fuse_updates = flags.fuse_updates,
+      .share_replicas = flags.share_replicas,
       .batch_size = flags.batch_size,
       .epochs = flags.epochs,
       .max_steps = flags.max_steps,
@@ -77,6 +79,8 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .devices = flags.devices,
                 .trainer = flags.trainer,
                 .allreduce = flags.allreduce,
+                .fuse_updates = flags.fuse_updates,
+                .share_replicas = flags.share_replicas,
                 .batch_size = flags.batch_size,
                 .seed = flags.seed,
                 .threads = session.threads(),
@@ -87,6 +91,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .params_hash = params_hash(session, trainer.graph()),
                 .state_hash = state_hash(session, trainer.graph()),
                 .replicas_equal = differing.empty(),
+                .replicas_shared = count_shared(session, trainer.graph()),
                 .peak_bytes = session.peak_bytes()};
   if (trainer.has_metric("test_accuracy")) report.test_accuracy = trainer.metric("test_accuracy");
   return report;

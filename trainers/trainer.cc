@@ -42,7 +42,9 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
                              .dry_run = options_.dry_run,
                              .log_device_placement = options_.log_device_placement,
                              .threads = options_.threads,
-                             .placement_sink = options_.placement_sink});
+                             .placement_sink = options_.placement_sink,
+                             .fuse_updates = options_.fuse_updates,
+                             .share_replicas = options_.share_replicas});
   prepare();
 }
 

@@ -23,6 +23,8 @@ struct TrainerOptions {
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
   std::string allreduce = "collective";  // a strategy, for trainers that combine gradients
   int gradient_repacking = 0;            // parts of the GradientPacker; 0: none
+  bool fuse_updates = true;              // as in SessionOptions
+  bool share_replicas = true;            // as in SessionOptions
   int batch_size = 32;                   // samples per tower and step
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit

@@ -31,10 +31,10 @@ BELFRY_HD T tree(const T* const* inputs, std::int64_t i) {
 }
 
 template <int n, class T>
-BELFRY_HD void sum_unrolled(const T* const* inputs, std::int64_t begin, std::int64_t count,
+BELFRY_HD void sum_unrolled(const void* const* inputs, std::int64_t begin, std::int64_t count,
                             T* out) {
   const T* x[n];
-  for (int k = 0; k < n; ++k) x[k] = inputs[k] + begin;
+  for (int k = 0; k < n; ++k) x[k] = static_cast<const T*>(inputs[k]) + begin;
   BELFRY_INDEPENDENT
   for (std::int64_t i = 0; i < count; ++i) out[i] = tree<n>(x, i);
 }
@@ -42,8 +42,8 @@ BELFRY_HD void sum_unrolled(const T* const* inputs, std::int64_t begin, std::int
 // out[i] = tree over inputs[..][begin + i], for i < count <= kChunk. All inputs are read before
 // `out` is written, as it may be any of them.
 template <class T>
-BELFRY_KERNEL void sum_chunk(const T* const* inputs, int n, std::int64_t begin, std::int64_t count,
-                             T* out) {
+BELFRY_KERNEL void sum_chunk(const void* const* inputs, int n, std::int64_t begin,
+                             std::int64_t count, T* out) {
   switch (n) {
     case 1: return sum_unrolled<1>(inputs, begin, count, out);
     case 2: return sum_unrolled<2>(inputs, begin, count, out);
@@ -70,15 +70,16 @@ BELFRY_KERNEL void divide(T* x, std::int64_t count, T divisor) {
 }
 
 template <class T, class Finish>
-void sum_chunks(std::span<const T* const> inputs, std::span<T* const> outputs, std::int64_t begin,
-                std::int64_t end, Finish finish) {
+void sum_chunks(std::span<const void* const> inputs, std::span<void* const> outputs,
+                std::int64_t begin, std::int64_t end, Finish finish) {
   for (std::int64_t at = begin; at < end; at += kChunk) {
     const std::int64_t count = end - at < kChunk ? end - at : kChunk;
-    T* first = outputs[0] + at;
+    T* const first = static_cast<T*>(outputs[0]) + at;
     sum_chunk(inputs.data(), static_cast<int>(inputs.size()), at, count, first);
     finish(first, count);
-    for (T* other : outputs.subspan(1)) {
-      std::memcpy(other + at, first, static_cast<std::size_t>(count) * sizeof(T));
+    for (void* const output : outputs) {
+      T* const other = static_cast<T*>(output) + at;
+      if (other != first) std::memcpy(other, first, static_cast<std::size_t>(count) * sizeof(T));
     }
   }
 }
@@ -86,27 +87,24 @@ void sum_chunks(std::span<const T* const> inputs, std::span<T* const> outputs, s
 }  // namespace
 
 template <class T>
-void tree_sum(std::span<const T* const> inputs, std::span<T* const> outputs, std::int64_t begin,
-              std::int64_t end) {
-  sum_chunks(inputs, outputs, begin, end, [](T*, std::int64_t) {});
+void tree_sum(std::span<const void* const> inputs, std::span<void* const> outputs,
+              std::int64_t begin, std::int64_t end) {
+  sum_chunks<T>(inputs, outputs, begin, end, [](T*, std::int64_t) {});
 }
 
 template <class T>
-void tree_mean(std::span<const T* const> inputs, std::span<T* const> outputs, T divisor,
+void tree_mean(std::span<const void* const> inputs, std::span<void* const> outputs, T divisor,
                std::int64_t begin, std::int64_t end) {
-  sum_chunks(inputs, outputs, begin, end,
-             [divisor](T* x, std::int64_t count) { divide(x, count, divisor); });
+  sum_chunks<T>(inputs, outputs, begin, end,
+                [divisor](T* x, std::int64_t count) { divide(x, count, divisor); });
 }
 
-template void tree_sum(std::span<const float* const>, std::span<float* const>, std::int64_t,
-                       std::int64_t);
-template void tree_sum(std::span<const double* const>, std::span<double* const>, std::int64_t,
-                       std::int64_t);
-template void tree_sum(std::span<const std::int32_t* const>, std::span<std::int32_t* const>,
-                       std::int64_t, std::int64_t);
-template void tree_mean(std::span<const float* const>, std::span<float* const>, float, std::int64_t,
-                        std::int64_t);
-template void tree_mean(std::span<const double* const>, std::span<double* const>, double,
-                        std::int64_t, std::int64_t);
+using Inputs = std::span<const void* const>;
+using Outputs = std::span<void* const>;
+template void tree_sum<float>(Inputs, Outputs, std::int64_t, std::int64_t);
+template void tree_sum<double>(Inputs, Outputs, std::int64_t, std::int64_t);
+template void tree_sum<std::int32_t>(Inputs, Outputs, std::int64_t, std::int64_t);
+template void tree_mean<float>(Inputs, Outputs, float, std::int64_t, std::int64_t);
+template void tree_mean<double>(Inputs, Outputs, double, std::int64_t, std::int64_t);
 
 }  // namespace belfry::kernels

@@ -12,6 +12,14 @@ void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType>
 // rules.
 void place(Plan& plan, const PlanContext& context);
 
+// Lets replicas of one memory space, with the same first value and the same writes, lie in one
+// storage: their writes become one, and their reads that storage's (Plan::shares, Plan::unshare).
+void share_replicas(Plan& plan, const PlanContext& context);
+
+// Makes a collective and the updates that alone read its results one FusedUpdate, where that moves
+// no read to another version of a variable.
+void fuse_updates(Plan& plan, const PlanContext& context);
+
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
 // device of another memory space, else a Transfer. Constants are wherever they are needed.
 void add_transfers(Plan& plan, const PlanContext& context);
@@ -27,6 +35,12 @@ void schedule(Plan& plan);
 // devices get none of either.
 void prepare_kernels(Plan& plan, const PlanContext& context);
 
+// The kernel of a node whose op is `op`: the host's, or the plain one. Throws NotFound if neither
+// serves these types.
+KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference);
+// That of a FusedUpdate: the collective's, then its updates', on parts that fit in a cache.
+KernelRun prepare_fused_update(const Plan& plan, const PlanNode& node, bool reference);
+
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
 void plan_memory(Plan& plan, const PlanContext& context);
@@ -40,8 +54,19 @@ std::vector<std::vector<int>> consumers_of(const Plan& plan);
 // The value whose memory `value` is: through aliases and, for writes, to the variable.
 Value root_of(const Plan& plan, Value value);
 
-// Reorders nodes topologically: writes as soon as they may, else smallest old index first. Throws
-// Internal on a cycle.
+// What each node, and each value, is replaced by. Values of replaced nodes that somebody uses are
+// among them.
+struct Replacements {
+  std::map<int, int> nodes;
+  std::map<Value, Value> values;
+};
+
+// Replaces nodes, whose control inputs their replacements take over, drops what nobody uses any
+// more, and sorts. Returns false, and changes nothing, if that would close a cycle.
+bool replace_nodes(Plan& plan, const Replacements& replacements);
+
+// Reorders nodes topologically: writes, collectives and prompt nodes (PromptScope) as soon as they
+// may, else smallest old index first. Throws Internal on a cycle.
 void sort_nodes(Plan& plan);
 
 }  // namespace belfry

@@ -103,6 +103,7 @@ struct Mode {
   const char* strategy;
   int repacking = 0;
   int threads = 0;
+  bool fuse = true, share = true;
 };
 
 struct Hashes {
@@ -117,6 +118,8 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
                          .devices = cpus(towers),
                          .allreduce = mode.strategy,
                          .gradient_repacking = mode.repacking,
+                         .fuse_updates = mode.fuse,
+                         .share_replicas = mode.share,
                          .batch_size = 8,
                          .epochs = 2,
                          .seed = seed,
@@ -124,6 +127,9 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
   const auto trainer = find_trainer(mode.kind).make(std::move(options), *data, nullptr);
   trainer->train();
   EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
+  const bool replicated = mode.kind == std::string_view("replicated");
+  EXPECT_EQ(count_shared(trainer->session(), trainer->graph()) > 0,
+            mode.share && replicated && towers > 1);
   return {params_hash(trainer->session(), trainer->graph()),
           state_hash(trainer->session(), trainer->graph())};
 }
@@ -142,6 +148,34 @@ TEST(Hashes, AreEqualForAllModesPackingsAndThreads) {
         << threads << " threads";
   EXPECT_EQ(reference, train_digits({"parameter_server", "colocate", 0, 1}, 4));
   EXPECT_NE(reference, train_digits({"replicated", "collective"}, 4, 2)) << "another seed";
+}
+
+TEST(Hashes, AreEqualFusedOrNotAndSharedOrNot) {
+  const Hashes reference = train_digits({"replicated", "collective", 0, 0, false, false}, 4);
+  for (const char* strategy : {"collective", "naive", "hierarchical"})
+    for (const int repacking : {0, 2})
+      for (const auto& [fuse, share] : {std::pair{true, false}, {false, true}, {true, true}})
+        EXPECT_EQ(reference, train_digits({"replicated", strategy, repacking, 2, fuse, share}, 4))
+            << strategy << " packed " << repacking << " fused " << fuse << " shared " << share;
+}
+
+TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
+  const auto data = data::generated_digits(32, 3);
+  SyncMultiGpuTrainerReplicated trainer(
+      {.model = small_convnet, .optimizer = momentum(0.1), .devices = cpus(2), .batch_size = 8},
+      *data);
+  Session& session = trainer.session();
+  const int shared = count_shared(session, trainer.graph());
+  // All that a tower has of its own: trained variables and their slots.
+  EXPECT_EQ(shared, 2 * static_cast<int>(trainer.towers().towers[1].trainables.size()));
+  const Variable bias = trainer.graph().stored_variable("tower1/fc1/b");
+  Tensor value = session.read(bias);
+  value.mutable_data<float>()[3] += 1;
+  session.write(bias, value);
+  EXPECT_LT(count_shared(session, trainer.graph()), shared);
+  EXPECT_EQ(differing_replicas(session, trainer.graph()), std::vector<std::string>{"tower1/fc1/b"});
+  trainer.train();
+  EXPECT_EQ(differing_replicas(session, trainer.graph()), std::vector<std::string>{"tower1/fc1/b"});
 }
 
 TEST(Hashes, AreEqualForAllModesOfThreeTowers) {
