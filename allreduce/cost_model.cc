@@ -127,12 +127,12 @@ class Jobs {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       double bytes = static_cast<double>(plan_.type(node.inputs[i]).bytes());
       if (part) bytes = 0;
-      if (static_cast<int>(i) < node.op->writes) bytes *= 2;
+      if (static_cast<int>(i) < node.writes()) bytes *= 2;
       double& known = buffers[plan_.buffer(node.inputs[i])];
       known = std::max(known, bytes);
     }
     double total = 0;
-    if (node.op->writes == 0)
+    if (node.writes() == 0)
       for (std::size_t i = 0; i < node.types.size(); ++i) {
         const auto bytes = static_cast<double>(node.types[i].bytes());
         double& known = buffers[plan_.buffer_of[at(n)][i]];
@@ -152,7 +152,7 @@ class Jobs {
       job.fixed += link.latency_us * 1e-6;
       job.bytes = static_cast<double>(node.types[0].bytes());
       job.rate = link.gbps * 1e9;
-    } else if (node.op->collective) {
+    } else if (node.participants() > 0) {
       job.executor = executor_called("collectives");
       job.fixed += exchange_seconds(node);
       job.bytes = 0;
@@ -165,9 +165,9 @@ class Jobs {
     std::set<int> members;
     for (const int device : node.devices) members.insert(index(device));
     const auto participants = static_cast<double>(members.size());
-    double bytes = 0;
+    double bytes = 0;  // of all participants' tensors
     for (const TensorType& type : node.types) bytes += static_cast<double>(type.bytes());
-    const double fragment = bytes / static_cast<double>(node.devices.size()) / participants;
+    const double fragment = bytes / node.participants() / participants;
     std::map<std::string, double> busy;  // seconds of each direction of a link, or of a bus
     for (const int from : members)
       for (const int to : members) {

@@ -12,7 +12,7 @@ namespace {
 struct RawFlags {
   std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
   std::string dtype = "f32", redop = "sum", devices = "cpu:2", strategies = "collective";
-  std::string threads, links, csv, json;
+  std::string threads, update, links, csv, json;
   bool remeasure = false, auto_any = false;
 };
 
@@ -24,6 +24,7 @@ struct Flags {
   int factor = 0;
   MachineOptions machine;  // where there is "auto" among the strategies
   bool predicts = false;
+  bool updates = false;
   std::string csv, json;
 };
 
@@ -40,6 +41,9 @@ void define(FlagParser& parser, RawFlags& raw) {
       "--strategies", raw.strategies, "LIST",
       cat("a comma list of what --allreduce takes: ", join(strategy_names(), "|"),
           "; all: each of these; auto: the one that is predicted to be fastest [collective]"));
+  parser.add("--update", raw.update, "NAME",
+             "momentum: time the reduction with the update of replicated variables that follows "
+             "it, updates fused or not, replicas shared or not [none]");
   parser.group("How it is measured");
   parser.add("-n,--iters", raw.iterations, "N", "timed runs of each strategy and size [20]");
   parser.add("-w,--warmup_iters", raw.warmup, "N", "runs before those [1]");
@@ -96,6 +100,8 @@ void read_strategies(Flags& flags, const RawFlags& raw) {
                      "--links, --remeasure and --auto_any are for --strategies with auto");
   require<FlagError>(raw.links.empty() || !raw.remeasure, "--links=", raw.links,
                      " takes the place of a measurement, so there is no use for --remeasure");
+  require<FlagError>(!flags.updates || !flags.predicts,
+                     "--update times strategies by their names; leave auto out");
   flags.bench.auto_any = raw.auto_any;
   flags.machine = {.threads = flags.bench.threads, .links = raw.links, .remeasure = raw.remeasure};
 }
@@ -123,6 +129,11 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   bench.reduction = raw.redop == "avg" ? Reduction::kMean : Reduction::kSum;
   require<FlagError>(is_floating(bench.dtype) || raw.redop == "sum", "-o avg of -d ", raw.dtype,
                      ": the mean of integers is not defined");
+  require<FlagError>(raw.update.empty() || raw.update == "momentum", "--update=", raw.update,
+                     " is unknown; say momentum");
+  flags.updates = !raw.update.empty();
+  require<FlagError>(!flags.updates || bench.dtype == DType::kF32 || bench.dtype == DType::kF64,
+                     "--update takes -d f32 or f64, not ", raw.dtype);
   bench.devices = parse_devices(raw.devices);
   read_integer("--threads", raw.threads, 0, 1024, bench.threads);
   read_strategies(flags, raw);
@@ -138,34 +149,73 @@ std::optional<OutputFile> open(const char* flag, const std::string& path) {
   return OutputFile(local_file_system(), flag, path);
 }
 
-int run(const Flags& flags) {
-  std::optional<OutputFile> csv = open("--csv", flags.csv), json = open("--json", flags.json);
+std::string header(const ReductionBenchOptions& bench) {
+  std::vector<std::string> names;
+  for (const DeviceSpec& device : bench.devices) names.push_back(device.short_str());
+  return cat("# devices: ", join(names),
+             "; threads: ", bench.threads ? bench.threads : usable_cores(),
+             "; warmup iters: ", bench.warmup, " iters: ", bench.iterations,
+             " validation: ", bench.check ? 1 : 0, "\n");
+}
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// Elements that were wrong.
+std::int64_t time_reductions(const Flags& flags, const std::vector<std::int64_t>& sizes,
+                             Json& list) {
   ReductionBenchOptions bench = flags.bench;
   std::optional<Machine> machine;
   if (flags.predicts) {
     machine = find_machine(local_file_system(), bench.devices, flags.machine);
     bench.machine = &*machine;
   }
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : bench.devices) names.push_back(device.short_str());
-  std::printf("# devices: %s; threads: %d; warmup iters: %d iters: %d validation: %d\n",
-              join(names).c_str(), bench.threads ? bench.threads : usable_cores(), bench.warmup,
-              bench.iterations, bench.check);
   ReductionTable table(bench);
-  std::fputs(table.head().c_str(), stdout);
-  Json list = Json::array();
-  for (std::int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor) {
-    const std::int64_t elements = bytes / static_cast<std::int64_t>(size_of(bench.dtype));
+  print(header(bench) + table.head());
+  for (const std::int64_t elements : sizes) {
     const ReductionBench result = bench_reduction({Shape{elements}}, flags.strategies, bench);
-    std::fputs(table.lines(result).c_str(), stdout);
-    std::fflush(stdout);
+    print(table.lines(result));
     append_json(result, bench, list);
-    if (bytes > std::numeric_limits<std::int64_t>::max() / flags.factor) break;
   }
-  std::fputs(table.summary().c_str(), stdout);
+  print(table.summary());
+  return table.wrong();
+}
+
+std::int64_t time_updates(const Flags& flags, const std::vector<std::int64_t>& sizes, Json& list) {
+  std::int64_t wrong = 0;
+  print(header(flags.bench) + update_head());
+  for (const std::int64_t elements : sizes) {
+    for (const std::string& strategy : flags.strategies) {
+      try {
+        const UpdateBench result = bench_update({Shape{elements}}, strategy, flags.bench);
+        print(update_lines(result, strategy, flags.bench));
+        append_json(result, strategy, flags.bench, list);
+        for (const UpdateCell& cell : result.cells) wrong += cell.wrong.value_or(0);
+      } catch (const InvalidArgument& error) {
+        if (!flags.bench.list_refused) throw;
+        print(cat("# ", strategy, " refused: ", error.what(), "\n"));
+      }
+    }
+  }
+  return wrong;
+}
+
+int run(const Flags& flags) {
+  std::optional<OutputFile> csv = open("--csv", flags.csv), json = open("--json", flags.json);
+  std::vector<std::int64_t> sizes;  // in elements
+  const auto element = static_cast<std::int64_t>(size_of(flags.bench.dtype));
+  for (std::int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor) {
+    sizes.push_back(bytes / element);
+    if (bytes > flags.most / flags.factor) break;
+  }
+  Json list = Json::array();
+  const std::int64_t wrong =
+      flags.updates ? time_updates(flags, sizes, list) : time_reductions(flags, sizes, list);
   if (csv) csv->write(to_csv(list));
   if (json) json->write(list.str(2) + "\n");
-  return table.wrong() == 0 ? 0 : 1;
+  return wrong == 0 ? 0 : 1;
 }
 
 }  // namespace

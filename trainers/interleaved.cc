@@ -41,7 +41,7 @@ void Interleaved::run(int warmup, int iterations) {
     for (int i = 0; i < warmup; ++i) way.work();
   }
   for (int round = 0; round < rounds; ++round) {
-    const int calls = iterations * (round + 1) / rounds - iterations * round / rounds;
+    const int calls = iterations / rounds + (round < iterations % rounds ? 1 : 0);
     for (Way& way : ways_) {
       settle(way.work);
       std::vector<double>& samples = way.samples.emplace_back();
@@ -66,6 +66,12 @@ std::vector<double> Interleaved::rounds(int way) const {
   for (const auto& round : ways_.at(static_cast<std::size_t>(way)).samples)
     medians.push_back(median(round));
   return medians;
+}
+
+double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b.at(i));
+  return median(std::move(ratios));
 }
 
 }  // namespace belfry

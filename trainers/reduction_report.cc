@@ -64,19 +64,26 @@ std::string commented(const std::string& lines) {
   return text;
 }
 
+// What was measured: the first members of every record.
+Json subject(const std::string& strategy, bool canonical, std::int64_t bytes,
+             const ReductionBenchOptions& options) {
+  Json json = Json::object();
+  json.set("strategy", strategy)
+      .set("canonical", canonical)
+      .set("devices", static_cast<int>(options.devices.size()))
+      .set("device_type", lower(options.devices[0].type.value_or("")))
+      .set("dtype", name_of(options.dtype))
+      .set("redop", name_of(options.reduction))
+      .set("bytes", bytes);
+  return json;
+}
+
 Json record(const ReductionResult& result, bool in_place, const ReductionBench& bench,
             const ReductionBenchOptions& options) {
   const ReductionTiming& timing = in_place ? result.in_place : result.out_of_place;
   const auto devices = static_cast<int>(options.devices.size());
-  Json json = Json::object();
-  json.set("strategy", result.strategy)
-      .set("canonical", result.canonical)
-      .set("devices", devices)
-      .set("device_type", lower(options.devices[0].type.value_or("")))
-      .set("dtype", name_of(options.dtype))
-      .set("redop", name_of(options.reduction))
-      .set("bytes", bench.bytes)
-      .set("in_place", in_place)
+  Json json = subject(result.strategy, result.canonical, bench.bytes, options);
+  json.set("in_place", in_place)
       .set("time_us", timing.seconds * 1e6)
       .set("algbw", algorithm_bandwidth(bench.bytes, timing.seconds))
       .set("busbw", bus_bandwidth(bench.bytes, timing.seconds, devices) / 1e9)
@@ -146,6 +153,41 @@ void append_json(const ReductionBench& bench, const ReductionBenchOptions& optio
   for (const ReductionResult& result : bench.results)
     if (result.refusal.empty())
       for (const bool in_place : {false, true}) list.push(record(result, in_place, bench, options));
+}
+
+std::string update_head() {
+  const char* const kNames = "# %10s  %12s  %8s  %6s  %-14s  %12s  %14s  %8s  %6s  %6s\n";
+  return cat("#\n",
+             format(kNames, "size", "count", "type", "redop", "strategy", "fuse_updates",
+                    "share_replicas", "time", "faster", "#wrong"),
+             format(kNames, "(B)", "(elements)", "", "", "", "", "", "(us)", "(times)", ""));
+}
+
+std::string update_lines(const UpdateBench& bench, const std::string& strategy,
+                         const ReductionBenchOptions& options) {
+  std::string text;
+  for (const UpdateCell& cell : bench.cells)
+    text += format("%12lld  %12lld  %8s  %6s  %-14s  %12d  %14d  %8s  %6.2f  %6s\n",
+                   static_cast<long long>(bench.bytes), static_cast<long long>(bench.elements),
+                   nccl_name(options.dtype), name_of(options.reduction), strategy.c_str(),
+                   cell.fuse_updates, cell.share_replicas, microseconds(cell.seconds).c_str(),
+                   cell.ratio, cell.wrong ? cat(*cell.wrong).c_str() : "N/A");
+  return text;
+}
+
+void append_json(const UpdateBench& bench, const std::string& strategy,
+                 const ReductionBenchOptions& options, Json& list) {
+  const bool canonical =
+      make_strategy(strategy)->canonical(static_cast<int>(options.devices.size()));
+  for (const UpdateCell& cell : bench.cells) {
+    Json json = subject(strategy, canonical, bench.bytes, options);
+    json.set("fuse_updates", cell.fuse_updates)
+        .set("share_replicas", cell.share_replicas)
+        .set("time_us", cell.seconds * 1e6)
+        .set("ratio", cell.ratio)
+        .set("wrong", cell.wrong ? Json(*cell.wrong) : Json());
+    list.push(std::move(json));
+  }
 }
 
 std::string to_csv(const Json& list) {

@@ -5,6 +5,7 @@
 
 #include "belfry/framework/json.h"
 #include "belfry/trainers/reduction_bench.h"
+#include "belfry/trainers/update_bench.h"
 
 namespace belfry {
 
@@ -45,6 +46,17 @@ class ReductionTable {
 // busbw (GB/s of 1e9), wrong (null if it was not checked), limit_us; with a machine also resolved
 // (what "auto" chose) and predicted_us.
 void append_json(const ReductionBench& bench, const ReductionBenchOptions& options, Json& list);
+
+// The four cells of `strategy` as lines, below heads that begin with '#': size, count, type, redop,
+// strategy, fuse_updates, share_replicas, median time in us, times as fast as with both off,
+// #wrong.
+std::string update_head();
+std::string update_lines(const UpdateBench& bench, const std::string& strategy,
+                         const ReductionBenchOptions& options);
+// An object per cell: strategy, canonical, devices, device_type, dtype, redop, bytes, fuse_updates,
+// share_replicas, time_us, ratio, wrong.
+void append_json(const UpdateBench& bench, const std::string& strategy,
+                 const ReductionBenchOptions& options, Json& list);
 
 // The members of such a list, a head line and a line each. Null is empty.
 std::string to_csv(const Json& list);

@@ -156,6 +156,9 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"-f", "1"}, "-f=1 is not between 2"},
       {{"--strategies=rong"}, "unknown aggregation strategy 'rong'"},
       {{"--csv=a", "--json=a"}, "would overwrite each other"},
+      {{"--update=sgd"}, "say momentum"},
+      {{"--update=momentum", "-d", "i32"}, "f32 or f64, not i32"},
+      {{"--update=momentum", "--strategies=auto"}, "leave auto out"},
       {{"--links=x"}, "are for --strategies with auto"},
       {{"--strategies=auto", "--links=x", "--remeasure"}, "no use for --remeasure"},
       {{"-g", "8"}, "'-g' is no flag"}};
@@ -178,6 +181,22 @@ TEST(Programs, AllreduceBenchChoosesAsIfTheDevicesOfAFileWereThere) {
       run("allreduce_bench", {"--strategies=auto", "--links=/nowhere/links.json"});
   EXPECT_EQ(missing.status, 1);
   EXPECT_THAT(missing.errors, HasSubstr("--links=/nowhere/links.json: "));
+}
+
+TEST(Programs, AllreduceBenchTimesTheUpdateInFourCells) {
+  const std::string json = temporary_path(".update.json");
+  const Finished done =
+      run("allreduce_bench", {"-b", "4K", "-e", "4K", "-n", "3", "--devices=cpu:4",
+                              "--update=momentum", "--json=" + json});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  const auto records = nlohmann::json::parse(text_of(json));
+  local_file_system().remove(json);
+  ASSERT_EQ(records.size(), 4u);
+  for (std::size_t c = 0; c < 4; ++c) {
+    EXPECT_EQ(records[c]["fuse_updates"], c % 2 == 1);
+    EXPECT_EQ(records[c]["share_replicas"], c >= 2);
+    EXPECT_EQ(records[c]["wrong"], 0);
+  }
 }
 
 }  // namespace

@@ -111,5 +111,25 @@ TEST(ReductionReport, WritesTheSameAsCsv) {
   EXPECT_EQ(to_csv(Json::array()), "");
 }
 
+TEST(ReductionReport, PrintsAndWritesTheFourCellsOfAnUpdate) {
+  const ReductionBenchOptions options{.devices = parse_devices("cpu:2")};
+  const UpdateBench bench{.elements = 8,
+                          .bytes = 32,
+                          .cells = {{.seconds = 30e-6, .wrong = 0},
+                                    {.fuse_updates = true, .seconds = 20e-6, .ratio = 1.5}}};
+  EXPECT_EQ(update_lines(bench, "collective", options),
+            "          32             8     float     sum  collective                 0"
+            "               0     30.00    1.00       0\n"
+            "          32             8     float     sum  collective                 1"
+            "               0     20.00    1.50     N/A\n");
+  Json list = Json::array();
+  append_json(bench, "collective", options, list);
+  EXPECT_EQ(to_csv(list),
+            "strategy,canonical,devices,device_type,dtype,redop,bytes,fuse_updates,share_replicas,"
+            "time_us,ratio,wrong\n"
+            "collective,true,2,cpu,f32,sum,32,false,false,30,1,0\n"
+            "collective,true,2,cpu,f32,sum,32,true,false,20,1.5,\n");
+}
+
 }  // namespace
 }  // namespace belfry
