@@ -7,6 +7,7 @@
 
 #include "belfry/framework/log.h"
 #include "belfry/framework/plan.h"
+#include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/prefetch.h"
 
 namespace belfry {
@@ -14,17 +15,6 @@ namespace {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// How many devices of each type must exist so that all of `devices` do.
-std::map<std::string, int> device_count(std::span<const DeviceSpec> devices) {
-  std::map<std::string, int> count;
-  for (const DeviceSpec& device : devices) {
-    require(device.type && device.index, "device '", device, "' needs a type and an index");
-    int& n = count[*device.type];
-    n = std::max(n, *device.index + 1);
-  }
-  return count;
 }
 
 }  // namespace
