@@ -31,7 +31,9 @@ void take(GradientMix& mix, const GradientMix& part, bool adds, bool lays_side_b
 
 }  // namespace
 
-std::size_t participants(const Node& collective) { return collective.inputs().size(); }
+std::size_t participants(const Node& collective) {
+  return static_cast<std::size_t>(collective.op().collective(collective));
+}
 
 int GradientMix::only_tower() const {
   if (kind == kNone || std::ranges::count(times, 0) + 1 != std::ssize(times)) return -1;
