@@ -25,6 +25,8 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
 
 bool Strategy::canonical(int) const { return false; }
 
+std::unique_ptr<Strategy> Strategy::in_one_node() const { return nullptr; }
+
 std::vector<std::vector<Output>> Strategy::mean(const GradientTable& grads) const {
   const GradientTable sums = grads.with(sum(grads));
   NameScope names(grads.graph(), "MeanGrads");

@@ -32,6 +32,10 @@ class Strategy {
   // order), and so of every other canonical strategy.
   virtual bool canonical(int towers) const;
 
+  // The same strategy with all tensors of a table, which have one dtype, combined by one node: what
+  // a bucket is made of. nullptr, the default: it has nodes for each tensor.
+  virtual std::unique_ptr<Strategy> in_one_node() const;
+
  protected:
   // sums[t][v] for tower t, for at least two towers; towers may share an Output. Nodes go under the
   // device scopes that the strategy stands for.

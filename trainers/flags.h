@@ -25,7 +25,8 @@ struct TrainFlags {
   std::string trainer;
   std::string allreduce;  // "" for trainers that combine nothing
   int gradient_repacking = 0;
-  int batch_size = 32;  // per tower
+  double bucket_mb = 0;  // MiB
+  int batch_size = 32;   // per tower
   int epochs = 1;
   std::int64_t max_steps = 0;  // 0: no limit
   std::uint64_t seed = 1;

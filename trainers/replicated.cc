@@ -1,3 +1,4 @@
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/trainers/flags.h"
 #include "belfry/trainers/trainer_kinds.h"
@@ -14,6 +15,8 @@ Node& update(const TrainerOptions& options, const GradientTable& gradients) {
     require<FlagError>(packer.prepare(gradients.row(0)), "--gradient_repacking=", parts, ": ",
                        packer.reason());
     strategy = packed(std::move(strategy), parts);
+  } else if (options.bucket_mb > 0) {
+    strategy = bucketed(std::move(strategy), options.bucket_mb);
   }
   return apply_gradients(options.optimizer, strategy->reduce(gradients));
 }
@@ -24,6 +27,7 @@ const TrainerRegistration kReplicated({
     .default_strategy = "collective",
     .accepts = [](std::string_view strategy) { return strategy != "colocate"; },
     .packs = true,
+    .buckets = true,
     .make = make_trainer<SyncMultiGpuTrainerReplicated>,
 });
 

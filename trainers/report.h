@@ -14,6 +14,7 @@ struct Report {
   std::string program;
   std::vector<DeviceSpec> devices;
   std::string trainer, allreduce;  // allreduce "" if nothing is combined
+  double bucket_mb = 0;            // most MiB of gradients combined at once; 0: no buckets
   int batch_size = 0;              // per tower
   std::uint64_t seed = 0;
   int threads = 0;

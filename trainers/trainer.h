@@ -23,6 +23,7 @@ struct TrainerOptions {
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
   std::string allreduce = "collective";  // a strategy, for trainers that combine gradients
   int gradient_repacking = 0;            // parts of the GradientPacker; 0: none
+  double bucket_mb = 0;                  // most MiB combined at once, unless packed; 0: no buckets
   int batch_size = 32;                   // samples per tower and step
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
@@ -140,7 +141,7 @@ class SimpleTrainer final : public Trainer {
 };
 
 // Each tower has its own copy of all variables. `allreduce` combines the gradients, packed into
-// `gradient_repacking` parts, and every tower updates its copy.
+// `gradient_repacking` parts or in buckets of `bucket_mb`, and every tower updates its copy.
 class SyncMultiGpuTrainerReplicated final : public Trainer {
  public:
   SyncMultiGpuTrainerReplicated(TrainerOptions options, const Dataset& train,

@@ -17,7 +17,8 @@ struct TrainerKind {
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
   // Whether it can combine gradients by a strategy; asked only of those that exist.
   bool (*accepts)(std::string_view strategy) = nullptr;
-  bool packs = false;  // takes --gradient_repacking
+  bool packs = false;    // takes --gradient_repacking
+  bool buckets = false;  // takes --bucket_mb
   std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
 };
 

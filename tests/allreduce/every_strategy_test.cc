@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/session.h"
@@ -22,13 +23,15 @@ void expect_bits(const Tensor& got, const std::vector<float>& want) {
 struct Case {
   std::string strategy;
   int towers;
-  int parts;  // 0: not packed
+  int parts;    // 0: not packed
+  int kib = 0;  // per bucket; 0: no buckets
 };
 
 class EveryStrategy : public testing::TestWithParam<Case> {
  protected:
   std::unique_ptr<Strategy> strategy() const {
     std::unique_ptr<Strategy> made = make_strategy(GetParam().strategy);
+    if (GetParam().kib > 0) return bucketed(std::move(made), GetParam().kib / 1024.0);
     return GetParam().parts > 0 ? packed(std::move(made), GetParam().parts) : std::move(made);
   }
   static std::vector<Shape> shapes() { return {{33, 40}, {7}, {2, 3, 5}, {3001}, {}}; }
@@ -97,12 +100,15 @@ std::vector<Case> cases() {
         if (std::string(name) == "hierarchical" && towers % 2 == 1) continue;
         if (std::string(name) == "colocate" && parts > 0) continue;
         all.push_back({name, towers, parts});
+        for (const int kib : {1, 6, 1024})
+          if (parts == 0) all.push_back({name, towers, 0, kib});
       }
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Towers, EveryStrategy, testing::ValuesIn(cases()), [](const auto& test) {
-  return cat(test.param.strategy, "_of_", test.param.towers, "_in_", test.param.parts, "_parts");
+  return cat(test.param.strategy, "_of_", test.param.towers, "_in_", test.param.parts, "_parts",
+             test.param.kib > 0 ? cat("_or_buckets_of_", test.param.kib, "_kib") : "");
 });
 
 }  // namespace

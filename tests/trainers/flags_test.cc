@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/flags_impl.h"
 
 namespace belfry {
 namespace {
@@ -50,6 +51,7 @@ TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
   EXPECT_EQ(flags.trainer, "replicated");
   EXPECT_EQ(flags.allreduce, "collective");
   EXPECT_EQ(flags.gradient_repacking, 0);
+  EXPECT_EQ(flags.bucket_mb, kDefaultBucketMb);
   EXPECT_EQ(flags.batch_size, 64);
   EXPECT_EQ(flags.epochs, 3);
   EXPECT_EQ(flags.max_steps, 0);
@@ -202,6 +204,7 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "replicated (a copy of all variables per device) | simple (one tower)",
                              "--allreduce",
                              "--gradient_repacking",
+                             "--bucket_mb",
                              "--batch_size",
                              "per device and step [48]",
                              "[9]",
@@ -287,6 +290,28 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
               AllOf(HasSubstr("--trainer=parameter_server"), HasSubstr("--gradient_repacking=2")));
   EXPECT_THAT(refusal({"--devices=cpu:1", "--gradient_repacking=2"}),
               AllOf(HasSubstr("--trainer=simple"), HasSubstr("--gradient_repacking=2")));
+}
+
+TEST(BucketFlag, IsARealNumberOfMebibytes) {
+  EXPECT_EQ(parse({"--bucket_mb=0.25"}).bucket_mb, 0.25);
+  EXPECT_EQ(parse({"--bucket-mb", "16"}).bucket_mb, 16);
+  EXPECT_EQ(parse({"--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--bucket_mb=3", "--trainer=parameter_server"}).bucket_mb, 3);
+  for (const char* flag : {"--bucket_mb=-1", "--bucket_mb=x", "--bucket_mb=nan", "--bucket_mb=inf",
+                           "--bucket_mb=4MB", "--bucket_mb=1e300"})
+    EXPECT_THAT(refusal({flag}), HasSubstr(flag));
+}
+
+TEST(BucketFlag, DependsOnTheTrainerAndOnPacking) {
+  EXPECT_EQ(parse({"--trainer=parameter_server"}).bucket_mb, kDefaultBucketMb);
+  EXPECT_EQ(parse({"--devices=cpu:1"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--devices=cpu:1", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--bucket_mb=2"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--bucket_mb=2")));
+  EXPECT_EQ(parse({"--gradient_repacking=4"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--gradient_repacking=4", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_THAT(refusal({"--gradient_repacking=4", "--bucket_mb=2"}),
+              AllOf(HasSubstr("--gradient_repacking=4"), HasSubstr("--bucket_mb=2")));
 }
 
 TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {

@@ -103,6 +103,7 @@ struct Mode {
   const char* strategy;
   int repacking = 0;
   int threads = 0;
+  double bucket_mb = 0;
 };
 
 struct Hashes {
@@ -117,6 +118,7 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
                          .devices = cpus(towers),
                          .allreduce = mode.strategy,
                          .gradient_repacking = mode.repacking,
+                         .bucket_mb = mode.bucket_mb,
                          .batch_size = 8,
                          .epochs = 2,
                          .seed = seed,
@@ -141,6 +143,11 @@ TEST(Hashes, AreEqualForAllModesPackingsAndThreads) {
     EXPECT_EQ(reference, train_digits({"replicated", "collective", 0, threads}, 4))
         << threads << " threads";
   EXPECT_EQ(reference, train_digits({"parameter_server", "colocate", 0, 1}, 4));
+  for (const char* strategy : {"collective", "naive", "hierarchical"})
+    for (const double bucket_mb : {0.001, 4.0})
+      EXPECT_EQ(reference, train_digits({"replicated", strategy, 0, 0, bucket_mb}, 4))
+          << strategy << " in buckets of " << bucket_mb << " MiB";
+  EXPECT_EQ(reference, train_digits({"parameter_server", "colocate", 0, 0, 0.001}, 4));
   EXPECT_NE(reference, train_digits({"replicated", "collective"}, 4, 2)) << "another seed";
 }
 
@@ -149,6 +156,7 @@ TEST(Hashes, AreEqualForAllModesOfThreeTowers) {
   EXPECT_EQ(reference, train_digits({"replicated", "naive"}, 3));
   EXPECT_EQ(reference, train_digits({"parameter_server", "colocate"}, 3));
   EXPECT_EQ(reference, train_digits({"replicated", "collective", 2, 1}, 3));
+  EXPECT_EQ(reference, train_digits({"replicated", "collective", 0, 2, 0.002}, 3));
 }
 
 // Combined gradients of the MNIST convnet on 24 digits, divided among towers.
