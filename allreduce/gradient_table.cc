@@ -1,6 +1,7 @@
 #include "belfry/allreduce/gradient_table.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "belfry/allreduce/verify.h"
 
@@ -70,6 +71,9 @@ GradientTable::GradientTable(std::vector<std::vector<Gradient>> rows) : rows_(st
     }
   }
   for (std::size_t t = 1; t < rows_.size(); ++t) require_same(rows_[0], rows_[t], t);
+  total_ = variables();
+  numbers_.resize(rows_[0].size());
+  std::iota(numbers_.begin(), numbers_.end(), 0);
   for (const std::vector<Gradient>& row : rows_) {
     const auto placed =
         std::ranges::find_if(row, [](const Gradient& g) { return !g.value.device().empty(); });
@@ -107,6 +111,8 @@ GradientTable GradientTable::with(const std::vector<std::vector<Output>>& values
 GradientTable GradientTable::columns(std::span<const int> which) const {
   require(!which.empty(), "a gradient table needs at least one variable");
   GradientTable result = *this;
+  result.numbers_.clear();
+  for (const int v : which) result.numbers_.push_back(number(v));
   for (std::size_t t = 0; t < rows_.size(); ++t) {
     result.rows_[t].clear();
     for (const int v : which) result.rows_[t].push_back(at(static_cast<int>(t), v));

@@ -34,9 +34,16 @@ class GradientTable {
   // Some of its variables, in the order of `which`, on the same devices.
   GradientTable columns(std::span<const int> which) const;
 
+  // Where variable v stands in the table that columns() took it from, or here; and how many
+  // variables there are. Strategies that take turns on devices go by these.
+  int number(int v) const { return numbers_.at(static_cast<std::size_t>(v)); }
+  int numbers() const { return total_; }
+
  private:
   std::vector<std::vector<Gradient>> rows_;
   std::vector<DeviceSpec> devices_;
+  std::vector<int> numbers_;
+  int total_ = 0;
 };
 
 }  // namespace belfry

@@ -36,7 +36,8 @@ class Hierarchical final : public Strategy {
                            std::vector<std::vector<Output>>& results) {
     Graph& graph = grads.graph();
     const std::size_t towers = devices.size(), half = towers / 2;
-    const std::size_t g0 = static_cast<std::size_t>(v) % towers, g1 = (g0 + half) % towers;
+    const std::size_t g0 = static_cast<std::size_t>(grads.number(v)) % towers,
+                      g1 = (g0 + half) % towers;
     const std::vector<Output> values = grads.values(v);
     const std::span left(values.begin(), half), right(values.begin() + half, half);
     const bool first_is_left = g0 < half;  // group 0 is the one that holds g0

@@ -21,7 +21,8 @@ class Naive final : public Strategy {
     std::vector<Output> totals(count);
     for (std::size_t j = 0; j < count; ++j) {
       const std::size_t v = count - 1 - j;
-      DeviceScope on(grads.graph(), devices[j % devices.size()]);
+      const int turn = grads.numbers() - 1 - grads.number(static_cast<int>(v));
+      DeviceScope on(grads.graph(), devices[static_cast<std::size_t>(turn) % devices.size()]);
       totals[v] = add_n(grads.values(static_cast<int>(v)));
     }
     return std::vector(static_cast<std::size_t>(grads.towers()), totals);

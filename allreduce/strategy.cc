@@ -45,6 +45,7 @@ std::string Strategy::refusal(int) const { return ""; }
 bool Strategy::canonical(int) const { return false; }
 
 std::unique_ptr<Strategy> Strategy::in_chunks(int) const { return nullptr; }
+std::unique_ptr<Strategy> Strategy::in_one_node() const { return nullptr; }
 
 std::vector<std::vector<Output>> Strategy::mean(const GradientTable& grads) const {
   const GradientTable sums = grads.with(sum(grads));

@@ -90,6 +90,7 @@ struct Step::State {
   // A chunk of another worker is noted in `helped`, if that is given.
   bool take_chunk(Share& share, std::vector<Recording::Chunk>* helped = nullptr);
   bool help(int worker);
+  void help_others(int worker);
   void call(const Task& task, Range range) const;
   void fail() noexcept;
   void poison();
@@ -104,6 +105,8 @@ struct Step::State {
   std::vector<std::int64_t> bases_;              // per lane: launches of earlier runs
   std::unique_ptr<ArenaGuard> guard_;
   std::function<void(int)> work_;
+  bool shares_ = false;       // some launch is cut into chunks, and there are others to take them
+  std::atomic<int> busy_{0};  // workers that go through their lists
   std::optional<Recording> recording_;  // of the current run, if it is traced
   std::int64_t runs_ = 0;
   std::atomic<bool> failed_{false};

@@ -20,8 +20,8 @@ OutputTypes all_reduce_shape(const ShapeContext& c) {
   c.require(c.inputs() % towers == 0, c.inputs(), " tensors are not the same number for each of ",
             towers, " participants");
   const DType dtype = c.dtype();
-  c.require(dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kI32,
-            "sums f32, f64 and i32, not ", name_of(dtype), "; cast first");
+  c.require(is_floating(dtype) || dtype == DType::kI32, "sums floating types and i32, not ",
+            name_of(dtype), "; cast first");
   c.require(is_floating(dtype) || !options.mean,
             "the mean of integers is not defined; cast to f32 first");
   const auto require_like = [&](std::size_t other, bool alike, std::size_t i) {
@@ -86,37 +86,84 @@ KernelRun all_reduce_kernel(const KernelPlan& plan, Combine combine) {
 using Inputs = std::span<const void* const>;
 using Outputs = std::span<void* const>;
 
-template <class F>
-KernelRun visit_summable(DType dtype, const F& f) {
-  return dtype == DType::kI32 ? f(std::int32_t{}) : visit_floating(dtype, f);
+template <class T>
+KernelRun all_reduce_fast(const KernelPlan& plan) {
+  const bool mean = plan.options<AllReduceOptions>().mean;
+  return all_reduce_kernel(
+      plan, [mean](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+        if constexpr (std::is_floating_point_v<T>) {
+          if (mean)
+            return kernels::tree_mean(inputs, outputs, static_cast<T>(inputs.size()), begin, end);
+        }
+        kernels::tree_sum<T>(inputs, outputs, begin, end);
+      });
+}
+
+KernelRun all_reduce_16(const KernelPlan& plan) {
+  const bool mean = plan.options<AllReduceOptions>().mean;
+  const kernels::HalfConversion convert = kernels::half_conversion(plan.dtype());
+  return all_reduce_kernel(
+      plan, [mean, convert](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+        const float divisor = mean ? static_cast<float>(inputs.size()) : 1;
+        kernels::tree_sum_16(convert, inputs, outputs, divisor, begin, end);
+      });
 }
 
 KernelRun all_reduce_cpu(KernelPlan& plan) {
+  switch (plan.dtype()) {
+    case DType::kF32: return all_reduce_fast<float>(plan);
+    case DType::kF64: return all_reduce_fast<double>(plan);
+    case DType::kI32: return all_reduce_fast<std::int32_t>(plan);
+    default: return all_reduce_16(plan);
+  }
+}
+
+// element(inputs, i) is what T gives for one element of the sum or mean.
+template <class T, class Element>
+KernelRun all_reduce_plain(const KernelPlan& plan, Element element) {
+  return all_reduce_kernel(
+      plan, [element](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const T result = element(inputs, i);
+          for (void* const out : outputs) static_cast<T*>(out)[i] = result;
+        }
+      });
+}
+
+template <class T>
+KernelRun all_reduce_reference_of(const KernelPlan& plan) {
   const bool mean = plan.options<AllReduceOptions>().mean;
-  return visit_summable(plan.dtype(), [&]<class T>(T) {
-    return all_reduce_kernel(
-        plan, [mean](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
-          if constexpr (std::is_floating_point_v<T>) {
-            if (mean)
-              return kernels::tree_mean(inputs, outputs, static_cast<T>(inputs.size()), begin, end);
-          }
-          kernels::tree_sum<T>(inputs, outputs, begin, end);
-        });
+  return all_reduce_plain<T>(plan, [mean](Inputs inputs, std::int64_t i) {
+    const T sum = kernels::plain_tree<T>(inputs, i);
+    return mean ? sum / static_cast<T>(inputs.size()) : sum;
+  });
+}
+
+KernelRun all_reduce_reference_16(const KernelPlan& plan) {
+  const bool mean = plan.options<AllReduceOptions>().mean;
+  const auto convert = kernels::half_conversion(plan.dtype(), kernels::HalfPath::kScalar);
+  return all_reduce_plain<std::uint16_t>(plan, [mean, convert](Inputs inputs, std::int64_t i) {
+    std::vector<float> terms(inputs.size());
+    std::vector<const void*> pointers;
+    for (std::size_t t = 0; t < inputs.size(); ++t) {
+      convert.widen(static_cast<const std::uint16_t*>(inputs[t]) + i, &terms[t], 1);
+      pointers.push_back(&terms[t]);
+    }
+    const float sum = kernels::plain_tree<float>(pointers, 0);
+    const float result = mean ? sum / static_cast<float>(inputs.size()) : sum;
+    std::uint16_t rounded;
+    convert.narrow(&result, &rounded, 1);
+    return rounded;
   });
 }
 
 KernelRun all_reduce_reference(KernelPlan& plan) {
-  const bool mean = plan.options<AllReduceOptions>().mean;
-  return visit_summable(plan.dtype(), [&]<class T>(T) {
-    return all_reduce_kernel(
-        plan, [mean](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i) {
-            const T sum = kernels::plain_tree<T>(inputs, i);
-            const T result = mean ? sum / static_cast<T>(inputs.size()) : sum;
-            for (void* const out : outputs) static_cast<T*>(out)[i] = result;
-          }
-        });
-  });
+  switch (plan.dtype()) {
+    case DType::kF32: return all_reduce_reference_of<float>(plan);
+    case DType::kF64: return all_reduce_reference_of<double>(plan);
+    case DType::kI32: return all_reduce_reference_of<std::int32_t>(plan);
+    default: return all_reduce_reference_16(plan);
+  }
 }
 
 }  // namespace

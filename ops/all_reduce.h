@@ -7,7 +7,8 @@ namespace belfry {
 // A bucket of B tensors of K participants, tensor-major: input and output b * K + t are tensor b of
 // participant t. Each output is the canonical sum of its tensor over all participants: a balanced
 // tree over their order, split at ceil(K / 2), left + right. Shapes may differ between tensors, not
-// between participants; one node has one dtype: f32 f64 i32; integers wrap.
+// between participants; one node has one dtype: f32 f64 f16 bf16
+// i32. 16-bit tensors are summed (and divided) in f32 and rounded once; integers wrap.
 //
 // Output i lives on the device of input i; outputs of one tensor in one memory space are one
 // tensor, in the memory of the first's input if nobody else reads that. Nothing is copied.

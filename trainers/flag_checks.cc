@@ -44,6 +44,14 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
                      flags.gradient_repacking,
                      ", which packs all gradients; leave "
                      "one of them out");
+  require<FlagError>(flags.bucket_mb == 0 || kind.buckets, "--bucket_mb=", raw.bucket_mb,
+                     " has no use for ", chosen, ", which combines no gradients");
+  require<FlagError>(flags.bucket_mb == 0 || flags.gradient_repacking == 0,
+                     "--bucket_mb=", raw.bucket_mb,
+                     " and --gradient_repacking=", flags.gradient_repacking,
+                     " cut the gradients in two different ways; leave one of them out");
+  if (raw.bucket_mb.empty() && kind.buckets && flags.gradient_repacking == 0)
+    flags.bucket_mb = kDefaultBucketMb;
 }
 
 // What inspects or compares keeps nothing of a training run, and goes on from none.

@@ -50,6 +50,10 @@ class Definer {
     parser_.add("--small_tensors_kb", raw_.small_tensors_kb, "N",
                 cat("pack up to ", kMostInSmallPack,
                     " f32 gradients in a row of at most N KiB each into one; 0: do not [0]"));
+    parser_.add("--bucket_mb", raw_.bucket_mb, "X",
+                cat("combine gradients in buckets of at most X MiB, the last ones first, while "
+                    "others are being computed; 0: each by itself [",
+                    kDefaultBucketMb, "; 0 with --gradient_repacking]"));
   }
 
   void training(const FlagDefaults& defaults) {
@@ -137,6 +141,11 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   read_integer("--threads", raw.threads, 0, kMostThreads, flags.threads);
   read_integer("--check_equivalence", raw.check_equivalence, 1, kMost, flags.check_equivalence);
   if (!raw.seed.empty()) flags.seed = parse_number<std::uint64_t>("--seed=" + raw.seed, raw.seed);
+  if (!raw.bucket_mb.empty()) {
+    flags.bucket_mb = parse_number<double>("--bucket_mb=" + raw.bucket_mb, raw.bucket_mb);
+    require<FlagError>(flags.bucket_mb >= 0 && flags.bucket_mb <= kMostBucketMb,
+                       "--bucket_mb=", raw.bucket_mb, " is not between 0 and ", kMostBucketMb);
+  }
   if (raw.learning_rate.empty()) return;
   flags.learning_rate =
       parse_number<double>("--learning_rate=" + raw.learning_rate, raw.learning_rate);

@@ -32,6 +32,7 @@ struct TrainFlags {
   std::string trainer;
   std::string allreduce;  // a spec; "" for trainers that combine nothing
   int gradient_repacking = 0;
+  double bucket_mb = 0;  // MiB
   bool fuse_updates = true, share_replicas = true;
   int small_tensors_kb = 0;
   int batch_size = 32;  // per tower

@@ -7,6 +7,8 @@
 namespace belfry {
 namespace {
 
+constexpr double kBucketMb = 0.25;
+
 // Of each strategy, besides the plain one.
 constexpr void (*kVariants[])(Mode&) = {
     [](Mode& mode) { mode.gradient_repacking = 2; },
@@ -28,7 +30,8 @@ std::vector<std::string> strategies_of(const TrainerKind& kind) {
 std::string Mode::name() const {
   return cat(trainer, allreduce.empty() ? "" : " ", allreduce,
              gradient_repacking > 0 ? cat(" packed:", gradient_repacking) : "",
-             fuse_updates ? "" : " unfused", share_replicas ? "" : " unshared");
+             bucket_mb.value_or(0) > 0 ? " bucketed" : "", fuse_updates ? "" : " unfused",
+             share_replicas ? "" : " unshared");
 }
 
 bool Mode::canonical(int towers) const {
@@ -45,6 +48,7 @@ bool Mode::canonical(int towers) const {
 TrainerOptions Mode::applied_to(TrainerOptions options) const {
   options.allreduce = allreduce;
   options.gradient_repacking = gradient_repacking;
+  options.bucket_mb = gradient_repacking > 0 ? 0 : bucket_mb.value_or(options.bucket_mb);
   options.fuse_updates = options.fuse_updates && fuse_updates;
   options.share_replicas = options.share_replicas && share_replicas;
   return options;
@@ -56,8 +60,9 @@ std::vector<Mode> all_modes(int towers) {
     const TrainerKind& kind = find_trainer(trainer);
     if (kind.one_device && towers != 1) continue;
     for (const std::string& strategy : strategies_of(kind)) {
-      const Mode plain{.trainer = trainer, .allreduce = strategy};
+      const Mode plain{.trainer = trainer, .allreduce = strategy, .bucket_mb = 0};
       modes.push_back(plain);
+      if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
       if (!kind.packs) continue;
       for (const auto& change : kVariants) change(modes.emplace_back(plain));
     }

@@ -1,5 +1,6 @@
 // Modes: ways to train that change where a step is computed, and must not change what.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@ struct Mode {
   std::string trainer;         // as --trainer
   std::string allreduce = {};  // as --allreduce; "" for trainers that combine nothing
   int gradient_repacking = 0;
+  std::optional<double> bucket_mb = {};             // none: as the options say, unless packed
   bool fuse_updates = true, share_replicas = true;  // false: not, whatever the options say
   bool operator==(const Mode&) const = default;
 
@@ -25,8 +27,8 @@ struct Mode {
 };
 
 // Every registered trainer that takes so many devices, with every registered strategy that it
-// accepts; again with packed gradients, and with updates and replicas apart. Canonical ones first.
-// Some may refuse the number of towers, or the model, when they are built.
+// accepts; again with packed gradients, in buckets, and with updates and replicas apart. Canonical
+// ones first. Some may refuse the number of towers, or the model, when they are built.
 std::vector<Mode> all_modes(int towers);
 
 // A trainer made in this mode, or null with the reason in `refusal` if it cannot serve the options.

@@ -1,17 +1,21 @@
-#include "belfry/allreduce/strategy.h"
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
+namespace {
+
+Node& update(const TrainerOptions& options, const GradientTable& gradients) {
+  std::unique_ptr<Strategy> strategy = make_strategy("colocate");
+  if (options.bucket_mb > 0) strategy = bucketed(std::move(strategy), options.bucket_mb);
+  return apply_gradients(options.optimizer, strategy->reduce(gradients));
+}
+
+}  // namespace
 
 SyncMultiGpuTrainerParameterServer::SyncMultiGpuTrainerParameterServer(TrainerOptions options,
                                                                        const Dataset& train,
                                                                        const Dataset* test)
-    : Trainer(std::move(options), train, test,
-              {VariablePolicy::kSpread,
-               [](const TrainerOptions& wanted, const GradientTable& gradients) -> Node& {
-                 return apply_gradients(wanted.optimizer,
-                                        make_strategy("colocate")->reduce(gradients));
-               }}) {}
+    : Trainer(std::move(options), train, test, {VariablePolicy::kSpread, update}) {}
 
 namespace {
 
@@ -20,6 +24,7 @@ const TrainerRegistration kParameterServer({
     .summary = "one copy of each variable, spread over the devices",
     .default_strategy = "colocate",
     .accepts = [](std::string_view spec) { return spec == "colocate"; },
+    .buckets = true,
     .make = make_trainer<SyncMultiGpuTrainerParameterServer>,
 });
 

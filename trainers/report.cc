@@ -34,6 +34,7 @@ std::string to_json(const Report& report) {
       .set("fuse_updates", report.fuse_updates)
       .set("share_replicas", report.share_replicas)
       .set("canonical", report.canonical)
+      .set("bucket_mb", report.bucket_mb)
       .set("batch_size", report.batch_size)
       .set("seed", report.seed)
       .set("threads", report.threads)

@@ -18,7 +18,8 @@ struct Report {
   // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
   // canonical sum, and so of all others that are.
   bool canonical = true;
-  int batch_size = 0;  // per tower
+  double bucket_mb = 0;  // most MiB of gradients combined at once; 0: no buckets
+  int batch_size = 0;    // per tower
   std::uint64_t seed = 0;
   int threads = 0;
   std::int64_t steps = 0;  // complete

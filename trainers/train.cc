@@ -69,6 +69,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .share_replicas = flags.share_replicas,
                 .canonical = Mode{flags.trainer, flags.allreduce}.canonical(
                     static_cast<int>(flags.devices.size())),
+                .bucket_mb = flags.bucket_mb,
                 .batch_size = flags.batch_size,
                 .seed = flags.seed,
                 .threads = session.threads(),

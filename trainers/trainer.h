@@ -26,6 +26,7 @@ struct TrainerOptions {
   bool fuse_updates = true;              // as in SessionOptions
   bool share_replicas = true;            // as in SessionOptions
   int small_tensors_kb = 0;              // the largest tensors that are packed, KiB; 0: none
+  double bucket_mb = 0;                  // most MiB combined at once, unless packed; 0: no buckets
   int batch_size = 32;                   // samples per tower and step
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
@@ -146,7 +147,8 @@ class SimpleTrainer final : public Trainer {
 };
 
 // Each tower has its own copy of all variables. `allreduce` combines the gradients, packed as
-// `gradient_repacking` or `small_tensors_kb` says, and every tower updates its copy.
+// `gradient_repacking` or `small_tensors_kb` says, in buckets of `bucket_mb`, and every tower
+// updates its copy.
 class SyncMultiGpuTrainerReplicated final : public Trainer {
  public:
   SyncMultiGpuTrainerReplicated(TrainerOptions options, const Dataset& train,

@@ -17,7 +17,8 @@ struct TrainerKind {
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
   // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
   bool (*accepts)(std::string_view spec) = nullptr;
-  bool packs = false;  // takes --gradient_repacking and --small_tensors_kb
+  bool packs = false;    // takes --gradient_repacking and --small_tensors_kb
+  bool buckets = false;  // takes --bucket_mb
   std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
 };
 

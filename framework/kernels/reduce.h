@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <span>
 
+#include "belfry/framework/kernels/half.h"
+
 namespace belfry::kernels {
 
 // The fold of x[0], ..., x[n - 1]. No terms give -0, the neutral element.
@@ -41,5 +43,11 @@ void tree_sum(std::span<const void* const> inputs, std::span<void* const> output
 template <class T>
 void tree_mean(std::span<const void* const> inputs, std::span<void* const> outputs, T divisor,
                std::int64_t begin, std::int64_t end);
+
+// The same for f16 or bf16, whichever `convert` is for: the inputs are converted to f32, summed and
+// divided there, and rounded once. A divisor of 1 gives the sum.
+void tree_sum_16(const HalfConversion& convert, std::span<const void* const> inputs,
+                 std::span<void* const> outputs, float divisor, std::int64_t begin,
+                 std::int64_t end);
 
 }  // namespace belfry::kernels

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/allreduce/strategy.h"
@@ -20,9 +21,10 @@ void expect_bits(const Tensor& got, const std::vector<float>& want) {
         << "element " << i << ": " << got.data<float>()[i] << " instead of " << want[i];
 }
 
-enum class Packing { kNone, kFourParts, kSmallTensors };
+enum class Packing { kNone, kFourParts, kSmallTensors, kBucketsOf1Kib, kBucketsOf6Kib };
 
-constexpr Packing kPackings[] = {Packing::kNone, Packing::kFourParts, Packing::kSmallTensors};
+constexpr Packing kPackings[] = {Packing::kNone, Packing::kFourParts, Packing::kSmallTensors,
+                                 Packing::kBucketsOf1Kib, Packing::kBucketsOf6Kib};
 
 struct Case {
   std::string spec;
@@ -39,6 +41,8 @@ std::vector<Shape> odd_shapes() {
 std::unique_ptr<Strategy> with(Packing packing, std::unique_ptr<Strategy> strategy) {
   if (packing == Packing::kFourParts) return packed(std::move(strategy), 4);
   if (packing == Packing::kSmallTensors) return small_tensors_packed(std::move(strategy), 1024);
+  if (packing == Packing::kBucketsOf1Kib) return bucketed(std::move(strategy), 1.0 / 1024);
+  if (packing == Packing::kBucketsOf6Kib) return bucketed(std::move(strategy), 6.0 / 1024);
   return strategy;
 }
 
@@ -48,7 +52,8 @@ class EveryStrategy : public testing::TestWithParam<Case> {
   static std::vector<std::unique_ptr<Strategy>> strategies() {
     std::vector<std::unique_ptr<Strategy>> all;
     for (const Packing packing : kPackings)
-      if (packing == Packing::kNone || GetParam().spec != "colocate")
+      if (packing == Packing::kNone || packing >= Packing::kBucketsOf1Kib ||
+          GetParam().spec != "colocate")
         all.push_back(with(packing, make_strategy(GetParam().spec)));
     return all;
   }

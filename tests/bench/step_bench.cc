@@ -79,7 +79,8 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
   for (int k = 0; k < devices; ++k) specs.push_back(DeviceSpec::local("CPU", k));
   const std::vector<Dataset::Field> fields{{"image", DType::kF32, work.sample},
                                            {"label", DType::kI32, {}}};
-  const std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
+  std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
+  if (options.bucket_mb > 0) strategy = bucketed(std::move(strategy), options.bucket_mb);
   const bool shared = options.allreduce == "colocate";
   made->built = build_training_graph(
       made->graph, {.model = work.model,

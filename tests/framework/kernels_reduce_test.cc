@@ -232,6 +232,22 @@ TYPED_TEST(TreeSum, ReducesInPlaceOnEveryTower) {
   }
 }
 
+TYPED_TEST(TreeSum, TakesOutputsThatAreOneTensorOrSeveral) {
+  for (const std::size_t towers : {2, 4, 8, 9}) {
+    this->fill(towers, 1100);
+    std::vector<TypeParam> other(1100, 0);
+    std::vector<void*> outputs(towers, this->pointers_[1]);
+    outputs.back() = other.data();
+    tree_sum<TypeParam>(this->read(), outputs, 3, 1100);
+    EXPECT_EQ(other[2], 0);
+    EXPECT_EQ(this->inputs_[0], this->original_[0]);
+    for (std::int64_t i = 3; i < 1100; ++i) {
+      ASSERT_EQ(this->inputs_[1][i], this->expected(i));
+      ASSERT_EQ(other[i], this->expected(i));
+    }
+  }
+}
+
 TYPED_TEST(TreeSum, MayOverwriteAnyInput) {
   for (std::size_t target = 0; target < 12; ++target) {
     this->fill(12, 100);
@@ -249,6 +265,10 @@ TYPED_TEST(Reduce, TreeMeanDividesOnceAtTheEnd) {
   void* const output[] = {y.data()};
   tree_mean<TypeParam>(inputs, output, 3, 0, 100);
   for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(y[i], ((a[i] + b[i]) + c[i]) / 3);
+  std::vector<TypeParam> copies[3] = {a, b, c};
+  void* const in_place[] = {copies[0].data(), copies[1].data(), copies[2].data()};
+  tree_mean<TypeParam>(in_place, in_place, 3, 0, 100);
+  for (const std::vector<TypeParam>& copy : copies) EXPECT_EQ(copy, y);
 }
 
 TEST(TreeSumOfIntegers, Wraps) {

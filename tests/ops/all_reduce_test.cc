@@ -1,11 +1,17 @@
 #include "belfry/ops/all_reduce.h"
 
+#include <cstring>
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/gradients.h"
+#include "belfry/framework/kernels/half.h"
+#include "belfry/framework/kernels/plain.h"
+#include "belfry/framework/session.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -97,11 +103,58 @@ TEST(AllReduce, GradientsOfOutputsThatAreNotUsedAreZero) {
     EXPECT_EQ(evaluate(gradient).item<float>(), 1);
 }
 
+// All that hosts have no C++ type for.
+Tensor random_half(DType dtype, Shape shape, unsigned seed) {
+  Tensor tensor(std::move(shape), dtype);
+  std::mt19937 random(seed);
+  auto* const bits = reinterpret_cast<std::uint16_t*>(tensor.mutable_raw());
+  // No infinities and NaN in either format.
+  for (std::int64_t i = 0; i < tensor.elements(); ++i)
+    bits[i] = static_cast<std::uint16_t>(random() & 0xbbff);
+  return tensor;
+}
+
+TEST(AllReduce, SumsSixteenBitsInF32AndRoundsOnce) {
+  for (const DType dtype : {DType::kF16, DType::kBF16})
+    for (const int count : {1, 2, 3, 8, 9})
+      for (const bool mean : {false, true}) {
+        Graph graph;
+        std::vector<Output> xs;
+        for (unsigned t = 0; t < 2 * static_cast<unsigned>(count); ++t)
+          xs.push_back(constant(
+              graph, random_half(dtype, {t < static_cast<unsigned>(count) ? 700 : 33}, t)));
+        const auto sums = all_reduce(xs, {.mean = mean, .participants = count});
+        const std::vector<Tensor> expected = evaluate(sums, {}, {.reference = true});
+        const auto convert = kernels::half_conversion(dtype);
+        std::vector<float> terms(static_cast<std::size_t>(count));
+        std::vector<const void*> pointers;
+        for (std::size_t t = 0; t < terms.size(); ++t) {
+          const Tensor& x = xs[t].node().options<ConstantOptions>().value;
+          convert.widen(reinterpret_cast<const std::uint16_t*>(x.raw()), &terms[t], 1);
+          pointers.push_back(&terms[t]);
+        }
+        float first = kernels::plain_tree<float>(pointers, 0);
+        if (mean) first /= static_cast<float>(count);
+        std::uint16_t bits;
+        convert.narrow(&first, &bits, 1);
+        EXPECT_EQ(std::memcmp(expected[0].raw(), &bits, 2), 0);
+        EXPECT_EQ(evaluate(sums), expected);
+        for (const int parts : {2, 3}) EXPECT_EQ(evaluate(sums, {}, {.parts = parts}), expected);
+        for (const int shift : {1, 5, 701})
+          EXPECT_EQ(evaluate(sums, {}, {.shift = shift}), expected);
+        EXPECT_EQ(evaluate(sums, {}, {.in_place = 0}), expected);
+        Session session(graph);
+        EXPECT_EQ(session.run(std::vector<Fetch>(sums.begin(), sums.end())), expected);
+      }
+}
+
 TEST(AllReduce, RefusesParticipantsThatDiffer) {
   expect_refused(reducing(), {{{4}}, {{5}}},
                  "participant 1 has f32[5], but participant 0 has f32[4]");
   expect_refused(reducing(), {{{4}}, {{4}, DType::kF64}}, "participant 1 has f64[4]");
   expect_refused(reducing({.mean = true}), {{{4}, DType::kI32}}, "cast to f32 first");
+  for (const DType dtype : {DType::kI64, DType::kU8, DType::kBool})
+    expect_refused(reducing(), {{{4}, dtype}}, "sums floating types and i32, not");
 }
 
 // tensors[b * K + t] as one bucket of tensors of K participants.

@@ -5,6 +5,7 @@
 
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flag_parser.h"
+#include "belfry/trainers/flags_impl.h"
 
 namespace belfry {
 namespace {
@@ -52,6 +53,7 @@ TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
   EXPECT_EQ(flags.allreduce, "collective");
   EXPECT_EQ(flags.gradient_repacking, 0);
   EXPECT_EQ(flags.small_tensors_kb, 0);
+  EXPECT_EQ(flags.bucket_mb, kDefaultBucketMb);
   EXPECT_EQ(flags.batch_size, 64);
   EXPECT_EQ(flags.epochs, 3);
   EXPECT_EQ(flags.max_steps, 0);
@@ -256,6 +258,7 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--gradient_repacking",
                              "--small_tensors_kb",
                              "KiB",
+                             "--bucket_mb",
                              "--batch_size",
                              "per device and step [48]",
                              "[9]",
@@ -396,6 +399,28 @@ TEST(SmallTensorsFlag, IsReadAndRefusedWhereNothingIsPacked) {
   for (const char* value : {"-1", "x", "1.5", "4k", "99999999999"})
     EXPECT_THAT(refusal({"--small_tensors_kb", value}),
                 HasSubstr(std::string("--small_tensors_kb=") + value));
+}
+
+TEST(BucketFlag, IsARealNumberOfMebibytes) {
+  EXPECT_EQ(parse({"--bucket_mb=0.25"}).bucket_mb, 0.25);
+  EXPECT_EQ(parse({"--bucket-mb", "16"}).bucket_mb, 16);
+  EXPECT_EQ(parse({"--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--bucket_mb=3", "--trainer=parameter_server"}).bucket_mb, 3);
+  for (const char* flag : {"--bucket_mb=-1", "--bucket_mb=x", "--bucket_mb=nan", "--bucket_mb=inf",
+                           "--bucket_mb=4MB", "--bucket_mb=1e300"})
+    EXPECT_THAT(refusal({flag}), HasSubstr(flag));
+}
+
+TEST(BucketFlag, DependsOnTheTrainerAndOnPacking) {
+  EXPECT_EQ(parse({"--trainer=parameter_server"}).bucket_mb, kDefaultBucketMb);
+  EXPECT_EQ(parse({"--devices=cpu:1"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--devices=cpu:1", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--bucket_mb=2"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--bucket_mb=2")));
+  EXPECT_EQ(parse({"--gradient_repacking=4"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--gradient_repacking=4", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_THAT(refusal({"--gradient_repacking=4", "--bucket_mb=2"}),
+              AllOf(HasSubstr("--gradient_repacking=4"), HasSubstr("--bucket_mb=2")));
 }
 
 TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {

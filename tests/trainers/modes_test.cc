@@ -114,6 +114,7 @@ struct Mode {
   const char* strategy;
   int repacking = 0;
   int threads = 0;
+  double bucket_mb = 0;
   int small_tensors_kb = 0;
   bool fuse = true, share = true;
 };
@@ -133,6 +134,7 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
                          .fuse_updates = mode.fuse,
                          .share_replicas = mode.share,
                          .small_tensors_kb = mode.small_tensors_kb,
+                         .bucket_mb = mode.bucket_mb,
                          .batch_size = 8,
                          .epochs = 2,
                          .seed = seed,
@@ -159,23 +161,28 @@ TEST(Hashes, AreEqualForAllModesPackingsAndThreads) {
     EXPECT_EQ(reference, train_digits(mode, 4)) << mode.strategy;
   for (const char* strategy : {"collective", "naive", "hierarchical", "shuffle"}) {
     EXPECT_EQ(reference, train_digits({"replicated", strategy, 2}, 4)) << strategy << " packed";
-    EXPECT_EQ(reference, train_digits({"replicated", strategy, 0, 0, 1}, 4))
+    EXPECT_EQ(reference, train_digits({"replicated", strategy, 0, 0, 0, 1}, 4))
         << strategy << " with small tensors packed";
   }
   for (const int threads : {1, 2, 4})
     EXPECT_EQ(reference, train_digits({"replicated", "collective", 0, threads}, 4))
         << threads << " threads";
   EXPECT_EQ(reference, train_digits({"parameter_server", "colocate", 0, 1}, 4));
+  for (const char* strategy : {"collective", "naive", "hierarchical"})
+    for (const double bucket_mb : {0.001, 4.0})
+      EXPECT_EQ(reference, train_digits({"replicated", strategy, 0, 0, bucket_mb}, 4))
+          << strategy << " in buckets of " << bucket_mb << " MiB";
+  EXPECT_EQ(reference, train_digits({"parameter_server", "colocate", 0, 0, 0.001}, 4));
   EXPECT_NE(reference, train_digits({"replicated", "collective"}, 4, 2)) << "another seed";
 }
 
 TEST(Hashes, AreEqualFusedOrNotAndSharedOrNot) {
-  const Hashes reference = train_digits({"replicated", "collective", 0, 0, 0, false, false}, 4);
+  const Hashes reference = train_digits({"replicated", "collective", 0, 0, 0, 0, false, false}, 4);
   for (const char* strategy : {"collective", "naive", "hierarchical"})
     for (const int repacking : {0, 2})
       for (const auto& [fuse, share] : {std::pair{true, false}, {false, true}, {true, true}})
         EXPECT_EQ(reference,
-                  train_digits({"replicated", strategy, repacking, 2, 0, fuse, share}, 4))
+                  train_digits({"replicated", strategy, repacking, 2, 0, 0, fuse, share}, 4))
             << strategy << " packed " << repacking << " fused " << fuse << " shared " << share;
 }
 
@@ -203,6 +210,7 @@ TEST(Hashes, AreEqualForAllModesOfThreeTowers) {
   EXPECT_EQ(reference, train_digits({"replicated", "naive"}, 3));
   EXPECT_EQ(reference, train_digits({"parameter_server", "colocate"}, 3));
   EXPECT_EQ(reference, train_digits({"replicated", "collective", 2, 1}, 3));
+  EXPECT_EQ(reference, train_digits({"replicated", "collective", 0, 2, 0.002}, 3));
 }
 
 // Combined gradients of the MNIST convnet on 24 digits, divided among towers.

@@ -17,6 +17,7 @@ Report example() {
           .trainer = "replicated",
           .allreduce = "naive",
           .canonical = false,
+          .bucket_mb = 0.5,
           .batch_size = 64,
           .seed = 18446744073709551615u,
           .threads = 2,
@@ -41,6 +42,7 @@ TEST(ReportJson, HasEveryFieldOfTheIssue) {
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
   EXPECT_EQ(json["canonical"], false);
+  EXPECT_EQ(json["bucket_mb"], 0.5);
   EXPECT_EQ(json["batch_size"], 64);
   EXPECT_EQ(json["seed"], 18446744073709551615u);
   EXPECT_EQ(json["threads"], 2);

@@ -86,6 +86,7 @@ TEST_F(TrainTest, PrintsHeaderProgressAndTableAndWritesJson) {
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "collective");
   EXPECT_EQ(json["canonical"], true);
+  EXPECT_GT(json["bucket_mb"], 0);
   EXPECT_EQ(json["devices"].size(), 2u);
   EXPECT_EQ(json["batch_size"], 8);
   EXPECT_EQ(json["seed"], 1);
@@ -314,9 +315,9 @@ TEST(Train, PrintsHelpAndTrainsNothing) {
 }
 
 TEST(Train, ExitsWith2ForMistakesOnTheCommandLineInOneLine) {
-  for (const char* flag :
-       {"--batchsize=3", "--devices=gpu:2", "--learning_rate=nan", "--trainer=simple",
-        "--data_dir=/d", "--allreduce=colocate", "--epochs=x", "--gradient_repacking=4"}) {
+  for (const char* flag : {"--batchsize=3", "--devices=gpu:2", "--learning_rate=nan",
+                           "--trainer=simple", "--data_dir=/d", "--allreduce=colocate",
+                           "--epochs=x", "--gradient_repacking=4", "--bucket_mb=x"}) {
     const Result result = run({flag});
     EXPECT_EQ(result.code, 2) << flag;
     EXPECT_THAT(result.error, testing::StartsWith("error: ")) << flag;
