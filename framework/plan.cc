@@ -20,10 +20,12 @@ std::string PlanNode::name() const {
 Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
              const PlanContext& context) {
   Plan plan;
+  plan.locks = context.locks;
   prune(plan, fetches, feeds);
   place(plan, context);
   add_transfers(plan, context);
   order_writes(plan);
+  if (plan.locks == Locks::kEachVariable) copy_variables(plan);
   schedule(plan);
   prepare_kernels(plan, context);
   plan_memory(plan, context);

@@ -110,6 +110,7 @@ struct Plan {
 
   std::vector<const Node*> variables;  // read or written
   bool writes = false;
+  Locks locks = Locks::kWholeRun;
 
   // clocks[L][lane]: how many launches of each lane have run when launch L starts.
   std::vector<std::vector<int>> clocks;
@@ -137,6 +138,7 @@ struct PlanContext {
   bool allow_soft_placement = false;
   bool log_device_placement = false;
   bool reference_kernels = false;
+  Locks locks = Locks::kWholeRun;
 };
 
 // What log_device_placement prints of a plan, in TensorFlow's form: "<name>: (<Type>): <full device

@@ -36,7 +36,8 @@ struct Session::State {
 
   // Compiles, and gives variables that are new memory and first values.
   std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
-                                     std::span<const FeedType> feeds, bool log_placement);
+                                     std::span<const FeedType> feeds, bool log_placement,
+                                     Locks locks = Locks::kWholeRun);
 
   Stored& stored(const Node& variable);
   // Memory of a variable that no plan may have touched yet. Throws in a dry run.
