@@ -24,8 +24,11 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
     as_flag("--allreduce", [&] { return make_strategy(flags.allreduce) != nullptr; });
     require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen,
                        kind.accepts ? " does not take --allreduce="
-                                    : " takes no --allreduce; it has "
-                                      "no use for --allreduce=",
+                       : kind.async
+                           ? " combines no gradients: each tower's update the variables on "
+                             "their own, so it takes no --allreduce="
+                           : " takes no --allreduce; it has "
+                             "no use for --allreduce=",
                        flags.allreduce);
   }
   require<FlagError>(flags.allreduce != "hierarchical" || towers % 2 == 0,
@@ -34,6 +37,11 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   require<FlagError>(flags.gradient_repacking == 0 || kind.packs,
                      "--gradient_repacking=", flags.gradient_repacking,
                      " needs --trainer=replicated, not ", chosen);
+  require<FlagError>(raw.async.empty() || kind.async, "--async=", raw.async,
+                     " needs --trainer=async, not ", chosen);
+  flags.async = kind.async && raw.async.empty() ? "ordered" : raw.async;
+  require<FlagError>(flags.async.empty() || flags.async == "ordered" || flags.async == "free",
+                     "--async=", raw.async, " is neither ordered nor free");
 }
 
 // What inspects trains nothing, so it writes and restores nothing.

@@ -40,6 +40,10 @@ class Definer {
                     "; parameter_server takes colocate, replicated all others [collective]");
     parser_.add("--gradient_repacking", raw_.repacking, "N",
                 "pack all gradients into N parts before they are combined; 0: do not [0]");
+    parser_.add(
+        "--async", raw_.async, "ordered|free",
+        "of --trainer=async. ordered: all gradients at the same values, then an update per "
+        "tower; free: each tower on a thread of its own, never the same bits twice [ordered]");
   }
 
   void training(const FlagDefaults& defaults) {

@@ -25,6 +25,7 @@ struct TrainFlags {
   std::string trainer;
   std::string allreduce;  // "" for trainers that combine nothing
   int gradient_repacking = 0;
+  std::string async;    // "ordered" or "free"; "" for trainers that do not take it
   int batch_size = 32;  // per tower
   int epochs = 1;
   std::int64_t max_steps = 0;  // 0: no limit

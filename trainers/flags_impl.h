@@ -9,7 +9,7 @@ namespace belfry {
 // What the user typed; "" where nothing was. Numbers stay text, because CLI11 accepts -1 as
 // unsigned and lets large ones wrap around.
 struct RawFlags {
-  std::string devices = "cpu:2", trainer, allreduce, data_dir, json;
+  std::string devices = "cpu:2", trainer, allreduce, async, data_dir, json;
   std::string repacking, batch_size, epochs, max_steps, threads, seed, learning_rate;
   std::string explain, trace_file, save_checkpoint, restore_checkpoint;
   bool log_device_placement = false, dry_run = false;

@@ -36,6 +36,7 @@ std::string to_json(const Report& report) {
       .set("devices", std::move(devices))
       .set("trainer", report.trainer)
       .set("allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce))
+      .set("async", report.async.empty() ? Json() : Json(report.async))
       .set("batch_size", report.batch_size)
       .set("seed", report.seed)
       .set("threads", report.threads)

@@ -14,6 +14,7 @@ struct Report {
   std::string program;
   std::vector<DeviceSpec> devices;
   std::string trainer, allreduce;  // allreduce "" if nothing is combined
+  std::string async;               // "ordered" or "free"; "" for other trainers than async
   int batch_size = 0;              // per tower
   std::uint64_t seed = 0;
   int threads = 0;
@@ -29,8 +30,8 @@ struct Report {
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
 };
 
-// One JSON object with a member per field above. What does not exist (allreduce, test_accuracy),
-// and numbers that are not finite, are null.
+// One JSON object with a member per field above. What does not exist (allreduce, async,
+// test_accuracy), and numbers that are not finite, are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

@@ -34,6 +34,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Recipe& recipe, Co
       .devices = flags.devices,
       .allreduce = flags.allreduce,
       .gradient_repacking = flags.gradient_repacking,
+      .async = flags.async,
       .batch_size = flags.batch_size,
       .epochs = flags.epochs,
       .max_steps = flags.max_steps,
@@ -56,9 +57,10 @@ void print_header(Console& console, const std::string& program, const TrainFlags
   std::vector<std::string> names;
   for (const DeviceSpec& device : flags.devices) names.push_back(device.short_str());
   const BatchPlan& plan = trainer.batches();
-  console.line(cat(
-      program, ": ", flags.trainer, flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
-      " on ", join(names, " "), ", ", trainer.session().threads(), " threads, seed ", flags.seed));
+  console.line(cat(program, ": ", flags.trainer,
+                   flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
+                   flags.async.empty() ? "" : cat(", ", flags.async), " on ", join(names, " "),
+                   ", ", trainer.session().threads(), " threads, seed ", flags.seed));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   console.line(cat("batch: ", plan.batch_size(), " per device, ", plan.global_batch(),
@@ -77,6 +79,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .devices = flags.devices,
                 .trainer = flags.trainer,
                 .allreduce = flags.allreduce,
+                .async = flags.async,
                 .batch_size = flags.batch_size,
                 .seed = flags.seed,
                 .threads = session.threads(),

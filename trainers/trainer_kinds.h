@@ -18,6 +18,10 @@ struct TrainerKind {
   // Whether it can combine gradients by a strategy; asked only of those that exist.
   bool (*accepts)(std::string_view strategy) = nullptr;
   bool packs = false;  // takes --gradient_repacking
+  bool async = false;  // takes --async
+  // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
+  // is canonical for no strategy.
+  bool canonical = true;
   std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
 };
 

@@ -33,12 +33,13 @@ Report example() {
 
 TEST(ReportJson, HasEveryFieldOfTheIssue) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 17u);
+  EXPECT_EQ(json.size(), 18u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
+  EXPECT_TRUE(json["async"].is_null());
   EXPECT_EQ(json["batch_size"], 64);
   EXPECT_EQ(json["seed"], 18446744073709551615u);
   EXPECT_EQ(json["threads"], 2);
