@@ -28,6 +28,7 @@ std::string PlanNode::name() const {
 Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
              const PlanContext& context) {
   Plan plan;
+  plan.locks = context.locks;
   try {
     prune(plan, fetches, feeds);
   } catch (const InvalidArgument&) {
@@ -40,6 +41,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   fuse_updates(plan, context);
   add_transfers(plan, context);
   order_writes(plan);
+  if (plan.locks == Locks::kEachVariable) copy_variables(plan);
   schedule(plan);
   prepare_kernels(plan, context);
   plan_memory(plan, context);

@@ -147,6 +147,7 @@ struct Plan {
 
   std::vector<const Node*> variables;  // read or written
   bool writes = false;
+  Locks locks = Locks::kWholeRun;
 
   // clocks[L][lane]: how many launches of each lane have run when launch L starts.
   std::vector<std::vector<int>> clocks;
@@ -180,6 +181,7 @@ struct PlanContext {
   bool share_replicas = true;
   // The variables in one storage with this one, its owner first; empty before it has memory.
   std::function<std::vector<const Node*>(const Node&)> sharers = {};
+  Locks locks = Locks::kWholeRun;
 };
 
 // What log_device_placement prints of a plan, in TensorFlow's form: "<name>: (<Type>): <full device

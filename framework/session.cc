@@ -11,8 +11,9 @@
 namespace belfry {
 namespace {
 
-std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
-  std::string text;
+std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                   PrepareOptions options) {
+  std::string text = options.locks == Locks::kEachVariable ? "each " : "";
   for (const Fetch& fetch : fetches)
     text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
   for (const FeedType& feed : feeds)
@@ -27,16 +28,17 @@ Session::Session(const Graph& graph, SessionOptions options)
 
 Session::~Session() = default;
 
-Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
+Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                       PrepareOptions options) {
   const std::lock_guard lock(state_->mutex);
-  const std::string key = key_of(fetches, feeds);
+  const std::string key = key_of(fetches, feeds, options);
   auto& [made_of, fed, number, step] = state_->steps[key];
   if (step) return *step;
   try {
     made_of.assign(fetches.begin(), fetches.end());
     fed.assign(feeds.begin(), feeds.end());
     number = ++state_->plans;
-    auto built = state_->build(fetches, feeds, state_->options.log_device_placement);
+    auto built = state_->build(fetches, feeds, state_->options.log_device_placement, options.locks);
     step.reset(new Step(std::move(built)));
   } catch (...) {
     state_->steps.erase(key);

@@ -24,9 +24,11 @@ std::vector<const Node*> Session::State::sharers(const Node& node) const {
 }
 
 Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                                  bool log_placement) {
+                                  bool log_placement, Locks locks) {
   for (;;) {
-    Plan plan = compile(fetches, feeds, context(log_placement));
+    PlanContext compiling = context(log_placement);
+    compiling.locks = locks;
+    Plan plan = compile(fetches, feeds, compiling);
     if (plan.unshare.empty()) return plan;
     for (const Node* variable : plan.unshare) unshare(*variable);
   }
@@ -73,7 +75,9 @@ std::map<std::string, Plan> Session::State::compile_apart() {
       ++entry;
       continue;
     }
-    Plan plan = compile(prepared.fetches, prepared.feeds, context(false));
+    PlanContext compiling = context(false);
+    compiling.locks = prepared.step->plan().locks;
+    Plan plan = compile(prepared.fetches, prepared.feeds, compiling);
     if (plan.unshare.empty()) {
       compiled.insert_or_assign(entry->first, std::move(plan));
       ++entry;

@@ -76,11 +76,11 @@ PlanContext Session::State::context(bool log_placement, int number) {
 
 std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,
                                                    std::span<const FeedType> feeds,
-                                                   bool log_placement) {
+                                                   bool log_placement, Locks locks) {
   for (const Fetch& fetch : fetches)
     require(&fetch.node->graph() == &graph, fetch.node->describe(),
             ": belongs to another graph than the session's");
-  Plan plan = compile_plan(fetches, feeds, log_placement);
+  Plan plan = compile_plan(fetches, feeds, log_placement, locks);
   if (log_placement) print_placement(plan);
   if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
   check_limits(plan);

@@ -37,7 +37,8 @@ struct Session::State {
 
   // Compiles, and gives variables that are new memory and first values.
   std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
-                                     std::span<const FeedType> feeds, bool log_placement);
+                                     std::span<const FeedType> feeds, bool log_placement,
+                                     Locks locks = Locks::kWholeRun);
 
   Stored& stored(const Node& variable);
   // Where its value is.
@@ -76,7 +77,7 @@ struct Session::State {
  private:
   // What cannot share storage in the plan does so no more.
   Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                    bool log_placement);
+                    bool log_placement, Locks locks);
   void part(const Node& variable);
   std::map<std::string, Plan> compile_apart();
   void give_own_memory(std::map<std::string, Plan>& compiled);

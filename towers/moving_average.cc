@@ -33,26 +33,27 @@ void require_same_layers(const std::vector<BatchMoments>& main,
 }
 
 // The last node of the step so far that moves an average, if there is one.
-Node* last_update(const Graph& graph, Variable average) {
-  const std::vector<Node*> updates = graph.nodes(kUpdateOps);
+Node* last_update(const Graph& graph, Variable average, std::string_view collection) {
+  const std::vector<Node*> updates = graph.nodes(collection);
   const auto found = std::find_if(updates.rbegin(), updates.rend(), [&](const Node* update) {
     return update->op().writes > 0 && &update->input(0).node() == &average.node();
   });
   return found == updates.rend() ? nullptr : *found;
 }
 
-void move_average(Variable average, Output batch, double momentum) {
+void move_average(Variable average, Output batch, double momentum, std::string_view collection) {
   Graph& graph = average.node().graph();
-  Node* const last = last_update(graph, average);
+  Node* const last = last_update(graph, average, collection);
   ControlDependencies after(graph, last ? std::vector<Node*>{last} : std::vector<Node*>());
   const Output value = last ? average.read() : static_cast<Output>(average);
   Node& update = assign_sub(average, (value - batch) * (1 - momentum));
-  graph.add_to_collection(kUpdateOps, update);
+  graph.add_to_collection(collection, update);
 }
 
 }  // namespace
 
-void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers) {
+void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
+                            std::string_view collection) {
   for (std::size_t t = 1; t < towers.size(); ++t) require_same_layers(towers[0], towers[t], t);
   if (towers.empty() || towers[0].empty()) return;
   NameScope root(graph, "");
@@ -67,8 +68,8 @@ void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMomen
       variances.push_back(tower[layer].variance);
     }
     const Moments batch = combine_moments(means, variances);
-    move_average(main.mean_average, batch.mean, main.momentum);
-    move_average(main.variance_average, batch.variance, main.momentum);
+    move_average(main.mean_average, batch.mean, main.momentum, collection);
+    move_average(main.variance_average, batch.variance, main.momentum, collection);
   }
 }
 

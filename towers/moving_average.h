@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "belfry/framework/collections.h"
 #include "belfry/framework/scopes.h"
 
 namespace belfry {
@@ -20,10 +21,11 @@ struct BatchMoments {
 // Adds, for each layer, the nodes that combine the moments of all towers in their order (weighted
 // equally: towers have equal batches) and move the averages by
 //   average -= (average - batch) * (1 - momentum).
-// They are where the averages are, and in the collection kUpdateOps. A layer that was applied
-// several times per tower moves its averages several times, in order of application. `towers[t]`
-// are the moments of tower t in order of creation. Throws InvalidArgument naming both lines if
-// towers differ in their layers.
-void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers);
+// They are where the averages are, and in `collection`. Averages that nodes of this collection move
+// already are moved after these: a layer that was applied several times per tower moves its
+// averages several times, in order of application. `towers[t]` are the moments of tower t in order
+// of creation. Throws InvalidArgument naming both lines if towers differ in their layers.
+void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
+                            std::string_view collection = kUpdateOps);
 
 }  // namespace belfry

@@ -25,8 +25,11 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
         as_flag("--allreduce", [&] { return make_strategy(flags.allreduce); });
     require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen,
                        kind.accepts ? " does not take --allreduce="
-                                    : " takes no --allreduce; it has "
-                                      "no use for --allreduce=",
+                       : kind.async
+                           ? " combines no gradients: each tower's update the variables on "
+                             "their own, so it takes no --allreduce="
+                           : " takes no --allreduce; it has "
+                             "no use for --allreduce=",
                        flags.allreduce);
     const std::string why = strategy->refusal(static_cast<int>(towers));
     require<FlagError>(why.empty(), why, " (--devices=", raw.devices, " has ", towers, ")");
@@ -52,6 +55,11 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
                      " cut the gradients in two different ways; leave one of them out");
   if (raw.bucket_mb.empty() && kind.buckets && flags.gradient_repacking == 0)
     flags.bucket_mb = kDefaultBucketMb;
+  require<FlagError>(raw.async.empty() || kind.async, "--async=", raw.async,
+                     " needs --trainer=async, not ", chosen);
+  flags.async = kind.async && raw.async.empty() ? "ordered" : raw.async;
+  require<FlagError>(flags.async.empty() || flags.async == "ordered" || flags.async == "free",
+                     "--async=", raw.async, " is neither ordered nor free");
 }
 
 // What inspects or compares keeps nothing of a training run, and goes on from none.

@@ -54,6 +54,10 @@ class Definer {
                 cat("combine gradients in buckets of at most X MiB, the last ones first, while "
                     "others are being computed; 0: each by itself [",
                     kDefaultBucketMb, "; 0 with --gradient_repacking]"));
+    parser_.add(
+        "--async", raw_.async, "ordered|free",
+        "of --trainer=async. ordered: all gradients at the same values, then an update per "
+        "tower; free: each tower on a thread of its own, never the same bits twice [ordered]");
   }
 
   void training(const FlagDefaults& defaults) {

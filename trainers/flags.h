@@ -35,6 +35,7 @@ struct TrainFlags {
   double bucket_mb = 0;  // MiB
   bool fuse_updates = true, share_replicas = true;
   int small_tensors_kb = 0;
+  std::string async;    // "ordered" or "free"; "" for trainers that do not take it
   int batch_size = 32;  // per tower
   int epochs = 1;
   std::int64_t max_steps = 0;  // 0: no limit

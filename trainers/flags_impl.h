@@ -9,7 +9,7 @@ namespace belfry {
 // What the user typed; "" where nothing was. Numbers stay text, because CLI11 accepts -1 as
 // unsigned and lets large ones wrap around.
 struct RawFlags {
-  std::string devices = "cpu:2", trainer, allreduce, data_dir, json;
+  std::string devices = "cpu:2", trainer, allreduce, async, data_dir, json;
   std::string fuse_updates, share_replicas, bucket_mb;
   std::string repacking, small_tensors_kb, batch_size, epochs, max_steps, threads, seed,
       learning_rate;

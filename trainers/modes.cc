@@ -35,6 +35,7 @@ std::string Mode::name() const {
 }
 
 bool Mode::canonical(int towers) const {
+  if (!find_trainer(trainer).canonical) return false;
   // Without a strategy, several towers can only take turns. One tower's gradients are left alone.
   if (towers == 1 || allreduce.empty()) return towers == 1;
   try {

@@ -5,17 +5,23 @@
 namespace belfry {
 
 Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed,
-                       std::int64_t slots)
-    : dataset_(dataset), plan_(plan), start_(plan.position(samples_consumed)) {
+                       std::int64_t slots, std::optional<std::int64_t> tower)
+    : dataset_(dataset),
+      plan_(plan),
+      start_(plan.position(samples_consumed)),
+      first_tower_(tower.value_or(0)),
+      towers_(tower ? 1 : plan.towers()) {
+  require(first_tower_ >= 0 && first_tower_ < plan.towers(), "tower ", first_tower_, " of ",
+          plan.towers());
   require(slots >= 2, "prefetching needs at least 2 slots, not ", slots);
   require(dataset.size() == plan.samples(), "a plan for ", plan.samples(),
           " samples was given a dataset of ", dataset.size());
   slots_.resize(static_cast<std::size_t>(slots));
   for (Slot& slot : slots_) {
-    for (std::int64_t t = 0; t < plan.towers(); ++t)
+    for (std::int64_t t = 0; t < towers_; ++t)
       for (Tensor& tensor : batch_tensors(dataset, plan.batch_size()))
         slot.batch.tensors.push_back(std::move(tensor));
-    slot.batch.fields = std::ssize(slot.batch.tensors) / plan.towers();
+    slot.batch.fields = std::ssize(slot.batch.tensors) / towers_;
     slot.memory.resize(slot.batch.tensors.size());
     refresh(slot);
   }
@@ -49,8 +55,8 @@ void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
   batch.position = position;
   batch.samples_consumed = plan_.samples_before(position) + plan_.global_batch();
   const auto fields = static_cast<std::size_t>(batch.fields);
-  for (std::int64_t t = 0; t < plan_.towers(); ++t)
-    dataset_.gather(plan_.rows(order_, position.step, t),
+  for (std::int64_t t = 0; t < towers_; ++t)
+    dataset_.gather(plan_.rows(order_, position.step, first_tower_ + t),
                     std::span(slot.memory).subspan(static_cast<std::size_t>(t) * fields, fields));
 }
 

@@ -35,6 +35,7 @@ std::string to_json(const Report& report) {
       .set("share_replicas", report.share_replicas)
       .set("canonical", report.canonical)
       .set("bucket_mb", report.bucket_mb)
+      .set("async", report.async.empty() ? Json() : Json(report.async))
       .set("batch_size", report.batch_size)
       .set("seed", report.seed)
       .set("threads", report.threads)

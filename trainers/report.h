@@ -19,6 +19,7 @@ struct Report {
   // canonical sum, and so of all others that are.
   bool canonical = true;
   double bucket_mb = 0;  // most MiB of gradients combined at once; 0: no buckets
+  std::string async;     // "ordered" or "free"; "" for other trainers than async
   int batch_size = 0;    // per tower
   std::uint64_t seed = 0;
   int threads = 0;
@@ -35,8 +36,8 @@ struct Report {
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
 };
 
-// One JSON object with a member per field above. What does not exist (allreduce, test_accuracy),
-// and numbers that are not finite, are null.
+// One JSON object with a member per field above. What does not exist (allreduce, async,
+// test_accuracy), and numbers that are not finite, are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

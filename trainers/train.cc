@@ -44,9 +44,10 @@ void print_header(Console& console, const std::string& program, const TrainFlags
   std::vector<std::string> names;
   for (const DeviceSpec& device : flags.devices) names.push_back(device.short_str());
   const BatchPlan& plan = trainer.batches();
-  console.line(cat(
-      program, ": ", flags.trainer, flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
-      " on ", join(names, " "), ", ", trainer.session().threads(), " threads, seed ", flags.seed));
+  console.line(cat(program, ": ", flags.trainer,
+                   flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
+                   flags.async.empty() ? "" : cat(", ", flags.async), " on ", join(names, " "),
+                   ", ", trainer.session().threads(), " threads, seed ", flags.seed));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   console.line(cat("batch: ", plan.batch_size(), " per device, ", plan.global_batch(),
@@ -70,6 +71,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .canonical = Mode{flags.trainer, flags.allreduce}.canonical(
                     static_cast<int>(flags.devices.size())),
                 .bucket_mb = flags.bucket_mb,
+                .async = flags.async,
                 .batch_size = flags.batch_size,
                 .seed = flags.seed,
                 .threads = session.threads(),

@@ -8,6 +8,7 @@
 #include "belfry/framework/log.h"
 #include "belfry/framework/plan.h"
 #include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/free_towers.h"
 #include "belfry/trainers/prefetch.h"
 
 namespace belfry {
@@ -30,14 +31,19 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
       graph_(options_.seed) {
   const std::map<std::string, int> devices = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
-  built_ = build_training_graph(graph_, {.model = options_.model,
-                                         .devices = options_.devices,
-                                         .variables = design.variables,
-                                         .fields = fields,
-                                         .batch_size = options_.batch_size,
-                                         .update = [&](const GradientTable& gradients) -> Node& {
-                                           return design.update(options_, gradients);
-                                         }});
+  TrainingGraphOptions wanted{.model = options_.model,
+                              .devices = options_.devices,
+                              .variables = design.variables,
+                              .fields = fields,
+                              .batch_size = options_.batch_size,
+                              .update = [&](const GradientTable& gradients) -> Node& {
+                                return design.update(options_, gradients);
+                              }};
+  if (design.update_apart)
+    wanted.update_apart = [&](const GradientTable& gradients) {
+      return design.update_apart(options_, gradients);
+    };
+  built_ = build_training_graph(graph_, wanted);
   session_ = std::make_unique<Session>(
       graph_, SessionOptions{.device_count = devices,
                              .dry_run = options_.dry_run,
@@ -52,21 +58,16 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
 Trainer::~Trainer() = default;
 
 void Trainer::prepare() {
-  std::vector<Fetch> fetches{*built_.train_op};
-  std::vector<FeedType> feeds;
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // before the first step
   step_metrics_.push_back({"loss", kNone});
   for (const NamedOutput& metric : built_.towers[0].metrics)
     step_metrics_.push_back({metric.name, kNone});
-  for (const TowerRecord& tower : built_.towers) {
-    fetches.emplace_back(tower.loss);
-    for (const NamedOutput& metric : tower.metrics) fetches.emplace_back(metric.value);
-    for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});
-  }
-  for (const Output& rate : built_.learning_rates) feeds.push_back({rate, {}});
-  step_ = &session_->prepare(fetches, feeds);
-  if (built_.learning_rates.empty()) return;
-  for (const FeedType& feed : feeds) feeds_.emplace_back(feed.shape, feed.where.dtype());
+  if (built_.train_op)
+    training_steps_.emplace_back(*session_, *built_.train_op, built_.towers, built_.learning_rates);
+  for (std::size_t t = 0; t < built_.tower_ops.size(); ++t)
+    training_steps_.emplace_back(*session_, *built_.tower_ops[t],
+                                 std::span(built_.towers).subspan(t, 1), built_.learning_rates,
+                                 PrepareOptions{.locks = Locks::kEachVariable});
 }
 
 std::int64_t Trainer::total_steps() const {
@@ -115,22 +116,47 @@ void Trainer::call(const F& f) {
   for (const std::shared_ptr<Callback>& callback : options_.callbacks) f(*callback);
 }
 
+// Where steps come from: the batches of all towers, or towers that take their own.
+struct Trainer::Source {
+  std::unique_ptr<Prefetcher> input;
+  std::unique_ptr<FreeTowers> free;
+};
+
+std::unique_ptr<Trainer::Source> Trainer::open_source() {
+  const std::int64_t last = total_steps();
+  if (options_.on_trace) traced_step_ = std::max(steps_, std::min(steps_ + 1, last - 1));
+  auto source = std::make_unique<Source>();
+  const BatchPlan::Position start{epochs_, epoch_step_};
+  if (built_.tower_ops.empty())
+    source->input = std::make_unique<Prefetcher>(train_, plan_, plan_.samples_before(start));
+  else
+    source->free =
+        std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,
+                                                         .data = train_,
+                                                         .plan = plan_,
+                                                         .start = start,
+                                                         .steps = last - steps_,
+                                                         .traced = traced_step_ - steps_});
+  return source;
+}
+
 void Trainer::train() {
   require(!options_.dry_run, "a dry run trains nothing");
   call([&](Callback& c) { c.setup(*this); });
   graph_.freeze();
-  Prefetcher input(train_, plan_, plan_.samples_before({epochs_, epoch_step_}));
+  std::unique_ptr<Source> source = open_source();
   began_ = now();
+  bool traced = false;
   const std::int64_t last = total_steps();
-  if (options_.on_trace) traced_step_ = std::max(steps_, std::min(steps_ + 1, last - 1));
   while (steps_ < last && !stopped_) {
     const double start = now();
     const StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
-    run_step(input.next().tensors, step);
+    const bool with_trace = run_step(*source, step);
+    traced = traced || with_trace;
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
-    if (steps_ > first_step_ && steps_ != traced_step_) {
+    if (steps_ > first_step_ && !with_trace) {
       timed_seconds_ += now() - start;
       ++timed_steps_;
     }
@@ -142,42 +168,32 @@ void Trainer::train() {
       call([&](Callback& c) { c.after_epoch(*this, epoch); });
     }
   }
-  if (options_.on_trace && steps_ <= traced_step_)
+  source.reset();
+  if (options_.on_trace && !traced)
     log_warning("no step was traced: training ended after ", steps_ - first_step_, " steps");
   call([&](Callback& c) { c.after_training(*this, info()); });
 }
 
-void Trainer::run_step(std::span<const Tensor> inputs, const StepInfo& step) {
-  Trace trace;
-  const RunOptions run{.trace = steps_ == traced_step_ ? &trace : nullptr};
-  if (feeds_.empty()) {
-    step_->run(inputs, run);
+// Whether it was traced.
+bool Trainer::run_step(Source& source, const StepInfo& step) {
+  const double rate = built_.learning_rates.empty() ? 0 : options_.optimizer.rate().at(step);
+  std::optional<Trace> trace;
+  if (source.free) {
+    source.free->next(rate, plan_.steps_per_epoch() - epoch_step_, step_metrics_);
+    trace = source.free->take_trace();
   } else {
-    // Assignment keeps the memory of shapes, so nothing is allocated. The inputs are let go of at
-    // once, since the prefetcher would have to replace tensors that are still shared.
-    static const Tensor kNone;
-    std::ranges::copy(inputs, feeds_.begin());
-    for (std::size_t i = inputs.size(); i < feeds_.size(); ++i)
-      visit_floating(feeds_[i].dtype(), [&](auto type) {
-        using T = decltype(type);
-        feeds_[i].mutable_data<T>()[0] = static_cast<T>(options_.optimizer.rate().at(step));
-      });
-    step_->run(feeds_, run);
-    std::fill_n(feeds_.begin(), inputs.size(), kNone);
+    if (steps_ == traced_step_) trace.emplace();
+    training_steps_[0].run(source.input->next().tensors, rate,
+                           {.trace = trace ? &*trace : nullptr});
+    for (std::size_t m = 0; m < step_metrics_.size(); ++m)
+      step_metrics_[m].value = training_steps_[0].metric(m);
   }
-  if (run.trace) options_.on_trace(trace);
-  read_metrics();
+  if (trace) options_.on_trace(*trace);
+  warn_of_loss();
+  return trace.has_value();
 }
 
-void Trainer::read_metrics() {
-  const std::size_t metrics = step_metrics_.size(), towers = built_.towers.size();
-  for (std::size_t m = 0; m < metrics; ++m) {
-    double sum = 0;
-    // Fetch 0 is the train op.
-    for (std::size_t t = 0; t < towers; ++t)
-      sum += scalar_value(step_->fetched(1 + t * metrics + m));
-    step_metrics_[m].value = sum / static_cast<double>(towers);
-  }
+void Trainer::warn_of_loss() {
   if (warned_ || std::isfinite(step_metrics_[0].value)) return;
   log_warning("the loss is ", step_metrics_[0].value, " at step ", steps_,
               "; a smaller --learning_rate may help");
@@ -211,7 +227,8 @@ void Trainer::set_metric(std::string_view name, double value) {
 
 std::int64_t Trainer::bytes_moved() const {
   std::int64_t bytes = 0;
-  for (const TransferRecord& transfer : step_->plan().transfers) bytes += transfer.bytes;
+  for (const auto& step : training_steps_)
+    for (const TransferRecord& transfer : step.plan().transfers) bytes += transfer.bytes;
   return bytes;
 }
 

@@ -14,6 +14,7 @@
 #include "belfry/trainers/callbacks.h"
 #include "belfry/trainers/dataset.h"
 #include "belfry/trainers/training_graph.h"
+#include "belfry/trainers/training_step.h"
 
 namespace belfry {
 
@@ -27,6 +28,7 @@ struct TrainerOptions {
   bool share_replicas = true;            // as in SessionOptions
   int small_tensors_kb = 0;              // the largest tensors that are packed, KiB; 0: none
   double bucket_mb = 0;                  // most MiB combined at once, unless packed; 0: no buckets
+  std::string async = "ordered";         // of AsyncMultiGpuTrainer: "ordered" or "free"
   int batch_size = 32;                   // samples per tower and step
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
@@ -34,7 +36,7 @@ struct TrainerOptions {
   int threads = 0;             // workers, the caller included; 0: one per usable core
   bool log_device_placement = false;
   std::function<void(std::string_view)> placement_sink = {};  // as in SessionOptions
-  // Given the trace of the second step, or of the only one.
+  // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.
   std::function<void(const Trace&)> on_trace = {};
   // Plans for devices that need not exist: reads no data, and train() throws.
   bool dry_run = false;
@@ -46,6 +48,8 @@ struct TrainerOptions {
 struct TrainerDesign {
   VariablePolicy variables;
   std::function<Node&(const TrainerOptions&, const GradientTable&)> update;
+  // Instead: a node per tower, for towers that run free of each other (AsyncMultiGpuTrainer).
+  std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
 };
 
 // How far a training run has come: what a checkpoint keeps of it beside the variables.
@@ -112,9 +116,11 @@ class Trainer {
           const TrainerDesign& design);
 
  private:
+  struct Source;
   void prepare();
-  void run_step(std::span<const Tensor> inputs, const StepInfo& info);
-  void read_metrics();
+  std::unique_ptr<Source> open_source();
+  bool run_step(Source& source, const StepInfo& info);
+  void warn_of_loss();
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
   template <class F>
@@ -127,9 +133,8 @@ class Trainer {
   Graph graph_;
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
-  Step* step_ = nullptr;
+  std::vector<TrainingStep> training_steps_;  // one for all towers, or one for each
   std::int64_t traced_step_ = -1;
-  std::vector<Tensor> feeds_;  // only with schedules: the inputs and the learning rates
   std::vector<NamedValue> step_metrics_, other_metrics_;
   std::int64_t steps_ = 0, first_step_ = 0;
   std::int64_t epoch_step_ = 0;  // steps of the current epoch
@@ -161,6 +166,32 @@ class SyncMultiGpuTrainerParameterServer final : public Trainer {
  public:
   SyncMultiGpuTrainerParameterServer(TrainerOptions options, const Dataset& train,
                                      const Dataset* test = nullptr);
+};
+
+// One copy of each variable, spread over the towers' devices as SyncMultiGpuTrainerParameterServer
+// does. Gradients are not combined: each tower updates the variables by its own, divided by the
+// number of towers K. Optimizer state, and Adam's count of steps, advance K times a step (D1).
+//
+// options.async "ordered": a step computes all towers' gradients at the values before it, and then
+// makes K updates in the order of the towers. It gives the bits of K sequential updates by these
+// gradients. (Upstream nothing orders them.)
+//
+// options.async "free": a thread and a plan per tower, each over its own share of the samples, with
+// no barrier between towers; a tower reads what others have written by then (Locks::kEachVariable).
+// No two runs need give the same bits. Batch norm's averages move by each tower's own moments.
+// Session::step() counts tower steps; options.threads counts for evaluation alone.
+//
+// What callbacks, the report and checkpoints call a step is then any K tower steps, in the order in
+// which they end, and metrics are the means over these; towers need not be at the same sample. A
+// schedule's rate holds for tower steps that begin after it was asked for. Callbacks are called on
+// the thread of train() as ever, while towers go on; but during those of epochs, and of the end,
+// all towers are at rest, after K * steps() tower steps. stop() leaves up to K tower steps that had
+// begun uncounted. A resumed run starts all towers at the position, which some may have passed and
+// others not have reached. The error of a tower stops the others before their next step.
+class AsyncMultiGpuTrainer final : public Trainer {
+ public:
+  // Throws InvalidArgument for another value of options.async.
+  AsyncMultiGpuTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
 };
 
 }  // namespace belfry

@@ -19,6 +19,10 @@ struct TrainerKind {
   bool (*accepts)(std::string_view spec) = nullptr;
   bool packs = false;    // takes --gradient_repacking and --small_tensors_kb
   bool buckets = false;  // takes --bucket_mb
+  bool async = false;    // takes --async
+  // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
+  // is canonical for no strategy.
+  bool canonical = true;
   std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
 };
 

@@ -30,6 +30,12 @@ std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> f
   return result;
 }
 
+Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
+  std::vector<Node*> updates{&update};
+  updates.insert(updates.end(), others.begin(), others.end());
+  return updates.size() == 1 ? update : group(graph, updates, "train_step");
+}
+
 }  // namespace
 
 double scalar_value(const Tensor& tensor) {
@@ -47,10 +53,18 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
     tower.loss(options.model(tower, placeholders(tower.graph(), options.fields, batch)));
     if (tower.is_training()) rows.push_back(compute_gradients(tower.loss(), tower.trainables()));
   };
-  result.towers = replicate(graph, options.devices, options.variables, build);
-  std::vector<Node*> updates{&options.update(GradientTable(std::move(rows)))};
-  for (Node* update : graph.nodes(kUpdateOps)) updates.push_back(update);
-  result.train_op = updates.size() == 1 ? updates[0] : &group(graph, updates, "train_step");
+  const bool apart = static_cast<bool>(options.update_apart);
+  result.towers = replicate(graph, options.devices, options.variables, build,
+                            apart ? Averages::kOfEachTower : Averages::kOfAllTowers);
+  const GradientTable gradients(std::move(rows));
+  if (apart) {
+    const std::vector<Node*> updates = options.update_apart(gradients);
+    for (std::size_t t = 0; t < updates.size(); ++t)
+      result.tower_ops.push_back(&train_step(graph, *updates[t], result.towers[t].updates));
+  } else {
+    Node& update = options.update(gradients);
+    result.train_op = &train_step(graph, update, graph.nodes(kUpdateOps));
+  }
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
   for (const TowerRecord& tower : result.towers)
     result.predictors.push_back(

@@ -43,6 +43,11 @@ void add_transfers(Plan& plan, const PlanContext& context);
 // copies a read where that would close a cycle.
 void order_writes(Plan& plan);
 
+// For plans of Locks::kEachVariable, after order_writes: turns each read of a variable into a copy,
+// and gives the users of what a write leaves a copy of it. Copies of what the run finds come first,
+// those of what a write leaves right behind it.
+void copy_variables(Plan& plan);
+
 // Puts launches in one global order, on lanes, with the waits between them.
 void schedule(Plan& plan);
 

@@ -423,6 +423,29 @@ TEST(BucketFlag, DependsOnTheTrainerAndOnPacking) {
               AllOf(HasSubstr("--gradient_repacking=4"), HasSubstr("--bucket_mb=2")));
 }
 
+TEST(AsyncFlag, IsOrderedUnlessItIsGivenAndForTheAsyncTrainerAlone) {
+  EXPECT_EQ(parse({"--trainer=async"}).async, "ordered");
+  EXPECT_EQ(parse({"--trainer=async", "--async=ordered"}).async, "ordered");
+  EXPECT_EQ(parse({"--async=free", "--trainer=async"}).async, "free");
+  EXPECT_EQ(parse({"--trainer=async", "--devices=cpu:1"}).async, "ordered");
+  EXPECT_EQ(parse({"--trainer=async"}).allreduce, "");
+  EXPECT_EQ(parse({"--trainer=replicated"}).async, "");
+  for (const char* trainer : {"replicated", "parameter_server"})
+    EXPECT_THAT(refusal({"--async=free", (std::string("--trainer=") + trainer).c_str()}),
+                AllOf(HasSubstr("--async=free needs --trainer=async"), HasSubstr(trainer)));
+  EXPECT_THAT(refusal({"--async=ordered"}), HasSubstr("chosen for --devices=cpu:2"));
+  EXPECT_EQ(refusal({"--trainer=async", "--async=fast"}),
+            "--async=fast is neither ordered nor free");
+}
+
+TEST(AsyncFlag, IsRefusedWithFlagsThatCombineGradients) {
+  EXPECT_THAT(
+      refusal({"--trainer=async", "--allreduce=naive"}),
+      AllOf(HasSubstr("--trainer=async combines no gradients"), HasSubstr("--allreduce=naive")));
+  EXPECT_THAT(refusal({"--trainer=async", "--async=free", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--trainer=async"), HasSubstr("--gradient_repacking=2")));
+}
+
 TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {
   EXPECT_THAT(refusal({"--devices=cpu:3", "--allreduce=hierarchical"}),
               AllOf(HasSubstr("--allreduce=hierarchical"), HasSubstr("--devices=cpu:3")));

@@ -94,6 +94,20 @@ TEST(Prefetcher, GoesOnFromAPosition) {
   }
 }
 
+TEST(Prefetcher, GivesTheSharesOfOneTowerAlone) {
+  const Counting dataset(50);
+  const BatchPlan plan(50, 3, 4, 7);
+  Prefetcher whole(dataset, plan, 24), second(dataset, plan, 24, 3, 1);
+  for (int step = 0; step < 12; ++step) {
+    const Batch &all = whole.next(), &one = second.next();
+    EXPECT_EQ(one.position, all.position);
+    EXPECT_EQ(one.samples_consumed, all.samples_consumed);
+    EXPECT_TRUE(std::ranges::equal(one.tower(0), all.tower(1)));
+    EXPECT_EQ(one.tensors.size(), 2u);
+  }
+  EXPECT_THROW(Prefetcher(dataset, plan, 0, 3, 3), InvalidArgument);
+}
+
 TEST(Prefetcher, ReusesItsMemory) {
   const Counting dataset(64);
   Prefetcher input(dataset, BatchPlan(64, 2, 4, 1), 0, 2);

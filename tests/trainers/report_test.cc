@@ -43,6 +43,7 @@ TEST(ReportJson, HasEveryFieldOfTheIssue) {
   EXPECT_EQ(json["allreduce"], "naive");
   EXPECT_EQ(json["canonical"], false);
   EXPECT_EQ(json["bucket_mb"], 0.5);
+  EXPECT_TRUE(json["async"].is_null());
   EXPECT_EQ(json["batch_size"], 64);
   EXPECT_EQ(json["seed"], 18446744073709551615u);
   EXPECT_EQ(json["threads"], 2);

@@ -252,6 +252,40 @@ TEST_F(TrainTest, TracesTheSecondStepAndTrainsOn) {
   EXPECT_EQ(run({"--trace_file=/no/such/folder/t.json"}).code, 1);
 }
 
+TEST_F(TrainTest, TrainsInOrderAndFreeAndSaysWhich) {
+  const std::string json = "--json=" + json_.string();
+  for (const std::string async : {"ordered", "free"}) {
+    const Result result = run({"--trainer=async", "--async=" + async, "--devices=cpu:2", json});
+    EXPECT_EQ(result.code, 0) << result.error;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("program: async, " + async + " on CPU:0 CPU:1"),
+                                  HasSubstr("step 8/8")));
+    EXPECT_EQ(report()["trainer"], "async");
+    EXPECT_EQ(report()["async"], async);
+    EXPECT_TRUE(report()["allreduce"].is_null());
+    EXPECT_EQ(report()["steps"], 8);
+    EXPECT_EQ(report()["epochs"], 2);
+    EXPECT_EQ(report()["replicas_equal"], true);
+  }
+}
+
+TEST_F(TrainTest, InspectsAndTracesTowersThatRunFree) {
+  const std::vector<std::string> free{"--trainer=async", "--async=free"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), free.begin(), free.end());
+    return more;
+  };
+  const Result dry = run(with({"--dry_run", "--devices=gpu:3"}), unreadable_recipe());
+  EXPECT_EQ(dry.code, 0) << dry.error;
+  EXPECT_THAT(dry.out, HasSubstr("tower2/fc0/MatMul: (MatMul): "
+                                 "/job:localhost/replica:0/task:0/device:GPU:2\n"));
+  const Result explained = run(with({"--explain=tower1/fc0/MatMul"}), unreadable_recipe());
+  EXPECT_EQ(explained.code, 0) << explained.error;
+  EXPECT_THAT(explained.out, HasSubstr("device:CPU:1"));
+  const std::string trace = path(".trace");
+  EXPECT_EQ(run(with({"--trace_file=" + trace})).code, 0);
+  EXPECT_TRUE(std::filesystem::remove(trace));
+}
+
 // 3 steps, then on to 8: as 8 without a stop.
 TEST_F(TrainTest, GoesOnFromACheckpointToTheSameBits) {
   const std::string checkpoint = path(".checkpoint"), json = "--json=" + json_.string();
