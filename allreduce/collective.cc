@@ -1,5 +1,6 @@
 #include "belfry/allreduce/collective.h"
 
+#include "belfry/allreduce/chunked.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/all_reduce.h"
 
@@ -8,7 +9,15 @@ namespace {
 
 class Collective final : public Strategy {
  public:
+  explicit Collective(bool in_one_node = false) : in_one_node_(in_one_node) {}
+
   bool canonical(int) const override { return true; }
+  std::unique_ptr<Strategy> in_chunks(int chunks) const override {
+    return chunked(std::make_unique<Collective>(), chunks);
+  }
+  std::unique_ptr<Strategy> in_one_node() const override {
+    return std::make_unique<Collective>(true);
+  }
 
  private:
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
@@ -18,16 +27,21 @@ class Collective final : public Strategy {
     return build(grads, true);
   }
 
-  static std::vector<std::vector<Output>> build(const GradientTable& grads, bool mean) {
+  std::vector<std::vector<Output>> build(const GradientTable& grads, bool mean) const {
     NameScope names(grads.graph(), "AllReduceGrads");
     DeviceScope on(grads.graph(), grads.device(0));  // of output 0; the others follow their inputs
     std::vector<std::vector<Output>> results(static_cast<std::size_t>(grads.towers()));
-    for (int v = 0; v < grads.variables(); ++v) {
-      const std::vector<Output> reduced = all_reduce(grads.values(v), {.mean = mean});
-      for (std::size_t t = 0; t < results.size(); ++t) results[t].push_back(reduced[t]);
-    }
+    std::vector<std::vector<Output>> tensors;
+    for (int v = 0; v < grads.variables(); ++v) tensors.push_back(grads.values(v));
+    const std::size_t together = in_one_node_ ? tensors.size() : 1;
+    for (std::size_t v = 0; v < tensors.size(); v += together)
+      for (const std::vector<Output>& reduced :
+           all_reduce_bucket(std::span(tensors).subspan(v, together), {.mean = mean}))
+        for (std::size_t t = 0; t < results.size(); ++t) results[t].push_back(reduced[t]);
     return results;
   }
+
+  bool in_one_node_;
 };
 
 const StrategyRegistration collective{"collective", [] { return std::make_unique<Collective>(); }};

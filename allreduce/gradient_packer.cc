@@ -2,48 +2,26 @@
 
 #include <algorithm>
 
+#include "belfry/allreduce/pieces.h"
 #include "belfry/framework/scopes.h"
-#include "belfry/ops/concat.h"
 #include "belfry/ops/reshape.h"
-#include "belfry/ops/slice.h"
 
 namespace belfry {
 namespace {
 
 constexpr std::int64_t kLeastElementsPerPart = 1024;
 
-Output join_flat(const std::vector<Output>& pieces) {
-  return pieces.size() == 1 ? pieces[0] : concat(pieces, 0);
-}
-
-// Cuts a row of elements into consecutive pieces.
-std::vector<Output> cut(Output row, const std::vector<std::int64_t>& sizes) {
-  if (sizes.size() == 1) return {row};
-  std::vector<Output> pieces;
-  std::int64_t begin = 0;
-  for (const std::int64_t size : sizes) {
-    pieces.push_back(slice(row, {begin}, {size}));
-    begin += size;
-  }
-  return pieces;
-}
-
-class Packed final : public Strategy {
+class Packed final : public CombiningStrategy {
  public:
   Packed(std::unique_ptr<Strategy> inner, int parts) : inner_(std::move(inner)), parts_(parts) {}
 
+  std::string refusal(int towers) const override { return inner_->refusal(towers); }
   // Packing only regroups elements.
   bool canonical(int towers) const override { return inner_->canonical(towers); }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kSum);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return combine(grads, Reduction::kMean);
-  }
-
-  std::vector<std::vector<Output>> combine(const GradientTable& grads, Reduction reduction) const {
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
     GradientPacker packer(parts_);
     require(packer.prepare(grads.row(0)), "--gradient_repacking=", parts_, ": ", packer.reason());
     const GradientTable combined =
@@ -109,7 +87,7 @@ GradientTable GradientPacker::pack(const GradientTable& grads) {
       require(flat.size() < shapes_.size() && g.value.shape() == shapes_[flat.size()],
               "pack: gradient ", flat.size(), ", ", g.value.node().describe(), ", has shape ",
               g.value.shape(), ", which was not prepared");
-      flat.push_back(reshape(g.value, {g.value.shape().elements()}));
+      flat.push_back(flat_row(g.value));
     }
     require(flat.size() == shapes_.size(), "pack: ", flat.size(), " gradients, but ",
             shapes_.size(), " were prepared");

@@ -1,6 +1,9 @@
 #include "belfry/allreduce/gradient_table.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "belfry/allreduce/verify.h"
 
 namespace belfry {
 namespace {
@@ -68,11 +71,15 @@ GradientTable::GradientTable(std::vector<std::vector<Gradient>> rows) : rows_(st
     }
   }
   for (std::size_t t = 1; t < rows_.size(); ++t) require_same(rows_[0], rows_[t], t);
+  total_ = variables();
+  numbers_.resize(rows_[0].size());
+  std::iota(numbers_.begin(), numbers_.end(), 0);
   for (const std::vector<Gradient>& row : rows_) {
     const auto placed =
         std::ranges::find_if(row, [](const Gradient& g) { return !g.value.device().empty(); });
     devices_.push_back(placed == row.end() ? DeviceSpec() : placed->value.device());
   }
+  verify_rows(rows_, devices_);
 }
 
 const Gradient& GradientTable::at(int t, int v) const {
@@ -94,19 +101,21 @@ const DeviceSpec& GradientTable::device(int t) const {
 }
 
 GradientTable GradientTable::with(const std::vector<std::vector<Output>>& values) const {
-  require(values.size() == rows_.size(), "combined gradients are for ", values.size(),
-          " towers instead of ", rows_.size());
+  verify_layout(rows_, values);
   GradientTable result = *this;
-  for (std::size_t t = 0; t < values.size(); ++t) {
-    require(values[t].size() == rows_[t].size(), "combined gradients of tower ", t, " are ",
-            values[t].size(), " instead of ", rows_[t].size());
-    for (std::size_t v = 0; v < values[t].size(); ++v) {
-      require(static_cast<bool>(values[t][v]), "the combined gradient of ", describe(rows_[t][v]),
-              " for tower ", t, " is empty");
-      require(same_type(values[t][v], rows_[t][v].value), "the combined gradient of ",
-              describe(rows_[t][v]), " for tower ", t, " is ", values[t][v].type());
-      result.rows_[t][v].value = values[t][v];
-    }
+  for (std::size_t t = 0; t < values.size(); ++t)
+    for (std::size_t v = 0; v < values[t].size(); ++v) result.rows_[t][v].value = values[t][v];
+  return result;
+}
+
+GradientTable GradientTable::columns(std::span<const int> which) const {
+  require(!which.empty(), "a gradient table needs at least one variable");
+  GradientTable result = *this;
+  result.numbers_.clear();
+  for (const int v : which) result.numbers_.push_back(number(v));
+  for (std::size_t t = 0; t < rows_.size(); ++t) {
+    result.rows_[t].clear();
+    for (const int v : which) result.rows_[t].push_back(at(static_cast<int>(t), v));
   }
   return result;
 }

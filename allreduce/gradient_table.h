@@ -31,10 +31,19 @@ class GradientTable {
   // The same variables and devices with other values[t][v], e.g. combined ones. Throws
   // InvalidArgument if these differ from the table's in number, shape or dtype.
   GradientTable with(const std::vector<std::vector<Output>>& values) const;
+  // Some of its variables, in the order of `which`, on the same devices.
+  GradientTable columns(std::span<const int> which) const;
+
+  // Where variable v stands in the table that columns() took it from, or here; and how many
+  // variables there are. Strategies that take turns on devices go by these.
+  int number(int v) const { return numbers_.at(static_cast<std::size_t>(v)); }
+  int numbers() const { return total_; }
 
  private:
   std::vector<std::vector<Gradient>> rows_;
   std::vector<DeviceSpec> devices_;
+  std::vector<int> numbers_;
+  int total_ = 0;
 };
 
 }  // namespace belfry

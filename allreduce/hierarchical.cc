@@ -12,14 +12,16 @@ class Hierarchical final : public Strategy {
   // No devices: those of the towers.
   explicit Hierarchical(std::vector<DeviceSpec> devices = {}) : devices_(std::move(devices)) {}
 
+  std::string refusal(int towers) const override {
+    if (towers % 2 == 0) return "";
+    return cat("--allreduce=hierarchical needs an even number of towers, not K = ", towers,
+               "; use collective or naive, or another number of devices");
+  }
   bool canonical(int towers) const override { return towers % 2 == 0; }
 
  private:
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
     const auto towers = static_cast<std::size_t>(grads.towers());
-    require(towers % 2 == 0,
-            "--allreduce=hierarchical needs an even number of towers, not K = ", towers,
-            "; use collective or naive, or another number of devices");
     const std::vector<DeviceSpec> devices = devices_.empty() ? grads.devices() : devices_;
     require(devices.size() == towers, "hierarchical all-reduce of ", towers,
             " towers needs one device for each, not ", devices.size());
@@ -34,7 +36,8 @@ class Hierarchical final : public Strategy {
                            std::vector<std::vector<Output>>& results) {
     Graph& graph = grads.graph();
     const std::size_t towers = devices.size(), half = towers / 2;
-    const std::size_t g0 = static_cast<std::size_t>(v) % towers, g1 = (g0 + half) % towers;
+    const std::size_t g0 = static_cast<std::size_t>(grads.number(v)) % towers,
+                      g1 = (g0 + half) % towers;
     const std::vector<Output> values = grads.values(v);
     const std::span left(values.begin(), half), right(values.begin() + half, half);
     const bool first_is_left = g0 < half;  // group 0 is the one that holds g0

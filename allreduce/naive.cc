@@ -21,7 +21,8 @@ class Naive final : public Strategy {
     std::vector<Output> totals(count);
     for (std::size_t j = 0; j < count; ++j) {
       const std::size_t v = count - 1 - j;
-      DeviceScope on(grads.graph(), devices[j % devices.size()]);
+      const int turn = grads.numbers() - 1 - grads.number(static_cast<int>(v));
+      DeviceScope on(grads.graph(), devices[static_cast<std::size_t>(turn) % devices.size()]);
       totals[v] = add_n(grads.values(static_cast<int>(v)));
     }
     return std::vector(static_cast<std::size_t>(grads.towers()), totals);
@@ -30,13 +31,20 @@ class Naive final : public Strategy {
   std::vector<DeviceSpec> devices_;
 };
 
+Naive on_cpu() { return Naive({DeviceSpec("/cpu:0")}); }
+
 const StrategyRegistration naive{"naive", [] { return std::make_unique<Naive>(); }};
+const StrategyRegistration naive_cpu{"naive_cpu", [] { return std::make_unique<Naive>(on_cpu()); }};
 
 }  // namespace
 
 GradientTable allreduce_naive(const GradientTable& grads, std::span<const DeviceSpec> devices,
                               Reduction reduction, At at) {
   return Naive({devices.begin(), devices.end()}).reduce(grads, {.reduction = reduction}, at);
+}
+
+GradientTable allreduce_naive_cpu(const GradientTable& grads, Reduction reduction, At at) {
+  return on_cpu().reduce(grads, {.reduction = reduction}, at);
 }
 
 }  // namespace belfry

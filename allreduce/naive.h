@@ -1,4 +1,4 @@
-// naive: one sum per variable, on rotating devices.
+// naive: one sum per variable, on rotating devices; naive_cpu: all of them on cpu:0.
 #pragma once
 #include <span>
 
@@ -11,5 +11,9 @@ namespace belfry {
 // result. Canonical for any number of towers.
 GradientTable allreduce_naive(const GradientTable& grads, std::span<const DeviceSpec> devices = {},
                               Reduction reduction = Reduction::kMean, At at = {});
+
+// The same with all sums on /cpu:0, which need not be a tower's device.
+GradientTable allreduce_naive_cpu(const GradientTable& grads,
+                                  Reduction reduction = Reduction::kMean, At at = {});
 
 }  // namespace belfry

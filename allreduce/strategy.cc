@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "belfry/allreduce/verify.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/scopes.h"
@@ -15,9 +16,21 @@
 namespace belfry {
 namespace {
 
-std::map<std::string, StrategyFactory, std::less<>>& registry() {
-  static std::map<std::string, StrategyFactory, std::less<>> strategies;
+struct Entry {
+  StrategyFactory factory;
+  StrategyName kind;
+};
+
+std::map<std::string, Entry, std::less<>>& registry() {
+  static std::map<std::string, Entry, std::less<>> strategies;
   return strategies;
+}
+
+std::vector<std::string> names_of(StrategyName kind) {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : registry())
+    if (entry.kind == kind) names.push_back(name);
+  return names;
 }
 
 void require_weights(const GradientTable& grads, const std::vector<Output>& weights, Site site) {
@@ -101,10 +114,15 @@ class Weights {
 
 GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options, At at) const {
   require_weights(grads, options.weights, at.site);
+  const bool mean = options.reduction == Reduction::kMean, alone = grads.towers() == 1;
+  const bool plain = change_nothing(options.weights, options.reduction);
+  if (alone && plain) return grads;
+  const std::string why = alone ? "" : refusal(grads.towers());
+  require(why.empty(), why);
   SiteScope site(grads.graph(), at.site);
-  if (!change_nothing(options.weights, options.reduction)) return weighted(grads, options);
-  if (grads.towers() == 1) return grads;
-  return grads.with(options.reduction == Reduction::kMean ? mean(grads) : sum(grads));
+  if (mean) verify_mean(grads);
+  if (!plain) return weighted(grads, options);
+  return verified(grads, mean ? this->mean(grads) : sum(grads));
 }
 
 GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions& options) const {
@@ -125,14 +143,20 @@ GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions
   }
   const GradientTable scaled = grads.with(leaves);
   if (alone) return scaled;
-  const GradientTable sums = grads.with(sum(scaled));
-  if (!mean) return sums;
+  const std::vector<std::vector<Output>> sums = sum(scaled);
+  if (!mean) return verified(grads, sums);
   NameScope names(grads.graph(), "WeightedMeanGrads");
-  return grads.with(
-      divided(sums, [&](Output total) { return unweigh(total, weights.total(total.dtype())); }));
+  return verified(grads, divided(grads.with(sums), [&](Output total) {
+                    return unweigh(total, weights.total(total.dtype()));
+                  }));
 }
 
+std::string Strategy::refusal(int) const { return ""; }
+
 bool Strategy::canonical(int) const { return false; }
+
+std::unique_ptr<Strategy> Strategy::in_chunks(int) const { return nullptr; }
+std::unique_ptr<Strategy> Strategy::in_one_node() const { return nullptr; }
 
 std::vector<std::vector<Output>> Strategy::mean(const GradientTable& grads) const {
   const GradientTable sums = grads.with(sum(grads));
@@ -140,24 +164,27 @@ std::vector<std::vector<Output>> Strategy::mean(const GradientTable& grads) cons
   return divided(sums, [&](Output total) { return total / grads.towers(); });
 }
 
-void register_strategy(std::string name, StrategyFactory factory) {
+void register_strategy(std::string name, StrategyFactory factory, StrategyName kind) {
   require(!name.empty() && factory, "an aggregation strategy needs a name and a factory");
-  const auto [entry, added] = registry().try_emplace(std::move(name), std::move(factory));
+  require(name != "auto" && name.find_first_of(":#, \t\r\n") == std::string::npos,
+          "an aggregation strategy cannot be called '", name,
+          "': 'auto' and the characters : # , and blanks have a meaning of their own");
+  const auto [entry, added] =
+      registry().try_emplace(std::move(name), Entry{std::move(factory), kind});
   require(added, "an aggregation strategy called '", entry->first, "' is already registered");
 }
 
-std::unique_ptr<Strategy> make_strategy(std::string_view name) {
+std::unique_ptr<Strategy> make_named_strategy(std::string_view name) {
   const auto found = registry().find(name);
-  if (found != registry().end()) return found->second();
-  const std::vector<std::string> names = strategy_names();
-  throw InvalidArgument(cat("unknown aggregation strategy '", name, "'", did_you_mean(name, names),
-                            " (strategies: ", join(names), ")"));
+  if (found != registry().end()) return found->second.factory();
+  std::vector<std::string> all = strategy_names();
+  const std::vector<std::string> aliases = names_of(StrategyName::kAlias);
+  const std::string list = cat("strategies: ", join(all), "; aliases: ", join(aliases));
+  all.insert(all.end(), aliases.begin(), aliases.end());
+  throw InvalidArgument(cat("unknown aggregation strategy '", shown(name), "'",
+                            did_you_mean(shown(name), all), " (", list, ")"));
 }
 
-std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, factory] : registry()) names.push_back(name);
-  return names;
-}
+std::vector<std::string> strategy_names() { return names_of(StrategyName::kMain); }
 
 }  // namespace belfry

@@ -23,7 +23,8 @@ struct ReduceOptions {
 };
 
 // To add one: derive, override sum() and, where the result is canonical, canonical(); register it
-// from a file of its own (naive.cc is an example).
+// from a file of its own (naive.cc is an example). Strategies that wrap others hand refusal() and
+// canonical() on.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -34,9 +35,21 @@ class Strategy {
   // results of another layout; and unless there is one scalar weight per tower, or none.
   GradientTable reduce(const GradientTable& grads, ReduceOptions options = {}, At at = {}) const;
 
-  // Whether sums over this many towers have the bits of the canonical tree (add_n over towers in
-  // order), and so of every other canonical strategy.
+  // Why so many towers cannot be served, as a sentence for users; "" if they can. reduce() refuses
+  // with it, and programs do before they build anything. One tower is asked about, too, though
+  // reduce() has nothing to do for it.
+  virtual std::string refusal(int towers) const;
+
+  // Whether sums over this many towers are promised to have the bits of the canonical tree (add_n
+  // over towers in order), and so of every other canonical strategy.
   virtual bool canonical(int towers) const;
+
+  // The same strategy with each tensor cut into `chunks` >= 2 pieces: `name#chunks` of a spec.
+  // nullptr, the default: it takes no number of chunks.
+  virtual std::unique_ptr<Strategy> in_chunks(int chunks) const;
+  // The same strategy with all tensors of a table, which have one dtype, combined by one node: what
+  // a bucket is made of. nullptr, the default: it has nodes for each tensor.
+  virtual std::unique_ptr<Strategy> in_one_node() const;
 
  protected:
   // sums[t][v] for tower t, for at least two towers; towers may share an Output. Nodes go under the
@@ -50,19 +63,45 @@ class Strategy {
   GradientTable weighted(const GradientTable& grads, const ReduceOptions& options) const;
 };
 
+// A strategy whose results differ little whether sums or means are wanted: it divides on its way,
+// or leaves that to another one.
+class CombiningStrategy : public Strategy {
+ protected:
+  // What sum() or mean() returns.
+  virtual std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                                   Reduction reduction) const = 0;
+
+ private:
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const final {
+    return combine(grads, Reduction::kSum);
+  }
+  std::vector<std::vector<Output>> mean(const GradientTable& grads) const final {
+    return combine(grads, Reduction::kMean);
+  }
+};
+
 using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;
 
-// Makes a strategy known by name. Throws InvalidArgument if the name is taken.
-void register_strategy(std::string name, StrategyFactory factory);
-// Throws InvalidArgument with all names and the nearest one.
-std::unique_ptr<Strategy> make_strategy(std::string_view name);
-// Sorted.
+// Whether a name is one of the menu, or stands for something that the menu has.
+enum class StrategyName { kMain, kAlias };
+
+// Makes a strategy known by name. Throws InvalidArgument if the name is taken, empty, "auto", or
+// has a character that specs give a meaning (':', '#', ',' and white space).
+void register_strategy(std::string name, StrategyFactory factory,
+                       StrategyName kind = StrategyName::kMain);
+// By its name alone. Throws InvalidArgument with all names and the nearest one.
+std::unique_ptr<Strategy> make_named_strategy(std::string_view name);
+// What a whole spec asks for (all_reduce_spec.h): a name, "ring#2", "collective:64k:hierarchical".
+// Throws InvalidArgument naming the spec and the piece that is wrong.
+std::unique_ptr<Strategy> make_strategy(std::string_view spec);
+// Sorted; without aliases.
 std::vector<std::string> strategy_names();
 
 // Registers a strategy when the program starts.
 struct StrategyRegistration {
-  StrategyRegistration(std::string name, StrategyFactory factory) {
-    register_strategy(std::move(name), std::move(factory));
+  StrategyRegistration(std::string name, StrategyFactory factory,
+                       StrategyName kind = StrategyName::kMain) {
+    register_strategy(std::move(name), std::move(factory), kind);
   }
 };
 

@@ -79,7 +79,7 @@ Output sum(std::span<const Use> uses, const std::string& name) {
   const bool one_device = std::ranges::all_of(
       uses, [&](const Use& use) { return use.value.device() == uses[0].value.device(); });
   std::vector<Output> parts;
-  if (one_device && uses.size() <= kMostOperands) {
+  if (one_device) {
     for (const Use& use : uses) parts.push_back(use.value);
   } else {
     const std::size_t middle = (uses.size() + 1) / 2;

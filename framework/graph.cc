@@ -53,6 +53,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options
   if (node.name_.starts_with(scopes_->replica_prefix()))
     node.prefix_ = scopes_->replica_prefix().size();
   node.forward_ = scopes_->forward;
+  node.prompt_ = scopes_->innermost<PromptFrame>() != nullptr;
   node.id_ = static_cast<int>(nodes_.size());
   node.variable_ = std::move(variable);  // for setters
   place(node);
@@ -75,8 +76,6 @@ void Graph::check(const Op& op, std::span<const Output> inputs, const std::strin
   require(fault.empty(), what, ": ", fault);
   require(op.inputs == kVariadic || op.inputs == static_cast<int>(inputs.size()), what, ": takes ",
           op.inputs, " inputs, not ", inputs.size());
-  require(inputs.size() <= kMostOperands, what, ": takes at most ", kMostOperands, " inputs, not ",
-          inputs.size());
   for (const Output& input : inputs) {
     require(static_cast<bool>(input), what, ": an input is empty");
     const bool written = &input - inputs.data() < op.writes;

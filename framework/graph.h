@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "belfry/framework/collections.h"
+#include "belfry/framework/combined_gradient.h"
 #include "belfry/framework/names.h"
 #include "belfry/framework/node.h"
 #include "belfry/framework/variable.h"
@@ -86,6 +87,10 @@ class Graph {
     return names_.unique(name, mark_as_used);
   }
 
+  // What strategies have combined so far. Compiling checks that steps feed and apply it whole.
+  void record(CombinedGradient combined) { combined_.push_back(std::move(combined)); }
+  std::span<const CombinedGradient> combined_gradients() const { return combined_; }
+
   // State of the scope guards; theirs to change.
   ScopeStack& scopes() { return *scopes_; }
   const ScopeStack& scopes() const { return *scopes_; }
@@ -117,6 +122,7 @@ class Graph {
   NameTable names_;
   std::map<std::string, std::vector<Node*>, std::less<>> collections_;
   std::map<std::string, Variable, std::less<>> variable_store_;
+  std::vector<CombinedGradient> combined_;
   std::unique_ptr<ScopeStack> scopes_;
   const std::uint64_t seed_;
   bool frozen_ = false;

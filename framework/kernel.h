@@ -1,7 +1,6 @@
 // Kernels: how a node is prepared for given shapes, and what runs in a step.
 #pragma once
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -73,28 +72,26 @@ class KernelPlan {
   std::int64_t workspace_ = 0;
 };
 
-// Inputs or outputs that one launch takes at most.
-inline constexpr std::size_t kMostOperands = 1024;
-
-// Pointers of one type, e.g. to all inputs of a sum. Lives on the stack.
-template <class T>
-class PointerList {
+// Tensors whose elements are numbered end to end, as the range of a collective has them.
+class EndToEnd {
  public:
-  explicit PointerList(std::span<void* const> from) : size_(from.size()) {
-    for (std::size_t i = 0; i < size_; ++i) pointers_[i] = static_cast<T*>(from[i]);
-  }
-  std::span<T* const> span() const { return {pointers_.data(), size_}; }
-  // Without those that equal the one before.
-  std::span<T* const> unique() {
-    size_ = static_cast<std::size_t>(
-        std::unique(pointers_.begin(), pointers_.begin() + static_cast<std::ptrdiff_t>(size_)) -
-        pointers_.begin());
-    return span();
+  void append(std::int64_t elements) { starts_.push_back(starts_.back() + elements); }
+  std::int64_t elements() const { return starts_.back(); }
+
+  // Calls part(i, begin, end) for every tensor i of which elements [begin, end) are in `range`.
+  template <class Part>
+  void for_each(Range range, const Part& part) const {
+    const auto after = std::upper_bound(starts_.begin(), starts_.end(), range.begin);
+    for (auto next = after; next != starts_.end() && *(next - 1) < range.end; ++next) {
+      const std::int64_t start = *(next - 1);
+      const std::int64_t begin = std::max(range.begin, start), end = std::min(range.end, *next);
+      if (begin < end)
+        part(static_cast<std::size_t>(next - starts_.begin()) - 1, begin - start, end - start);
+    }
   }
 
  private:
-  std::size_t size_;
-  std::array<T*, kMostOperands> pointers_;
+  std::vector<std::int64_t> starts_{0};  // of each tensor, and where the last one ends
 };
 
 // Where a launch's tensors are. Inputs and outputs point at whole tensors, whatever the range;
@@ -115,17 +112,13 @@ class Pointers {
   T* written(std::size_t i) const {
     return static_cast<T*>(inputs_[i]);
   }
-  // All inputs, all outputs.
-  template <class T>
-  PointerList<const T> all_inputs() const {
-    return PointerList<const T>(inputs_);
-  }
-  template <class T>
-  PointerList<T> all_outputs() const {
-    return PointerList<T>(outputs_);
-  }
+  // All of them, for sums over many.
+  std::span<const void* const> all_inputs() const { return inputs_; }
+  std::span<void* const> all_outputs() const { return outputs_; }
   std::size_t inputs() const { return inputs_.size(); }
   std::size_t outputs() const { return outputs_.size(); }
+  // For kernels that call kernels.
+  std::span<void* const> given_inputs() const { return inputs_; }
   std::byte* workspace() const { return workspace_; }
 
   std::int64_t begin() const { return range_.begin; }
@@ -148,8 +141,9 @@ class Pointers {
 
 struct Op;
 
-// The whole of a node's work, in the unit of its op's Split.
-Range whole_range(const Op& op, std::span<const TensorType> inputs,
+// The whole of a node's work, in the unit of its op's Split. `participants`: of a collective, else
+// 0.
+Range whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
                   std::span<const TensorType> outputs);
 
 // Runs one launch. Kernels split by elements or rows may be called for several disjoint ranges at

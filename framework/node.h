@@ -97,6 +97,8 @@ class Node {
     return options_.as<T>();
   }
   const Options& raw_options() const { return options_; }
+  // K of a collective (Op::collective), else 0.
+  int participants() const { return op_->collective ? op_->collective(*this) : 0; }
 
   const DeviceSpec& device() const { return device_; }
   // What shaped device(), in order of application. Scopes that NoDevice or ColocateWith cut off are
@@ -114,6 +116,8 @@ class Node {
 
   // The node that a gradient node was made for.
   const Node* forward() const { return forward_; }
+  // Made in a PromptScope.
+  bool prompt() const { return prompt_; }
 
   bool is_variable() const { return variable_ != nullptr; }
   const VariableInfo& variable() const { return *variable_; }
@@ -141,6 +145,7 @@ class Node {
   std::size_t prefix_ = 0;
   int replica_ = 0;
   const Node* forward_ = nullptr;
+  bool prompt_ = false;
   std::unique_ptr<VariableInfo> variable_;
 };
 

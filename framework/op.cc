@@ -77,12 +77,18 @@ OutputTypes same_as_input(const ShapeContext& c) { return {c.type(0)}; }
 
 OutputTypes no_outputs(const ShapeContext&) { return {}; }
 
-Range whole_range(const Op& op, std::span<const TensorType> inputs,
+Range whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
                   std::span<const TensorType> outputs) {
   const TensorType* shaped = outputs.empty() ? nullptr : &outputs[0];
   if (op.split == Split::kBatchReduce || !shaped) shaped = inputs.empty() ? nullptr : &inputs[0];
   if (op.split == Split::kSerial || !shaped) return {0, 1};
-  if (op.split == Split::kElements) return {0, shaped->shape.elements()};
+  if (op.split == Split::kElements) {
+    Range all{0, shaped->shape.elements()};
+    const auto next = static_cast<std::size_t>(participants);
+    for (std::size_t i = next; i > 0 && i < outputs.size(); i += next)
+      all.end += outputs[i].shape.elements();
+    return all;
+  }
   return {0, shaped->shape.rank() == 0 ? 1 : shaped->shape[0]};
 }
 

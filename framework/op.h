@@ -74,6 +74,9 @@ class ShapeContext {
 using OutputTypes = std::vector<OutputType>;
 using ShapeFunction = OutputTypes (*)(const ShapeContext&);
 
+// The number of participants of a collective.
+using ParticipantsFunction = int (*)(const Node& node);
+
 // Gradients with respect to each input of `node`, given those of its outputs; at least one of these
 // is not empty. An output without gradient counts as zeros if it is floating point and has an empty
 // Output otherwise (see Op::missing_grads). Return an empty Output where an input has no gradient.
@@ -83,7 +86,8 @@ using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<con
 // How the work of one node may be divided. The unit and extent of KernelPlan::range() follow.
 enum class Split : std::uint8_t {
   kSerial,       // not at all: range is [0, 1)
-  kElements,     // elements of output 0; bits never depend on the division
+  kElements,     // elements of output 0, or of all tensors of one participant of a collective, end
+                 // to end; bits never depend on the division
   kRows,         // dimension 0 of output 0, of any meaning; bits never depend on the division
   kBatch,        // dimension 0 of output 0 is the batch: one kernel is prepared per part
   kBatchReduce,  // dimension 0 of input 0 is the batch: each part gives partial outputs to be added
@@ -125,9 +129,16 @@ struct Op {
   // The first `writes` inputs are variables that the op writes in place. Output i, where there is
   // one, is the new value of input i.
   int writes = 0;
-  // A collective: all outputs are equal, and output i lives on the device of input i. Outputs of
-  // one memory space are one tensor, so kernels may find equal pointers among them.
-  bool collective = false;
+  // Of an op that writes: the input whose element i, with scalars, is all that moves element i of
+  // the variables. A sum that only such updates read is made in the same pass over memory.
+  int elementwise_input = -1;
+  // Set for a collective, which combines a list of tensors over K participants. Inputs and outputs
+  // are tensor-major: number b * K + t is tensor b of participant t. Outputs b * K .. b * K + K - 1
+  // are equal, and output i lives on the device of input i; equal outputs of one memory space are
+  // one tensor, so kernels may find equal pointers among them.
+  ParticipantsFunction collective = nullptr;
+  // Results depend on the node and the step, besides inputs and options.
+  bool random = false;
   // Looks at the shape of input 0, not at its values: the placer puts it beside its input.
   bool metadata = false;
   // The kernel that runs on hosts. May return an empty KernelRun for types it does not handle; the

@@ -10,7 +10,15 @@
 
 namespace belfry {
 
+int PlanNode::participants() const {
+  if (fusion) return fusion->participants;
+  return op->collective ? op->collective(*node) : 0;
+}
+
+int PlanNode::writes() const { return fusion ? fusion->writes : op->writes; }
+
 std::string PlanNode::name() const {
+  if (fusion) return cat(node->name(), "/update");
   if (fetch >= 0) return cat(node->name(), "/fetch");
   if (op == &kTransfer) return cat(node->name(), "/transfer");
   if (op == &kCopy) return cat(node->name(), "/copy");
@@ -20,10 +28,20 @@ std::string PlanNode::name() const {
 Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
              const PlanContext& context) {
   Plan plan;
-  prune(plan, fetches, feeds);
+  plan.locks = context.locks;
+  try {
+    prune(plan, fetches, feeds);
+  } catch (const InvalidArgument&) {
+    verify_types(plan);  // says better what towers disagree about
+    throw;
+  }
   place(plan, context);
+  verify(plan, context);
+  share_replicas(plan, context);
+  fuse_updates(plan, context);
   add_transfers(plan, context);
   order_writes(plan);
+  if (plan.locks == Locks::kEachVariable) copy_variables(plan);
   schedule(plan);
   prepare_kernels(plan, context);
   plan_memory(plan, context);
@@ -66,41 +84,144 @@ std::vector<int> users_of(const Plan& plan, const std::vector<std::vector<int>>&
 Value root_of(const Plan& plan, Value value) {
   for (;;) {
     const PlanNode& node = plan.node(value.node);
-    const bool written = value.index < node.op->writes;
+    const bool written = value.index < node.writes();
     if (!node.op->alias && !written) return value;
     value = node.inputs[at(written ? value.index : 0)];
   }
 }
 
-void sort_nodes(Plan& plan) {
+namespace {
+
+// prompt[n]: node n goes as soon as it may. Writes and collectives do: the gradients that they read
+// are still in cache, and their memory is free after. Tensors go with those who wait for them.
+std::vector<char> find_prompt(const Plan& plan, const std::vector<std::vector<int>>& consumers) {
+  std::vector<char> prompt(plan.nodes.size());
+  for (std::size_t n = plan.nodes.size(); n-- > 0;) {
+    const PlanNode& node = plan.nodes[n];
+    if (node.op == &kTransfer || node.op == &kCopy)
+      prompt[n] = std::ranges::any_of(consumers[n], [&](int user) { return prompt[at(user)]; });
+    else
+      prompt[n] = node.writes() > 0 || node.op->collective || node.node->prompt();
+  }
+  return prompt;
+}
+
+// The nodes in their new order, fewer on a cycle.
+std::vector<int> sorted_nodes(const Plan& plan) {
   const auto consumers = consumers_of(plan);
   std::vector<std::size_t> missing(plan.nodes.size());
   for (const auto& list : consumers)
     for (const int consumer : list) ++missing[at(consumer)];
-  // Nodes that passes appended go where their sources are, before what was created later. Writes go
-  // as soon as they may: the gradients they read are still in cache, and their memory is free
-  // after.
-  const auto key = [&](int n) { return std::pair(plan.node(n).op->writes == 0, n); };
+  const std::vector<char> prompt = find_prompt(plan, consumers);
+  // Nodes that passes appended go where their sources are, before what was created later.
+  const auto key = [&](int n) { return std::pair(!prompt[at(n)], n); };
   std::priority_queue<std::pair<bool, int>, std::vector<std::pair<bool, int>>, std::greater<>>
       ready;
   for (std::size_t n = 0; n < plan.nodes.size(); ++n)
     if (missing[n] == 0) ready.push(key(static_cast<int>(n)));
-  std::vector<int> moved(plan.nodes.size(), -1);
-  std::vector<PlanNode> sorted;
+  std::vector<int> sorted;
   while (!ready.empty()) {
     const int n = ready.top().second;
     ready.pop();
-    moved[at(n)] = static_cast<int>(sorted.size());
-    sorted.push_back(std::move(plan.nodes[at(n)]));
+    sorted.push_back(n);
     for (const int consumer : consumers[at(n)])
       if (--missing[at(consumer)] == 0) ready.push(key(consumer));
   }
-  require<Internal>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
-  for (PlanNode& node : sorted) {
+  return sorted;
+}
+
+// Keeps the given nodes, in the given order; nobody needs the others.
+void keep_nodes(Plan& plan, const std::vector<int>& kept) {
+  std::vector<int> moved(plan.nodes.size(), -1);
+  std::vector<PlanNode> nodes;
+  for (const int n : kept) {
+    moved[at(n)] = static_cast<int>(nodes.size());
+    nodes.push_back(std::move(plan.nodes[at(n)]));
+  }
+  for (PlanNode& node : nodes) {
     for (Value& input : node.inputs) input.node = moved[at(input.node)];
     for (int& before : node.after) before = moved[at(before)];
   }
-  plan.nodes = std::move(sorted);
+  plan.nodes = std::move(nodes);
+}
+
+// Without nodes that were used, are so no longer, and write nothing.
+std::vector<int> without_unused(const Plan& plan, const std::vector<char>& was_used) {
+  std::vector<std::size_t> uses(plan.nodes.size());
+  const auto each_before = [&](std::size_t n, const auto& f) {
+    for (const Value& input : plan.nodes[n].inputs) f(at(input.node));
+    for (const int before : plan.nodes[n].after) f(at(before));
+  };
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+    each_before(n, [&](std::size_t b) { ++uses[b]; });
+  std::vector<char> gone(plan.nodes.size());
+  std::vector<std::size_t> open;
+  const auto drop = [&](std::size_t n) {
+    const PlanNode& node = plan.nodes[n];
+    if (uses[n] > 0 || !was_used[n] || node.writes() > 0 || node.op->storage) return;
+    gone[n] = true;
+    open.push_back(n);
+  };
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) drop(n);
+  while (!open.empty()) {
+    const std::size_t n = open.back();
+    open.pop_back();
+    each_before(n, [&](std::size_t b) {
+      if (--uses[b] == 0) drop(b);
+    });
+  }
+  std::vector<int> kept;
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+    if (!gone[n]) kept.push_back(static_cast<int>(n));
+  return kept;
+}
+
+}  // namespace
+
+void sort_nodes(Plan& plan) {
+  const std::vector<int> sorted = sorted_nodes(plan);
+  require<Internal>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
+  keep_nodes(plan, sorted);
+}
+
+bool replace_nodes(Plan& plan, const Replacements& replacements) {
+  Plan changed;
+  changed.nodes = plan.nodes;
+  std::vector<char> was_used(plan.nodes.size());
+  for (const PlanNode& node : plan.nodes) {
+    for (const Value& input : node.inputs) was_used[at(input.node)] = true;
+    for (const int before : node.after) was_used[at(before)] = true;
+  }
+  const auto stand_in = [&](int n) {
+    const auto found = replacements.nodes.find(n);
+    return found == replacements.nodes.end() ? n : found->second;
+  };
+  for (const auto& [replaced, by] : replacements.nodes) {
+    const std::vector<int>& after = changed.nodes[at(replaced)].after;
+    std::vector<int>& to = changed.nodes[at(by)].after;
+    to.insert(to.end(), after.begin(), after.end());
+    changed.nodes[at(replaced)].after.clear();
+  }
+  for (std::size_t n = 0; n < changed.nodes.size(); ++n) {
+    PlanNode& node = changed.nodes[n];
+    for (Value& input : node.inputs)
+      if (const auto found = replacements.values.find(input); found != replacements.values.end())
+        input = found->second;
+    for (int& before : node.after) before = stand_in(before);
+    std::erase(node.after, static_cast<int>(n));
+  }
+  std::vector<int> kept;
+  for (std::size_t n = 0; n < changed.nodes.size(); ++n)
+    if (!replacements.nodes.contains(static_cast<int>(n))) kept.push_back(static_cast<int>(n));
+  std::vector<char> used;
+  for (const int n : kept) used.push_back(was_used[at(n)]);
+  keep_nodes(changed, kept);
+  keep_nodes(changed, without_unused(changed, used));
+  const std::vector<int> sorted = sorted_nodes(changed);
+  if (sorted.size() != changed.nodes.size()) return false;
+  keep_nodes(changed, sorted);
+  plan.nodes = std::move(changed.nodes);
+  return true;
 }
 
 int Plan::find(const Node& node) const {
@@ -108,6 +229,16 @@ int Plan::find(const Node& node) const {
     return planned.node == &node && planned.op == &node.op() && planned.fetch < 0;
   });
   return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
+}
+
+int Plan::placed(const Node& node, int output) const {
+  int last = -1;
+  for (const Assignment& assignment : assignments) {
+    if (assignment.node != &node) continue;
+    last = assignment.device;
+    if (output-- == 0) break;
+  }
+  return last;
 }
 
 std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
@@ -119,6 +250,10 @@ std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
 std::string Plan::name(Value value) const {
   const PlanNode& found = node(value.node);
   if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[0]);
+  if (found.fusion)
+    for (const Fusion::Update& update : found.fusion->updates)
+      if (value.index < update.first_output + static_cast<int>(update.types.size()))
+        return update.node->output(value.index - update.first_output).name();
   if (found.feed >= 0) return feeds[at(found.feed)].where.name();
   return found.node->output(at(value.index)).name();
 }

@@ -1,5 +1,6 @@
 // A compiled step: what the passes build, in order, and a session runs.
 #pragma once
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -22,8 +23,10 @@ struct Value {
   auto operator<=>(const Value&) const = default;
 };
 
-// A graph node with real shapes and a device, or a transfer or copy that a pass added. Always in
-// topological order of inputs and after.
+struct Fusion;
+
+// A graph node with real shapes and a device, or a transfer, copy or fusion that a pass added.
+// Always in topological order of inputs and after.
 struct PlanNode {
   const Op* op;
   const Node* node;  // for transfers and copies: the node whose output they carry
@@ -33,16 +36,44 @@ struct PlanNode {
   std::vector<int> devices;       // of the outputs; at least one, the node's own
   int feed = -1;                  // fed by feed i
   int fetch = -1;                 // copies into fetch i
+  bool shared = false;            // a read of what another device's variable stores for this one
+  std::shared_ptr<const Fusion> fusion = {};  // of a FusedUpdate
 
   int device() const { return devices[0]; }
   // Takes part in a run: not an alias, and not memory from outside.
   bool launches() const { return !op->alias && !op->storage; }
+  // K of a collective, or of the one in a fusion; else 0. A collective brings the tensors of its
+  // participants together: it runs anywhere, and reads each where it is.
+  int participants() const;
+  // Inputs 0.. that are variables which it writes; output i is the new value of input i.
+  int writes() const;
   std::string name() const;
 };
 
+// What a FusedUpdate stands for: a collective, and the updates that alone read its results. Its
+// inputs are the variables that these write, the collective's inputs, then what else they take.
+struct Fusion {
+  static constexpr std::size_t kMostInputs = 16;  // of an update
+  static constexpr std::size_t kMostParticipants = 256;
+  struct Update {
+    const Op* op;
+    const Node* node;
+    std::vector<int> inputs;        // of the FusedUpdate; -1: the combined tensor
+    std::vector<TensorType> types;  // of its outputs
+    int first_output;               // of the FusedUpdate
+    int result;                     // of the collective: the output that it applies
+  };
+  const Op* op;  // the collective
+  int participants;
+  int writes, first_input;
+  std::vector<TensorType> types;  // of the collective's outputs, one per input
+  std::vector<int> devices;
+  std::vector<Update> updates;
+};
+
 // A tensor that goes to another device: one record per tensor and destination device. Devices of
-// one memory space share it; the bytes count all the same. A collective over K devices counts as
-// K - 1 tensors to its first device and K - 1 back.
+// one memory space share it; the bytes count all the same. A collective over K devices counts, for
+// each of its tensors, as K - 1 to its first device and K - 1 back.
 struct TransferRecord {
   std::string name;  // of the tensor
   int from, to;
@@ -97,6 +128,12 @@ struct Assignment {
 struct Plan {
   std::vector<Assignment> assignments;  // in the order in which they were made
 
+  // Variables without memory yet that shall lie in another's, which has none either or stands
+  // first.
+  std::map<const Node*, const Node*> shares;
+  // Variables whose storage others share, but cannot in this plan: each needs its own first.
+  std::vector<const Node*> unshare;
+
   std::vector<Output> fetches;  // an empty one for a node
   std::vector<FeedType> feeds;
 
@@ -110,6 +147,7 @@ struct Plan {
 
   std::vector<const Node*> variables;  // read or written
   bool writes = false;
+  Locks locks = Locks::kWholeRun;
 
   // clocks[L][lane]: how many launches of each lane have run when launch L starts.
   std::vector<std::vector<int>> clocks;
@@ -118,6 +156,8 @@ struct Plan {
   // The plan node that stands for a node of the graph, or -1: not one that carries or copies its
   // outputs, or feeds one in its place.
   int find(const Node& node) const;
+  // Where the placer put output i of a node, or -1 if the plan does not hold the node.
+  int placed(const Node& node, int output) const;
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
   int device(Value value) const { return node(value.node).devices[at(value.index)]; }
   int buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
@@ -137,6 +177,11 @@ struct PlanContext {
   bool allow_soft_placement = false;
   bool log_device_placement = false;
   bool reference_kernels = false;
+  bool fuse_updates = true;
+  bool share_replicas = true;
+  // The variables in one storage with this one, its owner first; empty before it has memory.
+  std::function<std::vector<const Node*>(const Node&)> sharers = {};
+  Locks locks = Locks::kWholeRun;
 };
 
 // What log_device_placement prints of a plan, in TensorFlow's form: "<name>: (<Type>): <full device

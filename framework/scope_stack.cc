@@ -10,7 +10,7 @@ namespace {
 
 std::string kind_of(const ScopeFrame& frame) {
   constexpr const char* kKinds[] = {"device",     "name", "variable", "control dependencies",
-                                    "colocation", "site", "replica"};
+                                    "colocation", "site", "replica",  "prompt"};
   static_assert(std::size(kKinds) == std::variant_size_v<ScopeFrame>);
   return kKinds[frame.index()];
 }

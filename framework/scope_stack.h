@@ -58,8 +58,10 @@ struct ReplicaFrame {
   int index = 0;
 };
 
+struct PromptFrame {};
+
 using ScopeFrame = std::variant<DeviceFrame, NameFrame, VariableFrame, ControlFrame,
-                                ColocationFrame, SiteFrame, ReplicaFrame>;
+                                ColocationFrame, SiteFrame, ReplicaFrame, PromptFrame>;
 
 // What variable() is to do, from all variable scopes in force.
 struct VariableScopeState {

@@ -174,6 +174,8 @@ ColocateWith::ColocateWith(Graph& graph, std::nullptr_t, Site site)
 HostScope::HostScope(Graph& graph, const DeviceSpec& device, Site site)
     : nothing_(graph, nullptr, site), host_(graph, host_of(device), site) {}
 
+PromptScope::PromptScope(Graph& graph) : Guard(graph, PromptFrame{}) {}
+
 SiteScope::SiteScope(Graph& graph, Site site) : Guard(graph, SiteFrame{site}) {}
 
 ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index)

@@ -179,6 +179,13 @@ class SiteScope : detail::Guard {
   [[nodiscard]] SiteScope(Graph& graph, Site site);
 };
 
+// New nodes run as soon as they may, before nodes that were made earlier and wait for nothing: so
+// gradients are reduced while others are still being computed. Results do not change.
+class PromptScope : detail::Guard {
+ public:
+  [[nodiscard]] explicit PromptScope(Graph& graph);
+};
+
 // Nodes and variables inside belong to replica `index`; `prefix` is the part of their names that
 // logical names leave out, e.g. "tower1/".
 class ReplicaScope : detail::Guard {

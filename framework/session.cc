@@ -11,8 +11,9 @@
 namespace belfry {
 namespace {
 
-std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
-  std::string text;
+std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                   PrepareOptions options) {
+  std::string text = options.locks == Locks::kEachVariable ? "each " : "";
   for (const Fetch& fetch : fetches)
     text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
   for (const FeedType& feed : feeds)
@@ -27,16 +28,17 @@ Session::Session(const Graph& graph, SessionOptions options)
 
 Session::~Session() = default;
 
-Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
+Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                       PrepareOptions options) {
   const std::lock_guard lock(state_->mutex);
-  const std::string key = key_of(fetches, feeds);
+  const std::string key = key_of(fetches, feeds, options);
   auto& [made_of, fed, number, step] = state_->steps[key];
   if (step) return *step;
   try {
     made_of.assign(fetches.begin(), fetches.end());
     fed.assign(feeds.begin(), feeds.end());
     number = ++state_->plans;
-    auto built = state_->build(fetches, feeds, state_->options.log_device_placement);
+    auto built = state_->build(fetches, feeds, state_->options.log_device_placement, options.locks);
     step.reset(new Step(std::move(built)));
   } catch (...) {
     state_->steps.erase(key);
@@ -72,10 +74,11 @@ Tensor Session::run(Output fetch, std::span<const Feed> feeds) {
 
 Tensor Session::read(Variable variable) {
   const std::lock_guard lock(state_->mutex);
-  const State::Stored& stored = state_->ensure(variable);
+  state_->ensure(variable);
+  const Buffer& memory = state_->memory_of(variable.node());
   const std::lock_guard no_run(state_->runner.mutex);
   Tensor value(variable.shape(), variable.dtype());
-  std::memcpy(value.mutable_raw(), stored.memory.data(), stored.memory.bytes());
+  std::memcpy(value.mutable_raw(), memory.data(), memory.bytes());
   return value;
 }
 
@@ -84,10 +87,17 @@ void Session::write(Variable variable, const Tensor& value) {
           variable.node().describe(), ": is ", variable.node().output_type(0),
           ", but was written with ", name_of(value.dtype()), value.shape());
   const std::lock_guard lock(state_->mutex);
-  const State::Stored& stored = state_->ensure(variable);
+  state_->ensure(variable);
+  state_->unshare(variable.node());
   const std::lock_guard no_run(state_->runner.mutex);
-  std::memcpy(stored.memory.data(), value.raw(), stored.memory.bytes());
+  state_->copy_into(variable.node(), value.raw());
   state_->runner.suspects.erase(&variable.node());
+}
+
+bool Session::shared(Variable variable) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->variables.find(&variable.node());
+  return found != state_->variables.end() && found->second.owner != nullptr;
 }
 
 bool Session::intact() const {
@@ -100,11 +110,13 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   state_->ensure_all(values);
   std::map<const Node*, std::span<const std::byte>> all;
   for (const auto& [variable, bytes] : values) {
-    const std::size_t wanted = state_->ensure(variable).memory.bytes();
+    state_->ensure(variable);
+    const std::size_t wanted = state_->memory_of(variable.node()).bytes();
     require(bytes.size() == wanted, variable.node().describe(), ": has ", wanted,
             " bytes, but would be restored from ", bytes.size());
     all.emplace(&variable.node(), bytes);
   }
+  state_->unshare_unequal(all);
   std::vector<const Node*> lost;
   {
     const std::lock_guard no_run(state_->runner.mutex);
@@ -115,8 +127,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   for (std::size_t i = 0; i < lost.size(); ++i)
     all.emplace(lost[i], std::span(first[i].raw(), first[i].bytes()));
   const std::lock_guard no_run(state_->runner.mutex);
-  for (const auto& [node, bytes] : all)
-    std::ranges::copy(bytes, state_->stored(*node).memory.data());
+  for (const auto& [node, bytes] : all) std::ranges::copy(bytes, state_->memory_of(*node).data());
   state_->runner.suspects.clear();
   state_->runner.step = step;
 }
@@ -125,9 +136,8 @@ const Graph& Session::graph() const { return state_->graph; }
 
 DeviceSpec Session::placement(Output output) {
   const auto find = [&](const Plan& plan) -> const DeviceSpec* {
-    const int planned = plan.find(output.node());
-    if (planned < 0) return nullptr;
-    return &state_->devices[at(plan.device({planned, output.index()}))]->spec;
+    const int placed = plan.placed(output.node(), output.index());
+    return placed < 0 ? nullptr : &state_->devices[at(placed)]->spec;
   };
   {
     const std::lock_guard lock(state_->mutex);
@@ -146,7 +156,7 @@ Explanation Session::explain(const Output& output) {
   require(&output.graph() == &state_->graph, output.node().describe(),
           ": belongs to another graph than the session's");
   for (const auto& [key, prepared] : state_->steps)
-    if (prepared.step->plan().find(output.node()) >= 0)
+    if (prepared.step->plan().placed(output.node(), output.index()) >= 0)
       return explain_placement(output, prepared.fetches, prepared.feeds,
                                state_->context(false, prepared.number));
   return explain_placement(output, {}, {}, state_->context(false));

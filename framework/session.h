@@ -41,6 +41,12 @@ struct SessionOptions {
   std::string visible_devices = {};
   // Where log_device_placement prints: whole lines. Standard output by default.
   std::function<void(std::string_view)> placement_sink = {};
+  // Makes a collective and the optimizer updates that alone read its results one pass over memory.
+  bool fuse_updates = true;
+  // Lets replicas (VariableOptions::copy_of) in one memory space lie in one storage, if the same
+  // plan is the first to hold them and all plans write them alike. A plan that does not, or a
+  // write() to one of them, gives each its own first. Neither option changes a bit of any value.
+  bool share_replicas = true;
   // Runs the plain kernel of every op: slow; the oracle in tests.
   bool reference_kernels = false;
 };
@@ -77,6 +83,25 @@ struct FeedType {
   Shape shape;
 };
 
+// How long a run holds variables.
+enum class Locks {
+  kWholeRun,      // all, from its beginning to its end: it is alone in the session
+  kEachVariable,  // each while it is copied, and while it is written
+};
+
+struct PrepareOptions {
+  // Steps of kEachVariable may run beside each other, from several threads; each runs on the thread
+  // that called run() alone. Such a run begins by copying what it reads of variables and computes
+  // with the copies: a copy is never torn, but those of two variables may be of different moments.
+  // Between its reading and its writing others may write. What a write gives to its own run (such
+  // as the number that it has counted to) is what this write left.
+  //
+  // If a run of kEachVariable fails after it has begun to write, those beside it go on to their
+  // end, and later ones of kEachVariable throw the error of the one that failed. It counts in
+  // Session::step() from its beginning.
+  Locks locks = Locks::kWholeRun;
+};
+
 // What a device holds by the plans so far.
 struct DeviceUse {
   DeviceSpec device;  // full
@@ -91,7 +116,7 @@ struct DeviceUse {
 };
 
 // A compiled step: run() allocates nothing, but for a trace. Belongs to its Session and dies with
-// it. One run at a time.
+// it. One run of it at a time; others wait.
 class Step {
  public:
   // Feeds are in the order given to prepare(); their memory is read until run returns.
@@ -131,10 +156,12 @@ class Session {
                           std::initializer_list<Feed> feeds = {}, RunOptions options = {});
 
   // Compiles without running. The step lives as long as the session.
-  Step& prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds = {});
-  Step& prepare(std::initializer_list<Fetch> fetches, std::initializer_list<FeedType> feeds = {}) {
+  Step& prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds = {},
+                PrepareOptions options = {});
+  Step& prepare(std::initializer_list<Fetch> fetches, std::initializer_list<FeedType> feeds = {},
+                PrepareOptions options = {}) {
     return prepare(std::span(fetches.begin(), fetches.size()),
-                   std::span(feeds.begin(), feeds.size()));
+                   std::span(feeds.begin(), feeds.size()), options);
   }
 
   // Values of variables, between steps.
@@ -142,6 +169,8 @@ class Session {
   void write(Variable variable, const Tensor& value);
   // False after a run that failed when it had begun to write variables, until they are restored.
   bool intact() const;
+  // The variable lies in the storage of another, whose bytes count once.
+  bool shared(Variable variable) const;
   // Sets variables and the step, all between two runs, or throws and sets none. Others that a
   // failed run may have written start again from their first values: the session is intact.
   void restore(std::span<const VariableBytes> values, std::uint64_t step);

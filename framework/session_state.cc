@@ -34,7 +34,7 @@ Session::State::State(const Graph& g, SessionOptions o)
       threads(worker_count(options.threads)),
       // A lane is one worker's, so more workers than devices would have nothing to do.
       pool(options.dry_run ? 1 : std::min(threads, static_cast<int>(devices.size()))),
-      runner{devices, pool, [this](const Node& node) { return stored(node).memory.data(); }, {}} {
+      runner{devices, pool, [this](const Node& node) { return memory_of(node).data(); }, {}} {
   runner.dry = options.dry_run;
   if (options.log_device_placement) print(device_mapping(devices));
 }
@@ -66,15 +66,21 @@ PlanContext Session::State::context(bool log_placement, int number) {
             const bool placed = found != variables.end() && found->second.since < number;
             return placed ? found->second.device : -1;
           },
-          options.allow_soft_placement, log_placement, options.reference_kernels};
+          options.allow_soft_placement,
+          log_placement,
+          options.reference_kernels,
+          options.fuse_updates,
+          options.share_replicas,
+          [this](const Node& node) { return sharers(node); }};
 }
+
 std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,
                                                    std::span<const FeedType> feeds,
-                                                   bool log_placement) {
+                                                   bool log_placement, Locks locks) {
   for (const Fetch& fetch : fetches)
     require(&fetch.node->graph() == &graph, fetch.node->describe(),
             ": belongs to another graph than the session's");
-  Plan plan = compile(fetches, feeds, context(log_placement));
+  Plan plan = compile_plan(fetches, feeds, log_placement, locks);
   if (log_placement) print_placement(plan);
   if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
   check_limits(plan);
@@ -87,7 +93,8 @@ void Session::State::check_limits(const Plan& plan) const {
   std::vector<DeviceUse> uses = device_use();
   for (std::size_t d = 0; d < uses.size(); ++d) uses[d].peak_bytes += plan.arena_bytes[d];
   for (const PlanNode& planned : plan.nodes)
-    if (stored_by(planned) && !variables.contains(planned.node))
+    if (stored_by(planned) && !variables.contains(planned.node) &&
+        !plan.shares.contains(planned.node))
       uses[static_cast<std::size_t>(planned.device())].peak_bytes += planned.types[0].bytes();
   for (std::size_t d = 0; d < uses.size(); ++d) {
     const std::int64_t limit = devices[d]->memory.limit();
@@ -122,11 +129,14 @@ void Session::State::initialise(const Plan& plan) {
       if (stored_by(planned) && !variables.contains(planned.node)) {
         fresh.push_back(planned.node);
         const std::int64_t bytes = planned.types[0].bytes();
+        const auto shared = plan.shares.find(planned.node);
+        const Node* const owner = shared == plan.shares.end() ? nullptr : shared->second;
         Buffer memory;
-        if (!options.dry_run)
+        if (!options.dry_run && !owner)
           memory = Buffer(devices[static_cast<std::size_t>(planned.device())]->memory,
                           static_cast<std::size_t>(bytes));
-        variables.emplace(planned.node, Stored{planned.device(), bytes, plans, std::move(memory)});
+        variables.emplace(planned.node, Stored{planned.device(), owner ? 0 : bytes, plans,
+                                               std::move(memory), owner});
       }
     if (!options.dry_run)
       fill_in(fresh);
@@ -148,8 +158,8 @@ void Session::State::fill_in(const std::vector<const Node*>& fresh) {
   const std::lock_guard no_run(runner.mutex);  // a run may be writing what copies start from
   for (std::size_t i = 0; i < originals.size(); ++i) copy_into(*originals[i], values[i].raw());
   for (const Node* node : fresh)
-    if (const Node* original = node->variable().copy_of)
-      copy_into(*node, stored(*original).memory.data());
+    if (const Node* original = node->variable().copy_of; original && !stored(*node).owner)
+      copy_into(*node, memory_of(*original).data());
 }
 
 // Those of copies are their originals'.

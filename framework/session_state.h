@@ -16,8 +16,9 @@ struct Session::State {
   struct Stored {
     int device;
     std::int64_t bytes;
-    int since;      // the number of plans when it was made
-    Buffer memory;  // empty in a dry run
+    int since;                    // the number of plans when it was made
+    Buffer memory;                // empty in a dry run, and for those that lie in another's
+    const Node* owner = nullptr;  // whose memory this variable lies in; null: its own
   };
 
   struct Prepared {
@@ -36,15 +37,28 @@ struct Session::State {
 
   // Compiles, and gives variables that are new memory and first values.
   std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
-                                     std::span<const FeedType> feeds, bool log_placement);
+                                     std::span<const FeedType> feeds, bool log_placement,
+                                     Locks locks = Locks::kWholeRun);
 
   Stored& stored(const Node& variable);
+  // Where its value is.
+  const Buffer& memory_of(const Node& variable);
+  // Those in one storage with a variable, the owner first; empty if it has no memory.
+  std::vector<const Node*> sharers(const Node& variable) const;
+  // Gives all that share the variable's storage their own, with the same value, and compiles the
+  // steps again. Nothing if nobody shares it. Throws OutOfMemory, and changes nothing, beyond the
+  // limit of a device.
+  void unshare(const Node& variable);
   // Memory of a variable that no plan may have touched yet. Throws in a dry run.
   Stored& ensure(Variable variable);
   // At once, as a plan for each would take long.
   void ensure_all(std::span<const VariableBytes> values);
   // Those of copies are their originals'.
   std::vector<Tensor> first_values(std::span<const Node* const> variables);
+
+  // Those whose sharers shall not all hold the same bytes get their own storage.
+  void unshare_unequal(const std::map<const Node*, std::span<const std::byte>>& values);
+  void copy_into(const Node& variable, const std::byte* value);
 
   std::vector<DeviceUse> device_use() const;
 
@@ -61,13 +75,20 @@ struct Session::State {
   std::mutex mutex;                       // over variables and steps
 
  private:
+  // What cannot share storage in the plan does so no more.
+  Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                    bool log_placement, Locks locks);
+  void part(const Node& variable);
+  std::map<std::string, Plan> compile_apart();
+  void give_own_memory(std::map<std::string, Plan>& compiled);
   void print(const std::string& lines) const;
   void print_placement(const Plan& plan);
   std::vector<Fetch> initials_of(std::span<const Node* const> variables) const;
   void check_limits(const Plan& plan) const;
   void initialise(const Plan& plan);
   void fill_in(const std::vector<const Node*>& fresh);
-  void copy_into(const Node& variable, const std::byte* value);
+
+  std::set<const Node*> parting_;  // while unshare() works: count as private
 };
 
 }  // namespace belfry

@@ -1,6 +1,8 @@
 #include "belfry/framework/step.h"
 
 #include <algorithm>
+#include <cstring>
+#include <shared_mutex>
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
@@ -13,9 +15,30 @@ Step::State::State(Plan compiled, Runner& owner) : plan(std::move(compiled)), ru
   if (runner.dry) return;
   allocate();
   link();
+  link_locks();
   share_out();
   guard_ = std::make_unique<ArenaGuard>(plan, arenas_);
   work_ = [this](int worker) { run_list(worker); };
+}
+
+void Step::State::replace(State& other) {
+  for (std::size_t i = 0; i < fetched.size(); ++i) {
+    if (fetched[i].bytes() > 0)
+      std::memcpy(other.fetched[i].mutable_raw(), fetched[i].raw(), fetched[i].bytes());
+    fetched[i] = std::move(other.fetched[i]);
+  }
+  plan = std::move(other.plan);
+  workers = other.workers;
+  guard_ = nullptr;  // refers to the arenas
+  arenas_ = std::move(other.arenas_);
+  guard_ = std::move(other.guard_);
+  addresses_ = std::move(other.addresses_);
+  feed_slots_ = std::move(other.feed_slots_);
+  tasks_ = std::move(other.tasks_);
+  lists_ = std::move(other.lists_);
+  signals_ = std::move(other.signals_);
+  bases_ = std::move(other.bases_);
+  runs_ = 0;
 }
 
 void refuse_dry_run(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices) {
@@ -80,10 +103,34 @@ void Step::State::link() {
   }
 }
 
+namespace {
+
+// Whether the work of a plan pays for waking other workers, which takes some microseconds. It is
+// guessed from the bytes that launches touch: from caches, what is done element by element takes
+// about 0.01 ns for each; the rest is taken for ten times that.
+bool worth_sharing(const Plan& plan) {
+  constexpr std::int64_t kLaunch = 4 << 10, kWorthwhile = 512 << 10;
+  std::int64_t work = 0;
+  for (const Launch& launch : plan.launches) {
+    const PlanNode& node = plan.node(launch.node);
+    std::int64_t bytes = 0;
+    for (const Value& input : node.inputs) bytes += plan.type(input).bytes();
+    for (const TensorType& type : node.types) bytes += type.bytes();
+    work += kLaunch + bytes * (node.op->split == Split::kElements ? 1 : 10);
+  }
+  return work > kWorthwhile;
+}
+
+}  // namespace
+
 // Contiguous lanes to each worker, in the numeric order of their devices.
 void Step::State::share_out() {
   const std::size_t count = plan.lanes.size();
-  workers = std::clamp(static_cast<int>(count), 1, runner.pool.workers());
+  if (worth_sharing(plan)) {
+    const int most = pool().workers();
+    opens_ = most > 1 && std::ranges::any_of(tasks_, [](const Task& t) { return t.parts > 1; });
+    workers = opens_ ? most : std::clamp(static_cast<int>(count), 1, most);
+  }
   std::vector<std::size_t> order(count);
   for (std::size_t l = 0; l < count; ++l) order[l] = l;
   std::ranges::sort(order, {}, [&](std::size_t l) { return plan.lanes[l].device; });
@@ -110,13 +157,22 @@ void Step::State::share_out() {
 void Step::State::run(std::span<const Tensor> feeds, RunOptions options,
                       std::vector<Tensor>* results) {
   if (options.trace) *options.trace = Trace();
-  const std::lock_guard lock(runner.mutex);
+  const std::lock_guard one(running_);
+  if (shares()) {
+    const std::shared_lock lock(runner.mutex);
+    execute(feeds, options);
+  } else {
+    const std::lock_guard lock(runner.mutex);
+    execute(feeds, options);
+  }
+  if (!results) return;
+  results->assign(fetched.begin(), fetched.end());
+  for (Tensor& result : *results) result.mutable_raw();  // memory of its own
+}
+
+void Step::State::execute(std::span<const Tensor> feeds, RunOptions options) {
   if (runner.dry) refuse_dry_run(plan, runner.devices);
-  require(
-      runner.suspects.empty() || initial,
-      "an earlier run failed after it had begun to write variables, so their values are not "
-      "those of any step; restore them with restore_checkpoint, Session::restore or Session::write "
-      "before running again");
+  if (!initial) check_intact();
   set_feeds(feeds);
   recording_.reset();
   if (options.trace) start_recording();
@@ -124,13 +180,23 @@ void Step::State::run(std::span<const Tensor> feeds, RunOptions options,
     bases_[l] = runs_ * static_cast<std::int64_t>(plan.lanes[l].launches.size());
   ++runs_;
   has_written_.store(false, std::memory_order_relaxed);
-  runner.pool.run(workers, work_);
+  busy_.store(workers, std::memory_order_relaxed);
+  // Runs beside each other have different steps.
+  step_ = shares() && plan.writes ? runner.step.fetch_add(1) : runner.step.load();
+  pool().run(workers, work_);
   if (failed_.load(std::memory_order_acquire)) recover();
-  if (plan.writes) ++runner.step;
+  if (!shares() && plan.writes) ++runner.step;
   if (options.trace) *options.trace = Trace(plan, runner.devices, *recording_);
-  if (!results) return;
-  results->assign(fetched.begin(), fetched.end());
-  for (Tensor& result : *results) result.mutable_raw();  // memory of its own
+}
+
+void Step::State::check_intact() {
+  const std::lock_guard lock(runner.failures);
+  if (runner.suspects.empty()) return;
+  if (shares() && runner.cause) std::rethrow_exception(runner.cause);
+  throw InvalidArgument(
+      "an earlier run failed after it had begun to write variables, so their values are not "
+      "those of any step; restore them with restore_checkpoint, Session::restore or Session::write "
+      "before running again");
 }
 
 void Step::State::start_recording() {
@@ -168,7 +234,23 @@ void Step::State::run_list(int worker) {
       if (!(going = run_task(at(t), worker))) break;
     if (!going) poison();
   } catch (...) {
+    release_variables();
     fail();
+  }
+  if (opens_) help_others(worker);
+}
+
+// Until every worker has finished its list.
+void Step::State::help_others(int worker) {
+  Gate& gate = pool().gate();
+  if (busy_.fetch_sub(1, std::memory_order_seq_cst) == 1) return gate.wake();
+  const auto all_done = [&] { return busy_.load(std::memory_order_seq_cst) == 0; };
+  SpinTimer timer;
+  while (!all_done()) {
+    if (help(worker))
+      timer.restart();
+    else if (timer.expired())
+      gate.sleep(all_done);
   }
 }
 
@@ -178,26 +260,28 @@ bool Step::State::run_task(std::size_t t, int worker) {
   const Launch& launch = *task.launch;
   for (const Wait& wait : task.waits) {
     const auto lane = at(wait.lane);
-    await(signals_[lane], bases_[lane] + wait.position + 1, runner.pool.gate(),
+    await(signals_[lane], bases_[lane] + wait.position + 1, pool().gate(),
           [&] { return help(worker); });
   }
   if (failed_.load(std::memory_order_acquire)) return false;
-  if (plan.node(launch.node).op->writes > 0) has_written_.store(true, std::memory_order_relaxed);
+  if (plan.node(launch.node).writes() > 0) has_written_.store(true, std::memory_order_relaxed);
   guard_->before(t);
+  if (!task.locks.empty()) hold_variables(task);
   if (recording_) recording_->launches[t].start = recording_->now();
   if (task.parts > 1 && workers > 1)
     run_shared(task, worker);
   else
     call(task, launch.range);
   if (recording_) recording_->launches[t].end = recording_->now();
+  if (!task.locks.empty() && !task.keeps_locks) release_variables();
   guard_->after(t);
   const auto lane = at(launch.lane);
-  if (task.signals) signals_[lane].set(bases_[lane] + launch.position + 1, runner.pool.gate());
+  if (task.signals) signals_[lane].set(bases_[lane] + launch.position + 1, pool().gate());
   return true;
 }
 
 void Step::State::call(const Task& task, Range range) const {
-  const std::uint64_t step = initial ? 0 : runner.step;
+  const std::uint64_t step = initial ? 0 : step_;
   task.launch->run(Pointers(task.inputs, task.outputs, task.workspace, range, step));
 }
 
@@ -208,13 +292,13 @@ void Step::State::run_shared(const Task& task, int worker) {
   share.done.store(0, std::memory_order_relaxed);
   share.task.store(&task, std::memory_order_relaxed);
   share.ticket.store(opening << 32, std::memory_order_release);
-  runner.pool.gate().wake();
+  pool().gate().wake();
   while (take_chunk(share)) {
   }
   const auto all_done = [&] { return share.done.load(std::memory_order_seq_cst) == task.parts; };
   SpinTimer timer;
   while (!all_done())
-    if (!help(worker) && timer.expired()) runner.pool.gate().sleep(all_done);
+    if (!help(worker) && timer.expired()) pool().gate().sleep(all_done);
   // Before the next opening sets the task: a ticket read now must not fit it.
   share.ticket.store(opening << 32 | Share::kClosed, std::memory_order_release);
 }
@@ -240,8 +324,7 @@ bool Step::State::take_chunk(Share& share, std::vector<Recording::Chunk>* helped
   }
   if (helped)
     helped->push_back({static_cast<int>(task - tasks_.data()), range, {start, recording_->now()}});
-  if (share.done.fetch_add(1, std::memory_order_seq_cst) + 1 == task->parts)
-    runner.pool.gate().wake();
+  if (share.done.fetch_add(1, std::memory_order_seq_cst) + 1 == task->parts) pool().gate().wake();
   return true;
 }
 
@@ -263,20 +346,24 @@ void Step::State::fail() noexcept {
 
 // Each worker that stops early does this last, so that no later signal of its own hides the poison.
 void Step::State::poison() {
-  for (Signal& signal : signals_) signal.set(Signal::kPoison, runner.pool.gate());
+  for (Signal& signal : signals_) signal.set(Signal::kPoison, pool().gate());
 }
 
 // All workers are parked. Signals start afresh, so that the next run can wait on them.
 void Step::State::recover() {
   for (std::size_t l = 0; l < signals_.size(); ++l)
     signals_[l].set(runs_ * static_cast<std::int64_t>(plan.lanes[l].launches.size()),
-                    runner.pool.gate());
+                    pool().gate());
   failed_.store(false, std::memory_order_relaxed);
-  if (has_written_.load(std::memory_order_relaxed))
+  const std::exception_ptr error = std::exchange(error_, nullptr);
+  if (has_written_.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(runner.failures);
+    if (runner.suspects.empty()) runner.cause = shares() ? error : nullptr;
     for (const PlanNode& node : plan.nodes)
-      for (int i = 0; i < node.op->writes; ++i)
+      for (int i = 0; i < node.writes(); ++i)
         runner.suspects.insert(plan.node(node.inputs[at(i)].node).node);
-  std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+  std::rethrow_exception(error);
 }
 
 Step::Step(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "belfry/framework/arena_guard.h"
 #include "belfry/framework/plan.h"
 #include "belfry/framework/recording.h"
+#include "belfry/framework/run_lock.h"
 #include "belfry/framework/session.h"
 #include "belfry/framework/workers.h"
 
@@ -23,10 +25,14 @@ struct Runner {
   const std::vector<std::unique_ptr<Device>>& devices;
   WorkerPool& pool;
   std::function<void*(const Node&)> variable_memory;
-  std::mutex mutex;        // one run at a time
-  std::uint64_t step = 0;  // runs that wrote variables
-  // Variables that a failed run may have written, until each is restored.
+  RunLock mutex;                        // shared by runs of Locks::kEachVariable
+  std::atomic<std::uint64_t> step = 0;  // runs that wrote variables
+  // Variables that a failed run may have written, until each is restored; and its error.
   std::set<const Node*> suspects;
+  std::exception_ptr cause;
+  std::mutex failures;  // over these two, between runs that share `mutex`
+  // Of each variable's memory. Steps of Locks::kEachVariable take them in the order of the map.
+  std::map<const void*, std::mutex> variable_locks;
   bool dry = false;  // nothing has memory, and nothing runs
 };
 
@@ -39,9 +45,11 @@ struct Task {
   const Launch* launch;
   std::span<void*const> inputs, outputs;
   std::byte* workspace = nullptr;
-  std::int64_t parts = 1;   // chunks, when workers share it
-  std::vector<Wait> waits;  // on lanes of other workers
-  bool signals = false;     // somebody waits for it
+  std::int64_t parts = 1;          // chunks, when workers share it
+  std::vector<Wait> waits;         // on lanes of other workers
+  bool signals = false;            // somebody waits for it
+  std::vector<std::mutex*> locks;  // of the variables that it touches
+  bool keeps_locks = false;        // for the next task
 };
 
 // A launch that its worker has opened to others, chunk by chunk. A ticket is the number of the
@@ -56,6 +64,10 @@ struct alignas(64) Share {
 
 struct Step::State {
   State(Plan compiled, Runner& owner);
+
+  // Becomes `other`, another plan of the same fetches and feeds, and keeps the values that were
+  // fetched. Call it with runner.mutex.
+  void replace(State& other);
 
   // Copies the fetches to `results` before another thread can run the step again.
   void run(std::span<const Tensor> feeds, RunOptions options = {},
@@ -74,8 +86,14 @@ struct Step::State {
     Share share;
   };
 
+  bool shares() const { return plan.locks == Locks::kEachVariable; }
+  WorkerPool& pool() { return shares() ? alone_ : runner.pool; }
+
+  void execute(std::span<const Tensor> feeds, RunOptions options);
+  void check_intact();
   void allocate();
   void link();
+  void link_locks();
   void share_out();
   void* address(int buffer);
   void set_feeds(std::span<const Tensor> feeds);
@@ -86,7 +104,10 @@ struct Step::State {
   // A chunk of another worker is noted in `helped`, if that is given.
   bool take_chunk(Share& share, std::vector<Recording::Chunk>* helped = nullptr);
   bool help(int worker);
+  void help_others(int worker);
   void call(const Task& task, Range range) const;
+  void hold_variables(const Task& task);
+  void release_variables();
   void fail() noexcept;
   void poison();
   [[noreturn]] void recover();
@@ -100,8 +121,14 @@ struct Step::State {
   std::vector<std::int64_t> bases_;              // per lane: launches of earlier runs
   std::unique_ptr<ArenaGuard> guard_;
   std::function<void(int)> work_;
+  bool opens_ = false;        // some launch is cut into chunks, and there are others to take them
+  std::atomic<int> busy_{0};  // workers that go through their lists
   std::optional<Recording> recording_;  // of the current run, if it is traced
   std::int64_t runs_ = 0;
+  std::uint64_t step_ = 0;        // of the current run
+  std::mutex running_;            // one run of this step at a time
+  WorkerPool alone_{1};           // the caller of run()
+  const Task* holder_ = nullptr;  // whose locks are held
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_written_{false};
   std::mutex error_mutex_;

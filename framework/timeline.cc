@@ -57,21 +57,24 @@ class TimelineMaker {
     add_arrow(node.inputs[0], node.launches() ? launch_of_[at(n)] : first_use(n, 0));
   }
 
-  // A collective takes each tensor from where it is, and each other device its result from it.
+  // A collective takes each tensor from where it is, and each other device its results from it.
   void add_collective(int n) {
     const PlanNode& node = plan_.node(n);
+    const std::size_t participants = at(node.participants());
     const int launch = launch_of_[at(n)];
     std::set<Value> taken;
     for (const Value& input : node.inputs)
       if (taken.insert(input).second) add_arrow(input, launch);
-    std::map<int, std::pair<int, int>> uses;  // by device: the first use, and of which output
+    // By tensor and device: the first use, and of which output.
+    std::map<std::pair<std::size_t, int>, std::pair<int, int>> uses;
     for (std::size_t i = 0; i < node.types.size(); ++i) {
       const int use = first_use(n, static_cast<int>(i));
       if (use < 0) continue;
-      const auto first = uses.emplace(node.devices[i], std::pair(use, i)).first;
-      first->second = std::min(first->second, std::pair(use, static_cast<int>(i)));
+      const std::pair found(use, static_cast<int>(i));
+      const auto first = uses.emplace(std::pair(i / participants, node.devices[i]), found).first;
+      first->second = std::min(first->second, found);
     }
-    for (const auto& [device, use] : uses) add_arrow({n, use.second}, use.first);
+    for (const auto& [where, use] : uses) add_arrow({n, use.second}, use.first);
   }
 
   // The first launch on the device of a value that uses it, or -1.
@@ -114,7 +117,7 @@ class TimelineMaker {
     const bool is_read = plan_.node(alias).op == &kRead;
     for (int n = is_read ? alias : 0; n-- > 0;) {
       const PlanNode& node = plan_.node(n);
-      const auto written = std::span(node.inputs).first(at(node.op->writes));
+      const auto written = std::span(node.inputs).first(at(node.writes()));
       if (std::ranges::find(written, value) != written.end()) return launch_of_[at(n)];
     }
     return stored(is_read ? alias : value.node);

@@ -56,10 +56,11 @@ void WorkerPool::stop() {
 }
 
 void WorkerPool::run(int active, const std::function<void(int)>& work) {
+  if (active == 1) return work(0);
   work_ = &work;
   active_ = active;
   ++runs_;
-  if (!threads_.empty()) start_.set(runs_, gate_);
+  start_.set(runs_, gate_);
   work(0);
   await(finished_, runs_ * static_cast<std::int64_t>(threads_.size()), gate_, nothing_to_help);
 }

@@ -60,7 +60,7 @@ class WorkerPool {
   int workers() const { return static_cast<int>(threads_.size()) + 1; }
 
   // Calls work(w) for w in [0, active) at once, worker 0 being the caller; returns when all have.
-  // `work` must not throw. One call at a time.
+  // `work` must not throw. One call at a time. With one active worker no other is woken.
   void run(int active, const std::function<void(int)>& work);
 
   // Where this pool's workers sleep.

@@ -87,6 +87,7 @@ const Op kAdamUpdate{.name = "AdamUpdate",
                      .no_gradient = kernels::kUpdateHasNoGradient,
                      .split = Split::kElements,
                      .writes = 3,
+                     .elementwise_input = 4,
                      .cpu = adam_cpu,
                      .reference = adam_reference};
 

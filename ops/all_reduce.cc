@@ -1,5 +1,7 @@
 #include "belfry/ops/all_reduce.h"
 
+#include <algorithm>
+
 #include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/kernels/plain.h"
@@ -9,77 +11,159 @@
 namespace belfry {
 namespace {
 
+int participants(const Node& node) { return node.options<AllReduceOptions>().participants; }
+
 OutputTypes all_reduce_shape(const ShapeContext& c) {
-  c.require(c.inputs() >= 1, "needs at least one tensor");
+  const AllReduceOptions& options = c.options<AllReduceOptions>();
+  c.require(options.participants >= 1 && c.inputs() >= 1, "needs at least one tensor");
+  const auto towers = static_cast<std::size_t>(options.participants);
+  c.require(c.inputs() % towers == 0, c.inputs(), " tensors are not the same number for each of ",
+            towers, " participants");
   const DType dtype = c.dtype();
-  c.require(dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kI32,
-            "sums f32, f64 and i32, not ", name_of(dtype), "; cast first");
-  c.require(is_floating(dtype) || !c.options<AllReduceOptions>().mean,
+  c.require(is_floating(dtype) || dtype == DType::kI32, "sums floating types and i32, not ",
+            name_of(dtype), "; cast first");
+  c.require(is_floating(dtype) || !options.mean,
             "the mean of integers is not defined; cast to f32 first");
+  const auto require_like = [&](std::size_t other, bool alike, std::size_t i) {
+    if (alike) return;
+    const auto whose = [&](std::size_t input) {
+      const std::string tensor = c.inputs() > towers ? cat(" of tensor ", input / towers) : "";
+      return cat("participant ", input % towers, tensor, " has ", c.type(input));
+    };
+    c.require(false, whose(i), ", but ", whose(other));
+  };
   OutputTypes types;
   for (std::size_t i = 0; i < c.inputs(); ++i) {
-    c.require(c.dtype(i) == dtype && c.input(i).compatible(c.input(0)), "participant ", i, " has ",
-              c.type(i), ", but participant 0 has ", c.type(0));
+    const std::size_t first = i / towers * towers;
+    require_like(0, c.dtype(i) == dtype, i);
+    require_like(first, c.input(i).compatible(c.input(first)), i);
     types.emplace_back(c.type(i));
   }
   return types;
 }
 
-// Every input reaches every output, so gradients are summed in the same way.
+// Every participant's tensor reaches all of its results, so gradients are summed in the same way;
+// where a tensor has none, its inputs have none.
 std::vector<Output> all_reduce_gradient(const Node& node, std::span<const Output> grads) {
-  std::vector<Output> present(grads.begin(), grads.end());
-  for (std::size_t i = 0; i < present.size(); ++i) {
-    if (present[i]) continue;
-    const ColocateWith scope(node.input(i));
-    present[i] = fill_like(node.output(i), 0);
+  const auto towers = static_cast<std::size_t>(node.participants());
+  std::vector<Output> present;
+  std::vector<std::size_t> inputs;  // of `present`
+  for (std::size_t first = 0; first < grads.size(); first += towers) {
+    const auto tensor = grads.subspan(first, towers);
+    if (std::ranges::none_of(tensor, [](const Output& grad) { return bool(grad); })) continue;
+    for (std::size_t i = first; i < first + towers; ++i) {
+      inputs.push_back(i);
+      present.push_back(grads[i]);
+      if (present.back()) continue;
+      const ColocateWith scope(node.input(i));
+      present.back() = fill_like(node.output(i), 0);
+    }
   }
-  return all_reduce(present, node.options<AllReduceOptions>());
+  const std::vector<Output> sums = all_reduce(present, node.options<AllReduceOptions>());
+  std::vector<Output> result(grads.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) result[inputs[i]] = sums[i];
+  return result;
 }
 
-// combine(inputs, outputs, begin, end) for the elements of a launch.
-template <class T, class Combine>
+// combine(inputs, outputs, begin, end) for the elements of each tensor that are in a launch.
+template <class Combine>
 KernelRun all_reduce_kernel(const KernelPlan& plan, Combine combine) {
   const Node* const node = &plan.node();
-  return [node, combine](const Pointers& p) {
-    call_collective_hook(*node, {p.begin(), p.end()});
-    auto outputs = p.all_outputs<T>();
-    combine(p.all_inputs<T>().span(), outputs.unique(), p.begin(), p.end());
+  const auto towers = static_cast<std::size_t>(node->participants());
+  EndToEnd tensors;
+  for (std::size_t i = 0; i < plan.inputs(); i += towers)
+    tensors.append(plan.input(i).shape.elements());
+  return [node, towers, tensors, combine](const Pointers& p) {
+    const Range range{p.begin(), p.end()};
+    call_collective_hook(*node, range);
+    tensors.for_each(range, [&](std::size_t b, std::int64_t begin, std::int64_t end) {
+      combine(p.all_inputs().subspan(b * towers, towers),
+              p.all_outputs().subspan(b * towers, towers), begin, end);
+    });
   };
 }
 
-template <class F>
-KernelRun visit_summable(DType dtype, const F& f) {
-  return dtype == DType::kI32 ? f(std::int32_t{}) : visit_floating(dtype, f);
+using Inputs = std::span<const void* const>;
+using Outputs = std::span<void* const>;
+
+template <class T>
+KernelRun all_reduce_fast(const KernelPlan& plan) {
+  const bool mean = plan.options<AllReduceOptions>().mean;
+  return all_reduce_kernel(
+      plan, [mean](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+        if constexpr (std::is_floating_point_v<T>) {
+          if (mean)
+            return kernels::tree_mean(inputs, outputs, static_cast<T>(inputs.size()), begin, end);
+        }
+        kernels::tree_sum<T>(inputs, outputs, begin, end);
+      });
+}
+
+KernelRun all_reduce_16(const KernelPlan& plan) {
+  const bool mean = plan.options<AllReduceOptions>().mean;
+  const kernels::HalfConversion convert = kernels::half_conversion(plan.dtype());
+  return all_reduce_kernel(
+      plan, [mean, convert](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+        const float divisor = mean ? static_cast<float>(inputs.size()) : 1;
+        kernels::tree_sum_16(convert, inputs, outputs, divisor, begin, end);
+      });
 }
 
 KernelRun all_reduce_cpu(KernelPlan& plan) {
+  switch (plan.dtype()) {
+    case DType::kF32: return all_reduce_fast<float>(plan);
+    case DType::kF64: return all_reduce_fast<double>(plan);
+    case DType::kI32: return all_reduce_fast<std::int32_t>(plan);
+    default: return all_reduce_16(plan);
+  }
+}
+
+// element(inputs, i) is what T gives for one element of the sum or mean.
+template <class T, class Element>
+KernelRun all_reduce_plain(const KernelPlan& plan, Element element) {
+  return all_reduce_kernel(
+      plan, [element](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const T result = element(inputs, i);
+          for (void* const out : outputs) static_cast<T*>(out)[i] = result;
+        }
+      });
+}
+
+template <class T>
+KernelRun all_reduce_reference_of(const KernelPlan& plan) {
   const bool mean = plan.options<AllReduceOptions>().mean;
-  return visit_summable(plan.dtype(), [&]<class T>(T) {
-    using Inputs = std::span<const T* const>;
-    using Outputs = std::span<T* const>;
-    return all_reduce_kernel<T>(
-        plan, [mean](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
-          if constexpr (std::is_floating_point_v<T>) {
-            if (mean)
-              return kernels::tree_mean(inputs, outputs, static_cast<T>(inputs.size()), begin, end);
-          }
-          kernels::tree_sum(inputs, outputs, begin, end);
-        });
+  return all_reduce_plain<T>(plan, [mean](Inputs inputs, std::int64_t i) {
+    const T sum = kernels::plain_tree<T>(inputs, i);
+    return mean ? sum / static_cast<T>(inputs.size()) : sum;
+  });
+}
+
+KernelRun all_reduce_reference_16(const KernelPlan& plan) {
+  const bool mean = plan.options<AllReduceOptions>().mean;
+  const auto convert = kernels::half_conversion(plan.dtype(), kernels::HalfPath::kScalar);
+  return all_reduce_plain<std::uint16_t>(plan, [mean, convert](Inputs inputs, std::int64_t i) {
+    std::vector<float> terms(inputs.size());
+    std::vector<const void*> pointers;
+    for (std::size_t t = 0; t < inputs.size(); ++t) {
+      convert.widen(static_cast<const std::uint16_t*>(inputs[t]) + i, &terms[t], 1);
+      pointers.push_back(&terms[t]);
+    }
+    const float sum = kernels::plain_tree<float>(pointers, 0);
+    const float result = mean ? sum / static_cast<float>(inputs.size()) : sum;
+    std::uint16_t rounded;
+    convert.narrow(&result, &rounded, 1);
+    return rounded;
   });
 }
 
 KernelRun all_reduce_reference(KernelPlan& plan) {
-  const bool mean = plan.options<AllReduceOptions>().mean;
-  return visit_summable(plan.dtype(), [&]<class T>(T) {
-    return all_reduce_kernel<T>(
-        plan, [mean](std::span<const T* const> inputs, std::span<T* const> outputs,
-                     std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i) {
-            const T sum = kernels::plain_tree(inputs, i);
-            for (T* const out : outputs) out[i] = mean ? sum / static_cast<T>(inputs.size()) : sum;
-          }
-        });
-  });
+  switch (plan.dtype()) {
+    case DType::kF32: return all_reduce_reference_of<float>(plan);
+    case DType::kF64: return all_reduce_reference_of<double>(plan);
+    case DType::kI32: return all_reduce_reference_of<std::int32_t>(plan);
+    default: return all_reduce_reference_16(plan);
+  }
 }
 
 }  // namespace
@@ -91,16 +175,35 @@ const Op kAllReduce{.name = "AllReduce",
                     .missing_grads = true,
                     .split = Split::kElements,
                     .in_place = InPlace::kPairwise,
-                    .collective = true,
+                    .collective = participants,
                     .cpu = all_reduce_cpu,
                     .reference = all_reduce_reference};
 
 std::vector<Output> all_reduce(std::span<const Output> xs, AllReduceOptions options, At at) {
   require(!xs.empty(), at.site.str(), ": all_reduce of no tensors");
+  if (options.participants == 0) options.participants = static_cast<int>(xs.size());
   Node& node = xs[0].graph().add(kAllReduce, xs, at, Options(options));
   std::vector<Output> sums;
   for (std::size_t i = 0; i < xs.size(); ++i) sums.push_back(node.output(i));
   return sums;
+}
+
+std::vector<std::vector<Output>> all_reduce_bucket(std::span<const std::vector<Output>> tensors,
+                                                   AllReduceOptions options, At at) {
+  require(!tensors.empty() && !tensors[0].empty(), at.site.str(), ": all_reduce of no tensors");
+  const std::size_t towers = tensors[0].size();
+  std::vector<Output> flat;
+  for (std::size_t b = 0; b < tensors.size(); ++b) {
+    require(tensors[b].size() == towers, at.site.str(), ": all_reduce of a bucket: tensor ", b,
+            " has ", tensors[b].size(), " participants, but tensor 0 has ", towers);
+    flat.insert(flat.end(), tensors[b].begin(), tensors[b].end());
+  }
+  options.participants = static_cast<int>(towers);
+  const std::vector<Output> sums = all_reduce(flat, options, std::move(at));
+  std::vector<std::vector<Output>> result;
+  for (auto next = sums.begin(); next != sums.end(); next += static_cast<std::ptrdiff_t>(towers))
+    result.emplace_back(next, next + static_cast<std::ptrdiff_t>(towers));
+  return result;
 }
 
 }  // namespace belfry

@@ -109,6 +109,7 @@ const Op kDropout{.name = "Dropout",
                   .gradient = dropout_gradient,
                   .split = Split::kElements,
                   .in_place = InPlace::kFirst,
+                  .random = true,
                   .cpu = dropout_cpu,
                   .reference = dropout_reference};
 

@@ -53,6 +53,7 @@ const Op kMomentumUpdate{.name = "MomentumUpdate",
                          .no_gradient = kernels::kUpdateHasNoGradient,
                          .split = Split::kElements,
                          .writes = 2,
+                         .elementwise_input = 2,
                          .cpu = momentum_cpu,
                          .reference = momentum_reference};
 

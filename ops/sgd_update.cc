@@ -39,6 +39,7 @@ const Op kSgdUpdate{.name = "SgdUpdate",
                     .no_gradient = kernels::kUpdateHasNoGradient,
                     .split = Split::kElements,
                     .writes = 1,
+                    .elementwise_input = 1,
                     .cpu = sgd_cpu,
                     .reference = sgd_reference};
 

@@ -33,21 +33,22 @@ void require_same_layers(const std::vector<BatchMoments>& main,
           shorter.empty() ? std::string("none") : "only those up to " + describe(shorter.back())));
 }
 
-// The last of `updates` that moves an average, if there is one.
-Node* last_update(const std::vector<Node*>& updates, Variable average) {
+// The last node of the step so far that moves an average, if there is one.
+Node* last_update(const Graph& graph, Variable average, std::string_view collection) {
+  const std::vector<Node*> updates = graph.nodes(collection);
   const auto found = std::find_if(updates.rbegin(), updates.rend(), [&](const Node* update) {
     return update->op().writes > 0 && &update->input(0).node() == &average.node();
   });
   return found == updates.rend() ? nullptr : *found;
 }
 
-// After those of `updates` that move the same average.
-void move_average(Variable average, Output batch, double momentum, std::vector<Node*>& updates) {
+void move_average(Variable average, Output batch, double momentum, std::string_view collection) {
   Graph& graph = average.node().graph();
-  Node* const last = last_update(updates, average);
+  Node* const last = last_update(graph, average, collection);
   ControlDependencies after(graph, last ? std::vector<Node*>{last} : std::vector<Node*>());
   const Output value = last ? average.read() : static_cast<Output>(average);
-  updates.push_back(&assign_sub(average, (value - batch) * (1 - momentum)));
+  Node& update = assign_sub(average, (value - batch) * (1 - momentum));
+  graph.add_to_collection(collection, update);
 }
 
 // The moments of a layer over all towers.
@@ -70,32 +71,24 @@ Moments combined(std::span<const std::vector<BatchMoments>> towers, std::size_t 
 
 }  // namespace
 
-std::vector<Node*> update_moving_averages(Graph& graph,
-                                          std::span<const std::vector<BatchMoments>> towers,
-                                          std::span<const std::int64_t> samples) {
+void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
+                            std::string_view collection, std::span<const std::int64_t> samples) {
   for (std::size_t t = 1; t < towers.size(); ++t) require_same_layers(towers[0], towers[t], t);
-  if (towers.empty() || towers[0].empty()) return {};
+  if (towers.empty() || towers[0].empty()) return;
   require<Internal>(samples.empty() || (samples.size() == towers.size() &&
                                         std::ranges::any_of(samples, [](auto n) { return n > 0; })),
                     "moving averages of ", towers.size(), " towers with ", samples.size(),
                     " numbers of samples");
   NameScope root(graph, "");
   NameScope names(graph, "moving_averages");
-  // Numbers of samples are for steps of their own.
-  std::vector<Node*> updates = samples.empty() ? graph.nodes(kUpdateOps) : std::vector<Node*>();
-  const auto earlier = std::ssize(updates);
   for (std::size_t layer = 0; layer < towers[0].size(); ++layer) {
     const BatchMoments& main = towers[0][layer];
     SiteScope site(graph, main.site);
     HostScope host(graph, main.mean_average.device());
     const Moments batch = combined(towers, layer, samples);
-    move_average(main.mean_average, batch.mean, main.momentum, updates);
-    move_average(main.variance_average, batch.variance, main.momentum, updates);
+    move_average(main.mean_average, batch.mean, main.momentum, collection);
+    move_average(main.variance_average, batch.variance, main.momentum, collection);
   }
-  updates.erase(updates.begin(), updates.begin() + earlier);
-  if (samples.empty())
-    for (Node* update : updates) graph.add_to_collection(kUpdateOps, *update);
-  return updates;
 }
 
 }  // namespace belfry

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "belfry/framework/collections.h"
 #include "belfry/framework/scopes.h"
 
 namespace belfry {
@@ -21,13 +22,13 @@ struct BatchMoments {
 // Adds, for each layer, the nodes that combine the moments of all towers in their order and move
 // the averages by
 //   average -= (average - batch) * (1 - momentum).
-// Towers count equally, or by `samples`, one number per tower; one without samples is left out. The
-// nodes are where the averages are; they are returned, and for equal towers in the collection
-// kUpdateOps. A layer that was applied several times per tower moves its averages several times, in
-// order of application. `towers[t]` are the moments of tower t in order of creation. Throws
-// InvalidArgument naming both lines if towers differ in their layers.
-std::vector<Node*> update_moving_averages(Graph& graph,
-                                          std::span<const std::vector<BatchMoments>> towers,
-                                          std::span<const std::int64_t> samples = {});
+// They are where the averages are, and in `collection`. Averages that nodes of this collection move
+// already are moved after these: a layer that was applied several times per tower moves its
+// averages several times, in order of application. Towers count equally, or by `samples`, one
+// number per tower; one without samples is left out. `towers[t]` are the moments of tower t in
+// order of creation. Throws InvalidArgument naming both lines if towers differ in their layers.
+void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
+                            std::string_view collection = kUpdateOps,
+                            std::span<const std::int64_t> samples = {});
 
 }  // namespace belfry

@@ -5,6 +5,7 @@
 
 #include "belfry/framework/log.h"
 #include "belfry/towers/least_loaded_device_setter.h"
+#include "belfry/towers/verify_towers.h"
 
 namespace belfry {
 namespace {
@@ -21,6 +22,7 @@ TowerRecord record_of(const Tower& tower) {
           .trainables = tower.trainables(),
           .moments = tower.moments(),
           .contributions = tower.contributions(),
+          .updates = tower.nodes(kUpdateOps),
           .graph = &tower.graph()};
 }
 
@@ -103,13 +105,15 @@ void require_no_tower_names(const Tower& tower) {
 
 std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> devices,
                                       bool replicated, const SetterFactory& make_setter,
-                                      const std::function<void(Tower&)>& build, At at) {
+                                      const std::function<void(Tower&)>& build, Averages averages,
+                                      At at) {
   require_devices(devices, at.site);
   const int total = static_cast<int>(devices.size());
   std::vector<TowerRecord> records;
   std::vector<std::vector<BatchMoments>> moments;
   std::vector<Variable> main_made;
   TowerCollectives collectives(graph);
+  const std::size_t first = graph.size();
   for (int t = 0; t < total; ++t) {
     log_debug("Building graph for training tower ", t, " on device ", devices[t]);
     const std::unique_ptr<DeviceSetter> setter = make_setter ? make_setter(devices[t]) : nullptr;
@@ -139,7 +143,16 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
       Pair{t, at.site}.compare_uses(records[0], records[t], made);
   }
   collectives.close();
-  update_moving_averages(graph, moments);
+  verify_tower_collectives(graph, first, total);
+  if (averages == Averages::kOfAllTowers) {
+    update_moving_averages(graph, moments);
+    return records;
+  }
+  for (std::size_t t = 0; t < records.size(); ++t) {
+    const std::string own = cat(kUpdateOps, "/", records[t].name);
+    update_moving_averages(graph, {&moments[t], 1}, own);
+    for (Node* update : graph.nodes(own)) records[t].updates.push_back(update);
+  }
   return records;
 }
 
@@ -169,13 +182,20 @@ Output TowerRecord::get(std::string_view tensor) const {
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    At at) {
+  return replicate(graph, devices, policy, build, Averages::kOfAllTowers, at);
+}
+
+std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
+                                   VariablePolicy policy, const std::function<void(Tower&)>& build,
+                                   Averages averages, At at) {
   SetterFactory spread;
   if (policy == VariablePolicy::kSpread)
     spread = [&](const DeviceSpec& worker) {
       return std::make_unique<LeastLoadedDeviceSetter>(worker,
                                                        std::vector(devices.begin(), devices.end()));
     };
-  return build_towers(graph, devices, policy == VariablePolicy::kReplicated, spread, build, at);
+  return build_towers(graph, devices, policy == VariablePolicy::kReplicated, spread, build,
+                      averages, at);
 }
 
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
@@ -183,7 +203,7 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    const std::function<void(Tower&)>& build, At at) {
   require(static_cast<bool>(setter), "replicate (", at.site.str(),
           "): the setter factory is empty");
-  return build_towers(graph, devices, false, setter, build, at);
+  return build_towers(graph, devices, false, setter, build, Averages::kOfAllTowers, at);
 }
 
 TowerRecord predict_tower(Graph& graph, PredictOptions options,

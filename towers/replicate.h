@@ -17,6 +17,12 @@ enum class VariablePolicy {
   kReplicated,   // a copy per tower, on its device
 };
 
+// By what the moving averages of batch norm are moved in a step (moving_average.h).
+enum class Averages {
+  kOfAllTowers,  // by all towers' moments together: nodes of kUpdateOps
+  kOfEachTower,  // by each tower's moments, in steps of its own: nodes of TowerRecord::updates
+};
+
 // What a tower function left behind.
 struct TowerRecord {
   int index = 0;
@@ -31,6 +37,8 @@ struct TowerRecord {
   // What it gave to nodes over all towers (Tower::join). Not empty: gradients are to be taken of
   // all towers' losses at once.
   std::vector<Output> contributions;
+  // Nodes of kUpdateOps that were made in the tower, and those of Averages::kOfEachTower.
+  std::vector<Node*> updates;
   Graph* graph = nullptr;
 
   // The tensor called `name` in this tower; "name:1" is the second output of a node. The tower's
@@ -59,6 +67,9 @@ using SetterFactory = std::function<std::unique_ptr<DeviceSetter>(const DeviceSp
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    At at = {});
+std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
+                                   VariablePolicy policy, const std::function<void(Tower&)>& build,
+                                   Averages averages, At at = {});
 
 // One copy of the variables, placed by setters of the caller's: each tower has its own, and that of
 // tower 0 sees the variables. kSpread is this with LeastLoadedDeviceSetter; parameter servers are

@@ -89,6 +89,10 @@ std::int64_t BatchForm::total() const {
   return std::accumulate(samples.begin(), samples.end(), std::int64_t{0});
 }
 
+BatchForm BatchForm::of_tower(std::size_t t) const {
+  return {.samples = {samples[t]}, .rows = {rows[t]}, .begins = {0}};
+}
+
 BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size,
                      std::uint64_t seed, const BatchOptions& options)
     : samples_(samples), towers_(towers), batch_size_(batch_size), seed_(seed) {

@@ -38,6 +38,8 @@ struct BatchForm {
   // Whether all towers count alike.
   bool equal() const;
   std::int64_t total() const;  // samples that count
+  // What tower t has of it, as a batch of its own.
+  BatchForm of_tower(std::size_t t) const;
   bool operator==(const BatchForm&) const = default;
 };
 

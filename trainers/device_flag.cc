@@ -64,4 +64,14 @@ std::vector<DeviceSpec> parse_devices(std::string_view text, bool dry_run) {
   return devices;
 }
 
+std::map<std::string, int> device_count(std::span<const DeviceSpec> devices) {
+  std::map<std::string, int> count;
+  for (const DeviceSpec& device : devices) {
+    require(device.type && device.index, "device '", device, "' needs a type and an index");
+    int& n = count[*device.type];
+    n = std::max(n, *device.index + 1);
+  }
+  return count;
+}
+
 }  // namespace belfry

@@ -1,5 +1,8 @@
-// The value of --devices.
+// The value of --devices, and what sessions need for it.
 #pragma once
+#include <map>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,5 +14,9 @@ namespace belfry {
 // the order given. Throws FlagError, also for duplicates and, unless `dry_run`, for types that this
 // build lacks.
 std::vector<DeviceSpec> parse_devices(std::string_view text, bool dry_run = false);
+
+// How many devices of each type must exist so that all of `devices` do: for SessionOptions. Throws
+// InvalidArgument for one without a type or an index.
+std::map<std::string, int> device_count(std::span<const DeviceSpec> devices);
 
 }  // namespace belfry

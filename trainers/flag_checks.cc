@@ -21,31 +21,58 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
                      " takes one device, but --devices=", raw.devices, " has ", towers);
   flags.allreduce = raw.allreduce.empty() ? kind.default_strategy : raw.allreduce;
   if (!flags.allreduce.empty()) {
-    as_flag("--allreduce", [&] { return make_strategy(flags.allreduce) != nullptr; });
+    const std::unique_ptr<Strategy> strategy =
+        as_flag("--allreduce", [&] { return make_strategy(flags.allreduce); });
     require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen,
                        kind.accepts ? " does not take --allreduce="
-                                    : " takes no --allreduce; it has "
-                                      "no use for --allreduce=",
+                       : kind.async
+                           ? " combines no gradients: each tower's update the variables on "
+                             "their own, so it takes no --allreduce="
+                           : " takes no --allreduce; it has "
+                             "no use for --allreduce=",
                        flags.allreduce);
+    const std::string why = strategy->refusal(static_cast<int>(towers));
+    require<FlagError>(why.empty(), why, " (--devices=", raw.devices, " has ", towers, ")");
   }
-  require<FlagError>(flags.allreduce != "hierarchical" || towers % 2 == 0,
-                     "--allreduce=hierarchical needs an even number of devices, but --devices=",
-                     raw.devices, " has ", towers);
   const bool equal = flags.uneven == Uneven::kDrop || flags.uneven == Uneven::kError;
   require<FlagError>(
       kind.weighs || (equal && flags.tower_weights.empty()),
       equal ? cat("--tower_weights=", raw.tower_weights) : cat("--uneven=", name_of(flags.uneven)),
       " gives devices batches of different sizes, which ", chosen, " does not take");
-  require<FlagError>(flags.gradient_repacking == 0 || kind.packs,
-                     "--gradient_repacking=", flags.gradient_repacking,
-                     " needs --trainer=replicated, not ", chosen);
+  const std::pair<const char*, int> packings[] = {
+      {"--gradient_repacking", flags.gradient_repacking},
+      {"--small_tensors_kb", flags.small_tensors_kb}};
+  for (const auto& [flag, value] : packings)
+    require<FlagError>(value == 0 || kind.packs, flag, "=", value,
+                       " needs --trainer=replicated, not ", chosen);
+  require<FlagError>(flags.gradient_repacking == 0 || flags.small_tensors_kb == 0,
+                     "--small_tensors_kb=", flags.small_tensors_kb,
+                     " has no use beside --gradient_"
+                     "repacking=",
+                     flags.gradient_repacking,
+                     ", which packs all gradients; leave "
+                     "one of them out");
+  require<FlagError>(flags.bucket_mb == 0 || kind.buckets, "--bucket_mb=", raw.bucket_mb,
+                     " has no use for ", chosen, ", which combines no gradients");
+  require<FlagError>(flags.bucket_mb == 0 || flags.gradient_repacking == 0,
+                     "--bucket_mb=", raw.bucket_mb,
+                     " and --gradient_repacking=", flags.gradient_repacking,
+                     " cut the gradients in two different ways; leave one of them out");
+  if (raw.bucket_mb.empty() && kind.buckets && flags.gradient_repacking == 0)
+    flags.bucket_mb = kDefaultBucketMb;
+  require<FlagError>(raw.async.empty() || kind.async, "--async=", raw.async,
+                     " needs --trainer=async, not ", chosen);
+  flags.async = kind.async && raw.async.empty() ? "ordered" : raw.async;
+  require<FlagError>(flags.async.empty() || flags.async == "ordered" || flags.async == "free",
+                     "--async=", raw.async, " is neither ordered nor free");
 }
 
-// What inspects trains nothing, so it writes and restores nothing.
+// What inspects or compares keeps nothing of a training run, and goes on from none.
 void refuse_unused_files(const TrainFlags& flags) {
-  const std::string_view why = flags.dry_run            ? "--dry_run"
-                               : !flags.explain.empty() ? "--explain"
-                                                        : "";
+  const std::string_view why = flags.dry_run                 ? "--dry_run"
+                               : !flags.explain.empty()      ? "--explain"
+                               : flags.check_equivalence > 0 ? "--check_equivalence"
+                                                             : "";
   if (why.empty()) return;
   const std::pair<const char*, const std::string&> files[] = {
       {"--trace_file", flags.trace_file},
@@ -53,7 +80,25 @@ void refuse_unused_files(const TrainFlags& flags) {
       {"--restore_checkpoint", flags.restore_checkpoint}};
   for (const auto& [flag, value] : files)
     require<FlagError>(value.empty(), flag, "=", value, " has no use beside ", why,
-                       ", which trains nothing; leave one of them out");
+                       ", which keeps nothing of a training run; leave one of them out");
+}
+
+// --check_equivalence chooses the modes and the number of steps itself.
+void refuse_beside_equivalence(const TrainFlags& flags, const RawFlags& raw) {
+  if (flags.check_equivalence == 0) return;
+  const std::pair<const char*, std::string> others[] = {
+      {"--dry_run", flags.dry_run ? "true" : ""},
+      {"--explain", flags.explain},
+      {"--log_device_placement", flags.log_device_placement ? "true" : ""},
+      {"--trainer", raw.trainer},
+      {"--allreduce", raw.allreduce},
+      {"--gradient_repacking", raw.repacking},
+      {"--epochs", raw.epochs},
+      {"--max_steps", raw.max_steps}};
+  for (const auto& [flag, value] : others)
+    require<FlagError>(value.empty(), flag, "=", value,
+                       " has no use beside --check_equivalence=", flags.check_equivalence,
+                       ", which runs so many steps in every mode");
 }
 
 void refuse_shared_files(const TrainFlags& flags) {
@@ -82,6 +127,7 @@ void check_shares(const TrainFlags& flags, const RawFlags& raw) {
 }  // namespace
 
 void check_flags(TrainFlags& flags, const RawFlags& raw) {
+  refuse_beside_equivalence(flags, raw);
   refuse_unused_files(flags);
   refuse_shared_files(flags);
   choose_trainer(flags, raw);

@@ -9,7 +9,8 @@
 namespace belfry {
 
 // Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
-// Values stay text: flag_values.h reads numbers.
+// A flag that has a letter, too, is also read as -n value, -nvalue and -n=value. Values stay text:
+// flag_values.h reads numbers.
 class FlagParser {
  public:
   FlagParser(std::string description, std::string program);
@@ -19,8 +20,8 @@ class FlagParser {
 
   // Heads the flags that are added next in --help.
   void group(std::string name);
-  // A flag with a value, e.g. add("--seed", seed, "N", "of initial values [1]"). `value` keeps what
-  // it holds unless the flag is given.
+  // A flag with a value, e.g. add("--seed", seed, "N", "of initial values [1]"), with a letter
+  // add("-n,--iters", ...). `value` keeps what it holds unless the flag is given.
   void add(const std::string& name, std::string& value, const std::string& unit,
            const std::string& text);
   // A flag without.
@@ -29,6 +30,9 @@ class FlagParser {
   // Returns the text of --help if that was asked for, else "". Throws FlagError for unknown flags,
   // with the nearest name, and for values that are missing or not wanted.
   std::string parse(std::span<const char* const> arguments);
+
+  // Whether parse() saw this flag, e.g. "--seed".
+  bool given(const std::string& name) const;
 
  private:
   struct State;

@@ -1,8 +1,8 @@
-#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 
-#include "belfry/allreduce/strategy.h"
+#include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/device.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flag_parser.h"
@@ -35,31 +35,56 @@ class Definer {
                 "cpu:N for N logical devices; or names: /cpu:1, cpu:0,cpu:2 [cpu:2]");
     parser_.add("--trainer", raw_.trainer, "NAME",
                 trainers_text() + " [simple with one device, else replicated]");
-    parser_.add("--allreduce", raw_.allreduce, "NAME",
+    parser_.add("--allreduce", raw_.allreduce, "SPEC",
                 alternatives(strategy_names()) +
-                    "; parameter_server takes colocate, replicated all others [collective]");
+                    "; parameter_server takes colocate, replicated all others; NAME#N in N chunks "
+                    "per tensor (ring, shuffle, collective); NAME:SIZE:NAME by size: tensors of up "
+                    "to SIZE bytes (K, M, G, T: powers of 1024) by the first [collective]");
     parser_.add("--gradient_repacking", raw_.repacking, "N",
                 "pack all gradients into N parts before they are combined; 0: do not [0]");
+    parser_.add(
+        "--fuse_updates", raw_.fuse_updates, "0|1",
+        "combine gradients and update variables in one pass over memory; the same bits [1]");
+    parser_.add("--share_replicas", raw_.share_replicas, "0|1",
+                "one storage for equal replicas in one memory space; the same bits [1]");
+    parser_.add("--small_tensors_kb", raw_.small_tensors_kb, "N",
+                cat("pack up to ", kMostInSmallPack,
+                    " f32 gradients in a row of at most N KiB each into one; 0: do not [0]"));
+    parser_.add("--bucket_mb", raw_.bucket_mb, "X",
+                cat("combine gradients in buckets of at most X MiB, the last ones first, while "
+                    "others are being computed; 0: each by itself [",
+                    kDefaultBucketMb, "; 0 with --gradient_repacking]"));
+    parser_.add(
+        "--async", raw_.async, "ordered|free",
+        "of --trainer=async. ordered: all gradients at the same values, then an update per "
+        "tower; free: each tower on a thread of its own, never the same bits twice [ordered]");
   }
 
   void training(const FlagDefaults& defaults) {
     parser_.group("Training");
     parser_.add("--batch_size", raw_.batch_size, "N",
-                cat("examples per device and step [", defaults.batch_size, "]"));
-    parser_.add("--uneven", raw_.uneven, "WAY",
-                "what to do with examples that do not fill a last batch: drop|pad|weight|error "
-                "[drop]");
+                cat("examples per device and step [",
+                    defaults.benchmark ? "the model's" : cat(defaults.batch_size), "]"));
+    if (!defaults.benchmark)
+      parser_.add("--uneven", raw_.uneven, "WAY",
+                  "what to do with examples that do not fill a last batch: drop|pad|weight|error "
+                  "[drop]");
     parser_.add("--tower_weights", raw_.tower_weights, "LIST",
                 "share of each device in a batch of batch_size examples per device, e.g. 2,1; "
                 "gradients count by examples [equal]");
-    parser_.add("--epochs", raw_.epochs, "N",
-                cat("passes over the training data [", defaults.epochs, "]"));
-    parser_.add("--max_steps", raw_.max_steps, "N",
-                "stop after N steps at the latest; 0: no limit [0]");
+    if (!defaults.benchmark) {
+      parser_.add("--epochs", raw_.epochs, "N",
+                  cat("passes over the training data [", defaults.epochs, "]"));
+      parser_.add("--max_steps", raw_.max_steps, "N",
+                  "stop after N steps at the latest; 0: no limit [0]");
+    }
     parser_.add("--learning_rate", raw_.learning_rate, "X",
                 "constant, instead of the program's rate or schedule [the program's]");
     parser_.add("--seed", raw_.seed, "N",
                 "of initial values, the order of the data and dropout [1]");
+  }
+
+  void files(const FlagDefaults& defaults) {
     parser_.group("Data");
     if (defaults.reads_files)
       parser_.add("--data_dir", raw_.data_dir, "DIR",
@@ -73,18 +98,26 @@ class Definer {
         "go on from this checkpoint; --epochs and --max_steps count what it has done [none]");
   }
 
-  void inspection() {
+  void inspection(const FlagDefaults& defaults) {
     parser_.group("Inspection");
-    parser_.add("--log_device_placement", raw_.log_device_placement,
-                "print the device of every node, and the balance of variables [false]");
+    if (!defaults.benchmark)
+      parser_.add("--log_device_placement", raw_.log_device_placement,
+                  "print the device of every node, and the balance of variables [false]");
+    parser_.add("--dry_run", raw_.dry_run,
+                cat("print the ", defaults.benchmark ? "" : "device of every node and the ",
+                    "memory planned per device, and exit; reads no data; --devices may name GPUs "
+                    "that this machine lacks [false]"));
+    if (!defaults.benchmark) {
+      parser_.add("--explain", raw_.explain, "NODE",
+                  "print why this node is on its device, and exit [none]");
+      parser_.add("--trace_file", raw_.trace_file, "FILE",
+                  "record step 2 (or the only one) for Perfetto or chrome://tracing [none]");
+    }
     parser_.add(
-        "--dry_run", raw_.dry_run,
-        "print the device of every node and the memory planned per device, and exit; reads no "
-        "data; --devices may name GPUs that this machine lacks [false]");
-    parser_.add("--explain", raw_.explain, "NODE",
-                "print why this node is on its device, and exit [none]");
-    parser_.add("--trace_file", raw_.trace_file, "FILE",
-                "record step 2 (or the only one) for Perfetto or chrome://tracing [none]");
+        "--check_equivalence", raw_.check_equivalence, "N",
+        "instead of training, run N steps with every trainer and strategy and compare all "
+        "variables, memory, transfers and time; the exit code is 1 if modes that must agree "
+        "do not [none]");
   }
 
   void execution() {
@@ -109,9 +142,18 @@ std::vector<double> parse_weights(std::string_view list) {
   return weights;
 }
 
+// '-' becomes '_' after a letter; elsewhere it is the sign of a number.
+void underscores_in_names(std::string& text) {
+  for (std::size_t i = 1; i < text.size(); ++i)
+    if (text[i] == '-' && std::isalpha(static_cast<unsigned char>(text[i - 1]))) text[i] = '_';
+}
+
 void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   constexpr int kMost = std::numeric_limits<int>::max();
   read_integer("--gradient_repacking", raw.repacking, 0, kMost, flags.gradient_repacking);
+  read_switch("--fuse_updates", raw.fuse_updates, flags.fuse_updates);
+  read_switch("--share_replicas", raw.share_replicas, flags.share_replicas);
+  read_integer("--small_tensors_kb", raw.small_tensors_kb, 0, kMost, flags.small_tensors_kb);
   read_integer("--batch_size", raw.batch_size, 1, kMost, flags.batch_size);
   read_integer("--epochs", raw.epochs, 1, kMost, flags.epochs);
   read_integer<std::int64_t>("--max_steps", raw.max_steps, 0,
@@ -120,7 +162,13 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
     flags.uneven = as_flag("--uneven", [&] { return find_uneven(raw.uneven); });
   flags.tower_weights = parse_weights(raw.tower_weights);
   read_integer("--threads", raw.threads, 0, kMostThreads, flags.threads);
+  read_integer("--check_equivalence", raw.check_equivalence, 1, kMost, flags.check_equivalence);
   if (!raw.seed.empty()) flags.seed = parse_number<std::uint64_t>("--seed=" + raw.seed, raw.seed);
+  if (!raw.bucket_mb.empty()) {
+    flags.bucket_mb = parse_number<double>("--bucket_mb=" + raw.bucket_mb, raw.bucket_mb);
+    require<FlagError>(flags.bucket_mb >= 0 && flags.bucket_mb <= kMostBucketMb,
+                       "--bucket_mb=", raw.bucket_mb, " is not between 0 and ", kMostBucketMb);
+  }
   if (raw.learning_rate.empty()) return;
   flags.learning_rate =
       parse_number<double>("--learning_rate=" + raw.learning_rate, raw.learning_rate);
@@ -130,21 +178,24 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
 
 }  // namespace
 
-TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {
-  RawFlags raw;
-  FlagParser parser("Trains on one or more devices. Flags may be spelled with - or _.",
-                    defaults.program);
-  Definer define(parser, raw);
+TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
+    : defaults_(std::move(defaults)), raw_(std::make_unique<RawFlags>()) {
+  Definer define(parser, *raw_);
   define.devices_and_gradients();
-  define.training(defaults);
-  define.inspection();
+  define.training(defaults_);
+  if (!defaults_.benchmark) define.files(defaults_);
+  define.inspection(defaults_);
   define.execution();
+}
+
+TrainFlagSet::~TrainFlagSet() = default;
+
+TrainFlags TrainFlagSet::read(std::optional<int> batch_size) const {
+  RawFlags raw = *raw_;
+  for (std::string* name : {&raw.trainer, &raw.allreduce}) underscores_in_names(*name);
   TrainFlags flags;
-  flags.help = parser.parse(arguments);
-  if (!flags.help.empty()) return flags;
-  for (std::string* name : {&raw.trainer, &raw.allreduce}) std::ranges::replace(*name, '-', '_');
-  flags.batch_size = defaults.batch_size;
-  flags.epochs = defaults.epochs;
+  flags.batch_size = batch_size.value_or(defaults_.batch_size);
+  flags.epochs = defaults_.epochs;
   read_numbers(flags, raw);
   flags.devices = parse_devices(raw.devices, raw.dry_run);
   flags.data_dir = raw.data_dir;
@@ -157,6 +208,15 @@ TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefault
   flags.json = raw.json;
   check_flags(flags, raw);
   return flags;
+}
+
+TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {
+  FlagParser parser("Trains on one or more devices. Flags may be spelled with - or _.",
+                    defaults.program);
+  const TrainFlagSet set(parser, defaults);
+  std::string help = parser.parse(arguments);
+  if (!help.empty()) return {.help = std::move(help)};
+  return set.read();
 }
 
 }  // namespace belfry

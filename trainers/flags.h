@@ -1,6 +1,7 @@
 // The command line of every training program.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,20 +13,30 @@
 
 namespace belfry {
 
+class FlagParser;
+struct RawFlags;
+
 // What a program's recipe says.
 struct FlagDefaults {
   std::string program;  // for --help
   int batch_size = 32;
   int epochs = 1;
   bool reads_files = true;  // false: there is no --data_dir
+  // Of benchmarks: they choose data, steps and batch size themselves, so that there are no flags of
+  // epochs, files and single nodes.
+  bool benchmark = false;
 };
 
 // The flags with defaults filled in and checked against each other.
 struct TrainFlags {
   std::vector<DeviceSpec> devices;  // full names, no two equal
   std::string trainer;
-  std::string allreduce;  // "" for trainers that combine nothing
+  std::string allreduce;  // a spec; "" for trainers that combine nothing
   int gradient_repacking = 0;
+  double bucket_mb = 0;  // MiB
+  bool fuse_updates = true, share_replicas = true;
+  int small_tensors_kb = 0;
+  std::string async;    // "ordered" or "free"; "" for trainers that do not take it
   int batch_size = 32;  // per tower, on average
   Uneven uneven = Uneven::kDrop;
   std::vector<double> tower_weights;  // one per device; none: equal
@@ -36,8 +47,9 @@ struct TrainFlags {
   std::string data_dir;
   int threads = 0;  // 0: one per usable core
   bool log_device_placement = false;
-  bool dry_run = false;  // `devices` may then hold GPUs that do not exist
-  std::string explain;   // a node; "" for none
+  bool dry_run = false;       // `devices` may then hold GPUs that do not exist
+  std::string explain;        // a node; "" for none
+  int check_equivalence = 0;  // steps in every mode; 0: train instead
   std::string trace_file, save_checkpoint, restore_checkpoint, json;
   std::string help;  // not empty if --help was given: print it and do nothing else
 };
@@ -46,5 +58,22 @@ struct TrainFlags {
 // Throws FlagError for unknown flags (with the nearest name), values that cannot be, and flags that
 // contradict each other (naming both).
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults);
+
+// The same flags on the command line of a program that has others too: added to its parser before
+// FlagParser::parse(), read after it.
+class TrainFlagSet {
+ public:
+  TrainFlagSet(FlagParser& parser, FlagDefaults defaults);
+  ~TrainFlagSet();
+  TrainFlagSet(const TrainFlagSet&) = delete;
+  TrainFlagSet& operator=(const TrainFlagSet&) = delete;
+
+  // `batch_size` is the default of --batch_size, if that was not known before.
+  TrainFlags read(std::optional<int> batch_size = {}) const;
+
+ private:
+  FlagDefaults defaults_;
+  std::unique_ptr<RawFlags> raw_;
+};
 
 }  // namespace belfry

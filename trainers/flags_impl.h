@@ -9,14 +9,21 @@ namespace belfry {
 // What the user typed; "" where nothing was. Numbers stay text, because CLI11 accepts -1 as
 // unsigned and lets large ones wrap around.
 struct RawFlags {
-  std::string devices = "cpu:2", trainer, allreduce, data_dir, json;
-  std::string repacking, batch_size, epochs, max_steps, threads, seed, learning_rate;
+  std::string devices = "cpu:2", trainer, allreduce, async, data_dir, json;
+  std::string fuse_updates, share_replicas, bucket_mb;
+  std::string repacking, small_tensors_kb, batch_size, epochs, max_steps, threads, seed,
+      learning_rate;
   std::string uneven, tower_weights;
-  std::string explain, trace_file, save_checkpoint, restore_checkpoint;
+  std::string explain, check_equivalence, trace_file, save_checkpoint, restore_checkpoint;
   bool log_device_placement = false, dry_run = false;
 };
 
-// Fills in trainer and allreduce, and refuses flags that contradict each other.
+// MiB per bucket of gradients, where the trainer takes buckets: the fastest of those measured in
+// docs/benchmarks.md.
+inline constexpr double kDefaultBucketMb = 4;
+inline constexpr double kMostBucketMb = 1 << 20;
+
+// Fills in trainer, allreduce and bucket_mb, and refuses flags that contradict each other.
 void check_flags(TrainFlags& flags, const RawFlags& raw);
 
 }  // namespace belfry

@@ -34,13 +34,19 @@ struct NamedTensor {
 // integers, its dense little-endian bytes.
 std::string hash_tensors(std::vector<NamedTensor> tensors);
 
+// All variables and optimizer slots that are no copies of others, under their logical names.
+std::vector<NamedTensor> read_state(Session& session, const Graph& graph);
+
 // Over the trainable variables, respectively over all variables and optimizer slots, that are no
 // copies of others: those of tower 0, under their logical names.
 std::string params_hash(Session& session, const Graph& graph);
 std::string state_hash(Session& session, const Graph& graph);
 
 // Names of the copies whose bytes differ from those of the variable that they copy. Empty when the
-// towers agree, and when there is one tower.
+// towers agree, and when there is one tower. Copies in the storage of another are not looked at.
 std::vector<std::string> differing_replicas(Session& session, const Graph& graph);
+
+// How many variables lie in the storage of another (SessionOptions::share_replicas).
+int count_shared(Session& session, const Graph& graph);
 
 }  // namespace belfry

@@ -86,9 +86,38 @@ Optimizer Optimizer::with_rate(Rate rate) const {
   return copy;
 }
 
-Node& Optimizer::apply(std::span<const Gradient> all, At at, Slots reuse) const {
+// What the updates of one call of apply_each() have in common.
+struct Optimizer::Shared {
+  // The update before this one of each variable or counter, where updates are ordered.
+  const std::vector<Node*>& before(Variable written) {
+    static const std::vector<Node*> kNone;
+    return order == UpdateOrder::kOneByOne ? last[&written.node()] : kNone;
+  }
+
+  UpdateOrder order;
+  Slots state;
+  std::map<DType, Output> rates = {};
+  Variable counter = {};
+  std::map<const Node*, std::vector<Variable>> slots = {};  // by variable
+  std::map<const Node*, std::vector<Node*>> last = {};      // by variable: one node, or none
+};
+
+Node& Optimizer::apply(std::span<const Gradient> all, At at, Slots slots) const {
+  const std::vector<Gradient> row(all.begin(), all.end());
+  return *apply_each({&row, 1}, UpdateOrder::kOneByOne, at, slots)[0];
+}
+
+std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> rows,
+                                         UpdateOrder order, At at, Slots slots) const {
   require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
-  const std::vector<Gradient> gradients = provided(all, rule_.name, at.site);
+  Shared shared{.order = order, .state = slots};
+  std::vector<Node*> updates;
+  for (const std::vector<Gradient>& row : rows)
+    updates.push_back(&apply_row(provided(row, rule_.name, at.site), shared, at));
+  return updates;
+}
+
+Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& shared, At at) const {
   const Variable first = gradients[0].variable;
   Graph& graph = first.node().graph();
   const SiteScope site(graph, at.site);
@@ -98,9 +127,8 @@ Node& Optimizer::apply(std::span<const Gradient> all, At at, Slots reuse) const 
   if (!prefix.empty()) tower.emplace(graph, prefix);
   const NameScope names(graph, at.name.empty() ? "apply_gradients" : at.name);
 
-  std::map<DType, Output> rates;
   for (const auto& [value, variable] : gradients) {
-    Output& rate = rates[variable.dtype()];
+    Output& rate = shared.rates[variable.dtype()];
     if (rate) continue;
     rate = rule_.rate.is_constant()
                ? constant(graph, rule_.rate.at({}), variable.dtype(), At("learning_rate", at.site))
@@ -108,20 +136,28 @@ Node& Optimizer::apply(std::span<const Gradient> all, At at, Slots reuse) const 
   }
   Output step;
   if (rule_.counts_steps) {
-    const Variable counter = state_beside(first, rule_.name + "/step", {}, DType::kI64, at, reuse);
-    const ColocateWith with(counter.ref(), at.site);
-    step = assign_add(counter, constant(graph, 1, DType::kI64), At("step", at.site)).output();
+    if (!shared.counter)
+      shared.counter = state_beside(first, rule_.name + "/step", {}, DType::kI64, at, shared.state);
+    const ColocateWith with(shared.counter.ref(), at.site);
+    const ControlDependencies after(graph, shared.before(shared.counter));
+    Node& counted =
+        assign_add(shared.counter, constant(graph, 1, DType::kI64), At("step", at.site));
+    shared.last[&shared.counter.node()] = {&counted};
+    step = counted.output();
   }
   std::vector<Node*> updates;
   for (const auto& [value, variable] : gradients) {
-    std::vector<Variable> slots;
-    for (const std::string& slot : rule_.slots)
-      slots.push_back(state_beside(variable, cat(variable.logical_name(), "/", slot),
-                                   variable.shape(), variable.dtype(), at, reuse));
+    const auto [found, is_new] = shared.slots.try_emplace(&variable.node());
+    std::vector<Variable>& slots = found->second;
+    for (std::size_t s = 0; is_new && s < rule_.slots.size(); ++s)
+      slots.push_back(state_beside(variable, cat(variable.logical_name(), "/", rule_.slots[s]),
+                                   variable.shape(), variable.dtype(), at, shared.state));
     const NameScope update(graph, cat("update_", variable.logical_name()));
     const ColocateWith with(variable.ref(), at.site);
+    const ControlDependencies after(graph, shared.before(variable));
     updates.push_back(
-        &rule_.update({variable, slots, value, rates[variable.dtype()], step, At(at.site)}));
+        &rule_.update({variable, slots, value, shared.rates[variable.dtype()], step, At(at.site)}));
+    shared.last[&variable.node()] = {updates.back()};
   }
   Node& all_updates = group(graph, updates, At("all", at.site));
   graph.add_to_collection(kTrainOp, all_updates);

@@ -20,6 +20,12 @@ enum class Slots { kMake, kReuse };
 // graph feeds them Rate::at() of each step.
 inline constexpr std::string_view kLearningRates = "learning_rates";
 
+// How several updates of the same variables follow each other.
+enum class UpdateOrder {
+  kOneByOne,  // each update of a variable waits for the one before: they may be parts of one run
+  kApart,     // nothing orders them: each is for runs of its own
+};
+
 // A value: copies are equal. The same optimizer may serve several graphs.
 class Optimizer {
  public:
@@ -37,6 +43,8 @@ class Optimizer {
     Rate rate = 0;
     std::vector<std::string> slots = {};  // each a variable "<variable>/<slot>", zeros at first
     bool counts_steps = false;
+    // Returns a node that waits for all that it adds. If it needs the variable's value it asks
+    // Variable::read(), which sees what updates before it have written.
     std::function<Node&(const Update&)> update;
   };
 
@@ -64,7 +72,16 @@ class Optimizer {
   // variable has slots of this name already and they are not to be reused.
   Node& apply(std::span<const Gradient> gradients, At at = {}, Slots slots = Slots::kMake) const;
 
+  // Several updates of the same variables, one per row of gradients: as apply() each, but with one
+  // set of slots, and one counter that moves once per update. Returns a node per row. Gradients
+  // that read variables in the usual way, Output(v), see the values before the first update.
+  std::vector<Node*> apply_each(std::span<const std::vector<Gradient>> rows, UpdateOrder order,
+                                At at = {}, Slots slots = Slots::kMake) const;
+
  private:
+  struct Shared;
+  Node& apply_row(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
+
   Rule rule_;
 };
 

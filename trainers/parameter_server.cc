@@ -1,19 +1,23 @@
-#include "belfry/allreduce/strategy.h"
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
+namespace {
+
+Node& update(const TrainerOptions& options, const GradientTable& gradients,
+             const UpdateForm& form) {
+  std::unique_ptr<Strategy> strategy = make_strategy("colocate");
+  if (options.bucket_mb > 0) strategy = bucketed(std::move(strategy), options.bucket_mb);
+  return apply_gradients(options.optimizer, strategy->reduce(gradients, {.weights = form.weights}),
+                         {}, form.slots);
+}
+
+}  // namespace
 
 SyncMultiGpuTrainerParameterServer::SyncMultiGpuTrainerParameterServer(TrainerOptions options,
                                                                        const Dataset& train,
                                                                        const Dataset* test)
-    : Trainer(std::move(options), train, test,
-              {VariablePolicy::kSpread,
-               [](const TrainerOptions& wanted, const GradientTable& gradients,
-                  const UpdateForm& form) -> Node& {
-                 const GradientTable means =
-                     make_strategy("colocate")->reduce(gradients, {.weights = form.weights});
-                 return apply_gradients(wanted.optimizer, means, {}, form.slots);
-               }}) {}
+    : Trainer(std::move(options), train, test, {VariablePolicy::kSpread, update}) {}
 
 namespace {
 
@@ -21,7 +25,8 @@ const TrainerRegistration kParameterServer({
     .name = "parameter_server",
     .summary = "one copy of each variable, spread over the devices",
     .default_strategy = "colocate",
-    .accepts = [](std::string_view strategy) { return strategy == "colocate"; },
+    .accepts = [](std::string_view spec) { return spec == "colocate"; },
+    .buckets = true,
     .weighs = true,
     .make = make_trainer<SyncMultiGpuTrainerParameterServer>,
 });

@@ -5,8 +5,14 @@
 namespace belfry {
 
 Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed,
-                       std::int64_t slots)
-    : dataset_(dataset), plan_(plan), start_(plan.position(samples_consumed)) {
+                       std::int64_t slots, std::optional<std::int64_t> tower)
+    : dataset_(dataset),
+      plan_(plan),
+      start_(plan.position(samples_consumed)),
+      first_tower_(tower.value_or(0)),
+      towers_(tower ? 1 : plan.towers()) {
+  require(first_tower_ >= 0 && first_tower_ < plan.towers(), "tower ", first_tower_, " of ",
+          plan.towers());
   require(slots >= 2, "prefetching needs at least 2 slots, not ", slots);
   require(dataset.size() == plan.samples(), "a plan for ", plan.samples(),
           " samples was given a dataset of ", dataset.size());
@@ -22,10 +28,11 @@ Prefetcher::~Prefetcher() = default;
 
 Prefetcher::Place Prefetcher::make_place(std::size_t form) const {
   Place place{.batch = {.form = form}};
-  for (const std::int64_t rows : plan_.forms()[form].rows)
-    for (Tensor& tensor : batch_tensors(dataset_, rows))
+  const std::vector<std::int64_t>& rows = plan_.forms()[form].rows;
+  for (std::int64_t t = 0; t < towers_; ++t)
+    for (Tensor& tensor : batch_tensors(dataset_, rows[static_cast<std::size_t>(first_tower_ + t)]))
       place.batch.tensors.push_back(std::move(tensor));
-  place.batch.fields = std::ssize(place.batch.tensors) / plan_.towers();
+  place.batch.fields = std::ssize(place.batch.tensors) / towers_;
   place.memory.resize(place.batch.tensors.size());
   refresh(place);
   return place;
@@ -57,8 +64,8 @@ void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
   batch.position = position;
   batch.samples_consumed = plan_.samples_before(position) + plan_.forms()[slot.form].total();
   const auto fields = static_cast<std::size_t>(batch.fields);
-  for (std::int64_t t = 0; t < plan_.towers(); ++t) {
-    const std::span<const std::int64_t> rows = plan_.rows(order_, position.step, t);
+  for (std::int64_t t = 0; t < towers_; ++t) {
+    const std::span<const std::int64_t> rows = plan_.rows(order_, position.step, first_tower_ + t);
     if (rows.empty()) continue;
     dataset_.gather(rows,
                     std::span(place.memory).subspan(static_cast<std::size_t>(t) * fields, fields));

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -17,8 +18,8 @@ struct Batch {
   std::int64_t samples_consumed;  // since the start of training, this batch included
   std::size_t form;               // of BatchPlan::forms()
   std::int64_t fields;
-  // tensors[t * fields + f]: field f of tower t, [rows of the form, sample...], aligned to 64
-  // bytes. Flat, so that it can be fed to a prepared step as it is.
+  // tensors[t * fields + f]: field f of tower t (of the only one: t = 0), [rows of the form,
+  // sample...], aligned to 64 bytes. Flat, so that it can be fed to a prepared step as it is.
   std::vector<Tensor> tensors;
 
   std::span<const Tensor> tower(std::int64_t t) const {
@@ -27,15 +28,17 @@ struct Batch {
   }
 };
 
-// An endless stream of batches in the order of a BatchPlan, epoch after epoch, gathered by one
-// thread into a ring of slots. The batches do not depend on timing or on the number of slots.
-// Neither side allocates once the constructor has returned. One thread consumes.
+// An endless stream of batches in the order of a BatchPlan, epoch after epoch, of all towers or of
+// one of them, gathered by one thread into a ring of slots. The batches do not depend on timing or
+// on the number of slots. Neither side allocates once the constructor has returned. One thread
+// consumes.
 class Prefetcher {
  public:
   // Starts after `samples_consumed` samples (see BatchPlan::position). `dataset` must outlive this.
-  // Throws InvalidArgument for fewer than 2 slots, or a plan of another number of samples.
+  // With `tower`, batches have that tower's samples alone. Throws InvalidArgument for fewer than 2
+  // slots, or a plan of another number of samples or without that tower.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed = 0,
-             std::int64_t slots = 3);
+             std::int64_t slots = 3, std::optional<std::int64_t> tower = {});
   // Stops the thread at its next batch and waits for it.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
@@ -68,6 +71,7 @@ class Prefetcher {
   const Dataset& dataset_;
   const BatchPlan plan_;
   const BatchPlan::Position start_;
+  const std::int64_t first_tower_, towers_;
   std::vector<Slot> slots_;
   std::vector<std::int64_t> order_;  // of the epoch being gathered; the thread's
   bool holding_ = false;             // the consumer has a batch; the consumer's

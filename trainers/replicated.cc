@@ -1,4 +1,7 @@
+#include "belfry/allreduce/all_reduce_spec.h"
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/small_tensors.h"
 #include "belfry/trainers/flags.h"
 #include "belfry/trainers/trainer_kinds.h"
 
@@ -15,7 +18,11 @@ Node& update(const TrainerOptions& options, const GradientTable& gradients,
     require<FlagError>(packer.prepare(gradients.row(0)), "--gradient_repacking=", parts, ": ",
                        packer.reason());
     strategy = packed(std::move(strategy), parts);
+  } else if (options.bucket_mb > 0) {
+    strategy = bucketed(std::move(strategy), options.bucket_mb);
   }
+  if (const int kib = options.small_tensors_kb; kib > 0)
+    strategy = small_tensors_packed(std::move(strategy), std::int64_t{kib} * 1024);
   return apply_gradients(options.optimizer, strategy->reduce(gradients, {.weights = form.weights}),
                          {}, form.slots);
 }
@@ -24,8 +31,9 @@ const TrainerRegistration kReplicated({
     .name = "replicated",
     .summary = "a copy of all variables per device",
     .default_strategy = "collective",
-    .accepts = [](std::string_view strategy) { return strategy != "colocate"; },
+    .accepts = [](std::string_view spec) { return !parse_all_reduce_spec(spec).uses("colocate"); },
     .packs = true,
+    .buckets = true,
     .weighs = true,
     .make = make_trainer<SyncMultiGpuTrainerReplicated>,
 });

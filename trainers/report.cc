@@ -3,15 +3,10 @@
 #include <cstdio>
 
 #include "belfry/framework/json.h"
+#include "belfry/trainers/statistics.h"
 
 namespace belfry {
 namespace {
-
-std::string rounded(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::string significant(double value) {
   char text[64];
@@ -38,6 +33,11 @@ std::string to_json(const Report& report) {
       .set("devices", std::move(devices))
       .set("trainer", report.trainer)
       .set("allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce))
+      .set("fuse_updates", report.fuse_updates)
+      .set("share_replicas", report.share_replicas)
+      .set("canonical", report.canonical)
+      .set("bucket_mb", report.bucket_mb)
+      .set("async", report.async.empty() ? Json() : Json(report.async))
       .set("batch_size", report.batch_size)
       .set("uneven", report.uneven)
       .set("tower_weights", report.tower_weights.empty() ? Json() : std::move(weights))
@@ -52,6 +52,7 @@ std::string to_json(const Report& report) {
       .set("params_hash", report.params_hash)
       .set("state_hash", report.state_hash)
       .set("replicas_equal", report.replicas_equal)
+      .set("replicas_shared", report.replicas_shared)
       .set("peak_bytes", std::move(peaks));
   return json.str(2) + "\n";
 }
@@ -65,8 +66,10 @@ std::string to_table(const Report& report) {
   table += row("loss", significant(report.loss));
   if (report.test_accuracy)
     table += row("test accuracy", rounded(100 * *report.test_accuracy, 2) + " %");
+  table += row("canonical", report.canonical ? "yes" : "no");
   table += row("params_hash", report.params_hash);
   table += row("replicas_equal", report.replicas_equal ? "yes" : "NO");
+  table += row("replicas_shared", cat(report.replicas_shared));
   for (const auto& [device, bytes] : report.peak_bytes)
     table += row("peak " + DeviceSpec(device).short_str(),
                  cat(rounded(static_cast<double>(bytes) / (1 << 20), 2), " MiB"));

@@ -14,7 +14,13 @@ struct Report {
   std::string program;
   std::vector<DeviceSpec> devices;
   std::string trainer, allreduce;  // allreduce "" if nothing is combined
-  int batch_size = 0;              // per tower, on average
+  bool fuse_updates = true, share_replicas = true;
+  // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
+  // canonical sum, and so of all others that are.
+  bool canonical = true;
+  double bucket_mb = 0;  // most MiB of gradients combined at once; 0: no buckets
+  std::string async;     // "ordered" or "free"; "" for other trainers than async
+  int batch_size = 0;    // per tower, on average
   std::string uneven = "drop";
   std::vector<double> tower_weights;  // none: equal
   std::uint64_t seed = 0;
@@ -28,11 +34,12 @@ struct Report {
   std::optional<double> test_accuracy;  // fraction
   std::string params_hash, state_hash;
   bool replicas_equal = true;
+  int replicas_shared = 0;                         // variables that lie in the storage of another
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
 };
 
-// One JSON object with a member per field above. What does not exist (allreduce, tower_weights,
-// test_accuracy), and numbers that are not finite, are null.
+// One JSON object with a member per field above. What does not exist (allreduce, async,
+// tower_weights, test_accuracy), and numbers that are not finite, are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

@@ -7,14 +7,17 @@
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/log.h"
 #include "belfry/towers/balance.h"
+#include "belfry/trainers/equivalence.h"
 #include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/flags.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/inspect.h"
+#include "belfry/trainers/modes.h"
 #include "belfry/trainers/output_file.h"
 #include "belfry/trainers/program.h"
 #include "belfry/trainers/report.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/trainer_options.h"
 #include "belfry/trainers/training_checkpoint.h"
 
 namespace belfry {
@@ -27,30 +30,13 @@ std::string_view trimmed(std::string_view text) {
 
 bool inspects(const TrainFlags& flags) { return flags.dry_run || !flags.explain.empty(); }
 
-TrainerOptions trainer_options(const TrainFlags& flags, const Recipe& recipe, Console& console) {
-  TrainerOptions options{
-      .model = recipe.model,
-      .optimizer = recipe.optimizer,
-      .devices = flags.devices,
-      .allreduce = flags.allreduce,
-      .gradient_repacking = flags.gradient_repacking,
-      .batch_size = flags.batch_size,
-      .uneven = flags.uneven,
-      .tower_weights = flags.tower_weights,
-      .epochs = flags.epochs,
-      .max_steps = flags.max_steps,
-      .seed = flags.seed,
-      .threads = flags.threads,
-      .log_device_placement = flags.log_device_placement || flags.dry_run,
-      .placement_sink = [&](std::string_view text) { console.line(trimmed(text)); },
-      .dry_run = inspects(flags)};
-  if (flags.learning_rate) options.optimizer = recipe.optimizer.with_rate(*flags.learning_rate);
+void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recipe& recipe,
+                   Console& console) {
   options.callbacks = {std::make_shared<Progress>(console), std::make_shared<Evaluation>(console)};
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
   if (!flags.save_checkpoint.empty())
     options.callbacks.push_back(std::make_shared<SaveCheckpoint>(flags.save_checkpoint));
-  return options;
 }
 
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
@@ -58,9 +44,10 @@ void print_header(Console& console, const std::string& program, const TrainFlags
   std::vector<std::string> names;
   for (const DeviceSpec& device : flags.devices) names.push_back(device.short_str());
   const BatchPlan& plan = trainer.batches();
-  console.line(cat(
-      program, ": ", flags.trainer, flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
-      " on ", join(names, " "), ", ", trainer.session().threads(), " threads, seed ", flags.seed));
+  console.line(cat(program, ": ", flags.trainer,
+                   flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
+                   flags.async.empty() ? "" : cat(", ", flags.async), " on ", join(names, " "),
+                   ", ", trainer.session().threads(), " threads, seed ", flags.seed));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   const BatchForm& form = plan.forms().front();
@@ -84,6 +71,12 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .devices = flags.devices,
                 .trainer = flags.trainer,
                 .allreduce = flags.allreduce,
+                .fuse_updates = flags.fuse_updates,
+                .share_replicas = flags.share_replicas,
+                .canonical = Mode{flags.trainer, flags.allreduce}.canonical(
+                    static_cast<int>(flags.devices.size())),
+                .bucket_mb = flags.bucket_mb,
+                .async = flags.async,
                 .batch_size = flags.batch_size,
                 .uneven = std::string(name_of(flags.uneven)),
                 .tower_weights = flags.tower_weights,
@@ -96,6 +89,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .params_hash = params_hash(session, trainer.graph()),
                 .state_hash = state_hash(session, trainer.graph()),
                 .replicas_equal = differing.empty(),
+                .replicas_shared = count_shared(session, trainer.graph()),
                 .peak_bytes = session.peak_bytes()};
   if (trainer.has_metric("test_accuracy")) report.test_accuracy = trainer.metric("test_accuracy");
   return report;
@@ -164,7 +158,9 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   Outputs outputs(flags);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
-  TrainerOptions options = trainer_options(flags, recipe, console);
+  TrainerOptions options = trainer_options(flags, recipe.model, recipe.optimizer);
+  options.placement_sink = [&](std::string_view text) { console.line(trimmed(text)); };
+  add_callbacks(options, flags, recipe, console);
   if (outputs.trace)
     options.on_trace = [&](const Trace& trace) { outputs.trace->write(trace.str()); };
   if (!flags.restore_checkpoint.empty()) inspect_checkpoint(flags.restore_checkpoint);
@@ -177,6 +173,9 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
     return inspect(flags, options, *train_data, test_data.get(), console, outputs.json);
   train_data->size();  // loads it
   if (test_data) test_data->size();
+  if (flags.check_equivalence > 0)
+    return report_equivalence(options, *train_data, flags.check_equivalence, console,
+                              outputs.json ? &*outputs.json : nullptr);
   const auto began = std::chrono::steady_clock::now();
   const std::unique_ptr<Trainer> trainer =
       find_trainer(flags.trainer).make(options, *train_data, test_data.get());

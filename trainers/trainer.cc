@@ -6,6 +6,9 @@
 #include <limits>
 
 #include "belfry/framework/log.h"
+#include "belfry/framework/plan.h"
+#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/free_towers.h"
 #include "belfry/trainers/prefetch.h"
 
 namespace belfry {
@@ -13,17 +16,6 @@ namespace {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// How many devices of each type must exist so that all of `devices` do.
-std::map<std::string, int> device_count(std::span<const DeviceSpec> devices) {
-  std::map<std::string, int> count;
-  for (const DeviceSpec& device : devices) {
-    require(device.type && device.index, "device '", device, "' needs a type and an index");
-    int& n = count[*device.type];
-    n = std::max(n, *device.index + 1);
-  }
-  return count;
 }
 
 }  // namespace
@@ -40,21 +32,28 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
       graph_(options_.seed) {
   const std::map<std::string, int> devices = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
-  built_ = build_training_graph(
-      graph_, {.model = options_.model,
-               .devices = options_.devices,
-               .variables = design.variables,
-               .fields = fields,
-               .forms = plan_.forms(),
-               .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
-                 return design.update(options_, gradients, form);
-               }});
+  TrainingGraphOptions wanted{
+      .model = options_.model,
+      .devices = options_.devices,
+      .variables = design.variables,
+      .fields = fields,
+      .forms = plan_.forms(),
+      .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
+        return design.update(options_, gradients, form);
+      }};
+  if (design.update_apart)
+    wanted.update_apart = [&](const GradientTable& gradients) {
+      return design.update_apart(options_, gradients);
+    };
+  built_ = build_training_graph(graph_, wanted);
   session_ = std::make_unique<Session>(
       graph_, SessionOptions{.device_count = devices,
                              .dry_run = options_.dry_run,
                              .log_device_placement = options_.log_device_placement,
                              .threads = options_.threads,
-                             .placement_sink = options_.placement_sink});
+                             .placement_sink = options_.placement_sink,
+                             .fuse_updates = options_.fuse_updates,
+                             .share_replicas = options_.share_replicas});
   prepare();
 }
 
@@ -65,31 +64,14 @@ void Trainer::prepare() {
   step_metrics_.push_back({"loss", kNone});
   for (const NamedOutput& metric : built_.towers[0].metrics)
     step_metrics_.push_back({metric.name, kNone});
-  for (const TrainingForm& form : built_.forms) forms_.push_back(prepare(form));
-}
-
-Trainer::Form Trainer::prepare(const TrainingForm& form) {
-  Form made;
-  std::vector<Fetch> fetches{*form.train_op};
-  std::vector<FeedType> feeds;
-  for (std::size_t t = 0; t < built_.towers.size(); ++t) {
-    const TowerRecord& tower = built_.towers[t];
-    for (const Output& input : tower.inputs) {
-      feeds.push_back({input, input.shape()});
-      feeds.back().shape[0] = form.batch.rows[t];
-    }
-    made.first.push_back(form.runs(t) ? fetches.size() : 0);
-    if (!form.runs(t)) continue;
-    fetches.emplace_back(tower.loss);
-    for (const NamedOutput& metric : tower.metrics) fetches.emplace_back(metric.value);
-  }
-  const std::size_t inputs = feeds.size();
-  for (const Output& rate : built_.learning_rates) feeds.push_back({rate, {}});
-  for (const Output& zero : form.zeros) feeds.push_back({zero, zero.shape()});
-  made.step = &session_->prepare(fetches, feeds);
-  if (feeds.size() > inputs)
-    for (const FeedType& feed : feeds) made.feeds.emplace_back(feed.shape, feed.where.dtype());
-  return made;
+  for (const TrainingForm& form : built_.forms)
+    training_steps_.emplace_back(*session_, form, built_.towers, built_.learning_rates);
+  for (std::size_t t = 0; t < built_.tower_ops.size(); ++t)
+    training_steps_.emplace_back(
+        *session_,
+        TrainingForm{.batch = plan_.forms()[0].of_tower(t), .train_op = built_.tower_ops[t]},
+        std::span(built_.towers).subspan(t, 1), built_.learning_rates,
+        PrepareOptions{.locks = Locks::kEachVariable});
 }
 
 std::int64_t Trainer::total_steps() const {
@@ -139,26 +121,51 @@ void Trainer::call(const F& f) {
   for (const std::shared_ptr<Callback>& callback : options_.callbacks) f(*callback);
 }
 
+// Where steps come from: the batches of all towers, or towers that take their own.
+struct Trainer::Source {
+  std::unique_ptr<Prefetcher> input;
+  std::unique_ptr<FreeTowers> free;
+};
+
+std::unique_ptr<Trainer::Source> Trainer::open_source() {
+  const std::int64_t last = total_steps();
+  if (options_.on_trace) traced_step_ = std::max(steps_, std::min(steps_ + 1, last - 1));
+  auto source = std::make_unique<Source>();
+  const BatchPlan::Position start{epochs_, epoch_step_};
+  if (built_.tower_ops.empty())
+    source->input = std::make_unique<Prefetcher>(train_, plan_, plan_.samples_before(start));
+  else
+    source->free =
+        std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,
+                                                         .data = train_,
+                                                         .plan = plan_,
+                                                         .start = start,
+                                                         .steps = last - steps_,
+                                                         .traced = traced_step_ - steps_});
+  return source;
+}
+
 void Trainer::train() {
   require(!options_.dry_run, "a dry run trains nothing");
   call([&](Callback& c) { c.setup(*this); });
   graph_.freeze();
-  Prefetcher input(train_, plan_, plan_.samples_before({epochs_, epoch_step_}));
+  std::unique_ptr<Source> source = open_source();
   began_ = now();
+  bool traced = false;
   const std::int64_t last = total_steps();
-  if (options_.on_trace) traced_step_ = std::max(steps_, std::min(steps_ + 1, last - 1));
   while (steps_ < last && !stopped_) {
     const double start = now();
     const StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
-    const Batch& batch = input.next();
-    run_step(batch, step);
+    const std::int64_t samples = plan_.forms()[plan_.form_of(epoch_step_)].total();
+    const bool with_trace = run_step(*source, step);
+    traced = traced || with_trace;
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
-    if (steps_ > first_step_ && steps_ != traced_step_) {
+    if (steps_ > first_step_ && !with_trace) {
       timed_seconds_ += now() - start;
       ++timed_steps_;
-      timed_samples_ += plan_.forms()[batch.form].total();
+      timed_samples_ += samples;
     }
     ++steps_;
     if (++epoch_step_ == plan_.steps_per_epoch()) {
@@ -168,51 +175,32 @@ void Trainer::train() {
       call([&](Callback& c) { c.after_epoch(*this, epoch); });
     }
   }
-  if (options_.on_trace && steps_ <= traced_step_)
+  source.reset();
+  if (options_.on_trace && !traced)
     log_warning("no step was traced: training ended after ", steps_ - first_step_, " steps");
   call([&](Callback& c) { c.after_training(*this, info()); });
 }
 
-void Trainer::run_step(const Batch& batch, const StepInfo& step) {
-  Trace trace;
-  const RunOptions run{.trace = steps_ == traced_step_ ? &trace : nullptr};
-  auto& [prepared, feeds, first] = forms_[batch.form];
-  const std::vector<Tensor>& inputs = batch.tensors;
-  if (feeds.empty()) {
-    prepared->run(inputs, run);
+// Whether it was traced.
+bool Trainer::run_step(Source& source, const StepInfo& step) {
+  const double rate = built_.learning_rates.empty() ? 0 : options_.optimizer.rate().at(step);
+  std::optional<Trace> trace;
+  if (source.free) {
+    source.free->next(rate, plan_.steps_per_epoch() - epoch_step_, step_metrics_);
+    trace = source.free->take_trace();
   } else {
-    // Assignment keeps the memory of shapes, so nothing is allocated. The inputs are let go of at
-    // once, since the prefetcher would have to replace tensors that are still shared.
-    static const Tensor kNone;
-    std::ranges::copy(inputs, feeds.begin());
-    for (std::size_t i = 0; i < built_.learning_rates.size(); ++i) {
-      Tensor& rate = feeds[inputs.size() + i];
-      visit_floating(rate.dtype(), [&](auto type) {
-        using T = decltype(type);
-        rate.mutable_data<T>()[0] = static_cast<T>(options_.optimizer.rate().at(step));
-      });
-    }
-    prepared->run(feeds, run);
-    std::fill_n(feeds.begin(), inputs.size(), kNone);
+    if (steps_ == traced_step_) trace.emplace();
+    const Batch& batch = source.input->next();
+    TrainingStep& form = training_steps_[batch.form];
+    form.run(batch.tensors, rate, {.trace = trace ? &*trace : nullptr});
+    for (std::size_t m = 0; m < step_metrics_.size(); ++m) step_metrics_[m].value = form.metric(m);
   }
-  if (run.trace) options_.on_trace(trace);
-  read_metrics(batch.form);
+  if (trace) options_.on_trace(*trace);
+  warn_of_loss();
+  return trace.has_value();
 }
 
-void Trainer::read_metrics(std::size_t index) {
-  const Form& form = forms_[index];
-  const BatchForm& batch = built_.forms[index].batch;
-  const bool equal = batch.equal();
-  for (std::size_t m = 0; m < step_metrics_.size(); ++m) {
-    double sum = 0, weights = 0;
-    for (std::size_t t = 0; t < form.first.size(); ++t) {
-      if (batch.samples[t] == 0) continue;
-      const double weight = equal ? 1 : static_cast<double>(batch.samples[t]);
-      sum += weight * scalar_value(form.step->fetched(form.first[t] + m));
-      weights += weight;
-    }
-    step_metrics_[m].value = sum / weights;
-  }
+void Trainer::warn_of_loss() {
   if (warned_ || std::isfinite(step_metrics_[0].value)) return;
   log_warning("the loss is ", step_metrics_[0].value, " at step ", steps_,
               "; a smaller --learning_rate may help");
@@ -242,6 +230,16 @@ void Trainer::set_metric(std::string_view name, double value) {
     }
   require(!find_metric(name), "metric '", name, "' is set by the model");
   other_metrics_.push_back({std::string(name), value});
+}
+
+std::int64_t Trainer::bytes_moved() const {
+  std::int64_t bytes = 0;
+  // Towers that run free have a plan each; else the first is that of full batches.
+  const std::size_t plans = built_.tower_ops.empty() ? 1 : training_steps_.size();
+  for (std::size_t i = 0; i < plans; ++i)
+    for (const TransferRecord& transfer : training_steps_[i].plan().transfers)
+      bytes += transfer.bytes;
+  return bytes;
 }
 
 double Trainer::examples_per_second() const {

@@ -14,6 +14,7 @@
 #include "belfry/trainers/callbacks.h"
 #include "belfry/trainers/dataset.h"
 #include "belfry/trainers/training_graph.h"
+#include "belfry/trainers/training_step.h"
 
 namespace belfry {
 
@@ -21,10 +22,15 @@ struct TrainerOptions {
   Model model;
   Optimizer optimizer;
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
-  std::string allreduce = "collective";    // a strategy, for trainers that combine gradients
-  int gradient_repacking = 0;              // parts of the GradientPacker; 0: none
-  int batch_size = 32;                     // samples per tower and step, on average
-  Uneven uneven = Uneven::kDrop;           // what becomes of samples that fill no global batch
+  std::string allreduce = "collective";  // an AllReduceSpec, for trainers that combine gradients
+  int gradient_repacking = 0;            // parts of the GradientPacker; 0: none
+  bool fuse_updates = true;              // as in SessionOptions
+  bool share_replicas = true;            // as in SessionOptions
+  int small_tensors_kb = 0;              // the largest tensors that are packed, KiB; 0: none
+  double bucket_mb = 0;                  // most MiB combined at once, unless packed; 0: no buckets
+  std::string async = "ordered";         // of AsyncMultiGpuTrainer: "ordered" or "free"
+  int batch_size = 32;                   // samples per tower and step, on average
+  Uneven uneven = Uneven::kDrop;         // what becomes of samples that fill no global batch
   std::vector<double> tower_weights = {};  // shares of the towers in it (BatchPlan); none: equal
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
@@ -32,7 +38,7 @@ struct TrainerOptions {
   int threads = 0;             // workers, the caller included; 0: one per usable core
   bool log_device_placement = false;
   std::function<void(std::string_view)> placement_sink = {};  // as in SessionOptions
-  // Given the trace of the second step, or of the only one.
+  // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.
   std::function<void(const Trace&)> on_trace = {};
   // Plans for devices that need not exist: reads no data, and train() throws.
   bool dry_run = false;
@@ -45,6 +51,8 @@ struct TrainerDesign {
   VariablePolicy variables;
   // Called once per form of steps; the first makes the optimizer's slots.
   std::function<Node&(const TrainerOptions&, const GradientTable&, const UpdateForm&)> update;
+  // Instead: a node per tower, for towers that run free of each other (AsyncMultiGpuTrainer).
+  std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
 };
 
 // How far a training run has come: what a checkpoint keeps of it beside the variables.
@@ -55,8 +63,6 @@ struct TrainingPosition {
   std::uint64_t seed = 1;    // of the order of the data
   bool operator==(const TrainingPosition&) const = default;
 };
-
-struct Batch;
 
 class Trainer {
  public:
@@ -91,13 +97,16 @@ class Trainer {
   int epochs() const { return epochs_; }
 
   // "loss" and the tower function's metrics: of the last step, the mean over towers, weighted by
-  // their samples where these differ; "test_loss"
-  // and "test_<metric>": of the last evaluation. Throws NotFound, with the names there are.
+  // their samples where these differ; "test_loss" and "test_<metric>": of the last evaluation.
+  // Throws NotFound, with the names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   void set_metric(std::string_view name, double value);
   // Of the last step: "loss" first.
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
+
+  // Bytes that cross devices in one training step, by its plan; in one with a full batch.
+  std::int64_t bytes_moved() const;
 
   // Training samples of all towers per second of training: without the first step, evaluations and
   // other callbacks of epochs. 0 before the second step.
@@ -111,17 +120,11 @@ class Trainer {
           const TrainerDesign& design);
 
  private:
-  // A form of steps, compiled.
-  struct Form {
-    Step* step = nullptr;
-    std::vector<Tensor> feeds;       // only if there are more than the inputs: all
-    std::vector<std::size_t> first;  // fetch of each tower's loss; 0 if the tower does not run
-  };
-
+  struct Source;
   void prepare();
-  Form prepare(const TrainingForm& form);
-  void run_step(const Batch& batch, const StepInfo& info);
-  void read_metrics(std::size_t form);
+  std::unique_ptr<Source> open_source();
+  bool run_step(Source& source, const StepInfo& info);
+  void warn_of_loss();
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
   template <class F>
@@ -134,7 +137,7 @@ class Trainer {
   Graph graph_;
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
-  std::vector<Form> forms_;
+  std::vector<TrainingStep> training_steps_;  // one for each form, or one for each tower
   std::int64_t traced_step_ = -1;
   std::vector<NamedValue> step_metrics_, other_metrics_;
   std::int64_t steps_ = 0, first_step_ = 0;
@@ -152,8 +155,9 @@ class SimpleTrainer final : public Trainer {
   SimpleTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
 };
 
-// Each tower has its own copy of all variables. `allreduce` combines the gradients, packed into
-// `gradient_repacking` parts, and every tower updates its copy.
+// Each tower has its own copy of all variables. `allreduce` combines the gradients, packed as
+// `gradient_repacking` or `small_tensors_kb` says, in buckets of `bucket_mb`, and every tower
+// updates its copy.
 class SyncMultiGpuTrainerReplicated final : public Trainer {
  public:
   SyncMultiGpuTrainerReplicated(TrainerOptions options, const Dataset& train,
@@ -166,6 +170,33 @@ class SyncMultiGpuTrainerParameterServer final : public Trainer {
  public:
   SyncMultiGpuTrainerParameterServer(TrainerOptions options, const Dataset& train,
                                      const Dataset* test = nullptr);
+};
+
+// One copy of each variable, spread over the towers' devices as SyncMultiGpuTrainerParameterServer
+// does. Gradients are not combined: each tower updates the variables by its own, divided by the
+// number of towers K. Optimizer state, and Adam's count of steps, advance K times a step (D1).
+//
+// options.async "ordered": a step computes all towers' gradients at the values before it, and then
+// makes K updates in the order of the towers. It gives the bits of K sequential updates by these
+// gradients. (Upstream nothing orders them.)
+//
+// options.async "free": a thread and a plan per tower, each over its own share of the samples, with
+// no barrier between towers; a tower reads what others have written by then (Locks::kEachVariable).
+// No two runs need give the same bits. Batch norm's averages move by each tower's own moments.
+// Session::step() counts tower steps; options.threads counts for evaluation alone.
+//
+// What callbacks, the report and checkpoints call a step is then any K tower steps, in the order in
+// which they end, and metrics are the means over these; towers need not be at the same sample. A
+// schedule's rate holds for tower steps that begin after it was asked for. Callbacks are called on
+// the thread of train() as ever, while towers go on; but during those of epochs, and of the end,
+// all towers are at rest, after K * steps() tower steps. stop() leaves up to K tower steps that had
+// begun uncounted. A resumed run starts all towers at the position, which some may have passed and
+// others not have reached. The error of a tower stops the others before their next step.
+class AsyncMultiGpuTrainer final : public Trainer {
+ public:
+  // Throws InvalidArgument for another value of options.async; if options.uneven or tower_weights
+  // ask for batches of different sizes; and for models with layers synchronised over towers.
+  AsyncMultiGpuTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
 };
 
 }  // namespace belfry

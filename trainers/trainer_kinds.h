@@ -15,10 +15,15 @@ struct TrainerKind {
   std::string summary;                // for --help
   bool one_device = false;            // takes exactly one
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
-  // Whether it can combine gradients by a strategy; asked only of those that exist.
-  bool (*accepts)(std::string_view strategy) = nullptr;
-  bool packs = false;   // takes --gradient_repacking
-  bool weighs = false;  // takes --uneven=pad, --uneven=weight and --tower_weights
+  // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
+  bool (*accepts)(std::string_view spec) = nullptr;
+  bool packs = false;    // takes --gradient_repacking and --small_tensors_kb
+  bool buckets = false;  // takes --bucket_mb
+  bool weighs = false;   // takes --uneven=pad, --uneven=weight and --tower_weights
+  bool async = false;    // takes --async
+  // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
+  // is canonical for no strategy.
+  bool canonical = true;
   std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
 };
 

@@ -46,6 +46,12 @@ std::int64_t rows_of_all(std::span<const BatchForm> forms, int tower) {
   return same && rows > 0 ? rows : kUnknown;
 }
 
+Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
+  std::vector<Node*> updates{&update};
+  updates.insert(updates.end(), others.begin(), others.end());
+  return updates.size() == 1 ? update : group(graph, updates, "train_step");
+}
+
 // Builds the steps of one graph whose towers exist.
 class Forms {
  public:
@@ -154,10 +160,8 @@ class Forms {
   }
 
   Node& update(const GradientTable& table, const BatchForm& batch, const UpdateForm& form) {
-    std::vector<Node*> all{&options_.update(table, form)};
-    const std::vector<Node*> others = batch.equal() ? updates_ : weighted_updates(batch);
-    all.insert(all.end(), others.begin(), others.end());
-    return all.size() == 1 ? *all[0] : group(graph_, all, "train_step");
+    Node& update = options_.update(table, form);
+    return train_step(graph_, update, batch.equal() ? updates_ : weighted_updates(batch));
   }
 
   // Those of kUpdateOps, but for what is not to run, with averages moved by samples.
@@ -176,7 +180,9 @@ class Forms {
         if (batch.rows[t] == 0 && node->prefix() == built_.towers[t].name + "/") return true;
       return false;
     });
-    const std::vector<Node*> moves = update_moving_averages(graph_, moments, batch.samples);
+    const std::string own = cat(kUpdateOps, "/form", built_.forms.size());
+    update_moving_averages(graph_, moments, own, batch.samples);
+    const std::vector<Node*> moves = graph_.nodes(own);
     result.insert(result.end(), moves.begin(), moves.end());
     return result;
   }
@@ -188,6 +194,19 @@ class Forms {
   const std::vector<Node*> updates_;
   Node* plain_ = nullptr;  // the step in which all towers count alike
 };
+
+// For towers that train apart.
+void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
+                   Rows rows) {
+  require(
+      !rows.empty(),
+      "layers that are synchronised over towers need towers that make steps together, not apart");
+  require(options.forms.size() == 1 && options.forms[0].equal(),
+          "towers that train apart take batches of one size");
+  const std::vector<Node*> updates = options.update_apart(GradientTable(std::move(rows)));
+  for (std::size_t t = 0; t < updates.size(); ++t)
+    built.tower_ops.push_back(&train_step(graph, *updates[t], built.towers[t].updates));
+}
 
 }  // namespace
 
@@ -209,9 +228,15 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
     if (tower.is_training() && !graph.open())
       rows.push_back(compute_gradients(tower.loss(), tower.trainables()));
   };
-  result.towers = replicate(graph, options.devices, options.variables, build);
-  Forms forms(graph, result, options, std::move(rows));
-  for (const BatchForm& form : options.forms) forms.add(form);
+  const bool apart = static_cast<bool>(options.update_apart);
+  result.towers = replicate(graph, options.devices, options.variables, build,
+                            apart ? Averages::kOfEachTower : Averages::kOfAllTowers);
+  if (apart) {
+    add_tower_ops(graph, result, options, std::move(rows));
+  } else {
+    Forms forms(graph, result, options, std::move(rows));
+    for (const BatchForm& form : options.forms) forms.add(form);
+  }
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
   for (const TowerRecord& tower : result.towers)
     result.predictors.push_back(

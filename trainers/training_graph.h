@@ -41,7 +41,10 @@ struct TrainingGraph {
   std::vector<TowerRecord> towers;
   // One per training tower, on its device; all on tower 0's variables, for any number of samples.
   std::vector<TowerRecord> predictors;
-  std::vector<TrainingForm> forms;     // at least one
+  std::vector<TrainingForm> forms;  // at least one, unless the towers train apart
+  // Instead of them, if the towers train apart: a node of each that makes one step and needs
+  // nothing of the others.
+  std::vector<Node*> tower_ops;
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
 };
 
@@ -52,19 +55,24 @@ struct TrainingGraphOptions {
   std::span<const Dataset::Field> fields;
   std::span<const BatchForm> forms;  // of steps
   std::function<Node&(const GradientTable&, const UpdateForm&)> update;
+  // Instead of `update`, for towers that train apart: a node per tower. Averages are then moved by
+  // each tower's moments. There must be one form, in which all towers count alike.
+  std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};
 };
 
 // Builds the model once per device with one placeholder per field, [rows, sample...] with the rows
 // of the forms ("?" if they differ or a form has none); lets `update` turn the gradients of the
-// losses into one node per form; binds the nodes of kUpdateOps to it; and builds the predictor with
-// placeholders [?, sample...]. Losses and moments of batch norms are weighted by the samples of a
-// form, or equally if these are equal. Towers that a form feeds no rows are not part of its step.
-// Throws InvalidArgument as Model, replicate() and GradientTable do, and if names of fields are
-// empty, equal, or have one of ":/ ".
+// losses into one node per form, or `update_apart` into one per tower; binds the nodes of
+// kUpdateOps, or of each tower's updates, to them; and builds the predictor with placeholders
+// [?, sample...]. Losses and moments of batch norms are weighted by the samples of a form, or
+// equally if these are equal. Towers that a form feeds no rows are not part of its step. Throws
+// InvalidArgument as Model, replicate() and GradientTable do, and if names of fields are empty,
+// equal, or have one of ":/ ".
 //
 // A model with layers that are synchronised over towers (TowerRecord::contributions) is
 // differentiated once, as the mean of all towers' losses by samples; what towers without samples
-// would contribute are TrainingForm::zeros, numbers of samples among them.
+// would contribute are TrainingForm::zeros, numbers of samples among them. Towers that train apart
+// cannot have such layers.
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
 
 }  // namespace belfry

@@ -27,9 +27,8 @@ KernelRun add_n_reference(KernelPlan& plan) {
   return visit_any(plan.dtype(), [](auto zero) -> KernelRun {
     using T = decltype(zero);
     return [](const Pointers& p) {
-      const auto inputs = p.all_inputs<T>();
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
-        p.output<T>()[i] = kernels::plain_tree(inputs.span(), i);
+        p.output<T>()[i] = kernels::plain_tree<T>(p.all_inputs(), i);
     };
   });
 }
@@ -37,8 +36,7 @@ KernelRun add_n_reference(KernelPlan& plan) {
 template <class T>
 KernelRun add_n_fast() {
   return [](const Pointers& p) {
-    T* const output = p.output<T>();
-    kernels::tree_sum<T>(p.all_inputs<T>().span(), {&output, 1}, p.begin(), p.end());
+    kernels::tree_sum<T>(p.all_inputs(), p.all_outputs(), p.begin(), p.end());
   };
 }
 

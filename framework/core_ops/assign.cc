@@ -1,5 +1,7 @@
 #include "belfry/framework/core_ops/assign.h"
 
+#include <cstring>
+
 #include "belfry/framework/kernels/plain.h"
 
 namespace belfry {
@@ -11,8 +13,18 @@ OutputTypes assign_shape(const ShapeContext& c) {
   return {c.type(0)};
 }
 
+// Of any type.
+KernelRun assign_reference(KernelPlan& plan) {
+  const auto size = static_cast<std::int64_t>(size_of(plan.dtype()));
+  return [size](const Pointers& p) {
+    const std::int64_t begin = p.begin() * size, end = p.end() * size;
+    std::memmove(p.written<char>(0) + begin, p.input<char>(1) + begin,
+                 static_cast<std::size_t>(end - begin));
+  };
+}
+
 template <class Combine>
-KernelRun assign_kernel(KernelPlan& plan, Combine combine) {
+KernelRun combine_kernel(KernelPlan& plan, Combine combine) {
   return visit_any(plan.dtype(), [&](auto zero) -> KernelRun {
     using T = decltype(zero);
     return [combine](const Pointers& p) {
@@ -23,16 +35,13 @@ KernelRun assign_kernel(KernelPlan& plan, Combine combine) {
   });
 }
 
-KernelRun assign_reference(KernelPlan& plan) {
-  return assign_kernel(plan, [](auto, auto value) { return value; });
-}
 KernelRun assign_add_reference(KernelPlan& plan) {
-  return assign_kernel(plan,
-                       [](auto old, auto delta) { return kernels::wrapping_add(old, delta); });
+  return combine_kernel(plan,
+                        [](auto old, auto delta) { return kernels::wrapping_add(old, delta); });
 }
 KernelRun assign_sub_reference(KernelPlan& plan) {
-  return assign_kernel(plan,
-                       [](auto old, auto delta) { return kernels::wrapping_subtract(old, delta); });
+  return combine_kernel(
+      plan, [](auto old, auto delta) { return kernels::wrapping_subtract(old, delta); });
 }
 
 constexpr const char* kNoGradient = "it changes a variable";
@@ -45,6 +54,7 @@ const Op kAssign{.name = "Assign",
                  .no_gradient = kNoGradient,
                  .split = Split::kElements,
                  .writes = 1,
+                 .elementwise_input = 1,
                  .reference = assign_reference};
 const Op kAssignAdd{.name = "AssignAdd",
                     .inputs = 2,

@@ -73,6 +73,7 @@ const Op kRandomUniform{.name = "RandomUniform",
                         .shape = random_shape<RandomUniformOptions>,
                         .no_gradient = "it has no inputs",
                         .split = Split::kElements,
+                        .random = true,
                         .reference = uniform_reference};
 
 const Op kRandomNormal{.name = "RandomNormal",
@@ -80,6 +81,7 @@ const Op kRandomNormal{.name = "RandomNormal",
                        .shape = random_shape<RandomNormalOptions>,
                        .no_gradient = "it has no inputs",
                        .split = Split::kElements,
+                       .random = true,
                        .reference = normal_reference};
 
 Output random_uniform(Graph& graph, Shape shape, double low, double high, DType dtype, At at) {

@@ -26,11 +26,13 @@ T wrapping_subtract(T a, T b) {
 }
 
 // Element i of the canonical sum: a balanced tree, split at ceil(n / 2), left + right.
+// The inputs point at T.
 template <class T>
-T plain_tree(std::span<const T* const> inputs, std::int64_t i) {
-  if (inputs.size() == 1) return inputs[0][i];
+T plain_tree(std::span<const void* const> inputs, std::int64_t i) {
+  if (inputs.size() == 1) return static_cast<const T*>(inputs[0])[i];
   const std::size_t middle = (inputs.size() + 1) / 2;
-  return wrapping_add(plain_tree(inputs.first(middle), i), plain_tree(inputs.subspan(middle), i));
+  return wrapping_add(plain_tree<T>(inputs.first(middle), i),
+                      plain_tree<T>(inputs.subspan(middle), i));
 }
 
 }  // namespace belfry::kernels

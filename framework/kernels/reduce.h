@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <span>
 
+#include "belfry/framework/kernels/half.h"
+
 namespace belfry::kernels {
 
 // The fold of x[0], ..., x[n - 1]. No terms give -0, the neutral element.
@@ -31,15 +33,21 @@ void column_sums(const T* x, std::int64_t rows, std::int64_t columns, T* y, std:
 
 // The canonical sum over towers and shards: the balanced tree over the inputs, split at ceil(n /
 // 2), left + right, for elements [begin, end), written to every output. Integers wrap. At least one
-// input and one output; an output may be an input (an all-reduce in place), but no other overlap is
-// allowed.
+// input and one output, which point at T, however many; an output may be an input (an all-reduce in
+// place) or another output, but no other overlap is allowed.
 template <class T>
-void tree_sum(std::span<const T* const> inputs, std::span<T* const> outputs, std::int64_t begin,
-              std::int64_t end);
+void tree_sum(std::span<const void* const> inputs, std::span<void* const> outputs,
+              std::int64_t begin, std::int64_t end);
 
 // The same, divided once by `divisor` at the end. f32 and f64 only.
 template <class T>
-void tree_mean(std::span<const T* const> inputs, std::span<T* const> outputs, T divisor,
+void tree_mean(std::span<const void* const> inputs, std::span<void* const> outputs, T divisor,
                std::int64_t begin, std::int64_t end);
+
+// The same for f16 or bf16, whichever `convert` is for: the inputs are converted to f32, summed and
+// divided there, and rounded once. A divisor of 1 gives the sum.
+void tree_sum_16(const HalfConversion& convert, std::span<const void* const> inputs,
+                 std::span<void* const> outputs, float divisor, std::int64_t begin,
+                 std::int64_t end);
 
 }  // namespace belfry::kernels

@@ -1,14 +1,22 @@
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
+#include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/kernels/simd.h"
 
 namespace belfry::kernels {
 namespace {
 
-// Elements that are summed before they are copied to the other outputs, while still in cache.
-constexpr std::int64_t kChunk = 1024;
+// Sums of so many inputs stay in registers; larger ones are put together from these.
+constexpr std::size_t kFew = 8;
+// Elements that are summed before they are used again, while still in cache. In 16 bits every input
+// has a row of f32 there.
+constexpr std::int64_t kBlock = 1024, kHalfBlock = 512;
+
+using Inputs = std::span<const void* const>;
+using Outputs = std::span<void* const>;
 
 template <class T>
 BELFRY_HD T add(T a, T b) {
@@ -18,6 +26,14 @@ BELFRY_HD T add(T a, T b) {
   } else {
     return a + b;
   }
+}
+
+template <bool mean, class T>
+BELFRY_HD T finish(T sum, [[maybe_unused]] T divisor) {
+  if constexpr (mean)
+    return sum / divisor;
+  else
+    return sum;
 }
 
 template <int n, class T>
@@ -30,83 +46,149 @@ BELFRY_HD T tree(const T* const* inputs, std::int64_t i) {
   }
 }
 
-template <int n, class T>
-BELFRY_HD void sum_unrolled(const T* const* inputs, std::int64_t begin, std::int64_t count,
-                            T* out) {
+// Rows of the inputs and of the outputs, as many elements of each.
+struct Part {
+  const void* const* inputs;
+  std::size_t count;  // of the inputs
+  std::int64_t from;  // their first element
+  void* const* outputs;
+  std::int64_t to;  // their first element
+  std::int64_t size;
+};
+
+// Of n inputs into m outputs, which may be any of them.
+template <bool mean, int n, int m, class T>
+BELFRY_HD void sum_unrolled(const Part& part, T divisor) {
   const T* x[n];
-  for (int k = 0; k < n; ++k) x[k] = inputs[k] + begin;
+  T* y[m];
+  for (int k = 0; k < n; ++k) x[k] = static_cast<const T*>(part.inputs[k]) + part.from;
+  for (int k = 0; k < m; ++k) y[k] = static_cast<T*>(part.outputs[k]) + part.to;
+  const std::int64_t size = part.size;
   BELFRY_INDEPENDENT
-  for (std::int64_t i = 0; i < count; ++i) out[i] = tree<n>(x, i);
+  for (std::int64_t i = 0; i < size; ++i) {
+    const T sum = finish<mean>(tree<n>(x, i), divisor);
+    for (int k = 0; k < m; ++k) y[k][i] = sum;
+  }
 }
 
-// out[i] = tree over inputs[..][begin + i], for i < count <= kChunk. All inputs are read before
-// `out` is written, as it may be any of them.
-template <class T>
-BELFRY_KERNEL void sum_chunk(const T* const* inputs, int n, std::int64_t begin, std::int64_t count,
-                             T* out) {
-  switch (n) {
-    case 1: return sum_unrolled<1>(inputs, begin, count, out);
-    case 2: return sum_unrolled<2>(inputs, begin, count, out);
-    case 3: return sum_unrolled<3>(inputs, begin, count, out);
-    case 4: return sum_unrolled<4>(inputs, begin, count, out);
-    case 5: return sum_unrolled<5>(inputs, begin, count, out);
-    case 6: return sum_unrolled<6>(inputs, begin, count, out);
-    case 7: return sum_unrolled<7>(inputs, begin, count, out);
-    case 8: return sum_unrolled<8>(inputs, begin, count, out);
+template <bool mean, int n, class T>
+BELFRY_HD void sum_some(const Part& part, bool to_all, T divisor) {
+  if (to_all)
+    sum_unrolled<mean, n, n>(part, divisor);
+  else
+    sum_unrolled<mean, n, 1>(part, divisor);
+}
+
+// Of up to kFew inputs, in registers, into the first output or into all, which are then as many.
+template <bool mean, class T>
+BELFRY_KERNEL void sum_few(const Part& part, bool to_all, T divisor) {
+  switch (part.count) {
+    case 1: return sum_some<mean, 1>(part, to_all, divisor);
+    case 2: return sum_some<mean, 2>(part, to_all, divisor);
+    case 3: return sum_some<mean, 3>(part, to_all, divisor);
+    case 4: return sum_some<mean, 4>(part, to_all, divisor);
+    case 5: return sum_some<mean, 5>(part, to_all, divisor);
+    case 6: return sum_some<mean, 6>(part, to_all, divisor);
+    case 7: return sum_some<mean, 7>(part, to_all, divisor);
+    case 8: return sum_some<mean, 8>(part, to_all, divisor);
     default: break;
   }
-  T left[kChunk];
-  T right[kChunk];
-  const int middle = (n + 1) / 2;
-  sum_chunk(inputs, middle, begin, count, left);
-  sum_chunk(inputs + middle, n - middle, begin, count, right);
-  BELFRY_INDEPENDENT
-  for (std::int64_t i = 0; i < count; ++i) out[i] = add(left[i], right[i]);
 }
 
 template <class T>
-BELFRY_KERNEL void divide(T* x, std::int64_t count, T divisor) {
-  for (std::int64_t i = 0; i < count; ++i) x[i] /= divisor;
+BELFRY_KERNEL void add_rows(const T* left, const T* right, T* out, std::int64_t size) {
+  BELFRY_INDEPENDENT
+  for (std::int64_t i = 0; i < size; ++i) out[i] = add(left[i], right[i]);
 }
 
-template <class T, class Finish>
-void sum_chunks(std::span<const T* const> inputs, std::span<T* const> outputs, std::int64_t begin,
-                std::int64_t end, Finish finish) {
-  for (std::int64_t at = begin; at < end; at += kChunk) {
-    const std::int64_t count = end - at < kChunk ? end - at : kChunk;
-    T* first = outputs[0] + at;
-    sum_chunk(inputs.data(), static_cast<int>(inputs.size()), at, count, first);
-    finish(first, count);
-    for (T* other : outputs.subspan(1)) {
-      std::memcpy(other + at, first, static_cast<std::size_t>(count) * sizeof(T));
-    }
+template <class T>
+BELFRY_KERNEL void divide(T* x, std::int64_t size, T divisor) {
+  for (std::int64_t i = 0; i < size; ++i) x[i] /= divisor;
+}
+
+// few(inputs, row) sums up to kFew inputs. `row` may be one of the inputs, so it is written last.
+template <class T, class Few>
+void sum_row(Inputs inputs, T* row, std::int64_t size, const Few& few) {
+  if (inputs.size() <= kFew) return few(inputs, row);
+  T left[kBlock], right[kBlock];
+  const std::size_t middle = (inputs.size() + 1) / 2;
+  sum_row(inputs.first(middle), left, size, few);
+  sum_row(inputs.subspan(middle), right, size, few);
+  add_rows(left, right, row, size);
+}
+
+void copy_to_others(Outputs outputs, std::int64_t from, std::int64_t to) {
+  const std::byte* const first = static_cast<std::byte*>(outputs[0]);
+  for (void* const output : outputs.subspan(1))
+    if (output != first)
+      std::memcpy(static_cast<std::byte*>(output) + from, first + from,
+                  static_cast<std::size_t>(to - from));
+}
+
+// Whether they are `count` tensors, all different.
+bool distinct(Outputs outputs, std::size_t count) {
+  if (outputs.size() != count) return false;
+  for (std::size_t i = 1; i < count; ++i)
+    if (std::ranges::find(outputs.first(i), outputs[i]) != outputs.begin() + i) return false;
+  return true;
+}
+
+template <bool mean, class T>
+void sum_tensors(Inputs inputs, Outputs outputs, T divisor, std::int64_t begin, std::int64_t end) {
+  if (inputs.size() <= kFew && (outputs.size() == 1 || distinct(outputs, inputs.size()))) {
+    const Part all{inputs.data(), inputs.size(), begin, outputs.data(), begin, end - begin};
+    return sum_few<mean>(all, outputs.size() > 1, divisor);
+  }
+  constexpr auto kUnit = static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t from = begin; from < end; from += kBlock) {
+    const std::int64_t size = std::min(kBlock, end - from);
+    T* const first = static_cast<T*>(outputs[0]) + from;
+    sum_row(inputs, first, size, [&](Inputs some, T* row) {
+      void* const rows[] = {row};
+      sum_few<false>(Part{some.data(), some.size(), from, rows, 0, size}, false, divisor);
+    });
+    if constexpr (mean) divide(first, size, divisor);
+    copy_to_others(outputs, from * kUnit, (from + size) * kUnit);
   }
 }
 
 }  // namespace
 
 template <class T>
-void tree_sum(std::span<const T* const> inputs, std::span<T* const> outputs, std::int64_t begin,
-              std::int64_t end) {
-  sum_chunks(inputs, outputs, begin, end, [](T*, std::int64_t) {});
+void tree_sum(Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+  sum_tensors<false, T>(inputs, outputs, 1, begin, end);
 }
 
 template <class T>
-void tree_mean(std::span<const T* const> inputs, std::span<T* const> outputs, T divisor,
-               std::int64_t begin, std::int64_t end) {
-  sum_chunks(inputs, outputs, begin, end,
-             [divisor](T* x, std::int64_t count) { divide(x, count, divisor); });
+void tree_mean(Inputs inputs, Outputs outputs, T divisor, std::int64_t begin, std::int64_t end) {
+  sum_tensors<true>(inputs, outputs, divisor, begin, end);
 }
 
-template void tree_sum(std::span<const float* const>, std::span<float* const>, std::int64_t,
-                       std::int64_t);
-template void tree_sum(std::span<const double* const>, std::span<double* const>, std::int64_t,
-                       std::int64_t);
-template void tree_sum(std::span<const std::int32_t* const>, std::span<std::int32_t* const>,
-                       std::int64_t, std::int64_t);
-template void tree_mean(std::span<const float* const>, std::span<float* const>, float, std::int64_t,
-                        std::int64_t);
-template void tree_mean(std::span<const double* const>, std::span<double* const>, double,
-                        std::int64_t, std::int64_t);
+template void tree_sum<float>(Inputs, Outputs, std::int64_t, std::int64_t);
+template void tree_sum<double>(Inputs, Outputs, std::int64_t, std::int64_t);
+template void tree_sum<std::int32_t>(Inputs, Outputs, std::int64_t, std::int64_t);
+template void tree_mean<float>(Inputs, Outputs, float, std::int64_t, std::int64_t);
+template void tree_mean<double>(Inputs, Outputs, double, std::int64_t, std::int64_t);
+
+void tree_sum_16(const HalfConversion& convert, Inputs inputs, Outputs outputs, float divisor,
+                 std::int64_t begin, std::int64_t end) {
+  for (std::int64_t from = begin; from < end; from += kHalfBlock) {
+    const std::int64_t size = std::min(kHalfBlock, end - from);
+    float sums[kHalfBlock];
+    sum_row(inputs, sums, size, [&](Inputs some, float* row) {
+      float wide[kFew][kHalfBlock];
+      const void* terms[kFew];
+      for (std::size_t k = 0; k < some.size(); ++k) {
+        convert.widen(static_cast<const std::uint16_t*>(some[k]) + from, wide[k], size);
+        terms[k] = wide[k];
+      }
+      void* const rows[] = {row};
+      sum_few<false>(Part{terms, some.size(), 0, rows, 0, size}, false, 1.0f);
+    });
+    if (divisor != 1) divide(sums, size, divisor);
+    convert.narrow(sums, static_cast<std::uint16_t*>(outputs[0]) + from, size);
+    copy_to_others(outputs, from * 2, (from + size) * 2);
+  }
+}
 
 }  // namespace belfry::kernels

@@ -47,7 +47,7 @@ class MemoryPlanner {
           buffers.push_back(plan_.buffer(root));
           continue;
         }
-        // A collective's results are equal, so one tensor serves a memory space.
+        // Equal results of a collective: one tensor serves a memory space.
         const int shared = node.op->collective ? equal_output(node, buffers) : -1;
         const int over = shared >= 0 ? shared : overwritten(value.node, i);
         buffers.push_back(over >= 0 ? over : make_buffer(node, i));
@@ -62,12 +62,14 @@ class MemoryPlanner {
     }
   }
 
-  // The buffer of an earlier output of a collective in the memory space of the next, or -1.
+  // The buffer of an earlier output of a collective that equals the next and is in its memory
+  // space, or -1.
   int equal_output(const PlanNode& node, const std::vector<int>& buffers) const {
     const auto space = [&](std::size_t output) {
       return context_.devices[at(node.devices[output])]->memory_space;
     };
-    for (std::size_t earlier = 0; earlier < buffers.size(); ++earlier)
+    const std::size_t equal = at(node.participants());
+    for (std::size_t earlier = buffers.size() / equal * equal; earlier < buffers.size(); ++earlier)
       if (space(earlier) == space(buffers.size())) return buffers[earlier];
     return -1;
   }

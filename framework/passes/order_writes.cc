@@ -48,7 +48,7 @@ class WriteOrder {
   std::map<int, std::vector<int>> collect_writes() const {
     std::map<int, std::vector<int>> writes;
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
-      for (int i = 0; i < plan_.nodes[n].op->writes; ++i)
+      for (int i = 0; i < plan_.nodes[n].writes(); ++i)
         writes[plan_.nodes[n].inputs[at(i)].node].push_back(static_cast<int>(n));
     return writes;
   }

@@ -12,6 +12,29 @@ void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType>
 // rules.
 void place(Plan& plan, const PlanContext& context);
 
+// The verifier at compile: refuses steps in which towers would not combine or apply the same.
+// Throws InvalidArgument naming the variable and the lines if
+// * a feed replaces the gradient, combined gradient or part in a collective of some towers alone,
+//   or stands between the gradients and the combined ones;
+// * gradients of one variable, or its combined ones, have other real shapes or dtypes;
+// * some towers' gradients share a device and others do not (not with soft placement);
+// * verify_updates() does.
+// It changes nothing.
+void verify(const Plan& plan, const PlanContext& context);
+// The second of these; for plans that prune() could not finish, too.
+void verify_types(const Plan& plan);
+// Refuses writes of a variable whose gradients were combined that depend on some gradient, but not
+// on its own combined one; two such writes; and writes of some towers' copies alone.
+void verify_updates(const Plan& plan);
+
+// Lets replicas of one memory space, with the same first value and the same writes, lie in one
+// storage: their writes become one, and their reads that storage's (Plan::shares, Plan::unshare).
+void share_replicas(Plan& plan, const PlanContext& context);
+
+// Makes a collective and the updates that alone read its results one FusedUpdate, where that moves
+// no read to another version of a variable.
+void fuse_updates(Plan& plan, const PlanContext& context);
+
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
 // device of another memory space, else a Transfer. Constants are wherever they are needed.
 void add_transfers(Plan& plan, const PlanContext& context);
@@ -20,12 +43,23 @@ void add_transfers(Plan& plan, const PlanContext& context);
 // copies a read where that would close a cycle.
 void order_writes(Plan& plan);
 
+// For plans of Locks::kEachVariable, after order_writes: turns each read of a variable into a copy,
+// and gives the users of what a write leaves a copy of it. Copies of what the run finds come first,
+// those of what a write leaves right behind it.
+void copy_variables(Plan& plan);
+
 // Puts launches in one global order, on lanes, with the waits between them.
 void schedule(Plan& plan);
 
 // Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs. Declared
 // devices get none of either.
 void prepare_kernels(Plan& plan, const PlanContext& context);
+
+// The kernel of a node whose op is `op`: the host's, or the plain one. Throws NotFound if neither
+// serves these types.
+KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference);
+// That of a FusedUpdate: the collective's, then its updates', on parts that fit in a cache.
+KernelRun prepare_fused_update(const Plan& plan, const PlanNode& node, bool reference);
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
@@ -40,8 +74,19 @@ std::vector<std::vector<int>> consumers_of(const Plan& plan);
 // The value whose memory `value` is: through aliases and, for writes, to the variable.
 Value root_of(const Plan& plan, Value value);
 
-// Reorders nodes topologically: writes as soon as they may, else smallest old index first. Throws
-// Internal on a cycle.
+// What each node, and each value, is replaced by. Values of replaced nodes that somebody uses are
+// among them.
+struct Replacements {
+  std::map<int, int> nodes;
+  std::map<Value, Value> values;
+};
+
+// Replaces nodes, whose control inputs their replacements take over, drops what nobody uses any
+// more, and sorts. Returns false, and changes nothing, if that would close a cycle.
+bool replace_nodes(Plan& plan, const Replacements& replacements);
+
+// Reorders nodes topologically: writes, collectives and prompt nodes (PromptScope) as soon as they
+// may, else smallest old index first. Throws Internal on a cycle.
 void sort_nodes(Plan& plan);
 
 }  // namespace belfry

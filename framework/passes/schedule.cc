@@ -49,7 +49,10 @@ class Scheduler {
     launch.node = n;
     launch.lane = lane;
     launch.position = static_cast<int>(launches.size());
-    launch.range = whole_range(*node.op, plan_.input_types(node), node.types);
+    const Fusion* const fused = node.fusion.get();
+    launch.range =
+        fused ? whole_range(*fused->op, fused->participants, fused->types, fused->types)
+              : whole_range(*node.op, node.participants(), plan_.input_types(node), node.types);
     launch.chunk = chunk_of(node, launch.range);
     std::vector<int> clock(plan_.lanes.size());
     if (!launches.empty()) clock = plan_.clocks[at(launches.back())];
@@ -84,18 +87,21 @@ class Scheduler {
 
   // Collectives take turns on their devices, so that no lane runs them all.
   int choose_device(const PlanNode& node) {
-    if (!node.op->collective) return node.device();
-    return node.devices[at(collectives_++) % node.devices.size()];
+    if (node.participants() == 0) return node.device();
+    const std::vector<int>& devices = node.fusion ? node.fusion->devices : node.devices;
+    return devices[at(collectives_++ % node.participants())];
   }
 
   // Collectives above the limit are shared among workers, chunk by chunk.
   static std::int64_t chunk_of(const PlanNode& node, Range range) {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
-    if (!node.op->collective || node.types[0].bytes() <= kChunkBytes) return whole;
-    const auto element = static_cast<std::int64_t>(size_of(node.types[0].dtype));
-    const auto all = static_cast<std::int64_t>(node.types.size());
-    // At least 4 KiB of each buffer, in whole cache lines.
-    const std::int64_t bytes = std::max<std::int64_t>(4096, 2 * kChunkBytes / all / 64 * 64);
+    if (node.participants() == 0) return whole;
+    const TensorType& first = node.fusion ? node.fusion->types[0] : node.types[0];
+    const auto element = static_cast<std::int64_t>(size_of(first.dtype));
+    if (whole * element <= kChunkBytes) return whole;
+    // At least 4 KiB of each participant, in whole cache lines.
+    const std::int64_t bytes =
+        std::max<std::int64_t>(4096, 2 * kChunkBytes / node.participants() / 64 * 64);
     return bytes / element;
   }
 

@@ -28,8 +28,10 @@ class Transfers {
       }
       // A read stays with its variable, where its version is known; what travels is its value.
       const int wanted = node.device();
-      if (node.op == &kRead) node.devices = {plan_.device(node.inputs[0])};
-      if (node.op->collective) count_collective(node);
+      if (node.op == &kRead && !node.shared) node.devices = {plan_.device(node.inputs[0])};
+      if (node.op->collective) count_collective(node, 0, node.types, node.devices);
+      if (const Fusion* fused = node.fusion.get())
+        count_collective(node, fused->first_input, fused->types, fused->devices);
       plan_.nodes.push_back(std::move(node));
       const Value kept{static_cast<int>(plan_.nodes.size()) - 1, 0};
       moved_[n] = plan_.nodes.back().op == &kRead ? on_device(kept, wanted).node : kept.node;
@@ -39,24 +41,30 @@ class Transfers {
  private:
   // A collective reads each input where it is; constants are wherever they are needed.
   int wanted_device(const PlanNode& node, std::size_t input) const {
-    const bool stays = node.op->collective || node.op == &kRead ||
+    const bool stays = node.participants() > 0 || node.op == &kRead ||
                        plan_.node(node.inputs[input].node).op == &kConst;
     return stays ? plan_.device(node.inputs[input]) : node.device();
   }
 
-  // As if every tensor went to the first device and the sum came back, whatever the kernel does.
-  void count_collective(const PlanNode& node) {
-    const int first = node.devices[0];
-    std::set<Value> sent;
-    std::set<int> reached{first};
-    for (std::size_t i = 0; i < node.devices.size(); ++i) {
-      const int device = node.devices[i];
-      const std::int64_t bytes = node.types[i].bytes();
-      if (device == first) continue;
-      if (sent.insert(node.inputs[i]).second)
-        plan_.transfers.push_back({plan_.name(node.inputs[i]), device, first, bytes});
-      if (reached.insert(device).second)
-        plan_.transfers.push_back({node.node->output(i).name(), first, device, bytes});
+  // As if every tensor went to its first device and the sum came back, whatever the kernel does.
+  // Its inputs are those of the node from `from` on.
+  void count_collective(const PlanNode& node, int from, const std::vector<TensorType>& types,
+                        const std::vector<int>& devices) {
+    const std::size_t participants = at(node.participants());
+    std::set<std::pair<Value, int>> sent;
+    for (std::size_t b = 0; b < devices.size(); b += participants) {
+      const int first = devices[b];
+      std::set<int> reached{first};
+      for (std::size_t i = b; i < b + participants; ++i) {
+        const int device = devices[i];
+        const std::int64_t bytes = types[i].bytes();
+        const Value input = node.inputs[at(from) + i];
+        if (device == first) continue;
+        if (sent.emplace(input, first).second)
+          plan_.transfers.push_back({plan_.name(input), device, first, bytes});
+        if (reached.insert(device).second)
+          plan_.transfers.push_back({node.node->output(i).name(), first, device, bytes});
+      }
     }
   }
 

@@ -3,7 +3,10 @@ include(CheckLinkerFlag)
 
 find_program(BELFRY_CCACHE ccache DOC "Compiler cache, or nothing")
 if(BELFRY_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${BELFRY_CCACHE})
+  # Without these it takes no precompiled header and nothing that was compiled with one.
+  set(sloppiness pch_defines,time_macros,include_file_mtime,include_file_ctime)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=${sloppiness} ${BELFRY_CCACHE})
 endif()
 check_linker_flag(CXX -fuse-ld=mold BELFRY_MOLD)
 if(BELFRY_MOLD)

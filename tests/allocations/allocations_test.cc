@@ -16,8 +16,8 @@
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/kernels/onednn.h"
-#include "belfry/tests/trainers/mnist_convnet.h"
 #include "belfry/trainers/mnist.h"
+#include "belfry/trainers/models.h"
 #include "belfry/trainers/trainer.h"
 
 namespace {
@@ -114,7 +114,7 @@ void train(const char* what, const char* mode, const char* allreduce, Optimizer 
            int repacking = 0) {
   // Epochs of 5 steps, so that the input is shuffled again meanwhile.
   const auto digits = data::generated_digits(5 * 4 * 8, 1);
-  TrainerOptions options{.model = mnist_convnet, .optimizer = std::move(optimizer)};
+  TrainerOptions options{.model = models::mnist, .optimizer = std::move(optimizer)};
   options.devices.resize(4);
   for (int d = 0; d < 4; ++d)
     options.devices[static_cast<std::size_t>(d)] = DeviceSpec::local("CPU", d);

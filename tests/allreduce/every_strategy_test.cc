@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/small_tensors.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/allreduce/tables.h"
@@ -19,37 +21,61 @@ void expect_bits(const Tensor& got, const std::vector<float>& want) {
         << "element " << i << ": " << got.data<float>()[i] << " instead of " << want[i];
 }
 
+enum class Packing { kNone, kFourParts, kSmallTensors, kBucketsOf1Kib, kBucketsOf6Kib };
+
+constexpr Packing kPackings[] = {Packing::kNone, Packing::kFourParts, Packing::kSmallTensors,
+                                 Packing::kBucketsOf1Kib, Packing::kBucketsOf6Kib};
+
 struct Case {
-  std::string strategy;
+  std::string spec;
   int towers;
-  int parts;  // 0: not packed
 };
+
+void PrintTo(const Case& of, std::ostream* out) { *out << of.spec << " of " << of.towers; }
+
+// Odd, smaller than the number of towers, empty, scalar.
+std::vector<Shape> odd_shapes() {
+  return {{33, 40}, {7}, {2, 3, 5}, {3001}, {}, {0, 4}, {3}, {1, 1}};
+}
+
+std::unique_ptr<Strategy> with(Packing packing, std::unique_ptr<Strategy> strategy) {
+  if (packing == Packing::kFourParts) return packed(std::move(strategy), 4);
+  if (packing == Packing::kSmallTensors) return small_tensors_packed(std::move(strategy), 1024);
+  if (packing == Packing::kBucketsOf1Kib) return bucketed(std::move(strategy), 1.0 / 1024);
+  if (packing == Packing::kBucketsOf6Kib) return bucketed(std::move(strategy), 6.0 / 1024);
+  return strategy;
+}
 
 class EveryStrategy : public testing::TestWithParam<Case> {
  protected:
-  std::unique_ptr<Strategy> strategy() const {
-    std::unique_ptr<Strategy> made = make_strategy(GetParam().strategy);
-    return GetParam().parts > 0 ? packed(std::move(made), GetParam().parts) : std::move(made);
+  // As it is and in every packing that it can be used with.
+  static std::vector<std::unique_ptr<Strategy>> strategies() {
+    std::vector<std::unique_ptr<Strategy>> all;
+    for (const Packing packing : kPackings)
+      if (packing == Packing::kNone || packing >= Packing::kBucketsOf1Kib ||
+          GetParam().spec != "colocate")
+        all.push_back(with(packing, make_strategy(GetParam().spec)));
+    return all;
   }
-  static std::vector<Shape> shapes() { return {{33, 40}, {7}, {2, 3, 5}, {3001}, {}}; }
 
   // Reduces and compares every tensor of every tower; the sum is divided by `divisor`.
-  void expect_all(Reduction reduction, float divisor) const {
-    TestGradients gradients(GetParam().towers, shapes());
-    const GradientTable reduced = strategy()->reduce(gradients.table(), {.reduction = reduction});
-    ASSERT_EQ(reduced.towers(), GetParam().towers);
-    ASSERT_EQ(reduced.variables(), 5);
-    for (int v = 0; v < reduced.variables(); ++v) {
-      std::vector<float> want = gradients.tree(v, 0, GetParam().towers);
-      for (float& x : want) x /= divisor;
-      const std::vector<Tensor> got = evaluate(reduced.values(v));
-      for (const Tensor& tensor : got) expect_bits(tensor, want);
+  static void expect_all(Reduction reduction, float divisor) {
+    TestGradients gradients(GetParam().towers, odd_shapes());
+    for (const auto& strategy : strategies()) {
+      const GradientTable reduced = strategy->reduce(gradients.table(), {.reduction = reduction});
+      ASSERT_EQ(reduced.towers(), GetParam().towers);
+      ASSERT_EQ(reduced.variables(), std::ssize(odd_shapes()));
+      for (int v = 0; v < reduced.variables(); ++v) {
+        std::vector<float> want = gradients.tree(v, 0, GetParam().towers);
+        for (float& x : want) x /= divisor;
+        for (const Tensor& tensor : evaluate(reduced.values(v))) expect_bits(tensor, want);
+      }
     }
   }
 };
 
 TEST_P(EveryStrategy, GivesEachTowerTheCanonicalSumBitForBit) {
-  EXPECT_TRUE(strategy()->canonical(GetParam().towers));
+  for (const auto& strategy : strategies()) EXPECT_TRUE(strategy->canonical(GetParam().towers));
   expect_all(Reduction::kSum, 1);
 }
 
@@ -58,52 +84,113 @@ TEST_P(EveryStrategy, DividesTheMeanOnceByTheNumberOfTowers) {
 }
 
 TEST_P(EveryStrategy, GivesTheSameBitsInASession) {
-  TestGradients gradients(GetParam().towers, shapes());
-  const GradientTable reduced = strategy()->reduce(gradients.table());
-  Session session(gradients.graph, {.device_count = {{"CPU", GetParam().towers}}, .threads = 2});
-  for (int v = 0; v < reduced.variables(); ++v) {
-    std::vector<Fetch> fetches;
-    for (const Output& value : reduced.values(v)) fetches.emplace_back(value);
-    const std::vector<Tensor> want = evaluate(reduced.values(v));
-    EXPECT_EQ(session.run(fetches), want) << "variable " << v;
+  for (const auto& strategy : strategies()) {
+    TestGradients gradients(GetParam().towers, odd_shapes());
+    const GradientTable reduced = strategy->reduce(gradients.table());
+    Session session(gradients.graph, {.device_count = {{"CPU", GetParam().towers}}, .threads = 2});
+    for (int v = 0; v < reduced.variables(); ++v) {
+      std::vector<Fetch> fetches;
+      for (const Output& value : reduced.values(v)) fetches.emplace_back(value);
+      EXPECT_EQ(session.run(fetches), evaluate(reduced.values(v))) << "variable " << v;
+    }
   }
 }
 
 TEST_P(EveryStrategy, KeepsTheVariablesOfEachTower) {
-  TestGradients gradients(GetParam().towers, shapes());
-  const GradientTable reduced = strategy()->reduce(gradients.table());
-  for (int t = 0; t < reduced.towers(); ++t) {
-    EXPECT_EQ(reduced.device(t), cpu(t));
-    for (int v = 0; v < reduced.variables(); ++v)
-      EXPECT_EQ(reduced.at(t, v).variable, gradients.rows[t][v].variable);
+  TestGradients gradients(GetParam().towers, odd_shapes());
+  for (const auto& strategy : strategies()) {
+    const GradientTable reduced = strategy->reduce(gradients.table());
+    for (int t = 0; t < reduced.towers(); ++t) {
+      EXPECT_EQ(reduced.device(t), cpu(t));
+      for (int v = 0; v < reduced.variables(); ++v)
+        EXPECT_EQ(reduced.at(t, v).variable, gradients.rows[t][v].variable);
+    }
   }
 }
 
 TEST_P(EveryStrategy, NamesTheLineThatAsksForIt) {
-  TestGradients gradients(GetParam().towers, shapes());
-  const std::size_t before = gradients.graph.size();
-  const unsigned line = __LINE__ + 1;
-  strategy()->reduce(gradients.table());
-  ASSERT_GT(gradients.graph.size(), before);
-  for (std::size_t id = before; id < gradients.graph.size(); ++id)
-    EXPECT_EQ(gradients.graph.node(id).site().line, line) << gradients.graph.node(id).describe();
+  TestGradients gradients(GetParam().towers, odd_shapes());
+  for (const auto& strategy : strategies()) {
+    const std::size_t before = gradients.graph.size();
+    const unsigned line = __LINE__ + 1;
+    strategy->reduce(gradients.table());
+    ASSERT_GT(gradients.graph.size(), before);
+    for (std::size_t id = before; id < gradients.graph.size(); ++id)
+      EXPECT_EQ(gradients.graph.node(id).site().line, line) << gradients.graph.node(id).describe();
+  }
 }
 
-std::vector<Case> cases() {
+// Those that are canonical for so many towers.
+std::vector<Case> canonical_cases() {
   std::vector<Case> all;
-  for (const char* name : {"collective", "naive", "hierarchical", "colocate"})
-    for (const int towers : {2, 3, 4, 6, 8})
-      for (const int parts : {0, 4}) {
-        if (std::string(name) == "hierarchical" && towers % 2 == 1) continue;
-        if (std::string(name) == "colocate" && parts > 0) continue;
-        all.push_back({name, towers, parts});
-      }
+  for (const char* spec :
+       {"collective", "naive", "naive_cpu", "hierarchical", "colocate", "shuffle", "pscpu",
+        "halving_doubling", "collective#3", "shuffle#3", "shuffle:1K:collective:4K:hierarchical"})
+    for (const int towers : {2, 3, 4, 6, 8}) {
+      if (std::string_view(spec).ends_with("hierarchical") && towers % 2 == 1) continue;
+      if (spec == std::string_view("halving_doubling") && (towers == 3 || towers == 6)) continue;
+      all.push_back({spec, towers});
+    }
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Towers, EveryStrategy, testing::ValuesIn(cases()), [](const auto& test) {
-  return cat(test.param.strategy, "_of_", test.param.towers, "_in_", test.param.parts, "_parts");
-});
+std::string name_of(const Case& of) {
+  std::string name = cat(of.spec, "_of_", of.towers);
+  for (char& c : name)
+    if (c == ':' || c == '#') c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Towers, EveryStrategy, testing::ValuesIn(canonical_cases()),
+                         [](const auto& test) { return name_of(test.param); });
+
+// Strategies whose order is not the tree.
+class OtherOrders : public testing::TestWithParam<Case> {};
+
+TEST_P(OtherOrders, GiveEachTowerTheSameSumWithinRounding) {
+  const auto [spec, towers] = GetParam();
+  TestGradients gradients(towers, odd_shapes());
+  for (const Packing packing : kPackings)
+    for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
+      const auto strategy = with(packing, make_strategy(spec));
+      EXPECT_FALSE(strategy->canonical(towers));
+      const float divisor = reduction == Reduction::kMean ? static_cast<float>(towers) : 1;
+      const GradientTable reduced = strategy->reduce(gradients.table(), {.reduction = reduction});
+      for (int v = 0; v < reduced.variables(); ++v) {
+        const std::vector<float> want = gradients.tree(v, 0, towers);
+        const std::vector<float> sizes = gradients.sum_of_magnitudes(v);
+        const std::vector<Tensor> got = evaluate(reduced.values(v));
+        for (const Tensor& tensor : got) EXPECT_EQ(tensor, got[0]) << "variable " << v;
+        ASSERT_EQ(got[0].shape(), odd_shapes()[v]);
+        for (std::size_t i = 0; i < want.size(); ++i)
+          ASSERT_NEAR(got[0].data<float>()[i], want[i] / divisor, 1e-6F * sizes[i] / divisor)
+              << "variable " << v << ", element " << i;
+      }
+    }
+}
+
+TEST_P(OtherOrders, GiveTheSameBitsInASession) {
+  const auto [spec, towers] = GetParam();
+  TestGradients gradients(towers, {{33, 40}, {5}, {}});
+  const GradientTable reduced = make_strategy(spec)->reduce(gradients.table());
+  Session session(gradients.graph, {.device_count = {{"CPU", towers}}, .threads = 2});
+  for (int v = 0; v < reduced.variables(); ++v) {
+    std::vector<Fetch> fetches;
+    for (const Output& value : reduced.values(v)) fetches.emplace_back(value);
+    EXPECT_EQ(session.run(fetches), evaluate(reduced.values(v))) << "variable " << v;
+  }
+}
+
+std::vector<Case> other_cases() {
+  std::vector<Case> all;
+  for (const int towers : {3, 5, 6, 7}) all.push_back({"halving_doubling", towers});
+  for (const char* spec : {"ring", "ring#2", "ring#5", "xring#3", "naive:100:ring"})
+    for (const int towers : {2, 3, 4, 6, 8}) all.push_back({spec, towers});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Towers, OtherOrders, testing::ValuesIn(other_cases()),
+                         [](const auto& test) { return name_of(test.param); });
 
 }  // namespace
 }  // namespace belfry

@@ -1,18 +1,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/chunked.h"
 #include "belfry/allreduce/collective.h"
 #include "belfry/allreduce/colocate.h"
 #include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/halving_doubling.h"
 #include "belfry/allreduce/hierarchical.h"
 #include "belfry/allreduce/naive.h"
+#include "belfry/allreduce/nccl.h"
+#include "belfry/allreduce/ring.h"
+#include "belfry/allreduce/shuffle.h"
+#include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
-#include "belfry/framework/plan.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
-#include "belfry/ops/square.h"
 #include "belfry/tests/allreduce/tables.h"
+#include "belfry/tests/support/interpreter.h"
 
 namespace belfry {
 namespace {
@@ -26,18 +31,8 @@ std::vector<DeviceSpec> devices_of(const std::vector<Node*>& nodes) {
   return devices;
 }
 
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Strategies, LeaveTheGradientsOfOneTowerAlone) {
-  for (const char* name : {"collective", "naive", "hierarchical", "colocate"}) {
+  for (const std::string& name : strategy_names()) {
     TestGradients gradients(1, {{3}, {4}});
     const std::size_t before = gradients.graph.size();
     const GradientTable reduced = make_strategy(name)->reduce(gradients.table());
@@ -203,17 +198,72 @@ TEST(Packed, RefusesWithThePackersReason) {
   EXPECT_THAT(message, HasSubstr("100 elements"));
 }
 
-class OnFirst final : public Strategy {
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    std::vector<std::vector<Output>> sums(grads.towers());
-    DeviceScope on(grads.graph(), grads.device(0));
-    for (int v = 0; v < grads.variables(); ++v) {
-      const Output total = add_n(grads.values(v));
-      for (auto& row : sums) row.push_back(total);
-    }
-    return sums;
+TEST(NaiveCpu, SumsEverythingOnCpuZero) {
+  TestGradients gradients(3, {{4}, {5}, {}});
+  const GradientTable means = allreduce_naive_cpu(gradients.table());
+  EXPECT_EQ(nodes_of(gradients.graph, kAddN).size(), 3U);
+  for (int v = 0; v < 3; ++v) {
+    EXPECT_EQ(means.at(2, v).value, means.at(0, v).value);
+    EXPECT_EQ(means.at(1, v).value.device(), cpu(0));
   }
-};
+}
+
+TEST(Functions, DoWhatStrategiesOfTheirNamesDo) {
+  using Function = GradientTable (*)(const GradientTable&);
+  const std::pair<const char*, Function> functions[] = {
+      {"collective", [](const GradientTable& g) { return allreduce_collective(g); }},
+      {"colocate", [](const GradientTable& g) { return aggregate_colocate(g); }},
+      {"halving_doubling", [](const GradientTable& g) { return allreduce_halving_doubling(g); }},
+      {"hierarchical", [](const GradientTable& g) { return allreduce_hierarchical(g, cpus(6)); }},
+      {"naive", [](const GradientTable& g) { return allreduce_naive(g, cpus(6)); }},
+      {"naive_cpu", [](const GradientTable& g) { return allreduce_naive_cpu(g); }},
+      {"ring", [](const GradientTable& g) { return allreduce_ring(g); }},
+      {"shuffle", [](const GradientTable& g) { return allreduce_shuffle(g, cpus(6)); }}};
+  for (const auto& [name, function] : functions) {
+    TestGradients g(6, {{10}, {3}});
+    const std::size_t before = g.graph.size();
+    const GradientTable direct = function(g.table());
+    const std::size_t nodes = g.graph.size();
+    const GradientTable named = make_strategy(name)->reduce(g.table());
+    for (int t = 0; t < 6; ++t)
+      for (int v = 0; v < 2; ++v) {
+        EXPECT_EQ(&direct.at(t, v).value.node().op(), &named.at(t, v).value.node().op()) << name;
+        EXPECT_EQ(evaluate(direct.at(t, v).value), evaluate(named.at(t, v).value)) << name;
+      }
+    EXPECT_EQ(g.graph.size() - nodes, nodes - before) << name;
+  }
+}
+
+TEST(Nccl, IsRefusedWithoutGpusInsteadOfFallingBack) {
+  TestGradients gradients(2, {{4}});
+  EXPECT_THAT(message_of([&] { allreduce_nccl(gradients.table()); }),
+              HasSubstr("--allreduce=nccl: NCCL needs GPUs, which this build does not drive"));
+  EXPECT_NE(make_strategy("nccl")->refusal(2), "");
+  EXPECT_FALSE(make_strategy("nccl")->canonical(2));
+}
+
+TEST(SeveralProcesses, AreNeededByStrategiesWithASlash) {
+  TestGradients gradients(2, {{4}});
+  for (const char* spec : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu/pscpu", "nccl/xring#2",
+                           "pscpu/pscpu#2", "naive:2k:nccl/xring"})
+    EXPECT_THAT(message_of([&] { make_strategy(spec)->reduce(gradients.table()); }),
+                HasSubstr("needs several processes"))
+        << spec;
+}
+
+TEST(Refusals, AreGivenBeforeAnythingIsBuiltAndByWrappersToo) {
+  EXPECT_EQ(make_strategy("hierarchical")->refusal(4), "");
+  for (const char* spec : {"hierarchical", "naive:1K:hierarchical"}) {
+    EXPECT_THAT(make_strategy(spec)->refusal(3), HasSubstr("even number")) << spec;
+    EXPECT_THAT(packed(make_strategy(spec), 4)->refusal(3), HasSubstr("even number"));
+    EXPECT_THAT(small_tensors_packed(make_strategy(spec), 4)->refusal(3), HasSubstr("even number"));
+    EXPECT_THAT(chunked(make_strategy(spec), 4)->refusal(3), HasSubstr("even number"));
+  }
+  for (const char* name :
+       {"collective", "halving_doubling", "naive", "naive_cpu", "ring", "shuffle"})
+    for (const int towers : {1, 2, 3, 4, 5, 6, 7, 8})
+      EXPECT_EQ(make_strategy(name)->refusal(towers), "") << name;
+}
 
 class Forgetful final : public Strategy {
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
@@ -221,81 +271,12 @@ class Forgetful final : public Strategy {
   }
 };
 
-TEST(StrategyRegistry, MakesStrategiesOfUsersByName) {
-  register_strategy("on_first", [] { return std::make_unique<OnFirst>(); });
-  TestGradients gradients(3, {{4}});
-  const auto strategy = make_strategy("on_first");
-  EXPECT_FALSE(strategy->canonical(3)) << "unless it says so";
-  const GradientTable mean = strategy->reduce(gradients.table());
-  EXPECT_EQ(mean.at(2, 0).value.device(), cpu(0));
-  EXPECT_THAT(
-      message_of([] { register_strategy("on_first", [] { return std::make_unique<OnFirst>(); }); }),
-      HasSubstr("'on_first' is already registered"));
-}
-
-TEST(StrategyRegistry, NamesTheNearestStrategy) {
-  const std::string message = message_of([] { make_strategy("heirarchical"); });
-  EXPECT_THAT(message, HasSubstr("'heirarchical'; did you mean 'hierarchical'?"));
-  EXPECT_THAT(message, HasSubstr("collective, colocate, hierarchical, naive"));
-}
-
 TEST(Strategy, RefusesResultsOfAnotherLayout) {
   TestGradients gradients(2, {{4}});
   EXPECT_THAT(
       message_of([&] { Forgetful().reduce(gradients.table(), {.reduction = Reduction::kSum}); }),
-      HasSubstr("combined gradients of tower 1 are 0 instead of 1"));
-}
-
-struct Moved {
-  std::size_t transfers = 0;
-  std::int64_t bytes = 0;
-};
-
-// What a plan moves when every tower uses its own results. Gradients are computed: constants would
-// be wherever they are needed.
-Moved moved(const Strategy& strategy, int towers, const std::vector<Shape>& shapes) {
-  TestGradients g(towers, shapes);
-  for (int t = 0; t < towers; ++t) {
-    DeviceScope on(g.graph, cpu(t));
-    for (Gradient& x : g.rows[static_cast<std::size_t>(t)]) x.value = square(x.value);
-  }
-  const GradientTable reduced = strategy.reduce(g.table());
-  std::vector<Fetch> fetches;
-  for (int t = 0; t < towers; ++t) {
-    DeviceScope on(g.graph, cpu(t));
-    for (int v = 0; v < reduced.variables(); ++v)
-      fetches.emplace_back(square(reduced.at(t, v).value));
-  }
-  Session session(g.graph, {.device_count = {{"CPU", towers}}});
-  Moved result;
-  for (const TransferRecord& record : session.prepare(fetches).plan().transfers) {
-    ++result.transfers;
-    result.bytes += record.bytes;
-  }
-  return result;
-}
-
-// Every strategy gathers each tensor once and hands the sum back: 2 (K - 1) tensors per variable.
-TEST(Strategies, MoveTheBytesOfTheirClosedForms) {
-  const std::vector<Shape> shapes{{1000}, {30, 100}, {7}, {5000}};
-  constexpr std::int64_t kBytes = 4 * (1000 + 3000 + 7 + 5000);
-  for (const int towers : {2, 4, 6, 8})
-    for (const char* name : {"naive", "hierarchical", "colocate", "collective"}) {
-      const Moved m = moved(*make_strategy(name), towers, shapes);
-      EXPECT_EQ(m.bytes, 2 * (towers - 1) * kBytes) << name << " " << towers;
-      EXPECT_EQ(m.transfers, 2 * static_cast<std::size_t>(towers - 1) * shapes.size())
-          << name << " " << towers;
-    }
-}
-
-TEST(Strategies, MoveTheSameBytesInFourParts) {
-  const std::vector<Shape> shapes{{1000}, {30, 100}, {7}, {5000}, {3}};
-  constexpr std::int64_t kBytes = 4 * (1000 + 3000 + 7 + 5000 + 3);
-  for (const char* name : {"naive", "hierarchical", "collective"}) {
-    const Moved m = moved(*packed(make_strategy(name), 4), 4, shapes);
-    EXPECT_EQ(m.bytes, 2 * 3 * kBytes) << name;
-    EXPECT_EQ(m.transfers, 2u * 3 * 4) << name;
-  }
+      HasSubstr("combined gradients of tower 1 are 0 instead of 1; the first without one is that "
+                "of variable 'v0'"));
 }
 
 }  // namespace

@@ -66,10 +66,32 @@ struct TestGradients {
     return left;
   }
 
+  // Of each element of variable v over all towers: what rounding errors of its sum scale with.
+  std::vector<float> sum_of_magnitudes(int v) const {
+    std::vector<float> sums(
+        static_cast<std::size_t>(shapes[static_cast<std::size_t>(v)].elements()));
+    for (int t = 0; t < static_cast<int>(rows.size()); ++t) {
+      const Tensor leaf = value(t, v);
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += std::abs(leaf.data<float>()[i]);
+    }
+    return sums;
+  }
+
   Graph graph;
   std::vector<Shape> shapes;
   std::vector<std::vector<Gradient>> rows;
 };
+
+// What a call is refused with.
+template <class Call>
+std::string message_of(const Call& call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
 
 inline std::vector<Node*> nodes_of(const Graph& graph, const Op& op) {
   std::vector<Node*> found;

@@ -18,14 +18,6 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The middle value, or the mean of the two; 0 of none.
-inline double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 namespace detail {
 
 // `rounds` of kChains independent chains of fused multiply-adds, as wide as the instruction set has

@@ -28,25 +28,10 @@ struct Work {
   int steps;
 };
 
-Output mlp(Tower& tower, Output x, Output label) {
-  x = relu(dense(tower, "fc0", x, {.units = 512}));
-  x = relu(dense(tower, "fc1", x, {.units = 512}));
-  return cross_entropy(dense(tower, "fc2", x, {.units = 10}), label);
-}
-
-// That of examples/mnist.cc.
-Output convnet(Tower& tower, Output image, Output label) {
-  Output x = relu(conv2d(tower, "conv0", image, {.filters = 32, .kernel = 3}));
-  x = max_pool(x, {.window = 2});
-  x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
-  x = max_pool(x, {.window = 2});
-  x = relu(dense(tower, "fc0", flatten(x), {.units = 128}));
-  return cross_entropy(dense(tower, "fc1", x, {.units = 10}), label);
-}
-
 std::vector<Work> works() {
-  return {{"mlp", "MLP 784-512-512-10, momentum", mlp, {784}, momentum(0.01), {1, 2, 8}, 100},
-          {"convnet", "MNIST convnet, Adam", convnet, {28, 28, 1}, adam(1e-3), {1, 2, 4, 8}, 10}};
+  return {
+      {"mlp", "MLP 784-512-512-10, momentum", models::mlp, {784}, momentum(0.01), {1, 2, 8}, 100},
+      {"convnet", "MNIST convnet, Adam", models::mnist, {28, 28, 1}, adam(1e-3), {1, 2, 4, 8}, 10}};
 }
 
 // A prepared step and its timings.
@@ -94,7 +79,8 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
   for (int k = 0; k < devices; ++k) specs.push_back(DeviceSpec::local("CPU", k));
   const std::vector<Dataset::Field> fields{{"image", DType::kF32, work.sample},
                                            {"label", DType::kI32, {}}};
-  const std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
+  std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
+  if (options.bucket_mb > 0) strategy = bucketed(std::move(strategy), options.bucket_mb);
   const bool shared = options.allreduce == "colocate";
   const BatchPlan batches(kGlobalBatch, devices, kGlobalBatch / devices, 1);
   made->built = build_training_graph(

@@ -19,6 +19,7 @@ inline constexpr const char* kUsage =
   --warmup=N        steps before those, in each round (default: 3)
   --rounds=N        rounds over all K, one after another (default: 5)
   --allreduce=NAME  collective (default), naive, hierarchical; colocate spreads the variables
+  --bucket_mb=X     most MiB of gradients combined at once; 0: no buckets (default)
   --threads=N       workers; 0: one per usable core (default)
   --json=FILE       writes the figures to FILE too
 )";
@@ -28,6 +29,7 @@ struct StepOptions {
   std::vector<int> devices;  // empty: those of the model
   int steps = 0;             // 0: those of the model
   int warmup = 3, rounds = 5, threads = 0;
+  double bucket_mb = 0;
   std::string allreduce = "collective", json;
   bool help = false;
 };
@@ -68,6 +70,8 @@ inline void set_option(StepOptions& options, std::string_view flag, std::string_
     options.threads = parse_number(flag, value, 0);
   } else if (flag == "--allreduce") {
     options.allreduce = value;
+  } else if (flag == "--bucket_mb") {
+    options.bucket_mb = belfry::parse_number<double>(cat(flag, "=", value), value);
   } else if (flag == "--json") {
     options.json = value;
   } else {

@@ -119,5 +119,85 @@ TEST(Programs, ColocationRefusesFlagsAndNamesAFileThatCannotBeWritten) {
   EXPECT_THAT(done.errors, HasSubstr("/nowhere/true.json"));
 }
 
+TEST(Programs, AllreduceBenchPrintsItsTableAndWritesJsonAndCsv) {
+  const std::string json = temporary_path(".json"), csv = temporary_path(".csv");
+  const Finished done =
+      run("allreduce_bench", {"-b", "8", "-e", "1K", "-f", "128", "-n5", "-w", "0", "--devices",
+                              "cpu:3", "--strategies=all", "--json=" + json, "--csv=" + csv});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("\n        1024           256     float     sum      -1  "));
+  EXPECT_THAT(done.output, HasSubstr("# hierarchical refused: --allreduce=hierarchical needs an "
+                                     "even number of"));
+  EXPECT_THAT(done.output, HasSubstr("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "));
+  const auto records = nlohmann::json::parse(text_of(json));
+  EXPECT_THAT(text_of(csv), testing::StartsWith(
+                                "strategy,canonical,devices,device_type,dtype,redop,bytes,in_place,"
+                                "time_us,algbw,busbw,wrong,limit_us\n"));
+  local_file_system().remove(json);
+  local_file_system().remove(csv);
+  ASSERT_GE(records.size(), 8u);
+  for (const auto& record : records) {
+    EXPECT_EQ(record["devices"], 3);
+    EXPECT_EQ(record["device_type"], "cpu");
+    EXPECT_EQ(record["wrong"], 0) << record;
+    EXPECT_GT(record["time_us"].get<double>(), 0);
+    EXPECT_GT(record["limit_us"].get<double>(), 0);
+    EXPECT_DOUBLE_EQ(record["busbw"].get<double>(), record["algbw"].get<double>() * 4 / 3);
+  }
+}
+
+TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
+  const std::pair<std::vector<std::string>, const char*> refusals[] = {
+      {{"-b", "2"}, "less than one f32 of 4 bytes"},
+      {{"-b", "2K", "-e", "1K"}, "-b 2K is more than -e 1K"},
+      {{"-d", "flaot"}, "did you mean 'float'?"},
+      {{"-d", "i32", "-o", "avg"}, "the mean of integers is not defined"},
+      {{"-o", "max"}, "neither sum nor avg"},
+      {{"-f", "1"}, "-f=1 is not between 2"},
+      {{"--strategies=rong"}, "unknown aggregation strategy 'rong'"},
+      {{"--csv=a", "--json=a"}, "would overwrite each other"},
+      {{"--update=sgd"}, "say momentum"},
+      {{"--update=momentum", "-d", "i32"}, "f32 or f64, not i32"},
+      {{"--update=momentum", "--strategies=auto"}, "leave auto out"},
+      {{"--links=x"}, "are for --strategies with auto"},
+      {{"--strategies=auto", "--links=x", "--remeasure"}, "no use for --remeasure"},
+      {{"-g", "8"}, "'-g' is no flag"}};
+  for (const auto& [flags, why] : refusals) {
+    const Finished done = run("allreduce_bench", flags);
+    EXPECT_EQ(done.status, 2) << why;
+    EXPECT_EQ(done.output, "") << why;
+    EXPECT_THAT(done.errors, HasSubstr(why));
+  }
+}
+
+TEST(Programs, AllreduceBenchChoosesAsIfTheDevicesOfAFileWereThere) {
+  const Finished done = run(
+      "allreduce_bench", {"-b", "1K", "-e", "1K", "-n", "2", "--devices=cpu:8", "--strategies=auto",
+                          cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/dgx1.json")});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("\n# auto: "));
+  EXPECT_THAT(done.output, HasSubstr("  auto -> "));
+  const Finished missing =
+      run("allreduce_bench", {"--strategies=auto", "--links=/nowhere/links.json"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.errors, HasSubstr("--links=/nowhere/links.json: "));
+}
+
+TEST(Programs, AllreduceBenchTimesTheUpdateInFourCells) {
+  const std::string json = temporary_path(".update.json");
+  const Finished done =
+      run("allreduce_bench", {"-b", "4K", "-e", "4K", "-n", "3", "--devices=cpu:4",
+                              "--update=momentum", "--json=" + json});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  const auto records = nlohmann::json::parse(text_of(json));
+  local_file_system().remove(json);
+  ASSERT_EQ(records.size(), 4u);
+  for (std::size_t c = 0; c < 4; ++c) {
+    EXPECT_EQ(records[c]["fuse_updates"], c % 2 == 1);
+    EXPECT_EQ(records[c]["share_replicas"], c >= 2);
+    EXPECT_EQ(records[c]["wrong"], 0);
+  }
+}
+
 }  // namespace
 }  // namespace belfry

@@ -193,14 +193,14 @@ class TreeSum : public testing::Test {
     original_ = inputs_;
     for (std::vector<T>& input : inputs_) pointers_.push_back(input.data());
   }
-  std::vector<const T*> read() const { return {pointers_.begin(), pointers_.end()}; }
+  std::vector<const void*> read() const { return {pointers_.begin(), pointers_.end()}; }
   T expected(std::int64_t i) const {
     return reference_tree(original_, 0, original_.size(), static_cast<std::size_t>(i));
   }
 
   std::vector<std::vector<T>> inputs_;
   std::vector<std::vector<T>> original_;
-  std::vector<T*> pointers_;
+  std::vector<void*> pointers_;
 };
 using SumTypes = testing::Types<float, double, std::int32_t>;
 TYPED_TEST_SUITE(TreeSum, SumTypes);
@@ -211,7 +211,7 @@ TYPED_TEST(TreeSum, IsTheBalancedTree) {
     this->fill(towers, kSize);
     for (const std::int64_t shift : {0, 1, 7, 16, 31}) {
       std::vector<TypeParam> y(kSize, -1);
-      TypeParam* const output[] = {y.data()};
+      void* const output[] = {y.data()};
       tree_sum<TypeParam>(this->read(), output, shift, kSize - shift);
       for (std::int64_t i = 0; i < kSize; ++i) {
         const bool inside = i >= shift && i < kSize - shift;
@@ -232,6 +232,22 @@ TYPED_TEST(TreeSum, ReducesInPlaceOnEveryTower) {
   }
 }
 
+TYPED_TEST(TreeSum, TakesOutputsThatAreOneTensorOrSeveral) {
+  for (const std::size_t towers : {2, 4, 8, 9}) {
+    this->fill(towers, 1100);
+    std::vector<TypeParam> other(1100, 0);
+    std::vector<void*> outputs(towers, this->pointers_[1]);
+    outputs.back() = other.data();
+    tree_sum<TypeParam>(this->read(), outputs, 3, 1100);
+    EXPECT_EQ(other[2], 0);
+    EXPECT_EQ(this->inputs_[0], this->original_[0]);
+    for (std::int64_t i = 3; i < 1100; ++i) {
+      ASSERT_EQ(this->inputs_[1][i], this->expected(i));
+      ASSERT_EQ(other[i], this->expected(i));
+    }
+  }
+}
+
 TYPED_TEST(TreeSum, MayOverwriteAnyInput) {
   for (std::size_t target = 0; target < 12; ++target) {
     this->fill(12, 100);
@@ -244,19 +260,23 @@ TYPED_TEST(Reduce, TreeMeanDividesOnceAtTheEnd) {
   const std::vector<TypeParam> a = random_values<TypeParam>(100, 1);
   const std::vector<TypeParam> b = random_values<TypeParam>(100, 2);
   const std::vector<TypeParam> c = random_values<TypeParam>(100, 3);
-  const TypeParam* const inputs[] = {a.data(), b.data(), c.data()};
+  const void* const inputs[] = {a.data(), b.data(), c.data()};
   std::vector<TypeParam> y(100);
-  TypeParam* const output[] = {y.data()};
+  void* const output[] = {y.data()};
   tree_mean<TypeParam>(inputs, output, 3, 0, 100);
   for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(y[i], ((a[i] + b[i]) + c[i]) / 3);
+  std::vector<TypeParam> copies[3] = {a, b, c};
+  void* const in_place[] = {copies[0].data(), copies[1].data(), copies[2].data()};
+  tree_mean<TypeParam>(in_place, in_place, 3, 0, 100);
+  for (const std::vector<TypeParam>& copy : copies) EXPECT_EQ(copy, y);
 }
 
 TEST(TreeSumOfIntegers, Wraps) {
   const std::int32_t a = std::numeric_limits<std::int32_t>::max();
   const std::int32_t b = 1;
-  const std::int32_t* const inputs[] = {&a, &b};
+  const void* const inputs[] = {&a, &b};
   std::int32_t y = 0;
-  std::int32_t* const output[] = {&y};
+  void* const output[] = {&y};
   tree_sum<std::int32_t>(inputs, output, 0, 1);
   EXPECT_EQ(y, std::numeric_limits<std::int32_t>::min());
 }

@@ -134,6 +134,25 @@ TEST_F(PeakTest, AValueUsedTwiceByOneNodeIsNotOverwritten) {
   EXPECT_EQ(peak({add_n({a, a})}), 2048);
 }
 
+TEST_F(PeakTest, ResultsOfABucketAreOneTensorEachInPlace) {
+  std::vector<std::vector<Output>> tensors;
+  for (const std::int64_t elements : {256, 128}) {
+    tensors.emplace_back();
+    for (int t = 0; t < 3; ++t) tensors.back().push_back(random_uniform(graph, {elements}));
+  }
+  const auto sums = all_reduce_bucket(tensors);
+  const auto devices = cpu_devices(1);
+  const Plan plan = compiled(devices, {sums[0][0], sums[1][2]});
+  EXPECT_EQ(plan.arena_bytes[0], 3 * (1024 + 512));
+  const std::vector<int>& buffers = plan.buffer_of[index(planned(plan, sums[0][0].node()))];
+  for (const std::size_t t : {1, 2}) {
+    EXPECT_EQ(buffers[t], buffers[0]);
+    EXPECT_EQ(buffers[3 + t], buffers[3]);
+  }
+  for (const std::size_t b : {0, 1})
+    EXPECT_EQ(buffers[3 * b], plan.buffer({planned(plan, tensors[b][0].node()), 0}));
+}
+
 TEST_F(PeakTest, SizesAreRoundedToCacheLines) {
   EXPECT_EQ(peak({fill(graph, {1}, 1)}), 64);
   EXPECT_EQ(peak({fill(graph, {17}, 1)}), 128);

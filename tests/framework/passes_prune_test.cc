@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/scopes.h"
+#include "belfry/ops/all_reduce.h"
 #include "belfry/ops/split.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
@@ -41,6 +42,14 @@ TEST_F(PruneTest, KeepsWhatTheFetchesNeed) {
   EXPECT_THAT(names(plan), ElementsAre("x", "y", "y/fetch"));
   EXPECT_EQ(plan.nodes[0].feed, 0);
   EXPECT_EQ(plan.nodes[2].fetch, 0);
+}
+
+TEST_F(PruneTest, NoParticipantIsCutOutOfACollective) {
+  std::vector<std::vector<Output>> tensors(2);
+  for (int i = 0; i < 4; ++i)
+    tensors[static_cast<std::size_t>(i / 2)].push_back(constant(graph, Tensor(1.f), At(cat("c", i))));
+  const Plan plan = pruned({all_reduce_bucket(tensors)[1][0].node()});
+  EXPECT_THAT(names(plan), ElementsAre("c0", "c1", "c2", "c3", "AllReduce"));
 }
 
 TEST_F(PruneTest, ShapesAreThoseOfTheFeeds) {

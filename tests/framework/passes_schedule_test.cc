@@ -131,5 +131,34 @@ TEST(Schedule, OnlyLargeCollectivesAreCutIntoChunks) {
   EXPECT_EQ(chunk((16 << 10) + 1), 16 << 10);  // two buffers of 64 KiB at a time
 }
 
+TEST(Schedule, ABucketIsCutAsIfItsTensorsWereOne) {
+  Graph graph;
+  std::vector<std::vector<Output>> tensors;
+  for (const std::int64_t elements : {9 << 10, 8 << 10, 1}) {
+    const Output x = fill(graph, {elements}, 1);
+    tensors.push_back({x, add_n({x, x})});
+  }
+  const auto devices = cpu_devices(1);
+  const Plan plan = compiled(devices, {all_reduce_bucket(tensors)[0][0].node()});
+  EXPECT_EQ(plan.launches.back().range.size(), (17 << 10) + 1);
+  EXPECT_EQ(plan.launches.back().chunk, 16 << 10);
+}
+
+TEST(Schedule, BucketsTakeTurnsOnTheDevicesOfOneTensor) {
+  Graph graph;
+  std::vector<Output> parts;
+  for (int d = 0; d < 2; ++d) {
+    DeviceScope scope(graph, cpu(d));
+    parts.push_back(fill(graph, {2}, d));
+  }
+  const std::vector<std::vector<Output>> tensors(3, parts);
+  std::vector<Fetch> fetches;
+  for (int i = 0; i < 2; ++i) fetches.emplace_back(all_reduce_bucket(tensors)[0][0].node());
+  const auto devices = cpu_devices(2);
+  const Plan plan = compiled(devices, fetches);
+  EXPECT_EQ(plan.lanes[0].launches.size(), 2u);
+  EXPECT_EQ(plan.lanes[1].launches.size(), 2u);
+}
+
 }  // namespace
 }  // namespace belfry

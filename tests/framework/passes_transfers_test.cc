@@ -170,6 +170,17 @@ TEST_F(TransfersTest, CollectivesCountATensorOncePerDevice) {
   EXPECT_EQ(plan.transfers[1].to, 1);
 }
 
+TEST_F(TransfersTest, ABucketCountsEachOfItsTensors) {
+  const std::vector<std::vector<Output>> tensors = {{source(0), source(1)}, {source(1), source(2)}};
+  const auto sums = all_reduce_bucket(tensors);
+  const Plan plan = moved({sums[0][0], sums[0][1]});
+  std::vector<std::pair<int, int>> ways;
+  for (const TransferRecord& transfer : plan.transfers)
+    ways.emplace_back(transfer.from, transfer.to);
+  EXPECT_EQ(ways, (std::vector<std::pair<int, int>>{{1, 0}, {0, 1}, {2, 1}, {1, 2}}));
+  EXPECT_EQ(plan.transfers[3].name, "AllReduce:3");
+}
+
 TEST_F(TransfersTest, ConstantsAreWhereTheyAreNeededAndFeedsTravel) {
   const Output c = on(0, [&] { return constant(graph, floats({1, 2})); });
   EXPECT_TRUE(moved({sum(1, {c, c})}).transfers.empty());

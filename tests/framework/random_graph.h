@@ -96,11 +96,12 @@ class RandomGraph {
   void collective() {
     std::vector<Output> parts;
     const int count = 1 + draw(random_, 5);
-    for (int i = 0; i < count; ++i) {
+    const int tensors = one_in(2) ? 1 : 2;
+    for (int i = 0; i < count * tensors; ++i) {
       DeviceScope on(graph, any_device());
       parts.push_back(one_in(2) ? any() : relu(any()));
     }
-    for (const Output& sum : all_reduce(parts, {.mean = true})) keep(sum);
+    for (const Output& sum : all_reduce(parts, {.mean = true, .participants = count})) keep(sum);
   }
 
   Variable any_variable() { return variables[static_cast<std::size_t>(draw(random_, 3))]; }

@@ -35,7 +35,10 @@ void expect_agreement(unsigned first, unsigned last, int nodes, std::int64_t sid
   }
 }
 
-TEST(RandomGraphs, GiveTheBitsOfTheInterpreter) { expect_agreement(0, 150, 60, 4); }
+// So many elements that sessions find it worth while to wake other workers.
+TEST(RandomGraphs, GiveTheBitsOfTheInterpreter) { expect_agreement(0, 150, 60, 32); }
+
+TEST(RandomGraphs, OfTinyTensorsGiveTheBitsOfTheInterpreter) { expect_agreement(500, 520, 60, 4); }
 
 TEST(RandomGraphs, OfManyNodesGiveTheBitsOfTheInterpreter) { expect_agreement(1000, 1012, 400, 6); }
 

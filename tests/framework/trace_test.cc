@@ -119,6 +119,27 @@ TEST(Trace, OfManySessionsSatisfiesTheChecker) {
   }
 }
 
+TEST(Trace, TensorsOfABucketHaveAnArrowThereAndBackEach) {
+  Graph graph;
+  std::vector<std::vector<Output>> tensors(2);
+  for (int i = 0; i < 4; ++i) {
+    DeviceScope on(graph, cpu(i % 2));
+    tensors[static_cast<std::size_t>(i / 2)].push_back(fill(graph, {3 + i / 2}, i));
+  }
+  const auto sums = all_reduce_bucket(tensors);
+  std::vector<Fetch> fetches;
+  for (int i = 0; i < 4; ++i) {
+    DeviceScope on(graph, cpu(i % 2));
+    fetches.emplace_back(
+        square(sums[static_cast<std::size_t>(i / 2)][static_cast<std::size_t>(i % 2)]));
+  }
+  Session session(graph, {.device_count = {{"CPU", 2}}});
+  Trace trace;
+  session.run(fetches, {}, {.trace = &trace});
+  EXPECT_EQ(trace.transfers().size(), 4u);
+  EXPECT_EQ(events(trace, "s").size(), 4u);
+}
+
 TEST(Trace, ChunksThatAnotherWorkerRanAreOnItsTrack) {
   const Net net(2);
   Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2});

@@ -1,11 +1,17 @@
 #include "belfry/ops/all_reduce.h"
 
+#include <cstring>
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/gradients.h"
+#include "belfry/framework/kernels/half.h"
+#include "belfry/framework/kernels/plain.h"
+#include "belfry/framework/session.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -97,11 +103,141 @@ TEST(AllReduce, GradientsOfOutputsThatAreNotUsedAreZero) {
     EXPECT_EQ(evaluate(gradient).item<float>(), 1);
 }
 
+// All that hosts have no C++ type for.
+Tensor random_half(DType dtype, Shape shape, unsigned seed) {
+  Tensor tensor(std::move(shape), dtype);
+  std::mt19937 random(seed);
+  auto* const bits = reinterpret_cast<std::uint16_t*>(tensor.mutable_raw());
+  // No infinities and NaN in either format.
+  for (std::int64_t i = 0; i < tensor.elements(); ++i)
+    bits[i] = static_cast<std::uint16_t>(random() & 0xbbff);
+  return tensor;
+}
+
+TEST(AllReduce, SumsSixteenBitsInF32AndRoundsOnce) {
+  for (const DType dtype : {DType::kF16, DType::kBF16})
+    for (const int count : {1, 2, 3, 8, 9})
+      for (const bool mean : {false, true}) {
+        Graph graph;
+        std::vector<Output> xs;
+        for (unsigned t = 0; t < 2 * static_cast<unsigned>(count); ++t)
+          xs.push_back(constant(
+              graph, random_half(dtype, {t < static_cast<unsigned>(count) ? 700 : 33}, t)));
+        const auto sums = all_reduce(xs, {.mean = mean, .participants = count});
+        const std::vector<Tensor> expected = evaluate(sums, {}, {.reference = true});
+        const auto convert = kernels::half_conversion(dtype);
+        std::vector<float> terms(static_cast<std::size_t>(count));
+        std::vector<const void*> pointers;
+        for (std::size_t t = 0; t < terms.size(); ++t) {
+          const Tensor& x = xs[t].node().options<ConstantOptions>().value;
+          convert.widen(reinterpret_cast<const std::uint16_t*>(x.raw()), &terms[t], 1);
+          pointers.push_back(&terms[t]);
+        }
+        float first = kernels::plain_tree<float>(pointers, 0);
+        if (mean) first /= static_cast<float>(count);
+        std::uint16_t bits;
+        convert.narrow(&first, &bits, 1);
+        EXPECT_EQ(std::memcmp(expected[0].raw(), &bits, 2), 0);
+        EXPECT_EQ(evaluate(sums), expected);
+        for (const int parts : {2, 3}) EXPECT_EQ(evaluate(sums, {}, {.parts = parts}), expected);
+        for (const int shift : {1, 5, 701})
+          EXPECT_EQ(evaluate(sums, {}, {.shift = shift}), expected);
+        EXPECT_EQ(evaluate(sums, {}, {.in_place = 0}), expected);
+        Session session(graph);
+        EXPECT_EQ(session.run(std::vector<Fetch>(sums.begin(), sums.end())), expected);
+      }
+}
+
 TEST(AllReduce, RefusesParticipantsThatDiffer) {
   expect_refused(reducing(), {{{4}}, {{5}}},
                  "participant 1 has f32[5], but participant 0 has f32[4]");
   expect_refused(reducing(), {{{4}}, {{4}, DType::kF64}}, "participant 1 has f64[4]");
   expect_refused(reducing({.mean = true}), {{{4}, DType::kI32}}, "cast to f32 first");
+  for (const DType dtype : {DType::kI64, DType::kU8, DType::kBool})
+    expect_refused(reducing(), {{{4}, dtype}}, "sums floating types and i32, not");
+}
+
+// tensors[b * K + t] as one bucket of tensors of K participants.
+Builder reducing_buckets(int participants, bool mean = false) {
+  return reducing({.mean = mean, .participants = participants});
+}
+
+TEST(AllReduceBucket, SumsEachTensorOverItsParticipants) {
+  Graph graph;
+  const auto row = [&](std::vector<float> values) {
+    return constant(graph, Tensor({static_cast<std::int64_t>(values.size())}, values));
+  };
+  const std::vector<std::vector<Output>> tensors = {{row({1}), row({2}), row({3})},
+                                                    {row({}), row({}), row({})},
+                                                    {row({4, 5}), row({6, 7}), row({8, 9})}};
+  const auto sums = all_reduce_bucket(tensors);
+  ASSERT_EQ(sums.size(), 3u);
+  for (std::size_t t = 0; t < 3; ++t) {
+    EXPECT_EQ(doubles(evaluate(sums[0][t])), (std::vector<double>{6}));
+    EXPECT_EQ(evaluate(sums[1][t]).elements(), 0);
+    EXPECT_EQ(doubles(evaluate(sums[2][t])), (std::vector<double>{18, 21}));
+    EXPECT_EQ(&sums[2][t].node(), &sums[0][0].node()) << "one node";
+    EXPECT_EQ(sums[2][t].index(), 6 + static_cast<int>(t));
+  }
+  const auto means = all_reduce_bucket(tensors, {.mean = true});
+  EXPECT_EQ(doubles(evaluate(means[2][1])), (std::vector<double>{6, 7}));
+}
+
+TEST(AllReduceBucket, KeepsItsContract) {
+  for (const int participants : {1, 2, 3, 9}) {
+    std::vector<Tensor> inputs;
+    for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{0}, Shape{29}})
+      for (const Tensor& tensor : ::belfry::participants(participants, shape))
+        inputs.push_back(tensor);
+    for (const bool mean : {false, true})
+      check_op({.build = reducing_buckets(participants, mean),
+                .inputs = inputs,
+                .f32 = 0,
+                .f64 = 0,
+                .nan = false,
+                .unknown = false});
+  }
+}
+
+// As many as a ResNet-50 has on 8 devices.
+TEST(AllReduceBucket, TakesAnyNumberOfTensors) {
+  Graph graph;
+  std::vector<std::vector<Output>> tensors(161);
+  for (std::size_t b = 0; b < tensors.size(); ++b)
+    for (int t = 0; t < 8; ++t)
+      tensors[b].push_back(constant(graph, static_cast<float>(b + 1) * static_cast<float>(t)));
+  const auto sums = all_reduce_bucket(tensors);
+  for (const std::size_t b : {0, 77, 160})
+    EXPECT_EQ(evaluate(sums[b][7]).item<float>(), static_cast<float>(b + 1) * 28);
+}
+
+TEST(AllReduceBucket, ATensorWithoutGradientsPassesNone) {
+  Graph graph;
+  const std::vector<std::vector<Output>> tensors = {{constant(graph, 1), constant(graph, 2)},
+                                                    {constant(graph, 3), constant(graph, 4)}};
+  const auto sums = all_reduce_bucket(tensors);
+  for (const Output& gradient : gradients(sums[1][0], tensors[0])) EXPECT_FALSE(gradient);
+  const auto passed = gradients(sums[1][0], tensors[1]);
+  for (const Output& gradient : passed) EXPECT_EQ(evaluate(gradient).item<float>(), 1);
+  EXPECT_EQ(passed[0].node().op().name, kAllReduce.name);
+  EXPECT_EQ(passed[0].node().inputs().size(), 2u) << "the other tensor is left out";
+}
+
+TEST(AllReduceBucket, RefusesWhatDiffers) {
+  expect_refused(reducing_buckets(2), {{{4}}, {{4}}, {{2}}, {{3}}},
+                 "participant 1 of tensor 1 has f32[3], but participant 0 of tensor 1 has f32[2]");
+  const DType other = DType::kF64;
+  expect_refused(reducing_buckets(2), {{{4}}, {{4}}, {{2}, other}, {{2}, other}},
+                 "participant 0 of tensor 1 has f64[2], but participant 0 of tensor 0 has f32[4]");
+  expect_refused(reducing_buckets(2), {{{4}}, {{4}}, {{2}}},
+                 "3 tensors are not the same number for each of 2 participants");
+  expect_refused(reducing_buckets(-1), {{{4}}, {{4}}}, "needs at least one tensor");
+  Graph graph;
+  const Output x = constant(graph, 1);
+  const std::vector<Output> pair = {x, x}, one = {x};
+  const std::vector<std::vector<Output>> uneven = {pair, one};
+  EXPECT_THROW(all_reduce_bucket(uneven), InvalidArgument);
+  EXPECT_THROW(all_reduce_bucket({}), InvalidArgument);
 }
 
 class AllReduceHook : public testing::Test {

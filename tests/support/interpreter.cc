@@ -136,8 +136,9 @@ class Evaluation {
       return {same};
     }
     for (const TensorType& type : output_types) outputs.push_back(poisoned(type));
-    const std::vector<Range> ranges = divide(extent(op, input_types, output_types), options_.shift,
-                                             op.split == Split::kSerial ? 1 : options_.parts);
+    const std::vector<Range> ranges =
+        divide(extent(node, input_types, output_types), options_.shift,
+               op.split == Split::kSerial ? 1 : options_.parts);
     if (op.split == Split::kBatch || op.split == Split::kBatchReduce) {
       run_by_batch(node, inputs, input_types, output_types, ranges, outputs);
     } else {

@@ -14,14 +14,25 @@ void add_to(Tensor& left, const Tensor& right) {
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<T>(sum[i] + term[i]);
 }
 
+// Of output 0, or of all tensors of participant 0.
+std::int64_t elements(const Node& node, std::span<const TensorType> outputs) {
+  const int participants = node.participants();
+  if (participants == 0) return outputs[0].shape.elements();
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (i % static_cast<std::size_t>(participants) == 0) sum += outputs[i].shape.elements();
+  return sum;
+}
+
 }  // namespace
 
-std::int64_t extent(const Op& op, std::span<const TensorType> inputs,
+std::int64_t extent(const Node& node, std::span<const TensorType> inputs,
                     std::span<const TensorType> outputs) {
   const TensorType& first = outputs.empty() ? inputs[0] : outputs[0];
-  switch (op.split) {
+  switch (node.op().split) {
     case Split::kSerial: return 1;
-    case Split::kElements: return first.shape.elements();
+    case Split::kElements:
+      return outputs.empty() ? first.shape.elements() : elements(node, outputs);
     case Split::kRows:
     case Split::kBatch: return rows(first.shape);
     case Split::kBatchReduce: return rows(inputs[0].shape);

@@ -3,13 +3,13 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/op.h"
+#include "belfry/framework/node.h"
 #include "belfry/framework/tensor.h"
 
 namespace belfry {
 
 // How many units the work of a node has, by its op's Split.
-std::int64_t extent(const Op& op, std::span<const TensorType> inputs,
+std::int64_t extent(const Node& node, std::span<const TensorType> inputs,
                     std::span<const TensorType> outputs);
 
 // [0, units) cut after `shift` units, and the rest into `parts`. No part is empty, unless there are

@@ -91,6 +91,28 @@ TEST(BatchNormLayer, BuildsItsUpdatesOnTheHostInUpdateOps) {
   }
 }
 
+TEST(BatchNormLayer, MovesAveragesByEachTowerAloneWhereThatIsAskedFor) {
+  Graph graph;
+  const auto towers = replicate(
+      graph, cpus(3), VariablePolicy::kSpread,
+      [&](Tower& tower) {
+        for (int call = 0; call < 2; ++call) {
+          VariableScope scope(graph, "disc", Reuse::kCreateOrGet);
+          batch_norm(tower, "bn", rows_of(tower), {.momentum = 0.5});
+        }
+      },
+      Averages::kOfEachTower);
+  EXPECT_TRUE(graph.nodes(kUpdateOps).empty());
+  for (const TowerRecord& tower : towers) {
+    ASSERT_EQ(tower.updates.size(), 4U);
+    Interpreter interpreter;
+    interpreter.run({*tower.updates[0], *tower.updates[1], *tower.updates[2], *tower.updates[3]});
+    const Tensor mean = interpreter.read(Variable(tower.updates[0]->input(0).node()));
+    const auto own = static_cast<float>(tower.index + 1);  // the mean of the first channel
+    EXPECT_FLOAT_EQ(mean.data<float>()[0], 0.75F * own);   // 0 -> own / 2 -> 3 * own / 4
+  }
+}
+
 TEST(BatchNormLayer, KeepsTheJobAndTaskOfItsTower) {
   Graph graph;
   DeviceScope task(graph, "/job:worker/task:3");

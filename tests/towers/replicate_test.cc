@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/ops/all_reduce.h"
 #include "belfry/ops/split.h"
 #include "belfry/tests/towers/towers_test_support.h"
 
@@ -385,6 +386,38 @@ TEST(PredictTower, NeedsTheVariablesOfATrainingTower) {
   Graph graph;
   EXPECT_THAT(message_of<NotFound>([&] { predict_tower(graph, {}, two_variables); }),
               HasSubstr("'fc/W'"));
+}
+
+TEST(Replicate, RefusesACollectiveOfOneTowersTensors) {
+  Graph graph;
+  const unsigned line = __LINE__ + 4;
+  const std::string message = message_of([&] {
+    replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+      const Output x = iota(tower.graph(), {4});
+      all_reduce(std::vector{x, x}, {}, "sync");
+    });
+  });
+  EXPECT_THAT(message, AllOf(HasSubstr("AllReduce 'tower0/sync'"), HasSubstr(at_line(line)),
+                             HasSubstr("input 1"), HasSubstr("tower 0 instead of tower 1")));
+}
+
+TEST(Replicate, RefusesACollectiveThatATowerHasNoPartIn) {
+  Graph graph;
+  const std::string message = message_of([&] {
+    replicate(graph, cpus(3), VariablePolicy::kReplicated,
+              [&](Tower& tower) { all_reduce(std::vector{iota(tower.graph(), {4})}, {}, "sync"); });
+  });
+  EXPECT_THAT(message, AllOf(HasSubstr("AllReduce 'tower0/sync'"), HasSubstr("1 inputs"),
+                             HasSubstr("one from each of the 3 towers")));
+}
+
+TEST(Replicate, TakesACollectiveThatTheLastTowerBuilds) {
+  Graph graph;
+  std::vector<Output> parts;
+  EXPECT_NO_THROW(replicate(graph, cpus(3), VariablePolicy::kReplicated, [&](Tower& tower) {
+    parts.push_back(iota(tower.graph(), {4}));
+    if (parts.size() == 3) all_reduce(parts);
+  }));
 }
 
 }  // namespace

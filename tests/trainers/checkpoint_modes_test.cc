@@ -21,7 +21,8 @@ constexpr Mode kModes[] = {{"simple", "", 1},
                            {"replicated", "collective", 1},
                            {"replicated", "naive", 3},
                            {"parameter_server", "colocate", 2},
-                           {"parameter_server", "colocate", 4}};
+                           {"parameter_server", "colocate", 4},
+                           {"async", "", 2}};
 
 std::unique_ptr<Trainer> make(const Mode& mode, const Dataset& data, std::uint64_t seed) {
   TrainerOptions options{

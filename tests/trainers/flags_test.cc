@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/flag_parser.h"
+#include "belfry/trainers/flags_impl.h"
 
 namespace belfry {
 namespace {
@@ -50,6 +52,8 @@ TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
   EXPECT_EQ(flags.trainer, "replicated");
   EXPECT_EQ(flags.allreduce, "collective");
   EXPECT_EQ(flags.gradient_repacking, 0);
+  EXPECT_EQ(flags.small_tensors_kb, 0);
+  EXPECT_EQ(flags.bucket_mb, kDefaultBucketMb);
   EXPECT_EQ(flags.batch_size, 64);
   EXPECT_EQ(flags.epochs, 3);
   EXPECT_EQ(flags.max_steps, 0);
@@ -108,6 +112,53 @@ TEST(Flags, RefuseOneFileForTwoPurposes) {
   EXPECT_THAT(refusal({"--trace_file=/dev/stdout", "--json=/dev/stdout"}),
               HasSubstr("would overwrite each other"));
   EXPECT_EQ(parse({"--json=f", "--trace_file=g"}).json, "f");
+}
+
+TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
+  EXPECT_EQ(parse({}).check_equivalence, 0);
+  EXPECT_EQ(parse({"--check_equivalence=5", "--devices=cpu:4"}).check_equivalence, 5);
+  EXPECT_THAT(refusal({"--check_equivalence=0"}), HasSubstr("--check_equivalence=0"));
+  for (const char* other :
+       {"--save_checkpoint=c", "--restore_checkpoint=c", "--trace_file=t", "--dry_run",
+        "--explain=x", "--log_device_placement", "--trainer=replicated", "--allreduce=naive",
+        "--gradient_repacking=2", "--epochs=2", "--max_steps=3"}) {
+    const std::string flag = std::string(other).substr(0, std::string_view(other).find('='));
+    EXPECT_THAT(refusal({"--check_equivalence=5", other}),
+                AllOf(HasSubstr(flag), HasSubstr("--check_equivalence")))
+        << other;
+  }
+  EXPECT_EQ(parse({"--check_equivalence=5", "--json=f"}).json, "f");
+}
+
+TEST(TrainFlagSet, AddsTheFlagsOfTrainingToThoseOfABenchmark) {
+  FlagParser parser("Benchmarks.", "bench");
+  std::string model = "mlp";
+  parser.group("Benchmark");
+  parser.add("--model", model, "NAME", "to train");
+  const TrainFlagSet set(parser, {.program = "bench", .benchmark = true});
+  const char* const arguments[] = {"--model=x", "--devices=cpu:4", "--allreduce=naive", "--seed=7"};
+  EXPECT_EQ(parser.parse(arguments), "");
+  EXPECT_EQ(model, "x");
+  EXPECT_TRUE(parser.given("--seed"));
+  EXPECT_FALSE(parser.given("--threads"));
+  const TrainFlags flags = set.read(96);
+  EXPECT_EQ(flags.devices.size(), 4u);
+  EXPECT_EQ(flags.allreduce, "naive");
+  EXPECT_EQ(flags.seed, 7u);
+  EXPECT_EQ(flags.batch_size, 96);
+}
+
+TEST(TrainFlagSet, LeavesBenchmarksWithoutFlagsOfEpochsAndFiles) {
+  FlagParser parser("Benchmarks.", "bench");
+  const TrainFlagSet set(parser, {.program = "bench", .benchmark = true});
+  const char* const help[] = {"--help"};
+  const std::string text = parser.parse(help);
+  for (const char* flag : {"--batch_size", "--learning_rate", "--dry_run", "--check_equivalence",
+                           "--threads", "--json", "[the model's]"})
+    EXPECT_THAT(text, HasSubstr(flag));
+  for (const char* flag : {"--epochs", "--max_steps", "--data_dir", "--save_checkpoint",
+                           "--restore_checkpoint", "--explain", "--trace_file"})
+    EXPECT_THAT(text, testing::Not(HasSubstr(flag)));
 }
 
 TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
@@ -194,6 +245,7 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--restore_checkpoint",
                              "Inspection",
                              "--dry_run",
+                             "--check_equivalence",
                              "--explain",
                              "--trace_file",
                              "--devices",
@@ -201,7 +253,12 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--trainer",
                              "replicated (a copy of all variables per device) | simple (one tower)",
                              "--allreduce",
+                             "halving_doubling",
+                             "by size: tensors of up to SIZE bytes",
                              "--gradient_repacking",
+                             "--small_tensors_kb",
+                             "KiB",
+                             "--bucket_mb",
                              "--batch_size",
                              "per device and step [48]",
                              "[9]",
@@ -289,6 +346,106 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
               AllOf(HasSubstr("--trainer=simple"), HasSubstr("--gradient_repacking=2")));
 }
 
+TEST(AllreduceFlag, TakesSpecsBySize) {
+  for (const char* spec : {"collective:64k:hierarchical", "pscpu:2k:pscpu#2:64k:xring", "ring#2",
+                           "shuffle", "naive_cpu", "halving_doubling", "rechd", "psgpu"})
+    EXPECT_EQ(parse({"--devices=cpu:4", "--allreduce", spec}).allreduce, spec);
+  EXPECT_EQ(parse({"--allreduce=naive-cpu:2k:halving-doubling"}).allreduce,
+            "naive_cpu:2k:halving_doubling")
+      << "- and _ are alike in names";
+}
+
+TEST(AllreduceFlag, RefusesSpecsNamingThemAndThePieceThatIsWrong) {
+  EXPECT_THAT(refusal({"--allreduce=rong"}),
+              AllOf(HasSubstr("--allreduce"), HasSubstr("'rong'; did you mean 'ring'?")));
+  EXPECT_THAT(refusal({"--allreduce=pscpu:-1:xring"}),
+              AllOf(HasSubstr("'pscpu:-1:xring'"), HasSubstr("limit '-1'")));
+  EXPECT_THAT(refusal({"--allreduce=nccl:"}), HasSubstr("not well formed"));
+  EXPECT_THAT(refusal({"--allreduce=ring#-2"}), HasSubstr("'-2' is not a number of chunks"));
+  EXPECT_THAT(refusal({"--allreduce=auto:2k:ring"}), HasSubstr("stands alone"));
+}
+
+TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
+  EXPECT_THAT(refusal({"--allreduce=nccl"}), HasSubstr("--allreduce=nccl: NCCL needs GPUs"));
+  EXPECT_THAT(refusal({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}),
+              HasSubstr("NCCL needs GPUs"));
+  for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu/pscpu"})
+    EXPECT_THAT(refusal({"--allreduce", name}),
+                AllOf(HasSubstr(cat("--allreduce=", name)), HasSubstr("needs several processes")));
+}
+
+TEST(AllreduceFlag, RefusesColocateInsideSpecsOfTheReplicatedTrainer) {
+  EXPECT_THAT(refusal({"--allreduce=naive:2k:colocate"}),
+              AllOf(HasSubstr("--trainer=replicated"), HasSubstr("naive:2k:colocate")));
+  EXPECT_THAT(refusal({"--trainer=parameter_server", "--allreduce=colocate:2k:naive"}),
+              HasSubstr("--trainer=parameter_server"));
+}
+
+TEST(AllreduceFlag, RefusesHierarchicalInsideSpecsForOddNumbersOfDevices) {
+  EXPECT_THAT(refusal({"--devices=cpu:3", "--allreduce=collective:64k:hierarchical"}),
+              AllOf(HasSubstr("--allreduce=collective:64k:hierarchical"), HasSubstr("even number"),
+                    HasSubstr("--devices=cpu:3")));
+}
+
+TEST(SmallTensorsFlag, IsReadAndRefusedWhereNothingIsPacked) {
+  EXPECT_EQ(parse({"--small_tensors_kb=4"}).small_tensors_kb, 4);
+  EXPECT_EQ(parse({"--small-tensors-kb=0", "--trainer=parameter_server"}).small_tensors_kb, 0);
+  EXPECT_THAT(refusal({"--small_tensors_kb=4", "--trainer=parameter_server"}),
+              AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--trainer=parameter_server")));
+  EXPECT_THAT(refusal({"--small_tensors_kb=4", "--devices=cpu:1"}),
+              AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--trainer=simple")));
+  EXPECT_THAT(refusal({"--small_tensors_kb=4", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--gradient_repacking=2")));
+  for (const char* value : {"-1", "x", "1.5", "4k", "99999999999"})
+    EXPECT_THAT(refusal({"--small_tensors_kb", value}),
+                HasSubstr(std::string("--small_tensors_kb=") + value));
+}
+
+TEST(BucketFlag, IsARealNumberOfMebibytes) {
+  EXPECT_EQ(parse({"--bucket_mb=0.25"}).bucket_mb, 0.25);
+  EXPECT_EQ(parse({"--bucket-mb", "16"}).bucket_mb, 16);
+  EXPECT_EQ(parse({"--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--bucket_mb=3", "--trainer=parameter_server"}).bucket_mb, 3);
+  for (const char* flag : {"--bucket_mb=-1", "--bucket_mb=x", "--bucket_mb=nan", "--bucket_mb=inf",
+                           "--bucket_mb=4MB", "--bucket_mb=1e300"})
+    EXPECT_THAT(refusal({flag}), HasSubstr(flag));
+}
+
+TEST(BucketFlag, DependsOnTheTrainerAndOnPacking) {
+  EXPECT_EQ(parse({"--trainer=parameter_server"}).bucket_mb, kDefaultBucketMb);
+  EXPECT_EQ(parse({"--devices=cpu:1"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--devices=cpu:1", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--bucket_mb=2"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--bucket_mb=2")));
+  EXPECT_EQ(parse({"--gradient_repacking=4"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--gradient_repacking=4", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_THAT(refusal({"--gradient_repacking=4", "--bucket_mb=2"}),
+              AllOf(HasSubstr("--gradient_repacking=4"), HasSubstr("--bucket_mb=2")));
+}
+
+TEST(AsyncFlag, IsOrderedUnlessItIsGivenAndForTheAsyncTrainerAlone) {
+  EXPECT_EQ(parse({"--trainer=async"}).async, "ordered");
+  EXPECT_EQ(parse({"--trainer=async", "--async=ordered"}).async, "ordered");
+  EXPECT_EQ(parse({"--async=free", "--trainer=async"}).async, "free");
+  EXPECT_EQ(parse({"--trainer=async", "--devices=cpu:1"}).async, "ordered");
+  EXPECT_EQ(parse({"--trainer=async"}).allreduce, "");
+  EXPECT_EQ(parse({"--trainer=replicated"}).async, "");
+  for (const char* trainer : {"replicated", "parameter_server"})
+    EXPECT_THAT(refusal({"--async=free", (std::string("--trainer=") + trainer).c_str()}),
+                AllOf(HasSubstr("--async=free needs --trainer=async"), HasSubstr(trainer)));
+  EXPECT_THAT(refusal({"--async=ordered"}), HasSubstr("chosen for --devices=cpu:2"));
+  EXPECT_EQ(refusal({"--trainer=async", "--async=fast"}),
+            "--async=fast is neither ordered nor free");
+}
+
+TEST(AsyncFlag, IsRefusedWithFlagsThatCombineGradients) {
+  EXPECT_THAT(
+      refusal({"--trainer=async", "--allreduce=naive"}),
+      AllOf(HasSubstr("--trainer=async combines no gradients"), HasSubstr("--allreduce=naive")));
+  EXPECT_THAT(refusal({"--trainer=async", "--async=free", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--trainer=async"), HasSubstr("--gradient_repacking=2")));
+}
+
 TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {
   EXPECT_THAT(refusal({"--devices=cpu:3", "--allreduce=hierarchical"}),
               AllOf(HasSubstr("--allreduce=hierarchical"), HasSubstr("--devices=cpu:3")));
@@ -311,6 +468,11 @@ TEST(Flags, ReadHowBatchesAreDivided) {
 }
 
 TEST(Flags, RefuseDivisionsThatCannotBe) {
+  EXPECT_THAT(refusal({"--trainer=async", "--uneven=pad"}),
+              AllOf(HasSubstr("--uneven=pad"), HasSubstr("--trainer=async does not take")));
+  EXPECT_THAT(refusal({"--trainer=async", "--tower_weights=2,1"}),
+              AllOf(HasSubstr("--tower_weights=2,1"), HasSubstr("--trainer=async")));
+  EXPECT_EQ(parse({"--trainer=async", "--uneven=error"}).uneven, Uneven::kError);
   EXPECT_THAT(refusal({"--uneven=wait"}), AllOf(HasSubstr("--uneven"), HasSubstr("weight")));
   EXPECT_THAT(refusal({"--tower_weights=1,2,3"}), HasSubstr("3 weights for 2 devices"));
   for (const char* wrong : {"--tower_weights=1,", "--tower_weights=,", "--tower_weights=1,x",

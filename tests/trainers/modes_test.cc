@@ -6,10 +6,14 @@
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/tests/trainers/mnist_convnet.h"
+#include "belfry/ops/max_pool.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
+#include "belfry/trainers/models.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
@@ -70,8 +74,15 @@ TEST_P(EqualToOneTower, After20StepsWithTheWholeBatch) {
   const auto [towers, optimizer] = GetParam();
   const Values one = run("simple", 1, "", optimizer.make());
   ASSERT_EQ(one.size(), 4u);
-  std::vector<std::pair<const char*, const char*>> modes{
-      {"replicated", "collective"}, {"replicated", "naive"}, {"parameter_server", "colocate"}};
+  std::vector<std::pair<const char*, const char*>> modes{{"replicated", "collective"},
+                                                         {"replicated", "naive"},
+                                                         {"replicated", "naive_cpu"},
+                                                         {"replicated", "shuffle"},
+                                                         {"replicated", "ring"},
+                                                         {"replicated", "ring#2"},
+                                                         {"replicated", "halving_doubling"},
+                                                         {"replicated", "collective:64:ring"},
+                                                         {"parameter_server", "colocate"}};
   if (towers % 2 == 0) modes.emplace_back("replicated", "hierarchical");
   for (const auto& [kind, strategy] : modes)
     for (const auto& [name, value] : run(kind, towers, strategy, optimizer.make()))
@@ -103,6 +114,9 @@ struct Mode {
   const char* strategy;
   int repacking = 0;
   int threads = 0;
+  double bucket_mb = 0;
+  int small_tensors_kb = 0;
+  bool fuse = true, share = true;
 };
 
 struct Hashes {
@@ -117,6 +131,10 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
                          .devices = cpus(towers),
                          .allreduce = mode.strategy,
                          .gradient_repacking = mode.repacking,
+                         .fuse_updates = mode.fuse,
+                         .share_replicas = mode.share,
+                         .small_tensors_kb = mode.small_tensors_kb,
+                         .bucket_mb = mode.bucket_mb,
                          .batch_size = 8,
                          .epochs = 2,
                          .seed = seed,
@@ -124,6 +142,9 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
   const auto trainer = find_trainer(mode.kind).make(std::move(options), *data, nullptr);
   trainer->train();
   EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
+  const bool replicated = mode.kind == std::string_view("replicated");
+  EXPECT_EQ(count_shared(trainer->session(), trainer->graph()) > 0,
+            mode.share && replicated && towers > 1);
   return {params_hash(trainer->session(), trainer->graph()),
           state_hash(trainer->session(), trainer->graph())};
 }
@@ -132,16 +153,56 @@ TEST(Hashes, AreEqualForAllModesPackingsAndThreads) {
   const Hashes reference = train_digits({"replicated", "collective"}, 4);
   EXPECT_NE(reference.params, reference.state);
   EXPECT_EQ(reference, train_digits({"replicated", "collective"}, 4)) << "second run";
-  for (const Mode& mode : {Mode{"replicated", "naive"}, Mode{"replicated", "hierarchical"},
-                           Mode{"parameter_server", "colocate"}})
+  for (const Mode& mode :
+       {Mode{"replicated", "naive"}, Mode{"replicated", "hierarchical"},
+        Mode{"replicated", "naive_cpu"}, Mode{"replicated", "shuffle"},
+        Mode{"replicated", "halving_doubling"}, Mode{"replicated", "shuffle:64:collective#2"},
+        Mode{"parameter_server", "colocate"}})
     EXPECT_EQ(reference, train_digits(mode, 4)) << mode.strategy;
-  for (const char* strategy : {"collective", "naive", "hierarchical"})
+  for (const char* strategy : {"collective", "naive", "hierarchical", "shuffle"}) {
     EXPECT_EQ(reference, train_digits({"replicated", strategy, 2}, 4)) << strategy << " packed";
+    EXPECT_EQ(reference, train_digits({"replicated", strategy, 0, 0, 0, 1}, 4))
+        << strategy << " with small tensors packed";
+  }
   for (const int threads : {1, 2, 4})
     EXPECT_EQ(reference, train_digits({"replicated", "collective", 0, threads}, 4))
         << threads << " threads";
   EXPECT_EQ(reference, train_digits({"parameter_server", "colocate", 0, 1}, 4));
+  for (const char* strategy : {"collective", "naive", "hierarchical"})
+    for (const double bucket_mb : {0.001, 4.0})
+      EXPECT_EQ(reference, train_digits({"replicated", strategy, 0, 0, bucket_mb}, 4))
+          << strategy << " in buckets of " << bucket_mb << " MiB";
+  EXPECT_EQ(reference, train_digits({"parameter_server", "colocate", 0, 0, 0.001}, 4));
   EXPECT_NE(reference, train_digits({"replicated", "collective"}, 4, 2)) << "another seed";
+}
+
+TEST(Hashes, AreEqualFusedOrNotAndSharedOrNot) {
+  const Hashes reference = train_digits({"replicated", "collective", 0, 0, 0, 0, false, false}, 4);
+  for (const char* strategy : {"collective", "naive", "hierarchical"})
+    for (const int repacking : {0, 2})
+      for (const auto& [fuse, share] : {std::pair{true, false}, {false, true}, {true, true}})
+        EXPECT_EQ(reference,
+                  train_digits({"replicated", strategy, repacking, 2, 0, 0, fuse, share}, 4))
+            << strategy << " packed " << repacking << " fused " << fuse << " shared " << share;
+}
+
+TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
+  const auto data = data::generated_digits(32, 3);
+  SyncMultiGpuTrainerReplicated trainer(
+      {.model = small_convnet, .optimizer = momentum(0.1), .devices = cpus(2), .batch_size = 8},
+      *data);
+  Session& session = trainer.session();
+  const int shared = count_shared(session, trainer.graph());
+  // All that a tower has of its own: trained variables and their slots.
+  EXPECT_EQ(shared, 2 * static_cast<int>(trainer.towers().towers[1].trainables.size()));
+  const Variable bias = trainer.graph().stored_variable("tower1/fc1/b");
+  Tensor value = session.read(bias);
+  value.mutable_data<float>()[3] += 1;
+  session.write(bias, value);
+  EXPECT_LT(count_shared(session, trainer.graph()), shared);
+  EXPECT_EQ(differing_replicas(session, trainer.graph()), std::vector<std::string>{"tower1/fc1/b"});
+  trainer.train();
+  EXPECT_EQ(differing_replicas(session, trainer.graph()), std::vector<std::string>{"tower1/fc1/b"});
 }
 
 TEST(Hashes, AreEqualForAllModesOfThreeTowers) {
@@ -149,6 +210,7 @@ TEST(Hashes, AreEqualForAllModesOfThreeTowers) {
   EXPECT_EQ(reference, train_digits({"replicated", "naive"}, 3));
   EXPECT_EQ(reference, train_digits({"parameter_server", "colocate"}, 3));
   EXPECT_EQ(reference, train_digits({"replicated", "collective", 2, 1}, 3));
+  EXPECT_EQ(reference, train_digits({"replicated", "collective", 0, 2, 0.002}, 3));
 }
 
 // Combined gradients of the MNIST convnet on 24 digits, divided among towers.
@@ -168,7 +230,7 @@ std::vector<Tensor> first_gradients(int towers, const char* strategy) {
       inputs.push_back(placeholder(graph, "input", value.dtype(), value.shape()));
       feeds.push_back({inputs.back(), value});
     }
-    const Output loss = mnist_convnet(tower, inputs[0], inputs[1]);
+    const Output loss = models::mnist(tower, inputs[0], inputs[1]);
     rows.push_back(compute_gradients(loss, tower.trainables()));
   });
   const GradientTable combined = make_strategy(strategy)->reduce(GradientTable(rows));

@@ -118,6 +118,57 @@ TEST(Optimizer, CountsStepsOncePerApplyWhateverTheNumberOfVariables) {
   EXPECT_EQ(graph.variables(kGlobalVariables).size(), 3u + 6 + 1);
 }
 
+// Two updates in one run by the gradients 0.5 and 0.5 are two runs with one.
+TEST(Optimizer, AppliesRowsOneByOneAsRunsOfTheirOwn) {
+  for (const Optimizer& optimizer : {sgd(0.1), momentum(0.1), adam(0.1)}) {
+    Graph graph;
+    const Variable w = weight(graph, "w");
+    const std::vector<Gradient> row{gradient(w, 0.5)};
+    const std::vector<Gradient> rows[] = {row, row};
+    const std::vector<Node*> updates = optimizer.apply_each(rows, UpdateOrder::kOneByOne);
+    ASSERT_EQ(updates.size(), 2u);
+    Session session(graph);
+    const std::vector<double> expected = sequence(optimizer, 4);
+    for (const std::size_t runs : {1, 2}) {
+      session.run({*updates[1]});  // which takes the first along
+      EXPECT_EQ(session.read(w).data<double>()[0], expected[2 * runs - 1]);
+    }
+    if (const Variable counter = graph.stored_variable("Adam/step")) {
+      EXPECT_EQ(session.read(counter).item<std::int64_t>(), 4);
+    }
+  }
+}
+
+TEST(Optimizer, AppliesRowsApartWithOneSetOfSlots) {
+  Graph graph;
+  const Variable w = weight(graph, "w");
+  const std::vector<Gradient> rows[] = {{gradient(w, 0.5)}, {gradient(w, 0.5)}};
+  const std::vector<Node*> updates = adam(0.1).apply_each(rows, UpdateOrder::kApart);
+  Session session(graph);
+  const std::vector<double> expected = sequence(adam(0.1), 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    session.run({*updates[i % 2]});
+    EXPECT_EQ(session.read(w).data<double>()[0], expected[i]);
+  }
+  EXPECT_EQ(session.read(graph.stored_variable("Adam/step")).item<std::int64_t>(), 3);
+  EXPECT_EQ(graph.variables().size(), 4u);
+}
+
+// w -= rate * (g + w): its updates read what those before them have written.
+TEST(Optimizer, RulesThatReadTheVariableSeeTheUpdateBefore) {
+  const Optimizer decays(
+      {.name = "Decay", .rate = 0.5, .update = [](const Optimizer::Update& u) -> Node& {
+         return assign_sub(u.variable, (u.gradient + u.variable.read()) * u.rate, u.at);
+       }});
+  Graph graph;
+  const Variable w = weight(graph, "w", 8);
+  const std::vector<Gradient> row{gradient(w, 0)};
+  const std::vector<Gradient> rows[] = {row, row, row};
+  Session session(graph);
+  session.run({*decays.apply_each(rows, UpdateOrder::kOneByOne)[2]});
+  EXPECT_EQ(session.read(w).data<double>()[0], 1);
+}
+
 TEST(Optimizer, PutsSlotsAndUpdatesBesideTheVariable) {
   Graph graph;
   Variable w;

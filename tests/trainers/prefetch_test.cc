@@ -116,6 +116,23 @@ TEST(Prefetcher, GoesOnFromAPosition) {
   }
 }
 
+TEST(Prefetcher, GivesTheSharesOfOneTowerAlone) {
+  const Counting dataset(50);
+  for (const Uneven uneven : {Uneven::kDrop, Uneven::kWeight}) {
+    const BatchPlan plan(50, 3, 4, 7, {.uneven = uneven, .tower_weights = {1, 2, 1}});
+    Prefetcher whole(dataset, plan, 24), second(dataset, plan, 24, 3, 1);
+    for (int step = 0; step < 12; ++step) {
+      const Batch &all = whole.next(), &one = second.next();
+      EXPECT_EQ(one.position, all.position);
+      EXPECT_EQ(one.samples_consumed, all.samples_consumed);
+      EXPECT_EQ(one.form, all.form);
+      EXPECT_TRUE(std::ranges::equal(one.tower(0), all.tower(1)));
+      EXPECT_EQ(one.tensors.size(), 2u);
+    }
+    EXPECT_THROW(Prefetcher(dataset, plan, 0, 3, 3), InvalidArgument);
+  }
+}
+
 TEST(Prefetcher, ReusesItsMemory) {
   const Counting dataset(64);
   Prefetcher input(dataset, BatchPlan(64, 2, 4, 1), 0, 2);

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/tests/trainers/mnist_convnet.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
+#include "belfry/trainers/models.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
@@ -62,7 +62,7 @@ class RealMnist : public testing::Test {
     Outcome outcome;
     {
       Console console(sink);
-      TrainerOptions options{.model = mnist_convnet,
+      TrainerOptions options{.model = models::mnist,
                              .optimizer = adam(1e-3),
                              .devices = {},
                              .allreduce = mode.strategy,

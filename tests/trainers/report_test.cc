@@ -16,6 +16,8 @@ Report example() {
           .devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 2)},
           .trainer = "replicated",
           .allreduce = "naive",
+          .canonical = false,
+          .bucket_mb = 0.5,
           .batch_size = 64,
           .uneven = "weight",
           .tower_weights = {2, 1.5},
@@ -35,12 +37,15 @@ Report example() {
 
 TEST(ReportJson, HasEveryFieldOfTheIssue) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 19u);
+  EXPECT_EQ(json.size(), 25u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
+  EXPECT_EQ(json["canonical"], false);
+  EXPECT_EQ(json["bucket_mb"], 0.5);
+  EXPECT_TRUE(json["async"].is_null());
   EXPECT_EQ(json["batch_size"], 64);
   EXPECT_EQ(json["uneven"], "weight");
   EXPECT_EQ(json["tower_weights"], (nlohmann::json{2, 1.5}));

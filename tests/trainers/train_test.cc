@@ -102,6 +102,8 @@ TEST_F(TrainTest, PrintsHeaderProgressAndTableAndWritesJson) {
   EXPECT_EQ(json["program"], "program");
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "collective");
+  EXPECT_EQ(json["canonical"], true);
+  EXPECT_GT(json["bucket_mb"], 0);
   EXPECT_EQ(json["devices"].size(), 2u);
   EXPECT_EQ(json["batch_size"], 8);
   EXPECT_EQ(json["seed"], 1);
@@ -139,6 +141,35 @@ TEST_F(TrainTest, GivesTheSameHashesInTwoProcessesAndModes) {
     hashes.push_back(report()["params_hash"]);
   }
   EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST_F(TrainTest, SaysWhetherTheSumIsCanonicalForSoManyDevices) {
+  const auto canonical = [&](std::vector<std::string> flags) {
+    flags.push_back("--max_steps=1");
+    flags.push_back("--json=" + json_.string());
+    EXPECT_EQ(run(flags).code, 0);
+    return report()["canonical"];
+  };
+  EXPECT_EQ(canonical({"--devices=cpu:4", "--allreduce=halving_doubling"}), true);
+  EXPECT_EQ(canonical({"--devices=cpu:3", "--allreduce=halving_doubling"}), false);
+  EXPECT_EQ(canonical({"--devices=cpu:2", "--allreduce=collective:1k:ring"}), false);
+  EXPECT_EQ(canonical({"--devices=cpu:3", "--allreduce=shuffle"}), true);
+  EXPECT_EQ(canonical({"--devices=cpu:3", "--trainer=parameter_server"}), true);
+  EXPECT_EQ(canonical({"--devices=cpu:1"}), true) << "nothing is combined";
+  EXPECT_EQ(canonical({"--devices=cpu:1", "--trainer=replicated", "--allreduce=ring"}), true);
+}
+
+TEST_F(TrainTest, PacksSmallTensorsWithoutChangingTheResult) {
+  std::vector<std::string> hashes;
+  for (const char* kib : {"0", "1", "1000"}) {
+    EXPECT_EQ(run({"--devices=cpu:3", std::string("--small_tensors_kb=") + kib,
+                   "--json=" + json_.string()})
+                  .code,
+              0);
+    hashes.push_back(report()["state_hash"]);
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_EQ(hashes[0], hashes[2]);
 }
 
 TEST_F(TrainTest, TrainsOnNamedDevices) {
@@ -238,6 +269,40 @@ TEST_F(TrainTest, TracesTheSecondStepAndTrainsOn) {
   EXPECT_EQ(run({"--trace_file=/no/such/folder/t.json"}).code, 1);
 }
 
+TEST_F(TrainTest, TrainsInOrderAndFreeAndSaysWhich) {
+  const std::string json = "--json=" + json_.string();
+  for (const std::string async : {"ordered", "free"}) {
+    const Result result = run({"--trainer=async", "--async=" + async, "--devices=cpu:2", json});
+    EXPECT_EQ(result.code, 0) << result.error;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("program: async, " + async + " on CPU:0 CPU:1"),
+                                  HasSubstr("step 8/8")));
+    EXPECT_EQ(report()["trainer"], "async");
+    EXPECT_EQ(report()["async"], async);
+    EXPECT_TRUE(report()["allreduce"].is_null());
+    EXPECT_EQ(report()["steps"], 8);
+    EXPECT_EQ(report()["epochs"], 2);
+    EXPECT_EQ(report()["replicas_equal"], true);
+  }
+}
+
+TEST_F(TrainTest, InspectsAndTracesTowersThatRunFree) {
+  const std::vector<std::string> free{"--trainer=async", "--async=free"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), free.begin(), free.end());
+    return more;
+  };
+  const Result dry = run(with({"--dry_run", "--devices=gpu:3"}), unreadable_recipe());
+  EXPECT_EQ(dry.code, 0) << dry.error;
+  EXPECT_THAT(dry.out, HasSubstr("tower2/fc0/MatMul: (MatMul): "
+                                 "/job:localhost/replica:0/task:0/device:GPU:2\n"));
+  const Result explained = run(with({"--explain=tower1/fc0/MatMul"}), unreadable_recipe());
+  EXPECT_EQ(explained.code, 0) << explained.error;
+  EXPECT_THAT(explained.out, HasSubstr("device:CPU:1"));
+  const std::string trace = path(".trace");
+  EXPECT_EQ(run(with({"--trace_file=" + trace})).code, 0);
+  EXPECT_TRUE(std::filesystem::remove(trace));
+}
+
 // 3 steps, then on to 8: as 8 without a stop.
 TEST_F(TrainTest, GoesOnFromACheckpointToTheSameBits) {
   const std::string checkpoint = path(".checkpoint"), json = "--json=" + json_.string();
@@ -301,9 +366,9 @@ TEST(Train, PrintsHelpAndTrainsNothing) {
 }
 
 TEST(Train, ExitsWith2ForMistakesOnTheCommandLineInOneLine) {
-  for (const char* flag :
-       {"--batchsize=3", "--devices=gpu:2", "--learning_rate=nan", "--trainer=simple",
-        "--data_dir=/d", "--allreduce=colocate", "--epochs=x", "--gradient_repacking=4"}) {
+  for (const char* flag : {"--batchsize=3", "--devices=gpu:2", "--learning_rate=nan",
+                           "--trainer=simple", "--data_dir=/d", "--allreduce=colocate",
+                           "--epochs=x", "--gradient_repacking=4", "--bucket_mb=x"}) {
     const Result result = run({flag});
     EXPECT_EQ(result.code, 2) << flag;
     EXPECT_THAT(result.error, testing::StartsWith("error: ")) << flag;

@@ -1,9 +1,11 @@
 // Batches that do not come out even: towers with unequal numbers of samples train like one device
 // with all of them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/uneven_support.h"
+#include "belfry/trainers/equivalence.h"
 #include "belfry/trainers/training_checkpoint.h"
 
 namespace belfry {
@@ -18,12 +20,12 @@ Output normalised_model(Tower& tower, Output x, Output y) {
   return reduce_mean(square(dense(tower, "fc1", h, {.units = 1}) - y));
 }
 
-struct Mode {
+struct Kind {
   const char* kind;
   const char* strategy;
   int towers;
 };
-constexpr Mode kModes[] = {{"replicated", "collective", 2},     {"replicated", "naive", 3},
+constexpr Kind kModes[] = {{"replicated", "collective", 2},     {"replicated", "naive", 3},
                            {"replicated", "collective", 4},     {"replicated", "hierarchical", 4},
                            {"parameter_server", "colocate", 3}, {"replicated", "collective", 8}};
 
@@ -32,7 +34,7 @@ struct Result {
   double loss = 0, mean_x = 0;
 };
 
-Result train(const Model& model, const Optimizer& optimizer, const Dataset& data, const Mode& mode,
+Result train(const Model& model, const Optimizer& optimizer, const Dataset& data, const Kind& mode,
              int global, Uneven uneven, std::vector<double> weights = {}) {
   TrainerOptions options{.model = model,
                          .optimizer = optimizer,
@@ -54,7 +56,7 @@ void expect_like_one_device(const Model& model, const Optimizer& optimizer, doub
   for (const std::int64_t samples : {47, 48, 50, 25, 11, 3}) {
     const auto data = smooth_data(samples);
     const Result one = train(model, optimizer, *data, {"simple", "", 1}, kGlobal, Uneven::kWeight);
-    for (const Mode& mode : kModes)
+    for (const Kind& mode : kModes)
       for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad})
         for (const bool shares : {false, true}) {
           std::vector<double> weights;
@@ -164,7 +166,7 @@ TEST(UnevenTowers, FeedScheduledRatesInEveryForm) {
     asked.push_back(info.step);
     return 0.1;
   });
-  const Mode mode{"replicated", "collective", 4};
+  const Kind mode{"replicated", "collective", 4};
   const Result fed = train(normalised_model, scheduled, *data, mode, 8, Uneven::kWeight);
   const Result fixed = train(normalised_model, sgd(0.1), *data, mode, 8, Uneven::kWeight);
   EXPECT_EQ(asked, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}));
@@ -178,10 +180,84 @@ TEST(UnevenTowers, LetNothingThroughFromSamplesThatDoNotCount) {
     const Output loss = smooth_model(tower, x, y);
     return tower.is_training() && tower.index() > 1 ? loss * std::nan("") : loss;
   };
-  const Mode mode{"replicated", "collective", 4};
+  const Kind mode{"replicated", "collective", 4};
   const Result result = train(model, adam(0.01), *data, mode, 16, Uneven::kPad);
   for (const double value : result.values) EXPECT_TRUE(std::isfinite(value));
   EXPECT_TRUE(std::isfinite(result.loss));
+}
+
+// Both forms write the copies alike, so that they can be one.
+TEST(UnevenTowers, ShareReplicasWithTheBitsOfPrivateOnes) {
+  const auto data = smooth_data(27);  // steps of 12, 12 and 3
+  for (const Model& model : {Model(smooth_model), Model(normalised_model)})
+    for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
+      std::string reference;
+      for (const bool fuses : {false, true})
+        for (const bool shares : {false, true}) {
+          TrainerOptions options{.model = model,
+                                 .optimizer = adam(0.01),
+                                 .devices = cpus(4),
+                                 .fuse_updates = fuses,
+                                 .share_replicas = shares,
+                                 .batch_size = 3,
+                                 .uneven = uneven,
+                                 .epochs = 3};
+          SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+          trainer.train();
+          Session& session = trainer.session();
+          EXPECT_EQ(count_shared(session, trainer.graph()) > 0, shares) << name_of(uneven);
+          EXPECT_TRUE(differing_replicas(session, trainer.graph()).empty());
+          const std::string hash = state_hash(session, trainer.graph());
+          if (reference.empty()) reference = hash;
+          EXPECT_EQ(hash, reference) << name_of(uneven) << fuses << shares;
+        }
+    }
+}
+
+TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
+  const auto data = smooth_data(27);
+  for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
+    const TrainerOptions options{.model = smooth_model,
+                                 .optimizer = adam(0.01),
+                                 .devices = cpus(4),
+                                 .batch_size = 3,
+                                 .uneven = uneven,
+                                 .tower_weights = {2, 1, 1, 0.5}};
+    const std::vector<Mode> modes = all_modes(4);
+    const Equivalence result = check_equivalence(options, *data, 6, modes);
+    EXPECT_TRUE(result.holds()) << result.to_table();
+    for (const Equivalence::Entry& entry : result.entries)
+      EXPECT_EQ(entry.refusal.empty(), entry.mode.trainer != "async")
+          << entry.mode.name() << ": " << entry.refusal;
+  }
+}
+
+TEST(UnevenTowers, AreRefusedByTheAsyncTrainer) {
+  const auto data = smooth_data(16);
+  const auto refusal = [&](const char* async, Uneven uneven, std::vector<double> weights,
+                           const Model& model) -> std::string {
+    try {
+      AsyncMultiGpuTrainer({.model = model,
+                            .optimizer = sgd(0.1),
+                            .devices = cpus(2),
+                            .async = async,
+                            .batch_size = 4,
+                            .uneven = uneven,
+                            .tower_weights = std::move(weights)},
+                           *data);
+      return "";
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+  };
+  using testing::HasSubstr;
+  for (const char* async : {"ordered", "free"}) {
+    EXPECT_EQ(refusal(async, Uneven::kError, {}, smooth_model), "");
+    EXPECT_THAT(refusal(async, Uneven::kWeight, {}, smooth_model), HasSubstr("--uneven=weight"));
+    EXPECT_THAT(refusal(async, Uneven::kPad, {}, smooth_model), HasSubstr("--uneven=pad"));
+    EXPECT_THAT(refusal(async, Uneven::kDrop, {2, 1}, smooth_model), HasSubstr("--tower_weights"));
+    EXPECT_THAT(refusal(async, Uneven::kDrop, {}, normalised_model), HasSubstr("synchronised"));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+// The grammar of --allreduce: which strategy combines tensors of which size.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace belfry {
+
+// The limit of a range that takes all tensors that are left.
+inline constexpr std::int64_t kNoLimit = -1;
+
+// One range of an AllReduceSpec.
+struct AllReduceRange {
+  std::string strategy;           // a registered name or alias, as written
+  int chunks = 1;                 // per tensor
+  std::int64_t limit = kNoLimit;  // tensors up to so many bytes; the last range has none
+
+  bool operator==(const AllReduceRange&) const = default;
+};
+
+// range (":" limit ":" range)*, where a range is a strategy's name, or name#chunks where the
+// strategy can work in chunks (ring, shuffle, collective and what stands for them), and a limit is
+// a number of bytes >= 1, with K, k (1024), M, G or T (further powers of 1024). A tensor goes to
+// the first range whose limit it does not exceed. "pscpu:2k:pscpu#2:64k:xring": tensors of up to
+// 2048 bytes by pscpu, up to 65536 bytes by pscpu in two chunks, larger ones by xring.
+//
+// As the all_reduce_spec of tf_cnn_benchmarks, but: limits are bytes (there the text says bytes and
+// the code counts elements); #n counts chunks, not shards; limits below 1 and limits that do not
+// grow are refused, because a range would get nothing; `auto` stands alone.
+struct AllReduceSpec {
+  std::vector<AllReduceRange> ranges;  // at least one
+
+  // Whether the choice is left to the trainer.
+  bool is_auto() const { return ranges[0].strategy == "auto"; }
+  // Whether any range is served by the strategy of that name.
+  bool uses(std::string_view strategy) const;
+};
+
+// The most chunks that a tensor may be cut into.
+inline constexpr int kMostChunks = 256;
+
+// Throws InvalidArgument naming the spec and the piece of it that is wrong.
+AllReduceSpec parse_all_reduce_spec(std::string_view text);
+
+}  // namespace belfry

@@ -1,0 +1,75 @@
+#include "belfry/allreduce/bucketed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+namespace {
+
+class Bucketed final : public CombiningStrategy {
+ public:
+  Bucketed(std::unique_ptr<Strategy> inner, std::int64_t bytes) : bytes_(bytes) {
+    std::unique_ptr<Strategy> in_one_node = inner->in_one_node();
+    inner_ = in_one_node ? std::move(in_one_node) : std::move(inner);
+  }
+
+  // Buckets only regroup tensors.
+  std::string refusal(int towers) const override { return inner_->refusal(towers); }
+  bool canonical(int towers) const override { return inner_->canonical(towers); }
+
+ private:
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
+    const PromptScope prompt(grads.graph());
+    std::vector<std::vector<Output>> results(
+        static_cast<std::size_t>(grads.towers()),
+        std::vector<Output>(static_cast<std::size_t>(grads.variables())));
+    for (const auto& [begin, end] : cut_buckets(grads, bytes_)) {
+      std::vector<int> variables(static_cast<std::size_t>(end - begin));
+      std::iota(variables.begin(), variables.end(), begin);
+      const GradientTable combined =
+          inner_->reduce(grads.columns(variables), {.reduction = reduction});
+      for (int t = 0; t < grads.towers(); ++t)
+        for (int i = 0; i < combined.variables(); ++i)
+          results[static_cast<std::size_t>(t)][static_cast<std::size_t>(begin + i)] =
+              combined.at(t, i).value;
+    }
+    return results;
+  }
+
+  std::unique_ptr<Strategy> inner_;
+  std::int64_t bytes_;
+};
+
+}  // namespace
+
+std::vector<Bucket> cut_buckets(const GradientTable& grads, std::int64_t bytes) {
+  std::vector<Bucket> buckets;
+  std::int64_t left = 0;  // in the last bucket
+  for (int v = grads.variables() - 1; v >= 0; --v) {
+    const TensorType& type = grads.at(0, v).value.type();
+    const std::int64_t size = type.shape.is_fully_known() ? type.bytes() : bytes + 1;
+    const bool alike = !buckets.empty() && grads.at(0, v + 1).value.dtype() == type.dtype;
+    if (alike && size <= left)
+      buckets.back().first = v;
+    else
+      buckets.emplace_back(v, v + 1);
+    left = (alike && size <= left ? left : bytes) - size;
+  }
+  return buckets;
+}
+
+std::unique_ptr<Strategy> bucketed(std::unique_ptr<Strategy> inner, double megabytes) {
+  require(inner != nullptr, "bucketed() needs a strategy to apply");
+  require(std::isfinite(megabytes) && megabytes > 0, "buckets of ", megabytes,
+          " MiB are not possible; give a size above 0");
+  constexpr double kMost = 1e18;
+  return std::make_unique<Bucketed>(
+      std::move(inner), static_cast<std::int64_t>(std::min(megabytes * (1 << 20), kMost)));
+}
+
+}  // namespace belfry

@@ -1,0 +1,118 @@
+#include "belfry/allreduce/choice.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "belfry/allreduce/cost_model.h"
+#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/plan.h"
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+namespace {
+
+// One placeholder per device and gradient.
+struct Fed {
+  std::vector<std::vector<Gradient>> rows;
+  std::vector<FeedType> feeds;
+};
+
+Fed feed(Graph& graph, const std::vector<TensorType>& gradients,
+         const std::vector<DeviceSpec>& devices) {
+  Fed fed;
+  for (std::size_t t = 0; t < devices.size(); ++t) {
+    DeviceScope on(graph, devices[t]);
+    fed.rows.emplace_back();
+    for (const TensorType& type : gradients) {
+      const Output gradient =
+          placeholder(graph, cat("tower", t, "/gradient"), type.dtype, type.shape);
+      fed.rows.back().push_back({gradient, {}});
+      fed.feeds.push_back({gradient, type.shape});
+    }
+  }
+  return fed;
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g ms", seconds * 1e3);
+  return text;
+}
+
+std::string line(const Prediction& prediction) {
+  std::string name = prediction.strategy;
+  name.resize(std::max<std::size_t>(name.size(), 18), ' ');
+  return cat("  ", name, " ",
+             prediction.refusal.empty() ? milliseconds(prediction.seconds) : prediction.refusal,
+             prediction.canonical ? "" : " (not canonical)", "\n");
+}
+
+}  // namespace
+
+double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
+                         const std::vector<DeviceSpec>& devices, const Machine& machine,
+                         Reduction reduction) {
+  Graph graph;
+  const Fed fed = feed(graph, gradients, devices);
+  const GradientTable sums = strategy.reduce(GradientTable(fed.rows), {.reduction = reduction});
+  std::vector<Node*> computed;
+  for (int t = 0; t < sums.towers(); ++t) {
+    DeviceScope on(graph, devices[static_cast<std::size_t>(t)]);  // where the sums are used
+    for (const Gradient& sum : sums.row(t)) computed.push_back(&identity(sum.value).node());
+  }
+  SessionOptions options{.dry_run = true};
+  for (const DeviceSpec& device : machine.devices) {
+    int& count = options.device_count[*device.type];
+    count = std::max(count, *device.index + 1);
+  }
+  Session session(graph, options);
+  const Fetch fetches[] = {group(graph, computed)};
+  return predict_seconds(session.prepare(fetches, fed.feeds).plan(), session.devices(), machine);
+}
+
+StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
+                               const std::vector<TensorType>& gradients,
+                               const std::vector<DeviceSpec>& devices, const Machine& machine,
+                               ChoiceOptions options) {
+  const auto towers = static_cast<int>(devices.size());
+  StrategyChoice choice;
+  for (const std::string& name : strategies) {
+    Prediction prediction{.strategy = name};
+    try {
+      const std::unique_ptr<Strategy> strategy = make_strategy(name);
+      prediction.canonical = strategy->canonical(towers);
+      if (prediction.canonical || options.any)
+        prediction.seconds =
+            predict_reduction(*strategy, gradients, devices, machine, options.reduction);
+      else
+        prediction.refusal = "left out";
+    } catch (const Error& error) {
+      prediction.refusal = error.what();
+    }
+    choice.predictions.push_back(std::move(prediction));
+  }
+  std::ranges::stable_sort(choice.predictions, [](const Prediction& a, const Prediction& b) {
+    return a.refusal.empty() != b.refusal.empty() ? a.refusal.empty() : a.seconds < b.seconds;
+  });
+  require(!choice.predictions.empty() && choice.best().refusal.empty(), "no strategy can serve ",
+          towers, " devices:\n", choice.str());
+  return choice;
+}
+
+std::string StrategyChoice::str() const {
+  std::string text;
+  for (const Prediction& prediction : predictions) text += line(prediction);
+  if (predictions.empty() || !best().refusal.empty()) return text;
+  text += cat("auto: ", best().strategy, ", predicted ", milliseconds(best().seconds));
+  if (predictions.size() > 1 && predictions[1].refusal.empty()) {
+    const Prediction& second = predictions[1];
+    char ratio[32];
+    std::snprintf(ratio, sizeof ratio, "%.2f", second.seconds / best().seconds);
+    text += cat("; ", second.strategy, ", the next, takes ", ratio, " times as long");
+  }
+  return text + "\n";
+}
+
+}  // namespace belfry

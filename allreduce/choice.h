@@ -1,0 +1,47 @@
+// The choice that `auto` stands for: strategies predicted for given tensors on a given machine.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/strategy.h"
+#include "belfry/framework/kernel.h"
+
+namespace belfry {
+
+// Seconds that a strategy takes to combine gradients of these types, one set per device, into
+// memory of their own, and to bring each device its results. Plans for devices that need not exist.
+// Throws what the strategy and the planner throw, and NotFound for devices that the machine lacks.
+double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
+                         const std::vector<DeviceSpec>& devices, const Machine& machine,
+                         Reduction reduction = Reduction::kMean);
+
+struct Prediction {
+  std::string strategy;
+  bool canonical = false;  // for this number of devices
+  double seconds = 0;
+  std::string refusal;  // why it cannot serve; then there are no seconds
+};
+
+struct StrategyChoice {
+  std::vector<Prediction> predictions;  // fastest first, then those that are left out
+  const Prediction& best() const { return predictions.front(); }
+  // The predictions and the reason, for people: lines.
+  std::string str() const;
+};
+
+struct ChoiceOptions {
+  // Also those whose sums depend on more than the order of devices: the fastest may then give other
+  // bits than the rest.
+  bool any = false;
+  Reduction reduction = Reduction::kMean;
+};
+
+// Predicts each of `strategies` that is canonical for these devices, or all. Throws InvalidArgument
+// with all refusals if none can serve.
+StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
+                               const std::vector<TensorType>& gradients,
+                               const std::vector<DeviceSpec>& devices, const Machine& machine,
+                               ChoiceOptions options = {});
+
+}  // namespace belfry

@@ -1,0 +1,69 @@
+#include "belfry/allreduce/chunked.h"
+
+#include "belfry/allreduce/pieces.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/ops/reshape.h"
+
+namespace belfry {
+namespace {
+
+class Chunked final : public CombiningStrategy {
+ public:
+  Chunked(std::unique_ptr<Strategy> inner, int chunks)
+      : inner_(std::move(inner)), chunks_(chunks) {}
+
+  std::string refusal(int towers) const override { return inner_->refusal(towers); }
+  bool canonical(int towers) const override { return inner_->canonical(towers); }
+
+ private:
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
+    NameScope names(grads.graph(), "Chunks");
+    std::vector<std::vector<Gradient>> rows;
+    for (int t = 0; t < grads.towers(); ++t) {
+      DeviceScope on(grads.graph(), grads.device(t));
+      rows.emplace_back();
+      for (int v = 0; v < grads.variables(); ++v)
+        for (const Output& piece : cut(flat_row(grads.at(t, v).value), sizes(grads, v)))
+          rows.back().push_back({piece, {}});
+    }
+    const GradientTable combined =
+        inner_->reduce(GradientTable(std::move(rows)), {.reduction = reduction});
+    std::vector<std::vector<Output>> results;
+    for (int t = 0; t < grads.towers(); ++t) {
+      DeviceScope on(grads.graph(), grads.device(t));
+      results.push_back(joined(grads, combined.row(t)));
+    }
+    return results;
+  }
+
+  // Of the pieces of variable v: one, if there is nothing to cut.
+  std::vector<std::int64_t> sizes(const GradientTable& grads, int v) const {
+    const std::int64_t elements = known_elements(grads, v, "an all-reduce in chunks");
+    return elements == 0 ? std::vector<std::int64_t>{0} : even_sizes(elements, chunks_);
+  }
+
+  std::vector<Output> joined(const GradientTable& grads, const std::vector<Gradient>& row) const {
+    std::vector<Output> results;
+    auto next = row.begin();
+    for (int v = 0; v < grads.variables(); ++v) {
+      std::vector<Output> pieces;
+      for (std::size_t n = sizes(grads, v).size(); n > 0; --n) pieces.push_back((next++)->value);
+      results.push_back(reshape(join_flat(pieces), grads.at(0, v).value.shape()));
+    }
+    return results;
+  }
+
+  std::unique_ptr<Strategy> inner_;
+  int chunks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> chunked(std::unique_ptr<Strategy> inner, int chunks) {
+  require(inner != nullptr, "chunked() needs a strategy to apply");
+  require(chunks >= 1, "tensors are cut into at least one chunk, not ", chunks);
+  return std::make_unique<Chunked>(std::move(inner), chunks);
+}
+
+}  // namespace belfry

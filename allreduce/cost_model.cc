@@ -1,0 +1,301 @@
+#include "belfry/allreduce/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/ops/slice.h"
+#include "belfry/ops/split.h"
+
+namespace belfry {
+namespace {
+
+// One launch to be simulated.
+struct Job {
+  int executor = 0;
+  std::vector<int> deps = {};
+  double fixed = 0;     // seconds
+  double bytes = 0;     // after those, at a rate
+  double rate = 0;      // bytes per second; 0: that of the memory that all workers share
+  bool shared = false;  // idle workers help
+  bool done = false;
+};
+
+// What runs jobs one after another: a worker, a device, a link.
+struct Executor {
+  std::vector<int> jobs = {};
+  std::size_t next = 0;
+  int running = -1;
+  bool worker = false;
+};
+
+// Turns the launches of a plan into jobs.
+class Jobs {
+ public:
+  Jobs(const Plan& plan, std::span<const DeviceSpec> devices, const Machine& machine)
+      : plan_(plan), machine_(machine) {
+    for (const DeviceSpec& device : devices) {
+      const auto known = std::ranges::find(machine.devices, device);
+      index_.push_back(
+          known == machine.devices.end() ? -1 : static_cast<int>(known - machine.devices.begin()));
+      names_.push_back(device);
+    }
+    bandwidth_ = machine.bandwidth_at(bytes_of_step());
+    make_executors();
+    for (std::size_t l = 0; l < plan.launches.size(); ++l) add(static_cast<int>(l));
+  }
+
+  std::vector<Job> jobs;
+  std::vector<Executor> executors;
+  const Bandwidth& bandwidth() const { return bandwidth_; }
+
+ private:
+  std::int64_t bytes_of_step() const {
+    std::int64_t bytes = 0;
+    for (const std::int64_t arena : plan_.arena_bytes) bytes += arena;
+    for (const BufferRecord& record : plan_.buffers)
+      if (record.place != Place::kArena) bytes += record.bytes;
+    return std::max<std::int64_t>(1, bytes);
+  }
+
+  // Lanes to workers as Step shares them out; else one executor per lane.
+  void make_executors() {
+    const std::size_t count = plan_.lanes.size();
+    const std::size_t workers =
+        machine_.workers > 0 ? std::min(at(machine_.workers), std::max<std::size_t>(1, count))
+                             : count;
+    std::vector<std::size_t> order(count);
+    for (std::size_t l = 0; l < count; ++l) order[l] = l;
+    std::ranges::sort(order, {}, [&](std::size_t l) { return plan_.lanes[l].device; });
+    executor_of_lane_.resize(count);
+    for (std::size_t i = 0; i < count; ++i)
+      executor_of_lane_[order[i]] = static_cast<int>(i * workers / count);
+    executors.resize(workers, Executor{.worker = machine_.workers > 0});
+  }
+
+  void add(int l) {
+    const Launch& launch = plan_.launches[at(l)];
+    const PlanNode& node = plan_.node(launch.node);
+    Job job{.executor = executor_of_lane_[at(launch.lane)], .deps = deps_of(launch.node)};
+    if (!node.types.empty() || !node.inputs.empty()) price(launch, job);
+    job_of_[launch.node] = l;
+    executors[at(job.executor)].jobs.push_back(l);
+    jobs.push_back(std::move(job));
+  }
+
+  // Of a launch that does something: those which only wait are part of Machine::run_us.
+  void price(const Launch& launch, Job& job) {
+    const PlanNode& node = plan_.node(launch.node);
+    job.fixed = machine_.launch_us * 1e-6;
+    job.bytes = touched(launch.node);
+    if (machine_.workers == 0) job.rate = bandwidth_.one_gbps * 1e9;
+    if (!machine_.links.empty()) cross(node, job);
+    job.shared = machine_.workers > 1 && launch.range.size() > launch.chunk;
+    if (job.shared) job.fixed += machine_.share_us * 1e-6;
+    const auto elsewhere = [&](int dep) { return jobs[at(dep)].executor != job.executor; };
+    if (std::ranges::any_of(job.deps, elsewhere)) job.fixed += machine_.wait_us * 1e-6;
+  }
+
+  // Launches that a node waits for, through aliases and storage.
+  std::vector<int> deps_of(int n) const {
+    std::set<int> found, seen;
+    std::vector<int> open{n};
+    while (!open.empty()) {
+      const PlanNode& node = plan_.node(open.back());
+      open.pop_back();
+      std::vector<int> earlier = node.after;
+      for (const Value& input : node.inputs) earlier.push_back(input.node);
+      for (const int m : earlier) {
+        if (!seen.insert(m).second) continue;
+        if (plan_.node(m).launches())
+          found.insert(job_of_.at(m));
+        else
+          open.push_back(m);
+      }
+    }
+    return {found.begin(), found.end()};
+  }
+
+  // Bytes read, and twice those written: before a line is written it is read.
+  double touched(int n) const {
+    const PlanNode& node = plan_.node(n);
+    const bool part = node.op == &kSlice || node.op == &kSplit;  // reads what it writes
+    std::map<int, double> buffers;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      double bytes = static_cast<double>(plan_.type(node.inputs[i]).bytes());
+      if (part) bytes = 0;
+      if (static_cast<int>(i) < node.writes()) bytes *= 2;
+      double& known = buffers[plan_.buffer(node.inputs[i])];
+      known = std::max(known, bytes);
+    }
+    double total = 0;
+    if (node.writes() == 0)
+      for (std::size_t i = 0; i < node.types.size(); ++i) {
+        const auto bytes = static_cast<double>(node.types[i].bytes());
+        double& known = buffers[plan_.buffer_of[at(n)][i]];
+        known = std::max(known, 2 * bytes);
+        if (part) total += bytes;
+      }
+    for (const auto& [buffer, bytes] : buffers) total += bytes;
+    return total;
+  }
+
+  // What goes from one memory to another.
+  void cross(const PlanNode& node, Job& job) {
+    if (node.op == &kCopy && plan_.device(node.inputs[0]) != node.device()) {
+      const int from = index(plan_.device(node.inputs[0])), to = index(node.device());
+      const Link& link = machine_.links[at(from)][at(to)];
+      job.executor = executor_called(link.bus.empty() ? cat(from, ">", to) : "bus " + link.bus);
+      job.fixed += link.latency_us * 1e-6;
+      job.bytes = static_cast<double>(node.types[0].bytes());
+      job.rate = link.gbps * 1e9;
+    } else if (node.participants() > 0) {
+      job.executor = executor_called("collectives");
+      job.fixed += exchange_seconds(node);
+      job.bytes = 0;
+    }
+  }
+
+  // Reduce-scatter by fragments, then gather: twice the slowest device's, or bus's, transfers, and
+  // the sums between.
+  double exchange_seconds(const PlanNode& node) const {
+    std::set<int> members;
+    for (const int device : node.devices) members.insert(index(device));
+    const auto participants = static_cast<double>(members.size());
+    double bytes = 0;  // of all participants' tensors
+    for (const TensorType& type : node.types) bytes += static_cast<double>(type.bytes());
+    const double fragment = bytes / node.participants() / participants;
+    std::map<std::string, double> busy;  // seconds of each direction of a link, or of a bus
+    for (const int from : members)
+      for (const int to : members) {
+        if (from == to) continue;
+        const Link& link = machine_.links[at(from)][at(to)];
+        busy[link.bus.empty() ? cat(from, ">", to) : link.bus] +=
+            link.latency_us * 1e-6 + fragment / (link.gbps * 1e9);
+      }
+    double slowest = 0;
+    for (const auto& [link, seconds] : busy) slowest = std::max(slowest, seconds);
+    slowest += (participants - 1) * machine_.launch_us * 1e-6;  // a device sends one by one
+    return 2 * slowest + (participants + 2) * fragment / (bandwidth_.one_gbps * 1e9);
+  }
+
+  int executor_called(const std::string& name) {
+    const auto [entry, added] = named_.try_emplace(name, static_cast<int>(executors.size()));
+    if (added) executors.emplace_back();
+    return entry->second;
+  }
+
+  int index(int device) const {
+    return index_[at(device)] >= 0 ? index_[at(device)] : machine_.index_of(names_[at(device)]);
+  }
+
+  const Plan& plan_;
+  const Machine& machine_;
+  std::vector<int> index_;  // of the machine's device, or -1, by the session's
+  std::vector<DeviceSpec> names_;
+  Bandwidth bandwidth_;
+  std::vector<int> executor_of_lane_;
+  std::map<int, int> job_of_;  // by node
+  std::map<std::string, int> named_;
+};
+
+// Goes from the end of one phase of a job to the end of the next.
+class Simulation {
+ public:
+  Simulation(Jobs& work, int workers)
+      : jobs_(work.jobs), executors_(work.executors), workers_(workers) {
+    one_ = work.bandwidth().one_gbps * 1e9;
+    all_ = work.bandwidth().all_gbps * 1e9;
+  }
+
+  double run() {
+    double now = 0;
+    while (start()) {
+      set_speeds();
+      double step = std::numeric_limits<double>::max();
+      each_running([&](Job& job, double speed) {
+        step = std::min(step, job.fixed > 0 ? job.fixed : job.bytes / speed);
+      });
+      now += step;
+      each_running([&](Job& job, double speed) {
+        double& left = job.fixed > 0 ? job.fixed : job.bytes;
+        const double taken = job.fixed > 0 ? step : step * speed;
+        left = left - taken > left * 1e-12 ? left - taken : 0;
+        job.done = job.fixed == 0 && job.bytes == 0;
+      });
+      for (Executor& executor : executors_)
+        if (executor.running >= 0 && jobs_[at(executor.running)].done) executor.running = -1;
+    }
+    return now;
+  }
+
+ private:
+  // Starts what can start; false if nothing runs then.
+  bool start() {
+    bool any = false;
+    for (Executor& executor : executors_) {
+      if (executor.running < 0 && executor.next < executor.jobs.size()) {
+        const int job = executor.jobs[executor.next];
+        const auto done = [&](int dep) { return jobs_[at(dep)].done; };
+        if (std::ranges::all_of(jobs_[at(job)].deps, done)) {
+          executor.running = job;
+          ++executor.next;
+        }
+      }
+      any = any || executor.running >= 0;
+    }
+    return any;
+  }
+
+  // How many workers move bytes, and how many of them help with the first launch that is shared.
+  void set_speeds() {
+    int busy = 0, idle = 0;
+    shared_ = -1;
+    for (const Executor& executor : executors_) {
+      if (!executor.worker) continue;
+      if (executor.running < 0) {
+        ++idle;
+        continue;
+      }
+      const Job& job = jobs_[at(executor.running)];
+      if (job.fixed > 0) continue;
+      ++busy;
+      if (job.shared && shared_ < 0) shared_ = executor.running;
+    }
+    helpers_ = shared_ >= 0 ? idle : 0;
+    const int active = busy + helpers_;
+    if (active == 0) return;
+    const double share = workers_ > 1 ? static_cast<double>(active - 1) / (workers_ - 1) : 0;
+    worker_speed_ = std::lerp(one_, all_, share) / active;
+  }
+
+  template <class F>
+  void each_running(const F& visit) {
+    for (const Executor& executor : executors_) {
+      if (executor.running < 0) continue;
+      Job& job = jobs_[at(executor.running)];
+      const int helpers = executor.running == shared_ ? helpers_ : 0;
+      visit(job, job.rate > 0 ? job.rate : worker_speed_ * (1 + helpers));
+    }
+  }
+
+  std::vector<Job>& jobs_;
+  std::vector<Executor>& executors_;
+  int workers_;  // of the machine, of which the plan may use fewer
+  double one_ = 0, all_ = 0;
+  int shared_ = -1, helpers_ = 0;
+  double worker_speed_ = 1;
+};
+
+}  // namespace
+
+double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,
+                       const Machine& machine) {
+  Jobs jobs(plan, devices, machine);
+  return machine.run_us * 1e-6 + Simulation(jobs, machine.workers).run();
+}
+
+}  // namespace belfry

@@ -1,0 +1,53 @@
+// What the tensors of a graph are made of: which variable's gradients, of which towers.
+#pragma once
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "belfry/allreduce/gradient_table.h"
+
+namespace belfry {
+
+// Of one tensor. Variables and towers are numbered as in the table.
+struct GradientMix {
+  static constexpr int kNone = -1;   // no gradient
+  static constexpr int kMany = -2;   // of several, side by side or scaled by each other
+  static constexpr int kAdded = -3;  // the sum of gradients of `variable` and `other`
+
+  int kind = kNone;  // one of these, or the variable
+  int variable = kNone, other = kNone;
+  std::vector<int> times;  // per tower: how often its gradient is part of it
+  bool exact = true;       // `times` counts; otherwise it says only whether
+  int home = -1;           // the tower beside whose gradient a collective has put it, or -1
+
+  // The one tower whose gradient this is, or -1.
+  int only_tower() const;
+};
+
+// Follows the gradients of a table through all nodes that came after them. Looks at no values:
+// shapes of gradients (Op::metadata) are no parts, and what joins gradients other than by adding
+// or by laying them side by side counts as a scale.
+class GradientFlow {
+ public:
+  explicit GradientFlow(const GradientTable& grads);
+
+  GradientMix of(Output tensor) const;
+  // The first variable of the table that has the very tensor as gradient that `v` has.
+  int alias(int v) const { return alias_[static_cast<std::size_t>(v)]; }
+
+ private:
+  void start(const GradientTable& grads);
+  void follow(const Node& node);
+  void follow_collective(const Node& node);
+  GradientMix combined(const Node& node, std::size_t begin, std::size_t end, bool adds,
+                       bool lays_side_by_side) const;
+
+  std::size_t towers_;
+  std::vector<int> alias_;
+  std::map<std::pair<int, int>, GradientMix> mixes_;  // by Output::key()
+};
+
+// Number of participants of a collective, whose inputs are tensor-major.
+std::size_t participants(const Node& collective);
+
+}  // namespace belfry

@@ -1,0 +1,143 @@
+#include "belfry/allreduce/halving_doubling.h"
+
+#include <bit>
+
+#include "belfry/allreduce/pieces.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reshape.h"
+
+namespace belfry {
+namespace {
+
+// What a tower holds of the sum: elements of the flat tensor. No value if there are none.
+struct Part {
+  Output value;
+  std::int64_t size = 0;
+};
+
+// The schedule for one variable.
+class Exchange {
+ public:
+  Exchange(const GradientTable& grads, int v)
+      : grads_(grads), v_(v), members_(std::bit_floor(static_cast<std::size_t>(grads.towers()))) {}
+
+  std::vector<Output> run(Reduction reduction) {
+    fold();
+    for (std::size_t distance = 1; distance < members_; distance *= 2) halve(distance);
+    if (reduction == Reduction::kMean) divide();
+    for (std::size_t distance = members_ / 2; distance > 0; distance /= 2) join(distance);
+    return results();
+  }
+
+ private:
+  DeviceScope on(std::size_t t) const {
+    return {grads_.graph(), grads_.device(static_cast<int>(t))};
+  }
+  const Output& gradient(std::size_t t) const { return grads_.at(static_cast<int>(t), v_).value; }
+
+  void fold() {
+    const std::int64_t elements = known_elements(grads_, v_, "halving_doubling all-reduce");
+    for (std::size_t t = 0; t < members_; ++t) {
+      const DeviceScope here = on(t);
+      const std::size_t other = t + members_;
+      const bool alone = other >= static_cast<std::size_t>(grads_.towers());
+      const Output total = alone ? gradient(t) : add_n({gradient(t), gradient(other)});
+      parts_.push_back({flat_row(total), elements});
+    }
+  }
+
+  // Of the lower or the upper half of a part, what its owner sends or keeps: sliced where it is.
+  Part half(std::size_t owner, bool upper) const {
+    const Part& part = parts_[owner];
+    const std::int64_t lower_size = (part.size + 1) / 2;
+    const std::int64_t size = upper ? part.size - lower_size : lower_size;
+    if (size == 0) return {};
+    const DeviceScope here = on(owner);
+    return {piece_of(part.value, upper ? lower_size : 0, size), size};
+  }
+
+  void halve(std::size_t distance) {
+    std::vector<Part> next(members_);
+    for (std::size_t t = 0; t < members_; ++t) {
+      const bool upper = (t & distance) != 0;
+      const Part left = half(t & ~distance, upper), right = half(t | distance, upper);
+      if (left.size == 0) continue;
+      const DeviceScope here = on(t);
+      next[t] = {add_n({left.value, right.value}), left.size};
+    }
+    parts_ = std::move(next);
+  }
+
+  void divide() {
+    for (std::size_t t = 0; t < members_; ++t) {
+      if (parts_[t].size == 0) continue;
+      const DeviceScope here = on(t);
+      parts_[t].value = parts_[t].value / grads_.towers();
+    }
+  }
+
+  void join(std::size_t distance) {
+    std::vector<Part> next(members_);
+    for (std::size_t t = 0; t < members_; ++t) {
+      const DeviceScope here = on(t);
+      std::vector<Output> rows;
+      for (const std::size_t from : {t & ~distance, t | distance}) {
+        if (parts_[from].size > 0) rows.push_back(parts_[from].value);
+        next[t].size += parts_[from].size;
+      }
+      if (!rows.empty()) next[t].value = rows.size() == 1 ? identity(rows[0]) : join_flat(rows);
+    }
+    parts_ = std::move(next);
+  }
+
+  std::vector<Output> results() const {
+    std::vector<Output> results;
+    for (std::size_t t = 0; t < members_; ++t) {
+      const DeviceScope here = on(t);
+      results.push_back(reshape(parts_[t].value, gradient(0).shape()));
+    }
+    for (auto t = members_; t < static_cast<std::size_t>(grads_.towers()); ++t) {
+      const DeviceScope here = on(t);
+      results.push_back(identity(results[t - members_]));
+    }
+    return results;
+  }
+
+  const GradientTable& grads_;
+  int v_;
+  std::size_t members_;  // a power of two
+  std::vector<Part> parts_;
+};
+
+class HalvingDoubling final : public CombiningStrategy {
+ public:
+  bool canonical(int towers) const override {
+    return towers >= 1 && std::has_single_bit(static_cast<unsigned>(towers));
+  }
+
+ private:
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
+    NameScope names(grads.graph(), "AllReduceHalvingDoubling");
+    return by_variable(grads, [&](int v) {
+      const bool empty = known_elements(grads, v, "halving_doubling all-reduce") == 0;
+      return empty ? grads.values(v) : Exchange(grads, v).run(reduction);  // empty: nothing to add
+    });
+  }
+};
+
+const StrategyRegistration halving_doubling{"halving_doubling",
+                                            [] { return std::make_unique<HalvingDoubling>(); }};
+const StrategyRegistration rechd{"rechd", [] { return std::make_unique<HalvingDoubling>(); },
+                                 StrategyName::kAlias};
+
+}  // namespace
+
+GradientTable allreduce_halving_doubling(const GradientTable& grads, Reduction reduction, At at) {
+  return HalvingDoubling().reduce(grads, {.reduction = reduction}, at);
+}
+
+}  // namespace belfry

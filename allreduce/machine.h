@@ -1,0 +1,65 @@
+// What moving and adding bytes costs on a machine: measured, or described in a file.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/device_spec.h"
+#include "belfry/framework/json.h"
+
+namespace belfry {
+
+// Between two devices, the same in both directions. gbps counts 1e9 bytes per second.
+struct Link {
+  double latency_us = 0;
+  double gbps = 0;
+  // Transfers over links of one bus take turns; "": the link has each of its directions to itself.
+  std::string bus = {};
+  bool operator==(const Link&) const = default;
+};
+
+// How fast kernels read and write memory when all that a step touches is `bytes` large, in 1e9
+// bytes per second: one worker alone, and all workers together. Bytes written count twice.
+struct Bandwidth {
+  std::int64_t bytes = 0;
+  double one_gbps = 0, all_gbps = 0;
+  bool operator==(const Bandwidth&) const = default;
+};
+
+struct Machine {
+  std::vector<DeviceSpec> devices;  // full names
+  // Threads that share out the devices' work, or 0: each device works by itself.
+  int workers = 0;
+  double run_us = 0;                 // of a step, whatever it holds
+  double launch_us = 0;              // of a kernel
+  double wait_us = 0;                // of a launch that waits for one of another worker or device
+  double share_us = 0;               // of a launch that all workers share
+  std::vector<Bandwidth> bandwidth;  // at least one, by growing bytes
+  // [i][j]: between devices i and j; i == j is not used. Empty: all devices share one memory.
+  std::vector<std::vector<Link>> links;
+
+  // Interpolated in the logarithm of `bytes`; beyond the ends, that of the end.
+  Bandwidth bandwidth_at(std::int64_t bytes) const;
+  bool has(const DeviceSpec& device) const;
+  // Throws NotFound naming the devices that there are.
+  int index_of(const DeviceSpec& device) const;
+  // The machine's devices that a run's stand for: the same, if it has them all, else as many of its
+  // first. Throws InvalidArgument if it has fewer.
+  std::vector<DeviceSpec> devices_for(const std::vector<DeviceSpec>& run) const;
+  bool operator==(const Machine&) const = default;
+};
+
+// {"devices": ["gpu:0", "gpu:1", "cpu:0"],
+//  "links": [{"devices": ["gpu:0", "gpu:1"], "latency_us": 9, "gbps": 18}, ...],
+//  "other_links": {"latency_us": 20, "gbps": 7, "bus": "host"}}
+// describes devices with memories of their own; "other_links" are those of all pairs that "links"
+// leaves out. The host, one device at most, is cpu:0. Without both, all devices share one memory.
+// More members, all optional: "workers" [0], "run_us" [0], "launch_us" [5], "wait_us" [0],
+// "share_us" [0], and "bandwidth", a list of
+// {"bytes", "one_gbps", "all_gbps"} [500 for any size]. Throws InvalidArgument naming the member
+// that is missing, unknown or out of range.
+Machine parse_machine(const Json& json);
+// What parse_machine() reads back.
+Json to_json(const Machine& machine);
+
+}  // namespace belfry

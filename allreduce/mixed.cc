@@ -1,0 +1,71 @@
+#include "belfry/allreduce/mixed.h"
+
+#include <algorithm>
+
+#include "belfry/allreduce/pieces.h"
+
+namespace belfry {
+namespace {
+
+class Mixed final : public CombiningStrategy {
+ public:
+  Mixed(std::vector<SizeRange> ranges, std::string spec)
+      : ranges_(std::move(ranges)), spec_(std::move(spec)) {}
+
+  std::string refusal(int towers) const override {
+    for (const SizeRange& range : ranges_)
+      if (const std::string why = range.strategy->refusal(towers); !why.empty())
+        return cat("--allreduce=", spec_, ": ", why);
+    return "";
+  }
+  bool canonical(int towers) const override {
+    return std::ranges::all_of(
+        ranges_, [&](const SizeRange& range) { return range.strategy->canonical(towers); });
+  }
+
+ private:
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
+    std::vector<std::vector<int>> members(ranges_.size());
+    for (int v = 0; v < grads.variables(); ++v) members[range_of(grads, v)].push_back(v);
+    std::vector<std::vector<Output>> results(
+        static_cast<std::size_t>(grads.towers()),
+        std::vector<Output>(static_cast<std::size_t>(grads.variables())));
+    for (std::size_t r = 0; r < ranges_.size(); ++r) {
+      if (members[r].empty()) continue;
+      const GradientTable part =
+          ranges_[r].strategy->reduce(grads.columns(members[r]), {.reduction = reduction});
+      for (int t = 0; t < grads.towers(); ++t)
+        for (int i = 0; i < part.variables(); ++i)
+          results[static_cast<std::size_t>(t)]
+                 [static_cast<std::size_t>(members[r][static_cast<std::size_t>(i)])] =
+                     part.at(t, i).value;
+    }
+    return results;
+  }
+
+  std::size_t range_of(const GradientTable& grads, int v) const {
+    const std::int64_t bytes = known_elements(grads, v, cat("--allreduce=", spec_)) *
+                               static_cast<std::int64_t>(size_of(grads.at(0, v).value.dtype()));
+    std::size_t r = 0;
+    while (ranges_[r].limit != kNoLimit && bytes > ranges_[r].limit) ++r;
+    return r;
+  }
+
+  std::vector<SizeRange> ranges_;
+  std::string spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> mixed(std::vector<SizeRange> ranges, std::string spec) {
+  for (std::size_t r = 0; r < ranges.size(); ++r) {
+    require(ranges[r].strategy != nullptr, "'", spec, "': range ", r, " has no strategy");
+    require((ranges[r].limit == kNoLimit) == (r + 1 == ranges.size()), "'", spec,
+            "': the last range, and no other, takes tensors of any size");
+  }
+  require(!ranges.empty(), "'", spec, "' has no ranges");
+  return std::make_unique<Mixed>(std::move(ranges), std::move(spec));
+}
+
+}  // namespace belfry

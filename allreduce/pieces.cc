@@ -1,0 +1,44 @@
+#include "belfry/allreduce/pieces.h"
+
+#include <algorithm>
+
+#include "belfry/ops/concat.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/slice.h"
+
+namespace belfry {
+
+std::vector<std::int64_t> even_sizes(std::int64_t elements, std::int64_t pieces) {
+  const std::int64_t count = std::min(elements, pieces);
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t i = 0; i < count; ++i)
+    sizes.push_back(elements / count + (i < elements % count ? 1 : 0));
+  return sizes;
+}
+
+std::int64_t known_elements(const GradientTable& grads, int v, std::string_view who) {
+  const Output value = grads.at(0, v).value;
+  require(value.shape().is_fully_known(), who, " cuts tensors by their elements, but the shape of ",
+          value.node().describe(), ", ", value.shape(), ", is not fully known");
+  return value.shape().elements();
+}
+
+Output flat_row(Output tensor) { return reshape(tensor, {tensor.shape().elements()}); }
+
+Output piece_of(Output row, std::int64_t begin, std::int64_t size) {
+  return size == row.shape()[0] ? row : slice(row, {begin}, {size});
+}
+
+std::vector<Output> cut(Output row, const std::vector<std::int64_t>& sizes) {
+  std::vector<Output> pieces;
+  std::int64_t begin = 0;
+  for (const std::int64_t size : sizes) {
+    pieces.push_back(piece_of(row, begin, size));
+    begin += size;
+  }
+  return pieces;
+}
+
+Output join_flat(const std::vector<Output>& rows) { return concat(rows, 0); }
+
+}  // namespace belfry

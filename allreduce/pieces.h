@@ -1,0 +1,39 @@
+// What strategies share that work variable by variable, on pieces of tensors. Nodes go where the
+// device scopes in force say.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "belfry/allreduce/gradient_table.h"
+
+namespace belfry {
+
+// Sizes of `pieces` consecutive pieces of nearly equal size: the first ones have one element more.
+// Empty pieces are left out, so there are min(elements, pieces).
+std::vector<std::int64_t> even_sizes(std::int64_t elements, std::int64_t pieces);
+
+// What Strategy::sum returns, from `combine(v)`: the results of variable v for each tower.
+template <class F>
+std::vector<std::vector<Output>> by_variable(const GradientTable& grads, const F& combine) {
+  std::vector<std::vector<Output>> rows(static_cast<std::size_t>(grads.towers()));
+  for (int v = 0; v < grads.variables(); ++v) {
+    const std::vector<Output> combined = combine(v);
+    for (std::size_t t = 0; t < rows.size(); ++t) rows[t].push_back(combined[t]);
+  }
+  return rows;
+}
+
+// Elements of variable v. Throws InvalidArgument naming the gradient unless its shape is known,
+// which `who` needs.
+std::int64_t known_elements(const GradientTable& grads, int v, std::string_view who);
+
+// The tensor with one dimension. Its shape is to be known.
+Output flat_row(Output tensor);
+// The elements [begin, begin + size) of a row; all of them are the row itself.
+Output piece_of(Output row, std::int64_t begin, std::int64_t size);
+// A row in consecutive pieces; one piece is the row itself.
+std::vector<Output> cut(Output row, const std::vector<std::int64_t>& sizes);
+// One row after the other; one row is returned as it is.
+Output join_flat(const std::vector<Output>& rows);
+
+}  // namespace belfry

@@ -1,0 +1,235 @@
+#include "belfry/allreduce/verify.h"
+
+#include <algorithm>
+#include <set>
+
+#include "belfry/allreduce/gradient_flow.h"
+
+namespace belfry {
+namespace {
+
+// "'fc/W' f32[4,3] (built at model.cc:41)"; parts of a packed table have no variable.
+std::string named(const Gradient& g) {
+  if (g.variable) return g.variable.describe();
+  return describe_value(g.value.name(), g.value.type(), g.value.node().site());
+}
+
+bool same_type(Output a, Output b) {
+  return a.dtype() == b.dtype() && a.shape().compatible(b.shape());
+}
+
+// A gradient that is the same whatever the tower: a constant, or zeros or ones of some shape.
+bool is_fixed(Output value) { return value.node().op().metadata || value.node().inputs().empty(); }
+
+// The tower that computes a gradient, or -1 if its names do not say.
+int tower_of(Output gradient) {
+  const Node& node = gradient.node();
+  const Node& named_by = node.forward() ? *node.forward() : node;
+  return named_by.prefix().empty() ? -1 : named_by.replica();
+}
+
+void verify_row(const std::vector<Gradient>& row, std::size_t t) {
+  std::set<const Node*> seen;
+  for (const Gradient& g : row) {
+    if (!g.variable) continue;
+    require(seen.insert(&g.variable.node()).second, "tower ", t, " has two gradients of variable ",
+            named(g), "; the second is ", g.value.node().describe(),
+            "; add them up, or leave one out");
+    require(g.value.shape().compatible(g.variable.shape()), "tower ", t,
+            ": the gradient of variable ", named(g), ", ", g.value.node().describe(), ", is ",
+            g.value.type(), "; a gradient has the shape of its variable");
+  }
+}
+
+// Of one variable, on all towers.
+void verify_column(const std::vector<Gradient>& column) {
+  std::set<const Node*> variables;
+  for (const Gradient& g : column)
+    if (g.variable) variables.insert(&g.variable.node());
+  require(variables.size() <= 1 || variables.size() == column.size(), "variable ", named(column[0]),
+          " has ", variables.size(), " copies for ", column.size(),
+          " towers; either all towers share it, or each has its own");
+  for (std::size_t t = 0; t < column.size(); ++t) {
+    const Gradient& g = column[t];
+    for (std::size_t s = 0; s < t; ++s) {
+      if (column[s].value != g.value || is_fixed(g.value)) continue;
+      throw InvalidArgument(
+          cat("towers ", s, " and ", t, " have the same tensor as gradient of variable ", named(g),
+              ": ", g.value.node().describe(), "; each tower differentiates its own loss"));
+    }
+    if (variables.size() < 2) continue;
+    const int owner = g.variable.node().replica(), maker = tower_of(g.value);
+    require(t == 0 || column[t - 1].variable.node().replica() < owner, "row ", t,
+            " of the gradients has the copy of variable ", named(g), " that belongs to tower ",
+            owner, ", after that of tower ", column[t == 0 ? 0 : t - 1].variable.node().replica(),
+            "; rows come in the order of towers");
+    require(maker < 0 || maker == owner, "the gradient of variable ", named(g), " for tower ",
+            owner, ", ", g.value.node().describe(), ", was computed by tower ", maker);
+  }
+}
+
+// "the combined gradient of variable 'w' f32[2] (built at model.cc:4) for tower 1, AddN 'sum'
+// (...),".
+std::string result_of(const Gradient& combined, int t) {
+  return cat("the combined gradient of variable ", named(combined), " for tower ", t, ", ",
+             combined.value.node().describe(), ",");
+}
+
+class Results {
+ public:
+  Results(const GradientTable& grads, const GradientTable& combined)
+      : grads_(grads), combined_(combined) {}
+
+  void verify() const {
+    const GradientFlow flow(grads_);
+    verify_collectives(flow);
+    for (int v = 0; v < grads_.variables(); ++v)
+      for (int t = 0; t < grads_.towers(); ++t) verify_mix(flow, t, v);
+  }
+
+ private:
+  std::string result(int t, int v) const { return result_of(combined_.at(t, v), t); }
+
+  // Those that strategies made: each tensor is one variable's, its participants are in order.
+  void verify_collectives(const GradientFlow& flow) const {
+    const Graph& graph = grads_.graph();
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+      const Node& node = graph.node(id);
+      if (!node.op().collective) continue;
+      const std::size_t count = participants(node);
+      for (std::size_t begin = 0; begin < node.inputs().size(); begin += count)
+        verify_participants(flow, node, begin, begin + count);
+    }
+  }
+
+  void verify_participants(const GradientFlow& flow, const Node& node, std::size_t begin,
+                           std::size_t end) const {
+    GradientMix before;
+    for (std::size_t i = begin; i < end; ++i) {
+      const GradientMix mix = flow.of(node.input(i));
+      if (mix.kind < 0) continue;
+      const int tower = mix.only_tower(), last = before.only_tower();
+      const bool fits = before.kind < 0 || before.kind == mix.kind;
+      if (fits && (tower < 0 || tower > last)) {
+        before = mix;
+        continue;
+      }
+      require(fits, node.describe(), ": participant ", i - begin, " gives a gradient of variable ",
+              named(grads_.at(0, mix.variable)), ", but the one before it one of ",
+              named(grads_.at(0, std::max(0, before.variable))));
+      require(tower != last, node.describe(), ": tower ", tower,
+              " takes part twice in the sum of the gradients of variable ",
+              named(grads_.at(0, mix.variable)));
+      throw InvalidArgument(cat(node.describe(), ": tower ", tower, " comes after tower ", last,
+                                " in the sum of the gradients of variable ",
+                                named(grads_.at(0, mix.variable)),
+                                "; participants are in the order of towers"));
+    }
+  }
+
+  void verify_mix(const GradientFlow& flow, int t, int v) const {
+    const GradientMix mix = flow.of(combined_.at(t, v).value);
+    if (is_sum(mix, flow.alias(v)) && (mix.home < 0 || mix.home == t)) return;
+    require(mix.kind != GradientMix::kNone, result(t, v), " is made of no tower's gradient");
+    require(mix.kind != GradientMix::kAdded, result(t, v), " adds gradients of two variables, ",
+            named(grads_.at(t, std::max(0, mix.variable))), " and ",
+            named(grads_.at(t, std::max(0, mix.other))));
+    require(mix.kind == GradientMix::kMany || mix.kind == flow.alias(v), result(t, v),
+            " is made of gradients of variable ", named(grads_.at(t, std::max(0, mix.variable))));
+    const int only = mix.only_tower();
+    require(only < 0, result(t, v), " is made of the gradient of tower ", only, " alone");
+    for (int u = 0; u < grads_.towers(); ++u) {
+      const int times = mix.times[static_cast<std::size_t>(u)];
+      require(times > 0, result(t, v), " lacks the gradient of tower ", u, ", ",
+              grads_.at(u, v).value.node().describe());
+      require(times == 1 || !mix.exact, result(t, v), " has the gradient of tower ", u, ", ",
+              grads_.at(u, v).value.node().describe(), ", ", times, " times");
+    }
+    throw InvalidArgument(cat(result(t, v), " is the copy of tower ", mix.home));
+  }
+
+  // Of variable v, each tower's gradient once.
+  static bool is_sum(const GradientMix& mix, int v) {
+    return (mix.kind == GradientMix::kMany || mix.kind == v) &&
+           std::ranges::all_of(mix.times, [&](int n) { return n == 1 || (n > 1 && !mix.exact); });
+  }
+
+  const GradientTable& grads_;
+  const GradientTable& combined_;
+};
+
+void record(const GradientTable& grads, const GradientTable& combined) {
+  for (int v = 0; v < grads.variables(); ++v) {
+    if (!grads.at(0, v).variable) continue;
+    CombinedGradient noted{.gradients = grads.values(v), .results = combined.values(v)};
+    for (int t = 0; t < grads.towers(); ++t) noted.variables.push_back(grads.at(t, v).variable);
+    grads.graph().record(std::move(noted));
+  }
+}
+
+}  // namespace
+
+void verify_rows(const std::vector<std::vector<Gradient>>& rows,
+                 const std::vector<DeviceSpec>& devices) {
+  for (std::size_t t = 0; t < rows.size(); ++t) verify_row(rows[t], t);
+  for (std::size_t v = 0; v < rows[0].size(); ++v) {
+    std::vector<Gradient> column;
+    for (const std::vector<Gradient>& row : rows) column.push_back(row[v]);
+    verify_column(column);
+  }
+  const std::set<std::string> distinct = [&] {
+    std::set<std::string> names;
+    for (const DeviceSpec& device : devices) names.insert(device.str());
+    return names;
+  }();
+  if (distinct.contains("") || distinct.size() == 1 || distinct.size() == devices.size()) return;
+  for (std::size_t t = 0; t < devices.size(); ++t)
+    for (std::size_t s = 0; s < t; ++s)
+      require(devices[s] != devices[t], "towers ", s, " and ", t, " both have their gradients on ",
+              devices[t], ", but other towers have devices of their own; that of variable ",
+              named(rows[t][0]), " is ", rows[t][0].value.node().describe());
+}
+
+void verify_layout(const std::vector<std::vector<Gradient>>& rows,
+                   const std::vector<std::vector<Output>>& values) {
+  const std::size_t towers = rows.size(), variables = rows[0].size();
+  require(values.size() <= towers, "combined gradients are for ", values.size(),
+          " towers instead of ", towers, "; the row too many begins beside variable ",
+          named(rows[0][0]));
+  for (std::size_t t = 0; t < towers; ++t) {
+    const std::size_t have = t < values.size() ? values[t].size() : 0;
+    require(have <= variables, "combined gradients of tower ", t, " are ", have, " instead of ",
+            variables, "; the last variable is ", named(rows[t].back()));
+    require(have == variables, "combined gradients of tower ", t, " are ", have, " instead of ",
+            variables, "; the first without one is that of variable ",
+            named(rows[t][std::min(have, variables - 1)]));
+    for (std::size_t v = 0; v < variables; ++v) {
+      const Gradient& own = rows[t][v];
+      const Gradient got{values[t][v], own.variable};
+      if (got.value && &got.value.graph() == &own.value.graph() && same_type(got.value, own.value))
+        continue;  // the usual case, without the texts
+      require(static_cast<bool>(got.value), "the combined gradient of variable ", named(own),
+              " for tower ", t, " is empty");
+      const std::string what = result_of(got, static_cast<int>(t));
+      require(&got.value.graph() == &own.value.graph(), what, " belongs to another graph");
+      throw InvalidArgument(
+          cat(what, " is ", got.value.type(), ", but the gradients are ", own.value.type()));
+    }
+  }
+}
+
+void verify_mean(const GradientTable& grads) {
+  for (int v = 0; v < grads.variables(); ++v)
+    require(is_floating(grads.at(0, v).value.dtype()), "the mean of ",
+            name_of(grads.at(0, v).value.dtype()), ", the type of the gradient of variable ",
+            named(grads.at(0, v)), ", is not defined; cast to f32 first, or sum");
+}
+
+GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values) {
+  GradientTable combined = grads.with(values);
+  Results(grads, combined).verify();
+  record(grads, combined);
+  return combined;
+}
+
+}  // namespace belfry

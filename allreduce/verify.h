@@ -1,0 +1,37 @@
+// The verifier at graph build: what strategies are given and what they make of it. What it cannot
+// see before shapes, feeds and fetches are known, compile() checks (framework/passes/verify.cc).
+#pragma once
+#include <vector>
+
+#include "belfry/allreduce/gradient_table.h"
+
+namespace belfry {
+
+// Rows that agree among themselves (GradientTable checks that) must also stand for towers. Throws
+// InvalidArgument naming the variable and the lines if
+// * a row has two gradients of one variable, or one of another shape than its variable;
+// * two towers have the same tensor as gradient, unless it is a constant;
+// * some towers share a variable and others do not, or rows are not in the order of their towers;
+// * a gradient was computed in another tower than that of its variable;
+// * some towers share a device and others do not (`devices`, one per row; empty ones are unknown).
+void verify_rows(const std::vector<std::vector<Gradient>>& rows,
+                 const std::vector<DeviceSpec>& devices);
+
+// values[t][v] can stand for the gradients. Throws InvalidArgument naming the variable and the
+// lines if a tower or variable is missing or one too many, or if a value is empty, of another
+// graph, shape or dtype.
+void verify_layout(const std::vector<std::vector<Gradient>>& rows,
+                   const std::vector<std::vector<Output>>& values);
+
+// Means are of floating types; throws InvalidArgument naming the variable and its line.
+void verify_mean(const GradientTable& grads);
+
+// The combined gradients values[t][v], as a table; notes in the graph what was combined, for
+// compile(). Throws InvalidArgument naming the variable and the lines if
+// * verify_layout() does;
+// * a value is not made of the gradients of its variable on all towers, each once, and of no other
+//   variable's;
+// * participants of a collective are not in the order of towers, or are given each other's outputs.
+GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values);
+
+}  // namespace belfry

@@ -1,0 +1,231 @@
+// Which way of combining gradients is fastest here? Times strategies against each other, against
+// the memory, and checks their sums. Flags and columns are those of nccl-tests' all_reduce_perf.
+#include <cstdio>
+#include <limits>
+
+#include "belfry/belfry.h"
+using namespace belfry;
+
+namespace {
+
+// As text, before they are checked.
+struct RawFlags {
+  std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
+  std::string dtype = "f32", redop = "sum", devices = "cpu:2", strategies = "collective";
+  std::string threads, update, links, csv, json;
+  bool remeasure = false, auto_any = false;
+};
+
+struct Flags {
+  std::string help;  // what --help prints, if it was asked for
+  ReductionBenchOptions bench;
+  std::vector<std::string> strategies;
+  std::int64_t least = 0, most = 0;  // bytes per device, whole elements
+  int factor = 0;
+  MachineOptions machine;  // where there is "auto" among the strategies
+  bool predicts = false;
+  bool updates = false;
+  std::string csv, json;
+};
+
+void define(FlagParser& parser, RawFlags& raw) {
+  parser.group("What is reduced");
+  parser.add("-b,--minbytes", raw.least, "BYTES", "smallest size per device: 8, 1K, 128M [32M]");
+  parser.add("-e,--maxbytes", raw.most, "BYTES", "largest size [32M, or -b if that is larger]");
+  parser.add("-f,--stepfactor", raw.factor, "N", "each size is N times the one before [2]");
+  parser.add("-d,--datatype", raw.dtype, "TYPE",
+             "f32|f64|f16|bf16|i32; also float|double|half|bfloat16|int32 [f32]");
+  parser.add("-o,--op", raw.redop, "OP", "sum|avg [sum]");
+  parser.add("--devices", raw.devices, "LIST", "cpu:N for N logical devices; or names [cpu:2]");
+  parser.add(
+      "--strategies", raw.strategies, "LIST",
+      cat("a comma list of what --allreduce takes: ", join(strategy_names(), "|"),
+          "; all: each of these; auto: the one that is predicted to be fastest [collective]"));
+  parser.add("--update", raw.update, "NAME",
+             "momentum: time the reduction with the update of replicated variables that follows "
+             "it, updates fused or not, replicas shared or not [none]");
+  parser.group("How it is measured");
+  parser.add("-n,--iters", raw.iterations, "N", "timed runs of each strategy and size [20]");
+  parser.add("-w,--warmup_iters", raw.warmup, "N", "runs before those [1]");
+  parser.add("-c,--check", raw.check, "0|1", "compare every sum with an oracle [1]");
+  parser.add("--threads", raw.threads, "N",
+             "worker threads, the main thread included; 0: all usable cores [0]");
+  parser.group("What auto chooses by");
+  parser.add("--links", raw.links, "FILE",
+             "JSON that describes the devices' links [none: they are measured, and kept in " +
+                 cache_directory() + "]");
+  parser.add("--remeasure", raw.remeasure, "measure them again [false]");
+  parser.add("--auto_any", raw.auto_any, "take strategies that are not canonical, too [false]");
+  parser.group("Output");
+  parser.add("--csv", raw.csv, "FILE", "write the results there, a line each [none]");
+  parser.add("--json", raw.json, "FILE", "write the results there, as a list of objects [none]");
+}
+
+DType parse_type(const std::string& text) {
+  const std::pair<const char*, DType> types[] = {
+      {"f32", DType::kF32},   {"f64", DType::kF64},    {"f16", DType::kF16},
+      {"bf16", DType::kBF16}, {"i32", DType::kI32},    {"float", DType::kF32},
+      {"half", DType::kF16},  {"double", DType::kF64}, {"bfloat16", DType::kBF16},
+      {"int32", DType::kI32}};
+  std::vector<std::string> names;
+  for (const auto& [name, dtype] : types) {
+    if (text == name) return dtype;
+    names.emplace_back(name);
+  }
+  throw FlagError(
+      cat("-d ", text, " is no type", did_you_mean(text, names), " (types: ", join(names), ")"));
+}
+
+// Whole elements.
+std::int64_t parse_size(const char* flag, const std::string& text, DType dtype) {
+  const std::int64_t bytes = parse_bytes(flag, text);
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  require<FlagError>(bytes >= element, flag, "=", text, " is less than one ", name_of(dtype),
+                     " of ", element, " bytes");
+  return bytes / element * element;
+}
+
+void read_strategies(Flags& flags, const RawFlags& raw) {
+  for (const std::string_view name : split(raw.strategies, ',')) {
+    if (name == "all") {
+      flags.bench.list_refused = true;
+      for (std::string& known : strategy_names()) flags.strategies.push_back(std::move(known));
+      continue;
+    }
+    flags.predicts = flags.predicts || name == "auto";
+    if (name != "auto") as_flag("--strategies", [&] { return make_strategy(name) != nullptr; });
+    flags.strategies.emplace_back(name);
+  }
+  require<FlagError>(flags.predicts || (raw.links.empty() && !raw.remeasure && !raw.auto_any),
+                     "--links, --remeasure and --auto_any are for --strategies with auto");
+  require<FlagError>(raw.links.empty() || !raw.remeasure, "--links=", raw.links,
+                     " takes the place of a measurement, so there is no use for --remeasure");
+  require<FlagError>(!flags.updates || !flags.predicts,
+                     "--update times strategies by their names; leave auto out");
+  flags.bench.auto_any = raw.auto_any;
+  flags.machine = {.threads = flags.bench.threads, .links = raw.links, .remeasure = raw.remeasure};
+}
+
+Flags parse(std::span<const char* const> arguments, const std::string& program) {
+  RawFlags raw;
+  FlagParser parser("Times ways to combine gradients. Flags may be spelled with - or _.", program);
+  define(parser, raw);
+  Flags flags;
+  flags.help = parser.parse(arguments);
+  if (!flags.help.empty()) return flags;
+  constexpr int kMost = std::numeric_limits<int>::max();
+  ReductionBenchOptions& bench = flags.bench;
+  bench.dtype = parse_type(raw.dtype);
+  flags.least = parse_size("-b", raw.least, bench.dtype);
+  flags.most = raw.most.empty() ? std::max(flags.least, parse_size("-e", "32M", bench.dtype))
+                                : parse_size("-e", raw.most, bench.dtype);
+  require<FlagError>(flags.least <= flags.most, "-b ", raw.least, " is more than -e ", raw.most);
+  read_integer("-f", raw.factor, 2, kMost, flags.factor);
+  read_integer("-n", raw.iterations, 1, kMost, bench.iterations);
+  read_integer("-w", raw.warmup, 0, kMost, bench.warmup);
+  read_switch("-c", raw.check, bench.check);
+  require<FlagError>(raw.redop == "sum" || raw.redop == "avg", "-o ", raw.redop,
+                     " is neither sum nor avg");
+  bench.reduction = raw.redop == "avg" ? Reduction::kMean : Reduction::kSum;
+  require<FlagError>(is_floating(bench.dtype) || raw.redop == "sum", "-o avg of -d ", raw.dtype,
+                     ": the mean of integers is not defined");
+  require<FlagError>(raw.update.empty() || raw.update == "momentum", "--update=", raw.update,
+                     " is unknown; say momentum");
+  flags.updates = !raw.update.empty();
+  require<FlagError>(!flags.updates || bench.dtype == DType::kF32 || bench.dtype == DType::kF64,
+                     "--update takes -d f32 or f64, not ", raw.dtype);
+  bench.devices = parse_devices(raw.devices);
+  read_integer("--threads", raw.threads, 0, 1024, bench.threads);
+  read_strategies(flags, raw);
+  require<FlagError>(raw.csv.empty() || raw.csv != raw.json, "--csv=", raw.csv,
+                     " and --json=", raw.json, " would overwrite each other");
+  flags.csv = raw.csv;
+  flags.json = raw.json;
+  return flags;
+}
+
+std::optional<OutputFile> open(const char* flag, const std::string& path) {
+  if (path.empty()) return {};
+  return OutputFile(local_file_system(), flag, path);
+}
+
+std::string header(const ReductionBenchOptions& bench) {
+  std::vector<std::string> names;
+  for (const DeviceSpec& device : bench.devices) names.push_back(device.short_str());
+  return cat("# devices: ", join(names),
+             "; threads: ", bench.threads ? bench.threads : usable_cores(),
+             "; warmup iters: ", bench.warmup, " iters: ", bench.iterations,
+             " validation: ", bench.check ? 1 : 0, "\n");
+}
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// Elements that were wrong.
+std::int64_t time_reductions(const Flags& flags, const std::vector<std::int64_t>& sizes,
+                             Json& list) {
+  ReductionBenchOptions bench = flags.bench;
+  std::optional<Machine> machine;
+  if (flags.predicts) {
+    machine = find_machine(local_file_system(), bench.devices, flags.machine);
+    bench.machine = &*machine;
+  }
+  ReductionTable table(bench);
+  print(header(bench) + table.head());
+  for (const std::int64_t elements : sizes) {
+    const ReductionBench result = bench_reduction({Shape{elements}}, flags.strategies, bench);
+    print(table.lines(result));
+    append_json(result, bench, list);
+  }
+  print(table.summary());
+  return table.wrong();
+}
+
+std::int64_t time_updates(const Flags& flags, const std::vector<std::int64_t>& sizes, Json& list) {
+  std::int64_t wrong = 0;
+  print(header(flags.bench) + update_head());
+  for (const std::int64_t elements : sizes) {
+    for (const std::string& strategy : flags.strategies) {
+      try {
+        const UpdateBench result = bench_update({Shape{elements}}, strategy, flags.bench);
+        print(update_lines(result, strategy, flags.bench));
+        append_json(result, strategy, flags.bench, list);
+        for (const UpdateCell& cell : result.cells) wrong += cell.wrong.value_or(0);
+      } catch (const InvalidArgument& error) {
+        if (!flags.bench.list_refused) throw;
+        print(cat("# ", strategy, " refused: ", error.what(), "\n"));
+      }
+    }
+  }
+  return wrong;
+}
+
+int run(const Flags& flags) {
+  std::optional<OutputFile> csv = open("--csv", flags.csv), json = open("--json", flags.json);
+  std::vector<std::int64_t> sizes;  // in elements
+  const auto element = static_cast<std::int64_t>(size_of(flags.bench.dtype));
+  for (std::int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor) {
+    sizes.push_back(bytes / element);
+    if (bytes > flags.most / flags.factor) break;
+  }
+  Json list = Json::array();
+  const std::int64_t wrong =
+      flags.updates ? time_updates(flags, sizes, list) : time_reductions(flags, sizes, list);
+  if (csv) csv->write(to_csv(list));
+  if (json) json->write(list.str(2) + "\n");
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    const Flags flags = parse(std::span(argv + 1, static_cast<std::size_t>(std::max(argc, 1) - 1)),
+                              program_name(argc > 0 ? argv[0] : nullptr));
+    if (flags.help.empty()) return run(flags);
+    std::fputs(flags.help.c_str(), stdout);
+    return 0;
+  });
+}

@@ -1,0 +1,267 @@
+// How fast models train on synthetic data, and by which strategy: prints what tf_cnn_benchmarks
+// prints. Try: train_bench --model=resnet20 --devices=cpu:4 --strategies=all --plot=resnet20.svg
+#include <algorithm>
+#include <cstdio>
+#include <initializer_list>
+#include <optional>
+#include <span>
+
+#include "belfry/belfry.h"
+using namespace belfry;
+
+struct BenchFlags {
+  ModelSpec model;
+  TrainFlags training;
+  std::vector<Mode> modes;
+  bool compares = false;        // --strategies
+  bool lists_refusals = false;  // modes that cannot serve are no error
+  std::int64_t num_batches = 100, num_warmup_batches = 10, display_every = 10;
+  int repetitions = 3;
+  std::string plot, help;
+};
+
+// What was typed, with what it stands for when nothing was.
+struct Raw {
+  std::string model = "mnist", image_size, num_batches, num_warmup_batches, display_every;
+  std::string strategies, repetitions, plot;
+};
+
+void add_flags(FlagParser& parser, Raw& raw) {
+  parser.group("Benchmark");
+  parser.add("--model", raw.model, "NAME", join(model_names(), "|") + " [mnist]");
+  parser.add("--image_size", raw.image_size, "N",
+             "height and width of the synthetic images, pixels [the model's]");
+  parser.add("--num_batches", raw.num_batches, "N", "timed steps [100]");
+  parser.add("--num_warmup_batches", raw.num_warmup_batches, "N", "steps before those [10]");
+  parser.add("--display_every", raw.display_every, "N",
+             "print a line after the first timed step and each N [10]");
+  parser.add("--strategies", raw.strategies, "LIST",
+             "compare strategies of --allreduce: all, or names separated by commas; ratios are to "
+             "the first, with all to collective [none]");
+  parser.add("--repetitions", raw.repetitions, "N",
+             "with --strategies, rounds over all of them [3]");
+  parser.add("--plot", raw.plot, "FILE", "with --strategies, write a bar chart there, SVG [none]");
+}
+
+void check(const FlagParser& parser, const TrainFlags& training, const Raw& raw) {
+  const auto refuse = [&](std::initializer_list<const char*> flags, std::string_view why) {
+    for (const char* flag : flags)
+      require<FlagError>(!parser.given(flag), flag, " has no use ", why);
+  };
+  if (parser.given("--strategies"))
+    refuse({"--allreduce"}, "beside --strategies, which names them all");
+  else
+    refuse({"--repetitions", "--plot"}, "without --strategies");
+  if (training.check_equivalence > 0)
+    refuse({"--strategies", "--num_batches", "--num_warmup_batches", "--display_every"},
+           "beside --check_equivalence, which runs its steps in every mode");
+  if (training.dry_run) refuse({"--json", "--plot"}, "beside --dry_run, which measures nothing");
+  require<FlagError>(raw.plot.empty() || raw.plot != training.json, "--plot=", raw.plot,
+                     " and --json=", training.json, " would overwrite each other");
+}
+
+// The trainer for a strategy: the one asked for, else the replicated one, else any that takes it.
+Mode mode_for(const std::string& strategy, const std::string& trainer, int repacking) {
+  std::vector<std::string> trainers = trainer_names();
+  std::ranges::stable_partition(trainers, [](auto& name) { return name == "replicated"; });
+  if (!trainer.empty()) trainers = {trainer};
+  for (const std::string& name : trainers) {
+    const TrainerKind& kind = find_trainer(name);
+    if (kind.accepts && kind.accepts(strategy)) return {name, strategy, kind.packs ? repacking : 0};
+  }
+  throw FlagError(trainer.empty()
+                      ? cat("--strategies: no trainer takes ", strategy)
+                      : cat("--strategies: --trainer=", trainer, " does not take ", strategy));
+}
+
+// Collective first, as what others are compared with; the rest by name.
+std::vector<Mode> every_strategy(const std::string& trainer, int repacking) {
+  std::vector<std::string> names = strategy_names();
+  std::ranges::stable_partition(names, [](auto& name) { return name == "collective"; });
+  std::vector<Mode> modes;
+  for (const std::string& name : names) {
+    try {
+      modes.push_back(mode_for(name, trainer, repacking));
+    } catch (const FlagError&) {  // not this trainer's
+    }
+  }
+  require<FlagError>(!modes.empty(), "--strategies: --trainer=", trainer, " takes none");
+  return modes;
+}
+
+std::vector<Mode> listed_strategies(std::string list, const std::string& trainer, int repacking) {
+  std::ranges::replace(list, '-', '_');
+  std::vector<Mode> modes;
+  for (const std::string_view part : split(list, ',')) {
+    const std::string name(part);
+    as_flag("--strategies", [&] { return make_strategy(name) != nullptr; });
+    const Mode mode = mode_for(name, trainer, repacking);
+    require<FlagError>(std::ranges::find(modes, mode) == modes.end(), "--strategies=", list, ": ",
+                       name, " is there twice");
+    modes.push_back(mode);
+  }
+  return modes;
+}
+
+std::vector<Mode> modes_of(const FlagParser& parser, const Raw& raw, const TrainFlags& training) {
+  if (training.check_equivalence > 0) return all_modes(static_cast<int>(training.devices.size()));
+  const std::string trainer = parser.given("--trainer") ? training.trainer : "";
+  const int repacking = training.gradient_repacking;
+  if (raw.strategies == "all") return every_strategy(trainer, repacking);
+  if (!raw.strategies.empty()) return listed_strategies(raw.strategies, trainer, repacking);
+  return {{training.trainer, training.allreduce, repacking}};
+}
+
+void read_numbers(BenchFlags& wanted, const Raw& raw) {
+  constexpr std::int64_t kMost = 1'000'000'000;
+  read_integer<std::int64_t>("--num_batches", raw.num_batches, 1, kMost, wanted.num_batches);
+  read_integer<std::int64_t>("--num_warmup_batches", raw.num_warmup_batches, 0, kMost,
+                             wanted.num_warmup_batches);
+  read_integer<std::int64_t>("--display_every", raw.display_every, 1, kMost, wanted.display_every);
+  read_integer("--repetitions", raw.repetitions, 1, 1000, wanted.repetitions);
+}
+
+BenchFlags parse(int argc, char** argv) {
+  const std::span<const char* const> all(argv, static_cast<std::size_t>(argc));
+  const std::string program = program_name(argc > 0 ? argv[0] : nullptr);
+  FlagParser parser("Times training on synthetic data. Flags may be spelled with - or _.", program);
+  Raw raw;
+  add_flags(parser, raw);
+  const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
+  BenchFlags wanted;
+  wanted.help = parser.parse(all.subspan(std::min<std::size_t>(all.size(), 1)));
+  if (!wanted.help.empty()) return wanted;
+  int image_size = 0;
+  read_integer("--image_size", raw.image_size, 1, 1 << 14, image_size);
+  wanted.model = as_flag("--model", [&] { return find_model(raw.model, image_size); });
+  read_numbers(wanted, raw);
+  wanted.plot = raw.plot;
+  wanted.training = set.read(wanted.model.batch_size);
+  check(parser, wanted.training, raw);
+  wanted.compares = !raw.strategies.empty();
+  wanted.lists_refusals = raw.strategies == "all" || wanted.training.check_equivalence > 0;
+  wanted.modes = modes_of(parser, raw, wanted.training);
+  return wanted;
+}
+
+void print_header(Console& console, const BenchFlags& wanted) {
+  const TrainFlags& flags = wanted.training;
+  std::vector<std::string> names;
+  for (const DeviceSpec& device : flags.devices) names.push_back(device.short_str());
+  std::vector<std::string> fields;
+  for (const Dataset::Field& field : wanted.model.fields)
+    fields.push_back(cat(field.name, " ", name_of(field.dtype), field.shape));
+  console.line(cat("model: ", wanted.model.name, " on ", join(names, " "), ", seed ", flags.seed));
+  console.line(cat("batch: ", flags.batch_size, " per device, ",
+                   flags.batch_size * std::ssize(flags.devices), " in all; synthetic ",
+                   join(fields), ", one batch again and again"));
+}
+
+// Prints what each mode needs and moves those that refuse into `refused`.
+std::vector<Mode> plan(const BenchFlags& wanted, const TrainerOptions& training,
+                       const Dataset& data, Console& console, std::vector<ModePlan>& refused) {
+  const std::int64_t available = host_memory();
+  std::vector<Mode> modes;
+  console.line(cat("memory: this machine has ", byte_text(available)));
+  for (const Mode& mode : wanted.modes) {
+    ModePlan planned = plan_mode(mode, training, data);
+    if (!planned.refusal.empty()) {
+      require<FlagError>(wanted.lists_refusals, mode.name(), ": ", planned.refusal);
+      refused.push_back(std::move(planned));
+      continue;
+    }
+    std::vector<std::string> peaks;
+    for (const DeviceUse& use : planned.use)
+      peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));
+    console.line(cat("memory: ", mode.name(), " needs ", byte_text(planned.bytes),
+                     " with its input; planned peaks: ", join(peaks)));
+    require_memory(planned, available);
+    modes.push_back(mode);
+  }
+  require(!modes.empty(),
+          "no strategy can serve this: ", refused.empty() ? "" : refused[0].refusal);
+  return modes;
+}
+
+struct Outputs {
+  explicit Outputs(const BenchFlags& wanted) {
+    FileSystem& files = local_file_system();
+    if (!wanted.training.json.empty()) json.emplace(files, "--json", wanted.training.json);
+    if (!wanted.plot.empty()) plot.emplace(files, "--plot", wanted.plot);
+  }
+  bool on_stdout() const { return (json && json->is_stdout()) || (plot && plot->is_stdout()); }
+
+  std::optional<OutputFile> json, plot;
+};
+
+void report(const BenchFlags& wanted, std::span<const BenchResult> results,
+            std::span<const ModePlan> refused, Console& console, Outputs& outputs) {
+  const BenchedModel model{wanted.model.name, static_cast<int>(wanted.training.devices.size()),
+                           wanted.training.batch_size};
+  Json list = Json::array();
+  for (const BenchResult& result : results) list.push(to_json(result));
+  if (wanted.compares) console.line("\n" + bench_table(results, refused));
+  if (outputs.json)
+    outputs.json->write((wanted.compares ? list : list.items().front()).str(2) + "\n");
+  if (outputs.plot) outputs.plot->write(bench_plot(model, results));
+}
+
+std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions& training,
+                                 std::span<const Mode> modes, const Dataset& data,
+                                 Console& console) {
+  const int towers = static_cast<int>(training.devices.size());
+  ModeBenchOptions bench{
+      .steps = wanted.num_batches,
+      .timer = {.warmup = wanted.num_warmup_batches, .display_every = wanted.display_every}};
+  if (wanted.compares) {
+    bench.rounds = wanted.repetitions;
+    bench.on_run = [&](int round, const ModeRuns& runs) {
+      console.line(cat("round ", round, " of ", wanted.repetitions, ": ", runs.mode.name(), ": ",
+                       rounded(runs.speeds.back(), 2), " images/sec"));
+    };
+  } else {
+    bench.timer.console = &console;
+  }
+  const std::vector<ModeRuns> runs = bench_modes(modes, training, data, bench);
+  if (!wanted.compares) {
+    const double total = static_cast<double>(wanted.num_batches * towers * training.batch_size) /
+                         runs[0].total_seconds;
+    console.line(total_lines(total));
+    console.line(cat("images/sec per device: ", rounded(total / towers, 2)));
+    console.line(cat("params_hash ", runs[0].params_hash, ", state_hash ", runs[0].state_hash));
+  }
+  return bench_results({wanted.model.name, towers, training.batch_size}, runs, 0);
+}
+
+int train_bench(int argc, char** argv) {
+  const BenchFlags wanted = parse(argc, argv);
+  if (!wanted.help.empty()) {
+    std::fputs(wanted.help.c_str(), stdout);
+    return 0;
+  }
+  Outputs outputs(wanted);
+  // Whoever asked for a file on stdout gets nothing else there.
+  Console console(outputs.on_stdout() ? stderr : stdout);
+  const TrainFlags& flags = wanted.training;
+  const TrainerOptions training =
+      trainer_options(flags, wanted.model.model, wanted.model.optimizer);
+  const std::unique_ptr<Dataset> data =
+      synthetic_data(wanted.model.fields, wanted.model.classes,
+                     flags.batch_size * std::ssize(flags.devices), flags.seed);
+  print_header(console, wanted);
+  std::vector<ModePlan> refused;
+  const std::vector<Mode> modes = plan(wanted, training, *data, console, refused);
+  if (flags.check_equivalence > 0)
+    return report_equivalence(training, *data, flags.check_equivalence, console,
+                              outputs.json ? &*outputs.json : nullptr);
+  if (flags.dry_run) return 0;
+  const std::vector<BenchResult> results = measure(wanted, training, modes, *data, console);
+  report(wanted, results, refused, console, outputs);
+  const std::string differing = disagreement(results);
+  if (!differing.empty()) log_error("canonical strategies ended with other bits: ", differing);
+  return differing.empty() ? 0 : 1;
+}
+
+int main(int argc, char** argv) {
+  return run_program([&] { return train_bench(argc, argv); });
+}

@@ -1,0 +1,19 @@
+// What a strategy promised about one variable when it combined the gradients of K towers: what
+// compile() holds each step to.
+#pragma once
+#include <vector>
+
+#include "belfry/framework/variable.h"
+
+namespace belfry {
+
+// Entry t is that of tower t.
+struct CombinedGradient {
+  std::vector<Variable> variables;  // the same one K times where towers share it
+  std::vector<Output> gradients;    // what was combined
+  std::vector<Output> results;      // towers may share them
+
+  std::size_t towers() const { return gradients.size(); }
+};
+
+}  // namespace belfry

@@ -1,0 +1,12 @@
+// FusedUpdate: a collective and the updates that apply its results, in one pass over memory.
+#pragma once
+#include "belfry/framework/node.h"
+
+namespace belfry {
+
+// Plans make it (passes/fuse_updates.cc); graphs never hold one. It combines some thousand elements
+// at a time into a buffer on the stack, from which each update takes them. The bits are those of
+// the collective followed by the updates.
+extern const Op kFusedUpdate;
+
+}  // namespace belfry

@@ -1,0 +1,172 @@
+#include "belfry/framework/kernels/half.h"
+
+#include <bit>
+
+#include "belfry/framework/kernels/simd.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+// target_clones takes no intrinsics, so each instruction set has functions of its own. f16 has
+// instructions; bf16 is the upper half of f32, for which the compiler's vectors do.
+namespace belfry::kernels {
+namespace {
+
+BELFRY_HD float widen_f16(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+  if (rest >= 0x7c00u) {  // infinity, or NaN, made quiet
+    const std::uint32_t quiet = rest > 0x7c00u ? 0x400000u : 0;
+    return std::bit_cast<float>(sign | 0x7f800000u | rest << 13 | quiet);
+  }
+  // Exponents of f32 are 112 higher. Subnormals are multiples of 2^-24.
+  if (rest >= 0x400u) return std::bit_cast<float>(sign | ((rest << 13) + (112u << 23)));
+  const float magnitude = static_cast<float>(rest) * 0x1p-24f;
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+}
+
+BELFRY_HD std::uint16_t narrow_f16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+  std::uint32_t result;
+  if (rest > 0x7f800000u) {
+    result = 0x7e00u | (rest >> 13 & 0x3ffu);
+  } else if (rest >= 0x477ff000u) {  // from 65520 up, halfway to what would be next
+    result = 0x7c00u;
+  } else if (rest >= 0x38800000u) {  // 2^-14: normal
+    result = (rest - (112u << 23) + 0xfffu + (rest >> 13 & 1u)) >> 13;
+  } else {  // the addition rounds to multiples of 2^-24
+    const float shifted = std::bit_cast<float>(rest) + 0.5f;
+    result = std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u;
+  }
+  return static_cast<std::uint16_t>(sign | result);
+}
+
+BELFRY_HD float widen_bf16(std::uint16_t bits) {
+  // A NaN is made quiet, as f16's is.
+  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
+  return std::bit_cast<float>((wide & 0x7fffffffu) > 0x7f800000u ? wide | 0x400000u : wide);
+}
+
+BELFRY_HD std::uint16_t narrow_bf16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  const std::uint32_t nan = bits >> 16 | 0x40u;
+  return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+using Bits = std::uint16_t;
+
+template <auto widen_one>
+BELFRY_HD void widen_row(const Bits* from, float* to, std::int64_t begin, std::int64_t count) {
+  BELFRY_INDEPENDENT
+  for (std::int64_t i = begin; i < count; ++i) to[i] = widen_one(from[i]);
+}
+template <auto narrow_one>
+BELFRY_HD void narrow_row(const float* from, Bits* to, std::int64_t begin, std::int64_t count) {
+  BELFRY_INDEPENDENT
+  for (std::int64_t i = begin; i < count; ++i) to[i] = narrow_one(from[i]);
+}
+
+void widen_f16_scalar(const Bits* from, float* to, std::int64_t count) {
+  widen_row<widen_f16>(from, to, 0, count);
+}
+void narrow_f16_scalar(const float* from, Bits* to, std::int64_t count) {
+  narrow_row<narrow_f16>(from, to, 0, count);
+}
+void widen_bf16_scalar(const Bits* from, float* to, std::int64_t count) {
+  widen_row<widen_bf16>(from, to, 0, count);
+}
+void narrow_bf16_scalar(const float* from, Bits* to, std::int64_t count) {
+  narrow_row<narrow_bf16>(from, to, 0, count);
+}
+
+#if defined(__x86_64__)
+
+constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+constexpr __mmask16 kAll = 0xffff;  // g++ 12 warns of the forms without a mask
+
+[[gnu::target("avx2,f16c")]] void widen_f16_avx2(const Bits* from, float* to, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    _mm256_storeu_ps(to + i,
+                     _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  widen_row<widen_f16>(from, to, i, count);
+}
+[[gnu::target("avx2,f16c")]] void narrow_f16_avx2(const float* from, Bits* to, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), kNearest));
+  narrow_row<narrow_f16>(from, to, i, count);
+}
+[[gnu::target("avx2")]] void widen_bf16_avx2(const Bits* from, float* to, std::int64_t count) {
+  widen_row<widen_bf16>(from, to, 0, count);
+}
+[[gnu::target("avx2")]] void narrow_bf16_avx2(const float* from, Bits* to, std::int64_t count) {
+  narrow_row<narrow_bf16>(from, to, 0, count);
+}
+
+[[gnu::target("avx512f")]] void widen_f16_avx512(const Bits* from, float* to, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16)
+    _mm512_storeu_ps(to + i,
+                     _mm512_maskz_cvtph_ps(
+                         kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i))));
+  widen_row<widen_f16>(from, to, i, count);
+}
+[[gnu::target("avx512f")]] void narrow_f16_avx512(const float* from, Bits* to, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                        _mm512_maskz_cvtps_ph(kAll, _mm512_loadu_ps(from + i), kNearest));
+  narrow_row<narrow_f16>(from, to, i, count);
+}
+[[gnu::target("avx512f")]] void widen_bf16_avx512(const Bits* from, float* to, std::int64_t count) {
+  widen_row<widen_bf16>(from, to, 0, count);
+}
+[[gnu::target("avx512f")]] void narrow_bf16_avx512(const float* from, Bits* to,
+                                                   std::int64_t count) {
+  narrow_row<narrow_bf16>(from, to, 0, count);
+}
+
+std::span<const HalfPath> find_paths() {
+  static constexpr HalfPath kPaths[] = {HalfPath::kScalar, HalfPath::kAvx2, HalfPath::kAvx512};
+  __builtin_cpu_init();
+  // Every processor with AVX2 has F16C.
+  const bool avx2 = __builtin_cpu_supports("avx2");
+  return std::span(kPaths).first(avx2 ? (__builtin_cpu_supports("avx512f") ? 3 : 2) : 1);
+}
+
+#else
+
+std::span<const HalfPath> find_paths() {
+  static constexpr HalfPath kPaths[] = {HalfPath::kScalar};
+  return kPaths;
+}
+
+#endif
+
+}  // namespace
+
+std::span<const HalfPath> half_paths() {
+  static const std::span<const HalfPath> paths = find_paths();
+  return paths;
+}
+
+HalfConversion half_conversion(DType dtype, HalfPath path) {
+  const bool f16 = dtype == DType::kF16;
+  require<Internal>(f16 || dtype == DType::kBF16, name_of(dtype), " is no 16-bit type");
+#if defined(__x86_64__)
+  if (path == HalfPath::kAvx512)
+    return f16 ? HalfConversion{widen_f16_avx512, narrow_f16_avx512}
+               : HalfConversion{widen_bf16_avx512, narrow_bf16_avx512};
+  if (path == HalfPath::kAvx2)
+    return f16 ? HalfConversion{widen_f16_avx2, narrow_f16_avx2}
+               : HalfConversion{widen_bf16_avx2, narrow_bf16_avx2};
+#endif
+  require<Internal>(path == HalfPath::kScalar, "this processor lacks an instruction set");
+  return f16 ? HalfConversion{widen_f16_scalar, narrow_f16_scalar}
+             : HalfConversion{widen_bf16_scalar, narrow_bf16_scalar};
+}
+
+}  // namespace belfry::kernels

@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+std::string variable_of(const CombinedGradient& combined) {
+  return combined.variables[0].describe();
+}
+
+// "tower 1's gradient of variable 'w' f32[2] (built at model.cc:4)".
+std::string gradient_of(const CombinedGradient& combined, std::size_t t) {
+  return cat("tower ", t, "'s gradient of variable ", combined.variables[t].describe());
+}
+
+// Where the graph's outputs are in a plan.
+class Located {
+ public:
+  explicit Located(const Plan& plan) : plan_(plan) {
+    for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+      const PlanNode& planned = plan.nodes[n];
+      const int number = static_cast<int>(n);
+      if (planned.feed >= 0) {
+        const Output where = plan.feeds[at(planned.feed)].where;
+        values_[where.key()] = {number, 0};
+        if (&where.node().op() != &kPlaceholder) replaced_.push_back(where);
+      } else if (planned.fetch < 0 && planned.op == &planned.node->op()) {
+        for (std::size_t i = 0; i < planned.node->outputs(); ++i)
+          values_.try_emplace(planned.node->output(i).key(), Value{number, static_cast<int>(i)});
+      }
+    }
+  }
+
+  // Its value in the plan, the feed if it is fed, or node -1.
+  Value of(Output output) const {
+    const auto found = values_.find(output.key());
+    return found == values_.end() ? Value{} : found->second;
+  }
+  // Whether what the graph computes there is in the plan.
+  bool computed(Output output) const {
+    const Value value = of(output);
+    return value.node >= 0 && plan_.node(value.node).feed < 0;
+  }
+  // Whether a feed stands for what the graph would compute.
+  bool replaced(Output output) const {
+    return std::ranges::find(replaced_, output) != replaced_.end();
+  }
+  // All outputs of which that is so.
+  const std::vector<Output>& replaced() const { return replaced_; }
+
+ private:
+  const Plan& plan_;
+  std::map<std::pair<int, int>, Value> values_;
+  std::vector<Output> replaced_;
+};
+
+// Types and feeds and devices of what strategies combined.
+class SumChecks {
+ public:
+  SumChecks(const Plan& plan, const Located& located) : plan_(plan), located_(located) {}
+
+  void types(const CombinedGradient& combined) const {
+    Value first;
+    for (std::size_t t = 0; t < combined.towers(); ++t) {
+      const Value value = located_.of(combined.gradients[t]);
+      if (value.node < 0) continue;
+      if (first.node < 0) first = value;
+      if (plan_.type(value) == plan_.type(first)) continue;
+      throw InvalidArgument(cat("towers disagree on variable ", variable_of(combined),
+                                ": in this step ", gradient_of(combined, t), ", ",
+                                combined.gradients[t].node().describe(), ", is ", plan_.type(value),
+                                ", but that of the towers before it ", plan_.type(first)));
+    }
+    for (std::size_t t = 0; t < combined.towers(); ++t) {
+      const Value value = located_.of(combined.results[t]);
+      if (value.node < 0 || first.node < 0 || plan_.type(value) == plan_.type(first)) continue;
+      throw InvalidArgument(cat("the combined gradient of variable ", variable_of(combined),
+                                " for tower ", t, ", ", combined.results[t].node().describe(),
+                                ", is ", plan_.type(value), " in this step, but the gradients are ",
+                                plan_.type(first)));
+    }
+  }
+
+  void feeds(const CombinedGradient& combined) const {
+    if (located_.replaced().empty()) return;
+    whole(combined, combined.gradients, "gradient", computes_results(combined));
+    whole(combined, combined.results, "combined gradient", true);
+    inside(combined);
+  }
+
+  // Towers are all in one place, or each in its own.
+  void devices(const CombinedGradient& combined) const {
+    std::map<int, std::size_t> towers;
+    for (std::size_t t = 0; t < combined.towers(); ++t) {
+      const Output gradient = combined.gradients[t];
+      if (!located_.computed(gradient) || gradient.node().inputs().empty()) return;
+      towers.emplace(plan_.device(located_.of(gradient)), t);
+    }
+    if (towers.size() == 1 || towers.size() == combined.towers()) return;
+    for (std::size_t t = 0; t < combined.towers(); ++t) {
+      const std::size_t other = towers.at(plan_.device(located_.of(combined.gradients[t])));
+      require(other == t, gradient_of(combined, t), ", ", combined.gradients[t].node().describe(),
+              ", is on the device of that of tower ", other, ", ",
+              combined.gradients[other].node().describe(), "; give each tower a device of its own");
+    }
+  }
+
+ private:
+  bool computes_results(const CombinedGradient& combined) const {
+    return std::ranges::any_of(combined.results, [&](Output r) { return located_.computed(r); });
+  }
+
+  // Either all of `values`, one per tower, are fed or none.
+  void whole(const CombinedGradient& combined, const std::vector<Output>& values,
+             std::string_view what, bool matters) const {
+    if (!matters) return;
+    const auto fed =
+        std::ranges::find_if(values, [&](Output value) { return located_.replaced(value); });
+    if (fed == values.end()) return;
+    for (std::size_t t = 0; t < values.size(); ++t)
+      require(!located_.computed(values[t]), "a feed replaces the ", what, " of variable ",
+              variable_of(combined), " of tower ", fed - values.begin(), ", ",
+              fed->node().describe(), ", but not that of tower ", t, ", ",
+              values[t].node().describe(), "; feed all towers' or none");
+  }
+
+  // No feed between gradients and results.
+  void inside(const CombinedGradient& combined) const {
+    const auto is_end = [&](Output output) {
+      return std::ranges::find(combined.gradients, output) != combined.gradients.end();
+    };
+    std::set<std::pair<int, int>> seen;
+    std::vector<Output> open;
+    for (const Output& result : combined.results)
+      if (located_.computed(result) && seen.insert(result.key()).second) open.push_back(result);
+    while (!open.empty()) {
+      const Output output = open.back();
+      open.pop_back();
+      for (const Output& input : output.node().inputs()) {
+        if (is_end(input) || !seen.insert(input.key()).second) continue;
+        require(!located_.replaced(input) || !comes_from(combined, input), "a feed replaces ",
+                input.node().describe(), ", a part of the sum of the gradients of variable ",
+                variable_of(combined), "; feed the gradients of all towers, or all combined ones");
+        if (located_.computed(input)) open.push_back(input);
+      }
+    }
+  }
+
+  // Whether the graph computes it from a gradient.
+  static bool comes_from(const CombinedGradient& combined, Output output) {
+    std::set<int> seen;
+    std::vector<const Node*> open{&output.node()};
+    while (!open.empty()) {
+      const Node& node = *open.back();
+      open.pop_back();
+      for (const Output& input : node.inputs()) {
+        if (std::ranges::find(combined.gradients, input) != combined.gradients.end()) return true;
+        if (seen.insert(input.node().id()).second) open.push_back(&input.node());
+      }
+    }
+    return false;
+  }
+
+  const Plan& plan_;
+  const Located& located_;
+};
+
+// A collective takes what all participants give, so a feed may not stand for one of them.
+void verify_participants(const Plan& plan, const PlanNode& collective) {
+  const auto fed = [&](const Value& input) {
+    const PlanNode& source = plan.node(input.node);
+    return source.feed >= 0 && &plan.feeds[at(source.feed)].where.node().op() != &kPlaceholder;
+  };
+  const auto replaced = std::ranges::find_if(collective.inputs, fed);
+  if (replaced == collective.inputs.end()) return;
+  for (std::size_t i = 0; i < collective.inputs.size(); ++i)
+    require(fed(collective.inputs[i]), collective.node->describe(), ": a feed replaces input ",
+            replaced - collective.inputs.begin(), ", ", plan.name(*replaced), ", but not input ", i,
+            ", ", plan.name(collective.inputs[i]), "; feed all participants or none");
+}
+
+}  // namespace
+
+void verify_types(const Plan& plan) {
+  if (plan.nodes.empty()) return;
+  const Located located(plan);
+  for (const CombinedGradient& combined : plan.nodes[0].node->graph().combined_gradients())
+    SumChecks(plan, located).types(combined);
+}
+
+void verify(const Plan& plan, const PlanContext& context) {
+  const auto all = plan.nodes[0].node->graph().combined_gradients();
+  const Located located(plan);
+  const SumChecks checks(plan, located);
+  for (const CombinedGradient& combined : all) {
+    checks.feeds(combined);
+    checks.types(combined);
+    // Soft placement puts towers where there is a device.
+    if (!context.allow_soft_placement) checks.devices(combined);
+  }
+  for (const PlanNode& node : plan.nodes)
+    if (node.op->collective) verify_participants(plan, node);
+  if (!all.empty()) verify_updates(plan);
+}
+
+}  // namespace belfry

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+// A gradient of a tower: as that tower has it, or combined with those of the others.
+struct Part {
+  std::size_t gradient;  // of Graph::combined_gradients()
+  std::size_t tower;
+  bool combined;
+  auto operator<=>(const Part&) const = default;
+};
+
+// Sorted. Shared, as most nodes depend on what one of their inputs does.
+using Parts = std::shared_ptr<const std::vector<Part>>;
+
+Parts united(const Parts& a, const Parts& b) {
+  if (!a || !b || a == b) return a ? a : b;
+  if (std::ranges::includes(*a, *b)) return a;
+  if (std::ranges::includes(*b, *a)) return b;
+  auto both = std::make_shared<std::vector<Part>>();
+  std::ranges::set_union(*a, *b, std::back_inserter(*both));
+  return both;
+}
+
+class UpdateChecks {
+ public:
+  explicit UpdateChecks(const Plan& plan)
+      : plan_(plan), all_(plan.nodes[0].node->graph().combined_gradients()) {
+    for (std::size_t g = 0; g < all_.size(); ++g)
+      for (std::size_t t = 0; t < all_[g].towers(); ++t) {
+        places_[&all_[g].variables[t].node()].emplace_back(g, t);
+        add(all_[g].gradients[t], {g, t, false});
+        add(all_[g].results[t], {g, t, true});
+      }
+  }
+
+  void run() {
+    parts_.resize(plan_.nodes.size());
+    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+      const PlanNode& planned = plan_.nodes[n];
+      if (planned.op->writes == 0) {
+        follow(planned, parts_[n]);
+      } else if (const auto found = places_.find(target(planned)); found != places_.end()) {
+        check(planned, found->second);
+      }
+    }
+    for (std::size_t g = 0; g < all_.size(); ++g) check_whole(g);
+  }
+
+ private:
+  using Places = std::vector<std::pair<std::size_t, std::size_t>>;  // gradient, tower
+
+  void add(Output output, Part part) {
+    ends_[output.key()] =
+        united(ends_[output.key()], std::make_shared<const std::vector<Part>>(1, part));
+  }
+
+  const Node* target(const PlanNode& write) const { return plan_.node(write.inputs[0].node).node; }
+
+  // What the outputs depend on; an end depends on itself alone, a new value of a variable on
+  // nothing.
+  void follow(const PlanNode& planned, std::vector<Parts>& outputs) const {
+    outputs.resize(planned.types.size());
+    const Parts all = planned.op->metadata ? nullptr : read_by(planned);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const Output output = planned.feed >= 0 ? plan_.feeds[at(planned.feed)].where
+                                              : planned.node->output(planned.fetch >= 0 ? 0 : i);
+      const auto end = ends_.find(output.key());
+      outputs[i] = end == ends_.end() || planned.fetch >= 0 ? all : end->second;
+    }
+  }
+
+  Parts read_by(const PlanNode& planned) const {
+    Parts all;
+    for (std::size_t i = at(planned.op->writes); i < planned.inputs.size(); ++i) {
+      const Value input = planned.inputs[i];
+      if (const auto& outputs = parts_[at(input.node)]; !outputs.empty())
+        all = united(all, outputs[at(input.index)]);
+    }
+    return all;
+  }
+
+  void check(const PlanNode& write, const Places& places) {
+    const Parts parts = read_by(write);
+    if (!parts) return;
+    bool own = false;
+    for (const auto& [g, t] : places) {
+      if (!std::ranges::binary_search(*parts, Part{g, t, true})) continue;
+      own = true;
+      const Node*& before = applied_[{g, target(write)}];
+      if (before && before != write.node)
+        throw InvalidArgument(cat(
+            "the combined gradient of variable ", all_[g].variables[t].describe(), " of tower ", t,
+            " is applied twice: by ", before->describe(), " and by ", write.node->describe()));
+      before = write.node;
+    }
+    if (!own) refuse(write, places.front(), *parts);
+  }
+
+  [[noreturn]] void refuse(const PlanNode& write, std::pair<std::size_t, std::size_t> place,
+                           const std::vector<Part>& parts) const {
+    const Variable variable = all_[place.first].variables[place.second];
+    const auto combined = std::ranges::find_if(parts, [](const Part& p) { return p.combined; });
+    const Part part = combined == parts.end() ? parts[0] : *combined;
+    const CombinedGradient& used = all_[part.gradient];
+    const std::string what = cat(write.node->describe(), " updates variable ", variable.describe(),
+                                 " of tower ", place.second, " by the ");
+    require(part.combined, what, "gradient of tower ", part.tower, " alone, ",
+            used.gradients[part.tower].node().describe(),
+            ", which was combined with those of other towers; apply what reduce() returns");
+    throw InvalidArgument(cat(what, "combined gradient of variable ",
+                              used.variables[part.tower].describe(), " of tower ", part.tower, ", ",
+                              used.results[part.tower].node().describe()));
+  }
+
+  // Copies that were equal must stay so: all are updated or none.
+  void check_whole(std::size_t g) const {
+    const CombinedGradient& combined = all_[g];
+    const auto updated = [&](std::size_t t) {
+      return applied_.contains({g, &combined.variables[t].node()});
+    };
+    std::vector<std::size_t> done, missing;
+    for (std::size_t t = 0; t < combined.towers(); ++t) (updated(t) ? done : missing).push_back(t);
+    if (done.empty() || missing.empty()) return;
+    const Node* update = applied_.at({g, &combined.variables[done[0]].node()});
+    throw InvalidArgument(cat("this step updates variable ", combined.variables[done[0]].describe(),
+                              " on ", done.size(), " of ", combined.towers(), " towers, e.g. by ",
+                              update->describe(), ", but not its copy on tower ", missing[0], " (",
+                              combined.variables[missing[0]].name(),
+                              "), which would differ from then on; run the updates of all towers"));
+  }
+
+  const Plan& plan_;
+  std::span<const CombinedGradient> all_;
+  std::map<const Node*, Places> places_;  // of variables
+  std::map<std::pair<int, int>, Parts> ends_;
+  std::vector<std::vector<Parts>> parts_;  // [node][output]; empty for writes
+  std::map<std::pair<std::size_t, const Node*>, const Node*> applied_;  // variable -> write
+};
+
+}  // namespace
+
+void verify_updates(const Plan& plan) {
+  if (plan.writes) UpdateChecks(plan).run();
+}
+
+}  // namespace belfry

@@ -1,0 +1,28 @@
+// Who may run in a session: one run alone, or several that share it.
+#pragma once
+#include <mutex>
+#include <shared_mutex>
+
+namespace belfry {
+
+// A std::shared_mutex that starves nobody: whoever waits to be alone keeps later sharers out, who
+// may otherwise come and go for ever. To be used through std::lock_guard and std::shared_lock.
+class RunLock {
+ public:
+  void lock() {
+    const std::lock_guard turn(turn_);
+    runs_.lock();
+  }
+  void unlock() { runs_.unlock(); }
+  void lock_shared() {
+    const std::lock_guard turn(turn_);
+    runs_.lock_shared();
+  }
+  void unlock_shared() { runs_.unlock_shared(); }
+
+ private:
+  std::mutex turn_;
+  std::shared_mutex runs_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,120 @@
+// Replicas in one storage: what a session knows of them, and how it takes them apart.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "belfry/framework/session_state.h"
+
+namespace belfry {
+
+const Buffer& Session::State::memory_of(const Node& node) {
+  const Stored& kept = stored(node);
+  return kept.owner ? stored(*kept.owner).memory : kept.memory;
+}
+
+std::vector<const Node*> Session::State::sharers(const Node& node) const {
+  const auto found = variables.find(&node);
+  if (found == variables.end()) return {};
+  if (parting_.contains(&node)) return {&node};
+  const Node* const owner = found->second.owner ? found->second.owner : &node;
+  std::vector<const Node*> all{owner};
+  for (const auto& [other, kept] : variables)
+    if (kept.owner == owner) all.push_back(other);
+  return all;
+}
+
+Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                                  bool log_placement, Locks locks) {
+  for (;;) {
+    PlanContext compiling = context(log_placement);
+    compiling.locks = locks;
+    Plan plan = compile(fetches, feeds, compiling);
+    if (plan.unshare.empty()) return plan;
+    for (const Node* variable : plan.unshare) unshare(*variable);
+  }
+}
+
+void Session::State::unshare(const Node& variable) {
+  if (sharers(variable).size() < 2) return;
+  const std::lock_guard no_run(runner.mutex);
+  std::map<std::string, Plan> compiled;
+  try {
+    part(variable);
+    compiled = compile_apart();
+    give_own_memory(compiled);
+  } catch (...) {
+    parting_.clear();
+    throw;
+  }
+  parting_.clear();
+}
+
+void Session::State::unshare_unequal(
+    const std::map<const Node*, std::span<const std::byte>>& values) {
+  for (const auto& [node, bytes] : values)
+    for (const Node* other : sharers(*node)) {
+      const auto found = values.find(other);
+      if (found == values.end() || !std::ranges::equal(found->second, bytes)) {
+        unshare(*node);
+        break;
+      }
+    }
+}
+
+void Session::State::part(const Node& variable) {
+  const std::vector<const Node*> all = sharers(variable);
+  parting_.insert(all.begin(), all.end());
+}
+
+// The compiled of all steps. Others that were equal because of the variables that part do so too.
+std::map<std::string, Plan> Session::State::compile_apart() {
+  std::map<std::string, Plan> compiled;
+  for (auto entry = steps.begin(); entry != steps.end();) {
+    const Prepared& prepared = entry->second;
+    if (!prepared.step) {  // it is being made
+      ++entry;
+      continue;
+    }
+    PlanContext compiling = context(false);
+    compiling.locks = prepared.step->plan().locks;
+    Plan plan = compile(prepared.fetches, prepared.feeds, compiling);
+    if (plan.unshare.empty()) {
+      compiled.insert_or_assign(entry->first, std::move(plan));
+      ++entry;
+      continue;
+    }
+    for (const Node* other : plan.unshare) part(*other);
+    entry = steps.begin();
+  }
+  return compiled;
+}
+
+// Changes nothing if it throws.
+void Session::State::give_own_memory(std::map<std::string, Plan>& compiled) {
+  std::map<const Node*, Stored> before;
+  std::map<std::string, std::unique_ptr<Step::State>> states;
+  try {
+    for (const Node* node : parting_) {
+      Stored& kept = stored(*node);
+      if (!kept.owner) continue;
+      const Stored& owner = stored(*kept.owner);
+      Stored own{kept.device, owner.bytes, kept.since, {}};
+      if (!options.dry_run) {
+        own.memory = Buffer(devices[static_cast<std::size_t>(kept.device)]->memory,
+                            static_cast<std::size_t>(owner.bytes));
+        std::memcpy(own.memory.data(), owner.memory.data(), own.memory.bytes());
+      }
+      before.emplace(node, std::exchange(kept, std::move(own)));
+    }
+    for (auto& [key, plan] : compiled)
+      states.emplace(key, std::make_unique<Step::State>(std::move(plan), runner));
+  } catch (...) {
+    for (auto& [node, kept] : before) stored(*node) = std::move(kept);
+    throw;
+  }
+  for (const auto& [node, kept] : before)
+    if (runner.suspects.contains(kept.owner)) runner.suspects.insert(node);
+  for (auto& [key, state] : states) steps.at(key).step->state_->replace(*state);
+}
+
+}  // namespace belfry

@@ -1,0 +1,124 @@
+#include "belfry/allreduce/bucketed.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/all_reduce.h"
+#include "belfry/tests/allreduce/tables.h"
+
+namespace belfry {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+constexpr double kKib = 1.0 / 1024;  // in MiB
+
+TEST(Buckets, AreCutFromTheLastVariableToTheFirst) {
+  const TestGradients gradients(2, {{100}, {50}, {50}, {1000}, {25}, {25}});
+  const GradientTable table = gradients.table();
+  EXPECT_THAT(cut_buckets(table, 400), ElementsAre(Pair(4, 6), Pair(3, 4), Pair(1, 3), Pair(0, 1)));
+  EXPECT_THAT(cut_buckets(table, 399),
+              ElementsAre(Pair(4, 6), Pair(3, 4), Pair(2, 3), Pair(1, 2), Pair(0, 1)));
+  EXPECT_THAT(cut_buckets(table, 1 << 20), ElementsAre(Pair(0, 6)));
+  EXPECT_EQ(cut_buckets(table, 0).size(), 6u);
+}
+
+TEST(Buckets, ALargerTensorIsABucketOfItsOwn) {
+  const TestGradients gradients(2, {{1}, {1000}, {1}, {1}});
+  EXPECT_THAT(cut_buckets(gradients.table(), 100), ElementsAre(Pair(2, 4), Pair(1, 2), Pair(0, 1)));
+}
+
+TEST(Buckets, HaveOneDTypeAndKnownShapes) {
+  Graph graph;
+  std::vector<Gradient> row;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kF32})
+    row.push_back({placeholder(graph, "g", dtype, {4}), {}});
+  row.push_back({placeholder(graph, "g", DType::kF32, {kUnknown}), {}});
+  EXPECT_THAT(cut_buckets(GradientTable({row, row}), 1000),
+              ElementsAre(Pair(3, 4), Pair(1, 3), Pair(0, 1)));
+}
+
+TEST(Bucketed, IsOneCollectiveNodePerBucket) {
+  for (const int towers : {2, 3, 8}) {
+    TestGradients gradients(towers, {{256}, {128}, {2, 64}, {300}});
+    const auto strategy = bucketed(make_strategy("collective"), kKib);
+    const GradientTable reduced = strategy->reduce(gradients.table());
+    const std::vector<Node*> nodes = nodes_of(gradients.graph, kAllReduce);
+    ASSERT_EQ(nodes.size(), 3u);
+    const std::size_t tensors[] = {1, 2, 1};
+    for (std::size_t b = 0; b < 3; ++b) {
+      EXPECT_EQ(nodes[b]->inputs().size(), tensors[b] * static_cast<std::size_t>(towers));
+      EXPECT_EQ(nodes[b]->participants(), towers);
+      EXPECT_TRUE(nodes[b]->prompt());
+    }
+    EXPECT_EQ(&reduced.at(0, 3).value.node(), nodes[0]);
+    for (int t = 0; t < towers; ++t) {
+      EXPECT_EQ(nodes[1]->input(static_cast<std::size_t>(t)), gradients.rows[t][1].value);
+      EXPECT_EQ(reduced.at(t, 2).value, nodes[1]->output(static_cast<std::size_t>(towers + t)));
+    }
+  }
+}
+
+// Everything about a node but its name.
+std::vector<std::string> shape_of(const Graph& graph, std::size_t first) {
+  std::vector<std::string> lines;
+  for (std::size_t id = first; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    std::string line = cat(node.type(), " on ", node.device(), " of");
+    for (const Output& input : node.inputs())
+      line += cat(" ", input.node().id() < static_cast<int>(first) ? input.name() : "",
+                  input.type(), "@", input.device());
+    lines.push_back(line);
+  }
+  std::ranges::sort(lines);
+  return lines;
+}
+
+// Also those that rotate devices with the number of the variable.
+TEST(Bucketed, LeavesOtherStrategiesTheirOwnNodesAndDevices) {
+  for (const char* name : {"naive", "hierarchical", "colocate"}) {
+    const std::vector<Shape> shapes(7, Shape{64});
+    TestGradients plain(4, shapes), cut(4, shapes);
+    const std::size_t first = plain.graph.size();
+    make_strategy(name)->reduce(plain.table());
+    bucketed(make_strategy(name), 0.5 * kKib)->reduce(cut.table());
+    EXPECT_EQ(shape_of(plain.graph, first), shape_of(cut.graph, first)) << name;
+    for (std::size_t id = first; id < cut.graph.size(); ++id)
+      EXPECT_TRUE(cut.graph.node(id).prompt()) << name;
+  }
+}
+
+TEST(Bucketed, IsCanonicalWhereTheStrategyIs) {
+  for (const char* name : {"collective", "hierarchical"})
+    for (const int towers : {2, 3, 4})
+      EXPECT_EQ(bucketed(make_strategy(name), 1)->canonical(towers),
+                make_strategy(name)->canonical(towers));
+}
+
+TEST(Bucketed, RefusesSizesThatAreNone) {
+  for (const double size : {0.0, -1.0, HUGE_VAL, std::nan("")})
+    EXPECT_THROW(bucketed(make_strategy("collective"), size), InvalidArgument) << size;
+  EXPECT_THROW(bucketed(nullptr, 1), InvalidArgument);
+}
+
+TEST(GradientTableColumns, KeepTheirNumbersAndDevices) {
+  const TestGradients gradients(2, std::vector<Shape>(5, Shape{4}));
+  const int which[] = {3, 1};
+  const GradientTable some = gradients.table().columns(which);
+  EXPECT_EQ(some.variables(), 2);
+  EXPECT_EQ(some.number(0), 3);
+  EXPECT_EQ(some.number(1), 1);
+  EXPECT_EQ(some.numbers(), 5);
+  EXPECT_EQ(some.at(1, 0).value, gradients.rows[1][3].value);
+  EXPECT_EQ(some.device(1), cpu(1));
+  const int second[] = {1};
+  EXPECT_EQ(some.columns(second).number(0), 1);
+  EXPECT_THROW(some.columns({}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace belfry

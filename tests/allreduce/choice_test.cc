@@ -1,0 +1,193 @@
+// Predictions of whole reductions: the cost model and the choice that is made by it.
+#include "belfry/allreduce/choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/error.h"
+#include "belfry/framework/file_system.h"
+
+namespace belfry {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<DeviceSpec> devices(const char* type, int count) {
+  std::vector<DeviceSpec> specs;
+  for (int i = 0; i < count; ++i) specs.push_back(DeviceSpec::local(type, i));
+  return specs;
+}
+
+TensorType floats(std::int64_t count) { return {{count}, DType::kF32}; }
+
+double microseconds(const char* strategy, const std::vector<TensorType>& gradients,
+                    const std::vector<DeviceSpec>& on, const Machine& machine) {
+  return 1e6 * predict_reduction(*make_strategy(strategy), gradients, on, machine, Reduction::kSum);
+}
+
+// 1 GB/s and 10 us between devices; kernels take 5 us and touch 10 bytes per ns.
+Machine linked(int count) {
+  return {.devices = devices("GPU", count),
+          .launch_us = 5,
+          .bandwidth = {{1, 10, 10}},
+          .links = std::vector(static_cast<std::size_t>(count),
+                               std::vector<Link>(static_cast<std::size_t>(count), {10, 1}))};
+}
+
+// Two workers: alone 10 bytes per ns, together 16.
+Machine shared(int count) {
+  return {.devices = devices("CPU", count),
+          .workers = 2,
+          .run_us = 1,
+          .launch_us = 0.5,
+          .wait_us = 0.25,
+          .share_us = 0.125,
+          .bandwidth = {{1, 10, 16}}};
+}
+
+// A copy of 4000 bytes takes 5 + 10 + 4 us; the sum reads 4000 and is written over the copy, which
+// counts twice: 5 + 1.2 us. There, add, and back.
+TEST(Prediction, AddsUpCopiesAndSumsAlongTheLongestPath) {
+  const Machine machine = linked(2);
+  EXPECT_NEAR(microseconds("naive", {floats(1000)}, machine.devices, machine), 19 + 6.2 + 19, 1e-6);
+}
+
+// Three copies come and go over links of their own: beside each other. Over a bus they take turns.
+TEST(Prediction, TransfersOverABusTakeTurns) {
+  Machine machine = linked(4);
+  EXPECT_NEAR(microseconds("naive", {floats(1000)}, machine.devices, machine), 19 + 7 + 19, 1e-6);
+  for (auto& from : machine.links)
+    for (Link& link : from) link.bus = "host";
+  EXPECT_NEAR(microseconds("naive", {floats(1000)}, machine.devices, machine), 3 * 19 + 7 + 3 * 19,
+              1e-6);
+}
+
+// Fragments of 2000 bytes: 5 + 10 + 2 us there, as much back, and sums of two fragments.
+TEST(Prediction, ACollectiveOverLinksExchangesFragments) {
+  Machine machine = linked(2);
+  const double sums = 4 * 2000 / 10e3;
+  EXPECT_NEAR(microseconds("collective", {floats(1000)}, machine.devices, machine),
+              5 + 2 * (5 + 12) + sums, 1e-6);
+  for (auto& from : machine.links)
+    for (Link& link : from) link.bus = "host";
+  EXPECT_NEAR(microseconds("collective", {floats(1000)}, machine.devices, machine),
+              5 + 2 * (5 + 2 * 12) + sums, 1e-6);
+}
+
+// 64 Ki floats: two read, one written. Alone at 10 bytes per ns, shared by both workers at 16.
+TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
+  const Machine machine = shared(2);
+  constexpr double kBytes = 4 * 262144;
+  EXPECT_NEAR(microseconds("naive", {floats(65536)}, machine.devices, machine),
+              1 + 0.5 + kBytes / 10e3, 1e-6);
+  EXPECT_NEAR(microseconds("collective", {floats(65536)}, machine.devices, machine),
+              1 + 0.5 + 0.125 + kBytes / 16e3, 1e-6);
+  // Small ones are not shared.
+  EXPECT_NEAR(microseconds("collective", {floats(1024)}, machine.devices, machine),
+              1 + 0.5 + 4 * 4096 / 10e3, 1e-6);
+}
+
+// Two sums on two workers, each at half of what both together reach.
+TEST(Prediction, WorkersThatAreBusyTogetherAreSlower) {
+  const Machine machine = shared(2);
+  EXPECT_NEAR(microseconds("naive", {floats(65536), floats(65536)}, machine.devices, machine),
+              1 + 0.5 + 2 * 4 * 262144 / 16e3, 1e-6);
+  // The longer goes on alone.
+  EXPECT_NEAR(microseconds("naive", {floats(65536), floats(2 * 65536)}, machine.devices, machine),
+              1 + 0.5 + 2 * 4 * 262144 / 16e3 + 4 * 262144 / 10e3, 1e-6);
+}
+
+// On four devices two workers have two each.
+TEST(Prediction, DevicesAreSharedOutToWorkersAsInAStep) {
+  const Machine machine = shared(4);
+  const std::vector<TensorType> four(4, floats(1000));
+  // Reads of four, a write: 24000 bytes each.
+  EXPECT_NEAR(microseconds("naive", four, machine.devices, machine), 1 + 2 * 0.5 + 4 * 24000 / 16e3,
+              1e-6);
+}
+
+TEST(Prediction, NamesADeviceThatTheMachineLacks) {
+  Machine machine = linked(2);
+  try {
+    microseconds("naive", {floats(8)}, devices("GPU", 3), machine);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("GPU:2"));
+  }
+}
+
+Machine described(const char* name) {
+  const std::vector<std::byte> bytes =
+      local_file_system().read(cat(BELFRY_SOURCE_DIR, "/docs/links/", name, ".json"));
+  return parse_machine(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+}
+
+// On a DGX-1 hierarchical keeps to NVLink. Over slow links between all, whatever takes the fewest
+// steps wins for small tensors, and what sends fragments for large ones; on workers in one memory,
+// what all of them share.
+TEST(Choice, DependsOnTheMachineAsThisTableSays) {
+  const std::vector<std::string> names{"collective", "hierarchical", "naive"};
+  const struct {
+    const char* machine;
+    std::int64_t elements;
+    const char* chosen;
+  } table[] = {
+      {"dgx1", 256, "hierarchical"},
+      {"dgx1", 25557032, "hierarchical"},
+      {"slow_links", 256, "naive"},
+      {"slow_links", 25557032, "collective"},
+  };
+  for (const auto& [machine, elements, chosen] : table)
+    EXPECT_EQ(choose_strategy(names, {floats(elements)}, devices("GPU", 8), described(machine))
+                  .best()
+                  .strategy,
+              chosen)
+        << machine << ", " << elements;
+  EXPECT_EQ(choose_strategy(names, {floats(1000000)}, devices("CPU", 4), shared(4)).best().strategy,
+            "collective");
+}
+
+TEST(Choice, ListsAllAndSaysWhyOneWasTaken) {
+  const StrategyChoice choice =
+      choose_strategy({"hierarchical", "collective", "naive"}, {floats(65536)}, devices("CPU", 3),
+                      shared(3), {.any = true, .reduction = Reduction::kSum});
+  ASSERT_EQ(choice.predictions.size(), 3u);
+  EXPECT_EQ(choice.best().strategy, "collective");
+  EXPECT_TRUE(choice.best().canonical);
+  EXPECT_THAT(choice.str(),
+              HasSubstr("  hierarchical       --allreduce=hierarchical needs an even"));
+  EXPECT_THAT(choice.str(), HasSubstr("\nauto: collective, predicted 0.08"));
+  EXPECT_THAT(choice.str(), HasSubstr("; naive, the next, takes 1.59 times as long"));
+}
+
+// Says that its sums are not canonical.
+class Loose final : public Strategy {
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    return std::vector(static_cast<std::size_t>(grads.towers()),
+                       std::vector<Output>{grads.at(0, 0).value});
+  }
+};
+const StrategyRegistration loose{"choice_loose", [] { return std::make_unique<Loose>(); }};
+
+TEST(Choice, TakesCanonicalStrategiesUnlessAnyMayServe) {
+  const std::vector<std::string> names{"choice_loose", "naive"};
+  const auto choose = [&](bool any) {
+    return choose_strategy(names, {floats(8)}, devices("CPU", 2), shared(2), {.any = any});
+  };
+  EXPECT_EQ(choose(false).best().strategy, "naive");
+  EXPECT_THAT(choose(false).str(), HasSubstr("choice_loose       left out (not canonical)"));
+  EXPECT_EQ(choose(true).best().strategy, "choice_loose");
+}
+
+TEST(Choice, FailsWithAllReasonsWhereNothingServes) {
+  try {
+    choose_strategy({"hierarchical"}, {floats(8)}, devices("CPU", 3), shared(3), {.any = true});
+    FAIL() << "nothing was thrown";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no strategy can serve 3 devices"));
+    EXPECT_THAT(error.what(), HasSubstr("even"));
+  }
+}
+
+}  // namespace
+}  // namespace belfry

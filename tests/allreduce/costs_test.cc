@@ -1,0 +1,166 @@
+// What strategies move, against the formulas of docs/strategies.md.
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/strategy.h"
+#include "belfry/framework/core_ops/transfer.h"
+#include "belfry/framework/plan.h"
+#include "belfry/ops/square.h"
+#include "belfry/tests/allreduce/tables.h"
+
+namespace belfry {
+namespace {
+
+struct Costs {
+  std::int64_t transfers = 0, bytes = 0;
+  int steps = 0;                   // transfers that wait for each other
+  std::int64_t most_received = 0;  // by one device
+  bool operator==(const Costs&) const = default;
+};
+
+void PrintTo(const Costs& c, std::ostream* out) {
+  *out << c.transfers << " transfers of " << c.bytes << " bytes, " << c.steps << " steps, "
+       << c.most_received << " bytes into one device";
+}
+
+// The longest chain of transfers; a collective counts as the gather and the broadcast that its
+// records stand for.
+int steps_of(const Plan& plan) {
+  std::vector<int> depth(plan.nodes.size());
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+    const PlanNode& node = plan.nodes[n];
+    for (const Value& input : node.inputs) depth[n] = std::max(depth[n], depth[at(input.node)]);
+    if (node.op == &kTransfer) ++depth[n];
+    if (node.op->collective) depth[n] += 2;
+  }
+  return depth.empty() ? 0 : std::ranges::max(depth);
+}
+
+// What a plan moves when every tower uses its own results. Gradients are computed: constants would
+// be wherever they are needed.
+Costs measured(const Strategy& strategy, int towers, const std::vector<Shape>& shapes) {
+  TestGradients g(towers, shapes);
+  for (int t = 0; t < towers; ++t) {
+    DeviceScope on(g.graph, cpu(t));
+    for (Gradient& x : g.rows[static_cast<std::size_t>(t)]) x.value = square(x.value);
+  }
+  const GradientTable reduced = strategy.reduce(g.table());
+  std::vector<Fetch> fetches;
+  for (int t = 0; t < towers; ++t) {
+    DeviceScope on(g.graph, cpu(t));
+    for (int v = 0; v < reduced.variables(); ++v)
+      fetches.emplace_back(square(reduced.at(t, v).value));
+  }
+  Session session(g.graph, {.device_count = {{"CPU", towers}}});
+  const Plan& plan = session.prepare(fetches).plan();
+  Costs costs{.steps = steps_of(plan)};
+  std::map<int, std::int64_t> received;
+  for (const TransferRecord& record : plan.transfers) {
+    ++costs.transfers;
+    costs.bytes += record.bytes;
+    received[record.to] += record.bytes;
+  }
+  for (const auto& [device, bytes] : received)
+    costs.most_received = std::max(costs.most_received, bytes);
+  return costs;
+}
+
+// The formulas, for one tensor whose number of elements K and P divide.
+Costs expected(const std::string& name, std::int64_t towers, std::int64_t elements) {
+  const std::int64_t bytes = 4 * elements, all = 2 * (towers - 1) * bytes;
+  const std::int64_t even_share = all / towers;
+  if (name == "hierarchical")
+    return {2 * (towers - 1), all, towers == 2 ? 2 : 4, towers / 2 * bytes};
+  if (name.starts_with("shuffle") || name.starts_with("pscpu") || name.starts_with("ring")) {
+    const std::int64_t chunks = name.ends_with("#3") ? 3 : 1;
+    const int steps = name.starts_with("ring") ? static_cast<int>(2 * (towers - 1)) : 2;
+    return {2 * (towers - 1) * std::min(chunks * towers, elements), all, steps, even_share};
+  }
+  if (name == "halving_doubling") {
+    const auto members =
+        static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(towers)));
+    const int hops = std::countr_zero(static_cast<std::uint64_t>(members));
+    const bool folds = towers > members;
+    return {2 * members * hops + 2 * (towers - members), all, 2 * hops + (folds ? 2 : 0),
+            2 * (members - 1) * bytes / members + (folds ? bytes : 0)};
+  }
+  const std::int64_t chunks = name == "collective#3" ? std::min<std::int64_t>(3, elements) : 1;
+  return {2 * (towers - 1) * chunks, all, 2, (towers - 1) * bytes};
+}
+
+constexpr const char* kSpecs[] = {
+    "naive", "naive_cpu", "colocate",         "collective", "hierarchical", "shuffle",
+    "pscpu", "ring",      "halving_doubling", "shuffle#3",  "ring#3",       "collective#3"};
+
+TEST(Costs, AreThoseOfTheFormulas) {
+  for (const int towers : {2, 3, 4, 6, 8})
+    for (const char* spec : kSpecs) {
+      const auto strategy = make_strategy(spec);
+      if (!strategy->refusal(towers).empty()) continue;
+      EXPECT_EQ(measured(*strategy, towers, {{24, 10}}), expected(spec, towers, 240))
+          << spec << " of " << towers;
+    }
+}
+
+// Lengths that nothing divides, and lengths below the number of segments.
+TEST(Costs, OfAnyLengthMoveTheSameBytes) {
+  for (const int towers : {2, 3, 4, 6, 8})
+    for (const char* spec : kSpecs) {
+      const auto strategy = make_strategy(spec);
+      if (!strategy->refusal(towers).empty()) continue;
+      for (const std::int64_t elements : {1, 5, 7, 1001}) {
+        const Costs got = measured(*strategy, towers, {{elements}});
+        EXPECT_EQ(got.bytes, 2 * (towers - 1) * 4 * elements)
+            << spec << " of " << towers << ", " << elements << " elements";
+        const bool halves = std::string(spec) == "halving_doubling";
+        if (!halves || elements >= towers) {
+          EXPECT_EQ(got.transfers, expected(spec, towers, elements).transfers)
+              << spec << " of " << towers << ", " << elements << " elements";
+          EXPECT_EQ(got.steps, expected(spec, towers, elements).steps);
+        }
+      }
+    }
+}
+
+TEST(Costs, AddUpOverTensors) {
+  const std::vector<Shape> shapes{{1000}, {30, 100}, {7}, {5000}, {}, {0}};
+  constexpr std::int64_t kBytes = 4 * (1000 + 3000 + 7 + 5000 + 1);
+  for (const int towers : {2, 4, 6, 8})
+    for (const char* spec : kSpecs)
+      EXPECT_EQ(measured(*make_strategy(spec), towers, shapes).bytes, 2 * (towers - 1) * kBytes)
+          << spec << " of " << towers;
+}
+
+TEST(Costs, OfNaiveCpuWithoutATowerThereAreOneTransferMoreEachWay) {
+  Graph graph;
+  std::vector<std::vector<Gradient>> rows(2);
+  for (int t = 0; t < 2; ++t) {
+    DeviceScope on(graph, cpu(t + 1));
+    rows[static_cast<std::size_t>(t)] = {{square(constant(graph, Tensor({6}, DType::kF32))), {}}};
+  }
+  const GradientTable sums = make_strategy("naive_cpu")->reduce(GradientTable(rows));
+  std::vector<Fetch> fetches;
+  for (int t = 0; t < 2; ++t) {
+    DeviceScope on(graph, cpu(t + 1));
+    fetches.emplace_back(square(sums.at(t, 0).value));
+  }
+  Session session(graph, {.device_count = {{"CPU", 3}}});
+  EXPECT_EQ(session.prepare(fetches).plan().transfers.size(), 4U);
+}
+
+TEST(Costs, InFourPartsAreThoseOfFourTensors) {
+  const std::vector<Shape> shapes{{1000}, {30, 100}, {7}, {5000}, {3}};
+  constexpr std::int64_t kBytes = 4 * (1000 + 3000 + 7 + 5000 + 3);
+  for (const char* name : {"naive", "hierarchical", "collective"}) {
+    const Costs got = measured(*packed(make_strategy(name), 4), 4, shapes);
+    EXPECT_EQ(got.bytes, 2 * 3 * kBytes) << name;
+    EXPECT_EQ(got.transfers, 2 * 3 * 4) << name;
+  }
+}
+
+}  // namespace
+}  // namespace belfry

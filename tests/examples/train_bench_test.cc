@@ -1,0 +1,178 @@
+// The benchmark program train_bench, run as people run it.
+#include <map>
+#include <regex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "belfry/framework/file_system.h"
+#include "belfry/framework/text.h"
+#include "belfry/tests/support/programs.h"
+#include "belfry/trainers/hash.h"
+#include "belfry/trainers/mnist.h"
+#include "belfry/trainers/models.h"
+#include "belfry/trainers/trainer.h"
+
+namespace belfry {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string take(const std::string& path) {
+  const std::vector<std::byte> bytes = local_file_system().read(path);
+  local_file_system().remove(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Finished bench(std::vector<std::string> arguments) {
+  return run_program(cat(BELFRY_BIN_DIR, "/train_bench"), arguments);
+}
+
+// What a wrong command line is refused with.
+std::string refusal(const std::vector<std::string>& arguments) {
+  const Finished done = bench(arguments);
+  EXPECT_EQ(done.status, 2) << done.output;
+  return done.errors;
+}
+
+TEST(TrainBench, PrintsMemoryFirstThenWhatTfCnnBenchmarksPrints) {
+  const std::string json = temporary_path(".json");
+  const Finished done =
+      bench({"--model=resnet20", "--image_size=8", "--batch_size=2", "--devices=cpu:4",
+             "--num_batches=4", "--num_warmup_batches=1", "--display_every=2", "--json=" + json});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  const std::string speed =
+      "images/sec: [0-9.]+ \\+/- [0-9.]+ \\(jitter = [0-9.]+\\)\t[0-9]+\\.[0-9]{3}\n";
+  const std::regex expected(
+      "model: resnet20 on [^\n]*\nbatch: [^\n]*\nmemory: this machine has [^\n]*\n"
+      "memory: replicated collective needs [^\n]* MiB[^\n]*CPU:0 [^\n]*CPU:3 [^\n]*\n"
+      "Running warm up\nDone warm up\nStep\tImg/sec\tloss\n1\t" +
+      speed + "2\t" + speed + "4\t" + speed +
+      "-{64}\ntotal images/sec: [0-9]+\\.[0-9]{2}\n-{64}\n"
+      "images/sec per device: [0-9]+\\.[0-9]{2}\nparams_hash [0-9a-f]{16}, state_hash "
+      "[0-9a-f]{16}\n");
+  EXPECT_TRUE(std::regex_match(done.output, expected)) << done.output;
+  const auto result = nlohmann::json::parse(take(json));
+  EXPECT_EQ(result["model"], "resnet20");
+  EXPECT_EQ(result["strategy"], "collective");
+  EXPECT_EQ(result["canonical"], true);
+  EXPECT_EQ(result["devices"], 4);
+  EXPECT_EQ(result["batch_size"], 2);
+  EXPECT_GT(result["images_per_second"], 0);
+  EXPECT_EQ(result["ratio"], 1);
+  EXPECT_EQ(result["ratio_spread"], 0);
+}
+
+TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
+  const std::string json = temporary_path(".json"), plot = temporary_path(".svg");
+  const Finished done = bench({"--model=mlp", "--image_size=6", "--batch_size=2", "--devices=cpu:3",
+                               "--num_batches=3", "--num_warmup_batches=1", "--strategies=all",
+                               "--repetitions=2", "--json=" + json, "--plot=" + plot});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("hierarchical: refused: "));
+  EXPECT_THAT(done.output, HasSubstr("round 2 of 2: replicated naive: "));
+  const auto list = nlohmann::json::parse(take(json));
+  std::map<std::string, nlohmann::json> results;
+  for (const auto& result : list) results[result["strategy"]] = result;
+  for (const char* strategy : {"collective", "naive", "colocate"}) {
+    ASSERT_TRUE(results.contains(strategy)) << strategy;
+    const auto& result = results[strategy];
+    EXPECT_EQ(result.size(), 13u);
+    EXPECT_EQ(result["devices"], 3);
+    EXPECT_EQ(result["canonical"], true) << strategy;
+    EXPECT_EQ(result["params_hash"], results["collective"]["params_hash"]) << strategy;
+    EXPECT_EQ(result["state_hash"], results["collective"]["state_hash"]) << strategy;
+    EXPECT_GT(result["ratio"], 0) << strategy;
+  }
+  EXPECT_EQ(list[0]["strategy"], "collective");
+  EXPECT_EQ(list[0]["ratio"], 1);
+  EXPECT_FALSE(results.contains("hierarchical"));
+  EXPECT_THAT(take(plot), AllOf(HasSubstr("<svg "), HasSubstr(">naive<")));
+}
+
+TEST(TrainBench, ComparesListedStrategiesWithTheFirst) {
+  const std::string json = temporary_path(".json");
+  const Finished done = bench({"--model=mlp", "--image_size=6", "--batch_size=2", "--num_batches=2",
+                               "--num_warmup_batches=0", "--strategies=naive,colocate",
+                               "--repetitions=1", "--json=" + json});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  const auto list = nlohmann::json::parse(take(json));
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0]["strategy"], "naive");
+  EXPECT_EQ(list[0]["ratio"], 1);
+  EXPECT_EQ(list[1]["strategy"], "colocate");
+}
+
+TEST(TrainBench, RefusesWhatTheMachineHasNoMemoryFor) {
+  const Finished done = bench({"--model=resnet50", "--devices=cpu:8", "--batch_size=100000"});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.output, HasSubstr("memory: replicated collective needs "));
+  EXPECT_THAT(done.output, Not(HasSubstr("warm up")));
+  EXPECT_THAT(done.errors,
+              AllOf(HasSubstr("TiB of memory, but this machine has"), HasSubstr("--batch_size")));
+}
+
+TEST(TrainBench, PlansForGpusThatAreNotThere) {
+  const Finished done = bench({"--model=resnet50", "--devices=gpu:8", "--dry_run"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("GPU:7 "));
+  EXPECT_THAT(done.output, Not(HasSubstr("warm up")));
+}
+
+TEST(TrainBench, ChecksTheEquivalenceOfAllModes) {
+  const std::string json = temporary_path(".json");
+  const Finished done = bench({"--model=resnet20", "--image_size=8", "--batch_size=2",
+                               "--check_equivalence=2", "--json=" + json});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  const auto rows = nlohmann::json::parse(take(json));
+  bool packed = false;
+  for (const auto& row : rows) {
+    EXPECT_TRUE(row["max_ulp"] == 0 || row["canonical"] == false) << row;
+    packed = packed || row["mode"] == "replicated naive packed:2";
+  }
+  EXPECT_TRUE(packed);
+}
+
+TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
+  EXPECT_THAT(refusal({"--model=resnet5"}), HasSubstr("did you mean 'resnet50'?"));
+  EXPECT_THAT(refusal({"--image_size=0"}), HasSubstr("--image_size=0"));
+  EXPECT_THAT(refusal({"--num_batches=0"}), HasSubstr("--num_batches=0"));
+  EXPECT_THAT(refusal({"--display_every=0"}), HasSubstr("--display_every=0"));
+  EXPECT_THAT(refusal({"--plot=x"}), HasSubstr("--plot has no use without --strategies"));
+  EXPECT_THAT(refusal({"--repetitions=2"}), HasSubstr("--repetitions"));
+  EXPECT_THAT(refusal({"--strategies=all", "--allreduce=naive"}), HasSubstr("--allreduce"));
+  EXPECT_THAT(refusal({"--strategies=naive,naive"}), HasSubstr("twice"));
+  EXPECT_THAT(refusal({"--strategies=naiv"}), HasSubstr("did you mean 'naive'?"));
+  EXPECT_THAT(refusal({"--strategies=naive,"}), HasSubstr("--strategies"));
+  EXPECT_THAT(refusal({"--strategies=hierarchical", "--devices=cpu:3"}), HasSubstr("even number"));
+  EXPECT_THAT(refusal({"--strategies=naive", "--trainer=parameter_server"}),
+              HasSubstr("--trainer=parameter_server does not take naive"));
+  EXPECT_THAT(refusal({"--strategies=all", "--plot=f", "--json=f"}), HasSubstr("overwrite"));
+  EXPECT_THAT(refusal({"--dry_run", "--json=f"}), HasSubstr("--json has no use beside --dry_run"));
+  EXPECT_THAT(refusal({"--check_equivalence=2", "--num_batches=3"}), HasSubstr("--num_batches"));
+  EXPECT_THAT(refusal({"--epochs=2"}), HasSubstr("unknown flag --epochs"));
+}
+
+// The example shows the network that the benchmark trains.
+TEST(Programs, MnistTrainsTheBenchmarksModel) {
+  const std::string json = temporary_path(".json");
+  const Finished done = run_program(cat(BELFRY_BIN_DIR, "/mnist"),
+                                    {"--devices=cpu:1", "--max_steps=2", "--json=" + json});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  const ModelSpec spec = find_model("mnist");
+  const auto data = data::mnist({}, true);
+  SimpleTrainer trainer({.model = spec.model,
+                         .optimizer = spec.optimizer,
+                         .batch_size = spec.batch_size,
+                         .max_steps = 2},
+                        *data);
+  trainer.train();
+  EXPECT_EQ(nlohmann::json::parse(take(json))["state_hash"],
+            state_hash(trainer.session(), trainer.graph()));
+}
+
+}  // namespace
+}  // namespace belfry

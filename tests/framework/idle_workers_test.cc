@@ -1,0 +1,77 @@
+// When workers are woken, and what those do that have no launches of their own.
+#include <atomic>
+#include <thread>
+
+#include "belfry/framework/collective_hook.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/json.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/framework/session.h"
+#include "belfry/framework/trace.h"
+#include "belfry/ops/all_reduce.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+// Whether others than the caller take part in a step of two devices with tensors of `elements`.
+bool wakes_others(std::int64_t elements) {
+  Graph graph;
+  std::vector<Fetch> fetches;
+  for (const int device : {0, 1}) {
+    DeviceScope on(graph, cpu(device));
+    const Output x = fill(graph, {elements}, 1);
+    fetches.emplace_back(add_n({x, x}).node());
+  }
+  Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2});
+  Trace trace;
+  session.run(fetches, {}, {.trace = &trace});
+  return trace.str().find("\"workers\"") != std::string::npos;
+}
+
+TEST(IdleWorkers, AreWokenForWorkThatIsWorthIt) {
+  EXPECT_FALSE(wakes_others(256));
+  EXPECT_TRUE(wakes_others(256 << 10));
+}
+
+class CollectiveHookTest : public ::testing::Test {
+ protected:
+  ~CollectiveHookTest() override { set_collective_hook({}); }
+};
+
+// All is on the first device's lane, so the other workers have nothing else to do.
+TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakeChunksOfCollectives) {
+  Graph graph;
+  const std::vector<Output> parts(2, fill(graph, {100'000}, 2));
+  const Output sum = all_reduce(parts)[0];
+  std::atomic<std::thread::id> first{};
+  std::atomic<bool> helped{false};
+  set_collective_hook([&](const Node&, Range) {
+    std::thread::id none{};
+    const std::thread::id self = std::this_thread::get_id();
+    if (!first.compare_exchange_strong(none, self) && none != self) helped = true;
+    while (!helped) std::this_thread::yield();
+  });
+  Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2});
+  const Tensor result = session.run(sum);
+  EXPECT_TRUE(helped);
+  for (const float value : result.data<float>()) ASSERT_EQ(value, 4);
+}
+
+TEST_F(CollectiveHookTest, WorkersWithoutLaunchesSurviveAFailure) {
+  Graph graph;
+  const std::vector<Output> parts(2, fill(graph, {200'000}, 2));
+  const Output sum = all_reduce(parts)[0];
+  std::atomic<int> calls{0};
+  set_collective_hook([&](const Node&, Range) {
+    if (++calls % 5 == 3) throw CommError("lost a peer");
+  });
+  Session session(graph, {.device_count = {{"CPU", 3}}, .threads = 3});
+  for (int i = 0; i < 50; ++i) EXPECT_THROW(session.run(sum), CommError);
+  set_collective_hook({});
+  EXPECT_EQ(session.run(sum).data<float>()[199'999], 4);
+}
+
+}  // namespace
+}  // namespace belfry

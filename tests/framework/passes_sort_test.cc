@@ -1,0 +1,60 @@
+// The one global order of a plan's nodes.
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/passes/passes.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/ops/all_reduce.h"
+#include "belfry/ops/tanh.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Two chains of three on two devices, as two backward passes, whose first links are combined.
+class SortTest : public ::testing::Test {
+ protected:
+  Output on(int device, const char* name, Output input) {
+    DeviceScope scope(graph, cpu(device));
+    return tanh(input, name);
+  }
+  // The names of launches, in order.
+  std::vector<std::string> order(const Output& combined) {
+    Node& write = assign(v, combined, "write");
+    const Plan plan = compiled(devices, {write, *last});
+    std::vector<std::string> names;
+    for (const Launch& launch : plan.launches)
+      names.push_back(plan.nodes[static_cast<std::size_t>(launch.node)].name());
+    return names;
+  }
+
+  Graph graph;
+  std::vector<std::unique_ptr<Device>> devices = cpu_devices(2);
+  Variable v = variable(graph, "v", {2}, {.initializer = init::zeros()});
+  Output x = fill(graph, {2}, 1, DType::kF32, "x");
+  Output a = on(0, "a", x), b = on(0, "b", a), c = on(1, "c", x), d = on(1, "d", c);
+  Node* last = &add_n({b, d}, "last").node();
+};
+
+TEST_F(SortTest, CollectivesAndWritesGoAsSoonAsTheyMay) {
+  const Output sums[] = {a, c};
+  EXPECT_THAT(order(all_reduce(sums, {}, "sum")[0]),
+              ElementsAre("x", "a", "b", "c", "sum", "write", "d", "last"));
+}
+
+TEST_F(SortTest, OthersGoInTheOrderOfTheirCreation) {
+  EXPECT_THAT(order(add_n({a, c}, "sum")),
+              ElementsAre("x", "a", "b", "c", "d", "last", "sum", "write"));
+}
+
+TEST_F(SortTest, PromptNodesGoAsSoonAsTheyMayWithTheTensorsTheyTake) {
+  devices[1]->memory_space = 1;
+  const PromptScope prompt(graph);
+  EXPECT_THAT(order(add_n({a, c}, "sum")), ElementsAre("x", "a", "b", "x/copy", "c", "c/copy",
+                                                       "sum", "write", "d", "d/copy", "last"));
+}
+
+}  // namespace
+}  // namespace belfry

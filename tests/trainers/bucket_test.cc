@@ -1,0 +1,72 @@
+// Buckets of gradients in the plan of a training step.
+#include <gtest/gtest.h>
+
+#include "belfry/allreduce/bucketed.h"
+#include "belfry/framework/plan.h"
+#include "belfry/ops/all_reduce.h"
+#include "belfry/tests/trainers/mnist_convnet.h"
+#include "belfry/trainers/training_graph.h"
+
+namespace belfry {
+namespace {
+
+// Positions in the global order of a step of the MNIST convnet on 4 devices.
+struct Positions {
+  int collectives = 0;
+  int first_reduction = -1;  // a collective or another node that combines gradients
+  int last_backward = -1;
+};
+
+Positions positions(const char* strategy, double bucket_mb) {
+  Graph graph;
+  std::vector<DeviceSpec> devices;
+  for (int k = 0; k < 4; ++k) devices.push_back(DeviceSpec::local("CPU", k));
+  const Dataset::Field fields[] = {{"image", DType::kF32, {28, 28, 1}}, {"label", DType::kI32, {}}};
+  const Model model = mnist_convnet;
+  const bool spread = std::string_view(strategy) == "colocate";
+  const BatchPlan batches(8, 4, 2, 1);
+  const TrainingGraph built = build_training_graph(
+      graph, {.model = model,
+              .devices = devices,
+              .variables = spread ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
+              .fields = fields,
+              .forms = batches.forms(),
+              .update = [&](const GradientTable& grads, const UpdateForm&) -> Node& {
+                return apply_gradients(sgd(0.1),
+                                       bucketed(make_strategy(strategy), bucket_mb)->reduce(grads));
+              }});
+  std::vector<FeedType> feeds;
+  for (const TowerRecord& tower : built.towers)
+    for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});
+  Session session(graph, {.device_count = {{"CPU", 4}}});
+  const std::vector<Fetch> fetches{*built.forms[0].train_op};
+  const Plan& plan = session.prepare(fetches, feeds).plan();
+  Positions found;
+  for (int l = 0; l < static_cast<int>(plan.launches.size()); ++l) {
+    const PlanNode& planned = plan.node(plan.launches[at(l)].node);
+    const bool carries = planned.op != &planned.node->op();  // a tensor from device to device
+    if (planned.op == &kAllReduce) ++found.collectives;
+    if (!carries && planned.node->prompt() && found.first_reduction < 0) found.first_reduction = l;
+    if (!carries && planned.node->forward()) found.last_backward = l;
+  }
+  return found;
+}
+
+TEST(BucketsInAPlan, TheFirstIsCombinedBeforeTheLastGradientIsComputed) {
+  for (const char* strategy : {"collective", "naive", "hierarchical", "colocate"}) {
+    const Positions found = positions(strategy, 0.05);
+    ASSERT_GE(found.first_reduction, 0) << strategy;
+    EXPECT_LT(found.first_reduction, found.last_backward) << strategy;
+  }
+}
+
+// fc0/W has 1.5 MiB, the three after it and the four before it less than 0.1 MiB together.
+TEST(BucketsInAPlan, AreOneCollectiveEach) {
+  EXPECT_EQ(positions("collective", 0.1).collectives, 3);
+  const Positions whole = positions("collective", 4);
+  EXPECT_EQ(whole.collectives, 1);
+  EXPECT_GT(whole.first_reduction, whole.last_backward);
+}
+
+}  // namespace
+}  // namespace belfry

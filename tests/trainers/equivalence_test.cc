@@ -1,0 +1,262 @@
+#include "belfry/trainers/equivalence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "belfry/allreduce/strategy.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/ops/operand.h"
+#include "belfry/tests/trainers/small_problem.h"
+#include "belfry/trainers/train.h"
+
+namespace belfry {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+template <class T>
+std::uint64_t ulp_of(T a, T b) {
+  return max_ulp(Tensor({3}, std::vector<T>{T(1), a, T(1)}),
+                 Tensor({3}, std::vector<T>{T(1), b, T(1)}));
+}
+
+TEST(MaxUlp, CountsRepresentableValuesBetweenFloats) {
+  constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+  EXPECT_EQ(ulp_of(1.5F, 1.5F), 0u);
+  EXPECT_EQ(ulp_of(1.0F, std::nextafter(1.0F, 2.0F)), 1u);
+  EXPECT_EQ(ulp_of(1.0F, 2.0F), 1u << 23);
+  EXPECT_EQ(ulp_of(-1.0F, -2.0F), 1u << 23);
+  EXPECT_EQ(ulp_of(-0.0F, 0.0F), 1u);
+  EXPECT_EQ(ulp_of(-kTiny, kTiny), 3u);
+  EXPECT_EQ(ulp_of(std::numeric_limits<float>::max(), std::numeric_limits<float>::infinity()), 1u);
+  EXPECT_EQ(ulp_of(1.0, std::nextafter(std::nextafter(1.0, 0.0), 0.0)), 2u);
+}
+
+TEST(MaxUlp, TakesTheLargestAndIsSymmetric) {
+  const Tensor a({2}, std::vector{1.0F, 1.0F});
+  const Tensor b({2}, std::vector{std::nextafter(1.0F, 2.0F), std::nextafter(1.0F, 0.0F)});
+  const Tensor c({2}, std::vector{1.0F, 4.0F});
+  EXPECT_EQ(max_ulp(a, b), 1u);
+  EXPECT_EQ(max_ulp(a, c), 1u << 24);
+  EXPECT_EQ(max_ulp(c, a), 1u << 24);
+}
+
+TEST(MaxUlp, TakesNansForEqualToEachOtherAlone) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(ulp_of(nan, -nan), 0u);
+  EXPECT_EQ(ulp_of(nan, 1.0F), 0xFFFFFFFFu);
+  EXPECT_EQ(ulp_of(1.0, double{nan}), std::numeric_limits<std::uint64_t>::max());
+}
+
+TEST(MaxUlp, IsTheDifferenceOfIntegers) {
+  EXPECT_EQ(ulp_of<std::int32_t>(-3, 4), 7u);
+  EXPECT_EQ(ulp_of<std::int64_t>(std::numeric_limits<std::int64_t>::min(),
+                                 std::numeric_limits<std::int64_t>::max()),
+            std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(ulp_of<std::uint8_t>(250, 3), 247u);
+}
+
+TEST(MaxUlp, KnowsTheSixteenBitTypes) {
+  const auto tensor = [](DType dtype, std::uint16_t bits) {
+    Tensor t({}, dtype);
+    std::memcpy(t.mutable_raw(), &bits, sizeof bits);
+    return t;
+  };
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    EXPECT_EQ(max_ulp(tensor(dtype, 0x3C00), tensor(dtype, 0x3C02)), 2u);
+    EXPECT_EQ(max_ulp(tensor(dtype, 0x7FFF), tensor(dtype, 0x3C00)), 0xFFFFu);
+  }
+  EXPECT_EQ(max_ulp(tensor(DType::kBF16, 0x7C01), tensor(DType::kBF16, 0x7C00)), 1u);
+  EXPECT_EQ(max_ulp(tensor(DType::kF16, 0x7C01), tensor(DType::kF16, 0x7C00)), 0xFFFFu);
+}
+
+TEST(MaxUlp, RefusesOtherTypesAndShapes) {
+  EXPECT_THROW(max_ulp(Tensor(1.0F), Tensor(1.0)), InvalidArgument);
+  EXPECT_THROW(max_ulp(Tensor({2}, DType::kF32), Tensor({1, 2}, DType::kF32)), InvalidArgument);
+}
+
+// A user's strategy. It adds from left to right, and may say that this is the canonical order.
+class LeftToRight final : public Strategy {
+ public:
+  static inline bool claims_canonical = false;
+  bool canonical(int) const override { return claims_canonical; }
+
+ private:
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    std::vector<Output> sums;
+    for (int v = 0; v < grads.variables(); ++v) {
+      Output total = grads.at(0, v).value;
+      for (int t = 1; t < grads.towers(); ++t) total = total + grads.at(t, v).value;
+      sums.push_back(total);
+    }
+    return std::vector(static_cast<std::size_t>(grads.towers()), sums);
+  }
+};
+
+const StrategyRegistration left_to_right{"left_to_right",
+                                         [] { return std::make_unique<LeftToRight>(); }};
+
+struct ClaimsCanonical {
+  ClaimsCanonical() { LeftToRight::claims_canonical = true; }
+  ~ClaimsCanonical() { LeftToRight::claims_canonical = false; }
+};
+
+TrainerOptions options(int towers) {
+  TrainerOptions result{.model = smooth_model, .optimizer = momentum(0.1), .batch_size = 4};
+  result.devices.clear();
+  for (int i = 0; i < towers; ++i) result.devices.push_back(DeviceSpec::local("CPU", i));
+  return result;
+}
+
+const Equivalence::Entry* find(const Equivalence& result, const std::string& name) {
+  for (const Equivalence::Entry& entry : result.entries)
+    if (entry.mode.name() == name) return &entry;
+  return nullptr;
+}
+
+TEST(Modes, AreAllTrainersWithAllStrategiesThatTheyTakeTheUsersToo) {
+  const std::vector<Mode> modes = all_modes(4);
+  for (const Mode& mode : {Mode{"parameter_server", "colocate"}, Mode{"replicated", "collective"},
+                           Mode{"replicated", "naive"}, Mode{"replicated", "hierarchical"},
+                           Mode{"replicated", "naive", 2}, Mode{"replicated", "left_to_right"}})
+    EXPECT_THAT(modes, Contains(mode)) << mode.name();
+  for (const Mode& mode : modes) {
+    EXPECT_NE(mode.trainer, "simple");
+    EXPECT_EQ(mode.trainer == "parameter_server", mode.allreduce == "colocate") << mode.name();
+  }
+  EXPECT_THAT(all_modes(1), Contains(Mode{"simple"}));
+  EXPECT_EQ((Mode{"replicated", "naive", 2}.name()), "replicated naive packed:2");
+  EXPECT_EQ(Mode{"simple"}.name(), "simple");
+}
+
+TEST(Modes, PutCanonicalOnesFirst) {
+  const std::vector<Mode> modes = all_modes(4);
+  EXPECT_TRUE(std::ranges::is_partitioned(modes, [](const Mode& m) { return m.canonical(4); }));
+  EXPECT_TRUE(modes.front().canonical(4));
+  EXPECT_FALSE((Mode{"replicated", "left_to_right"}.canonical(4)));
+  EXPECT_FALSE((Mode{"replicated", "no_such_strategy"}.canonical(4)));
+  EXPECT_TRUE(Mode{"simple"}.canonical(1));
+}
+
+TEST(CheckEquivalence, FindsAllCanonicalModesEqualWithTheirCosts) {
+  const auto data = smooth_data(40);
+  const Equivalence result = check_equivalence(options(4), *data, 7, all_modes(4));
+  EXPECT_TRUE(result.holds());
+  EXPECT_EQ(result.steps, 7);
+  for (const char* name : {"parameter_server colocate", "replicated collective",
+                           "replicated hierarchical", "replicated naive"}) {
+    const Equivalence::Entry* entry = find(result, name);
+    ASSERT_TRUE(entry) << name;
+    EXPECT_TRUE(entry->canonical) << name;
+    EXPECT_EQ(entry->refusal, "") << name;
+    std::set<std::string> variables;
+    for (const auto& [variable, ulp] : entry->values) {
+      variables.insert(variable);
+      EXPECT_EQ(ulp, 0u) << name << " " << variable;
+    }
+    EXPECT_EQ(variables,
+              (std::set<std::string>{"fc0/W", "fc0/b", "fc1/W", "fc1/b", "fc0/W/Momentum",
+                                     "fc0/b/Momentum", "fc1/W/Momentum", "fc1/b/Momentum"}));
+    EXPECT_GT(entry->peak_bytes, 0) << name;
+    EXPECT_GT(entry->seconds, 0) << name;
+  }
+  // 31 gradients of 8 bytes go to a first device from three others, and back.
+  EXPECT_EQ(find(result, "replicated collective")->bytes_moved, 2 * 3 * 31 * 8);
+  EXPECT_LT(find(result, "parameter_server colocate")->peak_bytes,
+            find(result, "replicated collective")->peak_bytes);
+}
+
+TEST(CheckEquivalence, MeasuresOtherOrdersAndDoesNotBlameThem) {
+  const auto data = smooth_data(40);
+  const Equivalence result = check_equivalence(options(4), *data, 7, all_modes(4));
+  const Equivalence::Entry* other = find(result, "replicated left_to_right");
+  ASSERT_TRUE(other);
+  EXPECT_FALSE(other->canonical);
+  EXPECT_GT(other->max_ulp(), 0u);
+  EXPECT_TRUE(result.holds());
+}
+
+TEST(CheckEquivalence, FindsAStrategyThatIsNotWhatItClaims) {
+  const ClaimsCanonical claim;
+  const auto data = smooth_data(40);
+  const Mode modes[] = {{"replicated", "collective"}, {"replicated", "left_to_right"}};
+  const Equivalence result = check_equivalence(options(4), *data, 7, modes);
+  EXPECT_FALSE(result.holds());
+  EXPECT_EQ(result.entries[0].max_ulp(), 0u);
+  EXPECT_GT(result.entries[1].max_ulp(), 0u);
+  EXPECT_THAT(result.to_table(), HasSubstr("MODES THAT MUST AGREE DIFFER"));
+  EXPECT_THAT(result.to_table(), HasSubstr("fc0/W "));
+}
+
+TEST(CheckEquivalence, ListsModesThatCannotServeWithTheReason) {
+  const auto data = smooth_data(40);
+  const Mode modes[] = {
+      {"replicated", "hierarchical"}, {"replicated", "naive"}, {"replicated", "naive", 2}};
+  const Equivalence result = check_equivalence(options(3), *data, 2, modes);
+  EXPECT_TRUE(result.holds());
+  EXPECT_THAT(result.entries[0].refusal, HasSubstr("even number"));
+  EXPECT_TRUE(result.entries[0].values.empty());
+  EXPECT_EQ(result.entries[1].refusal, "");
+  EXPECT_THAT(result.entries[2].refusal, HasSubstr("--gradient_repacking=2"));
+  EXPECT_THAT(result.to_table(), HasSubstr("hierarchical (not canonical): refused: "));
+  EXPECT_THROW(check_equivalence(options(3), *data, 2, std::span(modes, 1)), InvalidArgument);
+  EXPECT_THROW(check_equivalence(options(3), *data, 0, modes), InvalidArgument);
+}
+
+TEST(CheckEquivalence, ListsEveryModeAndVariableAsJson) {
+  const auto data = smooth_data(40);
+  const Mode modes[] = {{"replicated", "naive"}, {"parameter_server", "colocate"}};
+  const auto json =
+      nlohmann::json::parse(check_equivalence(options(2), *data, 2, modes).to_json().str());
+  ASSERT_EQ(json.size(), 16u);
+  for (const auto& row : json) {
+    EXPECT_EQ(row.size(), 9u);
+    EXPECT_EQ(row["canonical"], true);
+    EXPECT_EQ(row["max_ulp"], 0);
+    EXPECT_GT(row["peak_bytes"], 0);
+    EXPECT_GT(row["bytes_moved"], 0);
+    EXPECT_GT(row["seconds"], 0);
+  }
+  EXPECT_EQ(json[0]["mode"], "replicated naive");
+  EXPECT_EQ(json[0]["trainer"], "replicated");
+  EXPECT_EQ(json[0]["allreduce"], "naive");
+  EXPECT_EQ(json[0]["variable"], "fc0/W");
+  EXPECT_EQ(json[15]["mode"], "parameter_server colocate");
+}
+
+int train_with(std::vector<std::string> arguments, std::string* output = nullptr) {
+  arguments.insert(arguments.begin(), "program");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  testing::internal::CaptureStdout();
+  const int code = train(static_cast<int>(argv.size()), argv.data(),
+                         {.model = smooth_model,
+                          .data = [](bool) { return smooth_data(70); },
+                          .optimizer = adam(0.01),
+                          .batch_size = 4});
+  const std::string text = testing::internal::GetCapturedStdout();
+  if (output) *output = text;
+  return code;
+}
+
+TEST(CheckEquivalence, IsAFlagOfEveryTrainingProgram) {
+  std::string output;
+  EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3"}, &output), 0);
+  EXPECT_THAT(output, HasSubstr("replicated left_to_right (not canonical)"));
+  EXPECT_THAT(output, HasSubstr("canonical modes agree bit for bit after 3 steps"));
+  EXPECT_EQ(train_with({"--devices=cpu:1", "--check_equivalence=1"}), 0);
+  EXPECT_EQ(train_with({"--devices=cpu:3", "--check_equivalence=1"}), 0);
+  const ClaimsCanonical claim;
+  EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3"}), 1);
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,80 @@
+#include "belfry/trainers/flag_parser.h"
+
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace belfry {
+namespace {
+
+using testing::HasSubstr;
+
+struct Parsed {
+  std::string iters = "20", devices = "cpu:2", help;
+  bool verbose = false;
+};
+
+Parsed parse(std::vector<const char*> arguments) {
+  Parsed parsed;
+  FlagParser parser("A program.", "test");
+  parser.add("-n,--iters", parsed.iters, "N", "runs [20]");
+  parser.add("--devices", parsed.devices, "LIST", "where [cpu:2]");
+  parser.add("-v,--verbose", parsed.verbose, "say more [false]");
+  parsed.help = parser.parse(arguments);
+  return parsed;
+}
+
+std::string refusal(std::vector<const char*> arguments) {
+  try {
+    parse(std::move(arguments));
+  } catch (const FlagError& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+TEST(FlagParser, ReadsLettersAsItReadsNames) {
+  EXPECT_EQ(parse({}).iters, "20");
+  EXPECT_EQ(parse({"-n", "8"}).iters, "8");
+  EXPECT_EQ(parse({"-n8"}).iters, "8");
+  EXPECT_EQ(parse({"-n=8"}).iters, "8");
+  EXPECT_EQ(parse({"--iters=8"}).iters, "8");
+  EXPECT_EQ(parse({"-n", "-1"}).iters, "-1");
+  EXPECT_EQ(parse({"-n", "8", "--iters", "9", "-n7"}).iters, "7");
+  EXPECT_TRUE(parse({"-v"}).verbose);
+  const Parsed both = parse({"-v", "-n", "8", "--devices=cpu:4"});
+  EXPECT_TRUE(both.verbose);
+  EXPECT_EQ(both.devices, "cpu:4");
+  EXPECT_THAT(parse({"-h"}).help, HasSubstr("-n,--iters N"));
+}
+
+TEST(FlagParser, RefusesUnknownLettersAndMissingValues) {
+  EXPECT_THAT(refusal({"-g", "8"}), HasSubstr("'-g' is no flag"));
+  EXPECT_THAT(refusal({"-"}), HasSubstr("'-' is no flag"));
+  EXPECT_THAT(refusal({"n"}), HasSubstr("'n' is no flag"));
+  EXPECT_THAT(refusal({"-n"}), HasSubstr("-n needs a value"));
+  EXPECT_THAT(refusal({"-n="}), HasSubstr("-n needs a value"));
+  EXPECT_THAT(refusal({"-n", "--devices"}), HasSubstr("-n needs a value, but --devices follows"));
+  EXPECT_THAT(refusal({"--iter=3"}), HasSubstr("did you mean --iters?"));
+}
+
+TEST(FlagValues, ReadBytesWithBinaryUnits) {
+  EXPECT_EQ(parse_bytes("-b", "8"), 8);
+  EXPECT_EQ(parse_bytes("-b", "0"), 0);
+  EXPECT_EQ(parse_bytes("-b", "1K"), 1024);
+  EXPECT_EQ(parse_bytes("-b", "3k"), 3072);
+  EXPECT_EQ(parse_bytes("-b", "128M"), 134217728);
+  EXPECT_EQ(parse_bytes("-b", "2g"), 2147483648);
+  EXPECT_EQ(parse_bytes("-b", "8589934591G"), std::int64_t{8589934591} << 30);
+}
+
+TEST(FlagValues, RefuseWhatIsNoNumberOfBytes) {
+  for (const char* text : {"", "K", "-1", "1.5K", "1KB", "1 K", "K1", "0x10", "1T"})
+    EXPECT_THROW(parse_bytes("-b", text), FlagError) << text;
+  EXPECT_THROW(parse_bytes("-b", "8589934592G"), FlagError);
+  EXPECT_THROW(parse_bytes("-b", "99999999999999999999"), FlagError);
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,59 @@
+#include "belfry/trainers/interleaved.h"
+
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace belfry {
+namespace {
+
+// Without calls that belong together.
+std::string turns(const std::string& calls) {
+  std::string result;
+  for (const char call : calls)
+    if (result.empty() || result.back() != call) result += call;
+  return result;
+}
+
+TEST(Interleaved, WarmsUpThenTimesInFiveRoundsOverAllWays) {
+  Interleaved ways;
+  std::string calls;
+  const auto way = [&](char name) {
+    return ways.add([&calls, name] {
+      calls += name;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // settled by one call
+    });
+  };
+  EXPECT_EQ(way('a'), 0);
+  EXPECT_EQ(way('b'), 1);
+  ways.run(2, 12);
+  EXPECT_EQ(calls.substr(0, 4), "aabb");
+  EXPECT_EQ(turns(calls), "abababababab");     // warm-up and five rounds
+  EXPECT_EQ(calls.size(), 2 * (2 + 5 + 12u));  // warm-up, one call to settle a round, timed ones
+  EXPECT_EQ(ways.rounds(0).size(), 5u);
+  EXPECT_GE(ways.seconds(1), 200e-6);
+  for (const double round : ways.rounds(1)) EXPECT_GE(round, 200e-6);
+}
+
+TEST(Interleaved, TakesFewerRoundsForFewerCallsAndStartsAfreshEachTime) {
+  Interleaved ways;
+  int calls = 0;
+  ways.add([&] {
+    ++calls;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  });
+  ways.run(0, 2);
+  EXPECT_EQ(ways.rounds(0).size(), 2u);
+  ways.run(0, 1);
+  EXPECT_EQ(ways.rounds(0).size(), 1u);
+  EXPECT_EQ(calls, 4 + 2);
+}
+
+TEST(Interleaved, RatiosAreTakenRoundByRound) {
+  EXPECT_EQ(median_ratio({2, 30, 8}, {1, 10, 2}), 3);
+  EXPECT_EQ(median_ratio({2, 30}, {1, 10}), 2.5);
+}
+
+}  // namespace
+}  // namespace belfry

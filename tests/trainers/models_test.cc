@@ -1,0 +1,124 @@
+#include "belfry/trainers/models.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/session.h"
+#include "belfry/trainers/synthetic_data.h"
+#include "belfry/trainers/trainer.h"
+
+namespace belfry {
+namespace {
+
+std::int64_t trained_elements(const char* name) {
+  std::int64_t elements = 0;
+  for (const TensorType& type : trainable_types(find_model(name))) {
+    EXPECT_EQ(type.dtype, DType::kF32);
+    elements += type.shape.elements();
+  }
+  return elements;
+}
+
+// 161 = 53 convolutions, gamma and beta of each, and two of the last layer.
+TEST(Models, Resnet50HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(trained_elements("resnet50"), 25'557'032);
+  EXPECT_EQ(4 * trained_elements("resnet50"), 102'228'128) << "bytes of its gradients";
+  EXPECT_EQ(trainable_types(find_model("resnet50")).size(), 161u);
+}
+
+// Filters 432 + 6 * 2304 + 4608 + 5 * 9216 + 18432 + 5 * 36864, gamma and beta of 7 * 16 + 6 * 32 +
+// 6 * 64 channels, and 64 * 10 + 10: He et al.'s 0.27 million.
+TEST(Models, Resnet20HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(trained_elements("resnet20"), 267'696 + 2 * 688 + 650);
+  EXPECT_EQ(trained_elements("resnet20"), 269'722);
+}
+
+TEST(Models, SmallOnesHaveTheParametersOfTheirLayers) {
+  EXPECT_EQ(trained_elements("mlp"), 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10);
+  EXPECT_EQ(trained_elements("mnist"),
+            32 * 9 + 32 + 64 * 9 * 32 + 64 + 7 * 7 * 64 * 128 + 128 + 128 * 10 + 10);
+}
+
+TEST(Models, TakeImagesOfTheirOwnSizeOrAnother) {
+  const ModelSpec spec = find_model("resnet50");
+  ASSERT_EQ(spec.fields.size(), 2u);
+  EXPECT_EQ(spec.fields[0], (Dataset::Field{"image", DType::kF32, {224, 224, 3}}));
+  EXPECT_EQ(spec.fields[1], (Dataset::Field{"label", DType::kI32, {}}));
+  EXPECT_EQ(spec.classes, 1000);
+  EXPECT_EQ(find_model("resnet20").fields[0].shape, (Shape{32, 32, 3}));
+  EXPECT_EQ(find_model("mnist").fields[0].shape, (Shape{28, 28, 1}));
+  EXPECT_EQ(find_model("resnet20", 8).fields[0].shape, (Shape{8, 8, 3}));
+  EXPECT_EQ(trainable_types(find_model("resnet20", 8)), trainable_types(find_model("resnet20")));
+  EXPECT_EQ(trainable_types(find_model("mlp", 4))[0].shape, (Shape{16, 512}));
+}
+
+TEST(Models, RefuseUnknownNamesAndSizes) {
+  try {
+    find_model("resnet5");
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "unknown model 'resnet5'; did you mean 'resnet50'? (models: mnist, mlp, resnet20, "
+                 "resnet50)");
+  }
+  EXPECT_THROW(find_model("mlp", -1), InvalidArgument);
+  EXPECT_THAT(model_names(), testing::ElementsAre("mnist", "mlp", "resnet20", "resnet50"));
+}
+
+class EveryModel : public testing::TestWithParam<std::string> {};
+
+// Random labels of one batch can be learned by heart.
+TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
+  const ModelSpec spec = find_model(GetParam(), 16);
+  const auto data = synthetic_data(spec.fields, spec.classes, 8, 7);
+  struct Losses final : Callback {
+    void after_step(Trainer& trainer, const StepInfo&) override {
+      values.push_back(trainer.metric("loss"));
+      accuracy = trainer.metric("accuracy");
+    }
+    std::vector<double> values;
+    double accuracy = 0;
+  };
+  const auto losses = std::make_shared<Losses>();
+  SyncMultiGpuTrainerReplicated trainer({.model = spec.model,
+                                         .optimizer = spec.optimizer,
+                                         .devices = {DeviceSpec("/cpu:0"), DeviceSpec("/cpu:1")},
+                                         .batch_size = 4,
+                                         .epochs = 12,
+                                         .callbacks = {losses}},
+                                        *data);
+  trainer.train();
+  ASSERT_EQ(losses->values.size(), 12u);
+  // Near that of guessing at first, e.g. log(10) = 2.3.
+  EXPECT_NEAR(losses->values[0], std::log(spec.classes), 2.5);
+  EXPECT_LT(losses->values.back(), 0.8 * losses->values.front());
+  EXPECT_GE(losses->accuracy, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(model_names()),
+                         [](const auto& test) { return test.param; });
+
+// A 1x1 convolution whose filter is the identity over the channels that there are.
+TEST(Models, ShortcutsOfResnet20SubsampleAndPadWithZeros) {
+  Graph graph;
+  Tower tower(graph);
+  const Output image = placeholder(graph, "image", DType::kF32, {1, 4, 4, 3});
+  const Output label = placeholder(graph, "label", DType::kI32, {1});
+  models::resnet20(tower, image, label);
+  std::vector<Output> shortcuts;
+  for (std::size_t i = 0; i < graph.size(); ++i)
+    if (graph.node(i).name().starts_with("shortcut")) shortcuts.push_back(graph.node(i).output());
+  ASSERT_EQ(shortcuts.size(), 2u);
+  Session session(graph);
+  const Tensor filter = session.run(shortcuts[0]);
+  ASSERT_EQ(filter.shape(), (Shape{32, 1, 1, 16}));
+  for (std::size_t out = 0; out < 32; ++out)
+    for (std::size_t in = 0; in < 16; ++in)
+      EXPECT_EQ(filter.data<float>()[out * 16 + in], out == in ? 1 : 0) << out << " " << in;
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,182 @@
+#include "belfry/trainers/reduction_bench.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/ops/operand.h"
+#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/reduction_oracle.h"
+
+namespace belfry {
+namespace {
+
+using testing::HasSubstr;
+
+ReductionBenchOptions options(const char* devices) {
+  return {.devices = parse_devices(devices), .threads = 2, .iterations = 2, .warmup = 0};
+}
+
+using Sums = std::vector<std::vector<Output>>;
+
+// Adds towers one after another: for three towers and more another order than the tree's.
+class Sequential final : public Strategy {
+ public:
+  explicit Sequential(bool claims) : claims_(claims) {}
+  bool canonical(int) const override { return claims_; }
+
+ private:
+  Sums sum(const GradientTable& grads) const override {
+    std::vector<Output> totals;
+    for (int v = 0; v < grads.variables(); ++v) {
+      Output total = grads.at(0, v).value;
+      for (int t = 1; t < grads.towers(); ++t) total = total + grads.at(t, v).value;
+      totals.push_back(total);
+    }
+    return Sums(static_cast<std::size_t>(grads.towers()), totals);
+  }
+  bool claims_;
+};
+
+// Leaves tower 0's gradients as the sum.
+class Forgetful final : public Strategy {
+  Sums sum(const GradientTable& grads) const override {
+    std::vector<Output> first;
+    for (const Gradient& gradient : grads.row(0)) first.push_back(identity(gradient.value));
+    return Sums(static_cast<std::size_t>(grads.towers()), first);
+  }
+};
+
+const StrategyRegistration sequential{"bench_sequential",
+                                      [] { return std::make_unique<Sequential>(false); }};
+const StrategyRegistration pretender{"bench_pretender",
+                                     [] { return std::make_unique<Sequential>(true); }};
+const StrategyRegistration forgetful{"bench_forgetful",
+                                     [] { return std::make_unique<Forgetful>(); }};
+
+TEST(ReductionOracle, HasTheBitsOfTheTreeAndAllowsOtherOrdersIfTheyAreNotCanonical) {
+  const ReductionOracle oracle(Shape{3000}, DType::kF32, 3, Reduction::kMean);
+  const Tensor a = oracle.input(0), b = oracle.input(1), c = oracle.input(2);
+  EXPECT_FALSE(a == b);
+  Tensor tree(Shape{3000}, DType::kF32), other(Shape{3000}, DType::kF32);
+  for (std::size_t i = 0; i < 3000; ++i) {
+    const float x = a.data<float>()[i], y = b.data<float>()[i], z = c.data<float>()[i];
+    ASSERT_GE(x, -1);
+    ASSERT_LT(x, 1);
+    tree.mutable_data<float>()[i] = ((x + y) + z) / 3;
+    other.mutable_data<float>()[i] = (x + (y + z)) / 3;
+  }
+  EXPECT_EQ(oracle.wrong(tree, true), 0);
+  EXPECT_EQ(oracle.wrong(tree, false), 0);
+  EXPECT_GT(oracle.wrong(other, true), 100);
+  EXPECT_EQ(oracle.wrong(other, false), 0);
+  tree.mutable_data<float>()[7] += 0.001F;
+  tree.mutable_data<float>()[8] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(oracle.wrong(tree, false), 2);
+}
+
+TEST(ReductionOracle, SumsIntegersExactlyAndKnowsNoMeanOfThem) {
+  const ReductionOracle oracle(Shape{5}, DType::kI32, 2, Reduction::kSum);
+  Tensor sum = oracle.input(0);
+  for (std::size_t i = 0; i < 5; ++i)
+    sum.mutable_data<std::int32_t>()[i] += oracle.input(1).data<std::int32_t>()[i];
+  EXPECT_EQ(oracle.wrong(sum, false), 0);
+  ++sum.mutable_data<std::int32_t>()[4];
+  EXPECT_EQ(oracle.wrong(sum, false), 1);
+  EXPECT_THROW(ReductionOracle(Shape{5}, DType::kI32, 2, Reduction::kMean), InvalidArgument);
+}
+
+TEST(ReductionBench, FindsNothingWrongWithTheStrategiesThatWeHave) {
+  for (const char* devices : {"cpu:1", "cpu:2", "cpu:3", "cpu:8"})
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kI32}) {
+      ReductionBenchOptions asked = options(devices);
+      asked.dtype = dtype;
+      asked.list_refused = true;
+      const ReductionBench bench =
+          bench_reduction({{5}, {300, 7}}, {"collective", "naive", "hierarchical"}, asked);
+      EXPECT_EQ(bench.elements, 2105);
+      EXPECT_EQ(bench.bytes, 2105 * static_cast<std::int64_t>(size_of(dtype)));
+      EXPECT_GT(bench.limit_seconds, 0);
+      ASSERT_EQ(bench.results.size(), 3u);
+      for (const ReductionResult& result : bench.results) {
+        if (result.strategy == "hierarchical" && std::string_view(devices) == "cpu:3") {
+          EXPECT_THAT(result.refusal, HasSubstr("even number of towers"));
+          continue;
+        }
+        EXPECT_EQ(result.refusal, "");
+        EXPECT_EQ(result.in_place.wrong, 0) << result.strategy << " on " << devices;
+        EXPECT_EQ(result.out_of_place.wrong, 0) << result.strategy << " on " << devices;
+        EXPECT_GT(result.in_place.seconds, 0);
+        EXPECT_GT(result.out_of_place.seconds, 0);
+      }
+    }
+}
+
+TEST(ReductionBench, DividesMeansAndSkipsChecksThatNobodyAsksFor) {
+  ReductionBenchOptions asked = options("cpu:4");
+  asked.reduction = Reduction::kMean;
+  EXPECT_EQ(bench_reduction({{300}}, {"naive"}, asked).results[0].in_place.wrong, 0);
+  asked.check = false;
+  EXPECT_FALSE(bench_reduction({{300}}, {"naive"}, asked).results[0].in_place.wrong);
+}
+
+TEST(ReductionBench, CountsTheWrongElementsOfEveryTower) {
+  const ReductionBench bench = bench_reduction(
+      {{1000}}, {"bench_forgetful", "bench_sequential", "bench_pretender"}, options("cpu:4"));
+  EXPECT_EQ(bench.results[0].in_place.wrong, 4000);
+  EXPECT_EQ(bench.results[0].out_of_place.wrong, 4000);
+  EXPECT_EQ(bench.results[1].in_place.wrong, 0);  // another order, and says so
+  EXPECT_GT(bench.results[2].in_place.wrong.value(), 100);
+  EXPECT_GT(bench.results[2].out_of_place.wrong.value(), 100);
+}
+
+TEST(ReductionBench, ThrowsWhatAStrategySaysUnlessRefusalsAreListed) {
+  try {
+    bench_reduction({{8}}, {"naive", "hierarchical"}, options("cpu:3"));
+    FAIL() << "nothing was thrown";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--allreduce=hierarchical"));
+  }
+}
+
+TEST(ReductionBench, ResolvesAutoByTheMachineAndPredictsWhatItTimes) {
+  Machine machine{
+      .devices = parse_devices("cpu:2"), .workers = 2, .run_us = 1, .bandwidth = {{1, 10, 20}}};
+  ReductionBenchOptions asked = options("cpu:2");
+  asked.machine = &machine;
+  const ReductionBench bench = bench_reduction({{100000}}, {"auto", "naive"}, asked);
+  const ReductionResult& chosen = bench.results[0];
+  EXPECT_EQ(chosen.strategy, "auto");
+  EXPECT_EQ(chosen.resolved, "collective");
+  EXPECT_THAT(chosen.reason, HasSubstr("auto: collective, predicted"));
+  EXPECT_EQ(chosen.in_place.wrong, 0);
+  EXPECT_TRUE(chosen.canonical);
+  EXPECT_EQ(bench.results[1].resolved, "naive");
+  EXPECT_EQ(bench.results[1].reason, "");
+  // Reads two tensors of 400,000 bytes and writes one, alone: at 10 bytes per ns, and 1 us.
+  ASSERT_TRUE(bench.results[1].out_of_place.predicted);
+  EXPECT_NEAR(*bench.results[1].out_of_place.predicted, 161e-6, 1e-9);
+
+  // Of another machine, which these devices stand for, there is nothing to predict here.
+  machine.workers = 0;
+  machine.links = {{{}, {10, 1}}, {{10, 1}, {}}};
+  machine.devices[0] = DeviceSpec::local("GPU", 0);
+  machine.devices[1] = DeviceSpec::local("GPU", 1);
+  const ReductionBench linked = bench_reduction({{8}}, {"auto"}, asked);
+  EXPECT_NE(linked.results[0].resolved, "auto");
+  EXPECT_FALSE(linked.results[0].in_place.predicted);
+
+  asked.machine = nullptr;
+  EXPECT_THROW(bench_reduction({{8}}, {"auto"}, asked), InvalidArgument);
+}
+
+// 2 (K - 1) / K: 1 for two, 1.75 for eight.
+TEST(ReductionBench, CountsBusBandwidthAsNcclTestsDo) {
+  EXPECT_EQ(bus_bandwidth(1000, 1, 2), 1000);
+  EXPECT_EQ(bus_bandwidth(1000, 0.5, 8), 3500);
+  EXPECT_EQ(bus_bandwidth(1000, 1, 1), 0);
+}
+
+}  // namespace
+}  // namespace belfry

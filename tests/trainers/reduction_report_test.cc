@@ -1,0 +1,135 @@
+#include "belfry/trainers/reduction_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/trainers/device_flag.h"
+
+namespace belfry {
+namespace {
+
+using testing::HasSubstr;
+
+struct Reported {
+  ReductionBenchOptions options{.devices = parse_devices("cpu:4"), .reduction = Reduction::kMean};
+  ReductionBench bench{
+      .elements = 1000,
+      .bytes = 4000,
+      .limit_seconds = 6e-6,
+      .results = {
+          {.strategy = "naive",
+           .canonical = true,
+           .in_place = {.seconds = 8e-6, .wrong = 3},
+           .out_of_place = {.seconds = 250e-6, .wrong = 0}},
+          {.strategy = "ring", .in_place = {.seconds = 0.02}, .out_of_place = {.seconds = 1e-6}},
+          {.strategy = "hierarchical", .refusal = "K is odd"}}};
+};
+
+TEST(ReductionTable, PrintsTheColumnsOfNcclTestsThenOurs) {
+  Reported reported;
+  ReductionTable table(reported.options);
+  EXPECT_THAT(table.head(),
+              HasSubstr("#       size         count      type   redop    root     time   algbw   "
+                        "busbw #wrong     time   algbw   busbw #wrong"));
+  const std::string lines = table.lines(reported.bench);
+  EXPECT_EQ(lines.substr(0, lines.find('\n')),
+            "        4000          1000     float     avg      -1    250.0    0.02    0.02      0"
+            "     8.00    0.50    0.75      3       6.00   75 %  naive (canonical)");
+  EXPECT_THAT(lines, HasSubstr("     1.00    4.00    6.00    N/A    20000    0.00    0.00    N/A"
+                               "       6.00    0 %  ring\n"));
+  EXPECT_THAT(lines, HasSubstr("# hierarchical refused: K is odd\n"));
+}
+
+TEST(ReductionTable, PrintsTheReasonOfAutoAndPredictionsOverTimes) {
+  Reported reported;
+  ReductionResult& first = reported.bench.results[0];
+  first.strategy = "auto";
+  first.resolved = "naive";
+  first.reason = "  naive 1 ms\nauto: naive\n";
+  first.out_of_place.predicted = 200e-6;
+  first.in_place.predicted = 10e-6;
+  ReductionTable table(reported.options);
+  const std::string lines = table.lines(reported.bench);
+  EXPECT_THAT(lines, testing::StartsWith("#   naive 1 ms\n# auto: naive\n        4000  "));
+  EXPECT_THAT(lines, HasSubstr("  auto -> naive (canonical), predicted 0.80 1.25 of it\n"));
+  Json list = Json::array();
+  append_json(reported.bench, reported.options, list);
+  EXPECT_EQ(list.items().front().at("resolved").text(), "naive");
+  EXPECT_DOUBLE_EQ(list.items().front().at("predicted_us").number(), 200);
+  EXPECT_EQ(list.items().back().find("resolved"), nullptr);
+}
+
+// naive: 1.5 * 4000 bytes in 250 and 8 us, 0.024 and 0.75 GB/s; ring: in 1 us and 20 ms, 6 and
+// 0.0003 GB/s.
+TEST(ReductionTable, AveragesBandwidthPerStrategyAndSumsErrors) {
+  Reported reported;
+  ReductionTable table(reported.options);
+  table.lines(reported.bench);
+  EXPECT_EQ(table.wrong(), 3);
+  EXPECT_EQ(table.summary(),
+            "# Out of bounds values : 3 FAILED\n# Avg bus bandwidth    : 0.387  naive\n"
+            "# Avg bus bandwidth    : 3.00015  ring\n");
+}
+
+TEST(ReductionTable, SaysSoWhereNothingWasChecked) {
+  Reported reported;
+  reported.bench.results.erase(reported.bench.results.begin());
+  ReductionTable table(reported.options);
+  table.lines(reported.bench);
+  EXPECT_EQ(table.summary(),
+            "# Out of bounds values : not checked\n# Avg bus bandwidth    : 3.00015\n");
+}
+
+TEST(ReductionReport, WritesTwoRecordsForEachStrategyThatWasTimed) {
+  Reported reported;
+  Json list = Json::array();
+  append_json(reported.bench, reported.options, list);
+  ASSERT_EQ(list.items().size(), 4u);
+  const Json& first = list.items().front();
+  EXPECT_EQ(first.at("strategy").text(), "naive");
+  EXPECT_EQ(first.at("canonical").str(), "true");
+  EXPECT_EQ(first.at("devices").integer(), 4);
+  EXPECT_EQ(first.at("device_type").text(), "cpu");
+  EXPECT_EQ(first.at("dtype").text(), "f32");
+  EXPECT_EQ(first.at("redop").text(), "avg");
+  EXPECT_EQ(first.at("bytes").integer(), 4000);
+  EXPECT_EQ(first.at("in_place").str(), "false");
+  EXPECT_DOUBLE_EQ(first.at("time_us").number(), 250);
+  EXPECT_DOUBLE_EQ(first.at("algbw").number(), 0.016);
+  EXPECT_DOUBLE_EQ(first.at("busbw").number(), 0.024);
+  EXPECT_EQ(first.at("wrong").integer(), 0);
+  EXPECT_DOUBLE_EQ(first.at("limit_us").number(), 6);
+  EXPECT_EQ(std::next(list.items().begin())->at("in_place").str(), "true");
+  EXPECT_TRUE(list.items().back().at("wrong").is_null());
+}
+
+TEST(ReductionReport, WritesTheSameAsCsv) {
+  Json list = Json::array();
+  list.push(Json::object().set("strategy", "naive").set("bytes", 8).set("wrong", Json()));
+  list.push(Json::object().set("strategy", "ring").set("bytes", 16).set("wrong", 1));
+  EXPECT_EQ(to_csv(list), "strategy,bytes,wrong\nnaive,8,\nring,16,1\n");
+  EXPECT_EQ(to_csv(Json::array()), "");
+}
+
+TEST(ReductionReport, PrintsAndWritesTheFourCellsOfAnUpdate) {
+  const ReductionBenchOptions options{.devices = parse_devices("cpu:2")};
+  const UpdateBench bench{.elements = 8,
+                          .bytes = 32,
+                          .cells = {{.seconds = 30e-6, .wrong = 0},
+                                    {.fuse_updates = true, .seconds = 20e-6, .ratio = 1.5}}};
+  EXPECT_EQ(update_lines(bench, "collective", options),
+            "          32             8     float     sum  collective                 0"
+            "               0     30.00    1.00       0\n"
+            "          32             8     float     sum  collective                 1"
+            "               0     20.00    1.50     N/A\n");
+  Json list = Json::array();
+  append_json(bench, "collective", options, list);
+  EXPECT_EQ(to_csv(list),
+            "strategy,canonical,devices,device_type,dtype,redop,bytes,fuse_updates,share_replicas,"
+            "time_us,ratio,wrong\n"
+            "collective,true,2,cpu,f32,sum,32,false,false,30,1,0\n"
+            "collective,true,2,cpu,f32,sum,32,true,false,20,1.5,\n");
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,51 @@
+#include "belfry/trainers/synthetic_data.h"
+
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+namespace {
+
+std::vector<Dataset::Field> fields() {
+  return {{"image", DType::kF32, {4, 4, 3}}, {"label", DType::kI32, {}}};
+}
+
+std::vector<Tensor> all(std::int64_t samples, std::uint64_t seed) {
+  const auto data = synthetic_data(fields(), 10, samples, seed);
+  EXPECT_EQ(data->signature(), fields());
+  EXPECT_EQ(data->size(), samples);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < samples; ++i) rows.push_back(i);
+  return gather_tensors(*data, rows);
+}
+
+TEST(SyntheticData, AreUniformAndHoldEveryClass) {
+  const std::vector<Tensor> batch = all(500, 1);
+  const auto [least, most] = std::ranges::minmax(batch[0].data<float>());
+  EXPECT_GE(least, -1);
+  EXPECT_LT(least, -0.99);
+  EXPECT_LT(most, 1);
+  EXPECT_GT(most, 0.99);
+  const auto labels = batch[1].data<std::int32_t>();
+  EXPECT_EQ(std::set<std::int32_t>(labels.begin(), labels.end()).size(), 10u);
+  EXPECT_EQ(std::ranges::min(labels), 0);
+  EXPECT_EQ(std::ranges::max(labels), 9);
+}
+
+TEST(SyntheticData, AreAFunctionOfTheSeed) {
+  EXPECT_EQ(all(6, 3), all(6, 3));
+  EXPECT_NE(all(6, 3)[0], all(6, 4)[0]);
+}
+
+TEST(SyntheticData, RefuseOtherTypesAndEmptySets) {
+  EXPECT_THROW(synthetic_data({{"x", DType::kF64, {}}}, 2, 2, 1), InvalidArgument);
+  EXPECT_THROW(synthetic_data(fields(), 0, 2, 1), InvalidArgument);
+  EXPECT_THROW(synthetic_data(fields(), 2, 0, 1), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,50 @@
+// Results of training benchmarks, for people and for other programs.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/json.h"
+#include "belfry/trainers/bar_chart.h"
+#include "belfry/trainers/mode_bench.h"
+
+namespace belfry {
+
+// One strategy: a member per field in JSON.
+struct BenchResult {
+  std::string model;
+  std::string strategy;  // --allreduce, or the trainer if that combines nothing
+  bool canonical = false;
+  int devices = 0;               // K
+  int batch_size = 0;            // per device
+  double images_per_second = 0;  // of all devices: the median over rounds
+  double images_per_second_per_device = 0;
+  double uncertainty = 0, jitter = 0;  // of all steps, as in statistics.h
+  double ratio = 1;                    // to the reference, the median over rounds
+  double ratio_spread = 0;             // the largest ratio of a round less the smallest
+  std::string params_hash, state_hash;
+};
+
+struct BenchedModel {
+  std::string name;
+  int devices = 0;
+  int batch_size = 0;  // per device
+};
+
+// One result per entry of `runs`, in their order; ratios are to runs[reference], round by round.
+std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<const ModeRuns> runs,
+                                       std::size_t reference);
+
+Json to_json(const BenchResult& result);
+
+// Strategies against each other. Differences are in per cent of the reference, with half their
+// spread. `refused` are listed with their reasons.
+std::string bench_table(std::span<const BenchResult> results, std::span<const ModePlan> refused);
+
+// A bar per strategy; the error bar is twice the uncertainty.
+std::string bench_plot(const BenchedModel& model, std::span<const BenchResult> results);
+
+// Empty if all canonical results have the same hashes, else the two strategies that do not.
+std::string disagreement(std::span<const BenchResult> results);
+
+}  // namespace belfry

@@ -1,0 +1,129 @@
+#include "belfry/trainers/equivalence.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "belfry/trainers/hash.h"
+
+namespace belfry {
+namespace {
+
+// Places of floating-point numbers in their order; -0 comes just before +0.
+template <class Bits>
+std::uint64_t ulps(Bits a, Bits b, Bits infinity) {
+  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+  const auto is_nan = [&](Bits x) { return static_cast<Bits>(x & ~kSign) > infinity; };
+  if (is_nan(a) || is_nan(b))
+    return is_nan(a) && is_nan(b) ? 0 : std::uint64_t{std::numeric_limits<Bits>::max()};
+  const auto place = [&](Bits x) { return static_cast<Bits>(x & kSign ? ~x : x | kSign); };
+  const Bits p = place(a), q = place(b);
+  return p > q ? p - q : q - p;
+}
+
+template <class Bits, class F>
+std::uint64_t largest(const Tensor& a, const Tensor& b, const F& distance) {
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < a.bytes(); i += sizeof(Bits)) {
+    Bits x, y;
+    std::memcpy(&x, a.raw() + i, sizeof x);
+    std::memcpy(&y, b.raw() + i, sizeof y);
+    most = std::max(most, distance(x, y));
+  }
+  return most;
+}
+
+template <class Bits>
+std::uint64_t largest_ulps(const Tensor& a, const Tensor& b, Bits infinity) {
+  return largest<Bits>(a, b, [&](Bits x, Bits y) { return ulps(x, y, infinity); });
+}
+
+template <class T>
+std::uint64_t largest_difference(const Tensor& a, const Tensor& b) {
+  return largest<T>(a, b, [](T x, T y) {
+    const auto more = static_cast<std::uint64_t>(std::max(x, y));
+    return more - static_cast<std::uint64_t>(std::min(x, y));
+  });
+}
+
+}  // namespace
+
+std::uint64_t max_ulp(const Tensor& a, const Tensor& b) {
+  require(a.dtype() == b.dtype() && a.shape() == b.shape(), "cannot compare ", name_of(a.dtype()),
+          a.shape(), " with ", name_of(b.dtype()), b.shape());
+  switch (a.dtype()) {
+    case DType::kF16: return largest_ulps<std::uint16_t>(a, b, 0x7C00);
+    case DType::kBF16: return largest_ulps<std::uint16_t>(a, b, 0x7F80);
+    case DType::kF32: return largest_ulps<std::uint32_t>(a, b, 0x7F800000);
+    case DType::kF64: return largest_ulps<std::uint64_t>(a, b, 0x7FF0000000000000);
+    case DType::kI32: return largest_difference<std::int32_t>(a, b);
+    case DType::kI64: return largest_difference<std::int64_t>(a, b);
+    case DType::kU8:
+    case DType::kBool: break;
+  }
+  return largest_difference<std::uint8_t>(a, b);
+}
+
+namespace {
+
+using Values = std::map<std::string, Tensor>;  // by logical name
+
+Values values_of(Trainer& trainer) {
+  Values values;
+  for (auto& [name, value] : read_state(trainer.session(), trainer.graph()))
+    values.emplace(std::move(name), std::move(value));
+  return values;
+}
+
+void compare(const Values& values, const Values& reference, Equivalence::Entry& entry) {
+  require<Internal>(values.size() == reference.size(), entry.mode.name(), " has ", values.size(),
+                    " variables, the first mode ", reference.size());
+  for (const auto& [name, value] : values) {
+    const auto other = reference.find(name);
+    require<Internal>(other != reference.end(), entry.mode.name(), " alone has variable ", name);
+    entry.values.push_back({name, max_ulp(value, other->second)});
+  }
+}
+
+// Runs a mode; returns what it ends with, nothing if it was refused.
+Values run(const TrainerOptions& options, const Dataset& train, Equivalence::Entry& entry) {
+  const std::unique_ptr<Trainer> trainer = make_in_mode(entry.mode, options, train, entry.refusal);
+  if (!trainer) return {};
+  const auto began = std::chrono::steady_clock::now();
+  trainer->train();
+  entry.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  for (const auto& [device, bytes] : trainer->session().peak_bytes()) entry.peak_bytes += bytes;
+  entry.bytes_moved = trainer->bytes_moved();
+  entry.differing_replicas = differing_replicas(trainer->session(), trainer->graph());
+  return values_of(*trainer);
+}
+
+}  // namespace
+
+Equivalence check_equivalence(const TrainerOptions& options, const Dataset& train,
+                              std::int64_t steps, std::span<const Mode> modes) {
+  require(steps >= 1, "an equivalence needs at least one step, not ", steps);
+  TrainerOptions common = options;
+  common.callbacks.clear();
+  common.on_trace = {};
+  common.epochs = std::numeric_limits<int>::max();
+  common.max_steps = steps;
+  const int towers = static_cast<int>(common.devices.size());
+  Equivalence result{.steps = steps};
+  Values reference;
+  for (const Mode& mode : modes) {
+    Equivalence::Entry& entry =
+        result.entries.emplace_back(Equivalence::Entry{mode, mode.canonical(towers)});
+    Values values = run(common, train, entry);
+    if (!entry.refusal.empty()) continue;
+    if (reference.empty()) reference = values;
+    compare(values, reference, entry);
+  }
+  require(!reference.empty(), "no mode can train this: ",
+          result.entries.empty() ? "there are none" : result.entries.front().refusal);
+  return result;
+}
+
+}  // namespace belfry

@@ -1,0 +1,63 @@
+// Runs one model in every mode on the same data and compares what each ends with:
+// --check_equivalence.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/json.h"
+#include "belfry/trainers/modes.h"
+#include "belfry/trainers/output_file.h"
+
+namespace belfry {
+
+// The largest distance of two elements at the same place, in representable values between them; a
+// pair of NaNs has none, one NaN 2^bits - 1. 0 exactly if the bits are equal (but for NaNs): -0 and
+// +0 are neighbours. Of integers, the largest difference. Throws InvalidArgument unless types and
+// shapes are equal.
+std::uint64_t max_ulp(const Tensor& a, const Tensor& b);
+
+struct Equivalence {
+  // How far a variable (by logical name) is from that of the first canonical mode.
+  struct Distance {
+    std::string variable;
+    std::uint64_t max_ulp = 0;
+  };
+  struct Entry {
+    Mode mode;
+    bool canonical = false;
+    std::string refusal;           // why the mode did not run; all below is then empty
+    std::vector<Distance> values;  // of all variables and optimizer slots that are no copies
+    std::vector<std::string> differing_replicas;  // copies that differ from tower 0's variables
+    std::int64_t peak_bytes = 0;                  // planned, of all devices together
+    std::int64_t bytes_moved = 0;                 // that cross devices in one step
+    double seconds = 0;                           // of all steps
+
+    std::uint64_t max_ulp() const;
+  };
+
+  std::int64_t steps = 0;
+  std::vector<Entry> entries;
+
+  // Whether all canonical modes have the same bits, and all replicas those of tower 0.
+  bool holds() const;
+  // A list with an object per mode that ran and variable: {mode, trainer, allreduce, canonical,
+  // variable, max_ulp, peak_bytes, bytes_moved, seconds}.
+  Json to_json() const;
+  // A line per mode, with one more per variable that differs, and a verdict; for people.
+  std::string to_table() const;
+};
+
+// `options` says all but the mode; callbacks, epochs and numbers of steps in it do not count. One
+// session exists at a time. Modes that cannot serve the options are listed with the reason; throws
+// InvalidArgument if none can.
+Equivalence check_equivalence(const TrainerOptions& options, const Dataset& train,
+                              std::int64_t steps, std::span<const Mode> modes);
+
+// The body of --check_equivalence: all_modes(), the table on the console, the list in `json`, if
+// there is one. Returns the exit code: 0 if it holds, else 1.
+int report_equivalence(const TrainerOptions& options, const Dataset& train, std::int64_t steps,
+                       Console& console, OutputFile* json);
+
+}  // namespace belfry

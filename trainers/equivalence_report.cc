@@ -1,0 +1,87 @@
+// What check_equivalence() found, as text and JSON.
+#include <algorithm>
+#include <cstdio>
+
+#include "belfry/trainers/equivalence.h"
+
+namespace belfry {
+namespace {
+
+std::string row(const std::string& mode, const std::string& variable, const std::string& ulp,
+                const std::string& peak, const std::string& moved, const std::string& seconds) {
+  char text[256];
+  std::snprintf(text, sizeof text, "  %-36s %-28s %10s %14s %14s %9s\n", mode.c_str(),
+                variable.c_str(), ulp.c_str(), peak.c_str(), moved.c_str(), seconds.c_str());
+  return text;
+}
+
+std::string rows(const Equivalence::Entry& entry) {
+  const std::string name = cat(entry.mode.name(), entry.canonical ? "" : " (not canonical)");
+  if (!entry.refusal.empty()) return cat("  ", name, ": refused: ", entry.refusal, "\n");
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.3f", entry.seconds);
+  std::string text = row(name, cat("(all ", entry.values.size(), ")"), cat(entry.max_ulp()),
+                         cat(entry.peak_bytes), cat(entry.bytes_moved), seconds);
+  for (const auto& [variable, ulp] : entry.values)
+    if (ulp > 0) text += row("", variable, cat(ulp), "", "", "");
+  for (const std::string& copy : entry.differing_replicas)
+    text += cat("    ", copy, " differs from tower 0's\n");
+  return text;
+}
+
+}  // namespace
+
+std::uint64_t Equivalence::Entry::max_ulp() const {
+  std::uint64_t most = 0;
+  for (const Distance& distance : values) most = std::max(most, distance.max_ulp);
+  return most;
+}
+
+bool Equivalence::holds() const {
+  return std::ranges::none_of(entries, [](const Entry& entry) {
+    return !entry.differing_replicas.empty() || (entry.canonical && entry.max_ulp() > 0);
+  });
+}
+
+Json Equivalence::to_json() const {
+  Json list = Json::array();
+  for (const Entry& entry : entries)
+    for (const Distance& distance : entry.values)
+      list.push(
+          Json::object()
+              .set("mode", entry.mode.name())
+              .set("trainer", entry.mode.trainer)
+              .set("allreduce", entry.mode.allreduce.empty() ? Json() : Json(entry.mode.allreduce))
+              .set("canonical", entry.canonical)
+              .set("variable", distance.variable)
+              .set("max_ulp", distance.max_ulp)
+              .set("peak_bytes", entry.peak_bytes)
+              .set("bytes_moved", entry.bytes_moved)
+              .set("seconds", entry.seconds));
+  return list;
+}
+
+std::string Equivalence::to_table() const {
+  std::string text = row("mode", "variable", "max_ulp", "peak_bytes", "bytes_moved", "seconds");
+  std::size_t canonical = 0;
+  for (const Entry& entry : entries) {
+    text += rows(entry);
+    canonical += entry.canonical && entry.refusal.empty() ? 1 : 0;
+  }
+  return text + cat(holds() ? cat("the ", canonical, " canonical modes agree bit for bit")
+                            : "MODES THAT MUST AGREE DIFFER",
+                    " after ", steps, steps == 1 ? " step\n" : " steps\n");
+}
+
+int report_equivalence(const TrainerOptions& options, const Dataset& train, std::int64_t steps,
+                       Console& console, OutputFile* json) {
+  const std::vector<Mode> modes = all_modes(static_cast<int>(options.devices.size()));
+  console.line(cat("equivalence: ", modes.size(), " modes, one after another, of ", steps,
+                   steps == 1 ? " step" : " steps", " each"));
+  const Equivalence result = check_equivalence(options, train, steps, modes);
+  console.line(result.to_table());
+  if (json) json->write(result.to_json().str(2) + "\n");
+  return result.holds() ? 0 : 1;
+}
+
+}  // namespace belfry

@@ -1,0 +1,77 @@
+#include "belfry/trainers/interleaved.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace belfry {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void settle(const std::function<void()>& work) {
+  constexpr double kSeconds = 100e-6;
+  const Clock::time_point start = Clock::now();
+  do work();
+  while (since(start) < kSeconds);
+}
+
+// The middle value, or the mean of the two in the middle.
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
+
+int Interleaved::add(std::function<void()> work) {
+  ways_.push_back({std::move(work), {}});
+  return static_cast<int>(ways_.size()) - 1;
+}
+
+void Interleaved::run(int warmup, int iterations) {
+  constexpr int kMostRounds = 5;
+  const int rounds = std::min(iterations, kMostRounds);
+  for (Way& way : ways_) {
+    way.samples.clear();
+    for (int i = 0; i < warmup; ++i) way.work();
+  }
+  for (int round = 0; round < rounds; ++round) {
+    const int calls = iterations / rounds + (round < iterations % rounds ? 1 : 0);
+    for (Way& way : ways_) {
+      settle(way.work);
+      std::vector<double>& samples = way.samples.emplace_back();
+      for (int i = 0; i < calls; ++i) {
+        const Clock::time_point start = Clock::now();
+        way.work();
+        samples.push_back(since(start));
+      }
+    }
+  }
+}
+
+double Interleaved::seconds(int way) const {
+  std::vector<double> all;
+  for (const auto& round : ways_.at(static_cast<std::size_t>(way)).samples)
+    all.insert(all.end(), round.begin(), round.end());
+  return median(std::move(all));
+}
+
+std::vector<double> Interleaved::rounds(int way) const {
+  std::vector<double> medians;
+  for (const auto& round : ways_.at(static_cast<std::size_t>(way)).samples)
+    medians.push_back(median(round));
+  return medians;
+}
+
+double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b.at(i));
+  return median(std::move(ratios));
+}
+
+}  // namespace belfry

@@ -1,0 +1,35 @@
+// Timings of several ways to do something, taken in turns.
+#pragma once
+#include <functional>
+#include <vector>
+
+namespace belfry {
+
+// Ways to do something are timed in rounds over all of them (A B C A B C), so that slow spells of
+// the machine hit all alike.
+class Interleaved {
+ public:
+  // Adds a way; `work` does it once. Returns its number, from 0.
+  int add(std::function<void()> work);
+
+  // Calls each `warmup` times, then times `iterations` calls of each, in up to five rounds. In a
+  // round each is called before the first timed call until its data are in the caches and the
+  // workers of the others asleep: once, or for 100 us. Throws what `work` throws.
+  void run(int warmup, int iterations);
+
+  // Of one call, in seconds: the median over all calls, and that of each round.
+  double seconds(int way) const;
+  std::vector<double> rounds(int way) const;
+
+ private:
+  struct Way {
+    std::function<void()> work;
+    std::vector<std::vector<double>> samples;  // [round]
+  };
+  std::vector<Way> ways_;
+};
+
+// The median over rounds of a / b, which are equally many: what slows a whole round cancels.
+double median_ratio(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace belfry

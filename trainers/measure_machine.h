@@ -1,0 +1,33 @@
+// What moving and adding bytes costs here: measured once, and kept.
+#pragma once
+#include <span>
+#include <string>
+
+#include "belfry/allreduce/machine.h"
+#include "belfry/framework/file_system.h"
+
+namespace belfry {
+
+// Times small steps on these devices, which exist: empty ones, chains of launches on one device and
+// to and fro between two, additions of all sizes on one worker and on all, and a shared all-reduce.
+// Takes about two seconds. `threads`: 0 for one per usable core.
+Machine measure_machine(std::span<const DeviceSpec> devices, int threads);
+
+// $XDG_CACHE_HOME/belfry, or ~/.cache/belfry where that is not an absolute path; "" without either.
+std::string cache_directory();
+
+struct MachineOptions {
+  int threads = 0;
+  std::string links = {};                 // a file to read the machine from instead (parse_machine)
+  bool remeasure = false;                 // even if there is a figure in the cache
+  std::string cache = cache_directory();  // "": keep nothing
+};
+
+// The machine of the file `links`; else that which an earlier call kept for as many devices and
+// threads; else it is measured and kept. What is wrong with the cache is logged, and costs no more
+// than the time to measure. Throws InvalidArgument naming --links and the file for what is wrong
+// with that.
+Machine find_machine(FileSystem& files, std::span<const DeviceSpec> devices,
+                     const MachineOptions& options = {});
+
+}  // namespace belfry

@@ -1,0 +1,82 @@
+#include "belfry/trainers/mode_bench.h"
+
+#include <limits>
+
+#include "belfry/framework/host_memory.h"
+#include "belfry/trainers/hash.h"
+
+namespace belfry {
+namespace {
+
+// The data set's own, and the slots of the Prefetcher.
+constexpr std::int64_t kBatchesHeld = 4;
+
+std::int64_t bytes_of_batch(const Dataset& train, std::int64_t samples) {
+  std::int64_t bytes = 0;
+  for (const Dataset::Field& field : train.signature())
+    bytes += samples * field.shape.elements() * static_cast<std::int64_t>(size_of(field.dtype));
+  return bytes;
+}
+
+void run_once(const TrainerOptions& options, const Dataset& train, const ModeBenchOptions& bench,
+              ModeRuns& runs) {
+  const auto timer = std::make_shared<StepTimer>(bench.timer);
+  TrainerOptions timed = runs.mode.applied_to(options);
+  timed.callbacks = {timer};
+  const std::unique_ptr<Trainer> trainer =
+      find_trainer(runs.mode.trainer).make(std::move(timed), train, nullptr);
+  trainer->train();
+  const std::span<const double> seconds = timer->seconds();
+  const auto samples = static_cast<double>(trainer->batches().global_batch());
+  runs.speeds.push_back(speed_of(samples, seconds).mean);
+  runs.seconds.insert(runs.seconds.end(), seconds.begin(), seconds.end());
+  runs.total_seconds += timer->total_seconds();
+  const std::string params = params_hash(trainer->session(), trainer->graph());
+  const std::string state = state_hash(trainer->session(), trainer->graph());
+  const bool repeats = runs.mode.canonical(static_cast<int>(options.devices.size()));
+  require<Internal>(!repeats || runs.state_hash.empty() || runs.state_hash == state,
+                    runs.mode.name(), " ended with other bits in a second run");
+  runs.params_hash = params;
+  runs.state_hash = state;
+}
+
+}  // namespace
+
+ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train) {
+  ModePlan plan{.mode = mode};
+  TrainerOptions dry = options;
+  dry.dry_run = true;
+  dry.log_device_placement = false;
+  const std::unique_ptr<Trainer> trainer = make_in_mode(mode, dry, train, plan.refusal);
+  if (!trainer) return plan;
+  plan.use = trainer->session().device_use();
+  for (const DeviceUse& use : plan.use)
+    if (!use.declared) plan.bytes += use.peak_bytes;
+  plan.bytes += kBatchesHeld * bytes_of_batch(train, trainer->batches().global_batch());
+  return plan;
+}
+
+void require_memory(const ModePlan& plan, std::int64_t available) {
+  require<OutOfMemory>(plan.bytes <= available, plan.mode.name(), " needs ", byte_text(plan.bytes),
+                       " of memory, but this machine has ", byte_text(available),
+                       "; use a smaller --batch_size or --image_size, or fewer --devices");
+}
+
+std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOptions& options,
+                                  const Dataset& train, const ModeBenchOptions& bench) {
+  require(bench.steps >= 1 && bench.timer.warmup >= 0 && bench.rounds >= 1,
+          "a benchmark needs steps and rounds, not ", bench.steps, " and ", bench.rounds);
+  TrainerOptions common = options;
+  common.epochs = std::numeric_limits<int>::max();
+  common.max_steps = bench.timer.warmup + bench.steps;
+  std::vector<ModeRuns> all;
+  for (const Mode& mode : modes) all.push_back({.mode = mode});
+  for (int round = 1; round <= bench.rounds; ++round)
+    for (ModeRuns& runs : all) {
+      run_once(common, train, bench, runs);
+      if (bench.on_run) bench.on_run(round, runs);
+    }
+  return all;
+}
+
+}  // namespace belfry

@@ -1,0 +1,53 @@
+// Measures training in several modes against each other.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/session.h"
+#include "belfry/trainers/modes.h"
+#include "belfry/trainers/statistics.h"
+#include "belfry/trainers/step_timer.h"
+
+namespace belfry {
+
+// What a mode would hold in memory, found without giving it any.
+struct ModePlan {
+  Mode mode;
+  std::string refusal;         // why the mode cannot serve; all below is then empty
+  std::vector<DeviceUse> use;  // per device
+  std::int64_t bytes = 0;      // of the host: the peaks of its devices, and the batches in flight
+};
+
+// Plans a training step in a dry run.
+ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train);
+
+// Throws OutOfMemory, naming the mode and both sizes, if a plan needs more than `available` bytes.
+void require_memory(const ModePlan& plan, std::int64_t available);
+
+// What a mode did in all rounds.
+struct ModeRuns {
+  Mode mode;
+  std::vector<double> speeds;   // samples per second, a round each
+  std::vector<double> seconds;  // of each step, all rounds
+  double total_seconds = 0;     // of the loops over these steps
+  std::string params_hash, state_hash;
+};
+
+struct ModeBenchOptions {
+  std::int64_t steps = 100;  // timed, per round
+  StepTimer::Options timer;
+  int rounds = 1;
+  // Called after each run.
+  std::function<void(int round, const ModeRuns&)> on_run = {};
+};
+
+// Trains for warm-up and timed steps in each mode, from the first values on; one round over all
+// modes after another, so that slow spells of the machine hit all alike. One session exists at a
+// time. `options` says all but the mode. Throws what a mode throws; Internal if a
+// canonical one ends with other bits than in the round before.
+std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOptions& options,
+                                  const Dataset& train, const ModeBenchOptions& bench);
+
+}  // namespace belfry

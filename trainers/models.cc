@@ -1,0 +1,160 @@
+#include "belfry/trainers/models.h"
+
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/accuracy.h"
+#include "belfry/ops/max_pool.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/towers/layers.h"
+
+namespace belfry {
+namespace models {
+namespace {
+
+Output classify(Tower& tower, Output logits, Output label) {
+  tower.output("logits", logits);
+  tower.metric("accuracy", accuracy(logits, label));
+  return cross_entropy(logits, label);
+}
+
+Output conv_bn(Tower& tower, const std::string& name, Output x, ConvLayer layer,
+               Initializer gamma = {}) {
+  layer.bias = false;
+  layer.init = init::he_normal();
+  x = conv2d(tower, name, x, layer);
+  return batch_norm(tower, name + "/bn", x, {.gamma = std::move(gamma)});
+}
+
+// Every stride-th pixel, and zeros in the channels that x lacks: a convolution with the identity.
+Output padded_shortcut(Tower& tower, Output x, int filters, int stride) {
+  const std::int64_t channels = x.shape().back();
+  Tensor identity({filters, 1, 1, channels}, x.dtype());
+  visit_floating(x.dtype(), [&](auto type) {
+    const auto values = identity.mutable_data<decltype(type)>();
+    for (std::int64_t c = 0; c < channels; ++c)
+      values[static_cast<std::size_t>(c * channels + c)] = 1;
+  });
+  return conv2d(x, constant(tower.graph(), std::move(identity), "shortcut"), {.stride = stride});
+}
+
+Output basic_block(Tower& tower, const std::string& name, Output x, int filters, int stride) {
+  const bool same = stride == 1 && x.shape().back() == filters;
+  const Output shortcut = same ? x : padded_shortcut(tower, x, filters, stride);
+  x = relu(conv_bn(tower, name + "/conv1", x, {.filters = filters, .stride = stride}));
+  return relu(conv_bn(tower, name + "/conv2", x, {.filters = filters}) + shortcut);
+}
+
+Output bottleneck(Tower& tower, const std::string& name, Output x, int width, int stride) {
+  const int filters = 4 * width;
+  Output shortcut = x;
+  if (stride != 1 || x.shape().back() != filters)
+    shortcut =
+        conv_bn(tower, name + "/shortcut", x, {.filters = filters, .kernel = 1, .stride = stride});
+  x = relu(conv_bn(tower, name + "/conv1", x, {.filters = width, .kernel = 1}));
+  x = relu(conv_bn(tower, name + "/conv2", x, {.filters = width, .kernel = 3, .stride = stride}));
+  x = conv_bn(tower, name + "/conv3", x, {.filters = filters, .kernel = 1}, init::zeros());
+  return relu(x + shortcut);
+}
+
+}  // namespace
+
+Output mnist(Tower& tower, Output image, Output label) {
+  Output x = relu(conv2d(tower, "conv0", image, {.filters = 32, .kernel = 3}));
+  x = max_pool(x, {.window = 2});
+  x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
+  x = max_pool(x, {.window = 2});
+  x = relu(dense(tower, "fc0", flatten(x), {.units = 128}));
+  return classify(tower, dense(tower, "fc1", x, {.units = 10}), label);
+}
+
+Output mlp(Tower& tower, Output image, Output label) {
+  Output x = relu(dense(tower, "fc0", flatten(image), {.units = 512}));
+  x = relu(dense(tower, "fc1", x, {.units = 512}));
+  return classify(tower, dense(tower, "fc2", x, {.units = 10}), label);
+}
+
+Output resnet20(Tower& tower, Output image, Output label) {
+  constexpr int kGroups = 3, kBlocks = 3;
+  Output x = relu(conv_bn(tower, "conv0", image, {.filters = 16}));
+  for (int g = 0; g < kGroups; ++g)
+    for (int b = 0; b < kBlocks; ++b)
+      x = basic_block(tower, cat("group", g, "/block", b), x, 16 << g, b == 0 && g > 0 ? 2 : 1);
+  return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 10}), label);
+}
+
+Output resnet50(Tower& tower, Output image, Output label) {
+  constexpr int kBlocks[] = {3, 4, 6, 3};
+  Output x = relu(conv_bn(tower, "conv0", image, {.filters = 64, .kernel = 7, .stride = 2}));
+  x = max_pool(x, {.window = 3, .stride = 2});
+  for (int g = 0; g < 4; ++g)
+    for (int b = 0; b < kBlocks[g]; ++b)
+      x = bottleneck(tower, cat("group", g, "/block", b), x, 64 << g, b == 0 && g > 0 ? 2 : 1);
+  return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 1000}), label);
+}
+
+}  // namespace models
+
+namespace {
+
+// A spec but for the size of its images.
+struct Entry {
+  const char* name;
+  Output (*build)(Tower&, Output, Output);
+  int image_size, channels, classes, batch_size;
+  Optimizer (*optimizer)();
+};
+
+constexpr Entry kEntries[] = {
+    {"mnist", models::mnist, 28, 1, 10, 64, [] { return adam(1e-3); }},
+    {"mlp", models::mlp, 28, 1, 10, 64, [] { return momentum(0.01); }},
+    {"resnet20", models::resnet20, 32, 3, 10, 128, [] { return momentum(0.01); }},
+    {"resnet50", models::resnet50, 224, 3, 1000, 32, [] { return momentum(0.01); }},
+};
+
+}  // namespace
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kEntries) names.emplace_back(entry.name);
+  return names;
+}
+
+ModelSpec find_model(std::string_view name, int image_size) {
+  require(image_size >= 0, "images of ", image_size, " pixels: the size must be at least 1");
+  for (const Entry& entry : kEntries) {
+    if (name != entry.name) continue;
+    const std::int64_t size = image_size > 0 ? image_size : entry.image_size;
+    return {.name = entry.name,
+            .model = entry.build,
+            .fields = {{"image", DType::kF32, {size, size, entry.channels}},
+                       {"label", DType::kI32, {}}},
+            .classes = entry.classes,
+            .batch_size = entry.batch_size,
+            .optimizer = entry.optimizer()};
+  }
+  const std::vector<std::string> names = model_names();
+  throw InvalidArgument(
+      cat("unknown model '", name, "'", did_you_mean(name, names), " (models: ", join(names), ")"));
+}
+
+std::vector<TensorType> trainable_types(const ModelSpec& spec) {
+  Graph graph;
+  Tower tower(graph);
+  std::vector<Output> inputs;
+  for (const Dataset::Field& field : spec.fields) {
+    std::vector<std::int64_t> dims = field.shape.dims();
+    dims.insert(dims.begin(), 1);
+    inputs.push_back(placeholder(graph, field.name, field.dtype, Shape(std::move(dims))));
+  }
+  spec.model(tower, inputs);
+  std::vector<TensorType> types;
+  for (const Variable variable : tower.trainables())
+    types.push_back({variable.shape(), variable.dtype()});
+  return types;
+}
+
+}  // namespace belfry

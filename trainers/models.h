@@ -1,0 +1,48 @@
+// The models that benchmarks train and tests compare modes with.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/model.h"
+#include "belfry/trainers/optimizer.h"
+
+namespace belfry {
+
+// Tower functions: image [n, height, width, channels], label i32 [n] -> the mean cross entropy.
+// Each has the output "logits" and the metric "accuracy".
+namespace models {
+// That of examples/mnist.cc: two convolutions, two dense layers; 10 classes.
+Output mnist(Tower& tower, Output image, Output label);
+// 512-512-10 on all pixels.
+Output mlp(Tower& tower, Output image, Output label);
+// ResNet-20 for CIFAR (He et al. 2015, section 4.2, n = 3): 10 classes, batch norm; shortcuts have
+// no parameters (option A), so 269,722 are trained.
+Output resnet20(Tower& tower, Output image, Output label);
+// ResNet-50 v1.5 (a block's stride is in its 3x3 convolution): 1000 classes; 25,557,032 parameters
+// are trained.
+Output resnet50(Tower& tower, Output image, Output label);
+}  // namespace models
+
+struct ModelSpec {
+  std::string name;
+  Model model;
+  std::vector<Dataset::Field> fields;  // "image" f32 [size, size, channels], "label" i32 scalar
+  int classes;
+  int batch_size;  // per tower, unless another is asked for
+  Optimizer optimizer;
+};
+
+// mnist, mlp, resnet20, resnet50.
+std::vector<std::string> model_names();
+
+// `image_size`, in pixels, replaces the model's own: 28 for mnist and mlp, 32 for resnet20, 224 for
+// resnet50; 0 keeps it. Throws InvalidArgument with all names and the nearest one, and if the size
+// is negative.
+ModelSpec find_model(std::string_view name, int image_size = 0);
+
+// What the model trains, and so its gradients, in order of creation. Builds one tower.
+std::vector<TensorType> trainable_types(const ModelSpec& spec);
+
+}  // namespace belfry

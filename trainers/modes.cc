@@ -1,0 +1,86 @@
+#include "belfry/trainers/modes.h"
+
+#include <algorithm>
+
+#include "belfry/allreduce/strategy.h"
+
+namespace belfry {
+namespace {
+
+constexpr double kBucketMb = 0.25;
+
+// Of each strategy, besides the plain one.
+constexpr void (*kVariants[])(Mode&) = {
+    [](Mode& mode) { mode.gradient_repacking = 2; },
+    [](Mode& mode) { mode.fuse_updates = false; },
+    [](Mode& mode) { mode.share_replicas = false; },
+    [](Mode& mode) { mode.fuse_updates = mode.share_replicas = false; },
+};
+
+// Those that the trainer accepts, or "" if it takes none.
+std::vector<std::string> strategies_of(const TrainerKind& kind) {
+  if (!kind.accepts) return {""};
+  std::vector<std::string> names = strategy_names();
+  std::erase_if(names, [&](const std::string& name) { return !kind.accepts(name); });
+  return names;
+}
+
+}  // namespace
+
+std::string Mode::name() const {
+  return cat(trainer, allreduce.empty() ? "" : " ", allreduce,
+             gradient_repacking > 0 ? cat(" packed:", gradient_repacking) : "",
+             bucket_mb.value_or(0) > 0 ? " bucketed" : "", fuse_updates ? "" : " unfused",
+             share_replicas ? "" : " unshared");
+}
+
+bool Mode::canonical(int towers) const {
+  if (!find_trainer(trainer).canonical) return false;
+  // Without a strategy, several towers can only take turns. One tower's gradients are left alone.
+  if (towers == 1 || allreduce.empty()) return towers == 1;
+  try {
+    const std::unique_ptr<Strategy> strategy = make_strategy(allreduce);
+    return strategy->canonical(towers) && strategy->refusal(towers).empty();
+  } catch (const InvalidArgument&) {
+    return false;
+  }
+}
+
+TrainerOptions Mode::applied_to(TrainerOptions options) const {
+  options.allreduce = allreduce;
+  options.gradient_repacking = gradient_repacking;
+  options.bucket_mb = gradient_repacking > 0 ? 0 : bucket_mb.value_or(options.bucket_mb);
+  options.fuse_updates = options.fuse_updates && fuse_updates;
+  options.share_replicas = options.share_replicas && share_replicas;
+  return options;
+}
+
+std::vector<Mode> all_modes(int towers) {
+  std::vector<Mode> modes;
+  for (const std::string& trainer : trainer_names()) {
+    const TrainerKind& kind = find_trainer(trainer);
+    if (kind.one_device && towers != 1) continue;
+    for (const std::string& strategy : strategies_of(kind)) {
+      const Mode plain{.trainer = trainer, .allreduce = strategy, .bucket_mb = 0};
+      modes.push_back(plain);
+      if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
+      if (!kind.packs) continue;
+      for (const auto& change : kVariants) change(modes.emplace_back(plain));
+    }
+  }
+  std::ranges::stable_partition(modes, [&](const Mode& mode) { return mode.canonical(towers); });
+  return modes;
+}
+
+std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& options,
+                                      const Dataset& train, std::string& refusal) {
+  const TrainerKind& kind = find_trainer(mode.trainer);
+  try {
+    return kind.make(mode.applied_to(options), train, nullptr);
+  } catch (const InvalidArgument& error) {
+    refusal = error.what();
+    return nullptr;
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,39 @@
+// Modes: ways to train that change where a step is computed, and must not change what.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/trainers/trainer_kinds.h"
+
+namespace belfry {
+
+struct Mode {
+  std::string trainer;         // as --trainer
+  std::string allreduce = {};  // as --allreduce; "" for trainers that combine nothing
+  int gradient_repacking = 0;
+  std::optional<double> bucket_mb = {};             // none: as the options say, unless packed
+  bool fuse_updates = true, share_replicas = true;  // false: not, whatever the options say
+  bool operator==(const Mode&) const = default;
+
+  // "replicated naive packed:2".
+  std::string name() const;
+  // Whether so many towers must end with the bits of every other canonical mode. False for modes
+  // that cannot serve them.
+  bool canonical(int towers) const;
+  // `options` in this mode.
+  TrainerOptions applied_to(TrainerOptions options) const;
+};
+
+// Every registered trainer that takes so many devices, with every registered strategy that it
+// accepts; again with packed gradients, in buckets, and with updates and replicas apart. Canonical
+// ones first. Some may refuse the number of towers, or the model, when they are built.
+std::vector<Mode> all_modes(int towers);
+
+// A trainer made in this mode, or null with the reason in `refusal` if it cannot serve the options.
+// Whatever is not of the mode's making throws.
+std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& options,
+                                      const Dataset& train, std::string& refusal);
+
+}  // namespace belfry

@@ -1,0 +1,221 @@
+#include "belfry/trainers/reduction_bench.h"
+
+#include <algorithm>
+
+#include "belfry/allreduce/choice.h"
+#include "belfry/allreduce/cost_model.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/framework/session.h"
+#include "belfry/trainers/byte_limit.h"
+#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/interleaved.h"
+#include "belfry/trainers/reduction_oracle.h"
+
+namespace belfry {
+namespace {
+
+// One strategy's part of the graph, and the steps that run it.
+struct Entry {
+  ReductionResult result;
+  std::vector<Output> sums = {};  // of all towers, tensor by tensor
+  Node* place = nullptr;          // writes them to the variables
+  Node* compute = nullptr;        // waits for them
+  Step* in_place = nullptr;
+  Step* out_of_place = nullptr;
+  int in_place_way = -1, out_of_place_way = -1;  // of Interleaved
+};
+
+class Bench {
+ public:
+  Bench(const std::vector<Shape>& shapes, const ReductionBenchOptions& options)
+      : shapes_(shapes), options_(options) {
+    for (std::size_t t = 0; t < options.devices.size(); ++t) add_tower(static_cast<int>(t));
+  }
+
+  void add(const std::string& strategy) {
+    Entry& entry = entries_.emplace_back(Entry{.result = {.strategy = strategy}});
+    attempt(entry, [&] {
+      resolve(entry);
+      build(entry);
+    });
+  }
+
+  ReductionBench run() {
+    prepare();
+    if (options_.check) check();
+    ReductionBench bench;
+    for (const Shape& shape : shapes_) bench.elements += shape.elements();
+    bench.bytes = bench.elements * static_cast<std::int64_t>(size_of(options_.dtype));
+    time(bench);
+    for (Entry& entry : entries_) bench.results.push_back(std::move(entry.result));
+    return bench;
+  }
+
+ private:
+  void add_tower(int t) {
+    const std::string name = cat("tower", t);
+    DeviceScope on(graph_, options_.devices[static_cast<std::size_t>(t)]);
+    NameScope names(graph_, name + "/");
+    ReplicaScope replica(graph_, name + "/", t);
+    VariableScope variables(graph_, name);
+    rows_.emplace_back();
+    for (std::size_t n = 0; n < shapes_.size(); ++n) {
+      VariableOptions options{.dtype = options_.dtype, .initializer = init::zeros()};
+      if (t > 0) options.collections = {std::string(kLocalVariables)};
+      const Variable buffer = variable(graph_, cat("buffer", n), shapes_[n], options);
+      rows_.back().push_back({buffer, buffer});
+    }
+  }
+
+  // Calls `step`; where it throws and refusals are listed, notes why and builds no more of it.
+  template <class F>
+  void attempt(Entry& entry, const F& step) {
+    if (!entry.result.refusal.empty()) return;
+    try {
+      step();
+    } catch (const Error& error) {
+      if (!options_.list_refused) throw;
+      entry.result.refusal = error.what();
+    }
+  }
+
+  void resolve(Entry& entry) const {
+    entry.result.resolved = entry.result.strategy;
+    if (entry.result.strategy != "auto") return;
+    require(options_.machine != nullptr, "auto needs a machine to choose by");
+    std::vector<TensorType> gradients;
+    for (const Shape& shape : shapes_) gradients.push_back({shape, options_.dtype});
+    const StrategyChoice choice = choose_strategy(
+        strategy_names(), gradients, options_.machine->devices_for(options_.devices),
+        *options_.machine, {.any = options_.auto_any, .reduction = options_.reduction});
+    entry.result.resolved = choice.best().strategy;
+    entry.result.reason = choice.str();
+  }
+
+  void build(Entry& entry) {
+    const std::unique_ptr<Strategy> strategy = make_strategy(entry.result.resolved);
+    entry.result.canonical = strategy->canonical(towers());
+    const GradientTable sums =
+        strategy->reduce(GradientTable(rows_), {.reduction = options_.reduction});
+    std::vector<Node*> writes, computed;
+    for (int n = 0; n < sums.variables(); ++n)
+      for (int t = 0; t < towers(); ++t) {
+        entry.sums.push_back(sums.at(t, n).value);
+        computed.push_back(&entry.sums.back().node());
+        writes.push_back(&assign(buffer(t, n), entry.sums.back()));
+      }
+    entry.place = &group(graph_, writes);
+    entry.compute = &group(graph_, computed);
+  }
+
+  void prepare() {
+    session_ = std::make_unique<Session>(graph_, session_options());
+    for (Entry& entry : entries_)
+      attempt(entry, [&] {
+        entry.in_place = &session_->prepare({*entry.place});
+        entry.out_of_place = &session_->prepare({*entry.compute});
+        if (!options_.machine || !describes_here(*options_.machine)) return;
+        entry.result.in_place.predicted = predicted(*entry.in_place);
+        entry.result.out_of_place.predicted = predicted(*entry.out_of_place);
+      });
+  }
+
+  bool describes_here(const Machine& machine) const {
+    return machine.links.empty() && machine.devices_for(options_.devices) == options_.devices;
+  }
+
+  double predicted(const Step& step) const {
+    return predict_seconds(step.plan(), session_->devices(), *options_.machine);
+  }
+
+  void check() {
+    std::vector<ReductionOracle> oracles;
+    for (const Shape& shape : shapes_)
+      oracles.emplace_back(shape, options_.dtype, towers(), options_.reduction);
+    for (Entry& entry : entries_)
+      attempt(entry, [&] {
+        check_in_place(entry, oracles);
+        check_out_of_place(entry, oracles);
+      });
+  }
+
+  void write_inputs(Session& session, const std::vector<ReductionOracle>& oracles) const {
+    for (std::size_t n = 0; n < oracles.size(); ++n)
+      for (int t = 0; t < towers(); ++t)
+        session.write(buffer(t, static_cast<int>(n)), oracles[n].input(t));
+  }
+
+  void check_in_place(Entry& entry, const std::vector<ReductionOracle>& oracles) {
+    write_inputs(*session_, oracles);
+    entry.in_place->run();
+    std::int64_t& wrong = entry.result.in_place.wrong.emplace(0);
+    for (std::size_t n = 0; n < oracles.size(); ++n)
+      for (int t = 0; t < towers(); ++t)
+        wrong += oracles[n].wrong(session_->read(buffer(t, static_cast<int>(n))),
+                                  entry.result.canonical);
+  }
+
+  // In a session of its own: fetches hold copies of all sums, and go with it.
+  void check_out_of_place(Entry& entry, const std::vector<ReductionOracle>& oracles) const {
+    Session session(graph_, session_options());
+    write_inputs(session, oracles);
+    const std::vector<Fetch> fetches(entry.sums.begin(), entry.sums.end());
+    const std::vector<Tensor> sums = session.run(fetches);
+    std::int64_t& wrong = entry.result.out_of_place.wrong.emplace(0);
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      wrong +=
+          oracles[i / static_cast<std::size_t>(towers())].wrong(sums[i], entry.result.canonical);
+  }
+
+  void time(ReductionBench& bench) {
+    ByteLimit limit(towers(), bench.bytes, std::min(session_->threads(), towers()));
+    Interleaved ways;
+    const int in_turn = ways.add([&] { limit.streams_in_turn(); });
+    const int together = ways.add([&] { limit.streams_together(); });
+    for (Entry& entry : entries_) {
+      if (!entry.result.refusal.empty()) continue;
+      entry.out_of_place_way = ways.add([step = entry.out_of_place] { step->run(); });
+      entry.in_place_way = ways.add([step = entry.in_place] { step->run(); });
+    }
+    ways.run(options_.warmup, options_.iterations);
+    bench.limit_seconds = std::min(ways.seconds(in_turn), ways.seconds(together));
+    for (Entry& entry : entries_) {
+      if (!entry.result.refusal.empty()) continue;
+      entry.result.out_of_place.seconds = ways.seconds(entry.out_of_place_way);
+      entry.result.in_place.seconds = ways.seconds(entry.in_place_way);
+    }
+  }
+
+  SessionOptions session_options() const {
+    return {.device_count = device_count(options_.devices), .threads = options_.threads};
+  }
+  int towers() const { return static_cast<int>(rows_.size()); }
+  Variable buffer(int t, int n) const {
+    return rows_[static_cast<std::size_t>(t)][static_cast<std::size_t>(n)].variable;
+  }
+
+  const std::vector<Shape>& shapes_;
+  const ReductionBenchOptions& options_;
+  Graph graph_;
+  std::vector<std::vector<Gradient>> rows_;
+  std::vector<Entry> entries_;
+  std::unique_ptr<Session> session_;
+};
+
+}  // namespace
+
+ReductionBench bench_reduction(const std::vector<Shape>& shapes,
+                               const std::vector<std::string>& strategies,
+                               const ReductionBenchOptions& options) {
+  Bench bench(shapes, options);
+  for (const std::string& strategy : strategies) bench.add(strategy);
+  return bench.run();
+}
+
+double bus_bandwidth(std::int64_t bytes, double seconds, int devices) {
+  return 2.0 * (devices - 1) / devices * static_cast<double>(bytes) / seconds;
+}
+
+}  // namespace belfry

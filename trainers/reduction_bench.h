@@ -1,0 +1,63 @@
+// Times aggregation strategies against each other and against the memory: what allreduce_bench
+// prints.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/strategy.h"
+
+namespace belfry {
+
+struct ReductionBenchOptions {
+  std::vector<DeviceSpec> devices;
+  int threads = 0;  // 0: one per usable core
+  DType dtype = DType::kF32;
+  Reduction reduction = Reduction::kSum;
+  int iterations = 20, warmup = 1;  // of each strategy and form
+  bool check = true;
+  // A strategy that cannot serve these towers or this type is listed with its reason; otherwise it
+  // throws what the strategy throws.
+  bool list_refused = false;
+  // What "auto" chooses by; borrowed, may be null. Also predicts what is timed, if it is measured
+  // here.
+  const Machine* machine = nullptr;
+  bool auto_any = false;  // "auto" may take strategies that are not canonical
+};
+
+struct ReductionTiming {
+  double seconds = 0;                 // median
+  std::optional<double> predicted;    // seconds, on options.machine
+  std::optional<std::int64_t> wrong;  // elements on all towers, if checked
+};
+
+struct ReductionResult {
+  std::string strategy;          // as asked for
+  std::string resolved;          // what "auto" chose; else the same
+  std::string reason;            // of that choice: lines
+  bool canonical = false;        // for this number of towers
+  std::string refusal;           // then nothing was timed
+  ReductionTiming in_place;      // every tower's buffer gets the sum
+  ReductionTiming out_of_place;  // sums in memory of their own; towers may share it
+};
+
+struct ReductionBench {
+  std::int64_t elements = 0, bytes = 0;  // per tower
+  // Of scaling the same buffers in place on the same threads, in the faster of two forms.
+  double limit_seconds = 0;
+  std::vector<ReductionResult> results;  // in the order asked for
+};
+
+// Reduces tensors of these shapes, one set per tower, by Step::run: in place is assign(v[t],
+// sum[t]) for variables on the towers' devices, out of place the sums for their effect alone.
+// Strategies, forms and the limit take turns (Interleaved). Throws what strategies and sessions
+// throw.
+ReductionBench bench_reduction(const std::vector<Shape>& shapes,
+                               const std::vector<std::string>& strategies,
+                               const ReductionBenchOptions& options);
+
+// 2 (K - 1) / K times bytes over seconds: what each link of a ring carries, as nccl-tests counts.
+double bus_bandwidth(std::int64_t bytes, double seconds, int devices);
+
+}  // namespace belfry

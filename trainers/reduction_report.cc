@@ -1,0 +1,207 @@
+#include "belfry/trainers/reduction_report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace belfry {
+namespace {
+
+template <class... Values>
+std::string format(const char* pattern, Values... values) {
+  char text[256];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
+}
+
+// As nccl-tests calls them.
+const char* nccl_name(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return "half";
+    case DType::kBF16: return "bfloat16";
+    case DType::kF32: return "float";
+    case DType::kF64: return "double";
+    case DType::kI32: return "int32";
+    default: return "none";
+  }
+}
+
+const char* name_of(Reduction reduction) { return reduction == Reduction::kMean ? "avg" : "sum"; }
+
+std::string microseconds(double seconds) {
+  const double us = seconds * 1e6;
+  return format(us >= 10000 ? "%.0f" : us >= 100 ? "%.1f" : "%.2f", us);
+}
+
+// Per second of 1e9 bytes.
+double algorithm_bandwidth(std::int64_t bytes, double seconds) {
+  return static_cast<double>(bytes) / seconds / 1e9;
+}
+
+std::string columns(const ReductionTiming& timing, std::int64_t bytes, int devices) {
+  return format("  %7s  %6.2f  %6.2f  %5s", microseconds(timing.seconds).c_str(),
+                algorithm_bandwidth(bytes, timing.seconds),
+                bus_bandwidth(bytes, timing.seconds, devices) / 1e9,
+                timing.wrong ? cat(*timing.wrong).c_str() : "N/A");
+}
+
+// " -> collective (canonical), predicted 1.10 0.95 of it": of the time, out of place and in.
+std::string remarks(const ReductionResult& result) {
+  std::string text;
+  if (result.strategy == "auto") text += " -> " + result.resolved;
+  if (result.canonical) text += " (canonical)";
+  if (result.in_place.predicted)
+    text += format(", predicted %.2f %.2f of it",
+                   *result.out_of_place.predicted / result.out_of_place.seconds,
+                   *result.in_place.predicted / result.in_place.seconds);
+  return text;
+}
+
+// "# " before every line.
+std::string commented(const std::string& lines) {
+  std::string text;
+  for (const std::string_view line : split(lines, '\n'))
+    if (!line.empty()) text += cat("# ", line, "\n");
+  return text;
+}
+
+// What was measured: the first members of every record.
+Json subject(const std::string& strategy, bool canonical, std::int64_t bytes,
+             const ReductionBenchOptions& options) {
+  Json json = Json::object();
+  json.set("strategy", strategy)
+      .set("canonical", canonical)
+      .set("devices", static_cast<int>(options.devices.size()))
+      .set("device_type", lower(options.devices[0].type.value_or("")))
+      .set("dtype", name_of(options.dtype))
+      .set("redop", name_of(options.reduction))
+      .set("bytes", bytes);
+  return json;
+}
+
+Json record(const ReductionResult& result, bool in_place, const ReductionBench& bench,
+            const ReductionBenchOptions& options) {
+  const ReductionTiming& timing = in_place ? result.in_place : result.out_of_place;
+  const auto devices = static_cast<int>(options.devices.size());
+  Json json = subject(result.strategy, result.canonical, bench.bytes, options);
+  json.set("in_place", in_place)
+      .set("time_us", timing.seconds * 1e6)
+      .set("algbw", algorithm_bandwidth(bench.bytes, timing.seconds))
+      .set("busbw", bus_bandwidth(bench.bytes, timing.seconds, devices) / 1e9)
+      .set("wrong", timing.wrong ? Json(*timing.wrong) : Json())
+      .set("limit_us", bench.limit_seconds * 1e6);
+  if (timing.predicted)
+    json.set("resolved", result.resolved).set("predicted_us", *timing.predicted * 1e6);
+  return json;
+}
+
+}  // namespace
+
+std::string ReductionTable::head() const {
+  const char* const kNames =
+      "# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s %6s  %7s  %6s  %6s %6s  %9s  %5s  %s\n";
+  return cat("#\n",
+             format("# %10s  %12s  %8s  %6s  %6s           out-of-place                       "
+                    "in-place\n",
+                    "", "", "", "", ""),
+             format(kNames, "size", "count", "type", "redop", "root", "time", "algbw", "busbw",
+                    "#wrong", "time", "algbw", "busbw", "#wrong", "limit", "share", "strategy"),
+             format(kNames, "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)",
+                    "(GB/s)", "(GB/s)", "", "(us)", "", ""));
+}
+
+std::string ReductionTable::lines(const ReductionBench& bench) {
+  const auto devices = static_cast<int>(options_.devices.size());
+  std::string text;
+  for (const ReductionResult& result : bench.results) {
+    if (!result.refusal.empty()) {
+      text += cat("# ", result.strategy, " refused: ", result.refusal, "\n");
+      continue;
+    }
+    auto average = std::ranges::find(averages_, result.strategy, &Average::strategy);
+    if (average == averages_.end())
+      average = averages_.insert(average, Average{.strategy = result.strategy});
+    for (const ReductionTiming* timing : {&result.out_of_place, &result.in_place}) {
+      average->sum += bus_bandwidth(bench.bytes, timing->seconds, devices) / 1e9;
+      ++average->count;
+      wrong_ += timing->wrong.value_or(0);
+      checked_ = checked_ || timing->wrong;
+    }
+    text += commented(result.reason);
+    text += cat(format("%12lld  %12lld  %8s  %6s  %6d", static_cast<long long>(bench.bytes),
+                       static_cast<long long>(bench.elements), nccl_name(options_.dtype),
+                       name_of(options_.reduction), -1),
+                columns(result.out_of_place, bench.bytes, devices),
+                columns(result.in_place, bench.bytes, devices),
+                format("  %9s  %3.0f %%  ", microseconds(bench.limit_seconds).c_str(),
+                       100 * bench.limit_seconds / result.in_place.seconds),
+                result.strategy, remarks(result), "\n");
+  }
+  return text;
+}
+
+std::string ReductionTable::summary() const {
+  std::string text =
+      checked_ ? cat("# Out of bounds values : ", wrong_, wrong_ == 0 ? " OK\n" : " FAILED\n")
+               : "# Out of bounds values : not checked\n";
+  for (const Average& average : averages_)
+    text += cat(format("# Avg bus bandwidth    : %g", average.sum / average.count),
+                averages_.size() > 1 ? "  " + average.strategy : "", "\n");
+  return text;
+}
+
+void append_json(const ReductionBench& bench, const ReductionBenchOptions& options, Json& list) {
+  for (const ReductionResult& result : bench.results)
+    if (result.refusal.empty())
+      for (const bool in_place : {false, true}) list.push(record(result, in_place, bench, options));
+}
+
+std::string update_head() {
+  const char* const kNames = "# %10s  %12s  %8s  %6s  %-14s  %12s  %14s  %8s  %6s  %6s\n";
+  return cat("#\n",
+             format(kNames, "size", "count", "type", "redop", "strategy", "fuse_updates",
+                    "share_replicas", "time", "faster", "#wrong"),
+             format(kNames, "(B)", "(elements)", "", "", "", "", "", "(us)", "(times)", ""));
+}
+
+std::string update_lines(const UpdateBench& bench, const std::string& strategy,
+                         const ReductionBenchOptions& options) {
+  std::string text;
+  for (const UpdateCell& cell : bench.cells)
+    text += format("%12lld  %12lld  %8s  %6s  %-14s  %12d  %14d  %8s  %6.2f  %6s\n",
+                   static_cast<long long>(bench.bytes), static_cast<long long>(bench.elements),
+                   nccl_name(options.dtype), name_of(options.reduction), strategy.c_str(),
+                   cell.fuse_updates, cell.share_replicas, microseconds(cell.seconds).c_str(),
+                   cell.ratio, cell.wrong ? cat(*cell.wrong).c_str() : "N/A");
+  return text;
+}
+
+void append_json(const UpdateBench& bench, const std::string& strategy,
+                 const ReductionBenchOptions& options, Json& list) {
+  const bool canonical =
+      make_strategy(strategy)->canonical(static_cast<int>(options.devices.size()));
+  for (const UpdateCell& cell : bench.cells) {
+    Json json = subject(strategy, canonical, bench.bytes, options);
+    json.set("fuse_updates", cell.fuse_updates)
+        .set("share_replicas", cell.share_replicas)
+        .set("time_us", cell.seconds * 1e6)
+        .set("ratio", cell.ratio)
+        .set("wrong", cell.wrong ? Json(*cell.wrong) : Json());
+    list.push(std::move(json));
+  }
+}
+
+std::string to_csv(const Json& list) {
+  std::string text;
+  for (const Json& record : list.items()) {
+    std::vector<std::string> names, values;
+    for (const auto& [name, value] : record.members()) {
+      names.push_back(name);
+      values.push_back(value.is_string() ? value.text() : value.is_null() ? "" : value.str());
+    }
+    if (text.empty()) text = join(names, ",") + "\n";
+    text += join(values, ",") + "\n";
+  }
+  return text;
+}
+
+}  // namespace belfry

@@ -1,0 +1,64 @@
+// The figures of allreduce_bench as text, CSV and JSON.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "belfry/framework/json.h"
+#include "belfry/trainers/reduction_bench.h"
+#include "belfry/trainers/update_bench.h"
+
+namespace belfry {
+
+// Writes lines whose first thirteen columns are those of nccl-tests, so that what parses its output
+// parses this. After them: the byte limit in us, the share of it that the form in place reaches
+// (limit over time), the strategy, "(canonical)", and, where there is a prediction, its time over
+// the measured one, out of place and in.
+class ReductionTable {
+ public:
+  // The options must outlive the table.
+  explicit ReductionTable(const ReductionBenchOptions& options) : options_(options) {}
+
+  // The column heads: lines that begin with '#'.
+  std::string head() const;
+  // A line per strategy, for "auto" after its reason in lines that begin with '#'; "# NAME refused:
+  // REASON" for those that were not timed.
+  std::string lines(const ReductionBench& bench);
+  // Elements out of bounds, and the average bus bandwidth of each strategy, out of place and in.
+  std::string summary() const;
+  // Over all that was checked.
+  std::int64_t wrong() const { return wrong_; }
+
+ private:
+  struct Average {
+    std::string strategy;
+    double sum = 0;
+    int count = 0;
+  };
+
+  const ReductionBenchOptions& options_;
+  std::vector<Average> averages_;
+  std::int64_t wrong_ = 0;
+  bool checked_ = false;
+};
+
+// Adds to a list two objects for each strategy that was timed, out of place and in place: strategy,
+// canonical, devices (K), device_type, dtype, redop, bytes (per device), in_place, time_us, algbw,
+// busbw (GB/s of 1e9), wrong (null if it was not checked), limit_us; with a machine also resolved
+// (what "auto" chose) and predicted_us.
+void append_json(const ReductionBench& bench, const ReductionBenchOptions& options, Json& list);
+
+// The four cells of `strategy` as lines, below heads that begin with '#': size, count, type, redop,
+// strategy, fuse_updates, share_replicas, median time in us, times as fast as with both off,
+// #wrong.
+std::string update_head();
+std::string update_lines(const UpdateBench& bench, const std::string& strategy,
+                         const ReductionBenchOptions& options);
+// An object per cell: strategy, canonical, devices, device_type, dtype, redop, bytes, fuse_updates,
+// share_replicas, time_us, ratio, wrong.
+void append_json(const UpdateBench& bench, const std::string& strategy,
+                 const ReductionBenchOptions& options, Json& list);
+
+// The members of such a list, a head line and a line each. Null is empty.
+std::string to_csv(const Json& list);
+
+}  // namespace belfry

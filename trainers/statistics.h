@@ -1,0 +1,34 @@
+// Numbers that describe repeated measurements.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+namespace belfry {
+
+// The middle value, or the mean of the two in the middle. Throws InvalidArgument for no values.
+double median(std::span<const double> values);
+
+// How fast steps were, as tf_cnn_benchmarks states it (get_perf_timing).
+struct Speed {
+  double mean = 0;         // samples / mean(seconds)
+  double uncertainty = 0;  // std(samples / seconds) / sqrt(steps), std over n
+  double jitter = 0;       // 1.4826 median(|speed - median(speed)|)
+};
+
+// `samples` per step; seconds of each step. Throws InvalidArgument for no steps.
+Speed speed_of(double samples, std::span<const double> seconds);
+
+// Measurements that were taken in pairs, one of each per round: what drifts over rounds cancels.
+struct PairedRatio {
+  double median = 1;  // of a[i] / b[i]
+  double spread = 0;  // their largest less their smallest
+};
+
+// Throws InvalidArgument unless there are equally many of both, at least one.
+PairedRatio paired_ratio(std::span<const double> a, std::span<const double> b);
+
+// With so many digits after the point: rounded(1.236, 2) is "1.24".
+std::string rounded(double value, int digits);
+
+}  // namespace belfry

@@ -1,0 +1,43 @@
+#include "belfry/trainers/synthetic_data.h"
+
+#include "belfry/framework/error.h"
+#include "belfry/trainers/counter_random_impl.h"
+
+namespace belfry {
+namespace {
+
+Tensor random_rows(const Dataset::Field& field, int classes, std::int64_t samples,
+                   std::uint64_t key) {
+  std::vector<std::int64_t> dims = field.shape.dims();
+  dims.insert(dims.begin(), samples);
+  Tensor rows(Shape(std::move(dims)), field.dtype);
+  CounterRandom random(key);
+  if (field.dtype == DType::kF32)
+    for (float& value : rows.mutable_data<float>()) value = random.uniform(-1, 1);
+  else
+    for (std::int32_t& value : rows.mutable_data<std::int32_t>())
+      value = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(classes)));
+  return rows;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> synthetic_data(std::vector<Dataset::Field> fields, int classes,
+                                        std::int64_t samples, std::uint64_t seed) {
+  require(samples >= 1 && classes >= 1, "synthetic data need samples and classes, not ", samples,
+          " and ", classes);
+  for (const Dataset::Field& field : fields)
+    require(field.dtype == DType::kF32 || field.dtype == DType::kI32, "field '", field.name,
+            "': synthetic data are f32 or i32, not ", name_of(field.dtype));
+  return std::make_unique<LazyDataset>(fields, [=]() -> std::unique_ptr<Dataset> {
+    std::vector<TensorDataset::Source> sources;
+    for (std::size_t f = 0; f < fields.size(); ++f)
+      sources.push_back({fields[f].name,
+                         random_rows(fields[f], classes, samples, combine_key(seed, f)),
+                         fields[f].dtype, fields[f].shape});
+    return std::make_unique<TensorDataset>(std::move(sources),
+                                           cat(samples, " synthetic samples, seed ", seed));
+  });
+}
+
+}  // namespace belfry

@@ -1,0 +1,30 @@
+#include "belfry/trainers/trainer_options.h"
+
+namespace belfry {
+
+TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
+                               const Optimizer& optimizer) {
+  TrainerOptions options{.model = model,
+                         .optimizer = optimizer,
+                         .devices = flags.devices,
+                         .allreduce = flags.allreduce,
+                         .gradient_repacking = flags.gradient_repacking,
+                         .fuse_updates = flags.fuse_updates,
+                         .share_replicas = flags.share_replicas,
+                         .small_tensors_kb = flags.small_tensors_kb,
+                         .bucket_mb = flags.bucket_mb,
+                         .async = flags.async,
+                         .batch_size = flags.batch_size,
+                         .uneven = flags.uneven,
+                         .tower_weights = flags.tower_weights,
+                         .epochs = flags.epochs,
+                         .max_steps = flags.max_steps,
+                         .seed = flags.seed,
+                         .threads = flags.threads,
+                         .log_device_placement = flags.log_device_placement || flags.dry_run,
+                         .dry_run = flags.dry_run || !flags.explain.empty()};
+  if (flags.learning_rate) options.optimizer = optimizer.with_rate(*flags.learning_rate);
+  return options;
+}
+
+}  // namespace belfry

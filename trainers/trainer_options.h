@@ -1,0 +1,13 @@
+// From the command line to what a trainer is made of.
+#pragma once
+#include "belfry/trainers/flags.h"
+#include "belfry/trainers/trainer.h"
+
+namespace belfry {
+
+// What the flags say about training, one member per flag; without callbacks. --learning_rate
+// replaces the optimizer's rate. --dry_run and --explain make a dry run.
+TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
+                               const Optimizer& optimizer);
+
+}  // namespace belfry

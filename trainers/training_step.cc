@@ -1,0 +1,57 @@
+#include "belfry/trainers/training_step.h"
+
+#include <algorithm>
+
+namespace belfry {
+
+TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
+                           std::span<const TowerRecord> towers, std::span<const Output> rates,
+                           PrepareOptions options)
+    : metrics_(1 + towers[0].metrics.size()), rates_(rates.size()) {
+  const bool equal = form.batch.equal();
+  std::vector<Fetch> fetches{*form.train_op};
+  std::vector<FeedType> feeds;
+  for (std::size_t t = 0; t < towers.size(); ++t) {
+    for (const Output& input : towers[t].inputs) {
+      feeds.push_back({input, input.shape()});
+      feeds.back().shape[0] = form.batch.rows[t];
+    }
+    const std::int64_t samples = form.batch.samples[t];
+    if (samples > 0) towers_.push_back({fetches.size(), equal ? 1 : static_cast<double>(samples)});
+    if (!form.runs(t)) continue;
+    fetches.emplace_back(towers[t].loss);
+    for (const NamedOutput& metric : towers[t].metrics) fetches.emplace_back(metric.value);
+  }
+  const std::size_t inputs = feeds.size();
+  for (const Output& rate : rates) feeds.push_back({rate, {}});
+  for (const Output& zero : form.zeros) feeds.push_back({zero, zero.shape()});
+  step_ = &session.prepare(fetches, feeds, options);
+  if (feeds.size() == inputs) return;
+  for (const FeedType& feed : feeds) feeds_.emplace_back(feed.shape, feed.where.dtype());
+}
+
+void TrainingStep::run(std::span<const Tensor> inputs, double rate, RunOptions options) {
+  if (feeds_.empty()) return step_->run(inputs, options);
+  // Assignment keeps the memory of shapes, so nothing is allocated. The inputs are let go of at
+  // once, since the prefetcher would have to replace tensors that are still shared.
+  static const Tensor kNone;
+  std::ranges::copy(inputs, feeds_.begin());
+  for (std::size_t i = inputs.size(); i < inputs.size() + rates_; ++i)
+    visit_floating(feeds_[i].dtype(), [&](auto type) {
+      using T = decltype(type);
+      feeds_[i].mutable_data<T>()[0] = static_cast<T>(rate);
+    });
+  step_->run(feeds_, options);
+  std::fill_n(feeds_.begin(), inputs.size(), kNone);
+}
+
+double TrainingStep::metric(std::size_t m) const {
+  double sum = 0, weights = 0;
+  for (const Counted& tower : towers_) {
+    sum += tower.weight * scalar_value(step_->fetched(tower.first + m));
+    weights += tower.weight;
+  }
+  return sum / weights;
+}
+
+}  // namespace belfry

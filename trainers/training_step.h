@@ -1,0 +1,39 @@
+// A training step, compiled: the update of one or more towers, with their losses and metrics.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "belfry/framework/session.h"
+#include "belfry/trainers/training_graph.h"
+
+namespace belfry {
+
+class TrainingStep {
+ public:
+  // Compiles a form of steps for the inputs of `towers`, which are those of the form. `rates` are
+  // placeholders of the learning rate.
+  TrainingStep(Session& session, const TrainingForm& form, std::span<const TowerRecord> towers,
+               std::span<const Output> rates, PrepareOptions options = {});
+
+  // `inputs`: all fields of the first tower, then of the next, with the rows of the form. `rate` is
+  // fed to the placeholders, if there are any. Allocates nothing, but for a trace.
+  void run(std::span<const Tensor> inputs, double rate, RunOptions options = {});
+  // Of the last run, the mean over the towers, by their samples: metric m, 0 being the loss.
+  double metric(std::size_t m) const;
+  std::size_t metrics() const { return metrics_; }
+  const Plan& plan() const { return step_->plan(); }
+
+ private:
+  // A tower that counts.
+  struct Counted {
+    std::size_t first;  // fetch of its loss
+    double weight;      // its samples, or 1 if all towers have as many
+  };
+
+  Step* step_;
+  std::size_t metrics_, rates_;
+  std::vector<Counted> towers_;
+  std::vector<Tensor> feeds_;  // only if there are more than the inputs: those, rates and zeros
+};
+
+}  // namespace belfry
