@@ -179,6 +179,19 @@ TEST(Choice, TakesCanonicalStrategiesUnlessAnyMayServe) {
   EXPECT_EQ(choose(true).best().strategy, "choice_loose");
 }
 
+// Two tensors over one link: as buckets of their own they cost an exchange each.
+TEST(Choice, TriesEachBucketSizeWithEachStrategy) {
+  const Machine machine = linked(2);
+  const StrategyChoice choice =
+      choose_strategy({"collective", "hierarchical"}, {floats(1 << 18), floats(1 << 18)},
+                      machine.devices, machine, {.buckets = {1, 2}});
+  ASSERT_EQ(choice.predictions.size(), 4u);
+  EXPECT_EQ(choice.best().strategy, "collective");
+  EXPECT_EQ(choice.best().bucket_mb, 2);
+  EXPECT_THAT(choice.str(), HasSubstr("  collective, 2 MiB  "));
+  EXPECT_THAT(choice.str(), HasSubstr("auto: collective, 2 MiB, predicted "));
+}
+
 TEST(Choice, FailsWithAllReasonsWhereNothingServes) {
   try {
     choose_strategy({"hierarchical"}, {floats(8)}, devices("CPU", 3), shared(3), {.any = true});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/kernels/half.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/operand.h"
 #include "belfry/trainers/device_flag.h"
@@ -87,9 +88,32 @@ TEST(ReductionOracle, SumsIntegersExactlyAndKnowsNoMeanOfThem) {
   EXPECT_THROW(ReductionOracle(Shape{5}, DType::kI32, 2, Reduction::kMean), InvalidArgument);
 }
 
+TEST(ReductionOracle, SumsSixteenBitsInF32AndRoundsOnce) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const ReductionOracle oracle(Shape{2000}, dtype, 3, Reduction::kSum);
+    const kernels::HalfConversion convert = kernels::half_conversion(dtype);
+    std::vector<float> sums(2000);
+    for (const int tower : {0, 1, 2}) {
+      const Tensor input = oracle.input(tower);
+      std::vector<float> values(2000);
+      convert.widen(reinterpret_cast<const std::uint16_t*>(input.raw()), values.data(), 2000);
+      for (std::size_t i = 0; i < 2000; ++i) sums[i] = tower == 0 ? values[i] : sums[i] + values[i];
+    }
+    Tensor result(Shape{2000}, dtype);
+    auto* const bits = reinterpret_cast<std::uint16_t*>(result.mutable_raw());
+    convert.narrow(sums.data(), bits, 2000);
+    EXPECT_EQ(oracle.wrong(result, true), 0);
+    ++bits[5];
+    EXPECT_EQ(oracle.wrong(result, true), 1);
+    EXPECT_EQ(oracle.wrong(result, false), 0);
+    bits[5] = 0x7E00;  // NaN, or a very large number
+    EXPECT_EQ(oracle.wrong(result, false), 1);
+  }
+}
+
 TEST(ReductionBench, FindsNothingWrongWithTheStrategiesThatWeHave) {
   for (const char* devices : {"cpu:1", "cpu:2", "cpu:3", "cpu:8"})
-    for (const DType dtype : {DType::kF32, DType::kF64, DType::kI32}) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kI32, DType::kF16, DType::kBF16}) {
       ReductionBenchOptions asked = options(devices);
       asked.dtype = dtype;
       asked.list_refused = true;
