@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/cost_model.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/no_op.h"
@@ -41,12 +42,31 @@ std::string milliseconds(double seconds) {
   return text;
 }
 
+// "collective, 4 MiB".
+std::string title(const Prediction& prediction) {
+  return cat(prediction.strategy,
+             prediction.bucket_mb > 0 ? cat(", ", prediction.bucket_mb, " MiB") : "");
+}
+
 std::string line(const Prediction& prediction) {
-  std::string name = prediction.strategy;
+  std::string name = title(prediction);
   name.resize(std::max<std::size_t>(name.size(), 18), ' ');
   return cat("  ", name, " ",
              prediction.refusal.empty() ? milliseconds(prediction.seconds) : prediction.refusal,
              prediction.canonical ? "" : " (not canonical)", "\n");
+}
+
+void predict(const std::vector<TensorType>& gradients, const std::vector<DeviceSpec>& devices,
+             const Machine& machine, const ChoiceOptions& options, Prediction& prediction) {
+  const auto towers = static_cast<int>(devices.size());
+  std::unique_ptr<Strategy> strategy = make_strategy(prediction.strategy);
+  prediction.canonical = strategy->canonical(towers);
+  prediction.refusal = strategy->refusal(towers);
+  if (!prediction.canonical && !options.any && prediction.refusal.empty())
+    prediction.refusal = "left out";
+  if (!prediction.refusal.empty()) return;
+  if (prediction.bucket_mb > 0) strategy = bucketed(std::move(strategy), prediction.bucket_mb);
+  prediction.seconds = predict_reduction(*strategy, gradients, devices, machine, options.reduction);
 }
 
 }  // namespace
@@ -78,21 +98,16 @@ StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
                                ChoiceOptions options) {
   const auto towers = static_cast<int>(devices.size());
   StrategyChoice choice;
-  for (const std::string& name : strategies) {
-    Prediction prediction{.strategy = name};
-    try {
-      const std::unique_ptr<Strategy> strategy = make_strategy(name);
-      prediction.canonical = strategy->canonical(towers);
-      if (prediction.canonical || options.any)
-        prediction.seconds =
-            predict_reduction(*strategy, gradients, devices, machine, options.reduction);
-      else
-        prediction.refusal = "left out";
-    } catch (const Error& error) {
-      prediction.refusal = error.what();
+  for (const std::string& name : strategies)
+    for (const double bucket_mb : options.buckets) {
+      Prediction& prediction = choice.predictions.emplace_back(Prediction{name, bucket_mb});
+      try {
+        predict(gradients, devices, machine, options, prediction);
+      } catch (const Error& error) {
+        prediction.refusal = error.what();
+      }
+      if (!prediction.refusal.empty()) break;
     }
-    choice.predictions.push_back(std::move(prediction));
-  }
   std::ranges::stable_sort(choice.predictions, [](const Prediction& a, const Prediction& b) {
     return a.refusal.empty() != b.refusal.empty() ? a.refusal.empty() : a.seconds < b.seconds;
   });
@@ -105,12 +120,12 @@ std::string StrategyChoice::str() const {
   std::string text;
   for (const Prediction& prediction : predictions) text += line(prediction);
   if (predictions.empty() || !best().refusal.empty()) return text;
-  text += cat("auto: ", best().strategy, ", predicted ", milliseconds(best().seconds));
+  text += cat("auto: ", title(best()), ", predicted ", milliseconds(best().seconds));
   if (predictions.size() > 1 && predictions[1].refusal.empty()) {
     const Prediction& second = predictions[1];
     char ratio[32];
     std::snprintf(ratio, sizeof ratio, "%.2f", second.seconds / best().seconds);
-    text += cat("; ", second.strategy, ", the next, takes ", ratio, " times as long");
+    text += cat("; ", title(second), ", the next, takes ", ratio, " times as long");
   }
   return text + "\n";
 }

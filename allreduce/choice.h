@@ -18,6 +18,7 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
 
 struct Prediction {
   std::string strategy;
+  double bucket_mb = 0;    // of bucketed(); 0: none
   bool canonical = false;  // for this number of devices
   double seconds = 0;
   std::string refusal;  // why it cannot serve; then there are no seconds
@@ -35,9 +36,11 @@ struct ChoiceOptions {
   // bits than the rest.
   bool any = false;
   Reduction reduction = Reduction::kMean;
+  std::vector<double> buckets = {0};  // sizes in MiB to try with each strategy; 0: no buckets
 };
 
-// Predicts each of `strategies` that is canonical for these devices, or all. Throws InvalidArgument
+// Predicts each of `strategies` that is canonical for these devices, or all, with each bucket size.
+// Buckets are predicted as if all gradients were there. Throws InvalidArgument
 // with all refusals if none can serve.
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
                                const std::vector<TensorType>& gradients,

@@ -12,7 +12,7 @@ namespace {
 struct RawFlags {
   std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
   std::string dtype = "f32", redop = "sum", devices = "cpu:2", strategies = "collective";
-  std::string threads, update, links, csv, json;
+  std::string threads, model, update, links, csv, json;
   bool remeasure = false, auto_any = false;
 };
 
@@ -21,6 +21,7 @@ struct Flags {
   ReductionBenchOptions bench;
   std::vector<std::string> strategies;
   std::int64_t least = 0, most = 0;  // bytes per device, whole elements
+  std::string model;                 // its gradients instead of these
   int factor = 0;
   MachineOptions machine;  // where there is "auto" among the strategies
   bool predicts = false;
@@ -41,6 +42,9 @@ void define(FlagParser& parser, RawFlags& raw) {
       "--strategies", raw.strategies, "LIST",
       cat("a comma list of what --allreduce takes: ", join(strategy_names(), "|"),
           "; all: each of these; auto: the one that is predicted to be fastest [collective]"));
+  parser.add(
+      "--model", raw.model, "NAME",
+      cat("the gradients of a model instead of one tensor: ", join(model_names(), "|"), " [none]"));
   parser.add("--update", raw.update, "NAME",
              "momentum: time the reduction with the update of replicated variables that follows "
              "it, updates fused or not, replicas shared or not [none]");
@@ -85,6 +89,13 @@ std::int64_t parse_size(const char* flag, const std::string& text, DType dtype) 
   return bytes / element * element;
 }
 
+void refuse_unfit(std::string_view strategy, const std::vector<DeviceSpec>& devices) {
+  const std::string refusal = as_flag("--strategies", [&] {
+    return make_strategy(strategy)->refusal(static_cast<int>(devices.size()));
+  });
+  require<FlagError>(refusal.empty(), "--strategies=", strategy, ": ", refusal);
+}
+
 void read_strategies(Flags& flags, const RawFlags& raw) {
   for (const std::string_view name : split(raw.strategies, ',')) {
     if (name == "all") {
@@ -93,7 +104,7 @@ void read_strategies(Flags& flags, const RawFlags& raw) {
       continue;
     }
     flags.predicts = flags.predicts || name == "auto";
-    if (name != "auto") as_flag("--strategies", [&] { return make_strategy(name) != nullptr; });
+    if (name != "auto") refuse_unfit(name, flags.bench.devices);
     flags.strategies.emplace_back(name);
   }
   require<FlagError>(flags.predicts || (raw.links.empty() && !raw.remeasure && !raw.auto_any),
@@ -113,6 +124,12 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   Flags flags;
   flags.help = parser.parse(arguments);
   if (!flags.help.empty()) return flags;
+  for (const char* flag : {"--minbytes", "--maxbytes", "--stepfactor"})
+    require<FlagError>(raw.model.empty() || !parser.given(flag), flag,
+                       " has no use beside --model=", raw.model,
+                       ", whose tensors have their own sizes");
+  if (!raw.model.empty()) as_flag("--model", [&] { return find_model(raw.model).classes; });
+  flags.model = raw.model;
   constexpr int kMost = std::numeric_limits<int>::max();
   ReductionBenchOptions& bench = flags.bench;
   bench.dtype = parse_type(raw.dtype);
@@ -149,10 +166,29 @@ std::optional<OutputFile> open(const char* flag, const std::string& path) {
   return OutputFile(local_file_system(), flag, path);
 }
 
-std::string header(const ReductionBenchOptions& bench) {
+// What is reduced, one table row each: the tensors of one device.
+std::vector<std::vector<Shape>> subjects(const Flags& flags) {
+  std::vector<std::vector<Shape>> all;
+  if (!flags.model.empty()) {
+    all.emplace_back();
+    for (const TensorType& type : trainable_types(find_model(flags.model)))
+      all.back().push_back(type.shape);
+    return all;
+  }
+  const auto element = static_cast<std::int64_t>(size_of(flags.bench.dtype));
+  for (std::int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor) {
+    all.push_back({Shape{bytes / element}});
+    if (bytes > flags.most / flags.factor) break;
+  }
+  return all;
+}
+
+std::string header(const Flags& flags) {
+  const ReductionBenchOptions& bench = flags.bench;
   std::vector<std::string> names;
   for (const DeviceSpec& device : bench.devices) names.push_back(device.short_str());
-  return cat("# devices: ", join(names),
+  return cat(flags.model.empty() ? "" : cat("# gradients of ", flags.model, "\n"),
+             "# devices: ", join(names),
              "; threads: ", bench.threads ? bench.threads : usable_cores(),
              "; warmup iters: ", bench.warmup, " iters: ", bench.iterations,
              " validation: ", bench.check ? 1 : 0, "\n");
@@ -164,8 +200,7 @@ void print(const std::string& text) {
 }
 
 // Elements that were wrong.
-std::int64_t time_reductions(const Flags& flags, const std::vector<std::int64_t>& sizes,
-                             Json& list) {
+std::int64_t time_reductions(const Flags& flags, Json& list) {
   ReductionBenchOptions bench = flags.bench;
   std::optional<Machine> machine;
   if (flags.predicts) {
@@ -173,9 +208,9 @@ std::int64_t time_reductions(const Flags& flags, const std::vector<std::int64_t>
     bench.machine = &*machine;
   }
   ReductionTable table(bench);
-  print(header(bench) + table.head());
-  for (const std::int64_t elements : sizes) {
-    const ReductionBench result = bench_reduction({Shape{elements}}, flags.strategies, bench);
+  print(header(flags) + table.head());
+  for (const std::vector<Shape>& shapes : subjects(flags)) {
+    const ReductionBench result = bench_reduction(shapes, flags.strategies, bench);
     print(table.lines(result));
     append_json(result, bench, list);
   }
@@ -183,13 +218,13 @@ std::int64_t time_reductions(const Flags& flags, const std::vector<std::int64_t>
   return table.wrong();
 }
 
-std::int64_t time_updates(const Flags& flags, const std::vector<std::int64_t>& sizes, Json& list) {
+std::int64_t time_updates(const Flags& flags, Json& list) {
   std::int64_t wrong = 0;
-  print(header(flags.bench) + update_head());
-  for (const std::int64_t elements : sizes) {
+  print(header(flags) + update_head());
+  for (const std::vector<Shape>& shapes : subjects(flags)) {
     for (const std::string& strategy : flags.strategies) {
       try {
-        const UpdateBench result = bench_update({Shape{elements}}, strategy, flags.bench);
+        const UpdateBench result = bench_update(shapes, strategy, flags.bench);
         print(update_lines(result, strategy, flags.bench));
         append_json(result, strategy, flags.bench, list);
         for (const UpdateCell& cell : result.cells) wrong += cell.wrong.value_or(0);
@@ -204,15 +239,9 @@ std::int64_t time_updates(const Flags& flags, const std::vector<std::int64_t>& s
 
 int run(const Flags& flags) {
   std::optional<OutputFile> csv = open("--csv", flags.csv), json = open("--json", flags.json);
-  std::vector<std::int64_t> sizes;  // in elements
-  const auto element = static_cast<std::int64_t>(size_of(flags.bench.dtype));
-  for (std::int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor) {
-    sizes.push_back(bytes / element);
-    if (bytes > flags.most / flags.factor) break;
-  }
   Json list = Json::array();
   const std::int64_t wrong =
-      flags.updates ? time_updates(flags, sizes, list) : time_reductions(flags, sizes, list);
+      flags.updates ? time_updates(flags, list) : time_reductions(flags, list);
   if (csv) csv->write(to_csv(list));
   if (json) json->write(list.str(2) + "\n");
   return wrong == 0 ? 0 : 1;

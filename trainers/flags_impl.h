@@ -18,8 +18,7 @@ struct RawFlags {
   bool log_device_placement = false, dry_run = false;
 };
 
-// MiB per bucket of gradients, where the trainer takes buckets: the fastest of those measured in
-// docs/benchmarks.md.
+// MiB per bucket of gradients, where the trainer takes buckets.
 inline constexpr double kDefaultBucketMb = 4;
 inline constexpr double kMostBucketMb = 1 << 20;
 

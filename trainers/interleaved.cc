@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "belfry/trainers/statistics.h"
+
 namespace belfry {
 namespace {
 
@@ -17,13 +19,6 @@ void settle(const std::function<void()>& work) {
   const Clock::time_point start = Clock::now();
   do work();
   while (since(start) < kSeconds);
-}
-
-// The middle value, or the mean of the two in the middle.
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 }  // namespace
@@ -58,7 +53,7 @@ double Interleaved::seconds(int way) const {
   std::vector<double> all;
   for (const auto& round : ways_.at(static_cast<std::size_t>(way)).samples)
     all.insert(all.end(), round.begin(), round.end());
-  return median(std::move(all));
+  return median(all);
 }
 
 std::vector<double> Interleaved::rounds(int way) const {
@@ -66,12 +61,6 @@ std::vector<double> Interleaved::rounds(int way) const {
   for (const auto& round : ways_.at(static_cast<std::size_t>(way)).samples)
     medians.push_back(median(round));
   return medians;
-}
-
-double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b.at(i));
-  return median(std::move(ratios));
 }
 
 }  // namespace belfry

@@ -29,7 +29,4 @@ class Interleaved {
   std::vector<Way> ways_;
 };
 
-// The median over rounds of a / b, which are equally many: what slows a whole round cancels.
-double median_ratio(const std::vector<double>& a, const std::vector<double>& b);
-
 }  // namespace belfry

@@ -63,6 +63,7 @@ std::vector<Mode> all_modes(int towers) {
     for (const std::string& strategy : strategies_of(kind)) {
       const Mode plain{.trainer = trainer, .allreduce = strategy, .bucket_mb = 0};
       modes.push_back(plain);
+      if (!strategy.empty() && !make_strategy(strategy)->refusal(towers).empty()) continue;
       if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
       if (!kind.packs) continue;
       for (const auto& change : kVariants) change(modes.emplace_back(plain));

@@ -62,11 +62,17 @@ class Bench {
     VariableScope variables(graph_, name);
     rows_.emplace_back();
     for (std::size_t n = 0; n < shapes_.size(); ++n) {
-      VariableOptions options{.dtype = options_.dtype, .initializer = init::zeros()};
+      VariableOptions options{.dtype = options_.dtype, .initializer = zeros(n)};
       if (t > 0) options.collections = {std::string(kLocalVariables)};
       const Variable buffer = variable(graph_, cat("buffer", n), shapes_[n], options);
       rows_.back().push_back({buffer, buffer});
     }
+  }
+
+  // No kernel of hosts fills 16-bit tensors.
+  Initializer zeros(std::size_t n) const {
+    const bool half = options_.dtype == DType::kF16 || options_.dtype == DType::kBF16;
+    return half ? init::value(Tensor(shapes_[n], options_.dtype)) : init::zeros();
   }
 
   // Calls `step`; where it throws and refusals are listed, notes why and builds no more of it.

@@ -5,7 +5,8 @@
 
 namespace belfry {
 
-// Inputs for an all-reduce of one tensor, and its result. f32, f64 and i32.
+// Inputs for an all-reduce of one tensor, and its result. f32, f64, i32, and f16 and bf16, which
+// are summed in f32 and rounded once.
 class ReductionOracle {
  public:
   // Throws InvalidArgument for other types, and for the mean of integers.

@@ -9,6 +9,7 @@
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/optimizer.h"
+#include "belfry/trainers/statistics.h"
 
 namespace belfry {
 namespace {
@@ -113,7 +114,7 @@ UpdateBench bench_update(const std::vector<Shape>& shapes, const std::string& st
   const std::vector<double> off = ways.rounds(0);
   for (std::size_t c = 0; c < bench.cells.size(); ++c) {
     bench.cells[c].seconds = ways.seconds(static_cast<int>(c));
-    bench.cells[c].ratio = median_ratio(off, ways.rounds(static_cast<int>(c)));
+    bench.cells[c].ratio = paired_ratio(off, ways.rounds(static_cast<int>(c))).median;
   }
   return bench;
 }

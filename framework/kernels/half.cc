@@ -42,9 +42,7 @@ BELFRY_HD std::uint16_t narrow_f16(float value) {
 }
 
 BELFRY_HD float widen_bf16(std::uint16_t bits) {
-  // A NaN is made quiet, as f16's is.
-  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
-  return std::bit_cast<float>((wide & 0x7fffffffu) > 0x7f800000u ? wide | 0x400000u : wide);
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
 BELFRY_HD std::uint16_t narrow_bf16(float value) {

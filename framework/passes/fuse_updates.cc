@@ -99,9 +99,13 @@ class UpdateFuser {
   void fuse(int sum, const std::vector<Member>& members) {
     const PlanNode& collective = plan_.node(sum);
     const int fused = static_cast<int>(plan_.nodes.size());
-    Fusion fusion{
-        collective.op,      0, 0, static_cast<int>(collective.inputs.size()), collective.types,
-        collective.devices, {}};
+    Fusion fusion{.op = collective.op,
+                  .participants = collective.participants(),
+                  .writes = 0,
+                  .first_input = 0,
+                  .types = collective.types,
+                  .devices = collective.devices,
+                  .updates = {}};
     PlanNode node{&kFusedUpdate, collective.node, {}, {}, {}, {}};
     for (const Member& member : members) {
       const PlanNode& update = plan_.node(member.node);

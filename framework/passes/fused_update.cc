@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -25,6 +26,7 @@ class FusedUpdate {
     }
     for (const Fusion::Update& update : fusion_->updates) {
       Tensor& tensor = tensors_[at(update.result) / count];
+      tensor.assigned = tensor.assigned && update.op == &kAssign;
       std::vector<TensorType> types;
       for (const int input : update.inputs)
         types.push_back(input < 0 ? fusion_->types[at(update.result)] : inputs[at(input)]);
@@ -49,17 +51,28 @@ class FusedUpdate {
     std::int64_t elements, element_bytes;
     KernelRun sum;
     std::vector<Update> updates;
+    bool assigned = true;  // all updates are assignments
   };
 
   void update(const Pointers& p, std::size_t b, Range range) const {
     alignas(64) std::byte sum[kChunkBytes];
     const Tensor& tensor = tensors_[b];
+    if (tensor.updates.empty()) return;
     const auto participants = at(fusion_->participants);
     const std::int64_t step = kChunkBytes / tensor.element_bytes;
     const auto inputs =
         p.given_inputs().subspan(at(fusion_->first_input) + b * participants, participants);
     std::array<void*, Fusion::kMostParticipants> results;
     const std::span<void* const> outputs(results.data(), participants);
+    if (tensor.assigned && tensor.updates.size() <= participants) {  // nothing is done to the results: they go where they belong
+      const auto written = [&](std::size_t u) {
+        return p.given_inputs()[at(tensor.updates[u].of->inputs[0])];
+      };
+      std::fill_n(results.begin(), participants, written(0));
+      for (std::size_t u = 1; u < tensor.updates.size(); ++u)
+        results[participants - u] = written(u);
+      return tensor.sum(Pointers(inputs, outputs, nullptr, range, p.step()));
+    }
     for (std::int64_t begin = range.begin; begin < range.end; begin += step) {
       const Range part{begin, std::min(begin + step, range.end)};
       // Kernels count elements from the start of the whole tensor.

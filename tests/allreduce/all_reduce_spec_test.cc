@@ -138,7 +138,7 @@ TEST(AllReduceSpec, KnowsWhatItUses) {
 
 TEST(AllReduceSpec, ShowsLongOrStrangeSpecsInPart) {
   const std::string message =
-      message_of([] { make_strategy(std::string(100000, 'x') + "\x1b[31m"); });
+      message_of([] { make_strategy(cat(std::string(100000, 'x'), "\x1b[31m")); });
   EXPECT_LT(message.size(), 1000U);
   EXPECT_EQ(message.find('\x1b'), message.npos);
 }

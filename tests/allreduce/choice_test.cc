@@ -6,6 +6,8 @@
 
 #include "belfry/framework/error.h"
 #include "belfry/framework/file_system.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/ops/operand.h"
 
 namespace belfry {
 namespace {
@@ -160,11 +162,12 @@ TEST(Choice, ListsAllAndSaysWhyOneWasTaken) {
   EXPECT_THAT(choice.str(), HasSubstr("; naive, the next, takes 1.59 times as long"));
 }
 
-// Says that its sums are not canonical.
+// Sums as fast as naive does, and does not say that its sums are canonical.
 class Loose final : public Strategy {
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    DeviceScope on(grads.graph(), grads.device(0));
     return std::vector(static_cast<std::size_t>(grads.towers()),
-                       std::vector<Output>{grads.at(0, 0).value});
+                       std::vector<Output>{grads.at(0, 0).value + grads.at(1, 0).value});
   }
 };
 const StrategyRegistration loose{"choice_loose", [] { return std::make_unique<Loose>(); }};
@@ -177,6 +180,19 @@ TEST(Choice, TakesCanonicalStrategiesUnlessAnyMayServe) {
   EXPECT_EQ(choose(false).best().strategy, "naive");
   EXPECT_THAT(choose(false).str(), HasSubstr("choice_loose       left out (not canonical)"));
   EXPECT_EQ(choose(true).best().strategy, "choice_loose");
+}
+
+// Two tensors over one link: as buckets of their own they cost an exchange each.
+TEST(Choice, TriesEachBucketSizeWithEachStrategy) {
+  const Machine machine = linked(2);
+  const StrategyChoice choice =
+      choose_strategy({"collective", "hierarchical"}, {floats(1 << 18), floats(1 << 18)},
+                      machine.devices, machine, {.buckets = {1, 2}});
+  ASSERT_EQ(choice.predictions.size(), 4u);
+  EXPECT_EQ(choice.best().strategy, "collective");
+  EXPECT_EQ(choice.best().bucket_mb, 2);
+  EXPECT_THAT(choice.str(), HasSubstr("  collective, 2 MiB  "));
+  EXPECT_THAT(choice.str(), HasSubstr("auto: collective, 2 MiB, predicted "));
 }
 
 TEST(Choice, FailsWithAllReasonsWhereNothingServes) {

@@ -156,6 +156,10 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"-f", "1"}, "-f=1 is not between 2"},
       {{"--strategies=rong"}, "unknown aggregation strategy 'rong'"},
       {{"--csv=a", "--json=a"}, "would overwrite each other"},
+      {{"--strategies=hierarchical", "--devices=cpu:3"}, "--strategies=hierarchical: "},
+      {{"--strategies=naive,nccl"}, "--strategies=nccl: "},
+      {{"--model=resnet5"}, "did you mean"},
+      {{"--model=mlp", "-e", "8"}, "has no use beside --model=mlp"},
       {{"--update=sgd"}, "say momentum"},
       {{"--update=momentum", "-d", "i32"}, "f32 or f64, not i32"},
       {{"--update=momentum", "--strategies=auto"}, "leave auto out"},
@@ -197,6 +201,14 @@ TEST(Programs, AllreduceBenchTimesTheUpdateInFourCells) {
     EXPECT_EQ(records[c]["share_replicas"], c >= 2);
     EXPECT_EQ(records[c]["wrong"], 0);
   }
+}
+
+// 784 * 512 + 512, 512 * 512 + 512, 512 * 10 + 10 weights of four bytes.
+TEST(Programs, AllreduceBenchReducesTheGradientsOfAModel) {
+  const Finished done = run("allreduce_bench", {"--model=mlp", "-n", "2", "--devices=cpu:2"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("# gradients of mlp\n"));
+  EXPECT_THAT(done.output, HasSubstr("\n     2678824        669706     float"));
 }
 
 }  // namespace

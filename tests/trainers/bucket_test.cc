@@ -4,7 +4,7 @@
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/framework/plan.h"
 #include "belfry/ops/all_reduce.h"
-#include "belfry/tests/trainers/mnist_convnet.h"
+#include "belfry/trainers/models.h"
 #include "belfry/trainers/training_graph.h"
 
 namespace belfry {
@@ -22,7 +22,7 @@ Positions positions(const char* strategy, double bucket_mb) {
   std::vector<DeviceSpec> devices;
   for (int k = 0; k < 4; ++k) devices.push_back(DeviceSpec::local("CPU", k));
   const Dataset::Field fields[] = {{"image", DType::kF32, {28, 28, 1}}, {"label", DType::kI32, {}}};
-  const Model model = mnist_convnet;
+  const Model model = models::mnist;
   const bool spread = std::string_view(strategy) == "colocate";
   const BatchPlan batches(8, 4, 2, 1);
   const TrainingGraph built = build_training_graph(

@@ -50,10 +50,5 @@ TEST(Interleaved, TakesFewerRoundsForFewerCallsAndStartsAfreshEachTime) {
   EXPECT_EQ(calls, 4 + 2);
 }
 
-TEST(Interleaved, RatiosAreTakenRoundByRound) {
-  EXPECT_EQ(median_ratio({2, 30, 8}, {1, 10, 2}), 3);
-  EXPECT_EQ(median_ratio({2, 30}, {1, 10}), 2.5);
-}
-
 }  // namespace
 }  // namespace belfry

@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/kernels/half.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/operand.h"
 #include "belfry/trainers/device_flag.h"
@@ -39,12 +40,12 @@ class Sequential final : public Strategy {
   bool claims_;
 };
 
-// Leaves tower 0's gradients as the sum.
-class Forgetful final : public Strategy {
+// Twice the sum.
+class Doubling final : public Strategy {
   Sums sum(const GradientTable& grads) const override {
-    std::vector<Output> first;
-    for (const Gradient& gradient : grads.row(0)) first.push_back(identity(gradient.value));
-    return Sums(static_cast<std::size_t>(grads.towers()), first);
+    std::vector<Output> totals;
+    for (int v = 0; v < grads.variables(); ++v) totals.push_back(add_n(grads.values(v)) * 2);
+    return Sums(static_cast<std::size_t>(grads.towers()), totals);
   }
 };
 
@@ -52,8 +53,7 @@ const StrategyRegistration sequential{"bench_sequential",
                                       [] { return std::make_unique<Sequential>(false); }};
 const StrategyRegistration pretender{"bench_pretender",
                                      [] { return std::make_unique<Sequential>(true); }};
-const StrategyRegistration forgetful{"bench_forgetful",
-                                     [] { return std::make_unique<Forgetful>(); }};
+const StrategyRegistration doubling{"bench_doubling", [] { return std::make_unique<Doubling>(); }};
 
 TEST(ReductionOracle, HasTheBitsOfTheTreeAndAllowsOtherOrdersIfTheyAreNotCanonical) {
   const ReductionOracle oracle(Shape{3000}, DType::kF32, 3, Reduction::kMean);
@@ -87,6 +87,29 @@ TEST(ReductionOracle, SumsIntegersExactlyAndKnowsNoMeanOfThem) {
   EXPECT_THROW(ReductionOracle(Shape{5}, DType::kI32, 2, Reduction::kMean), InvalidArgument);
 }
 
+TEST(ReductionOracle, SumsSixteenBitsInF32AndRoundsOnce) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const ReductionOracle oracle(Shape{2000}, dtype, 3, Reduction::kSum);
+    const kernels::HalfConversion convert = kernels::half_conversion(dtype);
+    std::vector<float> sums(2000);
+    for (const int tower : {0, 1, 2}) {
+      const Tensor input = oracle.input(tower);
+      std::vector<float> values(2000);
+      convert.widen(reinterpret_cast<const std::uint16_t*>(input.raw()), values.data(), 2000);
+      for (std::size_t i = 0; i < 2000; ++i) sums[i] = tower == 0 ? values[i] : sums[i] + values[i];
+    }
+    Tensor result(Shape{2000}, dtype);
+    auto* const bits = reinterpret_cast<std::uint16_t*>(result.mutable_raw());
+    convert.narrow(sums.data(), bits, 2000);
+    EXPECT_EQ(oracle.wrong(result, true), 0);
+    ++bits[5];
+    EXPECT_EQ(oracle.wrong(result, true), 1);
+    EXPECT_EQ(oracle.wrong(result, false), 0);
+    bits[5] = 0x7E00;  // NaN, or a very large number
+    EXPECT_EQ(oracle.wrong(result, false), 1);
+  }
+}
+
 TEST(ReductionBench, FindsNothingWrongWithTheStrategiesThatWeHave) {
   for (const char* devices : {"cpu:1", "cpu:2", "cpu:3", "cpu:8"})
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kI32}) {
@@ -113,6 +136,21 @@ TEST(ReductionBench, FindsNothingWrongWithTheStrategiesThatWeHave) {
     }
 }
 
+// Other strategies have no kernels for them on hosts.
+TEST(ReductionBench, ChecksSixteenBitTypesOfTheCollective) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    ReductionBenchOptions asked = options("cpu:3");
+    asked.dtype = dtype;
+    asked.list_refused = true;
+    const ReductionBench bench = bench_reduction({{5}, {300, 7}}, {"collective", "naive"}, asked);
+    EXPECT_EQ(bench.bytes, 2105 * 2);
+    EXPECT_EQ(bench.results[0].refusal, "");
+    EXPECT_EQ(bench.results[0].in_place.wrong, 0);
+    EXPECT_EQ(bench.results[0].out_of_place.wrong, 0);
+    EXPECT_THAT(bench.results[1].refusal, HasSubstr("no host kernel"));
+  }
+}
+
 TEST(ReductionBench, DividesMeansAndSkipsChecksThatNobodyAsksFor) {
   ReductionBenchOptions asked = options("cpu:4");
   asked.reduction = Reduction::kMean;
@@ -123,9 +161,9 @@ TEST(ReductionBench, DividesMeansAndSkipsChecksThatNobodyAsksFor) {
 
 TEST(ReductionBench, CountsTheWrongElementsOfEveryTower) {
   const ReductionBench bench = bench_reduction(
-      {{1000}}, {"bench_forgetful", "bench_sequential", "bench_pretender"}, options("cpu:4"));
-  EXPECT_EQ(bench.results[0].in_place.wrong, 4000);
-  EXPECT_EQ(bench.results[0].out_of_place.wrong, 4000);
+      {{1000}}, {"bench_doubling", "bench_sequential", "bench_pretender"}, options("cpu:4"));
+  EXPECT_EQ(bench.results[0].in_place.wrong, 4 * 999);  // twice zero is zero
+  EXPECT_EQ(bench.results[0].out_of_place.wrong, 4 * 999);
   EXPECT_EQ(bench.results[1].in_place.wrong, 0);  // another order, and says so
   EXPECT_GT(bench.results[2].in_place.wrong.value(), 100);
   EXPECT_GT(bench.results[2].out_of_place.wrong.value(), 100);

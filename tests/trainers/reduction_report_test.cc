@@ -127,8 +127,8 @@ TEST(ReductionReport, PrintsAndWritesTheFourCellsOfAnUpdate) {
   EXPECT_EQ(to_csv(list),
             "strategy,canonical,devices,device_type,dtype,redop,bytes,fuse_updates,share_replicas,"
             "time_us,ratio,wrong\n"
-            "collective,true,2,cpu,f32,sum,32,false,false,30,1,0\n"
-            "collective,true,2,cpu,f32,sum,32,true,false,20,1.5,\n");
+            "collective,true,2,cpu,f32,sum,32,false,false,30.0,1.0,0\n"
+            "collective,true,2,cpu,f32,sum,32,true,false,20.0,1.5,\n");
 }
 
 }  // namespace

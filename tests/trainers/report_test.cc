@@ -32,6 +32,7 @@ Report example() {
           .params_hash = "00000000000000ab",
           .state_hash = "00000000000000cd",
           .replicas_equal = true,
+          .replicas_shared = 3,
           .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}}};
 }
 
@@ -43,6 +44,8 @@ TEST(ReportJson, HasEveryFieldOfTheIssue) {
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
+  EXPECT_EQ(json["fuse_updates"], true);
+  EXPECT_EQ(json["share_replicas"], true);
   EXPECT_EQ(json["canonical"], false);
   EXPECT_EQ(json["bucket_mb"], 0.5);
   EXPECT_TRUE(json["async"].is_null());
@@ -60,6 +63,7 @@ TEST(ReportJson, HasEveryFieldOfTheIssue) {
   EXPECT_EQ(json["params_hash"], "00000000000000ab");
   EXPECT_EQ(json["state_hash"], "00000000000000cd");
   EXPECT_EQ(json["replicas_equal"], true);
+  EXPECT_EQ(json["replicas_shared"], 3);
   EXPECT_EQ(json["peak_bytes"]["/job:localhost/replica:0/task:0/device:CPU:0"], 3 << 20);
 }
 
