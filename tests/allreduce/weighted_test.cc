@@ -6,6 +6,7 @@
 
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/operand.h"
@@ -177,6 +178,36 @@ TEST(Weights, RefusesWeightsThatAreNotOneScalarPerTower) {
   EXPECT_THAT(error({one, row}), HasSubstr("the weight of tower 1"));
   EXPECT_THAT(error({one, row}), HasSubstr("must be a scalar"));
   EXPECT_THAT(error({Output(), one}), HasSubstr("the weight of tower 0 is empty"));
+}
+
+// Leaves the last tower out.
+class Lacking final : public Strategy {
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    std::vector<Output> row;
+    for (int v = 0; v < grads.variables(); ++v) {
+      std::vector<Output> values = grads.values(v);
+      values.pop_back();
+      row.push_back(add_n(values));
+    }
+    return std::vector(static_cast<std::size_t>(grads.towers()), row);
+  }
+};
+
+TEST(Weights, LeaveResultsToTheVerifier) {
+  TestGradients gradients(3, kShapes);
+  std::vector<Output> weights;
+  for (int t = 0; t < 3; ++t) weights.push_back(constant(gradients.graph, t));
+  for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
+    try {
+      Lacking().reduce(gradients.table(), {.reduction = reduction, .weights = weights});
+      FAIL() << "accepted";
+    } catch (const InvalidArgument& refused) {
+      EXPECT_THAT(refused.what(), HasSubstr("lacks the gradient of tower 2"));
+    }
+    const std::size_t before = gradients.graph.combined_gradients().size();
+    make_strategy("naive")->reduce(gradients.table(), {.reduction = reduction, .weights = weights});
+    EXPECT_EQ(gradients.graph.combined_gradients().size(), before + kShapes.size());
+  }
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ Positions positions(const char* strategy, double bucket_mb) {
   std::vector<FeedType> feeds;
   for (const TowerRecord& tower : built.towers)
     for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});
-  Session session(graph, {.device_count = {{"CPU", 4}}});
+  Session session(graph, {.device_count = {{"CPU", 4}}, .fuse_updates = false});
   const std::vector<Fetch> fetches{*built.forms[0].train_op};
   const Plan& plan = session.prepare(fetches, feeds).plan();
   Positions found;

@@ -1,5 +1,7 @@
 // Batches that do not come out even: towers with unequal numbers of samples train like one device
 // with all of them.
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -223,12 +225,22 @@ TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
                                  .batch_size = 3,
                                  .uneven = uneven,
                                  .tower_weights = {2, 1, 1, 0.5}};
-    const std::vector<Mode> modes = all_modes(4);
+    // Those of the library, for which the gradients are enough.
+    std::vector<Mode> modes = all_modes(4);
+    std::erase_if(modes, [](const Mode& mode) {
+      const std::set<std::string> tried{"collective", "naive",    "naive_cpu",    "shuffle",
+                                        "ring",       "colocate", "hierarchical", ""};
+      return !tried.contains(mode.allreduce) || mode.gradient_repacking > 0;
+    });
     const Equivalence result = check_equivalence(options, *data, 6, modes);
     EXPECT_TRUE(result.holds()) << result.to_table();
-    for (const Equivalence::Entry& entry : result.entries)
+    int canonical = 0;
+    for (const Equivalence::Entry& entry : result.entries) {
+      canonical += entry.canonical;
       EXPECT_EQ(entry.refusal.empty(), entry.mode.trainer != "async")
           << entry.mode.name() << ": " << entry.refusal;
+    }
+    EXPECT_GE(canonical, 20);
   }
 }
 
@@ -250,7 +262,7 @@ TEST(UnevenTowers, AreRefusedByTheAsyncTrainer) {
       return error.what();
     }
   };
-  using testing::HasSubstr;
+  using ::testing::HasSubstr;
   for (const char* async : {"ordered", "free"}) {
     EXPECT_EQ(refusal(async, Uneven::kError, {}, smooth_model), "");
     EXPECT_THAT(refusal(async, Uneven::kWeight, {}, smooth_model), HasSubstr("--uneven=weight"));
