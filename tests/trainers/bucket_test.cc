@@ -44,8 +44,10 @@ Positions positions(const char* strategy, double bucket_mb) {
   for (int l = 0; l < static_cast<int>(plan.launches.size()); ++l) {
     const PlanNode& planned = plan.node(plan.launches[at(l)].node);
     const bool carries = planned.op != &planned.node->op();  // a tensor from device to device
-    if (planned.op == &kAllReduce) ++found.collectives;
-    if (!carries && planned.node->prompt() && found.first_reduction < 0) found.first_reduction = l;
+    const bool combines = planned.participants() > 0;        // alone, or fused with its updates
+    if (combines) ++found.collectives;
+    if ((combines || (!carries && planned.node->prompt())) && found.first_reduction < 0)
+      found.first_reduction = l;
     if (!carries && planned.node->forward()) found.last_backward = l;
   }
   return found;
