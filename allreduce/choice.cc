@@ -5,35 +5,37 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/cost_model.h"
-#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/plan.h"
 #include "belfry/framework/scopes.h"
 
 namespace belfry {
 namespace {
 
-// One placeholder per device and gradient.
-struct Fed {
+// A variable per device and gradient.
+std::vector<std::vector<Gradient>> buffers(Graph& graph, const std::vector<TensorType>& gradients,
+                                           const std::vector<DeviceSpec>& devices) {
   std::vector<std::vector<Gradient>> rows;
-  std::vector<FeedType> feeds;
-};
-
-Fed feed(Graph& graph, const std::vector<TensorType>& gradients,
-         const std::vector<DeviceSpec>& devices) {
-  Fed fed;
   for (std::size_t t = 0; t < devices.size(); ++t) {
+    const std::string name = cat("tower", t);
     DeviceScope on(graph, devices[t]);
-    fed.rows.emplace_back();
-    for (const TensorType& type : gradients) {
-      const Output gradient =
-          placeholder(graph, cat("tower", t, "/gradient"), type.dtype, type.shape);
-      fed.rows.back().push_back({gradient, {}});
-      fed.feeds.push_back({gradient, type.shape});
+    ReplicaScope replica(graph, name + "/", static_cast<int>(t));
+    VariableScope variables(graph, name);
+    rows.emplace_back();
+    for (std::size_t n = 0; n < gradients.size(); ++n) {
+      // No kernel of hosts fills 16-bit tensors.
+      const bool half = size_of(gradients[n].dtype) == 2;
+      const Variable buffer = variable(
+          graph, cat("gradient", n), gradients[n].shape,
+          {.dtype = gradients[n].dtype,
+           .initializer =
+               half ? init::value(Tensor(gradients[n].shape, gradients[n].dtype)) : init::zeros(),
+           .collections = {std::string(kLocalVariables)}});
+      rows.back().push_back({buffer, buffer});
     }
   }
-  return fed;
+  return rows;
 }
 
 std::string milliseconds(double seconds) {
@@ -75,21 +77,20 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
                          const std::vector<DeviceSpec>& devices, const Machine& machine,
                          Reduction reduction) {
   Graph graph;
-  const Fed fed = feed(graph, gradients, devices);
-  const GradientTable sums = strategy.reduce(GradientTable(fed.rows), {.reduction = reduction});
-  std::vector<Node*> computed;
-  for (int t = 0; t < sums.towers(); ++t) {
-    DeviceScope on(graph, devices[static_cast<std::size_t>(t)]);  // where the sums are used
-    for (const Gradient& sum : sums.row(t)) computed.push_back(&identity(sum.value).node());
-  }
+  const GradientTable table(buffers(graph, gradients, devices));
+  const GradientTable sums = strategy.reduce(table, {.reduction = reduction});
+  std::vector<Node*> writes;
+  for (int t = 0; t < sums.towers(); ++t)
+    for (int v = 0; v < sums.variables(); ++v)
+      writes.push_back(&assign(table.at(t, v).variable, sums.at(t, v).value));
   SessionOptions options{.dry_run = true};
   for (const DeviceSpec& device : machine.devices) {
     int& count = options.device_count[*device.type];
     count = std::max(count, *device.index + 1);
   }
   Session session(graph, options);
-  const Fetch fetches[] = {group(graph, computed)};
-  return predict_seconds(session.prepare(fetches, fed.feeds).plan(), session.devices(), machine);
+  return predict_seconds(session.prepare({group(graph, writes)}).plan(), session.devices(),
+                         machine);
 }
 
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,

@@ -128,9 +128,9 @@ class Results {
   }
 
   void verify_mix(const GradientFlow& flow, int t, int v) const {
-    const Output value = combined_.at(t, v).value;
-    if (value.shape().is_fully_known() && value.shape().elements() == 0) return;  // adds nothing
-    const GradientMix mix = flow.of(value);
+    const Shape& shape = grads_.at(t, v).value.shape();
+    if (shape.is_fully_known() && shape.elements() == 0) return;  // there is nothing to add
+    const GradientMix mix = flow.of(combined_.at(t, v).value);
     if (is_sum(mix, flow.alias(v)) && (mix.home < 0 || mix.home == t)) return;
     require(mix.kind != GradientMix::kNone, result(t, v), " is made of no tower's gradient");
     require(mix.kind != GradientMix::kAdded, result(t, v), " adds gradients of two variables, ",

@@ -93,12 +93,15 @@ Value root_of(const Plan& plan, Value value) {
 namespace {
 
 // prompt[n]: node n goes as soon as it may. Writes and collectives do: the gradients that they read
-// are still in cache, and their memory is free after. Tensors go with those who wait for them.
+// are still in cache, and their memory is free after. Copies go with those who wait for them, and
+// what costs nothing keeps nobody waiting.
 std::vector<char> find_prompt(const Plan& plan, const std::vector<std::vector<int>>& consumers) {
   std::vector<char> prompt(plan.nodes.size());
   for (std::size_t n = plan.nodes.size(); n-- > 0;) {
     const PlanNode& node = plan.nodes[n];
-    if (node.op == &kTransfer || node.op == &kCopy)
+    if (!node.launches())
+      prompt[n] = true;
+    else if (node.op == &kCopy)
       prompt[n] = std::ranges::any_of(consumers[n], [&](int user) { return prompt[at(user)]; });
     else
       prompt[n] = node.writes() > 0 || node.op->collective || node.node->prompt();

@@ -150,13 +150,13 @@ TEST(GradientSums, TakeOutputsOfCollectivesFromTheirDevices) {
   EXPECT_EQ(session.run(g).item<float>(), 12);
 }
 
-TEST(GradientSums, OfMoreUsesThanANodeTakesAreCut) {
+TEST(GradientSums, OfVeryManyUsesAreOneNode) {
   Graph graph;
   const Output x = constant(graph, Tensor(1.0F));
   Output y = x;
   for (int i = 0; i < 1030; ++i) y = add(y, x);
   const Output g = gradients(y, {x})[0];
-  EXPECT_EQ(g.node().inputs().size(), 2U);
+  EXPECT_EQ(g.node().inputs().size(), 1031U);
   EXPECT_EQ(Session(graph).run(g).item<float>(), 1031);
 }
 

@@ -23,7 +23,9 @@ class SortTest : public ::testing::Test {
   // The names of launches, in order.
   std::vector<std::string> order(const Output& combined) {
     Node& write = assign(v, combined, "write");
-    const Plan plan = compiled(devices, {write, *last});
+    PlanContext context{devices, [](const Node&) { return -1; }};
+    context.fuse_updates = false;
+    const Plan plan = compile(std::vector<Fetch>{write, *last}, {}, context);
     std::vector<std::string> names;
     for (const Launch& launch : plan.launches)
       names.push_back(plan.nodes[static_cast<std::size_t>(launch.node)].name());

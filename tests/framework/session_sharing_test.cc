@@ -70,7 +70,11 @@ TEST_F(SharingTest, BytesCountOnceOnTheOwner) {
 }
 
 TEST_F(SharingTest, ReadsOfSharersAreNoTransfers) {
-  const Output y = made.w[2] * 2;
+  Output y;
+  {
+    DeviceScope on(made.graph, cpu(2));
+    y = made.w[2] * 2;
+  }
   Session session(made.graph, made.options(true, true));
   Step& step = session.prepare(std::vector<Fetch>{*made.step, y}, made.feed_types());
   for (const TransferRecord& record : step.plan().transfers)

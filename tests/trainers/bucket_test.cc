@@ -38,15 +38,17 @@ Positions positions(const char* strategy, double bucket_mb) {
   std::vector<FeedType> feeds;
   for (const TowerRecord& tower : built.towers)
     for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});
-  Session session(graph, {.device_count = {{"CPU", 4}}, .fuse_updates = false});
+  Session session(graph, {.device_count = {{"CPU", 4}}});
   const std::vector<Fetch> fetches{*built.forms[0].train_op};
   const Plan& plan = session.prepare(fetches, feeds).plan();
   Positions found;
   for (int l = 0; l < static_cast<int>(plan.launches.size()); ++l) {
     const PlanNode& planned = plan.node(plan.launches[at(l)].node);
     const bool carries = planned.op != &planned.node->op();  // a tensor from device to device
-    if (planned.op == &kAllReduce) ++found.collectives;
-    if (!carries && planned.node->prompt() && found.first_reduction < 0) found.first_reduction = l;
+    const bool combines = planned.participants() > 0;        // alone, or fused with its updates
+    if (combines) ++found.collectives;
+    if ((combines || (!carries && planned.node->prompt())) && found.first_reduction < 0)
+      found.first_reduction = l;
     if (!carries && planned.node->forward()) found.last_backward = l;
   }
   return found;

@@ -24,11 +24,10 @@ using Sums = std::vector<std::vector<Output>>;
 // Adds towers one after another: for three towers and more another order than the tree's.
 class Sequential final : public Strategy {
  public:
-  explicit Sequential(bool pretends) : pretends_(pretends) {}
-  bool canonical(int) const override { return pretends_ && allowed; }
+  explicit Sequential(bool claims) : claims_(claims) {}
+  bool canonical(int) const override { return claims_ && pretending; }
 
-  // Other tests look at all strategies there are.
-  inline static bool allowed = false;
+  static inline bool pretending = false;  // other tests go through all strategies
 
  private:
   Sums sum(const GradientTable& grads) const override {
@@ -40,7 +39,7 @@ class Sequential final : public Strategy {
     }
     return Sums(static_cast<std::size_t>(grads.towers()), totals);
   }
-  bool pretends_;
+  bool claims_;
 };
 
 // Twice the sum.
@@ -163,15 +162,15 @@ TEST(ReductionBench, DividesMeansAndSkipsChecksThatNobodyAsksFor) {
 }
 
 TEST(ReductionBench, CountsTheWrongElementsOfEveryTower) {
-  Sequential::allowed = true;
+  Sequential::pretending = true;
   const ReductionBench bench = bench_reduction(
       {{1000}}, {"bench_doubling", "bench_sequential", "bench_pretender"}, options("cpu:4"));
-  Sequential::allowed = false;
   EXPECT_EQ(bench.results[0].in_place.wrong, 4 * 999);  // twice zero is zero
   EXPECT_EQ(bench.results[0].out_of_place.wrong, 4 * 999);
   EXPECT_EQ(bench.results[1].in_place.wrong, 0);  // another order, and says so
   EXPECT_GT(bench.results[2].in_place.wrong.value(), 100);
   EXPECT_GT(bench.results[2].out_of_place.wrong.value(), 100);
+  Sequential::pretending = false;
 }
 
 TEST(ReductionBench, ThrowsWhatAStrategySaysUnlessRefusalsAreListed) {
