@@ -18,7 +18,8 @@ class VariableCopies {
     for (std::size_t n = 0; n < nodes; ++n) {
       PlanNode& node = plan_.nodes[n];
       if (node.op == &kRead && is_used({static_cast<int>(n), 0}, consumers[n])) node.op = &kCopy;
-      for (int i = 0; i < node.op->writes && at(i) < plan_.nodes[n].types.size(); ++i)
+      const int written = std::min(node.writes(), static_cast<int>(node.types.size()));
+      for (int i = 0; i < written; ++i)  // which adds nodes, so `node` is not used here
         copy_result({static_cast<int>(n), i}, consumers[n]);
     }
     reorder(nodes);
