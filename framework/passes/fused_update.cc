@@ -8,7 +8,7 @@ namespace belfry {
 namespace {
 
 // Of each combined tensor at a time: with all that it is made of, it stays in the second cache.
-constexpr std::int64_t kChunkBytes = 16 << 10;
+constexpr std::int64_t kChunkBytes = 8 << 10;
 
 class FusedUpdate {
  public:
