@@ -47,7 +47,8 @@ TEST_F(PruneTest, KeepsWhatTheFetchesNeed) {
 TEST_F(PruneTest, NoParticipantIsCutOutOfACollective) {
   std::vector<std::vector<Output>> tensors(2);
   for (int i = 0; i < 4; ++i)
-    tensors[static_cast<std::size_t>(i / 2)].push_back(constant(graph, Tensor(1.f), At(cat("c", i))));
+    tensors[static_cast<std::size_t>(i / 2)].push_back(
+        constant(graph, Tensor(1.f), At(cat("c", i))));
   const Plan plan = pruned({all_reduce_bucket(tensors)[1][0].node()});
   EXPECT_THAT(names(plan), ElementsAre("c0", "c1", "c2", "c3", "AllReduce"));
 }
