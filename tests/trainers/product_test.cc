@@ -60,7 +60,7 @@ const std::vector<std::vector<Setting>>& axes() {
 }
 
 // The numbers of towers, and models with the size of their images.
-const std::vector<int> kTowers{2, 4};
+const std::vector<int> kTowers = kSanitized ? std::vector{4} : std::vector{2, 4};
 const std::vector<std::pair<std::string, int>> kModels{{"resnet20", 8}, {"mnist", 28}};
 
 using Choice = std::vector<std::size_t>;  // a setting of each axis
