@@ -61,12 +61,11 @@ class UpdateFuser {
   // What a path from one member reaches, a path from all of them will. No member may be reached,
   // and no user of a variable that was not reached from that variable's own update.
   bool keeps_versions(int sum, const std::vector<Member>& members) {
-    std::set<int> all, from_sum;
+    std::set<int> all;
     std::set<int> member_nodes{sum};
     for (const Member& member : members) member_nodes.insert(member.node);
     for (const int user : consumers_[at(sum)])
-      if (!member_nodes.contains(user)) reach(user, from_sum);
-    all = from_sum;
+      if (!member_nodes.contains(user)) reach(user, all);
     std::vector<std::set<int>> from(members.size());
     for (std::size_t m = 0; m < members.size(); ++m) {
       for (const int user : consumers_[at(members[m].node)]) reach(user, from[m]);

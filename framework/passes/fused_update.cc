@@ -64,9 +64,8 @@ class FusedUpdate {
         p.given_inputs().subspan(at(fusion_->first_input) + b * participants, participants);
     std::array<void*, Fusion::kMostParticipants> results;
     const std::span<void* const> outputs(results.data(), participants);
-    if (tensor.assigned &&
-        tensor.updates.size() <=
-            participants) {  // nothing is done to the results: they go where they belong
+    // Nothing is done to the results: they go where they belong.
+    if (tensor.assigned && tensor.updates.size() <= participants) {
       const auto written = [&](std::size_t u) {
         return p.given_inputs()[at(tensor.updates[u].of->inputs[0])];
       };
