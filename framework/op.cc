@@ -77,6 +77,8 @@ OutputTypes same_as_input(const ShapeContext& c) { return {c.type(0)}; }
 
 OutputTypes no_outputs(const ShapeContext&) { return {}; }
 
+std::vector<Output> same_gradient(const Node&, std::span<const Output> grads) { return {grads[0]}; }
+
 Range whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
                   std::span<const TensorType> outputs) {
   const TensorType* shaped = outputs.empty() ? nullptr : &outputs[0];

@@ -165,4 +165,7 @@ const Op& find_op(std::string_view name);
 OutputTypes same_as_input(const ShapeContext& c);  // output 0 like input 0
 OutputTypes no_outputs(const ShapeContext& c);
 
+// The gradient of an op whose output 0 is its input 0.
+std::vector<Output> same_gradient(const Node& node, std::span<const Output> grads);
+
 }  // namespace belfry

@@ -2,8 +2,9 @@
 
 #include <cmath>
 
-#include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
+#include "belfry/framework/kernels/simd.h"
+#include "belfry/ops/kernels/exp_less.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 
@@ -37,12 +38,6 @@ std::vector<Output> softmax_grad_gradient(const Node& node, std::span<const Outp
 }
 
 template <class T>
-BELFRY_KERNEL void exp_less(const T* x, T shift, std::int64_t n, T* y) {
-  BELFRY_INDEPENDENT
-  for (std::int64_t i = 0; i < n; ++i) y[i] = math::exp(x[i] - shift);
-}
-
-template <class T>
 BELFRY_KERNEL void divide(std::int64_t n, T divisor, T* y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] /= divisor;
 }
@@ -51,7 +46,7 @@ template <class T>
 void softmax_row(const T* x, std::int64_t n, T* y) {
   T largest;
   kernels::row_maxima(x, n, &largest, 0, 1);
-  exp_less(x, largest, n, y);
+  kernels::exp_less(x, largest, n, y);
   divide(n, kernels::sum(y, n), y);
 }
 

@@ -5,6 +5,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
+#include "belfry/ops/kernels/exp_less.h"
 #include "belfry/ops/kernels/labels.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
@@ -48,12 +49,7 @@ std::vector<Output> grad_gradient(const Node& node, std::span<const Output> grad
 
 // Rows are cut into blocks whose sums of exponentials are added, so that a buffer on the stack
 // holds them.
-constexpr std::int64_t kBlock = 1024;
-
-template <class T>
-BELFRY_KERNEL void exp_less(const T* x, T shift, std::int64_t n, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = math::exp(x[i] - shift);
-}
+constexpr std::int64_t kBufferSize = 1024;
 
 template <class T>
 T largest(const T* x, std::int64_t n) {
@@ -64,10 +60,10 @@ T largest(const T* x, std::int64_t n) {
 
 template <class T>
 T sum_of_exp(const T* x, T shift, std::int64_t n) {
-  T buffer[kBlock], sum = 0;
-  for (std::int64_t i = 0; i < n; i += kBlock) {
-    const std::int64_t count = n - i < kBlock ? n - i : kBlock;
-    exp_less(x + i, shift, count, buffer);
+  T buffer[kBufferSize], sum = 0;
+  for (std::int64_t i = 0; i < n; i += kBufferSize) {
+    const std::int64_t count = n - i < kBufferSize ? n - i : kBufferSize;
+    kernels::exp_less(x + i, shift, count, buffer);
     sum += kernels::sum(buffer, count);
   }
   return sum;
@@ -87,7 +83,7 @@ BELFRY_KERNEL void scale(std::int64_t n, T divisor, T factor, T* y) {
 template <class T>
 void grad_of_row(const T* x, std::int64_t n, std::int64_t label, T dy, T* dx) {
   const T shift = largest(x, n);
-  exp_less(x, shift, n, dx);
+  kernels::exp_less(x, shift, n, dx);
   const T sum = kernels::sum(dx, n);
   // Before the scaling loop, which overwrites it. Near 1, p - 1 is exact.
   const T at_label = (dx[label] / sum - 1) * dy;

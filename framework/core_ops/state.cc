@@ -8,8 +8,6 @@ OutputTypes variable_shape(const ShapeContext& c) {
   return {{options.shape, options.dtype}};
 }
 
-std::vector<Output> pass_on(const Node&, std::span<const Output> grads) { return {grads[0]}; }
-
 }  // namespace
 
 const Op kVariable{.name = "Variable",
@@ -19,6 +17,6 @@ const Op kVariable{.name = "Variable",
                    .storage = true};
 
 const Op kRead{
-    .name = "Read", .inputs = 1, .shape = same_as_input, .gradient = pass_on, .alias = true};
+    .name = "Read", .inputs = 1, .shape = same_as_input, .gradient = same_gradient, .alias = true};
 
 }  // namespace belfry

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kFew = 8;
 // Elements that are summed before they are used again, while still in cache. In 16 bits every input
 // has a row of f32 there.
-constexpr std::int64_t kBlock = 1024, kHalfBlock = 512;
+constexpr std::int64_t kRow = 1024, kHalfRow = 512;
 
 using Inputs = std::span<const void* const>;
 using Outputs = std::span<void* const>;
@@ -110,7 +110,7 @@ BELFRY_KERNEL void divide(T* x, std::int64_t size, T divisor) {
 template <class T, class Few>
 void sum_row(Inputs inputs, T* row, std::int64_t size, const Few& few) {
   if (inputs.size() <= kFew) return few(inputs, row);
-  T left[kBlock], right[kBlock];
+  T left[kRow], right[kRow];
   const std::size_t middle = (inputs.size() + 1) / 2;
   sum_row(inputs.first(middle), left, size, few);
   sum_row(inputs.subspan(middle), right, size, few);
@@ -140,8 +140,8 @@ void sum_tensors(Inputs inputs, Outputs outputs, T divisor, std::int64_t begin, 
     return sum_few<mean>(all, outputs.size() > 1, divisor);
   }
   constexpr auto kUnit = static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t from = begin; from < end; from += kBlock) {
-    const std::int64_t size = std::min(kBlock, end - from);
+  for (std::int64_t from = begin; from < end; from += kRow) {
+    const std::int64_t size = std::min(kRow, end - from);
     T* const first = static_cast<T*>(outputs[0]) + from;
     sum_row(inputs, first, size, [&](Inputs some, T* row) {
       void* const rows[] = {row};
@@ -172,11 +172,11 @@ template void tree_mean<double>(Inputs, Outputs, double, std::int64_t, std::int6
 
 void tree_sum_16(const HalfConversion& convert, Inputs inputs, Outputs outputs, float divisor,
                  std::int64_t begin, std::int64_t end) {
-  for (std::int64_t from = begin; from < end; from += kHalfBlock) {
-    const std::int64_t size = std::min(kHalfBlock, end - from);
-    float sums[kHalfBlock];
+  for (std::int64_t from = begin; from < end; from += kHalfRow) {
+    const std::int64_t size = std::min(kHalfRow, end - from);
+    float sums[kHalfRow];
     sum_row(inputs, sums, size, [&](Inputs some, float* row) {
-      float wide[kFew][kHalfBlock];
+      float wide[kFew][kHalfRow];
       const void* terms[kFew];
       for (std::size_t k = 0; k < some.size(); ++k) {
         convert.widen(static_cast<const std::uint16_t*>(some[k]) + from, wide[k], size);

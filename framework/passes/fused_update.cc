@@ -8,7 +8,7 @@ namespace belfry {
 namespace {
 
 // Of each combined tensor at a time: with all that it is made of, it stays in the second cache.
-constexpr std::int64_t kChunkBytes = 8 << 10;
+constexpr std::int64_t kUpdateChunk = 8 << 10;
 
 class FusedUpdate {
  public:
@@ -55,11 +55,11 @@ class FusedUpdate {
   };
 
   void update(const Pointers& p, std::size_t b, Range range) const {
-    alignas(64) std::byte sum[kChunkBytes];
+    alignas(64) std::byte sum[kUpdateChunk];
     const Tensor& tensor = tensors_[b];
     if (tensor.updates.empty()) return;
     const auto participants = at(fusion_->participants);
-    const std::int64_t step = kChunkBytes / tensor.element_bytes;
+    const std::int64_t step = kUpdateChunk / tensor.element_bytes;
     const auto inputs =
         p.given_inputs().subspan(at(fusion_->first_input) + b * participants, participants);
     std::array<void*, Fusion::kMostParticipants> results;

@@ -8,7 +8,7 @@ namespace belfry {
 namespace {
 
 // Bytes that one worker sums at a time: all K buffers of a chunk fit in its cache.
-constexpr std::int64_t kChunkBytes = 64 << 10;
+constexpr std::int64_t kWorkerChunk = 64 << 10;
 
 class Scheduler {
  public:
@@ -98,10 +98,10 @@ class Scheduler {
     if (node.participants() == 0) return whole;
     const TensorType& first = node.fusion ? node.fusion->types[0] : node.types[0];
     const auto element = static_cast<std::int64_t>(size_of(first.dtype));
-    if (whole * element <= kChunkBytes) return whole;
+    if (whole * element <= kWorkerChunk) return whole;
     // At least 4 KiB of each participant, in whole cache lines.
     const std::int64_t bytes =
-        std::max<std::int64_t>(4096, 2 * kChunkBytes / node.participants() / 64 * 64);
+        std::max<std::int64_t>(4096, 2 * kWorkerChunk / node.participants() / 64 * 64);
     return bytes / element;
   }
 
