@@ -7,6 +7,7 @@
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
 namespace {
@@ -38,7 +39,7 @@ TEST(Allocator, KeepsItsLimit) {
 }
 
 TEST(Allocator, ARefusalOfTheMachineIsOutOfMemory) {
-  if (kSanitized) GTEST_SKIP() << "sanitizers do not return null";
+  if (kSanitized) GTEST_SKIP() << "sanitizers end the program where memory is short";
   Allocator allocator("cpu:0");
   EXPECT_THAT(message_of<OutOfMemory>([&] { Buffer much(allocator, std::size_t{1} << 60); }),
               HasSubstr("cannot allocate"));

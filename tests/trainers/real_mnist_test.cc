@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/tests/support/sanitizers.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
 #include "belfry/trainers/models.h"
@@ -10,12 +11,6 @@
 
 namespace belfry {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 struct Mode {
   const char* kind;

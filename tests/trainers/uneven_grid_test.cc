@@ -5,16 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "belfry/ops/matmul.h"
+#include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/uneven_support.h"
 
 namespace belfry {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 constexpr double kRate = 0.1;
 
