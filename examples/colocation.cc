@@ -42,17 +42,11 @@ void run(bool colocate, const std::string& path) {
 }
 
 int main(int argc, char** argv) {
-  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
-    std::fprintf(stderr, "error: usage: colocation [FOLDER]\n");
-    return 2;
-  }
-  const std::string folder = argc == 2 ? cat(argv[1], "/") : "";
-  try {
+  return run_program([&] {
+    require<FlagError>(argc == 1 || (argc == 2 && argv[1][0] != '-'), "usage: colocation [FOLDER]");
+    const std::string folder = argc == 2 ? cat(argv[1], "/") : "";
     run(true, folder + "true.json");
     run(false, folder + "false.json");
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+    return 0;
+  });
 }

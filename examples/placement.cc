@@ -147,11 +147,8 @@ void missing_device() {
   }
 }
 
-int main(int argc, char**) try {
-  if (argc > 1) {
-    std::fprintf(stderr, "error: placement takes no arguments\n");
-    return 2;
-  }
+int place_all(int argc) {
+  require<FlagError>(argc == 1, "placement takes no arguments");
   for (const Program& program : kPrograms) {
     std::printf("\n# %s\n", program.title);
     Graph planned, run;
@@ -165,7 +162,9 @@ int main(int argc, char**) try {
   }
   std::printf("\n# a device that is not there\n");
   missing_device();
-} catch (const Error& error) {
-  std::fprintf(stderr, "error: %s\n", error.what());
-  return 1;
+  return 0;
+}
+
+int main(int argc, char**) {
+  return run_program([&] { return place_all(argc); });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdarg>
+#include <utility>
 
 #include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/trainer.h"
@@ -33,15 +34,18 @@ class ShortLine {
 
 void Progress::setup(Trainer& trainer) { total_steps_ = trainer.total_steps(); }
 
+void Progress::before_step(Trainer&, const StepInfo& info) { began_ = info.seconds; }
+
 void Progress::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t done = info.step + 1;
-  ++rate_steps_;
-  if (console_.is_terminal()) {
-    if (info.seconds - shown_at_ >= kSecondsBetweenUpdates || done == total_steps_)
-      show(trainer, info);
-    return;
+  // The first allocates, so that its speed is not typical.
+  if (std::exchange(ran_, true)) {
+    ++rate_steps_;
+    rate_seconds_ += info.seconds - began_;
   }
-  if (done == 1 || done % kStepsBetweenLines == 0 || done == total_steps_) show(trainer, info);
+  const bool due = console_.is_terminal() ? info.seconds - shown_at_ >= kSecondsBetweenUpdates
+                                          : done == 1 || done % kStepsBetweenLines == 0;
+  if (due || done == total_steps_) show(trainer, info);
 }
 
 void Progress::show(Trainer& trainer, const StepInfo& info) {
@@ -50,10 +54,9 @@ void Progress::show(Trainer& trainer, const StepInfo& info) {
            static_cast<long long>(total_steps_), info.epoch + 1, trainer.options().epochs);
   for (const NamedValue& metric : trainer.step_metrics())
     line.add("  %s %.4g", metric.name.c_str(), metric.value);
-  const double seconds = info.seconds - rate_from_;
-  if (info.step > 0 && seconds > 0) {
+  if (rate_seconds_ > 0) {
     const auto towers = static_cast<double>(trainer.batches().towers());
-    const double steps_per_second = static_cast<double>(rate_steps_) / seconds;
+    const double steps_per_second = static_cast<double>(rate_steps_) / rate_seconds_;
     const double rate = steps_per_second *
                         static_cast<double>(trainer.batches().samples_per_epoch()) /
                         static_cast<double>(trainer.batches().steps_per_epoch());
@@ -63,13 +66,9 @@ void Progress::show(Trainer& trainer, const StepInfo& info) {
     console_.status(line.str());
   else
     console_.line(line.str());
-  shown_at_ = rate_from_ = info.seconds;
+  shown_at_ = info.seconds;
   rate_steps_ = 0;
-}
-
-void Progress::after_epoch(Trainer&, const StepInfo& info) {
-  rate_from_ = info.seconds;
-  rate_steps_ = 0;
+  rate_seconds_ = 0;
 }
 
 Evaluation::Evaluation(Console& console) : console_(console) {}
@@ -86,7 +85,11 @@ void Evaluation::setup(Trainer& trainer) {
 void Evaluation::after_epoch(Trainer& trainer, const StepInfo& info) { evaluate(trainer, info); }
 
 void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
-  if (info.step != evaluated_at_) evaluate(trainer, info);
+  if (info.step == evaluated_at_) return;
+  // Nothing was left to train: the epoch before ended here.
+  StepInfo last = info;
+  if (trainer.position().samples == 0 && last.epoch > 0) --last.epoch;
+  evaluate(trainer, last);
 }
 
 void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {

@@ -19,7 +19,7 @@ struct Callback {
   virtual ~Callback() = default;
   // Graph and session exist; before the first step.
   virtual void setup(Trainer&) {}
-  // Around step `info.step`, the first being 0.
+  // Around step `info.step`, the first being 0; `info.seconds` is then and after it.
   virtual void before_step(Trainer&, const StepInfo&) {}
   virtual void after_step(Trainer&, const StepInfo&) {}
   // After the last step of epoch `info.epoch`; `info.step` steps are complete.
@@ -34,8 +34,8 @@ class Progress final : public Callback {
  public:
   explicit Progress(Console& console) : console_(console) {}
   void setup(Trainer& trainer) override;
+  void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
-  void after_epoch(Trainer& trainer, const StepInfo& info) override;
 
  private:
   void show(Trainer& trainer, const StepInfo& info);
@@ -43,8 +43,10 @@ class Progress final : public Callback {
   Console& console_;
   std::int64_t total_steps_ = 0;
   double shown_at_ = 0;          // seconds since training began
-  double rate_from_ = 0;         // where the interval of the shown speed began
-  std::int64_t rate_steps_ = 0;  // steps since then
+  bool ran_ = false;             // a step
+  double began_ = 0;             // the step
+  std::int64_t rate_steps_ = 0;  // since the last line
+  double rate_seconds_ = 0;      // in them, so that nothing between steps counts
 };
 
 class Evaluator;

@@ -155,11 +155,12 @@ void Trainer::train() {
   const std::int64_t last = total_steps();
   while (steps_ < last && !stopped_) {
     const double start = now();
-    const StepInfo step = info();
+    StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
     const std::int64_t samples = plan_.forms()[plan_.form_of(epoch_step_)].total();
     const bool with_trace = run_step(*source, step);
     traced = traced || with_trace;
+    step.seconds = now() - began_;
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
     if (steps_ > first_step_ && !with_trace) {

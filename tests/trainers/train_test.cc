@@ -15,6 +15,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 std::unique_ptr<Dataset> small_data(bool train) { return smooth_data(train ? 70 : 10); }
 
@@ -88,6 +89,19 @@ TEST_F(TrainTest, DividesBatchesAsItIsTold) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.error, HasSubstr("leave 10 over"));
   EXPECT_EQ(run({"--uneven=pad", "--batch_size=500"}).code, 0);
+}
+
+TEST_F(TrainTest, SaysWhatARestoredRunDid) {
+  EXPECT_EQ(run({"--epochs=1", "--save_checkpoint=" + path(".checkpoint")}).code, 0);
+  const std::string restore = "--restore_checkpoint=" + path(".checkpoint");
+  const Result none = run({"--epochs=1", restore});
+  EXPECT_EQ(none.code, 0) << none.error;
+  EXPECT_THAT(none.out, HasSubstr("epoch 1, step 8: test"));
+  EXPECT_THAT(none.out, Not(HasSubstr("nan")));
+  const Result one = run({"--max_steps=9", restore});
+  EXPECT_EQ(one.code, 0) << one.error;
+  EXPECT_THAT(one.out, HasSubstr("step 9/9  epoch 2/2"));
+  EXPECT_THAT(one.out, Not(HasSubstr("examples/s ("))) << "of the first step of a run";
 }
 
 TEST_F(TrainTest, PrintsHeaderProgressAndTableAndWritesJson) {
@@ -362,7 +376,7 @@ TEST(Train, PrintsPlacementAndTheBalanceOfVariables) {
 TEST(Train, PrintsHelpAndTrainsNothing) {
   const Result result = run({"--help"});
   EXPECT_EQ(result.code, 0);
-  EXPECT_THAT(result.out, AllOf(HasSubstr("--batch_size"), testing::Not(HasSubstr("--data_dir"))));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("--batch_size"), Not(HasSubstr("--data_dir"))));
 }
 
 TEST(Train, ExitsWith2ForMistakesOnTheCommandLineInOneLine) {
