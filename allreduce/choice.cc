@@ -44,21 +44,20 @@ std::string milliseconds(double seconds) {
   return text;
 }
 
-// "collective, 4 MiB".
 std::string title(const Prediction& prediction) {
-  return cat(prediction.strategy,
-             prediction.bucket_mb > 0 ? cat(", ", prediction.bucket_mb, " MiB") : "");
+  return describe_strategy(prediction.strategy, prediction.bucket_mb);
 }
 
-std::string line(const Prediction& prediction) {
+std::string line(const Prediction& prediction, std::size_t width) {
   std::string name = title(prediction);
-  name.resize(std::max<std::size_t>(name.size(), 18), ' ');
+  name.resize(std::max(name.size(), width), ' ');
   return cat("  ", name, " ",
              prediction.refusal.empty() ? milliseconds(prediction.seconds) : prediction.refusal,
              prediction.canonical ? "" : " (not canonical)", "\n");
 }
 
-void predict(const std::vector<TensorType>& gradients, const std::vector<DeviceSpec>& devices,
+// Whether buckets of another size make another plan.
+bool predict(const std::vector<TensorType>& gradients, const std::vector<DeviceSpec>& devices,
              const Machine& machine, const ChoiceOptions& options, Prediction& prediction) {
   const auto towers = static_cast<int>(devices.size());
   std::unique_ptr<Strategy> strategy = make_strategy(prediction.strategy);
@@ -66,12 +65,21 @@ void predict(const std::vector<TensorType>& gradients, const std::vector<DeviceS
   prediction.refusal = strategy->refusal(towers);
   if (!prediction.canonical && !options.any && prediction.refusal.empty())
     prediction.refusal = "left out";
-  if (!prediction.refusal.empty()) return;
-  if (prediction.bucket_mb > 0) strategy = bucketed(std::move(strategy), prediction.bucket_mb);
+  if (!prediction.refusal.empty()) return false;
+  const bool in_one_node = strategy->in_one_node() != nullptr;
+  if (options.make)
+    strategy = options.make(prediction.strategy, prediction.bucket_mb);
+  else if (prediction.bucket_mb > 0)
+    strategy = bucketed(std::move(strategy), prediction.bucket_mb);
   prediction.seconds = predict_reduction(*strategy, gradients, devices, machine, options.reduction);
+  return in_one_node;
 }
 
 }  // namespace
+
+std::string describe_strategy(std::string_view strategy, double bucket_mb) {
+  return cat(strategy, bucket_mb > 0 ? cat(", ", bucket_mb, " MiB") : "");
+}
 
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const Machine& machine,
@@ -99,16 +107,20 @@ StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
                                ChoiceOptions options) {
   const auto towers = static_cast<int>(devices.size());
   StrategyChoice choice;
-  for (const std::string& name : strategies)
+  for (const std::string& name : strategies) {
+    bool alike = false;  // buckets of all sizes
     for (const double bucket_mb : options.buckets) {
+      if (alike && bucket_mb > 0) continue;
       Prediction& prediction = choice.predictions.emplace_back(Prediction{name, bucket_mb});
       try {
-        predict(gradients, devices, machine, options, prediction);
+        const bool sizes_matter = predict(gradients, devices, machine, options, prediction);
+        alike = alike || (bucket_mb > 0 && !sizes_matter);
       } catch (const Error& error) {
         prediction.refusal = error.what();
       }
       if (!prediction.refusal.empty()) break;
     }
+  }
   std::ranges::stable_sort(choice.predictions, [](const Prediction& a, const Prediction& b) {
     return a.refusal.empty() != b.refusal.empty() ? a.refusal.empty() : a.seconds < b.seconds;
   });
@@ -119,7 +131,10 @@ StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
 
 std::string StrategyChoice::str() const {
   std::string text;
-  for (const Prediction& prediction : predictions) text += line(prediction);
+  std::size_t width = 18;
+  for (const Prediction& prediction : predictions)
+    width = std::max(width, title(prediction).size());
+  for (const Prediction& prediction : predictions) text += line(prediction, width);
   if (predictions.empty() || !best().refusal.empty()) return text;
   text += cat("auto: ", title(best()), ", predicted ", milliseconds(best().seconds));
   if (predictions.size() > 1 && predictions[1].refusal.empty()) {

@@ -1,6 +1,9 @@
 // The choice that `auto` stands for: strategies predicted for given tensors on a given machine.
 #pragma once
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/allreduce/machine.h"
@@ -25,6 +28,9 @@ struct Prediction {
   std::string refusal;  // why it cannot serve; then there are no seconds
 };
 
+// "collective, 4 MiB": a strategy, and its buckets unless there are none.
+std::string describe_strategy(std::string_view strategy, double bucket_mb);
+
 struct StrategyChoice {
   std::vector<Prediction> predictions;  // fastest first, then those that are left out
   const Prediction& best() const { return predictions.front(); }
@@ -37,12 +43,17 @@ struct ChoiceOptions {
   // bits than the rest.
   bool any = false;
   Reduction reduction = Reduction::kMean;
-  std::vector<double> buckets = {0};  // sizes in MiB to try with each strategy; 0: no buckets
+  // Sizes in MiB to try with each strategy, at least one; 0: no buckets. Of a strategy without a
+  // node for a whole bucket just the first size above 0 is tried: it builds the same with others.
+  std::vector<double> buckets = {0};
+  // What is predicted for a name and a size of buckets; by default the strategy of that name, in
+  // bucketed() unless the size is 0.
+  std::function<std::unique_ptr<Strategy>(const std::string&, double bucket_mb)> make = {};
 };
 
 // Predicts each of `strategies` that is canonical for these devices, or all, with each bucket size.
-// Buckets are predicted as if all gradients were there. Throws InvalidArgument
-// with all refusals if none can serve.
+// Buckets are predicted as if all gradients were there. Of equal ones the first is best. Throws
+// InvalidArgument with all refusals if none can serve.
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
                                const std::vector<TensorType>& gradients,
                                const std::vector<DeviceSpec>& devices, const Machine& machine,

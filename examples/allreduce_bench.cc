@@ -12,8 +12,8 @@ namespace {
 struct RawFlags {
   std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
   std::string dtype = "f32", redop = "sum", devices = "cpu:2", strategies = "collective";
-  std::string threads, model, update, links, csv, json;
-  bool remeasure = false, auto_any = false;
+  std::string threads, model, update, csv, json;
+  AutoFlags automatic;
 };
 
 struct Flags {
@@ -54,12 +54,7 @@ void define(FlagParser& parser, RawFlags& raw) {
   parser.add("-c,--check", raw.check, "0|1", "compare every sum with an oracle [1]");
   parser.add("--threads", raw.threads, "N",
              "worker threads, the main thread included; 0: all usable cores [0]");
-  parser.group("What auto chooses by");
-  parser.add("--links", raw.links, "FILE",
-             "JSON that describes the devices' links [none: they are measured, and kept in " +
-                 cache_directory() + "]");
-  parser.add("--remeasure", raw.remeasure, "measure them again [false]");
-  parser.add("--auto_any", raw.auto_any, "take strategies that are not canonical, too [false]");
+  add_auto_flags(parser, raw.automatic);
   parser.group("Output");
   parser.add("--csv", raw.csv, "FILE", "write the results there, a line each [none]");
   parser.add("--json", raw.json, "FILE", "write the results there, as a list of objects [none]");
@@ -107,14 +102,13 @@ void read_strategies(Flags& flags, const RawFlags& raw) {
     if (name != "auto") refuse_unfit(name, flags.bench.devices);
     flags.strategies.emplace_back(name);
   }
-  require<FlagError>(flags.predicts || (raw.links.empty() && !raw.remeasure && !raw.auto_any),
-                     "--links, --remeasure and --auto_any are for --strategies with auto");
-  require<FlagError>(raw.links.empty() || !raw.remeasure, "--links=", raw.links,
-                     " takes the place of a measurement, so there is no use for --remeasure");
+  check_auto_flags(raw.automatic, flags.predicts, "auto among --strategies");
   require<FlagError>(!flags.updates || !flags.predicts,
                      "--update times strategies by their names; leave auto out");
-  flags.bench.auto_any = raw.auto_any;
-  flags.machine = {.threads = flags.bench.threads, .links = raw.links, .remeasure = raw.remeasure};
+  flags.bench.auto_any = raw.automatic.auto_any;
+  flags.machine = {.threads = flags.bench.threads,
+                   .links = raw.automatic.links,
+                   .remeasure = raw.automatic.remeasure};
 }
 
 Flags parse(std::span<const char* const> arguments, const std::string& program) {

@@ -36,7 +36,8 @@ void add_flags(FlagParser& parser, Raw& raw) {
   parser.add("--display_every", raw.display_every, "N",
              "print a line after the first timed step and each N [10]");
   parser.add("--strategies", raw.strategies, "LIST",
-             "compare strategies of --allreduce: all, or names separated by commas; ratios are to "
+             "compare strategies of --allreduce: all, or names separated by commas, auto among "
+             "them; ratios are to "
              "the first, with all to collective [none]");
   parser.add("--repetitions", raw.repetitions, "N",
              "with --strategies, rounds over all of them [3]");
@@ -77,6 +78,7 @@ Mode mode_for(const std::string& strategy, const std::string& trainer, int repac
 // Collective first, as what others are compared with; the rest by name.
 std::vector<Mode> every_strategy(const std::string& trainer, int repacking) {
   std::vector<std::string> names = strategy_names();
+  names.emplace_back("auto");
   std::ranges::stable_partition(names, [](auto& name) { return name == "collective"; });
   std::vector<Mode> modes;
   for (const std::string& name : names) {
@@ -94,13 +96,19 @@ std::vector<Mode> listed_strategies(std::string list, const std::string& trainer
   std::vector<Mode> modes;
   for (const std::string_view part : split(list, ',')) {
     const std::string name(part);
-    as_flag("--strategies", [&] { return make_strategy(name) != nullptr; });
+    as_flag("--strategies", [&] { return parse_all_reduce_spec(name); });
     const Mode mode = mode_for(name, trainer, repacking);
     require<FlagError>(std::ranges::find(modes, mode) == modes.end(), "--strategies=", list, ": ",
                        name, " is there twice");
     modes.push_back(mode);
   }
   return modes;
+}
+
+bool lists_auto(const Raw& raw) {
+  if (raw.strategies == "all") return true;
+  const std::vector<std::string_view> names = split(raw.strategies, ',');
+  return std::ranges::find(names, "auto") != names.end();
 }
 
 std::vector<Mode> modes_of(const FlagParser& parser, const Raw& raw, const TrainFlags& training) {
@@ -136,7 +144,7 @@ BenchFlags parse(int argc, char** argv) {
   wanted.model = as_flag("--model", [&] { return find_model(raw.model, image_size); });
   read_numbers(wanted, raw);
   wanted.plot = raw.plot;
-  wanted.training = set.read(wanted.model.batch_size);
+  wanted.training = set.read(wanted.model.batch_size, lists_auto(raw));
   check(parser, wanted.training, raw);
   wanted.compares = !raw.strategies.empty();
   wanted.lists_refusals = raw.strategies == "all" || wanted.training.check_equivalence > 0;
@@ -157,9 +165,10 @@ void print_header(Console& console, const BenchFlags& wanted) {
                    join(fields), ", one batch again and again"));
 }
 
-// Prints what each mode needs and moves those that refuse into `refused`.
-std::vector<Mode> plan(const BenchFlags& wanted, const TrainerOptions& training,
-                       const Dataset& data, Console& console, std::vector<ModePlan>& refused) {
+// Prints what each mode needs and moves those that refuse into `refused`. What `auto` chose is kept
+// in `training`.
+std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const Dataset& data,
+                       Console& console, std::vector<ModePlan>& refused) {
   const std::int64_t available = host_memory();
   std::vector<Mode> modes;
   console.line(cat("memory: this machine has ", byte_text(available)));
@@ -169,6 +178,10 @@ std::vector<Mode> plan(const BenchFlags& wanted, const TrainerOptions& training,
       require<FlagError>(wanted.lists_refusals, mode.name(), ": ", planned.refusal);
       refused.push_back(std::move(planned));
       continue;
+    }
+    if (planned.kept && wanted.training.check_equivalence == 0) {
+      console.line(planned.choice);
+      training.choice.kept = planned.kept;
     }
     std::vector<std::string> peaks;
     for (const DeviceUse& use : planned.use)
@@ -243,8 +256,7 @@ int train_bench(int argc, char** argv) {
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
   const TrainFlags& flags = wanted.training;
-  const TrainerOptions training =
-      trainer_options(flags, wanted.model.model, wanted.model.optimizer);
+  TrainerOptions training = trainer_options(flags, wanted.model.model, wanted.model.optimizer);
   const std::unique_ptr<Dataset> data =
       synthetic_data(wanted.model.fields, wanted.model.classes,
                      flags.batch_size * std::ssize(flags.devices), flags.seed);

@@ -22,9 +22,12 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
     const PairedRatio ratio = paired_ratio(run.speeds, runs[reference].speeds);
     const Speed speed = speed_of(double{1} * model.devices * model.batch_size, run.seconds);
     const double images = median(run.speeds);
+    const Mode mode = run.chosen.value_or(run.mode);
     results.push_back({.model = model.name,
                        .strategy = strategy_of(run.mode),
-                       .canonical = run.mode.canonical(model.devices),
+                       .resolved = run.chosen ? mode.allreduce : "",
+                       .bucket_mb = run.chosen ? mode.bucket_mb.value_or(0) : 0,
+                       .canonical = mode.canonical(model.devices),
                        .devices = model.devices,
                        .batch_size = model.batch_size,
                        .images_per_second = images,
@@ -40,10 +43,11 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
 }
 
 Json to_json(const BenchResult& result) {
-  return Json::object()
-      .set("model", result.model)
-      .set("strategy", result.strategy)
-      .set("canonical", result.canonical)
+  Json json = Json::object();
+  json.set("model", result.model).set("strategy", result.strategy);
+  if (!result.resolved.empty())
+    json.set("resolved", result.resolved).set("bucket_mb", result.bucket_mb);
+  return json.set("canonical", result.canonical)
       .set("devices", result.devices)
       .set("batch_size", result.batch_size)
       .set("images_per_second", result.images_per_second)
@@ -63,9 +67,12 @@ std::string bench_table(std::span<const BenchResult> results, std::span<const Mo
                 "canonical");
   std::string text = line;
   for (const BenchResult& result : results) {
+    const std::string strategy = result.resolved.empty()
+                                     ? result.strategy
+                                     : cat(result.strategy, " (", result.resolved, ")");
     std::snprintf(
         line, sizeof line, "%-24s %10.2f %10.2f %9.2f %8.2f %7.3f %+8.1f %% +/- %4.1f  %-16s %s\n",
-        result.strategy.c_str(), result.images_per_second, result.images_per_second_per_device,
+        strategy.c_str(), result.images_per_second, result.images_per_second_per_device,
         result.uncertainty, result.jitter, result.ratio, 100 * (result.ratio - 1),
         50 * result.ratio_spread, result.params_hash.c_str(), result.canonical ? "yes" : "no");
     text += line;

@@ -10,10 +10,12 @@
 
 namespace belfry {
 
-// One strategy: a member per field in JSON.
+// One strategy: a member per field in JSON, `resolved` and `bucket_mb` for "auto" alone.
 struct BenchResult {
   std::string model;
-  std::string strategy;  // --allreduce, or the trainer if that combines nothing
+  std::string strategy;       // --allreduce, or the trainer if that combines nothing
+  std::string resolved = {};  // what "auto" chose, else ""
+  double bucket_mb = 0;       // of that
   bool canonical = false;
   int devices = 0;               // K
   int batch_size = 0;            // per device

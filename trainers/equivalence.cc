@@ -91,6 +91,7 @@ void compare(const Values& values, const Values& reference, Equivalence::Entry& 
 Values run(const TrainerOptions& options, const Dataset& train, Equivalence::Entry& entry) {
   const std::unique_ptr<Trainer> trainer = make_in_mode(entry.mode, options, train, entry.refusal);
   if (!trainer) return {};
+  entry.chosen = chosen_mode(entry.mode, *trainer);
   const auto began = std::chrono::steady_clock::now();
   trainer->train();
   entry.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -114,9 +115,9 @@ Equivalence check_equivalence(const TrainerOptions& options, const Dataset& trai
   Equivalence result{.steps = steps};
   Values reference;
   for (const Mode& mode : modes) {
-    Equivalence::Entry& entry =
-        result.entries.emplace_back(Equivalence::Entry{mode, mode.canonical(towers)});
+    Equivalence::Entry& entry = result.entries.emplace_back(Equivalence::Entry{.mode = mode});
     Values values = run(common, train, entry);
+    entry.canonical = entry.chosen.value_or(mode).canonical(towers);
     if (!entry.refusal.empty()) continue;
     if (reference.empty()) reference = values;
     compare(values, reference, entry);

@@ -26,6 +26,7 @@ struct Equivalence {
   };
   struct Entry {
     Mode mode;
+    std::optional<Mode> chosen = {};  // what "auto" stood for
     bool canonical = false;
     std::string refusal;           // why the mode did not run; all below is then empty
     std::vector<Distance> values;  // of all variables and optimizer slots that are no copies
@@ -43,7 +44,7 @@ struct Equivalence {
   // Whether all canonical modes have the same bits, and all replicas those of tower 0.
   bool holds() const;
   // A list with an object per mode that ran and variable: {mode, trainer, allreduce, canonical,
-  // variable, max_ulp, peak_bytes, bytes_moved, seconds}.
+  // variable, max_ulp, peak_bytes, bytes_moved, seconds}; allreduce is what "auto" chose.
   Json to_json() const;
   // A line per mode, with one more per variable that differs, and a verdict; for people.
   std::string to_table() const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "belfry/allreduce/choice.h"
 #include "belfry/trainers/equivalence.h"
 
 namespace belfry {
@@ -22,6 +23,10 @@ std::string rows(const Equivalence::Entry& entry) {
   std::snprintf(seconds, sizeof seconds, "%.3f", entry.seconds);
   std::string text = row(name, cat("(all ", entry.values.size(), ")"), cat(entry.max_ulp()),
                          cat(entry.peak_bytes), cat(entry.bytes_moved), seconds);
+  if (entry.chosen)
+    text +=
+        cat("    chose ",
+            describe_strategy(entry.chosen->allreduce, entry.chosen->bucket_mb.value_or(0)), "\n");
   for (const auto& [variable, ulp] : entry.values)
     if (ulp > 0) text += row("", variable, cat(ulp), "", "", "");
   for (const std::string& copy : entry.differing_replicas)
@@ -45,19 +50,20 @@ bool Equivalence::holds() const {
 
 Json Equivalence::to_json() const {
   Json list = Json::array();
-  for (const Entry& entry : entries)
+  for (const Entry& entry : entries) {
+    const std::string allreduce = entry.chosen.value_or(entry.mode).allreduce;
     for (const Distance& distance : entry.values)
-      list.push(
-          Json::object()
-              .set("mode", entry.mode.name())
-              .set("trainer", entry.mode.trainer)
-              .set("allreduce", entry.mode.allreduce.empty() ? Json() : Json(entry.mode.allreduce))
-              .set("canonical", entry.canonical)
-              .set("variable", distance.variable)
-              .set("max_ulp", distance.max_ulp)
-              .set("peak_bytes", entry.peak_bytes)
-              .set("bytes_moved", entry.bytes_moved)
-              .set("seconds", entry.seconds));
+      list.push(Json::object()
+                    .set("mode", entry.mode.name())
+                    .set("trainer", entry.mode.trainer)
+                    .set("allreduce", allreduce.empty() ? Json() : Json(allreduce))
+                    .set("canonical", entry.canonical)
+                    .set("variable", distance.variable)
+                    .set("max_ulp", distance.max_ulp)
+                    .set("peak_bytes", entry.peak_bytes)
+                    .set("bytes_moved", entry.bytes_moved)
+                    .set("seconds", entry.seconds));
+  }
   return list;
 }
 

@@ -1,8 +1,10 @@
 #include <utility>
 
+#include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/text.h"
 #include "belfry/trainers/flags_impl.h"
+#include "belfry/trainers/measure_machine.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
@@ -20,9 +22,10 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   require<FlagError>(!kind.one_device || towers == 1, chosen,
                      " takes one device, but --devices=", raw.devices, " has ", towers);
   flags.allreduce = raw.allreduce.empty() ? kind.default_strategy : raw.allreduce;
+  flags.allreduce_given = !raw.allreduce.empty();
   if (!flags.allreduce.empty()) {
-    const std::unique_ptr<Strategy> strategy =
-        as_flag("--allreduce", [&] { return make_strategy(flags.allreduce); });
+    const bool chooses =
+        as_flag("--allreduce", [&] { return parse_all_reduce_spec(flags.allreduce).is_auto(); });
     require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen,
                        kind.accepts ? " does not take --allreduce="
                        : kind.async
@@ -31,7 +34,8 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
                            : " takes no --allreduce; it has "
                              "no use for --allreduce=",
                        flags.allreduce);
-    const std::string why = strategy->refusal(static_cast<int>(towers));
+    const std::string why =
+        chooses ? "" : make_strategy(flags.allreduce)->refusal(static_cast<int>(towers));
     require<FlagError>(why.empty(), why, " (--devices=", raw.devices, " has ", towers, ")");
   }
   const bool equal = flags.uneven == Uneven::kDrop || flags.uneven == Uneven::kError;
@@ -58,6 +62,7 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
                      "--bucket_mb=", raw.bucket_mb,
                      " and --gradient_repacking=", flags.gradient_repacking,
                      " cut the gradients in two different ways; leave one of them out");
+  flags.bucket_mb_given = !raw.bucket_mb.empty();
   if (raw.bucket_mb.empty() && kind.buckets && flags.gradient_repacking == 0)
     flags.bucket_mb = kDefaultBucketMb;
   require<FlagError>(raw.async.empty() || kind.async, "--async=", raw.async,
@@ -126,11 +131,17 @@ void check_shares(const TrainFlags& flags, const RawFlags& raw) {
 
 }  // namespace
 
-void check_flags(TrainFlags& flags, const RawFlags& raw) {
+void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
   refuse_beside_equivalence(flags, raw);
   refuse_unused_files(flags);
   refuse_shared_files(flags);
   choose_trainer(flags, raw);
+  // It is one of the modes of --check_equivalence.
+  check_auto_flags(flags.automatic,
+                   flags.allreduce == "auto" || flags.check_equivalence > 0 || compares_auto,
+                   "--allreduce=auto");
+  if (flags.allreduce == "auto" && flags.automatic.links.empty())
+    as_flag("--allreduce=auto", [&] { require_measurable(flags.devices); });
   check_shares(flags, raw);
 }
 

@@ -37,7 +37,8 @@ class Definer {
                 trainers_text() + " [simple with one device, else replicated]");
     parser_.add("--allreduce", raw_.allreduce, "SPEC",
                 alternatives(strategy_names()) +
-                    "; parameter_server takes colocate, replicated all others; NAME#N in N chunks "
+                    "|auto; parameter_server takes colocate, replicated all others; auto: the one "
+                    "that is predicted to be fastest for this model; NAME#N in N chunks "
                     "per tensor (ring, shuffle, collective); NAME:SIZE:NAME by size: tensors of up "
                     "to SIZE bytes (K, M, G, T: powers of 1024) by the first [collective]");
     parser_.add("--gradient_repacking", raw_.repacking, "N",
@@ -53,7 +54,8 @@ class Definer {
     parser_.add("--bucket_mb", raw_.bucket_mb, "X",
                 cat("combine gradients in buckets of at most X MiB, the last ones first, while "
                     "others are being computed; 0: each by itself [",
-                    kDefaultBucketMb, "; 0 with --gradient_repacking]"));
+                    kDefaultBucketMb,
+                    "; 0 with --gradient_repacking; what is fastest with --allreduce=auto]"));
     parser_.add(
         "--async", raw_.async, "ordered|free",
         "of --trainer=async. ordered: all gradients at the same values, then an update per "
@@ -182,6 +184,7 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
     : defaults_(std::move(defaults)), raw_(std::make_unique<RawFlags>()) {
   Definer define(parser, *raw_);
   define.devices_and_gradients();
+  add_auto_flags(parser, raw_->automatic);
   define.training(defaults_);
   if (!defaults_.benchmark) define.files(defaults_);
   define.inspection(defaults_);
@@ -190,7 +193,7 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
 
 TrainFlagSet::~TrainFlagSet() = default;
 
-TrainFlags TrainFlagSet::read(std::optional<int> batch_size) const {
+TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto) const {
   RawFlags raw = *raw_;
   for (std::string* name : {&raw.trainer, &raw.allreduce}) underscores_in_names(*name);
   TrainFlags flags;
@@ -206,7 +209,8 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size) const {
   flags.save_checkpoint = raw.save_checkpoint;
   flags.restore_checkpoint = raw.restore_checkpoint;
   flags.json = raw.json;
-  check_flags(flags, raw);
+  flags.automatic = raw.automatic;
+  check_flags(flags, raw, compares_auto);
   return flags;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
+#include "belfry/trainers/auto_flags.h"
 #include "belfry/trainers/batches.h"
 #include "belfry/trainers/flag_values.h"
 
@@ -31,9 +32,11 @@ struct FlagDefaults {
 struct TrainFlags {
   std::vector<DeviceSpec> devices;  // full names, no two equal
   std::string trainer;
-  std::string allreduce;  // a spec; "" for trainers that combine nothing
+  std::string allreduce;  // a spec or "auto"; "" for trainers that combine nothing
+  AutoFlags automatic;    // of "auto"
   int gradient_repacking = 0;
   double bucket_mb = 0;  // MiB
+  bool allreduce_given = false, bucket_mb_given = false;
   bool fuse_updates = true, share_replicas = true;
   int small_tensors_kb = 0;
   std::string async;    // "ordered" or "free"; "" for trainers that do not take it
@@ -68,8 +71,9 @@ class TrainFlagSet {
   TrainFlagSet(const TrainFlagSet&) = delete;
   TrainFlagSet& operator=(const TrainFlagSet&) = delete;
 
-  // `batch_size` is the default of --batch_size, if that was not known before.
-  TrainFlags read(std::optional<int> batch_size = {}) const;
+  // `batch_size` is the default of --batch_size, if that was not known before. `compares_auto`: the
+  // program's own flags name `auto`, so that the flags for its choice have a use.
+  TrainFlags read(std::optional<int> batch_size = {}, bool compares_auto = false) const;
 
  private:
   FlagDefaults defaults_;

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "belfry/trainers/auto_choice.h"
 #include "belfry/trainers/flags.h"
 
 namespace belfry {
@@ -16,13 +17,11 @@ struct RawFlags {
   std::string uneven, tower_weights;
   std::string explain, check_equivalence, trace_file, save_checkpoint, restore_checkpoint;
   bool log_device_placement = false, dry_run = false;
+  AutoFlags automatic;
 };
 
-// MiB per bucket of gradients, where the trainer takes buckets.
-inline constexpr double kDefaultBucketMb = 4;
-inline constexpr double kMostBucketMb = 1 << 20;
-
 // Fills in trainer, allreduce and bucket_mb, and refuses flags that contradict each other.
-void check_flags(TrainFlags& flags, const RawFlags& raw);
+// `compares_auto`: a program's own flags have `auto` among the strategies to compare.
+void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto);
 
 }  // namespace belfry

@@ -159,6 +159,14 @@ Machine measure_machine(std::span<const DeviceSpec> devices, int threads) {
   return Measurement(devices, threads > 0 ? threads : usable_cores()).run();
 }
 
+void require_measurable(std::span<const DeviceSpec> devices) {
+  for (const DeviceSpec& device : devices)
+    require(
+        device.type == "CPU", device.short_str(),
+        " is declared, not here to be measured; describe the machine with --links=FILE, or name "
+        "a strategy");
+}
+
 std::string cache_directory() {
   const char* const cache = std::getenv("XDG_CACHE_HOME");
   if (cache && cache[0] == '/') return cat(cache, "/belfry");
@@ -175,11 +183,14 @@ Machine find_machine(FileSystem& files, std::span<const DeviceSpec> devices,
       throw InvalidArgument(cat("--links=", options.links, ": ", error.what()));
     }
   }
+  require_measurable(devices);
   const int threads = options.threads > 0 ? options.threads : usable_cores();
   const std::string path =
       cat(options.cache, "/machine-", devices.size(), "-devices-", threads, "-threads.json");
   if (!options.cache.empty() && !options.remeasure)
     if (std::optional<Machine> machine = kept(files, path, devices)) return *std::move(machine);
+  log_info("measuring what ", devices.size(), " devices on ", threads,
+           " threads can do, which takes about two seconds");
   Machine machine = measure_machine(devices, threads);
   if (options.cache.empty()) return machine;
   try {

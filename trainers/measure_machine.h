@@ -13,6 +13,9 @@ namespace belfry {
 // Takes about two seconds. `threads`: 0 for one per usable core.
 Machine measure_machine(std::span<const DeviceSpec> devices, int threads);
 
+// Throws InvalidArgument naming a device that is not here to be measured, but only declared.
+void require_measurable(std::span<const DeviceSpec> devices);
+
 // $XDG_CACHE_HOME/belfry, or ~/.cache/belfry where that is not an absolute path; "" without either.
 std::string cache_directory();
 
@@ -26,7 +29,7 @@ struct MachineOptions {
 // The machine of the file `links`; else that which an earlier call kept for as many devices and
 // threads; else it is measured and kept. What is wrong with the cache is logged, and costs no more
 // than the time to measure. Throws InvalidArgument naming --links and the file for what is wrong
-// with that.
+// with that, and as require_measurable() does where there is no file.
 Machine find_machine(FileSystem& files, std::span<const DeviceSpec> devices,
                      const MachineOptions& options = {});
 

@@ -33,7 +33,9 @@ void run_once(const TrainerOptions& options, const Dataset& train, const ModeBen
   runs.total_seconds += timer->total_seconds();
   const std::string params = params_hash(trainer->session(), trainer->graph());
   const std::string state = state_hash(trainer->session(), trainer->graph());
-  const bool repeats = runs.mode.canonical(static_cast<int>(options.devices.size()));
+  runs.chosen = chosen_mode(runs.mode, *trainer);
+  const bool repeats =
+      runs.chosen.value_or(runs.mode).canonical(static_cast<int>(options.devices.size()));
   require<Internal>(!repeats || runs.state_hash.empty() || runs.state_hash == state,
                     runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;
@@ -49,6 +51,8 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
   dry.log_device_placement = false;
   const std::unique_ptr<Trainer> trainer = make_in_mode(mode, dry, train, plan.refusal);
   if (!trainer) return plan;
+  plan.choice = trainer->choice();
+  plan.kept = trainer->kept_choice();
   plan.use = trainer->session().device_use();
   for (const DeviceUse& use : plan.use)
     if (!use.declared) plan.bytes += use.peak_bytes;

@@ -1,6 +1,7 @@
 // Measures training in several modes against each other.
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,9 +16,11 @@ namespace belfry {
 // What a mode would hold in memory, found without giving it any.
 struct ModePlan {
   Mode mode;
-  std::string refusal;         // why the mode cannot serve; all below is then empty
-  std::vector<DeviceUse> use;  // per device
-  std::int64_t bytes = 0;      // of the host: the peaks of its devices, and the batches in flight
+  std::string refusal;                  // why the mode cannot serve; all below is then empty
+  std::string choice = {};              // of "auto": lines for people
+  std::optional<KeptChoice> kept = {};  // that choice
+  std::vector<DeviceUse> use;           // per device
+  std::int64_t bytes = 0;  // of the host: the peaks of its devices, and the batches in flight
 };
 
 // Plans a training step in a dry run.
@@ -29,9 +32,10 @@ void require_memory(const ModePlan& plan, std::int64_t available);
 // What a mode did in all rounds.
 struct ModeRuns {
   Mode mode;
-  std::vector<double> speeds;   // samples per second, a round each
-  std::vector<double> seconds;  // of each step, all rounds
-  double total_seconds = 0;     // of the loops over these steps
+  std::optional<Mode> chosen = {};  // what "auto" stood for
+  std::vector<double> speeds;       // samples per second, a round each
+  std::vector<double> seconds;      // of each step, all rounds
+  double total_seconds = 0;         // of the loops over these steps
   std::string params_hash, state_hash;
 };
 

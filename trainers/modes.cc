@@ -18,9 +18,10 @@ constexpr void (*kVariants[])(Mode&) = {
 };
 
 // Those that the trainer accepts, or "" if it takes none.
-std::vector<std::string> strategies_of(const TrainerKind& kind) {
+std::vector<std::string> strategies_of(const TrainerKind& kind, int towers) {
   if (!kind.accepts) return {""};
   std::vector<std::string> names = strategy_names();
+  if (towers > 1) names.emplace_back("auto");
   std::erase_if(names, [&](const std::string& name) { return !kind.accepts(name); });
   return names;
 }
@@ -38,6 +39,7 @@ bool Mode::canonical(int towers) const {
   if (!find_trainer(trainer).canonical) return false;
   // Without a strategy, several towers can only take turns. One tower's gradients are left alone.
   if (towers == 1 || allreduce.empty()) return towers == 1;
+  if (allreduce == "auto") return true;
   try {
     const std::unique_ptr<Strategy> strategy = make_strategy(allreduce);
     return strategy->canonical(towers) && strategy->refusal(towers).empty();
@@ -50,6 +52,7 @@ TrainerOptions Mode::applied_to(TrainerOptions options) const {
   options.allreduce = allreduce;
   options.gradient_repacking = gradient_repacking;
   options.bucket_mb = gradient_repacking > 0 ? 0 : bucket_mb.value_or(options.bucket_mb);
+  if (bucket_mb) options.choice.buckets = {*bucket_mb};
   options.fuse_updates = options.fuse_updates && fuse_updates;
   options.share_replicas = options.share_replicas && share_replicas;
   return options;
@@ -60,10 +63,13 @@ std::vector<Mode> all_modes(int towers) {
   for (const std::string& trainer : trainer_names()) {
     const TrainerKind& kind = find_trainer(trainer);
     if (kind.one_device && towers != 1) continue;
-    for (const std::string& strategy : strategies_of(kind)) {
-      const Mode plain{.trainer = trainer, .allreduce = strategy, .bucket_mb = 0};
+    for (const std::string& strategy : strategies_of(kind, towers)) {
+      const bool chooses = strategy == "auto";
+      Mode plain{.trainer = trainer, .allreduce = strategy};
+      if (!chooses) plain.bucket_mb = 0;
       modes.push_back(plain);
-      if (!strategy.empty() && !make_strategy(strategy)->refusal(towers).empty()) continue;
+      if (!strategy.empty() && !chooses && !make_strategy(strategy)->refusal(towers).empty())
+        continue;
       if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
       if (!kind.packs) continue;
       for (const auto& change : kVariants) change(modes.emplace_back(plain));
@@ -82,6 +88,14 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
     refusal = error.what();
     return nullptr;
   }
+}
+
+std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer) {
+  if (trainer.choice().empty()) return {};
+  Mode chosen = mode;
+  chosen.allreduce = trainer.options().allreduce;
+  chosen.bucket_mb = trainer.options().bucket_mb;
+  return chosen;
 }
 
 }  // namespace belfry

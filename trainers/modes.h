@@ -11,7 +11,7 @@ namespace belfry {
 
 struct Mode {
   std::string trainer;         // as --trainer
-  std::string allreduce = {};  // as --allreduce; "" for trainers that combine nothing
+  std::string allreduce = {};  // as --allreduce, "auto" too; "" for trainers that combine nothing
   int gradient_repacking = 0;
   std::optional<double> bucket_mb = {};             // none: as the options say, unless packed
   bool fuse_updates = true, share_replicas = true;  // false: not, whatever the options say
@@ -20,20 +20,24 @@ struct Mode {
   // "replicated naive packed:2".
   std::string name() const;
   // Whether so many towers must end with the bits of every other canonical mode. False for modes
-  // that cannot serve them.
+  // that cannot serve them. "auto" counts as canonical, which it is unless AutoOptions::any.
   bool canonical(int towers) const;
   // `options` in this mode.
   TrainerOptions applied_to(TrainerOptions options) const;
 };
 
 // Every registered trainer that takes so many devices, with every registered strategy that it
-// accepts; again with packed gradients, in buckets, and with updates and replicas apart. Canonical
-// ones first. Some may refuse the number of towers, or the model, when they are built.
+// accepts and, for several towers, "auto"; again with packed gradients, in buckets, and with
+// updates and replicas apart. Canonical ones first. Some may refuse the number of towers, or the
+// model, when they are built.
 std::vector<Mode> all_modes(int towers);
 
 // A trainer made in this mode, or null with the reason in `refusal` if it cannot serve the options.
 // Whatever is not of the mode's making throws.
 std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& options,
                                       const Dataset& train, std::string& refusal);
+
+// The mode that "auto" stands for in a trainer made in `mode`; none without "auto".
+std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer);
 
 }  // namespace belfry

@@ -8,30 +8,44 @@
 namespace belfry {
 namespace {
 
-Node& update(const TrainerOptions& options, const GradientTable& gradients,
-             const UpdateForm& form) {
+bool accepts(std::string_view spec) { return !parse_all_reduce_spec(spec).uses("colocate"); }
+
+std::unique_ptr<Strategy> assemble(const TrainerOptions& options) {
   std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
-  if (const int parts = options.gradient_repacking; parts > 0) {
-    // Asked first, so that the user hears of the flag even when one tower leaves nothing to
-    // combine.
-    GradientPacker packer(parts);
-    require<FlagError>(packer.prepare(gradients.row(0)), "--gradient_repacking=", parts, ": ",
-                       packer.reason());
-    strategy = packed(std::move(strategy), parts);
-  } else if (options.bucket_mb > 0) {
+  if (options.gradient_repacking > 0)
+    strategy = packed(std::move(strategy), options.gradient_repacking);
+  else if (options.bucket_mb > 0)
     strategy = bucketed(std::move(strategy), options.bucket_mb);
-  }
   if (const int kib = options.small_tensors_kb; kib > 0)
     strategy = small_tensors_packed(std::move(strategy), std::int64_t{kib} * 1024);
-  return apply_gradients(options.optimizer, strategy->reduce(gradients, {.weights = form.weights}),
-                         {}, form.slots);
+  return strategy;
+}
+
+// Asked first, so that the user hears of the flag even when one tower leaves nothing to combine.
+void check_packing(const TrainerOptions& options, const GradientTable& gradients) {
+  if (options.gradient_repacking == 0) return;
+  GradientPacker packer(options.gradient_repacking);
+  require<FlagError>(packer.prepare(gradients.row(0)),
+                     "--gradient_repacking=", options.gradient_repacking, ": ", packer.reason());
+}
+
+std::string choose(TrainerOptions& options, const GradientTable& gradients) {
+  check_packing(options, gradients);
+  return choose_allreduce(options, gradients, {accepts, assemble});
+}
+
+Node& update(const TrainerOptions& options, const GradientTable& gradients,
+             const UpdateForm& form) {
+  return apply_gradients(options.optimizer,
+                         assemble(options)->reduce(gradients, {.weights = form.weights}), {},
+                         form.slots);
 }
 
 const TrainerRegistration kReplicated({
     .name = "replicated",
     .summary = "a copy of all variables per device",
     .default_strategy = "collective",
-    .accepts = [](std::string_view spec) { return !parse_all_reduce_spec(spec).uses("colocate"); },
+    .accepts = accepts,
     .packs = true,
     .buckets = true,
     .weighs = true,
@@ -43,6 +57,7 @@ const TrainerRegistration kReplicated({
 SyncMultiGpuTrainerReplicated::SyncMultiGpuTrainerReplicated(TrainerOptions options,
                                                              const Dataset& train,
                                                              const Dataset* test)
-    : Trainer(std::move(options), train, test, {VariablePolicy::kReplicated, update}) {}
+    : Trainer(std::move(options), train, test,
+              {.variables = VariablePolicy::kReplicated, .update = update, .choose = choose}) {}
 
 }  // namespace belfry

@@ -33,6 +33,8 @@ std::string to_json(const Report& report) {
       .set("devices", std::move(devices))
       .set("trainer", report.trainer)
       .set("allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce))
+      .set("allreduce_requested",
+           report.allreduce_requested.empty() ? Json() : Json(report.allreduce_requested))
       .set("fuse_updates", report.fuse_updates)
       .set("share_replicas", report.share_replicas)
       .set("canonical", report.canonical)

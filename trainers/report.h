@@ -13,7 +13,8 @@ namespace belfry {
 struct Report {
   std::string program;
   std::vector<DeviceSpec> devices;
-  std::string trainer, allreduce;  // allreduce "" if nothing is combined
+  std::string trainer, allreduce;   // allreduce "" if nothing is combined
+  std::string allreduce_requested;  // "auto" if it was chosen, else the same
   bool fuse_updates = true, share_replicas = true;
   // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
   // canonical sum, and so of all others that are.
@@ -38,8 +39,9 @@ struct Report {
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
 };
 
-// One JSON object with a member per field above. What does not exist (allreduce, async,
-// tower_weights, test_accuracy), and numbers that are not finite, are null.
+// One JSON object with a member per field above. What does not exist (allreduce,
+// allreduce_requested, async, tower_weights, test_accuracy), and numbers that are not finite, are
+// null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

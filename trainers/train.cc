@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 
-#include "belfry/framework/checkpoint.h"
 #include "belfry/framework/log.h"
 #include "belfry/towers/balance.h"
 #include "belfry/trainers/equivalence.h"
@@ -39,13 +38,18 @@ void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recip
     options.callbacks.push_back(std::make_shared<SaveCheckpoint>(flags.save_checkpoint));
 }
 
+void print_choice(const Trainer& trainer, Console& console) {
+  if (!trainer.choice().empty()) console.line(trainer.choice());
+}
+
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
                   Trainer& trainer, const Dataset& train, const Dataset* test) {
+  print_choice(trainer, console);
   std::vector<std::string> names;
   for (const DeviceSpec& device : flags.devices) names.push_back(device.short_str());
   const BatchPlan& plan = trainer.batches();
   console.line(cat(program, ": ", flags.trainer,
-                   flags.allreduce.empty() ? "" : cat(", ", flags.allreduce),
+                   flags.allreduce.empty() ? "" : cat(", ", trainer.options().allreduce),
                    flags.async.empty() ? "" : cat(", ", flags.async), " on ", join(names, " "),
                    ", ", trainer.session().threads(), " threads, seed ", flags.seed));
   console.line(cat("data: ", train.describe()));
@@ -65,17 +69,19 @@ void print_header(Console& console, const std::string& program, const TrainFlags
 
 Report make_report(const std::string& program, const TrainFlags& flags, Trainer& trainer) {
   Session& session = trainer.session();
+  const TrainerOptions& made = trainer.options();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
   if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
   Report report{.program = program,
                 .devices = flags.devices,
                 .trainer = flags.trainer,
-                .allreduce = flags.allreduce,
+                .allreduce = made.allreduce,
+                .allreduce_requested = trainer.choice().empty() ? made.allreduce : "auto",
                 .fuse_updates = flags.fuse_updates,
                 .share_replicas = flags.share_replicas,
-                .canonical = Mode{flags.trainer, flags.allreduce}.canonical(
+                .canonical = Mode{flags.trainer, made.allreduce}.canonical(
                     static_cast<int>(flags.devices.size())),
-                .bucket_mb = flags.bucket_mb,
+                .bucket_mb = made.bucket_mb,
                 .async = flags.async,
                 .batch_size = flags.batch_size,
                 .uneven = std::string(name_of(flags.uneven)),
@@ -116,6 +122,7 @@ int inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& trai
   Trainer& trainer = *made;
   Json json = Json::object(), devices;
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
+  print_choice(trainer, console);
   if (flags.dry_run) {
     if (test) prepare_predictors(trainer.session(), trainer.towers().predictors, flags.batch_size);
     console.line(trimmed(placement));
@@ -137,6 +144,15 @@ void run_training(Trainer& trainer, const TrainFlags& flags, Console& console) {
   if (!flags.restore_checkpoint.empty())
     console.line(restore_training(trainer, flags.restore_checkpoint));
   trainer.train();
+}
+
+// A run that goes on from one that chose, without a wish of its own, chooses too; and as that did,
+// if it can.
+void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const CheckpointInfo& info) {
+  options.choice.kept = choice_in(info);
+  const TrainerKind& kind = find_trainer(flags.trainer);
+  const bool can = kind.accepts && kind.accepts("auto");
+  if (options.choice.kept && !flags.allreduce_given && can) options.allreduce = "auto";
 }
 
 TrainFlags flags_of(int argc, char** argv, const std::string& program, const Recipe& recipe) {
@@ -163,7 +179,8 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   add_callbacks(options, flags, recipe, console);
   if (outputs.trace)
     options.on_trace = [&](const Trace& trace) { outputs.trace->write(trace.str()); };
-  if (!flags.restore_checkpoint.empty()) inspect_checkpoint(flags.restore_checkpoint);
+  if (!flags.restore_checkpoint.empty())
+    go_on_choosing(options, flags, inspect_checkpoint(flags.restore_checkpoint));
 
   const RunDirs dirs{.data_dir = flags.data_dir};
   const std::unique_ptr<Dataset> train_data = recipe.data(dirs, true);

@@ -39,6 +39,7 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
       .fields = fields,
       .forms = plan_.forms(),
       .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
+        if (design.choose) choice_ += design.choose(options_, gradients);
         return design.update(options_, gradients, form);
       }};
   if (design.update_apart)
@@ -231,6 +232,16 @@ void Trainer::set_metric(std::string_view name, double value) {
     }
   require(!find_metric(name), "metric '", name, "' is set by the model");
   other_metrics_.push_back({std::string(name), value});
+}
+
+std::optional<KeptChoice> Trainer::kept_choice() const {
+  if (choice_.empty()) return {};
+  return KeptChoice{.allreduce = options_.allreduce,
+                    .bucket_mb = options_.bucket_mb,
+                    .gradient_repacking = options_.gradient_repacking,
+                    .small_tensors_kb = options_.small_tensors_kb,
+                    .devices = options_.devices,
+                    .from = "an earlier run"};
 }
 
 std::int64_t Trainer::bytes_moved() const {

@@ -10,6 +10,7 @@
 
 #include "belfry/framework/session.h"
 #include "belfry/framework/trace.h"
+#include "belfry/trainers/auto_choice.h"
 #include "belfry/trainers/batches.h"
 #include "belfry/trainers/callbacks.h"
 #include "belfry/trainers/dataset.h"
@@ -22,15 +23,19 @@ struct TrainerOptions {
   Model model;
   Optimizer optimizer;
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
-  std::string allreduce = "collective";  // an AllReduceSpec, for trainers that combine gradients
-  int gradient_repacking = 0;            // parts of the GradientPacker; 0: none
-  bool fuse_updates = true;              // as in SessionOptions
-  bool share_replicas = true;            // as in SessionOptions
-  int small_tensors_kb = 0;              // the largest tensors that are packed, KiB; 0: none
-  double bucket_mb = 0;                  // most MiB combined at once, unless packed; 0: no buckets
-  std::string async = "ordered";         // of AsyncMultiGpuTrainer: "ordered" or "free"
-  int batch_size = 32;                   // samples per tower and step, on average
-  Uneven uneven = Uneven::kDrop;         // what becomes of samples that fill no global batch
+  // An AllReduceSpec, for trainers that combine gradients; of Trainer::options(), what "auto"
+  // chose.
+  std::string allreduce = "collective";
+  AutoOptions choice = {};     // of "auto"
+  int gradient_repacking = 0;  // parts of the GradientPacker; 0: none
+  bool fuse_updates = true;    // as in SessionOptions
+  bool share_replicas = true;  // as in SessionOptions
+  int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
+  // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
+  double bucket_mb = 0;
+  std::string async = "ordered";           // of AsyncMultiGpuTrainer: "ordered" or "free"
+  int batch_size = 32;                     // samples per tower and step, on average
+  Uneven uneven = Uneven::kDrop;           // what becomes of samples that fill no global batch
   std::vector<double> tower_weights = {};  // shares of the towers in it (BatchPlan); none: equal
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
@@ -53,6 +58,9 @@ struct TrainerDesign {
   std::function<Node&(const TrainerOptions&, const GradientTable&, const UpdateForm&)> update;
   // Instead: a node per tower, for towers that run free of each other (AsyncMultiGpuTrainer).
   std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
+  // Called before `update`: makes choices that the options leave open. Returns lines about them for
+  // people; "" if none was left.
+  std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
 };
 
 // How far a training run has come: what a checkpoint keeps of it beside the variables.
@@ -79,6 +87,11 @@ class Trainer {
   Graph& graph() { return graph_; }
   Session& session() { return *session_; }
   const TrainerOptions& options() const { return options_; }
+  // What was chosen for options.allreduce "auto", and why: lines for people. "" if it was not asked
+  // for.
+  const std::string& choice() const { return choice_; }
+  // The choice, for runs that go on from this one; none without "auto".
+  std::optional<KeptChoice> kept_choice() const;
   const TrainingGraph& towers() const { return built_; }
   const BatchPlan& batches() const { return plan_; }
   const Dataset* test_data() const { return test_; }
@@ -131,6 +144,7 @@ class Trainer {
   void call(const F& f);
 
   TrainerOptions options_;
+  std::string choice_;
   const Dataset& train_;
   const Dataset* test_;
   BatchPlan plan_;
@@ -155,9 +169,9 @@ class SimpleTrainer final : public Trainer {
   SimpleTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
 };
 
-// Each tower has its own copy of all variables. `allreduce` combines the gradients, packed as
-// `gradient_repacking` or `small_tensors_kb` says, in buckets of `bucket_mb`, and every tower
-// updates its copy.
+// Each tower has its own copy of all variables. `allreduce`, which may be "auto", combines the
+// gradients, packed as `gradient_repacking` or `small_tensors_kb` says, in buckets of `bucket_mb`,
+// and every tower updates its copy.
 class SyncMultiGpuTrainerReplicated final : public Trainer {
  public:
   SyncMultiGpuTrainerReplicated(TrainerOptions options, const Dataset& train,

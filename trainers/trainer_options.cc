@@ -1,6 +1,31 @@
 #include "belfry/trainers/trainer_options.h"
 
+#include "belfry/trainers/measure_machine.h"
+
 namespace belfry {
+namespace {
+
+AutoOptions auto_options(const TrainFlags& flags) {
+  const AutoFlags& given = flags.automatic;
+  AutoOptions options{.any = given.auto_any};
+  if (flags.bucket_mb_given) options.buckets = {flags.bucket_mb};
+  // Found once, for all modes that choose.
+  options.machine = [found = std::make_shared<std::optional<Machine>>(), devices = flags.devices,
+                     how = MachineOptions{.threads = flags.threads,
+                                          .links = given.links,
+                                          .remeasure = given.remeasure}] {
+    if (!*found) *found = find_machine(local_file_system(), devices, how);
+    return **found;
+  };
+  if (!given.links.empty()) {
+    const Machine machine = options.machine();
+    as_flag(cat("--links=", given.links).c_str(),
+            [&] { return machine.devices_for(flags.devices); });
+  }
+  return options;
+}
+
+}  // namespace
 
 TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
                                const Optimizer& optimizer) {
@@ -8,6 +33,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
                          .optimizer = optimizer,
                          .devices = flags.devices,
                          .allreduce = flags.allreduce,
+                         .choice = auto_options(flags),
                          .gradient_repacking = flags.gradient_repacking,
                          .fuse_updates = flags.fuse_updates,
                          .share_replicas = flags.share_replicas,

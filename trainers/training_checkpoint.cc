@@ -1,36 +1,81 @@
 #include "belfry/trainers/training_checkpoint.h"
 
-#include "belfry/framework/checkpoint.h"
+#include <limits>
+
 #include "belfry/trainers/trainer.h"
 
 namespace belfry {
 
-void save_training(Trainer& trainer, const std::string& path) {
-  const TrainingPosition position = trainer.position();
-  save_checkpoint(trainer.session(), path,
-                  Json::object()
-                      .set("steps", position.steps)
-                      .set("epoch", position.epoch)
-                      .set("samples", position.samples)
-                      .set("seed", position.seed));
+namespace {
+
+Json to_json(const KeptChoice& choice) {
+  Json devices = Json::array();
+  for (const DeviceSpec& device : choice.devices) devices.push(device.str());
+  return Json::object()
+      .set("allreduce", choice.allreduce)
+      .set("bucket_mb", choice.bucket_mb)
+      .set("gradient_repacking", choice.gradient_repacking)
+      .set("small_tensors_kb", choice.small_tensors_kb)
+      .set("devices", std::move(devices));
 }
 
-namespace {
+// What `read` makes of the manifest; throws IoError naming it and `what` is wrong in it.
+template <class F>
+auto read_manifest(const CheckpointInfo& info, const char* what, const F& read) {
+  try {
+    return read();
+  } catch (const InvalidArgument& error) {
+    throw IoError(cat(info.path, "/manifest.json: ", what, ": ", error.what()));
+  }
+}
 
 // Throws IoError naming the manifest unless it holds what save_training() writes.
 TrainingPosition position_in(const CheckpointInfo& info) {
   if (!info.extra.find("steps")) return {};
-  try {
+  return read_manifest(info, "the position of training", [&]() -> TrainingPosition {
     return {.steps = info.extra.at("steps").integer(),
             .epoch = info.extra.at("epoch").integer(),
             .samples = info.extra.at("samples").integer(),
             .seed = info.extra.at("seed").unsigned_integer()};
-  } catch (const InvalidArgument& error) {
-    throw IoError(cat(info.path, "/manifest.json: the position of training: ", error.what()));
-  }
+  });
+}
+
+int whole_number(const Json& json) {
+  const std::int64_t value = json.integer();
+  require(value >= 0 && value <= std::numeric_limits<int>::max(), value, " is out of range");
+  return static_cast<int>(value);
 }
 
 }  // namespace
+
+void save_training(Trainer& trainer, const std::string& path) {
+  const TrainingPosition position = trainer.position();
+  Json extra = Json::object();
+  extra.set("steps", position.steps)
+      .set("epoch", position.epoch)
+      .set("samples", position.samples)
+      .set("seed", position.seed);
+  if (const std::optional<KeptChoice> choice = trainer.kept_choice())
+    extra.set("auto", to_json(*choice));
+  save_checkpoint(trainer.session(), path, extra);
+}
+
+std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
+  const Json* const json = info.extra.find("auto");
+  if (!json) return {};
+  return read_manifest(info, "the choice of auto", [&]() -> KeptChoice {
+    KeptChoice choice{.allreduce = json->at("allreduce").text(),
+                      .bucket_mb = json->at("bucket_mb").number(),
+                      .gradient_repacking = whole_number(json->at("gradient_repacking")),
+                      .small_tensors_kb = whole_number(json->at("small_tensors_kb")),
+                      .from = info.path};
+    require(choice.bucket_mb >= 0 && choice.bucket_mb <= kMostBucketMb, "buckets of ",
+            choice.bucket_mb, " MiB");
+    for (const Json& device : json->at("devices").items())
+      choice.devices.emplace_back(device.text());
+    return choice;
+  });
+}
 
 std::string restore_training(Trainer& trainer, const std::string& path) {
   // First, as it may refuse the position; a failed restore changes nothing.

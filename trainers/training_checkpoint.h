@@ -1,7 +1,10 @@
 // Checkpoints of training runs: variables, optimizer state, and how far the run has come.
 #pragma once
+#include <optional>
 #include <string>
 
+#include "belfry/framework/checkpoint.h"
+#include "belfry/trainers/auto_choice.h"
 #include "belfry/trainers/callbacks.h"
 
 namespace belfry {
@@ -14,6 +17,10 @@ void save_training(Trainer& trainer, const std::string& path);
 // stopped. A checkpoint without a position counts as step 0. Returns a line for people. Throws as
 // restore_checkpoint() and Trainer::resume() do.
 std::string restore_training(Trainer& trainer, const std::string& path);
+
+// What `auto` chose for the run that saved this checkpoint; none if that chose nothing. Throws
+// IoError naming the manifest unless it holds what save_training() writes.
+std::optional<KeptChoice> choice_in(const CheckpointInfo& info);
 
 // Saves after each epoch, and at the end of a last epoch that was cut short.
 class SaveCheckpoint final : public Callback {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/gradient_packer.h"
 #include "belfry/framework/error.h"
 #include "belfry/framework/file_system.h"
 #include "belfry/framework/scopes.h"
@@ -189,16 +190,45 @@ TEST(Choice, TakesCanonicalStrategiesUnlessAnyMayServe) {
 }
 
 // Two tensors of 1000 bytes over one link: in buckets of their own they cost an exchange each.
-TEST(Choice, TriesEachBucketSizeWithEachStrategy) {
+TEST(Choice, TriesEachBucketSizeWithStrategiesThatHaveANodePerBucket) {
   const Machine machine = linked(2);
   const StrategyChoice choice =
       choose_strategy({"collective", "hierarchical"}, {floats(250), floats(250)}, machine.devices,
-                      machine, {.buckets = {0.001, 1}});
-  ASSERT_EQ(choice.predictions.size(), 4u);
+                      machine, {.buckets = {0.001, 0, 1}});
+  ASSERT_EQ(choice.predictions.size(), 5u);
   EXPECT_EQ(choice.best().strategy, "collective");
   EXPECT_EQ(choice.best().bucket_mb, 1);
   EXPECT_THAT(choice.str(), HasSubstr("  collective, 0.001 MiB"));
+  EXPECT_THAT(choice.str(), HasSubstr("  hierarchical, 0.001 MiB"));
+  EXPECT_THAT(choice.str(), HasSubstr("  hierarchical  "));
   EXPECT_THAT(choice.str(), HasSubstr("auto: collective, 1 MiB, predicted "));
+}
+
+TEST(Choice, TakesTheFirstSizeOfThoseThatMakeNoDifference) {
+  const Machine machine = linked(2);
+  for (const std::vector<double>& buckets : {std::vector<double>{4, 1, 16}, {16, 4, 1}})
+    EXPECT_EQ(choose_strategy({"collective"}, {floats(250)}, machine.devices, machine,
+                              {.buckets = buckets})
+                  .best()
+                  .bucket_mb,
+              buckets[0]);
+}
+
+// What is trained with may pack gradients first: one exchange instead of two.
+TEST(Choice, PredictsWhatItIsToldToMake) {
+  const Machine machine = linked(2);
+  const std::vector<TensorType> two{floats(2000), floats(2000)};
+  std::vector<std::string> made;
+  const auto choose = [&](ChoiceOptions options) {
+    return choose_strategy({"collective"}, two, machine.devices, machine, std::move(options))
+        .best();
+  };
+  const Prediction packs = choose({.make = [&](const std::string& name, double bucket_mb) {
+    made.push_back(cat(name, " ", bucket_mb));
+    return packed(make_strategy(name), 1);
+  }});
+  EXPECT_EQ(made, std::vector<std::string>{"collective 0"});
+  EXPECT_NE(packs.seconds, choose({}).seconds);
 }
 
 TEST(Choice, FailsWithAllReasonsWhereNothingServes) {

@@ -163,7 +163,7 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"--update=sgd"}, "say momentum"},
       {{"--update=momentum", "-d", "i32"}, "f32 or f64, not i32"},
       {{"--update=momentum", "--strategies=auto"}, "leave auto out"},
-      {{"--links=x"}, "are for --strategies with auto"},
+      {{"--links=x"}, "without auto among --strategies there is none"},
       {{"--strategies=auto", "--links=x", "--remeasure"}, "no use for --remeasure"},
       {{"-g", "8"}, "'-g' is no flag"}};
   for (const auto& [flags, why] : refusals) {

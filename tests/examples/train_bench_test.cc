@@ -27,6 +27,9 @@ std::string take(const std::string& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Measures nothing.
+const std::string kLinks = cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/slow_links.json");
+
 Finished bench(std::vector<std::string> arguments) {
   return run_program(cat(BELFRY_BIN_DIR, "/train_bench"), arguments);
 }
@@ -70,7 +73,7 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   const std::string json = temporary_path(".json"), plot = temporary_path(".svg");
   const Finished done = bench({"--model=mlp", "--image_size=6", "--batch_size=2", "--devices=cpu:3",
                                "--num_batches=3", "--num_warmup_batches=1", "--strategies=all",
-                               "--repetitions=2", "--json=" + json, "--plot=" + plot});
+                               "--repetitions=2", "--json=" + json, "--plot=" + plot, kLinks});
   ASSERT_EQ(done.status, 0) << done.errors;
   EXPECT_THAT(done.output, HasSubstr("hierarchical: refused: "));
   EXPECT_THAT(done.output, HasSubstr("round 2 of 2: replicated naive: "));
@@ -87,6 +90,10 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
     EXPECT_EQ(result["state_hash"], results["collective"]["state_hash"]) << strategy;
     EXPECT_GT(result["ratio"], 0) << strategy;
   }
+  ASSERT_TRUE(results.contains("auto"));
+  EXPECT_EQ(results["auto"]["canonical"], true);
+  EXPECT_TRUE(results.contains(results["auto"]["resolved"])) << results["auto"];
+  EXPECT_EQ(results["auto"]["state_hash"], results["collective"]["state_hash"]);
   EXPECT_EQ(list[0]["strategy"], "collective");
   EXPECT_EQ(list[0]["ratio"], 1);
   EXPECT_FALSE(results.contains("hierarchical"));
@@ -104,6 +111,31 @@ TEST(TrainBench, ComparesListedStrategiesWithTheFirst) {
   EXPECT_EQ(list[0]["strategy"], "naive");
   EXPECT_EQ(list[0]["ratio"], 1);
   EXPECT_EQ(list[1]["strategy"], "colocate");
+}
+
+TEST(TrainBench, ComparesWhatAutoChoosesAndPrintsWhyOnce) {
+  const std::string json = temporary_path(".json");
+  const std::vector<std::string> flags{"--model=mlp",           "--image_size=6", "--batch_size=2",
+                                       "--num_batches=2",       "--json=" + json, kLinks,
+                                       "--num_warmup_batches=0"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), flags.begin(), flags.end());
+    return bench(more);
+  };
+  const Finished compared = with({"--strategies=auto,naive", "--bucket_mb=0", "--repetitions=2"});
+  ASSERT_EQ(compared.status, 0) << compared.errors;
+  const std::string table = "auto: predicted for 6 gradients on CPU:0 CPU:1\n";
+  const std::size_t at = compared.output.find(table);
+  ASSERT_NE(at, std::string::npos) << compared.output;
+  EXPECT_EQ(compared.output.find("auto: predicted", at + 1), std::string::npos);
+  auto list = nlohmann::json::parse(take(json));
+  EXPECT_EQ(list[0]["strategy"], "auto");
+  EXPECT_EQ(list[0]["bucket_mb"], 0);
+  EXPECT_EQ(list[0]["state_hash"], list[1]["state_hash"]);
+  const Finished alone = with({"--allreduce=auto"});
+  ASSERT_EQ(alone.status, 0) << alone.errors;
+  EXPECT_THAT(alone.output, AllOf(HasSubstr(table), HasSubstr("memory: replicated auto needs")));
+  EXPECT_EQ(nlohmann::json::parse(take(json))["strategy"], "auto");
 }
 
 TEST(TrainBench, RefusesWhatTheMachineHasNoMemoryFor) {
@@ -125,7 +157,7 @@ TEST(TrainBench, PlansForGpusThatAreNotThere) {
 TEST(TrainBench, ChecksTheEquivalenceOfAllModes) {
   const std::string json = temporary_path(".json");
   const Finished done =
-      bench({"--model=mlp", "--batch_size=2", "--check_equivalence=2", "--json=" + json});
+      bench({"--model=mlp", "--batch_size=2", "--check_equivalence=2", "--json=" + json, kLinks});
   EXPECT_EQ(done.status, 0) << done.errors;
   const auto rows = nlohmann::json::parse(take(json));
   bool packed = false;
@@ -154,6 +186,11 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--dry_run", "--json=f"}), HasSubstr("--json has no use beside --dry_run"));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--num_batches=3"}), HasSubstr("--num_batches"));
   EXPECT_THAT(refusal({"--epochs=2"}), HasSubstr("unknown flag --epochs"));
+  EXPECT_THAT(refusal({"--strategies=naive", "--remeasure"}), HasSubstr("--remeasure is for"));
+  EXPECT_THAT(refusal({"--strategies=auto", "--trainer=parameter_server"}),
+              HasSubstr("--trainer=parameter_server does not take auto"));
+  EXPECT_THAT(refusal({"--strategies=auto", "--devices=gpu:2", "--dry_run"}),
+              HasSubstr("GPU:0 is declared, not here to be measured"));
 }
 
 // The example shows the network that the benchmark trains.

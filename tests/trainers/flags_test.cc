@@ -255,6 +255,10 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--allreduce",
                              "halving_doubling",
                              "by size: tensors of up to SIZE bytes",
+                             "What auto chooses by",
+                             "--links",
+                             "--remeasure",
+                             "--auto_any",
                              "--gradient_repacking",
                              "--small_tensors_kb",
                              "KiB",
@@ -363,6 +367,50 @@ TEST(AllreduceFlag, RefusesSpecsNamingThemAndThePieceThatIsWrong) {
   EXPECT_THAT(refusal({"--allreduce=nccl:"}), HasSubstr("not well formed"));
   EXPECT_THAT(refusal({"--allreduce=ring#-2"}), HasSubstr("'-2' is not a number of chunks"));
   EXPECT_THAT(refusal({"--allreduce=auto:2k:ring"}), HasSubstr("stands alone"));
+}
+
+TEST(AutoFlags, AreReadWithTheWishThatTheyServe) {
+  const TrainFlags flags = parse({"--allreduce=auto", "--auto-any", "--links=l.json"});
+  EXPECT_EQ(flags.allreduce, "auto");
+  EXPECT_TRUE(flags.automatic.auto_any);
+  EXPECT_EQ(flags.automatic.links, "l.json");
+  EXPECT_FALSE(flags.automatic.remeasure);
+  EXPECT_TRUE(
+      parse({"--trainer=replicated", "--allreduce=auto", "--remeasure"}).automatic.remeasure);
+  EXPECT_EQ(parse({"--check_equivalence=2", "--links=l.json"}).automatic.links, "l.json")
+      << "auto is one of the modes";
+  EXPECT_FALSE(parse({"--allreduce=auto"}).bucket_mb_given);
+  EXPECT_TRUE(parse({"--allreduce=auto", "--bucket_mb=0"}).bucket_mb_given);
+}
+
+TEST(AutoFlags, AreRefusedWhereNothingIsChosen) {
+  for (const char* flag : {"--links=l.json", "--remeasure", "--auto_any"}) {
+    EXPECT_EQ(refusal({flag}), cat(flag,
+                                   " is for the choice of a strategy; without "
+                                   "--allreduce=auto there is none"));
+    EXPECT_THAT(refusal({flag, "--allreduce=naive"}), HasSubstr("without --allreduce=auto"));
+    EXPECT_THAT(refusal({flag, "--trainer=parameter_server"}), HasSubstr(flag));
+  }
+  EXPECT_THAT(refusal({"--allreduce=auto", "--links=l", "--remeasure"}),
+              AllOf(HasSubstr("--links=l"), HasSubstr("no use for --remeasure")));
+}
+
+TEST(AutoFlags, AreOfTrainersThatHaveAChoice) {
+  EXPECT_EQ(refusal({"--trainer=parameter_server", "--allreduce=auto"}),
+            "--trainer=parameter_server does not take --allreduce=auto");
+  EXPECT_THAT(refusal({"--trainer=async", "--allreduce=auto"}), HasSubstr("combines no gradients"));
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--allreduce=auto"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--allreduce=auto")));
+  EXPECT_THAT(refusal({"--allreduce=auto#2"}), HasSubstr("takes no number of chunks"));
+}
+
+TEST(AutoFlags, NeedADescriptionOfDevicesThatAreNotHere) {
+  EXPECT_EQ(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:2"}),
+            "--allreduce=auto: GPU:0 is declared, not here to be measured; describe the machine "
+            "with --links=FILE, or name a strategy");
+  EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=gpu:2", "--links=l"}).allreduce,
+            "auto");
+  EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=cpu:2"}).allreduce, "auto");
 }
 
 TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {

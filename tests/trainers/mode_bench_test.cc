@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "belfry/tests/trainers/machines.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/bench_report.h"
 
@@ -88,6 +89,28 @@ TEST(BenchModes, TakesTurnsAndStartsEachRunAfresh) {
   EXPECT_THROW(bench_modes(modes, options(2), *data, {.steps = 0}), InvalidArgument);
 }
 
+TEST(BenchModes, ChooseOnceForAllRoundsWithTheBitsOfOthers) {
+  const auto data = smooth_data(8);
+  const Mode modes[] = {{"replicated", "collective"}, {"replicated", "auto"}};
+  TrainerOptions chooses = options(2);
+  int asked = 0;
+  chooses.choice.machine = [&] {
+    ++asked;
+    return machine_of_links(2, {.latency_us = 10, .gbps = 1});
+  };
+  const ModePlan plan = plan_mode(modes[1], chooses, *data);
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_THAT(plan.choice, HasSubstr("auto: predicted for 4 gradients on CPU:0 CPU:1\n"));
+  chooses.choice.kept = plan.kept;
+  const std::vector<ModeRuns> runs = bench_modes(modes, chooses, *data, {.steps = 3, .rounds = 2});
+  EXPECT_EQ(asked, 1);
+  EXPECT_FALSE(runs[0].chosen);
+  ASSERT_TRUE(runs[1].chosen);
+  EXPECT_EQ(runs[1].mode.allreduce, "auto");
+  EXPECT_EQ(runs[1].chosen->allreduce, plan.kept->allreduce);
+  EXPECT_EQ(runs[1].state_hash, runs[0].state_hash);
+}
+
 // Of two rounds: naive 100 and 200 samples a second, colocate 50 and 150.
 std::vector<ModeRuns> two_runs() {
   return {{.mode = {"replicated", "naive"},
@@ -138,6 +161,20 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
   EXPECT_EQ(json["ratio_spread"], 0.25);
   EXPECT_EQ(json["params_hash"], "a");
   EXPECT_EQ(json["state_hash"], "b");
+}
+
+TEST(BenchResults, SayWhatAutoChoseAndWhetherThatIsCanonical) {
+  std::vector<ModeRuns> runs = two_runs();
+  runs[1].mode = {"replicated", "auto"};
+  runs[1].chosen = Mode{.trainer = "replicated", .allreduce = "ring", .bucket_mb = 4};
+  const std::vector<BenchResult> results = bench_results({"mlp", 3, 4}, runs, 0);
+  EXPECT_FALSE(results[1].canonical);
+  const auto json = nlohmann::json::parse(to_json(results[1]).str());
+  EXPECT_EQ(json["strategy"], "auto");
+  EXPECT_EQ(json["resolved"], "ring");
+  EXPECT_EQ(json["bucket_mb"], 4);
+  EXPECT_FALSE(nlohmann::json::parse(to_json(results[0]).str()).contains("resolved"));
+  EXPECT_THAT(bench_table(results, {}), HasSubstr("auto (ring) "));
 }
 
 TEST(BenchTable, ShowsDifferencesWithHalfTheirSpreadAndRefusals) {

@@ -9,6 +9,7 @@
 
 #include "belfry/framework/text.h"
 #include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/trainers/machines.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/synthetic_data.h"
@@ -39,6 +40,14 @@ const std::vector<std::vector<Setting>>& axes() {
        {"naive_cpu", [](Cell& c) { c.options.allreduce = "naive_cpu"; }},
        {"shuffle", [](Cell& c) { c.options.allreduce = "shuffle"; }},
        {"hierarchical", [](Cell& c) { c.options.allreduce = "hierarchical"; }},
+       {"auto",
+        [](Cell& c) {
+          c.options.allreduce = "auto";
+          // Mostly naive or hierarchical: collectives take turns, so each pays the latency.
+          c.options.choice = {.buckets = {0}, .machine = [] {
+                                return machine_of_links(4, {.latency_us = 50, .gbps = 100});
+                              }};
+        }},
        {"colocate",
         [](Cell& c) {
           c.trainer = "parameter_server";
@@ -47,7 +56,11 @@ const std::vector<std::vector<Setting>>& axes() {
       {{"plain", [](Cell&) {}},
        {"packed",
         [](Cell& c) { c.options.gradient_repacking = c.trainer == "replicated" ? 3 : 0; }},
-       {"bucketed", [](Cell& c) { c.options.bucket_mb = 0.05; }}},
+       {"bucketed",
+        [](Cell& c) {
+          c.options.bucket_mb = 0.05;
+          c.options.choice.buckets = {0.05};
+        }}},
       {{"fused", [](Cell& c) { c.options.fuse_updates = true; }},
        {"apart", [](Cell& c) { c.options.fuse_updates = false; }}},
       {{"shared", [](Cell& c) { c.options.share_replicas = true; }},

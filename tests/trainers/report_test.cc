@@ -16,6 +16,7 @@ Report example() {
           .devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 2)},
           .trainer = "replicated",
           .allreduce = "naive",
+          .allreduce_requested = "auto",
           .canonical = false,
           .bucket_mb = 0.5,
           .batch_size = 64,
@@ -38,12 +39,13 @@ Report example() {
 
 TEST(ReportJson, HasEveryFieldOfTheIssue) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 25u);
+  EXPECT_EQ(json.size(), 26u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
+  EXPECT_EQ(json["allreduce_requested"], "auto");
   EXPECT_EQ(json["fuse_updates"], true);
   EXPECT_EQ(json["share_replicas"], true);
   EXPECT_EQ(json["canonical"], false);
@@ -69,12 +71,13 @@ TEST(ReportJson, HasEveryFieldOfTheIssue) {
 
 TEST(ReportJson, HasNullForWhatDoesNotExist) {
   Report report = example();
-  report.allreduce = "";
+  report.allreduce = report.allreduce_requested = "";
   report.tower_weights.clear();
   report.test_accuracy.reset();
   report.loss = std::nan("");
   const nlohmann::json json = nlohmann::json::parse(to_json(report));
   EXPECT_TRUE(json["allreduce"].is_null());
+  EXPECT_TRUE(json["allreduce_requested"].is_null());
   EXPECT_TRUE(json["tower_weights"].is_null());
   EXPECT_TRUE(json["test_accuracy"].is_null());
   EXPECT_TRUE(json["loss"].is_null());

@@ -1,0 +1,59 @@
+// `--allreduce=auto`: a trainer's strategy and size of buckets, chosen for the gradients of its
+// model when its graph is built.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/allreduce/gradient_table.h"
+#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/strategy.h"
+
+namespace belfry {
+
+struct TrainerOptions;
+
+// What an earlier run chose, and for what.
+struct KeptChoice {
+  std::string allreduce;
+  double bucket_mb = 0;
+  int gradient_repacking = 0, small_tensors_kb = 0;
+  std::vector<DeviceSpec> devices;
+  std::string from = {};  // whose choice it was, for people
+};
+
+// MiB per bucket of gradients that trainers take unless they are told otherwise.
+inline constexpr double kDefaultBucketMb = 4;
+inline constexpr double kMostBucketMb = 1 << 20;
+
+// How to choose.
+struct AutoOptions {
+  bool any = false;  // strategies that are not canonical, too
+  // Sizes of buckets to try, in MiB, as ChoiceOptions says; not with packed gradients. One alone is
+  // what was asked for.
+  std::vector<double> buckets = {kDefaultBucketMb, 1, 16, 0};
+  // What to predict for; called when a choice has to be made. None: find_machine() of the devices.
+  std::function<Machine()> machine = {};
+  // Taken, and nothing predicted, by runs on the same devices that pack gradients in the same way.
+  std::optional<KeptChoice> kept = {};
+};
+
+// What a trainer can do.
+struct Candidates {
+  bool (*accepts)(std::string_view spec);  // as of TrainerKind
+  // What combines gradients by these options, which name a strategy.
+  std::unique_ptr<Strategy> (*assemble)(const TrainerOptions& options);
+};
+
+// If options.allreduce is "auto", puts a strategy in its place, and its size in bucket_mb: the one
+// that options.choice keeps, else that which is predicted to combine these gradients fastest. Of
+// equals the first by name and in the order of the sizes. Returns what was chosen and why, lines
+// for people, joined by line breaks; "" if nothing was to be chosen. Throws what find_machine() and
+// choose_strategy() throw.
+std::string choose_allreduce(TrainerOptions& options, const GradientTable& gradients,
+                             const Candidates& candidates);
+
+}  // namespace belfry

@@ -1,0 +1,30 @@
+#include "belfry/trainers/auto_flags.h"
+
+#include <utility>
+
+#include "belfry/trainers/measure_machine.h"
+
+namespace belfry {
+
+void add_auto_flags(FlagParser& parser, AutoFlags& flags) {
+  parser.group("What auto chooses by");
+  parser.add("--links", flags.links, "FILE",
+             "JSON that describes the devices' links [none: they are measured, and kept in " +
+                 cache_directory() + "]");
+  parser.add("--remeasure", flags.remeasure, "measure them again [false]");
+  parser.add("--auto_any", flags.auto_any, "take strategies that are not canonical, too [false]");
+}
+
+void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wish) {
+  const std::pair<std::string, bool> given[] = {
+      {cat("--links=", flags.links), !flags.links.empty()},
+      {"--remeasure", flags.remeasure},
+      {"--auto_any", flags.auto_any}};
+  for (const auto& [flag, is_given] : given)
+    require<FlagError>(chooses || !is_given, flag, " is for the choice of a strategy; without ",
+                       wish, " there is none");
+  require<FlagError>(flags.links.empty() || !flags.remeasure, "--links=", flags.links,
+                     " takes the place of a measurement, so there is no use for --remeasure");
+}
+
+}  // namespace belfry

@@ -1,0 +1,23 @@
+// The flags of `auto`, in every program that can be asked to choose a strategy.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "belfry/trainers/flag_parser.h"
+
+namespace belfry {
+
+struct AutoFlags {
+  std::string links;       // a file that describes the machine; "": it is measured
+  bool remeasure = false;  // even if an earlier measurement was kept
+  bool auto_any = false;   // strategies that are not canonical, too
+};
+
+// Adds --links, --remeasure and --auto_any as a group of their own.
+void add_auto_flags(FlagParser& parser, AutoFlags& flags);
+
+// Throws FlagError if one of them was given though nothing is to be chosen, naming `wish`, what
+// would ask for a choice ("--allreduce=auto"), or if two contradict each other.
+void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wish);
+
+}  // namespace belfry
