@@ -1,6 +1,7 @@
 // No combination of ways to train changes a bit of what is learned.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -8,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/text.h"
-#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/machines.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/models.h"
@@ -18,7 +19,13 @@
 namespace belfry {
 namespace {
 
-constexpr int kBatch = 4, kSteps = 20;  // per tower
+constexpr int kBatch = 4;  // per tower
+
+// $BELFRY_PRODUCT_STEPS, or 20.
+int steps() {
+  const char* given = std::getenv("BELFRY_PRODUCT_STEPS");
+  return given ? std::atoi(given) : 20;
+}
 
 // One combination.
 struct Cell {
@@ -45,7 +52,7 @@ const std::vector<std::vector<Setting>>& axes() {
           c.options.allreduce = "auto";
           // Mostly naive or hierarchical: collectives take turns, so each pays the latency.
           c.options.choice = {.buckets = {0}, .machine = [] {
-                                return machine_of_links(4, {.latency_us = 50, .gbps = 100});
+                                return machine_of_links(8, {.latency_us = 50, .gbps = 100});
                               }};
         }},
        {"colocate",
@@ -73,7 +80,7 @@ const std::vector<std::vector<Setting>>& axes() {
 }
 
 // The numbers of towers, and models with the size of their images.
-const std::vector<int> kTowers = kSanitized ? std::vector{4} : std::vector{2, 4};
+const std::vector<int> kTowers = kSanitized ? std::vector{4} : std::vector{2, 4, 6, 8};
 const std::vector<std::pair<std::string, int>> kModels{{"resnet20", 8}, {"mnist", 28}};
 
 using Choice = std::vector<std::size_t>;  // a setting of each axis
@@ -141,13 +148,13 @@ class EqualBits : public testing::TestWithParam<std::tuple<std::pair<std::string
     Cell cell{.options = {.model = spec.model,
                           .optimizer = spec.optimizer,
                           .batch_size = kBatch,
-                          .epochs = kSteps}};
+                          .epochs = steps()}};
     cell.options.devices.clear();
     for (int t = 0; t < towers; ++t) cell.options.devices.push_back(DeviceSpec::local("CPU", t));
     for (std::size_t axis = 0; axis < choice.size(); ++axis) axes()[axis][choice[axis]].apply(cell);
     const auto trainer = find_trainer(cell.trainer).make(std::move(cell.options), *data, nullptr);
     trainer->train();
-    EXPECT_EQ(trainer->steps(), kSteps);
+    EXPECT_EQ(trainer->steps(), steps());
     EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
     return cat(params_hash(trainer->session(), trainer->graph()), " ",
                state_hash(trainer->session(), trainer->graph()));
