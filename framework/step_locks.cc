@@ -23,8 +23,8 @@ void Step::State::link_locks() {
     const bool copies = node.op == &kCopy && node.inputs[0].node == writer && last + 1 == t;
     // A write and the copies of what it left are one: their variables are among those that it has.
     if (copies) tasks[last].keeps_locks = true;
-    if (node.op->writes > 0) writer = task.launch->node;
-    if (copies || node.op->writes > 0) last = t;
+    if (node.writes() > 0) writer = task.launch->node;
+    if (copies || node.writes() > 0) last = t;
   }
 }
 
