@@ -7,6 +7,7 @@
 #include <set>
 
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/passes/passes.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/split.h"
 
@@ -36,7 +37,7 @@ struct Executor {
 class Jobs {
  public:
   Jobs(const Plan& plan, std::span<const DeviceSpec> devices, const Machine& machine)
-      : plan_(plan), machine_(machine) {
+      : plan_(plan), machine_(machine), deps_(launch_deps(plan)) {
     for (const DeviceSpec& device : devices) {
       const auto known = std::ranges::find(machine.devices, device);
       index_.push_back(
@@ -44,7 +45,7 @@ class Jobs {
       names_.push_back(device);
     }
     bandwidth_ = machine.bandwidth_at(bytes_of_step());
-    make_executors();
+    make_executors(static_cast<int>(devices.size()));
     for (std::size_t l = 0; l < plan.launches.size(); ++l) add(static_cast<int>(l));
   }
 
@@ -61,25 +62,21 @@ class Jobs {
     return std::max<std::int64_t>(1, bytes);
   }
 
-  // Lanes to workers as Step shares them out; else one executor per lane.
-  void make_executors() {
-    const std::size_t count = plan_.lanes.size();
-    const std::size_t workers =
-        machine_.workers > 0 ? std::min(at(machine_.workers), std::max<std::size_t>(1, count))
-                             : count;
-    std::vector<std::size_t> order(count);
-    for (std::size_t l = 0; l < count; ++l) order[l] = l;
-    std::ranges::sort(order, {}, [&](std::size_t l) { return plan_.lanes[l].device; });
-    executor_of_lane_.resize(count);
-    for (std::size_t i = 0; i < count; ++i)
-      executor_of_lane_[order[i]] = static_cast<int>(i * workers / count);
-    executors.resize(workers, Executor{.worker = machine_.workers > 0});
+  // As a step deals its lanes to workers; on a machine without them, one executor per lane.
+  void make_executors(int devices) {
+    const int lanes = static_cast<int>(plan_.lanes.size());
+    const bool has_workers = machine_.workers > 0;
+    const int most = std::min(machine_.workers, devices);
+    const int count = has_workers ? workers_for(plan_, most) : lanes;
+    executor_of_lane_ = deal_lanes(plan_, count);
+    executors.resize(at(count), Executor{.worker = has_workers});
+    shares_ = has_workers && count > 1;
   }
 
   void add(int l) {
     const Launch& launch = plan_.launches[at(l)];
     const PlanNode& node = plan_.node(launch.node);
-    Job job{.executor = executor_of_lane_[at(launch.lane)], .deps = deps_of(launch.node)};
+    Job job{.executor = executor_of_lane_[at(launch.lane)], .deps = jobs_before(launch.node)};
     if (!node.types.empty() || !node.inputs.empty()) price(launch, job);
     job_of_[launch.node] = l;
     executors[at(job.executor)].jobs.push_back(l);
@@ -93,30 +90,16 @@ class Jobs {
     job.bytes = touched(launch.node);
     if (machine_.workers == 0) job.rate = bandwidth_.one_gbps * 1e9;
     if (!machine_.links.empty()) cross(node, job);
-    job.shared = machine_.workers > 1 && launch.range.size() > launch.chunk;
+    job.shared = shares_ && launch.chunks() > 1;
     if (job.shared) job.fixed += machine_.share_us * 1e-6;
     const auto elsewhere = [&](int dep) { return jobs[at(dep)].executor != job.executor; };
     if (std::ranges::any_of(job.deps, elsewhere)) job.fixed += machine_.wait_us * 1e-6;
   }
 
-  // Launches that a node waits for, through aliases and storage.
-  std::vector<int> deps_of(int n) const {
-    std::set<int> found, seen;
-    std::vector<int> open{n};
-    while (!open.empty()) {
-      const PlanNode& node = plan_.node(open.back());
-      open.pop_back();
-      std::vector<int> earlier = node.after;
-      for (const Value& input : node.inputs) earlier.push_back(input.node);
-      for (const int m : earlier) {
-        if (!seen.insert(m).second) continue;
-        if (plan_.node(m).launches())
-          found.insert(job_of_.at(m));
-        else
-          open.push_back(m);
-      }
-    }
-    return {found.begin(), found.end()};
+  std::vector<int> jobs_before(int n) const {
+    std::vector<int> found;
+    for (const int dep : deps_[at(n)]) found.push_back(job_of_.at(dep));
+    return found;
   }
 
   // Bytes read, and twice those written: before a line is written it is read.
@@ -194,10 +177,12 @@ class Jobs {
 
   const Plan& plan_;
   const Machine& machine_;
-  std::vector<int> index_;  // of the machine's device, or -1, by the session's
+  std::vector<std::vector<int>> deps_;  // of nodes
+  std::vector<int> index_;              // of the machine's device, or -1, by the session's
   std::vector<DeviceSpec> names_;
   Bandwidth bandwidth_;
   std::vector<int> executor_of_lane_;
+  bool shares_ = false;        // workers help each other
   std::map<int, int> job_of_;  // by node
   std::map<std::string, int> named_;
 };

@@ -132,9 +132,7 @@ std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
   for (std::size_t id = 0; id < graph.size(); ++id) {
     Node& node = graph.node(id);
     if (!node.is_variable()) continue;
-    const Node* original = &node;
-    while (original->variable().copy_of) original = original->variable().copy_of;
-    const auto source = sources.find(original);
+    const auto source = sources.find(&original_of(node));
     if (source == sources.end()) continue;
     const auto [content, tensor] = source->second;
     const TensorType type{tensor->shape, tensor->dtype};

@@ -5,11 +5,9 @@
 #include <optional>
 #include <set>
 
-#include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/gradient_sum_impl.h"
 #include "belfry/framework/log.h"
-#include "belfry/framework/scopes.h"
 
 namespace belfry {
 namespace {
@@ -29,24 +27,6 @@ class ForwardScope {
   const Node* outer_;
 };
 
-// New nodes go where `output` is. Outputs of a collective are on several devices, so theirs is
-// named; others are colocated with.
-class Beside {
- public:
-  explicit Beside(Output output) {
-    if (!output.node().op().collective) {
-      colocated_.emplace(output);
-    } else {
-      colocated_.emplace(output.graph(), nullptr);
-      on_.emplace(output.graph(), output.device(), output.node().site());
-    }
-  }
-
- private:
-  std::optional<ColocateWith> colocated_;
-  std::optional<DeviceScope> on_;
-};
-
 using Key = std::pair<int, int>;  // of an Output
 
 std::set<Key> keys(const std::vector<Output>& outputs) {
@@ -55,56 +35,7 @@ std::set<Key> keys(const std::vector<Output>& outputs) {
   return result;
 }
 
-// One contribution to the gradient of an output: from input `slot` of node `consumer`.
-struct Use {
-  int consumer;
-  std::size_t slot;
-  Output value;
-};
-
 constexpr int kInitial = -1;  // consumer of what comes from outside
-
-// The value whose device most uses ask for; the first of several.
-Output home_of(std::span<const Use> uses) {
-  std::map<DeviceSpec, std::ptrdiff_t> count;
-  for (const Use& use : uses) ++count[use.value.device()];
-  return std::ranges::max_element(uses, {},
-                                  [&](const Use& use) { return count.at(use.value.device()); })
-      ->value;
-}
-
-// The canonical tree over `uses`. Subtrees on one device are one node.
-Output sum(std::span<const Use> uses, const std::string& name) {
-  if (uses.size() == 1) return uses[0].value;
-  const bool one_device = std::ranges::all_of(
-      uses, [&](const Use& use) { return use.value.device() == uses[0].value.device(); });
-  std::vector<Output> parts;
-  if (one_device) {
-    for (const Use& use : uses) parts.push_back(use.value);
-  } else {
-    const std::size_t middle = (uses.size() + 1) / 2;
-    parts = {sum(uses.first(middle), name), sum(uses.subspan(middle), name)};
-  }
-  const Output home = home_of(uses);
-  const ColocateWith nothing_else(home.graph(), nullptr);
-  const Beside beside(home);
-  return add_n(parts, At(name));
-}
-
-// Identities that become available together, each on the device of its value.
-void gate(Graph& graph, std::vector<Output>& values) {
-  std::map<int, Node*> nodes;
-  for (const Output& value : values)
-    if (value) nodes.emplace(value.node().id(), &value.node());
-  if (nodes.empty()) return;
-  std::vector<Node*> all;
-  for (const auto& [id, node] : nodes) all.push_back(node);
-  const ColocateWith nothing(graph, nullptr);
-  const NameScope names(graph, "tuple");
-  Node* const gates[] = {&group(graph, all, "group_deps")};
-  for (Output& value : values)
-    if (value) value = with_dependencies(value, gates, "control_dependency");
-}
 
 class Backward {
  public:
@@ -127,7 +58,7 @@ class Backward {
       result.push_back(total(x));
       if (!result.back() && options_.unconnected == Unconnected::kZero) result.back() = zeros(x);
     }
-    if (options_.gate == GradientGate::kGraph) gate(graph_, result);
+    if (options_.gate == GradientGate::kGraph) make_available_together(graph_, result);
     return result;
   }
 
@@ -213,7 +144,7 @@ class Backward {
       if (inputs[i]) check_shape(inputs[i], node.input(i), node, cat("the gradient of input ", i));
     }
     const auto count = std::ranges::count_if(inputs, [](const Output& g) { return bool(g); });
-    if (options_.gate == GradientGate::kOp && count > 1) gate(graph_, inputs);
+    if (options_.gate == GradientGate::kOp && count > 1) make_available_together(graph_, inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i]) uses_[node.input(i).key()].push_back({node.id(), i, inputs[i]});
   }
@@ -235,11 +166,12 @@ class Backward {
   Output total(const Output& output) {
     const auto found = uses_.find(output.key());
     if (found == uses_.end()) return {};
-    std::vector<Use>& uses = found->second;
+    std::vector<GradientUse>& uses = found->second;
     if (uses.size() > 1) {
-      std::ranges::sort(uses, {}, [](const Use& use) { return std::pair(use.consumer, use.slot); });
+      std::ranges::sort(uses, {},
+                        [](const GradientUse& use) { return std::pair(use.consumer, use.slot); });
       ForwardScope forward(graph_, output.node());
-      uses = {{kInitial, 0, sum(uses, cat(output.node().logical_name(), "_grad/AddN"))}};
+      uses = {{kInitial, 0, sum_uses(uses, cat(output.node().logical_name(), "_grad/AddN"))}};
     }
     return uses.front().value;
   }
@@ -250,7 +182,7 @@ class Backward {
   const GradientOptions& options_;
   std::set<Key> wanted_, stop_;
   std::vector<char> between_;
-  std::map<Key, std::vector<Use>> uses_;
+  std::map<Key, std::vector<GradientUse>> uses_;
 };
 
 void require_same_graph(std::span<const Output> outputs, std::string_view what, const Output& y,

@@ -86,16 +86,10 @@ void Graph::check(const Op& op, std::span<const Output> inputs, const std::strin
   }
 }
 
-std::vector<TensorType> Graph::infer(const Node& node) const {
+std::vector<TensorType> Graph::infer(const Node& node) {
   std::vector<TensorType> types;
   for (const Output& input : node.inputs()) types.push_back(input.type());
-  const ShapeContext context(node.op(), node.name(), node.site(), types, node.raw_options());
-  std::vector<TensorType> result;
-  for (OutputType& type : node.op().shape(context)) {
-    require<Internal>(type.dtype || !types.empty(), node.describe(), ": output without a dtype");
-    result.push_back({std::move(type.shape), type.dtype ? *type.dtype : types[0].dtype});
-  }
-  return result;
+  return infer_types(node, types);
 }
 
 // The name that the node, called as it was asked for, will have.

@@ -114,7 +114,7 @@ class Graph {
   void add_control_inputs(Node& node);
   void initialise(Node& node, Initializer make);
   void roll_back(std::size_t nodes, std::size_t names);
-  std::vector<TensorType> infer(const Node& node) const;
+  static std::vector<TensorType> infer(const Node& node);
 
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Node*> open_;

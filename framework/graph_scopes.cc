@@ -4,6 +4,7 @@
 #include "belfry/framework/graph.h"
 #include "belfry/framework/log.h"
 #include "belfry/framework/scope_stack.h"
+#include "belfry/framework/sort_unique_impl.h"
 
 namespace belfry {
 namespace {
@@ -80,9 +81,7 @@ void Graph::colocate(Node& node) {
     if (frame->anchor) join(*frame->anchor, frame->site);
     if (frame->ignores_outer) break;
   }
-  std::ranges::sort(node.colocation_);
-  const auto repeated = std::ranges::unique(node.colocation_);
-  node.colocation_.erase(repeated.begin(), repeated.end());
+  sort_unique(node.colocation_);
 }
 
 void Graph::add_control_inputs(Node& node) {

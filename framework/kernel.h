@@ -55,8 +55,8 @@ class KernelPlan {
     return inputs_.empty() ? DType::kF32 : inputs_[0].dtype;
   }
 
-  // The part to prepare. Kernels split by elements or rows take theirs from Pointers when they run;
-  // those split by batch are prepared once per part.
+  // The part to prepare: in plans, the whole. Kernels split by elements or rows take theirs from
+  // Pointers when they run; those split by batch would be prepared once per part.
   Range range() const { return range_; }
 
   // Asks for scratch memory of the plan, in bytes; Pointers::workspace() has it at run time.

@@ -23,6 +23,16 @@ std::string Output::name() const {
 
 std::pair<int, int> Output::key() const { return {node().id(), index()}; }
 
+std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType> inputs) {
+  const ShapeContext context(node.op(), node.name(), node.site(), inputs, node.raw_options());
+  std::vector<TensorType> result;
+  for (OutputType& type : node.op().shape(context)) {
+    require<Internal>(type.dtype || !inputs.empty(), node.describe(), ": output without a dtype");
+    result.push_back({std::move(type.shape), type.dtype ? *type.dtype : inputs[0].dtype});
+  }
+  return result;
+}
+
 std::string describe_node(const Op& op, std::string_view name, Site site) {
   return cat(op.name, " '", name, "' (built at ", site.str(), ")");
 }

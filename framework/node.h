@@ -149,6 +149,10 @@ class Node {
   std::unique_ptr<VariableInfo> variable_;
 };
 
+// The types of a node's outputs, by its op's shape function, for inputs of these types: those of
+// the graph, or real ones.
+std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType> inputs);
+
 // "MatMul 'tower1/fc1' (built at model.cc:41)".
 std::string describe_node(const Op& op, std::string_view name, Site site);
 // "'fc/W' f32[4,3] (built at model.cc:41)".

@@ -83,7 +83,9 @@ using ParticipantsFunction = int (*)(const Node& node);
 // Called under the name scope "<node>_grad".
 using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<const Output> grads);
 
-// How the work of one node may be divided. The unit and extent of KernelPlan::range() follow.
+// How the work of one node may be divided. The unit and extent of KernelPlan::range() follow. So
+// far plans divide collectives alone, by elements; other launches do the whole of their node's
+// work.
 enum class Split : std::uint8_t {
   kSerial,       // not at all: range is [0, 1)
   kElements,     // elements of output 0, or of all tensors of one participant of a collective, end

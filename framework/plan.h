@@ -40,6 +40,8 @@ struct PlanNode {
   std::shared_ptr<const Fusion> fusion = {};  // of a FusedUpdate
 
   int device() const { return devices[0]; }
+  // Is the storage of a variable, not a read or copy of it or what it is fed with.
+  bool is_variable() const { return node->is_variable() && op == &node->op(); }
   // Takes part in a run: not an alias, and not memory from outside.
   bool launches() const { return !op->alias && !op->storage; }
   // K of a collective, or of the one in a fusion; else 0. A collective brings the tensors of its
@@ -98,6 +100,10 @@ struct Launch {
   KernelRun run;
   std::int64_t workspace_bytes = 0;
   int workspace = -1;  // buffer
+
+  std::int64_t chunks() const {
+    return range.size() > chunk ? (range.size() + chunk - 1) / chunk : 1;
+  }
 };
 
 // The launches of one execution resource, in order.
@@ -168,6 +174,12 @@ struct Plan {
   // The arenas, then a line per launch: for people.
   std::string str(const std::vector<std::unique_ptr<Device>>& devices) const;
 };
+
+// How many of `most` workers a plan has work for: all if there are chunks of launches for those
+// without launches of their own; else at most one per lane.
+int workers_for(const Plan& plan, int most);
+// The worker of each lane: contiguous lanes, in the numeric order of their devices, to each worker.
+std::vector<int> deal_lanes(const Plan& plan, int workers);
 
 // What passes may know of the session they compile for.
 struct PlanContext {

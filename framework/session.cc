@@ -117,16 +117,19 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
     all.emplace(&variable.node(), bytes);
   }
   state_->unshare_unequal(all);
-  std::vector<const Node*> lost;
-  {
-    const std::lock_guard no_run(state_->runner.mutex);
+  std::vector<std::vector<Tensor>> first;  // which `all` refers to
+  std::unique_lock no_run(state_->runner.mutex);
+  for (;;) {  // runs may fail while the lock is let go
+    std::vector<const Node*> lost;
     for (const Node* node : state_->runner.suspects)
       if (!all.contains(node)) lost.push_back(node);
+    if (lost.empty()) break;
+    no_run.unlock();
+    first.push_back(state_->first_values(lost));
+    for (std::size_t i = 0; i < lost.size(); ++i)
+      all.emplace(lost[i], std::span(first.back()[i].raw(), first.back()[i].bytes()));
+    no_run.lock();
   }
-  const std::vector<Tensor> first = state_->first_values(lost);
-  for (std::size_t i = 0; i < lost.size(); ++i)
-    all.emplace(lost[i], std::span(first[i].raw(), first[i].bytes()));
-  const std::lock_guard no_run(state_->runner.mutex);
   for (const auto& [node, bytes] : all) std::ranges::copy(bytes, state_->memory_of(*node).data());
   state_->runner.suspects.clear();
   state_->runner.step = step;

@@ -20,11 +20,6 @@ int worker_count(int asked) {
   return asked == 0 ? cores : asked;
 }
 
-// The plan node is the storage of a variable.
-bool stored_by(const PlanNode& planned) {
-  return planned.node->is_variable() && planned.op == &planned.node->op();
-}
-
 }  // namespace
 
 Session::State::State(const Graph& g, SessionOptions o)
@@ -93,7 +88,7 @@ void Session::State::check_limits(const Plan& plan) const {
   std::vector<DeviceUse> uses = device_use();
   for (std::size_t d = 0; d < uses.size(); ++d) uses[d].peak_bytes += plan.arena_bytes[d];
   for (const PlanNode& planned : plan.nodes)
-    if (stored_by(planned) && !variables.contains(planned.node) &&
+    if (planned.is_variable() && !variables.contains(planned.node) &&
         !plan.shares.contains(planned.node))
       uses[static_cast<std::size_t>(planned.device())].peak_bytes += planned.types[0].bytes();
   for (std::size_t d = 0; d < uses.size(); ++d) {
@@ -126,7 +121,7 @@ void Session::State::initialise(const Plan& plan) {
   std::vector<const Node*> fresh;
   try {
     for (const PlanNode& planned : plan.nodes)
-      if (stored_by(planned) && !variables.contains(planned.node)) {
+      if (planned.is_variable() && !variables.contains(planned.node)) {
         fresh.push_back(planned.node);
         const std::int64_t bytes = planned.types[0].bytes();
         const auto shared = plan.shares.find(planned.node);
@@ -165,10 +160,7 @@ void Session::State::fill_in(const std::vector<const Node*>& fresh) {
 // Those of copies are their originals'.
 std::vector<Fetch> Session::State::initials_of(std::span<const Node* const> nodes) const {
   std::vector<Fetch> initials;
-  for (const Node* node : nodes) {
-    while (node->variable().copy_of) node = node->variable().copy_of;
-    initials.emplace_back(node->variable().initial);
-  }
+  for (const Node* node : nodes) initials.emplace_back(original_of(*node).variable().initial);
   return initials;
 }
 

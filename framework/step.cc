@@ -1,45 +1,12 @@
 #include "belfry/framework/step.h"
 
 #include <algorithm>
-#include <cstring>
 #include <shared_mutex>
 #include <utility>
 
-#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/trace.h"
 
 namespace belfry {
-
-Step::State::State(Plan compiled, Runner& owner) : plan(std::move(compiled)), runner(owner) {
-  fetched.assign(plan.fetches.size(), Tensor());
-  if (runner.dry) return;
-  allocate();
-  link();
-  link_locks();
-  share_out();
-  guard_ = std::make_unique<ArenaGuard>(plan, arenas_);
-  work_ = [this](int worker) { run_list(worker); };
-}
-
-void Step::State::replace(State& other) {
-  for (std::size_t i = 0; i < fetched.size(); ++i) {
-    if (fetched[i].bytes() > 0)
-      std::memcpy(other.fetched[i].mutable_raw(), fetched[i].raw(), fetched[i].bytes());
-    fetched[i] = std::move(other.fetched[i]);
-  }
-  plan = std::move(other.plan);
-  workers = other.workers;
-  guard_ = nullptr;  // refers to the arenas
-  arenas_ = std::move(other.arenas_);
-  guard_ = std::move(other.guard_);
-  addresses_ = std::move(other.addresses_);
-  feed_slots_ = std::move(other.feed_slots_);
-  tasks_ = std::move(other.tasks_);
-  lists_ = std::move(other.lists_);
-  signals_ = std::move(other.signals_);
-  bases_ = std::move(other.bases_);
-  runs_ = 0;
-}
 
 void refuse_dry_run(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices) {
   int used = plan.nodes[0].device();
@@ -50,108 +17,6 @@ void refuse_dry_run(const Plan& plan, const std::vector<std::unique_ptr<Device>>
                             devices[at(used)]->spec,
                             devices[at(used)]->declared ? ", which is only declared" : "",
                             "; prepare() plans, and a session without dry_run runs"));
-}
-
-void Step::State::allocate() {
-  for (std::size_t d = 0; d < plan.arena_bytes.size(); ++d)
-    arenas_.emplace_back(runner.devices[d]->memory, at(plan.arena_bytes[d]));
-  for (const PlanNode& node : plan.nodes)
-    if (node.fetch >= 0) fetched[at(node.fetch)] = Tensor(node.types[0].shape, node.types[0].dtype);
-}
-
-void* Step::State::address(int buffer) {
-  const BufferRecord& record = plan.buffers[at(buffer)];
-  switch (record.place) {
-    case Place::kArena: return arenas_[at(record.device)].data() + record.offset;
-    case Place::kState: return runner.variable_memory(*record.node);
-    case Place::kFixed:
-      // Kernels do not write their inputs, so the graph's tensor serves all sessions.
-      return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
-    case Place::kFetch: return fetched[at(record.index)].mutable_raw();
-    case Place::kFeed: break;
-  }
-  return nullptr;  // set at every run
-}
-
-// Resolves every pointer once.
-void Step::State::link() {
-  std::size_t pointers = 0;
-  for (const Launch& launch : plan.launches) {
-    const PlanNode& node = plan.node(launch.node);
-    pointers += node.inputs.size() + node.types.size();
-  }
-  addresses_.reserve(pointers);
-  feed_slots_.resize(plan.feeds.size());
-  const auto add = [&](int buffer) {
-    const BufferRecord& record = plan.buffers[at(buffer)];
-    addresses_.push_back(address(buffer));
-    if (record.place == Place::kFeed) feed_slots_[at(record.index)].push_back(&addresses_.back());
-  };
-  for (const Launch& launch : plan.launches) {
-    const PlanNode& node = plan.node(launch.node);
-    Task task{};
-    task.launch = &launch;
-    const std::size_t first = addresses_.size();
-    for (const Value& input : node.inputs) add(plan.buffer(input));
-    for (const int buffer : plan.buffer_of[at(launch.node)]) add(buffer);
-    task.inputs = {addresses_.data() + first, node.inputs.size()};
-    task.outputs = {addresses_.data() + first + node.inputs.size(), node.types.size()};
-    if (launch.workspace >= 0) task.workspace = static_cast<std::byte*>(address(launch.workspace));
-    if (launch.range.size() > launch.chunk)
-      task.parts = (launch.range.size() + launch.chunk - 1) / launch.chunk;
-    tasks_.push_back(std::move(task));
-  }
-}
-
-namespace {
-
-// Whether the work of a plan pays for waking other workers, which takes some microseconds. It is
-// guessed from the bytes that launches touch: from caches, what is done element by element takes
-// about 0.01 ns for each; the rest is taken for ten times that.
-bool worth_sharing(const Plan& plan) {
-  constexpr std::int64_t kLaunch = 4 << 10, kWorthwhile = 512 << 10;
-  std::int64_t work = 0;
-  for (const Launch& launch : plan.launches) {
-    const PlanNode& node = plan.node(launch.node);
-    std::int64_t bytes = 0;
-    for (const Value& input : node.inputs) bytes += plan.type(input).bytes();
-    for (const TensorType& type : node.types) bytes += type.bytes();
-    work += kLaunch + bytes * (node.op->split == Split::kElements ? 1 : 10);
-  }
-  return work > kWorthwhile;
-}
-
-}  // namespace
-
-// Contiguous lanes to each worker, in the numeric order of their devices.
-void Step::State::share_out() {
-  const std::size_t count = plan.lanes.size();
-  if (worth_sharing(plan)) {
-    const int most = pool().workers();
-    opens_ = most > 1 && std::ranges::any_of(tasks_, [](const Task& t) { return t.parts > 1; });
-    workers = opens_ ? most : std::clamp(static_cast<int>(count), 1, most);
-  }
-  std::vector<std::size_t> order(count);
-  for (std::size_t l = 0; l < count; ++l) order[l] = l;
-  std::ranges::sort(order, {}, [&](std::size_t l) { return plan.lanes[l].device; });
-  std::vector<int> worker_of(count);
-  for (std::size_t i = 0; i < count; ++i)
-    worker_of[order[i]] = static_cast<int>(i * at(workers) / count);
-  lists_ = std::vector<WorkerList>(at(workers));
-  signals_ = std::vector<Signal>(count);
-  bases_.resize(count);
-  for (std::size_t t = 0; t < tasks_.size(); ++t) {
-    Task& task = tasks_[t];
-    const int worker = worker_of[at(task.launch->lane)];
-    lists_[at(worker)].tasks.push_back(static_cast<int>(t));
-    for (const Wait& wait : task.launch->waits) {
-      if (worker_of[at(wait.lane)] == worker) continue;
-      task.waits.push_back(wait);
-      const Lane& lane = plan.lanes[at(wait.lane)];
-      const int awaited = lane.launches[at(wait.position)];
-      tasks_[at(awaited)].signals = true;
-    }
-  }
 }
 
 void Step::State::run(std::span<const Tensor> feeds, RunOptions options,
@@ -176,9 +41,9 @@ void Step::State::execute(std::span<const Tensor> feeds, RunOptions options) {
   set_feeds(feeds);
   recording_.reset();
   if (options.trace) start_recording();
-  for (std::size_t l = 0; l < signals_.size(); ++l)
-    bases_[l] = runs_ * static_cast<std::int64_t>(plan.lanes[l].launches.size());
-  ++runs_;
+  for (std::size_t l = 0; l < signals.size(); ++l)
+    bases[l] = runs * static_cast<std::int64_t>(plan.lanes[l].launches.size());
+  ++runs;
   has_written_.store(false, std::memory_order_relaxed);
   busy_.store(workers, std::memory_order_relaxed);
   // Runs beside each other have different steps.
@@ -201,10 +66,10 @@ void Step::State::check_intact() {
 
 void Step::State::start_recording() {
   std::size_t chunks = 0;
-  for (const Task& task : tasks_)
+  for (const Task& task : tasks)
     if (task.parts > 1) chunks += at(task.parts);
   recording_.emplace();
-  recording_->launches.resize(tasks_.size());
+  recording_->launches.resize(tasks.size());
   recording_->chunks.resize(at(workers));
   for (auto& of_worker : recording_->chunks) of_worker.reserve(chunks);
   recording_->zero = Recording::Clock::now();
@@ -222,7 +87,7 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
           ", but the step was prepared for ", name_of(type.where.dtype()), type.shape));
     // Kernels do not write their inputs; Pointers carry inputs and outputs alike.
     void* const memory = const_cast<std::byte*>(feeds[i].raw());
-    for (void** slot : feed_slots_[i]) *slot = memory;
+    for (void** slot : feed_slots[i]) *slot = memory;
   }
 }
 
@@ -230,14 +95,14 @@ void Step::State::run_list(int worker) {
   try {
     check_floating_point_mode();
     bool going = true;
-    for (const int t : lists_[at(worker)].tasks)
+    for (const int t : lists[at(worker)].tasks)
       if (!(going = run_task(at(t), worker))) break;
     if (!going) poison();
   } catch (...) {
     release_variables();
     fail();
   }
-  if (opens_) help_others(worker);
+  if (opens) help_others(worker);
 }
 
 // Until every worker has finished its list.
@@ -256,16 +121,16 @@ void Step::State::help_others(int worker) {
 
 // False if another worker failed.
 bool Step::State::run_task(std::size_t t, int worker) {
-  const Task& task = tasks_[t];
+  const Task& task = tasks[t];
   const Launch& launch = *task.launch;
   for (const Wait& wait : task.waits) {
     const auto lane = at(wait.lane);
-    await(signals_[lane], bases_[lane] + wait.position + 1, pool().gate(),
+    await(signals[lane], bases[lane] + wait.position + 1, pool().gate(),
           [&] { return help(worker); });
   }
   if (failed_.load(std::memory_order_acquire)) return false;
   if (plan.node(launch.node).writes() > 0) has_written_.store(true, std::memory_order_relaxed);
-  guard_->before(t);
+  guard->before(t);
   if (!task.locks.empty()) hold_variables(task);
   if (recording_) recording_->launches[t].start = recording_->now();
   if (task.parts > 1 && workers > 1)
@@ -274,9 +139,9 @@ bool Step::State::run_task(std::size_t t, int worker) {
     call(task, launch.range);
   if (recording_) recording_->launches[t].end = recording_->now();
   if (!task.locks.empty() && !task.keeps_locks) release_variables();
-  guard_->after(t);
+  guard->after(t);
   const auto lane = at(launch.lane);
-  if (task.signals) signals_[lane].set(bases_[lane] + launch.position + 1, pool().gate());
+  if (task.signals) signals[lane].set(bases[lane] + launch.position + 1, pool().gate());
   return true;
 }
 
@@ -287,7 +152,7 @@ void Step::State::call(const Task& task, Range range) const {
 
 // Opens the launch to the others, takes chunks like them, and waits for theirs.
 void Step::State::run_shared(const Task& task, int worker) {
-  Share& share = lists_[at(worker)].share;
+  Share& share = lists[at(worker)].share;
   const std::uint64_t opening = (share.ticket.load(std::memory_order_relaxed) >> 32) + 1;
   share.done.store(0, std::memory_order_relaxed);
   share.task.store(&task, std::memory_order_relaxed);
@@ -323,15 +188,15 @@ bool Step::State::take_chunk(Share& share, std::vector<Recording::Chunk>* helped
     fail();  // and count the chunk, for which the owner waits
   }
   if (helped)
-    helped->push_back({static_cast<int>(task - tasks_.data()), range, {start, recording_->now()}});
+    helped->push_back({static_cast<int>(task - tasks.data()), range, {start, recording_->now()}});
   if (share.done.fetch_add(1, std::memory_order_seq_cst) + 1 == task->parts) pool().gate().wake();
   return true;
 }
 
 bool Step::State::help(int worker) {
   auto* const helped = recording_ ? &recording_->chunks[at(worker)] : nullptr;
-  for (std::size_t other = 0; other < lists_.size(); ++other)
-    if (static_cast<int>(other) != worker && take_chunk(lists_[other].share, helped)) return true;
+  for (std::size_t other = 0; other < lists.size(); ++other)
+    if (static_cast<int>(other) != worker && take_chunk(lists[other].share, helped)) return true;
   return false;
 }
 
@@ -346,14 +211,13 @@ void Step::State::fail() noexcept {
 
 // Each worker that stops early does this last, so that no later signal of its own hides the poison.
 void Step::State::poison() {
-  for (Signal& signal : signals_) signal.set(Signal::kPoison, pool().gate());
+  for (Signal& signal : signals) signal.set(Signal::kPoison, pool().gate());
 }
 
 // All workers are parked. Signals start afresh, so that the next run can wait on them.
 void Step::State::recover() {
-  for (std::size_t l = 0; l < signals_.size(); ++l)
-    signals_[l].set(runs_ * static_cast<std::int64_t>(plan.lanes[l].launches.size()),
-                    pool().gate());
+  for (std::size_t l = 0; l < signals.size(); ++l)
+    signals[l].set(runs * static_cast<std::int64_t>(plan.lanes[l].launches.size()), pool().gate());
   failed_.store(false, std::memory_order_relaxed);
   const std::exception_ptr error = std::exchange(error_, nullptr);
   if (has_written_.load(std::memory_order_relaxed)) {

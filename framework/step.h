@@ -62,30 +62,45 @@ struct alignas(64) Share {
   std::atomic<std::int64_t> done{0};
 };
 
-struct Step::State {
+// A plan with its memory, its pointers, and the lists that workers go through: all that replace()
+// exchanges.
+struct LinkedPlan {
+  struct WorkerList {
+    std::vector<int> tasks;
+    Share share;
+  };
+
+  Plan plan;
+  int workers = 1;
+  bool opens = false;          // some launch is cut into chunks, and there are others to take them
+  std::vector<Buffer> arenas;  // per device
+  std::vector<void*> addresses;                 // of all tasks
+  std::vector<std::vector<void**>> feed_slots;  // addresses to set, per feed
+  std::vector<Task> tasks;                      // in the order of plan.launches
+  std::vector<WorkerList> lists;                // per worker
+  std::vector<Signal> signals;                  // per lane
+  std::vector<std::int64_t> bases;              // per lane: launches of earlier runs
+  std::int64_t runs = 0;
+  std::unique_ptr<ArenaGuard> guard;  // refers to the arenas
+};
+
+struct Step::State : LinkedPlan {
   State(Plan compiled, Runner& owner);
 
   // Becomes `other`, another plan of the same fetches and feeds, and keeps the values that were
-  // fetched. Call it with runner.mutex.
+  // fetched; `other` is of no use then. Call it with runner.mutex.
   void replace(State& other);
 
   // Copies the fetches to `results` before another thread can run the step again.
   void run(std::span<const Tensor> feeds, RunOptions options = {},
            std::vector<Tensor>* results = nullptr);
 
-  Plan plan;
   Runner& runner;
   std::vector<Tensor> fetched;
-  int workers = 1;
   // Computes first values of variables: they do not depend on the step at which they are needed.
   bool initial = false;
 
  private:
-  struct WorkerList {
-    std::vector<int> tasks;
-    Share share;
-  };
-
   bool shares() const { return plan.locks == Locks::kEachVariable; }
   WorkerPool& pool() { return shares() ? alone_ : runner.pool; }
 
@@ -112,23 +127,13 @@ struct Step::State {
   void poison();
   [[noreturn]] void recover();
 
-  std::vector<Buffer> arenas_;                   // per device
-  std::vector<void*> addresses_;                 // of all tasks
-  std::vector<std::vector<void**>> feed_slots_;  // addresses to set, per feed
-  std::vector<Task> tasks_;                      // in the order of plan.launches
-  std::vector<WorkerList> lists_;                // per worker
-  std::vector<Signal> signals_;                  // per lane
-  std::vector<std::int64_t> bases_;              // per lane: launches of earlier runs
-  std::unique_ptr<ArenaGuard> guard_;
   std::function<void(int)> work_;
-  bool opens_ = false;        // some launch is cut into chunks, and there are others to take them
-  std::atomic<int> busy_{0};  // workers that go through their lists
+  std::atomic<int> busy_{0};            // workers that go through their lists
   std::optional<Recording> recording_;  // of the current run, if it is traced
-  std::int64_t runs_ = 0;
-  std::uint64_t step_ = 0;        // of the current run
-  std::mutex running_;            // one run of this step at a time
-  WorkerPool alone_{1};           // the caller of run()
-  const Task* holder_ = nullptr;  // whose locks are held
+  std::uint64_t step_ = 0;              // of the current run
+  std::mutex running_;                  // one run of this step at a time
+  WorkerPool alone_{1};                 // the caller of run()
+  const Task* holder_ = nullptr;        // whose locks are held
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_written_{false};
   std::mutex error_mutex_;

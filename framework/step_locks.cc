@@ -10,8 +10,8 @@ void Step::State::link_locks() {
   if (!shares()) return;
   int writer = -1;       // the last node that wrote
   std::size_t last = 0;  // its launch, or that of the last copy right behind it
-  for (std::size_t t = 0; t < tasks_.size(); ++t) {
-    Task& task = tasks_[t];
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    Task& task = tasks[t];
     const PlanNode& node = plan.node(task.launch->node);
     std::set<const void*> touched;
     const auto touch = [&](int buffer) {
@@ -22,9 +22,9 @@ void Step::State::link_locks() {
     for (const void* memory : touched) task.locks.push_back(&runner.variable_locks[memory]);
     const bool copies = node.op == &kCopy && node.inputs[0].node == writer && last + 1 == t;
     // A write and the copies of what it left are one: their variables are among those that it has.
-    if (copies) tasks_[last].keeps_locks = true;
-    if (node.op->writes > 0) writer = task.launch->node;
-    if (copies || node.op->writes > 0) last = t;
+    if (copies) tasks[last].keeps_locks = true;
+    if (node.writes() > 0) writer = task.launch->node;
+    if (copies || node.writes() > 0) last = t;
   }
 }
 

@@ -25,7 +25,7 @@ class TimelineMaker {
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
       const PlanNode& node = plan_.nodes[n];
       if (node.op == &kTransfer || node.op == &kCopy) add_transfer(static_cast<int>(n));
-      if (node.op->collective) add_collective(static_cast<int>(n));
+      if (node.participants() > 0) add_collective(static_cast<int>(n));
     }
     set_times();
     add_chunks();
@@ -60,18 +60,21 @@ class TimelineMaker {
   // A collective takes each tensor from where it is, and each other device its results from it.
   void add_collective(int n) {
     const PlanNode& node = plan_.node(n);
-    const std::size_t participants = at(node.participants());
+    const Fusion* const fused = node.fusion.get();
     const int launch = launch_of_[at(n)];
+    std::span<const Value> inputs = node.inputs;
+    if (fused) inputs = inputs.subspan(at(fused->first_input), fused->types.size());
     std::set<Value> taken;
-    for (const Value& input : node.inputs)
+    for (const Value& input : inputs)
       if (taken.insert(input).second) add_arrow(input, launch);
-    // By tensor and device: the first use, and of which output.
+    // By tensor and device: the first use, and of which output. Those of updates all differ.
+    const std::size_t equal = fused ? 1 : at(node.participants());
     std::map<std::pair<std::size_t, int>, std::pair<int, int>> uses;
     for (std::size_t i = 0; i < node.types.size(); ++i) {
       const int use = first_use(n, static_cast<int>(i));
       if (use < 0) continue;
       const std::pair found(use, static_cast<int>(i));
-      const auto first = uses.emplace(std::pair(i / participants, node.devices[i]), found).first;
+      const auto first = uses.emplace(std::pair(i / equal, node.devices[i]), found).first;
       first->second = std::min(first->second, found);
     }
     for (const auto& [where, use] : uses) add_arrow({n, use.second}, use.first);

@@ -69,6 +69,12 @@ std::vector<Variable> originals(std::vector<Variable> variables) {
   return variables;
 }
 
+const Node& original_of(const Node& variable) {
+  const Node* original = &variable;
+  while (original->variable().copy_of) original = original->variable().copy_of;
+  return *original;
+}
+
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options,
                   At at) {
   const VariableScopeState scope = graph.scopes().variables();

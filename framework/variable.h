@@ -88,6 +88,9 @@ Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOpti
 // Those that are no copies of others (VariableOptions::copy_of), in their order.
 std::vector<Variable> originals(std::vector<Variable> variables);
 
+// What a variable is a copy of, or a copy of a copy; else itself.
+const Node& original_of(const Node& variable);
+
 // Always creates a variable, as tf.Variable does: called `name` below the current name scope, made
 // unique like a node, and not found by variable(). Variable scopes and their getters do not count.
 Variable new_variable(Graph& graph, std::string_view name, Shape shape,

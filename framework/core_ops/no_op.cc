@@ -4,6 +4,7 @@
 #include <map>
 
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/sort_unique_impl.h"
 
 namespace belfry {
 namespace {
@@ -59,9 +60,7 @@ std::vector<Output> tuple_of(std::span<const Output> outputs, std::span<Node* co
     if (output) gates.push_back(&output.node());
   const auto first = std::ranges::find_if(outputs, [](const Output& x) { return bool(x); });
   require(first != outputs.end(), "tuple_of (", at.site.str(), "): must have at least one output");
-  std::ranges::sort(gates, {}, &Node::id);
-  const auto repeated = std::ranges::unique(gates);
-  gates.erase(repeated.begin(), repeated.end());
+  sort_unique(gates, &Node::id);
   NameScope names(first->graph(), at.name.empty() ? "tuple" : at.name);
   Node* const gate[] = {&group(first->graph(), gates, At(at.site))};
   std::vector<Output> result;

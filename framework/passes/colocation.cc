@@ -78,7 +78,7 @@ void Colocation::add_member(int n) {
   set.types = types_of(*planned.op);
   if (!takes_part(n)) return;
   if (set.types == 0) refuse_without_kernel(n);
-  const bool variable = node(n).is_variable() && planned.op->storage;
+  const bool variable = planned.is_variable();
   const int fixed = variable ? context_.variable_device(node(n)) : -1;
   if (fixed >= 0) {
     set.device = fixed;

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "belfry/framework/core_ops/fused_update.h"
@@ -32,10 +34,17 @@ class UpdateFuser {
     if (!node.op->collective || node.op->split != Split::kElements ||
         at(node.participants()) > Fusion::kMostParticipants)
       return false;
-    const Device& first = *context_.devices[at(node.devices[0])];
-    return std::ranges::all_of(node.devices, [&](int d) {
+    return all_on(space_of(node), node.devices);
+  }
+
+  int space_of(const PlanNode& node) const {
+    return context_.devices[at(node.device())]->memory_space;
+  }
+
+  bool all_on(int space, const std::vector<int>& devices) const {
+    return std::ranges::all_of(devices, [&](int d) {
       const Device& device = *context_.devices[at(d)];
-      return !device.declared && device.memory_space == first.memory_space;
+      return !device.declared && device.memory_space == space;
     });
   }
 
@@ -48,51 +57,64 @@ class UpdateFuser {
       if (uses > 1 || !applies(plan_.node(user), sum)) return;
       members.push_back({user, inputs[at(plan_.node(user).op->elementwise_input)].index});
     }
-    if (!members.empty() && keeps_versions(sum, members)) fuse(sum, members);
+    if (!members.empty() && reads_before_writes(sum, members) && keeps_versions(sum, members))
+      fuse(sum, members);
   }
 
   bool applies(const PlanNode& user, int sum) const {
     const Op& op = *user.op;
     return op.elementwise_input >= op.writes && op.writes > 0 && op.split == Split::kElements &&
            at(op.writes) == user.types.size() && user.inputs.size() <= Fusion::kMostInputs &&
-           user.inputs[at(op.elementwise_input)].node == sum;
+           user.inputs[at(op.elementwise_input)].node == sum &&
+           all_on(space_of(plan_.node(sum)), user.devices);
   }
 
   // What a path from one member reaches, a path from all of them will. No member may be reached,
   // and no user of a variable that was not reached from that variable's own update.
-  bool keeps_versions(int sum, const std::vector<Member>& members) {
-    std::set<int> all;
-    std::set<int> member_nodes{sum};
-    for (const Member& member : members) member_nodes.insert(member.node);
-    for (const int user : consumers_[at(sum)])
-      if (!member_nodes.contains(user)) reach(user, all);
-    std::vector<std::set<int>> from(members.size());
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      for (const int user : consumers_[at(members[m].node)]) reach(user, from[m]);
-      all.insert(from[m].begin(), from[m].end());
-    }
-    if (std::ranges::any_of(all, [&](int n) { return member_nodes.contains(n); })) return false;
-    std::set<int> written;
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      const PlanNode& update = plan_.node(members[m].node);
-      for (int i = 0; i < update.op->writes; ++i) {
-        const int variable = update.inputs[at(i)].node;
-        if (!written.insert(variable).second) return false;
-        for (const int user : consumers_[at(variable)])
-          if (all.contains(user) && !from[m].contains(user)) return false;
-      }
-    }
-    return true;
+  bool keeps_versions(int sum, const std::vector<Member>& members) const {
+    std::set<int> fused{sum};
+    for (const Member& member : members) fused.insert(member.node);
+    std::vector<int> after;
+    for (const int n : fused)
+      std::ranges::copy_if(consumers_[at(n)], std::back_inserter(after),
+                           [&](int user) { return n != sum || !fused.contains(user); });
+    const std::vector<char> all = reached_from(consumers_, after);
+    if (std::ranges::any_of(fused, [&](int n) { return all[at(n)]; })) return false;
+    return std::ranges::all_of(members, [&](const Member& member) {
+      const std::vector<char> own = reached_from(consumers_, consumers_[at(member.node)]);
+      const auto& written = plan_.node(member.node).inputs;
+      for (int i = 0; i < plan_.node(member.node).op->writes; ++i)
+        for (const int user : consumers_[at(written[at(i)].node)])
+          if (all[at(user)] && !own[at(user)]) return false;
+      return true;
+    });
   }
 
-  void reach(int start, std::set<int>& reached) const {
-    std::vector<int> open{start};
-    while (!open.empty()) {
-      const int n = open.back();
-      open.pop_back();
-      if (reached.insert(n).second)
-        open.insert(open.end(), consumers_[at(n)].begin(), consumers_[at(n)].end());
+  // A fusion writes what belongs to one tensor, part by part, before it reads the next. So nothing
+  // that it writes may be read but by its own tensor's sum, element by element.
+  bool reads_before_writes(int sum, const std::vector<Member>& members) const {
+    const PlanNode& collective = plan_.node(sum);
+    std::map<int, int> written_by;  // variable -> tensor
+    for (const Member& member : members) {
+      const PlanNode& update = plan_.node(member.node);
+      for (int i = 0; i < update.op->writes; ++i) {
+        const int tensor = member.result / collective.participants();
+        if (!written_by.emplace(update.inputs[at(i)].node, tensor).second) return false;
+      }
     }
+    // `tensor`: the one that the input is part of, or -1.
+    const auto is_safe = [&](Value input, int tensor) {
+      const auto written = written_by.find(root_of(plan_, input).node);
+      return written == written_by.end() || written->second == tensor;
+    };
+    for (int i = 0; i < std::ssize(collective.inputs); ++i)
+      if (!is_safe(collective.inputs[at(i)], i / collective.participants())) return false;
+    return std::ranges::all_of(members, [&](const Member& member) {
+      const PlanNode& update = plan_.node(member.node);
+      for (int i = update.op->writes; i < std::ssize(update.inputs); ++i)
+        if (i != update.op->elementwise_input && !is_safe(update.inputs[at(i)], -1)) return false;
+      return true;
+    });
   }
 
   void fuse(int sum, const std::vector<Member>& members) {

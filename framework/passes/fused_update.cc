@@ -10,6 +10,14 @@ namespace {
 // Of each combined tensor at a time: with all that it is made of, it stays in the second cache.
 constexpr std::int64_t kUpdateChunk = 8 << 10;
 
+KernelRun prepare_part(const Op& op, KernelPlan& kernel, bool reference) {
+  KernelRun run = prepare_kernel(op, kernel, reference);
+  require<Internal>(
+      kernel.workspace_bytes() == 0, kernel.node().describe(),
+      ": its kernel asks for a workspace, which parts of a fused update have none of");
+  return run;
+}
+
 class FusedUpdate {
  public:
   FusedUpdate(const Plan& plan, const PlanNode& node, bool reference) : fusion_(node.fusion) {
@@ -21,7 +29,7 @@ class FusedUpdate {
       elements_.append(types[0].shape.elements());
       tensors_.push_back({types[0].shape.elements(),
                           static_cast<std::int64_t>(size_of(types[0].dtype)),
-                          prepare_kernel(*fusion_->op, sum, reference),
+                          prepare_part(*fusion_->op, sum, reference),
                           {}});
     }
     for (const Fusion::Update& update : fusion_->updates) {
@@ -31,7 +39,7 @@ class FusedUpdate {
       for (const int input : update.inputs)
         types.push_back(input < 0 ? fusion_->types[at(update.result)] : inputs[at(input)]);
       KernelPlan kernel(*update.node, types, update.types, {0, tensor.elements});
-      tensor.updates.push_back({&update, prepare_kernel(*update.op, kernel, reference)});
+      tensor.updates.push_back({&update, prepare_part(*update.op, kernel, reference)});
     }
   }
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/state.h"
@@ -8,21 +7,6 @@
 
 namespace belfry {
 namespace {
-
-using Consumers = std::vector<std::vector<int>>;
-
-// reached[n]: there is a path from `start` to n.
-std::vector<char> reachable(const Consumers& consumers, int start) {
-  std::vector<char> reached(consumers.size());
-  std::vector<int> open{start};
-  while (!open.empty()) {
-    const int node = open.back();
-    open.pop_back();
-    for (const int next : consumers[at(node)])
-      if (!std::exchange(reached[at(next)], true)) open.push_back(next);
-  }
-  return reached;
-}
 
 // A value of a variable, and the first write that may overwrite it.
 struct Version {
@@ -55,7 +39,7 @@ class WriteOrder {
 
   void find_versions(int variable, const std::vector<int>& writes) {
     std::vector<std::vector<char>> after;
-    for (const int write : writes) after.push_back(reachable(consumers_, write));
+    for (const int write : writes) after.push_back(after_of(write));
     for (std::size_t w = 0; w + 1 < writes.size(); ++w)
       require(after[w][at(writes[w + 1])], "the writes to variable '", node(variable).node->name(),
               "' by ", node(writes[w]).node->describe(), " and ",
@@ -77,9 +61,13 @@ class WriteOrder {
     }
   }
 
+  std::vector<char> after_of(int write) const {
+    return reached_from(consumers_, consumers_[at(write)]);
+  }
+
   // Makes the next write wait for all users of a version, or copies it if one of them runs later.
   void protect(const Version& version) {
-    const std::vector<char> late = reachable(consumers_, version.next);
+    const std::vector<char> late = after_of(version.next);
     const std::vector<int> users = users_of(plan_, consumers_, version.reader);
     if (std::ranges::any_of(users, [&](int user) { return late[at(user)]; })) return copy(version);
     for (const int user : users)
@@ -113,7 +101,7 @@ class WriteOrder {
   const PlanNode& node(int n) const { return plan_.nodes[at(n)]; }
 
   Plan& plan_;
-  Consumers consumers_;
+  std::vector<std::vector<int>> consumers_;
   std::vector<Version> versions_;
 };
 

@@ -71,6 +71,13 @@ std::vector<int> users_of(const Plan& plan, const std::vector<std::vector<int>>&
 // consumers[n]: nodes that have n as input or in `after`.
 std::vector<std::vector<int>> consumers_of(const Plan& plan);
 
+// reached[n]: n is one of `starts`, or there is a path to it from one.
+std::vector<char> reached_from(const std::vector<std::vector<int>>& consumers,
+                               std::span<const int> starts);
+// deps[n]: launching nodes that n waits for, through aliases and storage; in order of their
+// numbers.
+std::vector<std::vector<int>> launch_deps(const Plan& plan);
+
 // The value whose memory `value` is: through aliases and, for writes, to the variable.
 Value root_of(const Plan& plan, Value value);
 

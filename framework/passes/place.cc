@@ -43,9 +43,7 @@ bool Placer::waits(int n) const {
 void Placer::settle(int n) {
   const PlanNode& planned = plan_.node(n);
   if (planned.op->collective) return assign_collective(n);
-  const int fixed = planned.node->is_variable() && planned.op->storage
-                        ? context_.variable_device(*planned.node)
-                        : -1;
+  const int fixed = planned.is_variable() ? context_.variable_device(*planned.node) : -1;
   if (fixed >= 0) return assign(n, fixed, "the variable has memory there");
   const bool bound = colocation_.set(n).device >= 0;
   const std::vector<int>& candidates = colocation_.candidates(n);
@@ -103,15 +101,5 @@ void Placer::assign_collective(int n) {
 }
 
 void place(Plan& plan, const PlanContext& context) { Placer(plan, context).run(); }
-
-std::string placement_lines(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
-                            const std::set<const Node*>& known) {
-  std::string text;
-  for (const Assignment& assignment : plan.assignments)
-    if (!known.contains(assignment.node))
-      text += cat(assignment.node->name(), ": (", assignment.node->type(),
-                  "): ", devices[at(assignment.device)]->spec, "\n");
-  return text;
-}
 
 }  // namespace belfry

@@ -85,10 +85,7 @@ class Pruner {
       types.push_back(plan_.type(kept.inputs.back()));
     }
     for (const Node* before : node.control_inputs()) kept.after.push_back(kept_.at(before->id()));
-    const ShapeContext context(node.op(), node.name(), node.site(), types, node.raw_options());
-    for (const OutputType& type : node.op().shape(context))
-      kept.types.push_back(
-          {type.shape, type.dtype.value_or(types.empty() ? DType::kF32 : types[0].dtype)});
+    kept.types = infer_types(node, types);
     if (node.is_variable()) plan_.variables.push_back(&node);
     if (node.op().writes > 0) plan_.writes = true;
     kept_[node.id()] = append(std::move(kept));

@@ -12,35 +12,14 @@ constexpr std::int64_t kWorkerChunk = 64 << 10;
 
 class Scheduler {
  public:
-  explicit Scheduler(Plan& plan) : plan_(plan) {}
+  explicit Scheduler(Plan& plan) : plan_(plan), deps_(launch_deps(plan)) {}
 
   void run() {
-    find_launch_deps();
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
       if (plan_.nodes[n].launches()) add_launch(static_cast<int>(n));
   }
 
  private:
-  // deps_[n]: launching nodes that n waits for, through aliases and storage.
-  void find_launch_deps() {
-    deps_.resize(plan_.nodes.size());
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
-      std::vector<int>& deps = deps_[n];
-      const auto add = [&](int earlier) {
-        const auto& through = deps_[at(earlier)];
-        if (plan_.node(earlier).launches())
-          deps.push_back(earlier);
-        else
-          deps.insert(deps.end(), through.begin(), through.end());
-      };
-      for (const Value& input : plan_.nodes[n].inputs) add(input.node);
-      for (const int earlier : plan_.nodes[n].after) add(earlier);
-      std::ranges::sort(deps);
-      const auto repeated = std::ranges::unique(deps);
-      deps.erase(repeated.begin(), repeated.end());
-    }
-  }
-
   void add_launch(int n) {
     const PlanNode& node = plan_.node(n);
     const int lane = lane_of(choose_device(node));

@@ -1,21 +1,16 @@
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/state.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/variable.h"
 
 namespace belfry {
 namespace {
 
 // Larger constants are not compared: they count as different.
 constexpr std::size_t kMostConstantBytes = 1024;
-
-const Node* original_of(const Node* variable) {
-  while (variable->variable().copy_of) variable = variable->variable().copy_of;
-  return variable;
-}
 
 // Variables of the plan that share a storage, or shall: the owner first.
 struct Group {
@@ -48,13 +43,13 @@ class Sharing {
     std::map<std::pair<const Node*, int>, Group> fresh;
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
       const PlanNode& planned = plan_.nodes[n];
-      if (!planned.node->is_variable() || planned.op != &planned.node->op()) continue;
+      if (!planned.is_variable()) continue;
       index_[planned.node] = static_cast<int>(n);
       const std::vector<const Node*> sharers =
           context_.sharers ? context_.sharers(*planned.node) : std::vector<const Node*>();
       const int space = context_.devices[at(planned.device())]->memory_space;
       if (sharers.empty() && context_.share_replicas)
-        fresh[{original_of(planned.node), space}].variables.push_back(static_cast<int>(n));
+        fresh[{&original_of(*planned.node), space}].variables.push_back(static_cast<int>(n));
       else if (sharers.size() > 1)
         existing_[sharers.front()] = sharers;
     }
@@ -85,18 +80,8 @@ class Sharing {
           writes_[planned.inputs[at(i)].node].push_back(static_cast<int>(n));
     }
     for (const auto& [variable, writes] : writes_)
-      for (const int write : writes) reach(write);
-  }
-
-  void reach(int write) {
-    std::set<int>& reached = reached_[write];
-    std::vector<int> open(consumers_[at(write)]);
-    while (!open.empty()) {
-      const int n = open.back();
-      open.pop_back();
-      if (reached.insert(n).second)
-        open.insert(open.end(), consumers_[at(n)].begin(), consumers_[at(n)].end());
-    }
+      for (const int write : writes)
+        reached_[write] = reached_from(consumers_, consumers_[at(write)]);
   }
 
   const std::vector<int>& writes(int variable) const {
@@ -153,8 +138,8 @@ class Sharing {
         for (std::size_t w = 0; w < writes(variable).size(); ++w)
           for (const int other : group.variables) {
             const int write = writes(other)[w];
-            if (user != write && reached_.at(write).contains(user) &&
-                !reached_.at(writes(variable)[w]).contains(user))
+            if (user != write && reached_.at(write)[at(user)] &&
+                !reached_.at(writes(variable)[w])[at(user)])
               return false;
           }
     return true;
@@ -203,8 +188,8 @@ class Sharing {
     if (node.op == &kRead || node.op->writes > 0) {
       const int variable = node.inputs[0].node;
       const auto& all = writes(variable);
-      key += cat(" version ", std::ranges::count_if(
-                                  all, [&](int write) { return reached_.at(write).contains(n); }));
+      key += cat(" version ",
+                 std::ranges::count_if(all, [&](int write) { return reached_.at(write)[at(n)]; }));
     }
     return key;
   }
@@ -254,7 +239,8 @@ class Sharing {
   std::vector<Group> groups_;
   std::map<int, int> group_of_;             // plan node of a variable -> group
   std::map<int, std::vector<int>> writes_;  // plan node of a variable -> those of its writes
-  std::map<int, std::set<int>> reached_;    // from a write
+  // [write][n]: there is a path from the one to the other.
+  std::map<int, std::vector<char>> reached_;
   std::map<Value, int> numbers_;
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -30,8 +31,10 @@ class Transfers {
       const int wanted = node.device();
       if (node.op == &kRead && !node.shared) node.devices = {plan_.device(node.inputs[0])};
       if (node.op->collective) count_collective(node, 0, node.types, node.devices);
-      if (const Fusion* fused = node.fusion.get())
+      if (const Fusion* fused = node.fusion.get()) {
         count_collective(node, fused->first_input, fused->types, fused->devices);
+        count_results(node);
+      }
       plan_.nodes.push_back(std::move(node));
       const Value kept{static_cast<int>(plan_.nodes.size()) - 1, 0};
       moved_[n] = plan_.nodes.back().op == &kRead ? on_device(kept, wanted).node : kept.node;
@@ -41,9 +44,31 @@ class Transfers {
  private:
   // A collective reads each input where it is; constants are wherever they are needed.
   int wanted_device(const PlanNode& node, std::size_t input) const {
-    const bool stays = node.participants() > 0 || node.op == &kRead ||
-                       plan_.node(node.inputs[input].node).op == &kConst;
-    return stays ? plan_.device(node.inputs[input]) : node.device();
+    const int there = plan_.device(node.inputs[input]);
+    if (node.op == &kRead || plan_.node(node.inputs[input].node).op == &kConst) return there;
+    if (node.fusion) return update_device(node, static_cast<int>(input), there);
+    return node.participants() > 0 ? there : node.device();
+  }
+
+  // Of the update in a fusion that takes an input besides its sum; `otherwise` if none does.
+  static int update_device(const PlanNode& node, int input, int otherwise) {
+    if (input < node.fusion->first_input + std::ssize(node.fusion->types)) return otherwise;
+    for (const Fusion::Update& update : node.fusion->updates)
+      if (std::ranges::find(update.inputs, input) != update.inputs.end())
+        return node.devices[at(update.first_output)];
+    return otherwise;
+  }
+
+  // Of the sums in a fusion to updates on other devices than theirs.
+  void count_results(const PlanNode& node) {
+    std::set<std::pair<int, int>> sent;
+    for (const Fusion::Update& update : node.fusion->updates) {
+      const int from = node.fusion->devices[at(update.result)];
+      const int to = node.devices[at(update.first_output)];
+      if (from == to || !sent.emplace(update.result, to).second) continue;
+      plan_.transfers.push_back({node.node->output(at(update.result)).name(), from, to,
+                                 node.fusion->types[at(update.result)].bytes()});
+    }
   }
 
   // As if every tensor went to its first device and the sum came back, whatever the kernel does.

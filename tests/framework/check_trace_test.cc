@@ -116,6 +116,22 @@ TEST(CheckTrace, NamesTheEventThatIsWrong) {
   }
 }
 
+TEST(CheckTrace, MissesTheArrowsOfTransfers) {
+  const std::string path = temporary_path(".json");
+  const auto check = [&](const std::string& transfers, const std::string& events) {
+    write_text_file(local_file_system(), path,
+                    cat(R"({"otherData":{"transfers":[)", transfers, R"(]},"traceEvents":[)",
+                        kNames, events, "]}"));
+    return check_traces({path});
+  };
+  const std::string transfer = R"({"name":"x","from":"cpu:0","to":"cpu:1","bytes":4})";
+  EXPECT_EQ(check("", kSlices).status, 0);
+  EXPECT_EQ(check(transfer, kSlices + kFlow).status, 0);
+  EXPECT_THAT(check(transfer + "," + transfer, kSlices).errors,
+              HasSubstr("has 2 transfers, but no arrows"));
+  local_file_system().remove(path);
+}
+
 TEST(CheckTrace, RefusesAnyOneWrongFileAndWhatIsNoTrace) {
   const std::string good = temporary_path(".json"), bad = temporary_path(".json");
   write_text_file(local_file_system(), good, cat("{\"traceEvents\":[", kNames, kSlices, "]}"));

@@ -1,5 +1,6 @@
 // When workers are woken, and what those do that have no launches of their own.
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "belfry/framework/collective_hook.h"
@@ -10,10 +11,13 @@
 #include "belfry/framework/session.h"
 #include "belfry/framework/trace.h"
 #include "belfry/ops/all_reduce.h"
-#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/framework/replicas_test_support.h"
 
 namespace belfry {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Whether others than the caller take part in a step of two devices with tensors of `elements`.
 bool wakes_others(std::int64_t elements) {
@@ -33,6 +37,26 @@ bool wakes_others(std::int64_t elements) {
 TEST(IdleWorkers, AreWokenForWorkThatIsWorthIt) {
   EXPECT_FALSE(wakes_others(256));
   EXPECT_TRUE(wakes_others(256 << 10));
+}
+
+TEST(IdleWorkers, LanesAreDealtInTheOrderOfDevices) {
+  Plan plan;
+  for (const int device : {3, 0, 1, 2, 4}) plan.lanes.push_back({device, {}});
+  EXPECT_EQ(deal_lanes(plan, 1), std::vector<int>(5, 0));
+  EXPECT_EQ(deal_lanes(plan, 2), (std::vector<int>{1, 0, 0, 0, 1}));
+  EXPECT_EQ(deal_lanes(plan, 5), (std::vector<int>{3, 0, 1, 2, 4}));
+}
+
+TEST(IdleWorkers, AreAsManyAsThereAreLanesOrMoreForChunks) {
+  Plan plan;
+  EXPECT_EQ(workers_for(plan, 4), 1);
+  for (const int device : {0, 1}) plan.lanes.push_back({device, {}});
+  plan.launches.push_back({.node = 0, .lane = 0, .position = 0, .range = {0, 7}, .chunk = 7});
+  EXPECT_EQ(workers_for(plan, 4), 2);
+  EXPECT_EQ(workers_for(plan, 1), 1);
+  plan.launches[0].chunk = 3;
+  EXPECT_EQ(plan.launches[0].chunks(), 3);
+  EXPECT_EQ(workers_for(plan, 4), 4);
 }
 
 class CollectiveHookTest : public ::testing::Test {
@@ -57,6 +81,32 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakeChunksOfCollectives) {
   const Tensor result = session.run(sum);
   EXPECT_TRUE(helped);
   for (const float value : result.data<float>()) ASSERT_EQ(value, 4);
+}
+
+// Of a step that paid for one worker only, until a write took its replicas apart.
+TEST_F(CollectiveHookTest, WorkersWithoutLaunchesHelpAStepThatWasCompiledAgain) {
+  constexpr std::int64_t kElements = 20'000;  // just as many that this is so
+  const Replicas made(2, kElements);
+  Session session(made.graph, made.options(true, true, 2));
+  const std::vector<Fetch> updates{*made.updates[0], *made.updates[1]};
+  Step& step = session.prepare(updates, made.feed_types());
+  const Tensor ones({kElements}, std::vector<float>(kElements, 1));
+  Trace trace;
+  step.run(std::vector{ones, ones}, {.trace = &trace});
+  EXPECT_THAT(trace.str(), Not(HasSubstr("\"workers\"")));
+  session.write(made.w[1], ones);
+  std::atomic<std::thread::id> first{};
+  std::atomic<bool> helped{false};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  set_collective_hook([&](const Node&, Range) {
+    std::thread::id none{};
+    const std::thread::id self = std::this_thread::get_id();
+    if (!first.compare_exchange_strong(none, self) && none != self) helped = true;
+    while (!helped && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  });
+  step.run(std::vector{ones, ones}, {.trace = &trace});
+  EXPECT_TRUE(helped);
+  EXPECT_THAT(trace.str(), HasSubstr("\"workers\""));
 }
 
 TEST_F(CollectiveHookTest, WorkersWithoutLaunchesSurviveAFailure) {

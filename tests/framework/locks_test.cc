@@ -7,13 +7,16 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/run_lock.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
+#include "belfry/ops/all_reduce.h"
 #include "belfry/ops/momentum_update.h"
+#include "belfry/ops/sgd_update.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
@@ -98,6 +101,37 @@ TEST(Locks, WhatAWriteGivesToItsRunIsWhatItLeft) {
   std::ranges::sort(all);
   for (std::size_t i = 0; i < all.size(); ++i)
     ASSERT_EQ(all[i], static_cast<std::int64_t>(i) + 1);  // each number once
+}
+
+TEST(Locks, WhatAFusedUpdateGivesToItsRunIsWhatItLeft) {
+  constexpr int kMany = 25 * kRuns;  // a run takes some microseconds
+  Graph graph;
+  const Variable counter = variable(graph, "counter", {1}, {.initializer = init::zeros()});
+  const Output half = fill(graph, {1}, 0.5);
+  std::vector<Output> counts;
+  for (int t = 0; t < kThreads; ++t) {
+    const Output one = all_reduce(std::vector{half, half})[0];
+    counts.push_back(sgd_update(counter, one, constant(graph, -1.0, DType::kF32)).output());
+  }
+  Session session(graph);
+  std::vector<Step*> steps;
+  for (const Output& count : counts) {
+    steps.push_back(&session.prepare({count}, {}, kApart));
+    EXPECT_EQ(std::ranges::count(steps.back()->plan().nodes, &kFusedUpdate, &PlanNode::op), 1);
+  }
+  std::vector<std::vector<float>> numbers(kThreads);
+  at_once([&](int t) {
+    for (int i = 0; i < kMany; ++i) {
+      Step& step = *steps[static_cast<std::size_t>(t)];
+      step.run();
+      numbers[static_cast<std::size_t>(t)].push_back(step.fetched(0).data<float>()[0]);
+    }
+  });
+  std::vector<float> all;
+  for (const auto& of_thread : numbers) all.insert(all.end(), of_thread.begin(), of_thread.end());
+  std::ranges::sort(all);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    ASSERT_EQ(all[i], static_cast<float>(i + 1));  // each number once
 }
 
 TEST(Locks, WritesOfSeveralVariablesInAnyOrderDoNotBlockEachOther) {

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/ops/adam_update.h"
@@ -107,6 +108,128 @@ TEST(FuseUpdates, TwoFusionsThatWouldWaitForEachOtherAreGivenUp) {
   const Plan plan = compile(std::vector<Fetch>{*a1, *b0}, std::vector<FeedType>{{x, {2}}}, context);
   EXPECT_EQ(count(plan, kFusedUpdate), 0);
   EXPECT_EQ(count(plan, kSgdUpdate), 4);
+}
+
+// The values of the first elements of `variables` after one run of `updates`, fused if allowed.
+std::vector<float> after_a_run(const Graph& graph, const std::vector<Node*>& updates, bool fuse,
+                               const std::vector<Variable>& variables) {
+  Session session(graph, {.fuse_updates = fuse});
+  std::vector<Fetch> fetches;
+  for (Node* update : updates) fetches.emplace_back(*update);
+  Step& step = session.prepare(fetches);
+  EXPECT_EQ(count(step.plan(), kFusedUpdate), 0);
+  step.run();
+  std::vector<float> values;
+  for (const Variable variable : variables)
+    values.push_back(session.read(variable).data<float>()[0]);
+  return values;
+}
+
+TEST(FuseUpdates, WhatAnotherTensorOfTheBucketReadsIsNotWrittenBefore) {
+  Graph graph;
+  const Variable a = variable(graph, "a", {3000}, {.initializer = init::constant(1)});
+  const Variable b = variable(graph, "b", {3000}, {.initializer = init::constant(10)});
+  const Output of_a = a, of_b = b;
+  const std::vector<std::vector<Output>> bucket{{of_a, of_a}, {of_b, of_b}};
+  const auto sums = all_reduce_bucket(bucket);
+  const std::vector<Node*> swap{&assign(b, sums[0][0]), &assign(a, sums[1][0])};
+  for (const bool fuse : {false, true})
+    EXPECT_EQ(after_a_run(graph, swap, fuse, {a, b}), (std::vector<float>{20, 2}));
+}
+
+TEST(FuseUpdates, WhatAnUpdateTakesBesideItsSumIsNotWrittenBefore) {
+  for (const std::size_t rate_at : {0, 1}) {
+    Graph graph;
+    const Variable rate = variable(graph, "rate", {}, {.initializer = init::constant(1)});
+    const Variable w = variable(graph, "w", {3000}, {.initializer = init::zeros()});
+    const Output before = rate, gradient = fill(graph, {3000}, 5);
+    std::vector<std::vector<Output>> bucket{{gradient, gradient}};
+    bucket.insert(bucket.begin() + static_cast<std::ptrdiff_t>(rate_at), {before, before});
+    const auto sums = all_reduce_bucket(bucket);
+    const std::vector<Node*> updates{&assign(rate, sums[rate_at][0]),
+                                     &sgd_update(w, sums[1 - rate_at][0], before)};
+    for (const bool fuse : {false, true})
+      EXPECT_EQ(after_a_run(graph, updates, fuse, {rate, w}), (std::vector<float>{2, -10}));
+  }
+}
+
+TEST(FuseUpdates, CountsTheTransfersOfWhatUpdatesTakeBesideTheirSums) {
+  constexpr int kTowers = 3;
+  Graph graph;
+  const Output rate = placeholder(graph, "rate", DType::kF32, {});  // on cpu:0
+  std::vector<FeedType> feeds{{rate, {}}};
+  std::vector<Output> gradients;
+  for (int t = 0; t < kTowers; ++t) {
+    DeviceScope on(graph, cpu(t));
+    gradients.push_back(placeholder(graph, "gradient", DType::kF32, {5}));
+    feeds.push_back({gradients.back(), {5}});
+  }
+  const auto sums = all_reduce(gradients);
+  std::vector<Fetch> updates;
+  for (int t = 0; t < kTowers; ++t) {
+    DeviceScope on(graph, cpu(t));
+    const Variable w = variable(graph, cat("w", t), {5});
+    updates.emplace_back(sgd_update(w, sums[static_cast<std::size_t>(t)], rate));
+  }
+  const auto devices = cpu_devices(kTowers);
+  const auto records = [&](bool fuse) {
+    PlanContext context{devices, [](const Node&) { return -1; }};
+    context.fuse_updates = fuse;
+    const Plan plan = compile(updates, feeds, context);
+    EXPECT_EQ(count(plan, kFusedUpdate), fuse ? 1 : 0);
+    std::multiset<std::tuple<std::string, int, int, std::int64_t>> all;
+    for (const TransferRecord& record : plan.transfers)
+      all.emplace(record.name, record.from, record.to, record.bytes);
+    return all;
+  };
+  EXPECT_EQ(records(false).count({"rate", 0, 1, 4}), 1u);
+  EXPECT_EQ(records(false).size(), 4u + 2);
+  EXPECT_EQ(records(true), records(false));
+}
+
+TEST(FuseUpdates, AnUpdateOnAnotherDeviceThanItsSumCountsTheTransferAndNeedsTheSameMemory) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {2});
+  const auto sums = all_reduce(std::vector{x, x});
+  DeviceScope on(graph, cpu(1));
+  const std::vector<Fetch> update{assign(variable(graph, "w", {2}), sums[0])};
+  const std::vector<FeedType> feeds{{x, {2}}};
+  auto devices = cpu_devices(2);
+  PlanContext context{devices, [](const Node&) { return -1; }};
+  for (const bool fuse : {false, true}) {
+    context.fuse_updates = fuse;
+    const Plan plan = compile(update, feeds, context);
+    EXPECT_EQ(count(plan, kFusedUpdate), fuse ? 1 : 0);
+    ASSERT_EQ(plan.transfers.size(), 1u);
+    EXPECT_EQ(plan.transfers[0].name, sums[0].name());
+    EXPECT_EQ(plan.transfers[0].to, 1);
+  }
+  devices[1]->memory_space = 1;
+  EXPECT_EQ(count(compile(update, feeds, context), kFusedUpdate), 0);
+}
+
+// Asks for scratch memory, which a part of a fused update has none of.
+KernelRun greedy_kernel(KernelPlan& plan) {
+  plan.workspace(64);
+  return [](const Pointers&) {};
+}
+const Op kGreedyTest{.name = "GreedyTest",
+                     .inputs = 2,
+                     .shape = same_as_input,
+                     .no_gradient = "it is for tests",
+                     .split = Split::kElements,
+                     .writes = 1,
+                     .elementwise_input = 1,
+                     .reference = greedy_kernel};
+
+TEST(FuseUpdates, KernelsThatNeedScratchMemoryAreRefused) {
+  Graph graph;
+  const Variable v = variable(graph, "v", {4});
+  const Output x = fill(graph, {4}, 1);
+  Node& update = graph.add(kGreedyTest, {v.ref(), all_reduce(std::vector{x, x})[0]}, "greedy");
+  Session session(graph);
+  EXPECT_THAT(message_of<Internal>([&] { session.prepare({update}); }),
+              ::testing::HasSubstr("GreedyTest 'greedy'"));
 }
 
 TEST(FuseUpdates, DevicesThatAreOnlyDeclaredKeepTheirNodes) {

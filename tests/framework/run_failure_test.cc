@@ -1,6 +1,7 @@
 // Kernels that fail while a step runs on several lanes.
 #include <atomic>
 #include <cfenv>
+#include <thread>
 
 #include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/add_n.h"
@@ -246,6 +247,46 @@ TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
     }
   }
   set_collective_hook({});
+}
+
+// Counts runs that find something else than zero.
+std::atomic<int> dirty{0};
+KernelRun look_kernel(KernelPlan&) {
+  return [](const Pointers& p) { dirty += p.input<float>(0)[0] != 0; };
+}
+const Op kLookTest{.name = "LookTest",
+                   .inputs = 1,
+                   .shape = no_outputs,
+                   .no_gradient = "it is for tests",
+                   .reference = look_kernel};
+
+// A run that fails while others' values are restored leaves a variable half-written; none may start
+// before that has its first value again. The restores fall on all moments of the runs.
+TEST(RunFailure, BesideARestoreOfOtherVariablesIsNotForgotten) {
+  Graph graph;
+  const Variable v = variable(graph, "v", {1}, {.initializer = init::zeros()});
+  const Variable other = variable(graph, "other", {1}, {.initializer = init::zeros()});
+  Node& look = graph.add(kLookTest, {v.read()}, "look");
+  Output trip;
+  {
+    const ControlDependencies after(graph, {look, assign_add(v, fill(graph, {1}, 1))});
+    trip = graph.add(kTripTest, {fill(graph, {1}, -1)}, "trip").output();
+  }
+  Session session(graph, {.threads = 1});
+  Step& step = session.prepare({trip});
+  dirty = 0;
+  std::jthread runs([&](std::stop_token stop) {
+    while (!stop.stop_requested()) try {
+        step.run();
+      } catch (const DeviceError&) {
+      } catch (const InvalidArgument&) {  // refused after a failure
+      }
+  });
+  const float zero = 0;
+  const VariableBytes restored[] = {{other, std::as_bytes(std::span(&zero, 1))}};
+  for (int i = 0; i < 30'000; ++i) session.restore(restored, 0);
+  runs = {};
+  EXPECT_EQ(dirty, 0);
 }
 
 TEST(RunFailure, OfTheFloatingPointModeIsAnErrorNotAWrongResult) {

@@ -5,6 +5,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/trace.h"
+#include "belfry/ops/momentum_update.h"
 #include "belfry/tests/framework/random_graph.h"
 
 namespace belfry {
@@ -152,6 +153,28 @@ TEST_F(TimelineTest, ACollectiveIsOneSliceWithArrowsFromAndToOtherDevices) {
                                         "AllReduce:1: AllReduce 0: 3-5 -> AddN 1: 6-8",
                                         "AllReduce:2: AllReduce 0: 3-5 -> AddN 2: 6-8"));
   EXPECT_EQ(plan.transfers.size(), 4u);
+}
+
+TEST_F(TimelineTest, AFusedUpdateHasTheArrowsOfItsCollectiveAndOneForEachResult) {
+  const Output parts[] = {source(0), source(1)};
+  const auto sums = all_reduce(parts);
+  std::vector<Node*> updates;
+  for (const int d : {0, 1})
+    updates.push_back(on(d, [&] {
+      const Variable w = variable(graph, cat("w", d), {2, 3});
+      const Variable m = variable(graph, cat("m", d), {2, 3});
+      return &momentum_update(w, m, sums[at(d)], constant(graph, 0.5), {.momentum = 0.5});
+    }));
+  std::vector<Fetch> fetches{*updates[0]};
+  for (const std::size_t i : {0, 1}) {
+    const Output result = updates[1]->output(i);
+    fetches.emplace_back(sum(1, {result, result}).node());
+  }
+  const Timeline line = timeline(fetches);
+  EXPECT_THAT(arrows(line), ElementsAre("Fill_1: Fill 1: 0-2 -> FusedUpdate 0: 3-5",
+                                        "MomentumUpdate_1: FusedUpdate 0: 3-5 -> AddN 1: 6-8",
+                                        "MomentumUpdate_1:1: FusedUpdate 0: 3-5 -> AddN 1: 9-11"));
+  EXPECT_EQ(plan.transfers.size(), 2u);
 }
 
 TEST_F(TimelineTest, ChunksAreOnTracksOfWorkers) {

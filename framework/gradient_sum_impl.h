@@ -1,0 +1,45 @@
+// How the contributions to a gradient become one. For gradients.cc.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+
+// New nodes go where `output` is. Outputs of a collective are on several devices, so theirs is
+// named; others are colocated with.
+class Beside {
+ public:
+  explicit Beside(Output output) {
+    if (!output.node().op().collective) {
+      colocated_.emplace(output);
+    } else {
+      colocated_.emplace(output.graph(), nullptr);
+      on_.emplace(output.graph(), output.device(), output.node().site());
+    }
+  }
+
+ private:
+  std::optional<ColocateWith> colocated_;
+  std::optional<DeviceScope> on_;
+};
+
+// One contribution to the gradient of an output: from input `slot` of node `consumer`.
+struct GradientUse {
+  int consumer;
+  std::size_t slot;
+  Output value;
+};
+
+// The canonical tree over `uses`, which are in order; nodes are called `name`. Subtrees on one
+// device are one node; gradients.h says where each is.
+Output sum_uses(std::span<const GradientUse> uses, const std::string& name);
+
+// Makes `values` identities that become available together, each on the device of its value. Empty
+// ones stay empty.
+void make_available_together(Graph& graph, std::vector<Output>& values);
+
+}  // namespace belfry
