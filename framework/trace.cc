@@ -18,10 +18,10 @@ std::string micros(std::int64_t nanoseconds) {
 
 // Prints a timeline. Processes are numbered from 1 in the order of devices, `workers` last; tracks
 // go on from there, because a viewer takes the thread with its process's number for the main one.
-class Printer {
+class TracePrinter {
  public:
-  Printer(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
-          const Timeline& timeline)
+  TracePrinter(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
+               const Timeline& timeline)
       : plan_(plan), devices_(devices), timeline_(timeline) {}
 
   // All events: metadata, then the rest in order of time, one per line.
@@ -164,7 +164,7 @@ Trace::Trace(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devic
   const Timeline timeline = make_timeline(plan, recording);
   text_ = cat("{\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"transferred_bytes\":",
               transferred_bytes(), ",\"transfers\":", list.str(), "},\n\"traceEvents\":[\n",
-              Printer(plan, devices, timeline).run(), "\n]}\n");
+              TracePrinter(plan, devices, timeline).run(), "\n]}\n");
 }
 
 std::int64_t Trace::transferred_bytes() const {
