@@ -34,8 +34,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const ModeBen
   const std::string params = params_hash(trainer->session(), trainer->graph());
   const std::string state = state_hash(trainer->session(), trainer->graph());
   runs.chosen = chosen_mode(runs.mode, *trainer);
-  const bool repeats =
-      runs.chosen.value_or(runs.mode).canonical(static_cast<int>(options.devices.size()));
+  const bool repeats = is_canonical(runs.mode, *trainer);
   require<Internal>(!repeats || runs.state_hash.empty() || runs.state_hash == state,
                     runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;

@@ -46,6 +46,9 @@ struct TrainingGraph {
   // nothing of the others.
   std::vector<Node*> tower_ops;
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
+  // Whether gradients of towers are sums of each tower's, in the order of the towers. False if
+  // towers share a variable that one of them uses twice, and layers are synchronised over towers.
+  bool canonical = true;
 };
 
 struct TrainingGraphOptions {
