@@ -148,16 +148,9 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   bench.devices = parse_devices(raw.devices);
   read_integer("--threads", raw.threads, 0, 1024, bench.threads);
   read_strategies(flags, raw);
-  require<FlagError>(raw.csv.empty() || raw.csv != raw.json, "--csv=", raw.csv,
-                     " and --json=", raw.json, " would overwrite each other");
   flags.csv = raw.csv;
   flags.json = raw.json;
   return flags;
-}
-
-std::optional<OutputFile> open(const char* flag, const std::string& path) {
-  if (path.empty()) return {};
-  return OutputFile(local_file_system(), flag, path);
 }
 
 // What is reduced, one table row each: the tensors of one device.
@@ -232,7 +225,9 @@ std::int64_t time_updates(const Flags& flags, Json& list) {
 }
 
 int run(const Flags& flags) {
-  std::optional<OutputFile> csv = open("--csv", flags.csv), json = open("--json", flags.json);
+  Outputs outputs(local_file_system());
+  OutputFile* const csv = outputs.open("--csv", flags.csv);
+  OutputFile* const json = outputs.open("--json", flags.json);
   Json list = Json::array();
   const std::int64_t wrong =
       flags.updates ? time_updates(flags, list) : time_reductions(flags, list);

@@ -55,8 +55,7 @@ void print_header(Console& console, const std::string& program, const TrainFlags
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   const BatchForm& form = plan.forms().front();
-  console.line(cat("batch: ", form.equal() ? cat(form.samples[0]) : join(form.samples, " + "),
-                   " per device, ", form.total(),
+  console.line(cat("batch: ", form.str(), " per device, ", form.total(),
                    " in all; one step takes one batch on every device; ", plan.steps_per_epoch(),
                    " steps per epoch"));
   if (plan.forms().size() > 1)
@@ -77,10 +76,11 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .trainer = flags.trainer,
                 .allreduce = made.allreduce,
                 .allreduce_requested = trainer.choice().empty() ? made.allreduce : "auto",
+                .gradient_repacking = made.gradient_repacking,
+                .small_tensors_kb = made.small_tensors_kb,
                 .fuse_updates = flags.fuse_updates,
                 .share_replicas = flags.share_replicas,
-                .canonical = Mode{flags.trainer, made.allreduce}.canonical(
-                    static_cast<int>(flags.devices.size())),
+                .canonical = is_canonical({flags.trainer, made.allreduce}, trainer),
                 .bucket_mb = made.bucket_mb,
                 .async = flags.async,
                 .batch_size = flags.batch_size,
@@ -91,31 +91,19 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .steps = trainer.steps(),
                 .epochs = trainer.epochs(),
                 .examples_per_second = trainer.examples_per_second(),
-                .loss = trainer.metric("loss"),
                 .params_hash = params_hash(session, trainer.graph()),
                 .state_hash = state_hash(session, trainer.graph()),
                 .replicas_equal = differing.empty(),
                 .replicas_shared = count_shared(session, trainer.graph()),
                 .peak_bytes = session.peak_bytes()};
+  if (trainer.steps_of_run() > 0) report.loss = trainer.metric("loss");
   if (trainer.has_metric("test_accuracy")) report.test_accuracy = trainer.metric("test_accuracy");
   return report;
 }
 
-// Opened before anything is built, so that what cannot be written costs no training.
-struct Outputs {
-  explicit Outputs(const TrainFlags& flags) {
-    FileSystem& files = local_file_system();
-    if (!flags.json.empty()) json.emplace(files, "--json", flags.json);
-    if (!flags.trace_file.empty()) trace.emplace(files, "--trace_file", flags.trace_file);
-  }
-  bool on_stdout() const { return (json && json->is_stdout()) || (trace && trace->is_stdout()); }
-
-  std::optional<OutputFile> json, trace;
-};
-
 // --dry_run and --explain.
 int inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
-            const Dataset* test, Console& console, std::optional<OutputFile>& file) {
+            const Dataset* test, Console& console, OutputFile* file) {
   std::string placement;  // shown once the node to explain is known
   options.placement_sink = [&](std::string_view lines) { placement += lines; };
   const std::unique_ptr<Trainer> made = find_trainer(flags.trainer).make(options, train, test);
@@ -171,14 +159,17 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
     std::fputs(flags.help.c_str(), stdout);
     return 0;
   }
-  Outputs outputs(flags);
+  // Opened before anything is built, so that what cannot be written costs no training.
+  Outputs outputs(local_file_system());
+  OutputFile* const json = outputs.open("--json", flags.json);
+  OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
+  outputs.reserve("--save_checkpoint", flags.save_checkpoint);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
   TrainerOptions options = trainer_options(flags, recipe.model, recipe.optimizer);
   options.placement_sink = [&](std::string_view text) { console.line(trimmed(text)); };
   add_callbacks(options, flags, recipe, console);
-  if (outputs.trace)
-    options.on_trace = [&](const Trace& trace) { outputs.trace->write(trace.str()); };
+  if (trace_file) options.on_trace = [&](const Trace& trace) { trace_file->write(trace.str()); };
   if (!flags.restore_checkpoint.empty())
     go_on_choosing(options, flags, inspect_checkpoint(flags.restore_checkpoint));
 
@@ -186,13 +177,11 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   const std::unique_ptr<Dataset> train_data = recipe.data(dirs, true);
   const std::unique_ptr<Dataset> test_data = recipe.data(dirs, false);
   require(train_data != nullptr, "the recipe's data source gave no training data");
-  if (inspects(flags))
-    return inspect(flags, options, *train_data, test_data.get(), console, outputs.json);
+  if (inspects(flags)) return inspect(flags, options, *train_data, test_data.get(), console, json);
   train_data->size();  // loads it
   if (test_data) test_data->size();
   if (flags.check_equivalence > 0)
-    return report_equivalence(options, *train_data, flags.check_equivalence, console,
-                              outputs.json ? &*outputs.json : nullptr);
+    return report_equivalence(options, *train_data, flags.check_equivalence, console, json);
   const auto began = std::chrono::steady_clock::now();
   const std::unique_ptr<Trainer> trainer =
       find_trainer(flags.trainer).make(options, *train_data, test_data.get());
@@ -202,7 +191,7 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   Report report = make_report(program, flags, *trainer);
   report.seconds = seconds.count();
   console.line(to_table(report));
-  if (outputs.json) outputs.json->write(to_json(report));
+  if (json) json->write(to_json(report));
   return 0;
 }
 

@@ -107,11 +107,13 @@ class Trainer {
   std::int64_t total_steps() const;
   // Complete so far.
   std::int64_t steps() const { return steps_; }
+  // Of these, made since resume().
+  std::int64_t steps_of_run() const { return steps_ - first_step_; }
   int epochs() const { return epochs_; }
 
-  // "loss" and the tower function's metrics: of the last step, the mean over towers, weighted by
-  // their samples where these differ; "test_loss" and "test_<metric>": of the last evaluation.
-  // Throws NotFound, with the names there are.
+  // "loss" and the tower function's metrics: of the last step (NaN before the first), the mean over
+  // towers, weighted by their samples where these differ; "test_loss" and "test_<metric>": of the
+  // last evaluation. Throws NotFound, with the names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   void set_metric(std::string_view name, double value);
