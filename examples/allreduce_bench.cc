@@ -172,10 +172,8 @@ std::vector<std::vector<Shape>> subjects(const Flags& flags) {
 
 std::string header(const Flags& flags) {
   const ReductionBenchOptions& bench = flags.bench;
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : bench.devices) names.push_back(device.short_str());
   return cat(flags.model.empty() ? "" : cat("# gradients of ", flags.model, "\n"),
-             "# devices: ", join(names),
+             "# devices: ", short_names(bench.devices),
              "; threads: ", bench.threads ? bench.threads : usable_cores(),
              "; warmup iters: ", bench.warmup, " iters: ", bench.iterations,
              " validation: ", bench.check ? 1 : 0, "\n");
@@ -240,8 +238,7 @@ int run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   return run_program([&] {
-    const Flags flags = parse(std::span(argv + 1, static_cast<std::size_t>(std::max(argc, 1) - 1)),
-                              program_name(argc > 0 ? argv[0] : nullptr));
+    const Flags flags = parse(arguments(argc, argv), program_name(argc > 0 ? argv[0] : nullptr));
     if (flags.help.empty()) return run(flags);
     std::fputs(flags.help.c_str(), stdout);
     return 0;

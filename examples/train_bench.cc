@@ -128,14 +128,13 @@ void read_numbers(BenchFlags& wanted, const Raw& raw) {
 }
 
 BenchFlags parse(int argc, char** argv) {
-  const std::span<const char* const> all(argv, static_cast<std::size_t>(argc));
   const std::string program = program_name(argc > 0 ? argv[0] : nullptr);
   FlagParser parser("Times training on synthetic data. Flags may be spelled with - or _.", program);
   Raw raw;
   add_flags(parser, raw);
   const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
   BenchFlags wanted;
-  wanted.help = parser.parse(all.subspan(std::min<std::size_t>(all.size(), 1)));
+  wanted.help = parser.parse(arguments(argc, argv));
   if (!wanted.help.empty()) return wanted;
   int image_size = 0;
   read_integer("--image_size", raw.image_size, 1, 1 << 14, image_size);
@@ -152,12 +151,11 @@ BenchFlags parse(int argc, char** argv) {
 
 void print_header(Console& console, const BenchFlags& wanted) {
   const TrainFlags& flags = wanted.training;
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : flags.devices) names.push_back(device.short_str());
   std::vector<std::string> fields;
   for (const Dataset::Field& field : wanted.model.fields)
     fields.push_back(cat(field.name, " ", name_of(field.dtype), field.shape));
-  console.line(cat("model: ", wanted.model.name, " on ", join(names, " "), ", seed ", flags.seed));
+  console.line(
+      cat("model: ", wanted.model.name, " on ", short_names(flags.devices), ", seed ", flags.seed));
   const BatchForm batch{.samples = divide_samples(flags.batch_size * std::ssize(flags.devices),
                                                   std::ssize(flags.devices), flags.tower_weights)};
   console.line(cat("batch: ", batch.str(), " per device, ", batch.total(), " in all; synthetic ",

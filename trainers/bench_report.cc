@@ -11,10 +11,11 @@ std::string strategy_of(const Mode& mode) {
   return mode.allreduce.empty() ? mode.trainer : mode.allreduce;
 }
 
-std::string line(const std::string& strategy, const std::string& images,
-                 const std::string& per_device, const std::string& uncertainty,
-                 const std::string& jitter, const std::string& ratio, const std::string& difference,
-                 const std::string& hash, std::string_view canonical) {
+std::string table_row(const std::string& strategy, const std::string& images,
+                      const std::string& per_device, const std::string& uncertainty,
+                      const std::string& jitter, const std::string& ratio,
+                      const std::string& difference, const std::string& hash,
+                      std::string_view canonical) {
   return cat(padded(strategy, -24), " ", padded(images, 10), " ", padded(per_device, 10), " ",
              padded(uncertainty, 9), " ", padded(jitter, 8), " ", padded(ratio, 7), " ",
              padded(difference, 19), "  ", padded(hash, -16), " ", canonical, "\n");
@@ -75,8 +76,8 @@ Json to_json(const BenchResult& result) {
 }
 
 std::string bench_table(std::span<const BenchResult> results, std::span<const ModePlan> refused) {
-  std::string text = line("strategy", "images/s", "per device", "+/-", "jitter", "ratio",
-                          "difference", "params_hash", "canonical");
+  std::string text = table_row("strategy", "images/s", "per device", "+/-", "jitter", "ratio",
+                               "difference", "params_hash", "canonical");
   for (const BenchResult& result : results) {
     const std::string strategy = result.resolved.empty()
                                      ? result.strategy
@@ -84,10 +85,11 @@ std::string bench_table(std::span<const BenchResult> results, std::span<const Mo
     const double percent = 100 * (result.ratio - 1);
     const std::string difference = cat(percent < 0 ? "" : "+", rounded(percent, 1), " % +/- ",
                                        padded(rounded(50 * result.ratio_spread, 1), 4));
-    text += line(strategy, rounded(result.images_per_second, 2),
-                 rounded(result.images_per_second_per_device, 2), rounded(result.uncertainty, 2),
-                 rounded(result.jitter, 2), rounded(result.ratio, 3), difference,
-                 result.params_hash, result.canonical ? "yes" : "no");
+    text +=
+        table_row(strategy, rounded(result.images_per_second, 2),
+                  rounded(result.images_per_second_per_device, 2), rounded(result.uncertainty, 2),
+                  rounded(result.jitter, 2), rounded(result.ratio, 3), difference,
+                  result.params_hash, result.canonical ? "yes" : "no");
   }
   for (const ModePlan& plan : refused)
     text += cat(strategy_of(plan.mode), ": refused: ", plan.refusal, "\n");

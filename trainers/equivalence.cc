@@ -1,11 +1,11 @@
 #include "belfry/trainers/equivalence.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <limits>
 #include <map>
 
+#include "belfry/trainers/clock.h"
 #include "belfry/trainers/hash.h"
 
 namespace belfry {
@@ -93,9 +93,9 @@ Values run(const TrainerOptions& options, const Dataset& train, Equivalence::Ent
   if (!trainer) return {};
   entry.chosen = chosen_mode(entry.mode, *trainer);
   entry.canonical = is_canonical(entry.mode, *trainer);
-  const auto began = std::chrono::steady_clock::now();
+  const double began = seconds_now();
   trainer->train();
-  entry.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  entry.seconds = seconds_now() - began;
   for (const auto& [device, bytes] : trainer->session().peak_bytes()) entry.peak_bytes += bytes;
   entry.bytes_moved = trainer->bytes_moved();
   entry.differing_replicas = differing_replicas(trainer->session(), trainer->graph());

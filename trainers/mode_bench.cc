@@ -4,12 +4,13 @@
 
 #include "belfry/framework/host_memory.h"
 #include "belfry/trainers/hash.h"
+#include "belfry/trainers/prefetch.h"
 
 namespace belfry {
 namespace {
 
-// The data set's own, and the slots of the Prefetcher.
-constexpr std::int64_t kBatchesHeld = 4;
+// The data set's own, and those of the Prefetcher.
+constexpr std::int64_t kBatchesHeld = 1 + Prefetcher::kSlots;
 
 std::int64_t bytes_of_batch(const Dataset& train, std::int64_t samples) {
   std::int64_t bytes = 0;

@@ -244,12 +244,6 @@ void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOption
 
 }  // namespace
 
-double scalar_value(const Tensor& tensor) {
-  return visit_floating(tensor.dtype(), [&](auto type) {
-    return static_cast<double>(tensor.data<decltype(type)>()[0]);
-  });
-}
-
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options) {
   require_names(options.fields);
   require(!options.forms.empty(), "a training graph needs a form of steps");

@@ -14,14 +14,6 @@
 
 namespace belfry {
 
-struct NamedValue {
-  std::string name;
-  double value = 0;
-};
-
-// Of a floating-point scalar.
-double scalar_value(const Tensor& tensor);
-
 // What one form of steps runs.
 struct TrainingForm {
   BatchForm batch;
