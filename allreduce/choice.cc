@@ -5,38 +5,13 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/cost_model.h"
+#include "belfry/allreduce/tower_buffers.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/plan.h"
-#include "belfry/framework/scopes.h"
 
 namespace belfry {
 namespace {
-
-// A variable per device and gradient.
-std::vector<std::vector<Gradient>> buffers(Graph& graph, const std::vector<TensorType>& gradients,
-                                           const std::vector<DeviceSpec>& devices) {
-  std::vector<std::vector<Gradient>> rows;
-  for (std::size_t t = 0; t < devices.size(); ++t) {
-    const std::string name = cat("tower", t);
-    DeviceScope on(graph, devices[t]);
-    ReplicaScope replica(graph, name + "/", static_cast<int>(t));
-    VariableScope variables(graph, name);
-    rows.emplace_back();
-    for (std::size_t n = 0; n < gradients.size(); ++n) {
-      // No kernel of hosts fills 16-bit tensors.
-      const bool half = size_of(gradients[n].dtype) == 2;
-      const Variable buffer = variable(
-          graph, cat("gradient", n), gradients[n].shape,
-          {.dtype = gradients[n].dtype,
-           .initializer =
-               half ? init::value(Tensor(gradients[n].shape, gradients[n].dtype)) : init::zeros(),
-           .collections = {std::string(kLocalVariables)}});
-      rows.back().push_back({buffer, buffer});
-    }
-  }
-  return rows;
-}
 
 std::string milliseconds(double seconds) {
   char text[32];
@@ -85,7 +60,7 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
                          const std::vector<DeviceSpec>& devices, const Machine& machine,
                          Reduction reduction) {
   Graph graph;
-  const GradientTable table(buffers(graph, gradients, devices));
+  const GradientTable table(tower_buffers(graph, gradients, devices));
   const GradientTable sums = strategy.reduce(table, {.reduction = reduction});
   std::vector<Node*> writes;
   for (int t = 0; t < sums.towers(); ++t)

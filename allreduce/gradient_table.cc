@@ -21,11 +21,6 @@ std::string describe(const Gradient& g) {
   return describe_value(g.variable ? label(g) : g.value.name(), g.value.type(), line_of(g));
 }
 
-// Whether one could stand for the other; dimensions may be unknown until a plan is compiled.
-bool same_type(Output a, Output b) {
-  return a.dtype() == b.dtype() && a.shape().compatible(b.shape());
-}
-
 bool has(const std::vector<Gradient>& row, const Gradient& wanted) {
   return std::ranges::any_of(row, [&](const Gradient& g) { return label(g) == label(wanted); });
 }

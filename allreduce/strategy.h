@@ -91,8 +91,9 @@ void register_strategy(std::string name, StrategyFactory factory,
                        StrategyName kind = StrategyName::kMain);
 // By its name alone. Throws InvalidArgument with all names and the nearest one.
 std::unique_ptr<Strategy> make_named_strategy(std::string_view name);
-// What a whole spec asks for (all_reduce_spec.h): a name, "ring#2", "collective:64k:hierarchical".
-// Throws InvalidArgument naming the spec and the piece that is wrong.
+// What a whole spec asks for (all_reduce_spec.h, which defines it): a name, "ring#2",
+// "collective:64k:hierarchical". Throws InvalidArgument naming the spec and the piece that is
+// wrong.
 std::unique_ptr<Strategy> make_strategy(std::string_view spec);
 // Sorted; without aliases.
 std::vector<std::string> strategy_names();

@@ -14,10 +14,6 @@ std::string named(const Gradient& g) {
   return describe_value(g.value.name(), g.value.type(), g.value.node().site());
 }
 
-bool same_type(Output a, Output b) {
-  return a.dtype() == b.dtype() && a.shape().compatible(b.shape());
-}
-
 // A gradient that is the same whatever the tower: a constant, or zeros or ones of some shape.
 bool is_fixed(Output value) { return value.node().op().metadata || value.node().inputs().empty(); }
 
@@ -170,6 +166,10 @@ void record(const GradientTable& grads, const GradientTable& combined) {
 }
 
 }  // namespace
+
+bool same_type(Output a, Output b) {
+  return a.dtype() == b.dtype() && a.shape().compatible(b.shape());
+}
 
 void verify_rows(const std::vector<std::vector<Gradient>>& rows,
                  const std::vector<DeviceSpec>& devices) {

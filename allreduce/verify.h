@@ -7,6 +7,9 @@
 
 namespace belfry {
 
+// Whether one could stand for the other; dimensions may be unknown until a plan is compiled.
+bool same_type(Output a, Output b);
+
 // Rows that agree among themselves (GradientTable checks that) must also stand for towers. Throws
 // InvalidArgument naming the variable and the lines if
 // * a row has two gradients of one variable, or one of another shape than its variable;

@@ -148,16 +148,9 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   bench.devices = parse_devices(raw.devices);
   read_integer("--threads", raw.threads, 0, 1024, bench.threads);
   read_strategies(flags, raw);
-  require<FlagError>(raw.csv.empty() || raw.csv != raw.json, "--csv=", raw.csv,
-                     " and --json=", raw.json, " would overwrite each other");
   flags.csv = raw.csv;
   flags.json = raw.json;
   return flags;
-}
-
-std::optional<OutputFile> open(const char* flag, const std::string& path) {
-  if (path.empty()) return {};
-  return OutputFile(local_file_system(), flag, path);
 }
 
 // What is reduced, one table row each: the tensors of one device.
@@ -179,10 +172,8 @@ std::vector<std::vector<Shape>> subjects(const Flags& flags) {
 
 std::string header(const Flags& flags) {
   const ReductionBenchOptions& bench = flags.bench;
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : bench.devices) names.push_back(device.short_str());
   return cat(flags.model.empty() ? "" : cat("# gradients of ", flags.model, "\n"),
-             "# devices: ", join(names),
+             "# devices: ", short_names(bench.devices),
              "; threads: ", bench.threads ? bench.threads : usable_cores(),
              "; warmup iters: ", bench.warmup, " iters: ", bench.iterations,
              " validation: ", bench.check ? 1 : 0, "\n");
@@ -232,7 +223,9 @@ std::int64_t time_updates(const Flags& flags, Json& list) {
 }
 
 int run(const Flags& flags) {
-  std::optional<OutputFile> csv = open("--csv", flags.csv), json = open("--json", flags.json);
+  Outputs outputs(local_file_system());
+  OutputFile* const csv = outputs.open("--csv", flags.csv);
+  OutputFile* const json = outputs.open("--json", flags.json);
   Json list = Json::array();
   const std::int64_t wrong =
       flags.updates ? time_updates(flags, list) : time_reductions(flags, list);
@@ -245,8 +238,7 @@ int run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   return run_program([&] {
-    const Flags flags = parse(std::span(argv + 1, static_cast<std::size_t>(std::max(argc, 1) - 1)),
-                              program_name(argc > 0 ? argv[0] : nullptr));
+    const Flags flags = parse(arguments(argc, argv), program_name(argc > 0 ? argv[0] : nullptr));
     if (flags.help.empty()) return run(flags);
     std::fputs(flags.help.c_str(), stdout);
     return 0;

@@ -44,7 +44,7 @@ void add_flags(FlagParser& parser, Raw& raw) {
   parser.add("--plot", raw.plot, "FILE", "with --strategies, write a bar chart there, SVG [none]");
 }
 
-void check(const FlagParser& parser, const TrainFlags& training, const Raw& raw) {
+void check(const FlagParser& parser, const TrainFlags& training) {
   const auto refuse = [&](std::initializer_list<const char*> flags, std::string_view why) {
     for (const char* flag : flags)
       require<FlagError>(!parser.given(flag), flag, " has no use ", why);
@@ -57,8 +57,6 @@ void check(const FlagParser& parser, const TrainFlags& training, const Raw& raw)
     refuse({"--strategies", "--num_batches", "--num_warmup_batches", "--display_every"},
            "beside --check_equivalence, which runs its steps in every mode");
   if (training.dry_run) refuse({"--json", "--plot"}, "beside --dry_run, which measures nothing");
-  require<FlagError>(raw.plot.empty() || raw.plot != training.json, "--plot=", raw.plot,
-                     " and --json=", training.json, " would overwrite each other");
 }
 
 // The trainer for a strategy: the one asked for, else the replicated one, else any that takes it.
@@ -130,14 +128,13 @@ void read_numbers(BenchFlags& wanted, const Raw& raw) {
 }
 
 BenchFlags parse(int argc, char** argv) {
-  const std::span<const char* const> all(argv, static_cast<std::size_t>(argc));
   const std::string program = program_name(argc > 0 ? argv[0] : nullptr);
   FlagParser parser("Times training on synthetic data. Flags may be spelled with - or _.", program);
   Raw raw;
   add_flags(parser, raw);
   const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
   BenchFlags wanted;
-  wanted.help = parser.parse(all.subspan(std::min<std::size_t>(all.size(), 1)));
+  wanted.help = parser.parse(arguments(argc, argv));
   if (!wanted.help.empty()) return wanted;
   int image_size = 0;
   read_integer("--image_size", raw.image_size, 1, 1 << 14, image_size);
@@ -145,7 +142,7 @@ BenchFlags parse(int argc, char** argv) {
   read_numbers(wanted, raw);
   wanted.plot = raw.plot;
   wanted.training = set.read(wanted.model.batch_size, lists_auto(raw));
-  check(parser, wanted.training, raw);
+  check(parser, wanted.training);
   wanted.compares = !raw.strategies.empty();
   wanted.lists_refusals = raw.strategies == "all" || wanted.training.check_equivalence > 0;
   wanted.modes = modes_of(parser, raw, wanted.training);
@@ -154,14 +151,14 @@ BenchFlags parse(int argc, char** argv) {
 
 void print_header(Console& console, const BenchFlags& wanted) {
   const TrainFlags& flags = wanted.training;
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : flags.devices) names.push_back(device.short_str());
   std::vector<std::string> fields;
   for (const Dataset::Field& field : wanted.model.fields)
     fields.push_back(cat(field.name, " ", name_of(field.dtype), field.shape));
-  console.line(cat("model: ", wanted.model.name, " on ", join(names, " "), ", seed ", flags.seed));
-  console.line(cat("batch: ", flags.batch_size, " per device, ",
-                   flags.batch_size * std::ssize(flags.devices), " in all; synthetic ",
+  console.line(
+      cat("model: ", wanted.model.name, " on ", short_names(flags.devices), ", seed ", flags.seed));
+  const BatchForm batch{.samples = divide_samples(flags.batch_size * std::ssize(flags.devices),
+                                                  std::ssize(flags.devices), flags.tower_weights)};
+  console.line(cat("batch: ", batch.str(), " per device, ", batch.total(), " in all; synthetic ",
                    join(fields), ", one batch again and again"));
 }
 
@@ -196,27 +193,19 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
   return modes;
 }
 
-struct Outputs {
-  explicit Outputs(const BenchFlags& wanted) {
-    FileSystem& files = local_file_system();
-    if (!wanted.training.json.empty()) json.emplace(files, "--json", wanted.training.json);
-    if (!wanted.plot.empty()) plot.emplace(files, "--plot", wanted.plot);
-  }
-  bool on_stdout() const { return (json && json->is_stdout()) || (plot && plot->is_stdout()); }
-
-  std::optional<OutputFile> json, plot;
-};
+BenchedModel benched(const BenchFlags& wanted) {
+  return {wanted.model.name, static_cast<int>(wanted.training.devices.size()),
+          wanted.training.batch_size, wanted.training.tower_weights};
+}
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,
-            std::span<const ModePlan> refused, Console& console, Outputs& outputs) {
-  const BenchedModel model{wanted.model.name, static_cast<int>(wanted.training.devices.size()),
-                           wanted.training.batch_size};
+            std::span<const ModePlan> refused, Console& console, OutputFile* json,
+            OutputFile* plot) {
   Json list = Json::array();
   for (const BenchResult& result : results) list.push(to_json(result));
   if (wanted.compares) console.line("\n" + bench_table(results, refused));
-  if (outputs.json)
-    outputs.json->write((wanted.compares ? list : list.items().front()).str(2) + "\n");
-  if (outputs.plot) outputs.plot->write(bench_plot(model, results));
+  if (json) json->write((wanted.compares ? list : list.items().front()).str(2) + "\n");
+  if (plot) plot->write(bench_plot(benched(wanted), results));
 }
 
 std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions& training,
@@ -243,7 +232,7 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
     console.line(cat("images/sec per device: ", rounded(total / towers, 2)));
     console.line(cat("params_hash ", runs[0].params_hash, ", state_hash ", runs[0].state_hash));
   }
-  return bench_results({wanted.model.name, towers, training.batch_size}, runs, 0);
+  return bench_results(benched(wanted), runs, 0);
 }
 
 int train_bench(int argc, char** argv) {
@@ -252,7 +241,9 @@ int train_bench(int argc, char** argv) {
     std::fputs(wanted.help.c_str(), stdout);
     return 0;
   }
-  Outputs outputs(wanted);
+  Outputs outputs(local_file_system());
+  OutputFile* const json = outputs.open("--json", wanted.training.json);
+  OutputFile* const plot = outputs.open("--plot", wanted.plot);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
   const TrainFlags& flags = wanted.training;
@@ -264,11 +255,10 @@ int train_bench(int argc, char** argv) {
   std::vector<ModePlan> refused;
   const std::vector<Mode> modes = plan(wanted, training, *data, console, refused);
   if (flags.check_equivalence > 0)
-    return report_equivalence(training, *data, flags.check_equivalence, console,
-                              outputs.json ? &*outputs.json : nullptr);
+    return report_equivalence(training, *data, flags.check_equivalence, console, json);
   if (flags.dry_run) return 0;
   const std::vector<BenchResult> results = measure(wanted, training, modes, *data, console);
-  report(wanted, results, refused, console, outputs);
+  report(wanted, results, refused, console, json, plot);
   const std::string differing = disagreement(results);
   if (!differing.empty()) log_error("canonical strategies ended with other bits: ", differing);
   return differing.empty() ? 0 : 1;

@@ -14,7 +14,7 @@ namespace belfry {
 // setter, which lives as long as the setter. A node that inner scopes gave a device keeps it as it
 // is, and adds no load; so do variables made beside others (ColocateWith), as optimizer slots are.
 // Semantics of tensorpack's class of this name, for every variable (there, resource variables count
-// as compute: D2); shapes of variables are always known here.
+// as compute); shapes of variables are always known here.
 class LeastLoadedDeviceSetter final : public DeviceSetter {
  public:
   // Throws InvalidArgument if there are no devices for variables.

@@ -4,17 +4,12 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/choice.h"
+#include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/measure_machine.h"
 #include "belfry/trainers/trainer.h"
 
 namespace belfry {
 namespace {
-
-std::string short_names(const std::vector<DeviceSpec>& devices) {
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : devices) names.push_back(device.short_str());
-  return join(names, " ");
-}
 
 // Why the choice does not hold for these options; "" if it does.
 std::string outdated(const KeptChoice& kept, const TrainerOptions& options,

@@ -89,6 +89,8 @@ std::int64_t BatchForm::total() const {
   return std::accumulate(samples.begin(), samples.end(), std::int64_t{0});
 }
 
+std::string BatchForm::str() const { return equal() ? cat(samples[0]) : join(samples, " + "); }
+
 BatchForm BatchForm::of_tower(std::size_t t) const {
   return {.samples = {samples[t]}, .rows = {rows[t]}, .begins = {0}};
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct BatchForm {
   // Whether all towers count alike.
   bool equal() const;
   std::int64_t total() const;  // samples that count
+  std::string str() const;     // "8", or "6 + 3 + 3" where towers differ
   // What tower t has of it, as a batch of its own.
   BatchForm of_tower(std::size_t t) const;
   bool operator==(const BatchForm&) const = default;

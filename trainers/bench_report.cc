@@ -1,7 +1,6 @@
 #include "belfry/trainers/bench_report.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "belfry/framework/error.h"
 
@@ -10,6 +9,16 @@ namespace {
 
 std::string strategy_of(const Mode& mode) {
   return mode.allreduce.empty() ? mode.trainer : mode.allreduce;
+}
+
+std::string table_row(const std::string& strategy, const std::string& images,
+                      const std::string& per_device, const std::string& uncertainty,
+                      const std::string& jitter, const std::string& ratio,
+                      const std::string& difference, const std::string& hash,
+                      std::string_view canonical) {
+  return cat(padded(strategy, -24), " ", padded(images, 10), " ", padded(per_device, 10), " ",
+             padded(uncertainty, 9), " ", padded(jitter, 8), " ", padded(ratio, 7), " ",
+             padded(difference, 19), "  ", padded(hash, -16), " ", canonical, "\n");
 }
 
 }  // namespace
@@ -30,6 +39,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                        .canonical = mode.canonical(model.devices),
                        .devices = model.devices,
                        .batch_size = model.batch_size,
+                       .tower_weights = model.tower_weights,
                        .images_per_second = images,
                        .images_per_second_per_device = images / model.devices,
                        .uncertainty = speed.uncertainty,
@@ -47,10 +57,15 @@ Json to_json(const BenchResult& result) {
   json.set("model", result.model).set("strategy", result.strategy);
   if (!result.resolved.empty())
     json.set("resolved", result.resolved).set("bucket_mb", result.bucket_mb);
-  return json.set("canonical", result.canonical)
+  json.set("canonical", result.canonical)
       .set("devices", result.devices)
-      .set("batch_size", result.batch_size)
-      .set("images_per_second", result.images_per_second)
+      .set("batch_size", result.batch_size);
+  if (!result.tower_weights.empty()) {
+    Json weights = Json::array();
+    for (const double weight : result.tower_weights) weights.push(weight);
+    json.set("tower_weights", std::move(weights));
+  }
+  return json.set("images_per_second", result.images_per_second)
       .set("images_per_second_per_device", result.images_per_second_per_device)
       .set("uncertainty", result.uncertainty)
       .set("jitter", result.jitter)
@@ -61,21 +76,20 @@ Json to_json(const BenchResult& result) {
 }
 
 std::string bench_table(std::span<const BenchResult> results, std::span<const ModePlan> refused) {
-  char line[240];
-  std::snprintf(line, sizeof line, "%-24s %10s %10s %9s %8s %7s %18s  %-16s %s\n", "strategy",
-                "images/s", "per device", "+/-", "jitter", "ratio", "difference", "params_hash",
-                "canonical");
-  std::string text = line;
+  std::string text = table_row("strategy", "images/s", "per device", "+/-", "jitter", "ratio",
+                               "difference", "params_hash", "canonical");
   for (const BenchResult& result : results) {
     const std::string strategy = result.resolved.empty()
                                      ? result.strategy
                                      : cat(result.strategy, " (", result.resolved, ")");
-    std::snprintf(
-        line, sizeof line, "%-24s %10.2f %10.2f %9.2f %8.2f %7.3f %+8.1f %% +/- %4.1f  %-16s %s\n",
-        strategy.c_str(), result.images_per_second, result.images_per_second_per_device,
-        result.uncertainty, result.jitter, result.ratio, 100 * (result.ratio - 1),
-        50 * result.ratio_spread, result.params_hash.c_str(), result.canonical ? "yes" : "no");
-    text += line;
+    const double percent = 100 * (result.ratio - 1);
+    const std::string difference = cat(percent < 0 ? "" : "+", rounded(percent, 1), " % +/- ",
+                                       padded(rounded(50 * result.ratio_spread, 1), 4));
+    text +=
+        table_row(strategy, rounded(result.images_per_second, 2),
+                  rounded(result.images_per_second_per_device, 2), rounded(result.uncertainty, 2),
+                  rounded(result.jitter, 2), rounded(result.ratio, 3), difference,
+                  result.params_hash, result.canonical ? "yes" : "no");
   }
   for (const ModePlan& plan : refused)
     text += cat(strategy_of(plan.mode), ": refused: ", plan.refusal, "\n");
@@ -88,10 +102,11 @@ std::string bench_plot(const BenchedModel& model, std::span<const BenchResult> r
     bars.push_back({.label = result.strategy,
                     .value = result.images_per_second,
                     .error = 2 * result.uncertainty});
-  return bar_chart_svg({.title = cat(model.name, ", ", model.devices, " devices, batch ",
-                                     model.batch_size, " per device"),
-                        .unit = "images/s, all devices; bars: two standard errors"},
-                       bars);
+  return bar_chart_svg(
+      {.title = cat(model.name, ", ", model.devices, " devices, batch ", model.batch_size,
+                    " per device", model.tower_weights.empty() ? "" : " on average"),
+       .unit = "images/s, all devices; bars: two standard errors"},
+      bars);
 }
 
 std::string disagreement(std::span<const BenchResult> results) {

@@ -10,15 +10,17 @@
 
 namespace belfry {
 
-// One strategy: a member per field in JSON, `resolved` and `bucket_mb` for "auto" alone.
+// One strategy: a member per field in JSON, `resolved` and `bucket_mb` for "auto" alone,
+// `tower_weights` if there are any.
 struct BenchResult {
   std::string model;
   std::string strategy;       // --allreduce, or the trainer if that combines nothing
   std::string resolved = {};  // what "auto" chose, else ""
   double bucket_mb = 0;       // of that
   bool canonical = false;
-  int devices = 0;               // K
-  int batch_size = 0;            // per device
+  int devices = 0;     // K
+  int batch_size = 0;  // per device, on average
+  std::vector<double> tower_weights = {};
   double images_per_second = 0;  // of all devices: the median over rounds
   double images_per_second_per_device = 0;
   double uncertainty = 0, jitter = 0;  // of all steps, as in statistics.h
@@ -30,7 +32,8 @@ struct BenchResult {
 struct BenchedModel {
   std::string name;
   int devices = 0;
-  int batch_size = 0;  // per device
+  int batch_size = 0;                      // per device, on average
+  std::vector<double> tower_weights = {};  // none: equal
 };
 
 // One result per entry of `runs`, in their order; ratios are to runs[reference], round by round.

@@ -35,4 +35,8 @@ void Console::clear_status() {
   has_status_ = false;
 }
 
+std::string_view without_line_break(std::string_view text) {
+  return text.substr(0, text.size() - (text.ends_with('\n') ? 1 : 0));
+}
+
 }  // namespace belfry

@@ -28,4 +28,7 @@ class Console {
   bool has_status_ = false;
 };
 
+// `text` without the one that it may end with.
+std::string_view without_line_break(std::string_view text);
+
 }  // namespace belfry

@@ -74,4 +74,10 @@ std::map<std::string, int> device_count(std::span<const DeviceSpec> devices) {
   return count;
 }
 
+std::string short_names(std::span<const DeviceSpec> devices) {
+  std::vector<std::string> names;
+  for (const DeviceSpec& device : devices) names.push_back(device.short_str());
+  return join(names, " ");
+}
+
 }  // namespace belfry

@@ -19,4 +19,7 @@ std::vector<DeviceSpec> parse_devices(std::string_view text, bool dry_run = fals
 // InvalidArgument for one without a type or an index.
 std::map<std::string, int> device_count(std::span<const DeviceSpec> devices);
 
+// "CPU:0 CPU:1", for people.
+std::string short_names(std::span<const DeviceSpec> devices);
+
 }  // namespace belfry

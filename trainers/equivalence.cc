@@ -1,11 +1,11 @@
 #include "belfry/trainers/equivalence.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <limits>
 #include <map>
 
+#include "belfry/trainers/clock.h"
 #include "belfry/trainers/hash.h"
 
 namespace belfry {
@@ -79,7 +79,7 @@ Values values_of(Trainer& trainer) {
 
 void compare(const Values& values, const Values& reference, Equivalence::Entry& entry) {
   require<Internal>(values.size() == reference.size(), entry.mode.name(), " has ", values.size(),
-                    " variables, the first mode ", reference.size());
+                    " variables, the mode to compare with ", reference.size());
   for (const auto& [name, value] : values) {
     const auto other = reference.find(name);
     require<Internal>(other != reference.end(), entry.mode.name(), " alone has variable ", name);
@@ -92,9 +92,10 @@ Values run(const TrainerOptions& options, const Dataset& train, Equivalence::Ent
   const std::unique_ptr<Trainer> trainer = make_in_mode(entry.mode, options, train, entry.refusal);
   if (!trainer) return {};
   entry.chosen = chosen_mode(entry.mode, *trainer);
-  const auto began = std::chrono::steady_clock::now();
+  entry.canonical = is_canonical(entry.mode, *trainer);
+  const double began = seconds_now();
   trainer->train();
-  entry.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  entry.seconds = seconds_now() - began;
   for (const auto& [device, bytes] : trainer->session().peak_bytes()) entry.peak_bytes += bytes;
   entry.bytes_moved = trainer->bytes_moved();
   entry.differing_replicas = differing_replicas(trainer->session(), trainer->graph());
@@ -111,19 +112,24 @@ Equivalence check_equivalence(const TrainerOptions& options, const Dataset& trai
   common.on_trace = {};
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = steps;
-  const int towers = static_cast<int>(common.devices.size());
   Equivalence result{.steps = steps};
   Values reference;
+  std::vector<std::pair<std::size_t, Values>> waiting;  // for a reference
   for (const Mode& mode : modes) {
-    Equivalence::Entry& entry = result.entries.emplace_back(Equivalence::Entry{.mode = mode});
+    Equivalence::Entry& entry = result.entries.emplace_back(Equivalence::Entry{
+        .mode = mode, .canonical = mode.canonical(static_cast<int>(common.devices.size()))});
     Values values = run(common, train, entry);
-    entry.canonical = entry.chosen.value_or(mode).canonical(towers);
     if (!entry.refusal.empty()) continue;
-    if (reference.empty()) reference = values;
-    compare(values, reference, entry);
+    if (reference.empty() && entry.canonical) reference = values;
+    if (reference.empty())
+      waiting.emplace_back(result.entries.size() - 1, std::move(values));
+    else
+      compare(values, reference, entry);
   }
+  if (reference.empty() && !waiting.empty()) reference = waiting.front().second;
   require(!reference.empty(), "no mode can train this: ",
           result.entries.empty() ? "there are none" : result.entries.front().refusal);
+  for (const auto& [index, values] : waiting) compare(values, reference, result.entries[index]);
   return result;
 }
 

@@ -19,7 +19,8 @@ namespace belfry {
 std::uint64_t max_ulp(const Tensor& a, const Tensor& b);
 
 struct Equivalence {
-  // How far a variable (by logical name) is from that of the first canonical mode.
+  // How far a variable (by logical name) is from that of the first canonical mode that ran; of the
+  // first that ran, if none of them is canonical.
   struct Distance {
     std::string variable;
     std::uint64_t max_ulp = 0;

@@ -1,28 +1,24 @@
 // What check_equivalence() found, as text and JSON.
 #include <algorithm>
-#include <cstdio>
 
 #include "belfry/allreduce/choice.h"
 #include "belfry/trainers/equivalence.h"
+#include "belfry/trainers/statistics.h"
 
 namespace belfry {
 namespace {
 
 std::string row(const std::string& mode, const std::string& variable, const std::string& ulp,
                 const std::string& peak, const std::string& moved, const std::string& seconds) {
-  char text[256];
-  std::snprintf(text, sizeof text, "  %-36s %-28s %10s %14s %14s %9s\n", mode.c_str(),
-                variable.c_str(), ulp.c_str(), peak.c_str(), moved.c_str(), seconds.c_str());
-  return text;
+  return cat("  ", padded(mode, -36), " ", padded(variable, -28), " ", padded(ulp, 10), " ",
+             padded(peak, 14), " ", padded(moved, 14), " ", padded(seconds, 9), "\n");
 }
 
 std::string rows(const Equivalence::Entry& entry) {
   const std::string name = cat(entry.mode.name(), entry.canonical ? "" : " (not canonical)");
   if (!entry.refusal.empty()) return cat("  ", name, ": refused: ", entry.refusal, "\n");
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.3f", entry.seconds);
   std::string text = row(name, cat("(all ", entry.values.size(), ")"), cat(entry.max_ulp()),
-                         cat(entry.peak_bytes), cat(entry.bytes_moved), seconds);
+                         cat(entry.peak_bytes), cat(entry.bytes_moved), rounded(entry.seconds, 3));
   if (entry.chosen)
     text +=
         cat("    chose ",

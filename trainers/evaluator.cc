@@ -9,12 +9,8 @@ Step& prepare_predictors(Session& session, std::span<const TowerRecord> predicto
   std::vector<FeedType> feeds;
   std::vector<Fetch> fetches;
   for (const TowerRecord& predictor : predictors) {
-    for (const Output& input : predictor.inputs) {
-      feeds.push_back({input, input.shape()});
-      feeds.back().shape[0] = batch;
-    }
-    fetches.emplace_back(predictor.loss);
-    for (const NamedOutput& metric : predictor.metrics) fetches.emplace_back(metric.value);
+    add_feeds(predictor, batch, feeds);
+    add_fetches(predictor, fetches);
   }
   return session.prepare(fetches, feeds);
 }

@@ -5,7 +5,7 @@
 
 #include "belfry/framework/session.h"
 #include "belfry/trainers/batches.h"
-#include "belfry/trainers/training_graph.h"
+#include "belfry/trainers/training_step.h"
 
 namespace belfry {
 

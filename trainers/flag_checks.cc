@@ -10,54 +10,67 @@
 namespace belfry {
 namespace {
 
-// Fills in trainer and allreduce, and checks that they go together.
-void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
+// "--trainer=simple (chosen for --devices=cpu:1)".
+std::string chosen_trainer(const TrainFlags& flags, const RawFlags& raw) {
+  return cat("--trainer=", flags.trainer,
+             raw.trainer.empty() ? cat(" (chosen for --devices=", raw.devices, ")") : "");
+}
+
+const TrainerKind& choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   const auto towers = std::ssize(flags.devices);
   flags.trainer = raw.trainer.empty() ? (towers == 1 ? "simple" : "replicated") : raw.trainer;
   const TrainerKind& kind =
       as_flag("--trainer", [&]() -> const TrainerKind& { return find_trainer(flags.trainer); });
-  const std::string chosen =
-      cat("--trainer=", kind.name,
-          raw.trainer.empty() ? cat(" (chosen for --devices=", raw.devices, ")") : "");
-  require<FlagError>(!kind.one_device || towers == 1, chosen,
+  require<FlagError>(!kind.one_device || towers == 1, chosen_trainer(flags, raw),
                      " takes one device, but --devices=", raw.devices, " has ", towers);
+  return kind;
+}
+
+void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
   flags.allreduce = raw.allreduce.empty() ? kind.default_strategy : raw.allreduce;
   flags.allreduce_given = !raw.allreduce.empty();
-  if (!flags.allreduce.empty()) {
-    const bool chooses =
-        as_flag("--allreduce", [&] { return parse_all_reduce_spec(flags.allreduce).is_auto(); });
-    require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen,
-                       kind.accepts ? " does not take --allreduce="
-                       : kind.async
-                           ? " combines no gradients: each tower's update the variables on "
-                             "their own, so it takes no --allreduce="
-                           : " takes no --allreduce; it has "
-                             "no use for --allreduce=",
-                       flags.allreduce);
-    const std::string why =
-        chooses ? "" : make_strategy(flags.allreduce)->refusal(static_cast<int>(towers));
-    require<FlagError>(why.empty(), why, " (--devices=", raw.devices, " has ", towers, ")");
-  }
+  if (flags.allreduce.empty()) return;
+  const bool chooses =
+      as_flag("--allreduce", [&] { return parse_all_reduce_spec(flags.allreduce).is_auto(); });
+  const std::string_view why_not =
+      kind.accepts ? " does not take --allreduce="
+      : kind.async ? " combines no gradients: those of each tower update the variables by "
+                     "themselves, so it takes no --allreduce="
+                   : " has no gradients to combine, so it takes no --allreduce=";
+  require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen_trainer(flags, raw),
+                     why_not, flags.allreduce);
+  const auto towers = static_cast<int>(flags.devices.size());
+  const std::string refusal = chooses ? "" : make_strategy(flags.allreduce)->refusal(towers);
+  require<FlagError>(refusal.empty(), refusal, " (--devices=", raw.devices, " has ", towers, ")");
+}
+
+void check_shapes_of_batches(const TrainFlags& flags, const RawFlags& raw,
+                             const TrainerKind& kind) {
   const bool equal = flags.uneven == Uneven::kDrop || flags.uneven == Uneven::kError;
   require<FlagError>(
       kind.weighs || (equal && flags.tower_weights.empty()),
       equal ? cat("--tower_weights=", raw.tower_weights) : cat("--uneven=", name_of(flags.uneven)),
-      " gives devices batches of different sizes, which ", chosen, " does not take");
+      " gives devices batches of different sizes, which ", chosen_trainer(flags, raw),
+      " does not take");
+}
+
+void check_packing(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
   const std::pair<const char*, int> packings[] = {
       {"--gradient_repacking", flags.gradient_repacking},
       {"--small_tensors_kb", flags.small_tensors_kb}};
   for (const auto& [flag, value] : packings)
     require<FlagError>(value == 0 || kind.packs, flag, "=", value,
-                       " needs --trainer=replicated, not ", chosen);
+                       " needs --trainer=replicated, not ", chosen_trainer(flags, raw));
   require<FlagError>(flags.gradient_repacking == 0 || flags.small_tensors_kb == 0,
                      "--small_tensors_kb=", flags.small_tensors_kb,
-                     " has no use beside --gradient_"
-                     "repacking=",
-                     flags.gradient_repacking,
-                     ", which packs all gradients; leave "
-                     "one of them out");
+                     " has no use beside --gradient_repacking=", flags.gradient_repacking,
+                     ", which packs all gradients; leave one of them out");
+}
+
+void choose_buckets(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
   require<FlagError>(flags.bucket_mb == 0 || kind.buckets, "--bucket_mb=", raw.bucket_mb,
-                     " has no use for ", chosen, ", which combines no gradients");
+                     " has no use for ", chosen_trainer(flags, raw),
+                     ", which combines no gradients");
   require<FlagError>(flags.bucket_mb == 0 || flags.gradient_repacking == 0,
                      "--bucket_mb=", raw.bucket_mb,
                      " and --gradient_repacking=", flags.gradient_repacking,
@@ -65,8 +78,11 @@ void choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   flags.bucket_mb_given = !raw.bucket_mb.empty();
   if (raw.bucket_mb.empty() && kind.buckets && flags.gradient_repacking == 0)
     flags.bucket_mb = kDefaultBucketMb;
+}
+
+void choose_async(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
   require<FlagError>(raw.async.empty() || kind.async, "--async=", raw.async,
-                     " needs --trainer=async, not ", chosen);
+                     " needs --trainer=async, not ", chosen_trainer(flags, raw));
   flags.async = kind.async && raw.async.empty() ? "ordered" : raw.async;
   require<FlagError>(flags.async.empty() || flags.async == "ordered" || flags.async == "free",
                      "--async=", raw.async, " is neither ordered nor free");
@@ -106,17 +122,6 @@ void refuse_beside_equivalence(const TrainFlags& flags, const RawFlags& raw) {
                        ", which runs so many steps in every mode");
 }
 
-void refuse_shared_files(const TrainFlags& flags) {
-  const std::pair<const char*, const std::string&> files[] = {
-      {"--json", flags.json},
-      {"--trace_file", flags.trace_file},
-      {"--save_checkpoint", flags.save_checkpoint}};
-  for (const auto& [flag, value] : files)
-    for (const auto& [other, same] : files)
-      require<FlagError>(value.empty() || flag == other || value != same, flag, "=", value, " and ",
-                         other, "=", same, " would overwrite each other");
-}
-
 void check_shares(const TrainFlags& flags, const RawFlags& raw) {
   const auto towers = std::ssize(flags.devices);
   const std::int64_t batch = flags.batch_size * static_cast<std::int64_t>(towers);
@@ -134,8 +139,12 @@ void check_shares(const TrainFlags& flags, const RawFlags& raw) {
 void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
   refuse_beside_equivalence(flags, raw);
   refuse_unused_files(flags);
-  refuse_shared_files(flags);
-  choose_trainer(flags, raw);
+  const TrainerKind& kind = choose_trainer(flags, raw);
+  choose_strategy(flags, raw, kind);
+  check_shapes_of_batches(flags, raw, kind);
+  check_packing(flags, raw, kind);
+  choose_buckets(flags, raw, kind);
+  choose_async(flags, raw, kind);
   // It is one of the modes of --check_equivalence.
   check_auto_flags(flags.automatic,
                    flags.allreduce == "auto" || flags.check_equivalence > 0 || compares_auto,

@@ -1,7 +1,13 @@
 #include "belfry/trainers/inspect.h"
 
-namespace belfry {
+#include "belfry/framework/json.h"
+#include "belfry/trainers/evaluator.h"
+#include "belfry/trainers/trainer_kinds.h"
 
+namespace belfry {
+namespace {
+
+// Returns what it prints: [{device, variables, variable_bytes, peak_bytes}].
 Json print_device_use(const Session& session, Console& console) {
   Json devices = Json::array();
   for (const DeviceUse& use : session.device_use()) {
@@ -13,9 +19,8 @@ Json print_device_use(const Session& session, Console& console) {
                      .set("peak_bytes", use.peak_bytes));
   }
   console.line(
-      "(of a training step and, if there are test data, of evaluating whole batches; a shorter "
-      "last "
-      "batch adds its own)");
+      "(of a training step and, if there are test data, of evaluating whole batches; "
+      "a shorter last batch adds its own)");
   return devices;
 }
 
@@ -52,6 +57,31 @@ Json to_json(const Explanation& explanation) {
       .set("candidates", std::move(candidates))
       .set("load", std::move(load))
       .set("fallback", explanation.fallback.empty() ? Json() : Json(explanation.fallback));
+}
+
+}  // namespace
+
+void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
+             const Dataset* test, Console& console, OutputFile* file) {
+  std::string placement;  // shown once the node to explain is known
+  options.placement_sink = [&](std::string_view lines) { placement += lines; };
+  const std::unique_ptr<Trainer> made = find_trainer(flags.trainer).make(options, train, test);
+  Trainer& trainer = *made;
+  Json json = Json::object(), devices;
+  const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
+  if (!trainer.choice().empty()) console.line(trainer.choice());
+  if (flags.dry_run) {
+    if (test) prepare_predictors(trainer.session(), trainer.towers().predictors, flags.batch_size);
+    console.line(without_line_break(placement));
+    devices = print_device_use(trainer.session(), console);
+  }
+  if (node) {
+    const Explanation explanation = trainer.session().explain(node->output());
+    console.line(without_line_break(explanation.str()));
+    json = to_json(explanation);
+  }
+  if (flags.dry_run) json.set("devices", std::move(devices));
+  if (file) file->write(json.str(2) + "\n");
 }
 
 }  // namespace belfry

@@ -1,24 +1,18 @@
 #include "belfry/trainers/interleaved.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "belfry/trainers/clock.h"
 #include "belfry/trainers/statistics.h"
 
 namespace belfry {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 void settle(const std::function<void()>& work) {
   constexpr double kSeconds = 100e-6;
-  const Clock::time_point start = Clock::now();
+  const double start = seconds_now();
   do work();
-  while (since(start) < kSeconds);
+  while (seconds_now() - start < kSeconds);
 }
 
 }  // namespace
@@ -41,9 +35,9 @@ void Interleaved::run(int warmup, int iterations) {
       settle(way.work);
       std::vector<double>& samples = way.samples.emplace_back();
       for (int i = 0; i < calls; ++i) {
-        const Clock::time_point start = Clock::now();
+        const double start = seconds_now();
         way.work();
-        samples.push_back(since(start));
+        samples.push_back(seconds_now() - start);
       }
     }
   }

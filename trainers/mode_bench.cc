@@ -4,12 +4,13 @@
 
 #include "belfry/framework/host_memory.h"
 #include "belfry/trainers/hash.h"
+#include "belfry/trainers/prefetch.h"
 
 namespace belfry {
 namespace {
 
-// The data set's own, and the slots of the Prefetcher.
-constexpr std::int64_t kBatchesHeld = 4;
+// The data set's own, and those of the Prefetcher.
+constexpr std::int64_t kBatchesHeld = 1 + Prefetcher::kSlots;
 
 std::int64_t bytes_of_batch(const Dataset& train, std::int64_t samples) {
   std::int64_t bytes = 0;
@@ -34,8 +35,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const ModeBen
   const std::string params = params_hash(trainer->session(), trainer->graph());
   const std::string state = state_hash(trainer->session(), trainer->graph());
   runs.chosen = chosen_mode(runs.mode, *trainer);
-  const bool repeats =
-      runs.chosen.value_or(runs.mode).canonical(static_cast<int>(options.devices.size()));
+  const bool repeats = is_canonical(runs.mode, *trainer);
   require<Internal>(!repeats || runs.state_hash.empty() || runs.state_hash == state,
                     runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;

@@ -26,6 +26,11 @@ std::vector<std::string> strategies_of(const TrainerKind& kind, int towers) {
   return names;
 }
 
+// Why the strategy cannot serve so many towers; "" if it can, or there is none yet.
+std::string refusal_of(const std::string& allreduce, int towers) {
+  return allreduce.empty() || allreduce == "auto" ? "" : make_strategy(allreduce)->refusal(towers);
+}
+
 }  // namespace
 
 std::string Mode::name() const {
@@ -37,12 +42,12 @@ std::string Mode::name() const {
 
 bool Mode::canonical(int towers) const {
   if (!find_trainer(trainer).canonical) return false;
-  // Without a strategy, several towers can only take turns. One tower's gradients are left alone.
-  if (towers == 1 || allreduce.empty()) return towers == 1;
+  if (allreduce.empty()) return towers == 1;  // several can only take turns
   if (allreduce == "auto") return true;
   try {
     const std::unique_ptr<Strategy> strategy = make_strategy(allreduce);
-    return strategy->canonical(towers) && strategy->refusal(towers).empty();
+    // One tower's gradients are left alone.
+    return strategy->refusal(towers).empty() && (towers == 1 || strategy->canonical(towers));
   } catch (const InvalidArgument&) {
     return false;
   }
@@ -68,8 +73,7 @@ std::vector<Mode> all_modes(int towers) {
       Mode plain{.trainer = trainer, .allreduce = strategy};
       if (!chooses) plain.bucket_mb = 0;
       modes.push_back(plain);
-      if (!strategy.empty() && !chooses && !make_strategy(strategy)->refusal(towers).empty())
-        continue;
+      if (!refusal_of(strategy, towers).empty()) continue;
       if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
       if (!kind.packs) continue;
       for (const auto& change : kVariants) change(modes.emplace_back(plain));
@@ -83,6 +87,8 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
                                       const Dataset& train, std::string& refusal) {
   const TrainerKind& kind = find_trainer(mode.trainer);
   try {
+    refusal = refusal_of(mode.allreduce, static_cast<int>(options.devices.size()));
+    if (!refusal.empty()) return nullptr;
     return kind.make(mode.applied_to(options), train, nullptr);
   } catch (const InvalidArgument& error) {
     refusal = error.what();
@@ -96,6 +102,13 @@ std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer) {
   chosen.allreduce = trainer.options().allreduce;
   chosen.bucket_mb = trainer.options().bucket_mb;
   return chosen;
+}
+
+bool is_canonical(const Mode& mode, const Trainer& trainer) {
+  return trainer.towers().canonical &&
+         chosen_mode(mode, trainer)
+             .value_or(mode)
+             .canonical(static_cast<int>(trainer.options().devices.size()));
 }
 
 }  // namespace belfry

@@ -37,6 +37,10 @@ std::vector<Mode> all_modes(int towers);
 std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& options,
                                       const Dataset& train, std::string& refusal);
 
+// Whether what the trainer, made in this mode, ends with must have the bits of all canonical modes:
+// the mode is, and the model lets it (TrainingGraph::canonical).
+bool is_canonical(const Mode& mode, const Trainer& trainer);
+
 // The mode that "auto" stands for in a trainer made in `mode`; none without "auto".
 std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer);
 

@@ -72,14 +72,6 @@ std::vector<Gradient> provided(std::span<const Gradient> all, const std::string&
 
 }  // namespace
 
-double Rate::at(const StepInfo& info) const {
-  const double value = schedule_ ? schedule_(info) : value_;
-  require(std::isfinite(value) && value >= 0, "the learning rate",
-          schedule_ ? cat(" of step ", info.step) : "", " is ", value,
-          "; it must be finite and not negative");
-  return value;
-}
-
 Optimizer Optimizer::with_rate(Rate rate) const {
   Optimizer copy = *this;
   copy.rule_.rate = std::move(rate);

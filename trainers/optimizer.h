@@ -60,12 +60,12 @@ class Optimizer {
   //
   // Slots and updates lie beside their variables, whatever the scopes and setters around the call,
   // which place the constant learning rate alone. (In TensorFlow a variable without a device
-  // follows the call's scope, and slots count as load for setters: D19.) Slots are not trainable,
+  // follows the call's scope, and slots count as load for setters.) Slots are not trainable,
   // ignore control dependencies, and are named "<variable>/<slot>", without the variable scope of
   // the call and never made unique, as names are keys of checkpoints. Those of a replica are local
   // copies of tower 0's. A rule that counts steps gets one counter "<name>/step" per call (per
-  // replica), which moves once per run of the update, whatever the number of variables and towers
-  // (D1).
+  // replica), which moves once per run of the update, whatever the number of variables and
+  // towers.
   //
   // Throws InvalidArgument "No variables provided." for an empty list and "No gradients provided
   // for any variable: [...]" if all are empty; for a rate that is negative or not finite, and if a

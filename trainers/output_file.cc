@@ -1,11 +1,19 @@
 #include "belfry/trainers/output_file.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <span>
 
-#include "belfry/framework/error.h"
+#include "belfry/trainers/flag_values.h"
 
 namespace belfry {
+namespace {
+
+bool lies_in(const std::string& path, const std::string& directory) {
+  return path == directory || path.starts_with(directory + "/");
+}
+
+}  // namespace
 
 OutputFile::OutputFile(FileSystem& files, std::string flag, std::string path)
     : files_(files), flag_(std::move(flag)), path_(std::move(path)), target_(Target::kFile) {
@@ -40,5 +48,28 @@ void OutputFile::write(const std::string& text) {
     case Target::kStream: stream_->append(std::as_bytes(std::span(text))); return stream_->close();
   }
 }
+
+OutputFile* Outputs::open(std::string_view flag, const std::string& path) {
+  if (path.empty()) return nullptr;
+  reserve(flag, path);
+  return &opened_.emplace_back(files_, std::string(flag), path);
+}
+
+void Outputs::reserve(std::string_view flag, const std::string& path) {
+  if (path.empty()) return;
+  Taken wanted{.flag = cat(flag, "=", path), .resolved = {}};
+  try {
+    wanted.resolved = files_.resolve(path);
+  } catch (const IoError& failure) {
+    throw IoError(cat(wanted.flag, " cannot be written: ", failure.what()));
+  }
+  for (const Taken& other : taken_)
+    require<FlagError>(
+        !lies_in(wanted.resolved, other.resolved) && !lies_in(other.resolved, wanted.resolved),
+        other.flag, " and ", wanted.flag, " would overwrite each other");
+  taken_.push_back(std::move(wanted));
+}
+
+bool Outputs::on_stdout() const { return std::ranges::any_of(opened_, &OutputFile::is_stdout); }
 
 }  // namespace belfry

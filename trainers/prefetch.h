@@ -34,11 +34,13 @@ struct Batch {
 // consumes.
 class Prefetcher {
  public:
+  static constexpr std::int64_t kSlots = 3;
+
   // Starts after `samples_consumed` samples (see BatchPlan::position). `dataset` must outlive this.
   // With `tower`, batches have that tower's samples alone. Throws InvalidArgument for fewer than 2
   // slots, or a plan of another number of samples or without that tower.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed = 0,
-             std::int64_t slots = 3, std::optional<std::int64_t> tower = {});
+             std::int64_t slots = kSlots, std::optional<std::int64_t> tower = {});
   // Stops the thread at its next batch and waits for it.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;

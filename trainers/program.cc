@@ -22,6 +22,11 @@ std::string program_name(const char* path) {
   return std::string(text.substr(text.rfind('/') + 1));
 }
 
+std::span<const char* const> arguments(int argc, const char* const* argv) {
+  const std::span all(argv, static_cast<std::size_t>(argc));
+  return all.subspan(std::min<std::size_t>(all.size(), 1));
+}
+
 int run_program(const std::function<int()>& body) {
   try {
     return body();

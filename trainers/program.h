@@ -1,12 +1,16 @@
 // What the main functions of programs share.
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 
 namespace belfry {
 
 // The last part of a path, as argv[0] holds it; "program" for none.
 std::string program_name(const char* path);
+
+// What follows argv[0].
+std::span<const char* const> arguments(int argc, const char* const* argv);
 
 // Calls body() and returns its exit code. What it throws becomes one line "error: ..." on standard
 // error, and 2 if it was a FlagError, else 1.

@@ -4,9 +4,9 @@
 
 #include "belfry/allreduce/choice.h"
 #include "belfry/allreduce/cost_model.h"
+#include "belfry/allreduce/tower_buffers.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/trainers/byte_limit.h"
 #include "belfry/trainers/device_flag.h"
@@ -30,9 +30,9 @@ struct Entry {
 class Bench {
  public:
   Bench(const std::vector<Shape>& shapes, const ReductionBenchOptions& options)
-      : shapes_(shapes), options_(options) {
-    for (std::size_t t = 0; t < options.devices.size(); ++t) add_tower(static_cast<int>(t));
-  }
+      : shapes_(shapes),
+        options_(options),
+        rows_(tower_buffers(graph_, types(), options.devices)) {}
 
   void add(const std::string& strategy) {
     Entry& entry = entries_.emplace_back(Entry{.result = {.strategy = strategy}});
@@ -54,25 +54,10 @@ class Bench {
   }
 
  private:
-  void add_tower(int t) {
-    const std::string name = cat("tower", t);
-    DeviceScope on(graph_, options_.devices[static_cast<std::size_t>(t)]);
-    NameScope names(graph_, name + "/");
-    ReplicaScope replica(graph_, name + "/", t);
-    VariableScope variables(graph_, name);
-    rows_.emplace_back();
-    for (std::size_t n = 0; n < shapes_.size(); ++n) {
-      VariableOptions options{.dtype = options_.dtype, .initializer = zeros(n)};
-      if (t > 0) options.collections = {std::string(kLocalVariables)};
-      const Variable buffer = variable(graph_, cat("buffer", n), shapes_[n], options);
-      rows_.back().push_back({buffer, buffer});
-    }
-  }
-
-  // No kernel of hosts fills 16-bit tensors.
-  Initializer zeros(std::size_t n) const {
-    const bool half = options_.dtype == DType::kF16 || options_.dtype == DType::kBF16;
-    return half ? init::value(Tensor(shapes_[n], options_.dtype)) : init::zeros();
+  std::vector<TensorType> types() const {
+    std::vector<TensorType> types;
+    for (const Shape& shape : shapes_) types.push_back({shape, options_.dtype});
+    return types;
   }
 
   // Calls `step`; where it throws and refusals are listed, notes why and builds no more of it.
@@ -91,10 +76,8 @@ class Bench {
     entry.result.resolved = entry.result.strategy;
     if (entry.result.strategy != "auto") return;
     require(options_.machine != nullptr, "auto needs a machine to choose by");
-    std::vector<TensorType> gradients;
-    for (const Shape& shape : shapes_) gradients.push_back({shape, options_.dtype});
     const StrategyChoice choice = choose_strategy(
-        strategy_names(), gradients, options_.machine->devices_for(options_.devices),
+        strategy_names(), types(), options_.machine->devices_for(options_.devices),
         *options_.machine, {.any = options_.auto_any, .reduction = options_.reduction});
     entry.result.resolved = choice.best().strategy;
     entry.result.reason = choice.str();

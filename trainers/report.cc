@@ -35,6 +35,8 @@ std::string to_json(const Report& report) {
       .set("allreduce", report.allreduce.empty() ? Json() : Json(report.allreduce))
       .set("allreduce_requested",
            report.allreduce_requested.empty() ? Json() : Json(report.allreduce_requested))
+      .set("gradient_repacking", report.gradient_repacking)
+      .set("small_tensors_kb", report.small_tensors_kb)
       .set("fuse_updates", report.fuse_updates)
       .set("share_replicas", report.share_replicas)
       .set("canonical", report.canonical)
@@ -49,7 +51,7 @@ std::string to_json(const Report& report) {
       .set("epochs", report.epochs)
       .set("seconds", report.seconds)
       .set("examples_per_second", report.examples_per_second)
-      .set("loss", report.loss)
+      .set("loss", report.loss ? Json(*report.loss) : Json())
       .set("test_accuracy", report.test_accuracy ? Json(*report.test_accuracy) : Json())
       .set("params_hash", report.params_hash)
       .set("state_hash", report.state_hash)
@@ -65,7 +67,7 @@ std::string to_table(const Report& report) {
   table += row("epochs", cat(report.epochs));
   table += row("seconds", rounded(report.seconds, 2));
   table += row("examples/s", rounded(report.examples_per_second, 0));
-  table += row("loss", significant(report.loss));
+  if (report.loss) table += row("loss", significant(*report.loss));
   if (report.test_accuracy)
     table += row("test accuracy", rounded(100 * *report.test_accuracy, 2) + " %");
   table += row("canonical", report.canonical ? "yes" : "no");

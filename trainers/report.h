@@ -13,8 +13,9 @@ namespace belfry {
 struct Report {
   std::string program;
   std::vector<DeviceSpec> devices;
-  std::string trainer, allreduce;   // allreduce "" if nothing is combined
-  std::string allreduce_requested;  // "auto" if it was chosen, else the same
+  std::string trainer, allreduce;                    // allreduce "" if nothing is combined
+  std::string allreduce_requested;                   // "auto" if it was chosen, else the same
+  int gradient_repacking = 0, small_tensors_kb = 0;  // 0: not packed
   bool fuse_updates = true, share_replicas = true;
   // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
   // canonical sum, and so of all others that are.
@@ -31,7 +32,7 @@ struct Report {
   double seconds =
       0;  // from the data being loaded to the end of training: its last evaluation and checkpoint
   double examples_per_second = 0;
-  double loss = 0;                      // of the last step, mean over towers
+  std::optional<double> loss;           // of the last step, mean over towers; none if no step ran
   std::optional<double> test_accuracy;  // fraction
   std::string params_hash, state_hash;
   bool replicas_equal = true;
@@ -40,8 +41,8 @@ struct Report {
 };
 
 // One JSON object with a member per field above. What does not exist (allreduce,
-// allreduce_requested, async, tower_weights, test_accuracy), and numbers that are not finite, are
-// null.
+// allreduce_requested, async, tower_weights, loss, test_accuracy), and numbers that are not finite,
+// are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

@@ -56,4 +56,10 @@ std::string rounded(double value, int digits) {
   return text;
 }
 
+std::string padded(std::string text, int width) {
+  const auto least = static_cast<std::size_t>(std::abs(width));
+  if (text.size() < least) text.insert(width < 0 ? text.size() : 0, least - text.size(), ' ');
+  return text;
+}
+
 }  // namespace belfry

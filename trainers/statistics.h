@@ -1,4 +1,4 @@
-// Numbers that describe repeated measurements.
+// Numbers that describe repeated measurements, and how tables print them.
 #pragma once
 #include <span>
 #include <string>
@@ -30,5 +30,9 @@ PairedRatio paired_ratio(std::span<const double> a, std::span<const double> b);
 
 // With so many digits after the point: rounded(1.236, 2) is "1.24".
 std::string rounded(double value, int digits);
+
+// With spaces up to so many characters: before the text, behind it if `width` is negative, as
+// printf does. Longer texts stay as they are.
+std::string padded(std::string text, int width);
 
 }  // namespace belfry

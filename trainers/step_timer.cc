@@ -1,31 +1,18 @@
 #include "belfry/trainers/step_timer.h"
 
-#include <chrono>
-#include <cstdio>
-
+#include "belfry/trainers/clock.h"
 #include "belfry/trainers/trainer.h"
 
 namespace belfry {
-namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 std::string step_line(std::int64_t step, const Speed& speed, double loss) {
-  char text[160];
-  std::snprintf(text, sizeof text, "%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f",
-                static_cast<long long>(step), speed.mean, speed.uncertainty, speed.jitter, loss);
-  return text;
+  return cat(step, "\timages/sec: ", rounded(speed.mean, 1), " +/- ", rounded(speed.uncertainty, 1),
+             " (jitter = ", rounded(speed.jitter, 1), ")\t", rounded(loss, 3));
 }
 
 std::string total_lines(double images_per_second) {
   const std::string dashes(64, '-');
-  char total[64];
-  std::snprintf(total, sizeof total, "total images/sec: %.2f", images_per_second);
-  return cat(dashes, "\n", total, "\n", dashes);
+  return cat(dashes, "\ntotal images/sec: ", rounded(images_per_second, 2), "\n", dashes);
 }
 
 void StepTimer::print(const std::string& line) const {
@@ -38,12 +25,12 @@ void StepTimer::before_step(Trainer&, const StepInfo& info) {
     if (options_.warmup > 0) print("Done warm up");
     print(kStepHeader);
   }
-  started_ = now();
+  started_ = seconds_now();
   if (info.step == options_.warmup) first_ = started_;
 }
 
 void StepTimer::after_step(Trainer& trainer, const StepInfo& info) {
-  last_ = now();
+  last_ = seconds_now();
   if (info.step < options_.warmup) return;
   seconds_.push_back(last_ - started_);
   const std::int64_t step = info.step - options_.warmup + 1;

@@ -1,13 +1,12 @@
 #include "belfry/trainers/train.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 #include "belfry/framework/log.h"
 #include "belfry/towers/balance.h"
+#include "belfry/trainers/clock.h"
+#include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/equivalence.h"
-#include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/flags.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/inspect.h"
@@ -22,13 +21,6 @@
 namespace belfry {
 namespace {
 
-// Without the line break at its end.
-std::string_view trimmed(std::string_view text) {
-  return text.substr(0, text.size() - (text.ends_with('\n') ? 1 : 0));
-}
-
-bool inspects(const TrainFlags& flags) { return flags.dry_run || !flags.explain.empty(); }
-
 void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recipe& recipe,
                    Console& console) {
   options.callbacks = {std::make_shared<Progress>(console), std::make_shared<Evaluation>(console)};
@@ -38,25 +30,19 @@ void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recip
     options.callbacks.push_back(std::make_shared<SaveCheckpoint>(flags.save_checkpoint));
 }
 
-void print_choice(const Trainer& trainer, Console& console) {
-  if (!trainer.choice().empty()) console.line(trainer.choice());
-}
-
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
                   Trainer& trainer, const Dataset& train, const Dataset* test) {
-  print_choice(trainer, console);
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : flags.devices) names.push_back(device.short_str());
+  if (!trainer.choice().empty()) console.line(trainer.choice());
   const BatchPlan& plan = trainer.batches();
   console.line(cat(program, ": ", flags.trainer,
                    flags.allreduce.empty() ? "" : cat(", ", trainer.options().allreduce),
-                   flags.async.empty() ? "" : cat(", ", flags.async), " on ", join(names, " "),
-                   ", ", trainer.session().threads(), " threads, seed ", flags.seed));
+                   flags.async.empty() ? "" : cat(", ", flags.async), " on ",
+                   short_names(flags.devices), ", ", trainer.session().threads(), " threads, seed ",
+                   flags.seed));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   const BatchForm& form = plan.forms().front();
-  console.line(cat("batch: ", form.equal() ? cat(form.samples[0]) : join(form.samples, " + "),
-                   " per device, ", form.total(),
+  console.line(cat("batch: ", form.str(), " per device, ", form.total(),
                    " in all; one step takes one batch on every device; ", plan.steps_per_epoch(),
                    " steps per epoch"));
   if (plan.forms().size() > 1)
@@ -77,10 +63,11 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .trainer = flags.trainer,
                 .allreduce = made.allreduce,
                 .allreduce_requested = trainer.choice().empty() ? made.allreduce : "auto",
+                .gradient_repacking = made.gradient_repacking,
+                .small_tensors_kb = made.small_tensors_kb,
                 .fuse_updates = flags.fuse_updates,
                 .share_replicas = flags.share_replicas,
-                .canonical = Mode{flags.trainer, made.allreduce}.canonical(
-                    static_cast<int>(flags.devices.size())),
+                .canonical = is_canonical({flags.trainer, made.allreduce}, trainer),
                 .bucket_mb = made.bucket_mb,
                 .async = flags.async,
                 .batch_size = flags.batch_size,
@@ -91,51 +78,14 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .steps = trainer.steps(),
                 .epochs = trainer.epochs(),
                 .examples_per_second = trainer.examples_per_second(),
-                .loss = trainer.metric("loss"),
                 .params_hash = params_hash(session, trainer.graph()),
                 .state_hash = state_hash(session, trainer.graph()),
                 .replicas_equal = differing.empty(),
                 .replicas_shared = count_shared(session, trainer.graph()),
                 .peak_bytes = session.peak_bytes()};
+  if (trainer.steps_of_run() > 0) report.loss = trainer.metric("loss");
   if (trainer.has_metric("test_accuracy")) report.test_accuracy = trainer.metric("test_accuracy");
   return report;
-}
-
-// Opened before anything is built, so that what cannot be written costs no training.
-struct Outputs {
-  explicit Outputs(const TrainFlags& flags) {
-    FileSystem& files = local_file_system();
-    if (!flags.json.empty()) json.emplace(files, "--json", flags.json);
-    if (!flags.trace_file.empty()) trace.emplace(files, "--trace_file", flags.trace_file);
-  }
-  bool on_stdout() const { return (json && json->is_stdout()) || (trace && trace->is_stdout()); }
-
-  std::optional<OutputFile> json, trace;
-};
-
-// --dry_run and --explain.
-int inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
-            const Dataset* test, Console& console, std::optional<OutputFile>& file) {
-  std::string placement;  // shown once the node to explain is known
-  options.placement_sink = [&](std::string_view lines) { placement += lines; };
-  const std::unique_ptr<Trainer> made = find_trainer(flags.trainer).make(options, train, test);
-  Trainer& trainer = *made;
-  Json json = Json::object(), devices;
-  const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
-  print_choice(trainer, console);
-  if (flags.dry_run) {
-    if (test) prepare_predictors(trainer.session(), trainer.towers().predictors, flags.batch_size);
-    console.line(trimmed(placement));
-    devices = print_device_use(trainer.session(), console);
-  }
-  if (node) {
-    const Explanation explanation = trainer.session().explain(node->output());
-    console.line(trimmed(explanation.str()));
-    json = to_json(explanation);
-  }
-  if (flags.dry_run) json.set("devices", std::move(devices));
-  if (file) file->write(json.str(2) + "\n");
-  return 0;
 }
 
 void run_training(Trainer& trainer, const TrainFlags& flags, Console& console) {
@@ -156,11 +106,10 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
 }
 
 TrainFlags flags_of(int argc, char** argv, const std::string& program, const Recipe& recipe) {
-  const std::span<const char* const> all(argv, static_cast<std::size_t>(argc));
-  return parse_flags(all.subspan(std::min(argc, 1)), {.program = program,
-                                                      .batch_size = recipe.batch_size,
-                                                      .epochs = recipe.epochs,
-                                                      .reads_files = recipe.data.reads_files()});
+  return parse_flags(arguments(argc, argv), {.program = program,
+                                             .batch_size = recipe.batch_size,
+                                             .epochs = recipe.epochs,
+                                             .reads_files = recipe.data.reads_files()});
 }
 
 int train_program(int argc, char** argv, const Recipe& recipe) {
@@ -171,14 +120,17 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
     std::fputs(flags.help.c_str(), stdout);
     return 0;
   }
-  Outputs outputs(flags);
+  // Opened before anything is built, so that what cannot be written costs no training.
+  Outputs outputs(local_file_system());
+  OutputFile* const json = outputs.open("--json", flags.json);
+  OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
+  outputs.reserve("--save_checkpoint", flags.save_checkpoint);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
   TrainerOptions options = trainer_options(flags, recipe.model, recipe.optimizer);
-  options.placement_sink = [&](std::string_view text) { console.line(trimmed(text)); };
+  options.placement_sink = [&](std::string_view text) { console.line(without_line_break(text)); };
   add_callbacks(options, flags, recipe, console);
-  if (outputs.trace)
-    options.on_trace = [&](const Trace& trace) { outputs.trace->write(trace.str()); };
+  if (trace_file) options.on_trace = [&](const Trace& trace) { trace_file->write(trace.str()); };
   if (!flags.restore_checkpoint.empty())
     go_on_choosing(options, flags, inspect_checkpoint(flags.restore_checkpoint));
 
@@ -186,23 +138,24 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   const std::unique_ptr<Dataset> train_data = recipe.data(dirs, true);
   const std::unique_ptr<Dataset> test_data = recipe.data(dirs, false);
   require(train_data != nullptr, "the recipe's data source gave no training data");
-  if (inspects(flags))
-    return inspect(flags, options, *train_data, test_data.get(), console, outputs.json);
+  if (flags.dry_run || !flags.explain.empty()) {
+    inspect(flags, options, *train_data, test_data.get(), console, json);
+    return 0;
+  }
   train_data->size();  // loads it
   if (test_data) test_data->size();
   if (flags.check_equivalence > 0)
-    return report_equivalence(options, *train_data, flags.check_equivalence, console,
-                              outputs.json ? &*outputs.json : nullptr);
-  const auto began = std::chrono::steady_clock::now();
+    return report_equivalence(options, *train_data, flags.check_equivalence, console, json);
+  const double began = seconds_now();
   const std::unique_ptr<Trainer> trainer =
       find_trainer(flags.trainer).make(options, *train_data, test_data.get());
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
   run_training(*trainer, flags, console);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
+  const double seconds = seconds_now() - began;
   Report report = make_report(program, flags, *trainer);
-  report.seconds = seconds.count();
+  report.seconds = seconds;
   console.line(to_table(report));
-  if (outputs.json) outputs.json->write(to_json(report));
+  if (json) json->write(to_json(report));
   return 0;
 }
 

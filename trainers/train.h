@@ -50,8 +50,9 @@ struct Recipe {
 };
 
 // The body of main: reads the flags (flags.h), trains, prints progress and a closing table, writes
-// the JSON of report.h. Prints errors as one line to stderr. Returns the exit code: 0, 2 for errors
-// of the command line, 1 for all others. Throws nothing.
+// the JSON of report.h. Prints errors as one line to stderr. Returns the exit code: 0; 2 for
+// what is wrong with the command line by itself; 1 for all else, such as flags that do not fit the
+// data, and for modes that differ (--check_equivalence). Throws nothing.
 int train(int argc, char** argv, const Recipe& recipe);
 
 }  // namespace belfry

@@ -1,24 +1,17 @@
 #include "belfry/trainers/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
 #include "belfry/framework/log.h"
 #include "belfry/framework/plan.h"
+#include "belfry/trainers/clock.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/free_towers.h"
 #include "belfry/trainers/prefetch.h"
 
 namespace belfry {
-namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
                  const TrainerDesign& design)
@@ -114,7 +107,7 @@ StepInfo Trainer::info() const {
   return {.step = steps_,
           .steps_per_epoch = plan_.steps_per_epoch(),
           .epoch = epochs_,
-          .seconds = now() - began_};
+          .seconds = seconds_now() - began_};
 }
 
 template <class F>
@@ -151,21 +144,21 @@ void Trainer::train() {
   call([&](Callback& c) { c.setup(*this); });
   graph_.freeze();
   std::unique_ptr<Source> source = open_source();
-  began_ = now();
+  began_ = seconds_now();
   bool traced = false;
   const std::int64_t last = total_steps();
   while (steps_ < last && !stopped_) {
-    const double start = now();
+    const double start = seconds_now();
     StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
     const std::int64_t samples = plan_.forms()[plan_.form_of(epoch_step_)].total();
     const bool with_trace = run_step(*source, step);
     traced = traced || with_trace;
-    step.seconds = now() - began_;
+    step.seconds = seconds_now() - began_;
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
     if (steps_ > first_step_ && !with_trace) {
-      timed_seconds_ += now() - start;
+      timed_seconds_ += seconds_now() - start;
       ++timed_steps_;
       timed_samples_ += samples;
     }

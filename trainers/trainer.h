@@ -107,11 +107,13 @@ class Trainer {
   std::int64_t total_steps() const;
   // Complete so far.
   std::int64_t steps() const { return steps_; }
+  // Of these, made since resume().
+  std::int64_t steps_of_run() const { return steps_ - first_step_; }
   int epochs() const { return epochs_; }
 
-  // "loss" and the tower function's metrics: of the last step, the mean over towers, weighted by
-  // their samples where these differ; "test_loss" and "test_<metric>": of the last evaluation.
-  // Throws NotFound, with the names there are.
+  // "loss" and the tower function's metrics: of the last step (NaN before the first), the mean over
+  // towers, weighted by their samples where these differ; "test_loss" and "test_<metric>": of the
+  // last evaluation. Throws NotFound, with the names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   void set_metric(std::string_view name, double value);
@@ -158,7 +160,7 @@ class Trainer {
   std::int64_t epoch_step_ = 0;  // steps of the current epoch
   int epochs_ = 0;
   bool stopped_ = false, warned_ = false;
-  double began_ = 0;          // on the clock of now()
+  double began_ = 0;          // by seconds_now()
   double timed_seconds_ = 0;  // spent in timed_steps_
   std::int64_t timed_steps_ = 0, timed_samples_ = 0;
 };
@@ -188,7 +190,7 @@ class SyncMultiGpuTrainerParameterServer final : public Trainer {
 
 // One copy of each variable, spread over the towers' devices as SyncMultiGpuTrainerParameterServer
 // does. Gradients are not combined: each tower updates the variables by its own, divided by the
-// number of towers K. Optimizer state, and Adam's count of steps, advance K times a step (D1).
+// number of towers K. Optimizer state, and Adam's count of steps, advance K times a step.
 //
 // options.async "ordered": a step computes all towers' gradients at the values before it, and then
 // makes K updates in the order of the towers. It gives the bits of K sequential updates by these

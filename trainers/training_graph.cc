@@ -1,6 +1,7 @@
 #include "belfry/trainers/training_graph.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "belfry/framework/core_ops/add_n.h"
@@ -52,6 +53,26 @@ Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
   return updates.size() == 1 ? update : group(graph, updates, "train_step");
 }
 
+// Whether a tower does. Then the gradients of all towers' uses are one sum, which no longer adds
+// tower by tower.
+bool uses_a_variable_twice(const Graph& graph, std::span<const Variable> variables) {
+  std::map<const Node*, const Node*> variable_of;  // what reads or writes it
+  std::set<std::pair<std::string, const Node*>> uses;
+  for (const Variable& variable : variables) variable_of[&variable.node()] = &variable.node();
+  for (std::size_t id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    for (const Output& input : node.inputs()) {
+      const auto found = variable_of.find(&input.node());
+      if (found == variable_of.end()) continue;
+      if (found->first == found->second)
+        variable_of[&node] = found->second;
+      else if (!uses.emplace(node.prefix(), found->second).second)
+        return true;
+    }
+  }
+  return false;
+}
+
 // Builds the steps of one graph whose towers exist.
 class Forms {
  public:
@@ -60,7 +81,10 @@ class Forms {
         built_(built),
         options_(options),
         rows_(std::move(rows)),
-        updates_(graph.nodes(kUpdateOps)) {}
+        updates_(graph.nodes(kUpdateOps)) {
+    if (rows_.empty() && share_variables())
+      built.canonical = !uses_a_variable_twice(graph, built.towers[0].trainables);
+  }
 
   void add(const BatchForm& batch) {
     TrainingForm form{.batch = batch};
@@ -86,6 +110,9 @@ class Forms {
 
  private:
   std::size_t towers() const { return built_.towers.size(); }
+  bool share_variables() const {
+    return built_.towers[1].trainables == built_.towers[0].trainables;
+  }
 
   std::vector<Gradient> zeros(std::size_t t, const std::vector<Gradient>& like) {
     DeviceScope on(graph_, built_.towers[t].device);
@@ -105,12 +132,19 @@ class Forms {
   }
 
   // Of K times the mean of all towers' losses, with respect to each tower's variables; so the mean
-  // over towers is what is wanted. Where towers share variables, one row, of the mean itself.
+  // over towers is what is wanted. Where towers share variables, one row, of that mean: the same
+  // sums, divided last.
   Rows joint_rows(const TrainingForm& form) {
     const BatchForm& batch = form.batch;
     const std::vector<Variable>& main = built_.towers[0].trainables;
-    const bool shared = built_.towers[1].trainables == main;
-    const std::vector<Gradient> all = joint_gradients(form, shared);
+    const bool shared = share_variables();
+    std::vector<Gradient> all = joint_gradients(form, shared);
+    if (shared) {
+      for (Gradient& g : all) {
+        DeviceScope on(graph_, g.value.device());
+        g.value = g.value / static_cast<double>(towers());
+      }
+    }
     std::size_t counts = 0;  // a tower that does
     while (batch.samples[counts] == 0) ++counts;
     Rows rows;
@@ -132,7 +166,7 @@ class Forms {
     const BatchForm& batch = form.batch;
     NameScope names(graph_, "all_towers");
     DeviceScope on(graph_, built_.towers[0].device);
-    const double count = shared ? 1 : static_cast<double>(towers());
+    const auto count = static_cast<double>(towers());
     std::vector<Output> shares;
     std::vector<Variable> variables;
     for (std::size_t t = 0; t < towers(); ++t) {
@@ -209,12 +243,6 @@ void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOption
 }
 
 }  // namespace
-
-double scalar_value(const Tensor& tensor) {
-  return visit_floating(tensor.dtype(), [&](auto type) {
-    return static_cast<double>(tensor.data<decltype(type)>()[0]);
-  });
-}
 
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options) {
   require_names(options.fields);

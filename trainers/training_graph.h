@@ -14,14 +14,6 @@
 
 namespace belfry {
 
-struct NamedValue {
-  std::string name;
-  double value = 0;
-};
-
-// Of a floating-point scalar.
-double scalar_value(const Tensor& tensor);
-
 // What one form of steps runs.
 struct TrainingForm {
   BatchForm batch;
@@ -46,6 +38,9 @@ struct TrainingGraph {
   // nothing of the others.
   std::vector<Node*> tower_ops;
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
+  // Whether gradients of towers are sums of each tower's, in the order of the towers. False if
+  // towers share a variable that one of them uses twice, and layers are synchronised over towers.
+  bool canonical = true;
 };
 
 struct TrainingGraphOptions {

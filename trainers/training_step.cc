@@ -4,6 +4,24 @@
 
 namespace belfry {
 
+double scalar_value(const Tensor& tensor) {
+  return visit_floating(tensor.dtype(), [&](auto type) {
+    return static_cast<double>(tensor.data<decltype(type)>()[0]);
+  });
+}
+
+void add_feeds(const TowerRecord& tower, std::int64_t rows, std::vector<FeedType>& feeds) {
+  for (const Output& input : tower.inputs) {
+    feeds.push_back({input, input.shape()});
+    feeds.back().shape[0] = rows;
+  }
+}
+
+void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches) {
+  fetches.emplace_back(tower.loss);
+  for (const NamedOutput& metric : tower.metrics) fetches.emplace_back(metric.value);
+}
+
 TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
                            std::span<const TowerRecord> towers, std::span<const Output> rates,
                            PrepareOptions options)
@@ -12,15 +30,10 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
   std::vector<Fetch> fetches{*form.train_op};
   std::vector<FeedType> feeds;
   for (std::size_t t = 0; t < towers.size(); ++t) {
-    for (const Output& input : towers[t].inputs) {
-      feeds.push_back({input, input.shape()});
-      feeds.back().shape[0] = form.batch.rows[t];
-    }
+    add_feeds(towers[t], form.batch.rows[t], feeds);
     const std::int64_t samples = form.batch.samples[t];
     if (samples > 0) towers_.push_back({fetches.size(), equal ? 1 : static_cast<double>(samples)});
-    if (!form.runs(t)) continue;
-    fetches.emplace_back(towers[t].loss);
-    for (const NamedOutput& metric : towers[t].metrics) fetches.emplace_back(metric.value);
+    if (form.runs(t)) add_fetches(towers[t], fetches);
   }
   const std::size_t inputs = feeds.size();
   for (const Output& rate : rates) feeds.push_back({rate, {}});

@@ -1,12 +1,26 @@
 // A training step, compiled: the update of one or more towers, with their losses and metrics.
 #pragma once
 #include <span>
+#include <string>
 #include <vector>
 
 #include "belfry/framework/session.h"
 #include "belfry/trainers/training_graph.h"
 
 namespace belfry {
+
+struct NamedValue {
+  std::string name;
+  double value = 0;
+};
+
+// Of a floating-point scalar.
+double scalar_value(const Tensor& tensor);
+
+// Adds the inputs of a tower, for so many rows.
+void add_feeds(const TowerRecord& tower, std::int64_t rows, std::vector<FeedType>& feeds);
+// Adds its loss, then its metrics.
+void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
 
 class TrainingStep {
  public:

@@ -155,7 +155,7 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"-o", "max"}, "neither sum nor avg"},
       {{"-f", "1"}, "-f=1 is not between 2"},
       {{"--strategies=rong"}, "unknown aggregation strategy 'rong'"},
-      {{"--csv=a", "--json=a"}, "would overwrite each other"},
+      {{"--csv=a", "--json=./a"}, "would overwrite each other"},
       {{"--strategies=hierarchical", "--devices=cpu:3"}, "--strategies=hierarchical: "},
       {{"--strategies=naive,nccl"}, "--strategies=nccl: "},
       {{"--model=resnet5"}, "did you mean"},

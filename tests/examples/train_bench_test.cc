@@ -138,6 +138,15 @@ TEST(TrainBench, ComparesWhatAutoChoosesAndPrintsWhyOnce) {
   EXPECT_EQ(nlohmann::json::parse(take(json))["strategy"], "auto");
 }
 
+TEST(TrainBench, SaysHowDevicesShareABatch) {
+  const std::string json = temporary_path(".json");
+  const Finished done = bench({"--model=mlp", "--image_size=6", "--batch_size=4", "--devices=cpu:3",
+                               "--num_batches=1", "--tower_weights=2,1,1", "--json=" + json});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("batch: 6 + 3 + 3 per device, 12 in all"));
+  EXPECT_EQ(nlohmann::json::parse(take(json))["tower_weights"], (nlohmann::json{2, 1, 1}));
+}
+
 TEST(TrainBench, RefusesWhatTheMachineHasNoMemoryFor) {
   const Finished done = bench({"--model=resnet50", "--devices=cpu:8", "--batch_size=100000"});
   EXPECT_EQ(done.status, 1);
@@ -182,7 +191,7 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--strategies=hierarchical", "--devices=cpu:3"}), HasSubstr("even number"));
   EXPECT_THAT(refusal({"--strategies=naive", "--trainer=parameter_server"}),
               HasSubstr("--trainer=parameter_server does not take naive"));
-  EXPECT_THAT(refusal({"--strategies=all", "--plot=f", "--json=f"}), HasSubstr("overwrite"));
+  EXPECT_THAT(refusal({"--strategies=all", "--plot=f", "--json=./f"}), HasSubstr("overwrite"));
   EXPECT_THAT(refusal({"--dry_run", "--json=f"}), HasSubstr("--json has no use beside --dry_run"));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--num_batches=3"}), HasSubstr("--num_batches"));
   EXPECT_THAT(refusal({"--epochs=2"}), HasSubstr("unknown flag --epochs"));

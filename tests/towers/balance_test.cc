@@ -58,7 +58,7 @@ TEST(BalanceReport, NamesVariablesThatAskForNoDevice) {
               testing::HasSubstr("(no device requested): 4 bytes in 1 variables"));
 }
 
-// D11: replicas are known by record, so a name does not make one.
+// Replicas are known by record, so a name does not make one.
 TEST(BalanceReport, CountsReplicas) {
   Graph graph;
   replicate(graph, cpus(2), VariablePolicy::kReplicated,

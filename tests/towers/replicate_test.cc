@@ -64,7 +64,7 @@ TEST(Replicate, DropsTheNameScopesAroundIt) {
   });
 }
 
-// D11: replicas are known by record, so other variables may be called tower-something.
+// Replicas are known by record, so other variables may be called tower-something.
 TEST(Replicate, LetsNamesBeginWithTowerUnlessTheyAreThoseOfReplicas) {
   for (const VariablePolicy policy :
        {VariablePolicy::kReplicated, VariablePolicy::kOnOneDevice, VariablePolicy::kSpread}) {

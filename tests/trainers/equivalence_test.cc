@@ -12,6 +12,7 @@
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/trainers/machines.h"
 #include "belfry/tests/trainers/small_problem.h"
@@ -142,7 +143,7 @@ TEST(Modes, AreAllTrainersWithAllStrategiesThatTheyTakeTheUsersToo) {
                             "replicated nccl", "async", "replicated auto",
                             "replicated auto bucketed", "replicated auto packed:2"}));
   EXPECT_THAT(names, Not(Contains("replicated nccl bucketed"))) << "it cannot serve at all";
-  EXPECT_EQ(all_modes(1).back().name(), "async");
+  EXPECT_EQ(all_modes(1).back().name(), "replicated nccl") << "it cannot serve one tower either";
   EXPECT_TRUE(std::ranges::none_of(all_modes(1), [](const Mode& m) {
     return m.allreduce == "auto";
   })) << "there is nothing to combine, so nothing to choose";
@@ -241,6 +242,78 @@ TEST(CheckEquivalence, FindsAStrategyThatIsNotWhatItClaims) {
   EXPECT_GT(result.entries[1].max_ulp(), 0u);
   EXPECT_THAT(result.to_table(), HasSubstr("MODES THAT MUST AGREE DIFFER"));
   EXPECT_THAT(result.to_table(), HasSubstr("fc0/W "));
+}
+
+TEST(CheckEquivalence, ComparesWithTheFirstCanonicalModeWhereverItIs) {
+  const auto data = smooth_data(40);
+  const Mode other{"replicated", "left_to_right"}, right{"replicated", "collective"};
+  const Mode orders[][3] = {{other, right, {"replicated", "naive"}}, {other, other, right}};
+  for (const auto& modes : orders) {
+    const Equivalence result = check_equivalence(options(4), *data, 7, modes);
+    EXPECT_TRUE(result.holds());
+    for (const Equivalence::Entry& entry : result.entries)
+      EXPECT_EQ(entry.max_ulp() == 0, entry.canonical) << entry.mode.name();
+  }
+  const Equivalence alone = check_equivalence(options(4), *data, 7, std::span(&other, 1));
+  EXPECT_EQ(alone.entries[0].max_ulp(), 0u) << "of itself";
+  EXPECT_EQ(alone.entries[0].values.size(), 8u);
+}
+
+TEST(CheckEquivalence, RefusesForOneTowerWhatTheFlagRefuses) {
+  const auto data = smooth_data(40);
+  for (const char* strategy : {"hierarchical", "nccl"}) {
+    const Mode mode{"replicated", strategy};
+    EXPECT_FALSE(mode.canonical(1)) << strategy;
+    const Mode modes[] = {{"replicated", "naive"}, mode};
+    const Equivalence result = check_equivalence(options(1), *data, 1, modes);
+    EXPECT_EQ(result.entries[1].refusal, make_strategy(strategy)->refusal(1));
+    EXPECT_NE(result.entries[1].refusal, "");
+  }
+  EXPECT_TRUE((Mode{"replicated", "ring"}.canonical(1))) << "there is nothing to combine";
+}
+
+TEST(EquivalenceTable, KeepsRowsApartHoweverLongANameIs) {
+  const std::string name(300, 'v');
+  const Equivalence result{.steps = 1,
+                           .entries = {{.mode = {"replicated", "ring"}, .values = {{name, 5}}}}};
+  EXPECT_THAT(result.to_table(), HasSubstr(name + "          5"));
+  EXPECT_EQ(std::ranges::count(result.to_table(), '\n'), 4);
+}
+
+Output synchronised_model(Tower& tower, Output x, Output y) {
+  const Output h = batch_norm(tower, "bn0", x, {.synchronised = true});
+  return smooth_model(tower, batch_norm(tower, "bn1", tanh(h), {.synchronised = true}), y);
+}
+
+TEST(CheckEquivalence, HoldsForModelsWithSynchronisedLayers) {
+  const auto data = smooth_data(80);
+  for (const int towers : {1, 2, 3, 4, 6, 8}) {
+    TrainerOptions wanted = options(towers);
+    wanted.model = synchronised_model;
+    const Equivalence result = check_equivalence(wanted, *data, 7, all_modes(towers));
+    EXPECT_TRUE(result.holds()) << result.to_table();
+  }
+}
+
+// One variable serves on both sides of a synchronised layer.
+Output tied_model(Tower& tower, Output x, Output y) {
+  const Output w = variable(tower.graph(), "W", {4, 4}, {.dtype = DType::kF64});
+  const Output h = batch_norm(tower, "bn0", matmul(x, w), {.synchronised = true});
+  return smooth_model(tower, matmul(tanh(h), w), y);
+}
+
+TEST(CheckEquivalence, BlamesNoTrainerForTheOrderThatAModelLeavesIt) {
+  const auto data = smooth_data(80);
+  TrainerOptions wanted = options(4);
+  wanted.model = tied_model;
+  const Mode modes[] = {
+      {"parameter_server", "colocate"}, {"replicated", "collective"}, {"replicated", "naive"}};
+  const Equivalence result = check_equivalence(wanted, *data, 7, modes);
+  EXPECT_TRUE(result.holds()) << result.to_table();
+  EXPECT_FALSE(result.entries[0].canonical);
+  EXPECT_GT(result.entries[0].max_ulp(), 0u);
+  EXPECT_TRUE(result.entries[1].canonical);
+  EXPECT_TRUE(result.entries[2].canonical);
 }
 
 TEST(CheckEquivalence, ListsModesThatCannotServeWithTheReason) {

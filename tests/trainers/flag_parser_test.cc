@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/program.h"
+
 namespace belfry {
 namespace {
 
@@ -74,6 +77,19 @@ TEST(FlagValues, RefuseWhatIsNoNumberOfBytes) {
     EXPECT_THROW(parse_bytes("-b", text), FlagError) << text;
   EXPECT_THROW(parse_bytes("-b", "8589934592G"), FlagError);
   EXPECT_THROW(parse_bytes("-b", "99999999999999999999"), FlagError);
+}
+
+TEST(Arguments, AreWhatFollowsTheProgramsName) {
+  const char* const argv[] = {"program", "--a", "b"};
+  EXPECT_EQ(arguments(3, argv).size(), 2u);
+  EXPECT_EQ(arguments(3, argv)[0], argv[1]);
+  EXPECT_TRUE(arguments(1, argv).empty());
+  EXPECT_TRUE(arguments(0, nullptr).empty());
+}
+
+TEST(ShortNames, AreSeparatedByBlanks) {
+  EXPECT_EQ(short_names(parse_devices("cpu:0,cpu:2")), "CPU:0 CPU:2");
+  EXPECT_EQ(short_names({}), "");
 }
 
 }  // namespace

@@ -106,14 +106,6 @@ TEST(Flags, RefuseFilesThatNothingWouldBeWrittenTo) {
   EXPECT_THAT(refusal({"--dry_run", "--restore_checkpoint=c"}), HasSubstr("--restore_checkpoint"));
 }
 
-TEST(Flags, RefuseOneFileForTwoPurposes) {
-  EXPECT_THAT(refusal({"--json=f", "--trace_file=f"}),
-              AllOf(HasSubstr("--json=f"), HasSubstr("--trace_file=f")));
-  EXPECT_THAT(refusal({"--trace_file=/dev/stdout", "--json=/dev/stdout"}),
-              HasSubstr("would overwrite each other"));
-  EXPECT_EQ(parse({"--json=f", "--trace_file=g"}).json, "f");
-}
-
 TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
   EXPECT_EQ(parse({}).check_equivalence, 0);
   EXPECT_EQ(parse({"--check_equivalence=5", "--devices=cpu:4"}).check_equivalence, 5);

@@ -186,6 +186,22 @@ TEST(BenchTable, ShowsDifferencesWithHalfTheirSpreadAndRefusals) {
   EXPECT_THAT(table, HasSubstr("hierarchical: refused: odd\n"));
 }
 
+TEST(BenchTable, KeepsRowsApartHoweverLongASpecIs) {
+  std::vector<ModeRuns> runs = two_runs();
+  runs[0].mode.allreduce = "shuffle:1:collective" + std::string(300, '#');
+  const std::string table = bench_table(bench_results({"mlp", 2, 4}, runs, 0), {});
+  EXPECT_EQ(std::ranges::count(table, '\n'), 3);
+  EXPECT_THAT(table, HasSubstr(runs[0].mode.allreduce + "     "));
+}
+
+TEST(BenchResults, SayHowDevicesShareABatchUnlessEqually) {
+  const auto json_of = [](const BenchedModel& model) {
+    return nlohmann::json::parse(to_json(bench_results(model, two_runs(), 0)[0]).str());
+  };
+  EXPECT_FALSE(json_of({"mlp", 2, 4}).contains("tower_weights"));
+  EXPECT_EQ(json_of({"mlp", 2, 4, {3, 1}})["tower_weights"], (nlohmann::json{3, 1}));
+}
+
 TEST(BenchPlot, NamesModelDevicesAndStrategies) {
   const std::string svg = bench_plot({"mlp", 2, 4}, bench_results({"mlp", 2, 4}, two_runs(), 0));
   for (const char* text : {"<svg ", "mlp, 2 devices, batch 4 per device", ">naive<", ">colocate<"})

@@ -294,7 +294,7 @@ TEST(Optimizer, ListsItsLastNodeInTheCollectionTrainOp) {
   EXPECT_THAT(graph.nodes("train_op"), testing::ElementsAre(&first, &second));
 }
 
-// D1: upstream, one Adam for K towers moves its bias correction up to K times a step.
+// Upstream, one Adam for K towers moves its bias correction up to K times a step.
 TEST(ApplyGradients, MoveTheBiasCorrectionOncePerStepForAnyNumberOfTowers) {
   Graph graph;
   std::vector<std::vector<Gradient>> rows;

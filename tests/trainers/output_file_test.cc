@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/trainers/flag_values.h"
 
 namespace belfry {
 namespace {
@@ -88,6 +88,48 @@ TEST_F(OutputFileTest, WritesToDevicesAsTheyAre) {
   file.write("{}");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   EXPECT_TRUE(OutputFile(local_file_system(), "--json", "/dev/stdout").is_stdout());
+}
+
+// What is said of a second file; "" if it is opened.
+std::string refusal(const std::string& first, const std::string& second) {
+  Outputs outputs(local_file_system());
+  outputs.open("--json", first);
+  try {
+    outputs.open("--trace_file", second);
+    return "";
+  } catch (const FlagError& error) {
+    return error.what();
+  }
+}
+
+TEST_F(OutputFileTest, RefusesOneFileForTwoFlagsHoweverItIsSpelled) {
+  std::filesystem::create_directory(path("folder"));
+  std::filesystem::create_symlink("x.json", path("link.json"));
+  std::filesystem::create_directory_symlink("folder", path("other"));
+  const std::string file = path("x.json");
+  for (const std::string& same : {file, path("./x.json"), path("folder/../x.json"),
+                                  path("link.json"), folder_.string() + "//x.json"})
+    EXPECT_EQ(refusal(file, same),
+              "--json=" + file + " and --trace_file=" + same + " would overwrite each other");
+  EXPECT_THAT(refusal(path("folder/x.json"), path("other/x.json")), HasSubstr("overwrite"));
+  EXPECT_THAT(refusal("/dev/stdout", "/dev/stdout"), HasSubstr("overwrite"));
+  EXPECT_EQ(refusal(file, path("folder/x.json")), "");
+  EXPECT_EQ(refusal(file, path("x.json2")), "");
+  EXPECT_EQ(refusal("x_that_is_here.json", path("x_that_is_here.json")), "");
+}
+
+TEST_F(OutputFileTest, KnowsWhatIsWrittenByOtherMeans) {
+  Outputs outputs(local_file_system());
+  EXPECT_EQ(outputs.open("--json", ""), nullptr);
+  ASSERT_TRUE(outputs.open("--json", path("r.json")));
+  EXPECT_FALSE(outputs.on_stdout());
+  EXPECT_TRUE(outputs.open("--trace_file", "/dev/stdout"));
+  EXPECT_TRUE(outputs.on_stdout());
+  outputs.reserve("--save_checkpoint", "");
+  outputs.reserve("--save_checkpoint", path("checkpoint"));
+  EXPECT_THROW(outputs.reserve("--save_checkpoint", path("./r.json")), FlagError);
+  EXPECT_THROW(outputs.open("--plot", path("checkpoint/plot.svg")), FlagError)
+      << "a checkpoint replaces its directory";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace belfry {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 Report example() {
   return {.program = "mnist",
@@ -17,6 +18,8 @@ Report example() {
           .trainer = "replicated",
           .allreduce = "naive",
           .allreduce_requested = "auto",
+          .gradient_repacking = 2,
+          .small_tensors_kb = 16,
           .canonical = false,
           .bucket_mb = 0.5,
           .batch_size = 64,
@@ -37,15 +40,17 @@ Report example() {
           .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}}};
 }
 
-TEST(ReportJson, HasEveryFieldOfTheIssue) {
+TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 26u);
+  EXPECT_EQ(json.size(), 28u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
   EXPECT_EQ(json["allreduce_requested"], "auto");
+  EXPECT_EQ(json["gradient_repacking"], 2);
+  EXPECT_EQ(json["small_tensors_kb"], 16);
   EXPECT_EQ(json["fuse_updates"], true);
   EXPECT_EQ(json["share_replicas"], true);
   EXPECT_EQ(json["canonical"], false);
@@ -81,6 +86,8 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   EXPECT_TRUE(json["tower_weights"].is_null());
   EXPECT_TRUE(json["test_accuracy"].is_null());
   EXPECT_TRUE(json["loss"].is_null());
+  report.loss.reset();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report))["loss"].is_null());
 }
 
 TEST(ReportTable, ShowsTheResultsToPeople) {
@@ -88,6 +95,9 @@ TEST(ReportTable, ShowsTheResultsToPeople) {
   for (const char* part : {"702", "12.50", "1000", "0.125", "98.71 %", "00000000000000ab", "yes",
                            "peak CPU:0        3.00 MiB"})
     EXPECT_THAT(table, HasSubstr(part)) << part;
+  Report without = example();
+  without.loss.reset();
+  EXPECT_THAT(to_table(without), Not(HasSubstr("loss")));
 }
 
 }  // namespace

@@ -46,5 +46,13 @@ TEST(Rounded, HasAsManyDigitsAsAskedFor) {
   EXPECT_EQ(rounded(1e300, 0).size(), 301u);
 }
 
+TEST(Padded, AddsSpacesOnOneSideAndCutsNothing) {
+  EXPECT_EQ(padded("ab", 4), "  ab");
+  EXPECT_EQ(padded("ab", -4), "ab  ");
+  EXPECT_EQ(padded("abcde", 4), "abcde");
+  EXPECT_EQ(padded("abcde", -4), "abcde");
+  EXPECT_EQ(padded("ab", 0), "ab");
+}
+
 }  // namespace
 }  // namespace belfry

@@ -92,13 +92,15 @@ TEST_F(TrainTest, DividesBatchesAsItIsTold) {
 }
 
 TEST_F(TrainTest, SaysWhatARestoredRunDid) {
-  EXPECT_EQ(run({"--epochs=1", "--save_checkpoint=" + path(".checkpoint")}).code, 0);
+  const std::string one_device = "--devices=cpu:1";
+  EXPECT_EQ(run({one_device, "--epochs=1", "--save_checkpoint=" + path(".checkpoint")}).code, 0);
   const std::string restore = "--restore_checkpoint=" + path(".checkpoint");
-  const Result none = run({"--epochs=1", restore});
+  const Result none = run({one_device, "--epochs=1", restore, "--json=" + json_.string()});
   EXPECT_EQ(none.code, 0) << none.error;
   EXPECT_THAT(none.out, HasSubstr("epoch 1, step 8: test"));
-  EXPECT_THAT(none.out, Not(HasSubstr("nan")));
-  const Result one = run({"--max_steps=9", restore});
+  EXPECT_THAT(none.out, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("\n  loss "))));
+  EXPECT_TRUE(report()["loss"].is_null());
+  const Result one = run({one_device, "--max_steps=9", restore});
   EXPECT_EQ(one.code, 0) << one.error;
   EXPECT_THAT(one.out, HasSubstr("step 9/9  epoch 2/2"));
   EXPECT_THAT(one.out, Not(HasSubstr("examples/s ("))) << "of the first step of a run";
@@ -117,6 +119,8 @@ TEST_F(TrainTest, PrintsHeaderProgressAndTableAndWritesJson) {
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "collective");
   EXPECT_EQ(json["canonical"], true);
+  EXPECT_EQ(json["gradient_repacking"], 0);
+  EXPECT_EQ(json["small_tensors_kb"], 0);
   EXPECT_GT(json["bucket_mb"], 0);
   EXPECT_EQ(json["devices"].size(), 2u);
   EXPECT_EQ(json["batch_size"], 8);
@@ -281,6 +285,17 @@ TEST_F(TrainTest, TracesTheSecondStepAndTrainsOn) {
   EXPECT_EQ(run({"--max_steps=1", "--trace_file=" + trace}).code, 0);
   EXPECT_TRUE(std::filesystem::remove(trace));
   EXPECT_EQ(run({"--trace_file=/no/such/folder/t.json"}).code, 1);
+}
+
+TEST_F(TrainTest, RefusesOneFileForTwoPurposes) {
+  const std::string other = json_.parent_path() / "." / json_.filename();
+  for (const char* flag : {"--trace_file=", "--save_checkpoint="}) {
+    const Result result = run({"--json=" + json_.string(), flag + other});
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.error, AllOf(HasSubstr("--json=" + json_.string() + " and " + flag + other),
+                                    HasSubstr("would overwrite each other")));
+    EXPECT_FALSE(std::filesystem::exists(json_));
+  }
 }
 
 TEST_F(TrainTest, TrainsInOrderAndFreeAndSaysWhich) {

@@ -1,0 +1,31 @@
+#include "belfry/allreduce/tower_buffers.h"
+
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+
+std::vector<std::vector<Gradient>> tower_buffers(Graph& graph, const std::vector<TensorType>& types,
+                                                 const std::vector<DeviceSpec>& devices) {
+  std::vector<std::vector<Gradient>> rows;
+  for (std::size_t t = 0; t < devices.size(); ++t) {
+    const std::string name = cat("tower", t);
+    DeviceScope on(graph, devices[t]);
+    NameScope names(graph, name + "/");
+    ReplicaScope replica(graph, name + "/", static_cast<int>(t));
+    VariableScope variables(graph, name);
+    rows.emplace_back();
+    for (std::size_t n = 0; n < types.size(); ++n) {
+      const auto& [shape, dtype] = types[n];
+      // No kernel of hosts fills 16-bit tensors.
+      VariableOptions options{
+          .dtype = dtype,
+          .initializer = size_of(dtype) == 2 ? init::value(Tensor(shape, dtype)) : init::zeros()};
+      if (t > 0) options.collections = {std::string(kLocalVariables)};
+      const Variable buffer = variable(graph, cat("buffer", n), shape, options);
+      rows.back().push_back({buffer, buffer});
+    }
+  }
+  return rows;
+}
+
+}  // namespace belfry

@@ -1,0 +1,12 @@
+// The clock of steps and runs.
+#pragma once
+#include <chrono>
+
+namespace belfry {
+
+// Never goes back; only differences mean anything.
+inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace belfry

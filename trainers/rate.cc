@@ -1,0 +1,17 @@
+#include "belfry/trainers/rate.h"
+
+#include <cmath>
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+
+double Rate::at(const StepInfo& info) const {
+  const double value = schedule_ ? schedule_(info) : value_;
+  require(std::isfinite(value) && value >= 0, "the learning rate",
+          schedule_ ? cat(" of step ", info.step) : "", " is ", value,
+          "; it must be finite and not negative");
+  return value;
+}
+
+}  // namespace belfry
