@@ -35,14 +35,7 @@ std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& g
 TrainerDesign design_of(const TrainerOptions& wanted) {
   const std::string& async = wanted.async;
   require(async == "ordered" || async == "free",
-          "AsyncMultiGpuTrainer runs 'ordered' or 'free', "
-          "not '",
-          async, "'");
-  require((wanted.uneven == Uneven::kDrop || wanted.uneven == Uneven::kError) &&
-              wanted.tower_weights.empty(),
-          "AsyncMultiGpuTrainer takes batches of one size: no ",
-          wanted.tower_weights.empty() ? cat("--uneven=", name_of(wanted.uneven))
-                                       : std::string("--tower_weights"));
+          "AsyncMultiGpuTrainer runs 'ordered' or 'free', not '", async, "'");
   TrainerDesign design{.variables = VariablePolicy::kSpread};
   if (async == "free")
     design.update_apart = [](const TrainerOptions& options, const GradientTable& gradients) {
@@ -61,7 +54,6 @@ const TrainerRegistration kAsync({
     .name = "async",
     .summary = "variables spread over the devices, updated by each tower on its own",
     .async = true,
-    .canonical = false,
     .make = make_trainer<AsyncMultiGpuTrainer>,
 });
 

@@ -60,7 +60,8 @@ void check_packing(const TrainFlags& flags, const RawFlags& raw, const TrainerKi
       {"--small_tensors_kb", flags.small_tensors_kb}};
   for (const auto& [flag, value] : packings)
     require<FlagError>(value == 0 || kind.packs, flag, "=", value,
-                       " needs --trainer=replicated, not ", chosen_trainer(flags, raw));
+                       " lays gradients end to end, which ", chosen_trainer(flags, raw),
+                       " does not do");
   require<FlagError>(flags.gradient_repacking == 0 || flags.small_tensors_kb == 0,
                      "--small_tensors_kb=", flags.small_tensors_kb,
                      " has no use beside --gradient_repacking=", flags.gradient_repacking,
@@ -69,8 +70,7 @@ void check_packing(const TrainFlags& flags, const RawFlags& raw, const TrainerKi
 
 void choose_buckets(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
   require<FlagError>(flags.bucket_mb == 0 || kind.buckets, "--bucket_mb=", raw.bucket_mb,
-                     " has no use for ", chosen_trainer(flags, raw),
-                     ", which combines no gradients");
+                     " has no use for ", chosen_trainer(flags, raw), ", which makes no buckets");
   require<FlagError>(flags.bucket_mb == 0 || flags.gradient_repacking == 0,
                      "--bucket_mb=", raw.bucket_mb,
                      " and --gradient_repacking=", flags.gradient_repacking,

@@ -17,7 +17,8 @@ Node& update(const TrainerOptions& options, const GradientTable& gradients,
 SyncMultiGpuTrainerParameterServer::SyncMultiGpuTrainerParameterServer(TrainerOptions options,
                                                                        const Dataset& train,
                                                                        const Dataset* test)
-    : Trainer(std::move(options), train, test, {VariablePolicy::kSpread, update}) {}
+    : Trainer(std::move(options), train, test,
+              {.variables = VariablePolicy::kSpread, .update = update, .weighs = true}) {}
 
 namespace {
 
@@ -28,6 +29,7 @@ const TrainerRegistration kParameterServer({
     .accepts = [](std::string_view spec) { return spec == "colocate"; },
     .buckets = true,
     .weighs = true,
+    .canonical = true,
     .make = make_trainer<SyncMultiGpuTrainerParameterServer>,
 });
 

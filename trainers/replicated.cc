@@ -49,6 +49,7 @@ const TrainerRegistration kReplicated({
     .packs = true,
     .buckets = true,
     .weighs = true,
+    .canonical = true,
     .make = make_trainer<SyncMultiGpuTrainerReplicated>,
 });
 
@@ -58,6 +59,9 @@ SyncMultiGpuTrainerReplicated::SyncMultiGpuTrainerReplicated(TrainerOptions opti
                                                              const Dataset& train,
                                                              const Dataset* test)
     : Trainer(std::move(options), train, test,
-              {.variables = VariablePolicy::kReplicated, .update = update, .choose = choose}) {}
+              {.variables = VariablePolicy::kReplicated,
+               .update = update,
+               .choose = choose,
+               .weighs = true}) {}
 
 }  // namespace belfry

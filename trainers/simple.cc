@@ -4,13 +4,14 @@ namespace belfry {
 
 SimpleTrainer::SimpleTrainer(TrainerOptions options, const Dataset& train, const Dataset* test)
     : Trainer(std::move(options), train, test,
-              {VariablePolicy::kOnOneDevice,
-               [](const TrainerOptions& wanted, const GradientTable& gradients,
-                  const UpdateForm& form) -> Node& {
+              {.variables = VariablePolicy::kOnOneDevice,
+               .update = [](const TrainerOptions& wanted, const GradientTable& gradients,
+                            const UpdateForm& form) -> Node& {
                  require(gradients.towers() == 1, "SimpleTrainer takes one device, not ",
                          gradients.towers());
                  return apply_gradients(wanted.optimizer, gradients, {}, form.slots);
-               }}) {}
+               },
+               .weighs = true}) {}
 
 namespace {
 
@@ -18,6 +19,7 @@ const TrainerRegistration kSimple({.name = "simple",
                                    .summary = "one tower",
                                    .one_device = true,
                                    .weighs = true,
+                                   .canonical = true,
                                    .make = make_trainer<SimpleTrainer>});
 
 }  // namespace

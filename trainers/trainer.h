@@ -61,6 +61,9 @@ struct TrainerDesign {
   // Called before `update`: makes choices that the options leave open. Returns lines about them for
   // people; "" if none was left.
   std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
+  // `update` heeds UpdateForm's weights and slots; batches of different sizes are refused
+  // otherwise.
+  bool weighs = false;
 };
 
 // How far a training run has come: what a checkpoint keeps of it beside the variables.

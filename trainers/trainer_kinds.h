@@ -23,7 +23,7 @@ struct TrainerKind {
   bool async = false;    // takes --async
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
-  bool canonical = true;
+  bool canonical = false;
   std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
 };
 

@@ -8,6 +8,9 @@ if(BELFRY_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=${sloppiness} ${BELFRY_CCACHE})
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(belfry_precompiled_options -fpch-preprocess)  # with precompiled headers; ccache asks for it
+endif()
 check_linker_flag(CXX -fuse-ld=mold BELFRY_MOLD)
 if(BELFRY_MOLD)
   add_link_options(-fuse-ld=mold)

@@ -62,7 +62,7 @@ const std::vector<std::vector<Setting>>& axes() {
         }}},
       {{"plain", [](Cell&) {}},
        {"packed",
-        [](Cell& c) { c.options.gradient_repacking = c.trainer == "replicated" ? 3 : 0; }},
+        [](Cell& c) { c.options.gradient_repacking = find_trainer(c.trainer).packs ? 3 : 0; }},
        {"bucketed",
         [](Cell& c) {
           c.options.bucket_mb = 0.05;

@@ -1,0 +1,23 @@
+// What most sources of the library include, read once in the builds of sanitizers. Sources include
+// what they use all the same: the other builds compile each by itself.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "belfry/framework/graph.h"
+#include "belfry/framework/kernel.h"
+#include "belfry/framework/node.h"
+#include "belfry/framework/op.h"
+#include "belfry/framework/text.h"
