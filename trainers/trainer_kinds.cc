@@ -14,6 +14,10 @@ std::map<std::string, TrainerKind, std::less<>>& registry() {
 
 void register_trainer(TrainerKind kind) {
   require(!kind.name.empty() && kind.make, "a trainer needs a name and a function that makes it");
+  require(!kind.accepts == kind.default_strategy.empty(), "trainer '", kind.name,
+          "' needs both `accepts` and a default strategy, or neither");
+  require(kind.accepts || !(kind.packs || kind.buckets), "trainer '", kind.name,
+          "' packs or buckets gradients, so it needs `accepts` and a default strategy");
   std::string name = kind.name;
   const auto [entry, added] = registry().try_emplace(std::move(name), std::move(kind));
   require(added, "a trainer called '", entry->first, "' is already registered");

@@ -27,7 +27,7 @@ struct TrainerKind {
   std::unique_ptr<Trainer> (*make)(TrainerOptions, const Dataset& train, const Dataset* test);
 };
 
-// Throws InvalidArgument if the name is taken.
+// Throws InvalidArgument if the name is taken or the fields contradict each other.
 void register_trainer(TrainerKind kind);
 // Sorted by name.
 std::vector<std::string> trainer_names();

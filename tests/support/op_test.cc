@@ -11,6 +11,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients.h"
 #include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
 namespace {
@@ -189,12 +190,38 @@ void check_nan(const Case& tested) {
   }
 }
 
+std::vector<Tensor> in_f64(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> result;
+  for (const Tensor& tensor : tensors)
+    result.push_back(is_floating(tensor.dtype()) ? to(tensor, DType::kF64) : tensor);
+  return result;
+}
+
 void check_gradient(const OpTest& test) {
-  std::vector<Tensor> inputs;
-  for (const Tensor& input : test.inputs)
-    inputs.push_back(is_floating(input.dtype()) ? to(input, DType::kF64) : input);
-  const GradientError error = gradient_error(test.build, inputs, test.step);
+  const GradientError error = gradient_error(test.build, in_f64(test.inputs), test.step);
   EXPECT_LE(error.largest, test.gradient) << "gradient: " << error.where;
+}
+
+// The gradients of the nodes that gradients are made of, unless one of these has none.
+void check_second_gradient(const OpTest& test) {
+  const Builder first = [&](Inputs xs) {
+    std::vector<Output> floating, result;
+    for (const Output& x : xs)
+      if (is_floating(x.dtype())) floating.push_back(x);
+    const Built outputs = test.build(xs);
+    for (const Output& y : outputs) {
+      if (!is_floating(y.dtype())) continue;
+      // Along y itself, so that all that those nodes get depends on the inputs.
+      for (const Output& gradient : gradients(y, floating, {.initial = {y}}))
+        if (gradient) result.push_back(gradient);
+    }
+    return Built(result);
+  };
+  try {
+    const GradientError error = gradient_error(first, in_f64(test.inputs), test.step);
+    EXPECT_LE(error.largest, std::max(test.gradient, 1e-5)) << "second gradient: " << error.where;
+  } catch (const NotFound&) {
+  }
 }
 
 void check_dtype(const OpTest& test, DType dtype) {
@@ -222,6 +249,7 @@ void check_op(const OpTest& test) {
     if (std::ranges::any_of(test.inputs, [](const Tensor& t) { return is_floating(t.dtype()); })) {
       check_dtype(test, DType::kF64);
       if (test.gradient >= 0) check_gradient(test);
+      if (test.gradient >= 0 && !kSanitized) check_second_gradient(test);
     }
   } catch (const Error& error) {
     ADD_FAILURE() << error.what();

@@ -43,7 +43,7 @@ struct OpTest {
 //   fast kernels against reference kernels;
 //   2 and 3 parts against the whole: equal bits, or near for libraries and batch-reduce;
 //   first parts of 0 to 31 units: equal bits; and for one pointwise node, inputs rotated by 0 to
-//   31; NaN; unknown dimensions; and gradients against central differences in f64.
+//   31; NaN; unknown dimensions; and gradients, and theirs, against central differences in f64.
 void check_op(const OpTest& test);
 
 // Building from placeholders of these types throws InvalidArgument with `message` in its text.

@@ -1,0 +1,42 @@
+#include "belfry/trainers/trainer_kinds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace belfry {
+namespace {
+
+std::string refusal_of(const TrainerKind& kind) {
+  try {
+    register_trainer(kind);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TrainerKinds, RefuseWhatContradictsItself) {
+  using testing::HasSubstr;
+  TrainerKind kind{.name = "own", .summary = "", .make = make_trainer<SimpleTrainer>};
+  kind.default_strategy = "naive";
+  EXPECT_THAT(refusal_of(kind), HasSubstr("'own' needs both `accepts` and a default strategy"));
+  kind.default_strategy = "";
+  kind.accepts = [](std::string_view) { return true; };
+  EXPECT_THAT(refusal_of(kind), HasSubstr("'own' needs both `accepts` and a default strategy"));
+  kind.accepts = nullptr;
+  kind.packs = true;
+  EXPECT_THAT(refusal_of(kind), HasSubstr("'own' packs or buckets gradients"));
+  kind.name = "";
+  EXPECT_THAT(refusal_of(kind), HasSubstr("needs a name"));
+  EXPECT_THAT(trainer_names(), testing::Not(testing::Contains("own")));
+  kind = find_trainer("simple");
+  EXPECT_THAT(refusal_of(kind), HasSubstr("'simple' is already registered"));
+}
+
+TEST(TrainerKinds, AreCanonicalWhereTheySaySo) {
+  for (const std::string& name : trainer_names())
+    EXPECT_EQ(find_trainer(name).canonical, name != "async") << name;
+}
+
+}  // namespace
+}  // namespace belfry
