@@ -100,7 +100,7 @@ BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t bat
     : samples_(samples), towers_(towers), batch_size_(batch_size), seed_(seed) {
   require(towers >= 1, "batches need at least one tower, not ", towers);
   require(batch_size >= 1, "--batch_size=", batch_size, ": it must be at least 1");
-  const bool whole = options.uneven == Uneven::kDrop || options.uneven == Uneven::kError;
+  const bool whole = !makes_unequal(options.uneven);
   const std::int64_t most =
       whole ? samples / towers : std::numeric_limits<std::int64_t>::max() / towers;
   const std::string advice = most > 0 ? cat("--batch_size can be at most ", most)

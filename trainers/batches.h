@@ -17,6 +17,10 @@ enum class Uneven {
   kError,   // both refused
 };
 
+// Whether it gives towers batches of different sizes, or samples that do not count.
+inline bool makes_unequal(Uneven uneven) {
+  return uneven == Uneven::kPad || uneven == Uneven::kWeight;
+}
 // "drop".
 std::string_view name_of(Uneven uneven);
 // Throws InvalidArgument with all names and the nearest one.

@@ -46,12 +46,12 @@ void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& 
 
 void check_shapes_of_batches(const TrainFlags& flags, const RawFlags& raw,
                              const TrainerKind& kind) {
-  const bool equal = flags.uneven == Uneven::kDrop || flags.uneven == Uneven::kError;
-  require<FlagError>(
-      kind.weighs || (equal && flags.tower_weights.empty()),
-      equal ? cat("--tower_weights=", raw.tower_weights) : cat("--uneven=", name_of(flags.uneven)),
-      " gives devices batches of different sizes, which ", chosen_trainer(flags, raw),
-      " does not take");
+  const bool unequal = makes_unequal(flags.uneven);
+  require<FlagError>(kind.weighs || (!unequal && flags.tower_weights.empty()),
+                     unequal ? cat("--uneven=", name_of(flags.uneven))
+                             : cat("--tower_weights=", raw.tower_weights),
+                     " gives devices batches of different sizes, which ",
+                     chosen_trainer(flags, raw), " does not take");
 }
 
 void check_packing(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {

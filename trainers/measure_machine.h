@@ -10,7 +10,7 @@ namespace belfry {
 
 // Times small steps on these devices, which exist: empty ones, chains of launches on one device and
 // to and fro between two, additions of all sizes on one worker and on all, and a shared all-reduce.
-// Takes about two seconds. `threads`: 0 for one per usable core.
+// Takes about a second. `threads`: 0 for one per usable core.
 Machine measure_machine(std::span<const DeviceSpec> devices, int threads);
 
 // Throws InvalidArgument naming a device that is not here to be measured, but only declared.

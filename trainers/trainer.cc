@@ -23,10 +23,10 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
             std::ssize(options_.devices), options_.batch_size, options_.seed,
             {.uneven = options_.uneven, .tower_weights = options_.tower_weights}),
       graph_(options_.seed) {
-  const bool equal = options_.uneven == Uneven::kDrop || options_.uneven == Uneven::kError;
-  require(design.weighs || (equal && options_.tower_weights.empty()),
+  const bool unequal = makes_unequal(options_.uneven);
+  require(design.weighs || (!unequal && options_.tower_weights.empty()),
           "this trainer takes batches of one size: no ",
-          equal ? "--tower_weights" : cat("--uneven=", name_of(options_.uneven)));
+          unequal ? cat("--uneven=", name_of(options_.uneven)) : "--tower_weights");
   const std::map<std::string, int> devices = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
   TrainingGraphOptions wanted{
