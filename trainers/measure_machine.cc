@@ -191,7 +191,7 @@ Machine find_machine(FileSystem& files, std::span<const DeviceSpec> devices,
     if (std::optional<Machine> machine = kept(files, path, devices)) return *std::move(machine);
   log_info("measuring what ", devices.size(), " devices on ", threads,
            " threads can do, which takes about a second");
-  Machine machine = measure_machine(devices, threads);
+  Machine machine = options.measure(devices, threads);
   if (options.cache.empty()) return machine;
   try {
     files.create_directory(options.cache);

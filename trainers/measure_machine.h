@@ -1,5 +1,6 @@
 // What moving and adding bytes costs here: measured once, and kept.
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 
@@ -24,6 +25,7 @@ struct MachineOptions {
   std::string links = {};                 // a file to read the machine from instead (parse_machine)
   bool remeasure = false;                 // even if there is a figure in the cache
   std::string cache = cache_directory();  // "": keep nothing
+  std::function<Machine(std::span<const DeviceSpec>, int threads)> measure = measure_machine;
 };
 
 // The machine of the file `links`; else that which an earlier call kept for as many devices and

@@ -1,5 +1,5 @@
-// What most sources of the library include, read once in the builds of sanitizers. Sources include
-// what they use all the same: the other builds compile each by itself.
+// What most sources of the library include, read once. Sources include what they use all the same:
+// the preset dev compiles each by itself.
 #include <algorithm>
 #include <array>
 #include <cmath>

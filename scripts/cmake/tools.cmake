@@ -24,7 +24,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # It misfires on any `text + string` (bug 105651 of g++ 12).
   list(APPEND belfry_warnings -Wno-restrict)
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
 if(NOT BELFRY_SANITIZE STREQUAL none)

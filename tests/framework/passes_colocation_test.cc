@@ -11,33 +11,6 @@
 namespace belfry {
 namespace {
 
-OutputTypes two_floats(const ShapeContext&) { return {{Shape{2}, DType::kF32}}; }
-
-KernelRun copy_floats(KernelPlan& plan) {
-  const std::int64_t elements = plan.output().shape.elements();
-  return [elements](const Pointers& p) {
-    std::copy_n(p.input<float>(0), elements, p.output<float>());
-  };
-}
-
-}  // namespace
-
-const Op kHostOnly{.name = "HostOnly",
-                   .inputs = 1,
-                   .shape = same_as_input,
-                   .no_gradient = "it is for tests",
-                   .reference = copy_floats,
-                   .cpu_only = "it is for tests"};
-
-const Op& gpu_only_op() {
-  all_ops();  // the registry is complete, and does not ask this one for a kernel
-  static const Op op{
-      .name = "GpuOnly", .inputs = 0, .shape = two_floats, .no_gradient = "it is for tests"};
-  return op;
-}
-
-namespace {
-
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;

@@ -20,9 +20,30 @@ inline std::vector<std::unique_ptr<Device>> declared_devices(int cpus, int gpus)
 }
 
 // Like Identity, but computed, and on hosts alone.
-extern const Op kHostOnly;
+inline const Op kHostOnly{.name = "HostOnly",
+                          .inputs = 1,
+                          .shape = same_as_input,
+                          .no_gradient = "it is for tests",
+                          .reference = [](KernelPlan& plan) -> KernelRun {
+                            const std::int64_t elements = plan.output().shape.elements();
+                            return [elements](const Pointers& p) {
+                              std::copy_n(p.input<float>(0), elements, p.output<float>());
+                            };
+                          },
+                          .cpu_only = "it is for tests"};
+
 // No inputs, one output, and no kernel on hosts.
-const Op& gpu_only_op();
+inline const Op& gpu_only_op() {
+  all_ops();  // the registry is complete, and does not ask this one for a kernel
+  static const Op op{.name = "GpuOnly",
+                     .inputs = 0,
+                     .shape =
+                         [](const ShapeContext&) {
+                           return OutputTypes{{Shape{2}, DType::kF32}};
+                         },
+                     .no_gradient = "it is for tests"};
+  return op;
+}
 
 inline Output host_only(Output x, At at = {}) { return x.graph().add(kHostOnly, {x}, at).output(); }
 

@@ -19,7 +19,14 @@ Machine cheap() {
   return {.devices = parse_devices("cpu:2"), .workers = 2, .run_us = 1, .bandwidth = {{1, 10, 20}}};
 }
 
-MachineOptions options() { return {.threads = 2, .cache = "/cache"}; }
+Machine measured(std::span<const DeviceSpec> devices, int threads) {
+  return {.devices = {devices.begin(), devices.end()},
+          .workers = threads,
+          .run_us = 2,
+          .bandwidth = {{1, 10, 20}}};
+}
+
+MachineOptions options() { return {.threads = 2, .cache = "/cache", .measure = measured}; }
 
 void write(FileSystem& files, const std::string& path, const std::string& text) {
   files.create_directory("/cache");
@@ -29,18 +36,18 @@ void write(FileSystem& files, const std::string& path, const std::string& text) 
 TEST(MeasureMachine, TimesWhatItCanAndKeepsItForTheNextTime) {
   MemoryFileSystem files("/cache");
   const std::vector<DeviceSpec> devices = parse_devices("cpu:2");
-  const Machine measured = find_machine(files, devices, options());
-  EXPECT_EQ(measured.devices, devices);
-  EXPECT_EQ(measured.workers, 2);
-  EXPECT_GT(measured.run_us, 0);
-  EXPECT_GE(measured.bandwidth.size(), 5u);
-  for (const Bandwidth& point : measured.bandwidth) {
+  const Machine machine = find_machine(files, devices, {.threads = 2, .cache = "/cache"});
+  EXPECT_EQ(machine.devices, devices);
+  EXPECT_EQ(machine.workers, 2);
+  EXPECT_GT(machine.run_us, 0);
+  EXPECT_GE(machine.bandwidth.size(), 5u);
+  for (const Bandwidth& point : machine.bandwidth) {
     EXPECT_GT(point.one_gbps, 0);
     EXPECT_GT(point.all_gbps, 0);
   }
-  EXPECT_TRUE(measured.links.empty());
+  EXPECT_TRUE(machine.links.empty());
   ASSERT_TRUE(files.exists(kCached));
-  EXPECT_EQ(find_machine(files, devices, options()), measured);
+  EXPECT_EQ(find_machine(files, devices, options()), machine);
 }
 
 TEST(FindMachine, TakesWhatWasKept) {
@@ -53,15 +60,14 @@ TEST(FindMachine, MeasuresAgainWhereItIsAskedToOrTheFileIsNoUse) {
   for (const char* kept : {"{", R"({"devices": ["cpu:0", "cpu:7"]})"}) {
     MemoryFileSystem files("/cache");
     write(files, kCached, kept);
-    EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), options()).workers, 2) << kept;
+    EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), options()).run_us, 2) << kept;
   }
   MemoryFileSystem files("/cache");
   write(files, kCached, to_json(cheap()).str());
   MachineOptions again = options();
   again.remeasure = true;
-  const Machine measured = find_machine(files, parse_devices("cpu:2"), again);
-  EXPECT_FALSE(measured == cheap());
-  EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), options()), measured);
+  EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), again).run_us, 2);
+  EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), options()).run_us, 2);
 }
 
 TEST(FindMachine, ReadsAFileOfLinksInstead) {
