@@ -94,6 +94,8 @@ class Forms {
         if (batch.samples[t] == 0)
           form.zeros.insert(form.zeros.end(), built_.towers[t].contributions.begin(),
                             built_.towers[t].contributions.end());
+      // Those are no summands then, so that the others add up in another order.
+      if (!form.zeros.empty() && share_variables()) built_.canonical = false;
     }
     if (equal && plain_) {
       form.train_op = plain_;

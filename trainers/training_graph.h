@@ -39,7 +39,8 @@ struct TrainingGraph {
   std::vector<Node*> tower_ops;
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
   // Whether gradients of towers are sums of each tower's, in the order of the towers. False if
-  // towers share a variable that one of them uses twice, and layers are synchronised over towers.
+  // layers are synchronised over towers that share variables, and a tower uses one of these twice,
+  // or has no samples in some form of steps.
   bool canonical = true;
 };
 

@@ -318,6 +318,25 @@ TEST(CheckEquivalence, BlamesNoTrainerForTheOrderThatAModelLeavesIt) {
   EXPECT_TRUE(result.entries[2].canonical);
 }
 
+// Shared variables then have fewer uses than there are towers, so their sum is another tree.
+TEST(CheckEquivalence, BlamesNoTrainerWhenSynchronisedTowersHaveNoSamples) {
+  const auto data = smooth_data(20);  // 6 towers share 12 and 8, or 18 and 2
+  for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
+    TrainerOptions wanted = options(6);
+    wanted.model = synchronised_model;
+    wanted.batch_size = uneven == Uneven::kPad ? 2 : 3;
+    wanted.uneven = uneven;
+    const Mode modes[] = {
+        {"parameter_server", "colocate"}, {"replicated", "collective"}, {"replicated", "naive"}};
+    const Equivalence result = check_equivalence(wanted, *data, 6, modes);
+    EXPECT_TRUE(result.holds()) << result.to_table();
+    EXPECT_FALSE(result.entries[0].canonical);
+    EXPECT_LT(result.entries[0].max_ulp(), 1u << 20);
+    EXPECT_TRUE(result.entries[1].canonical);
+    EXPECT_TRUE(result.entries[2].canonical);
+  }
+}
+
 TEST(CheckEquivalence, ListsModesThatCannotServeWithTheReason) {
   const auto data = smooth_data(40);
   const Mode modes[] = {
