@@ -53,8 +53,7 @@ Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
   return updates.size() == 1 ? update : group(graph, updates, "train_step");
 }
 
-// Whether a tower does. Then the gradients of all towers' uses are one sum, which no longer adds
-// tower by tower.
+// Whether a tower does.
 bool uses_a_variable_twice(const Graph& graph, std::span<const Variable> variables) {
   std::map<const Node*, const Node*> variable_of;  // what reads or writes it
   std::set<std::pair<std::string, const Node*>> uses;
@@ -73,6 +72,10 @@ bool uses_a_variable_twice(const Graph& graph, std::span<const Variable> variabl
   return false;
 }
 
+bool every_tower_has_samples(const BatchForm& form) {
+  return std::ranges::count(form.samples, 0) == 0;
+}
+
 // Builds the steps of one graph whose towers exist.
 class Forms {
  public:
@@ -82,8 +85,10 @@ class Forms {
         options_(options),
         rows_(std::move(rows)),
         updates_(graph.nodes(kUpdateOps)) {
+    // The gradients of all uses are then one sum, which adds tower by tower if each has one use.
     if (rows_.empty() && share_variables())
-      built.canonical = !uses_a_variable_twice(graph, built.towers[0].trainables);
+      built.canonical = !uses_a_variable_twice(graph, built.towers[0].trainables) &&
+                        std::ranges::all_of(options.forms, every_tower_has_samples);
   }
 
   void add(const BatchForm& batch) {
@@ -94,8 +99,6 @@ class Forms {
         if (batch.samples[t] == 0)
           form.zeros.insert(form.zeros.end(), built_.towers[t].contributions.begin(),
                             built_.towers[t].contributions.end());
-      // Those are no summands then, so that the others add up in another order.
-      if (!form.zeros.empty() && share_variables()) built_.canonical = false;
     }
     if (equal && plain_) {
       form.train_op = plain_;
