@@ -14,7 +14,7 @@ class Hierarchical final : public Strategy {
 
   std::string refusal(int towers) const override {
     if (towers % 2 == 0) return "";
-    return cat("--allreduce=hierarchical needs an even number of towers, not K = ", towers,
+    return cat("hierarchical needs an even number of towers, not K = ", towers,
                "; use collective or naive, or another number of devices");
   }
   bool canonical(int towers) const override { return towers % 2 == 0; }

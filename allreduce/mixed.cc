@@ -14,8 +14,7 @@ class Mixed final : public CombiningStrategy {
 
   std::string refusal(int towers) const override {
     for (const SizeRange& range : ranges_)
-      if (const std::string why = range.strategy->refusal(towers); !why.empty())
-        return cat("--allreduce=", spec_, ": ", why);
+      if (const std::string why = range.strategy->refusal(towers); !why.empty()) return why;
     return "";
   }
   bool canonical(int towers) const override {

@@ -23,8 +23,7 @@ class Unavailable final : public Strategy {
 };
 
 Unavailable nccl() {
-  return {"--allreduce=nccl: NCCL needs GPUs, which this build does not drive; use collective",
-          false};
+  return {"NCCL needs GPUs, which this build does not drive; use collective", false};
 }
 
 const StrategyRegistration registered{"nccl", [] { return std::make_unique<Unavailable>(nccl()); }};
@@ -35,7 +34,7 @@ struct SeveralProcesses {
             name,
             [name, takes_chunks] {
               return std::make_unique<Unavailable>(
-                  cat("--allreduce=", name, " needs several processes, and there is one; use ",
+                  cat(name, " needs several processes, and there is one; use ",
                       "a strategy without '/'"),
                   takes_chunks);
             },

@@ -8,6 +8,7 @@
 
 #include "belfry/framework/error.h"
 #include "belfry/trainers/counter_random_impl.h"
+#include "belfry/trainers/flag_values.h"
 
 namespace belfry {
 namespace {
@@ -22,12 +23,12 @@ __extension__ using Wide = __int128;  // products of samples and weights
 // Weights as whole numbers of billionths.
 std::vector<Wide> whole_weights(std::int64_t towers, std::span<const double> weights) {
   if (weights.empty()) return std::vector<Wide>(static_cast<std::size_t>(towers), 1);
-  require(std::ssize(weights) == towers, "--tower_weights has ", weights.size(), " weights for ",
-          towers, " devices; give one for each");
+  require<FlagError>(std::ssize(weights) == towers, "--tower_weights has ", weights.size(),
+                     " where there are ", towers, " devices; give one weight for each");
   std::vector<Wide> result;
   for (const double weight : weights) {
-    require(weight >= 1e-9 && weight <= 1e6, "--tower_weights: ", weight,
-            " is not a number from 1e-9 to 1e6");
+    require<FlagError>(weight >= 1e-9 && weight <= 1e6, "--tower_weights: ", weight,
+                       " is not a number from 1e-9 to 1e6");
     result.push_back(std::llround(weight * 1e9));
   }
   return result;

@@ -41,7 +41,8 @@ void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& 
                      why_not, flags.allreduce);
   const auto towers = static_cast<int>(flags.devices.size());
   const std::string refusal = chooses ? "" : make_strategy(flags.allreduce)->refusal(towers);
-  require<FlagError>(refusal.empty(), refusal, " (--devices=", raw.devices, " has ", towers, ")");
+  require<FlagError>(refusal.empty(), "--allreduce=", flags.allreduce, ": ", refusal,
+                     " (--devices=", raw.devices, " has ", towers, ")");
 }
 
 void check_shapes_of_batches(const TrainFlags& flags, const RawFlags& raw,
@@ -125,8 +126,7 @@ void refuse_beside_equivalence(const TrainFlags& flags, const RawFlags& raw) {
 void check_shares(const TrainFlags& flags, const RawFlags& raw) {
   const auto towers = std::ssize(flags.devices);
   const std::int64_t batch = flags.batch_size * static_cast<std::int64_t>(towers);
-  const std::vector<std::int64_t> shares = as_flag(
-      "--tower_weights", [&] { return divide_samples(batch, towers, flags.tower_weights); });
+  const std::vector<std::int64_t> shares = divide_samples(batch, towers, flags.tower_weights);
   for (std::size_t t = 0; t < shares.size(); ++t)
     require<FlagError>(shares[t] > 0, "--tower_weights=", raw.tower_weights, " leaves ",
                        flags.devices[t].short_str(), " none of the ", batch,

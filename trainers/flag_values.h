@@ -50,7 +50,7 @@ inline void read_switch(std::string_view flag, std::string_view text, bool& valu
 // Throws FlagError naming the flag.
 std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
-// Turns errors of `look_up` into those of a flag.
+// Turns errors of `look_up`, which name no flag, into those of this one.
 template <class F>
 decltype(auto) as_flag(const char* flag, const F& look_up) {
   try {

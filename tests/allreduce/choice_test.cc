@@ -163,8 +163,7 @@ TEST(Choice, ListsAllAndSaysWhyOneWasTaken) {
   ASSERT_EQ(choice.predictions.size(), 3u);
   EXPECT_EQ(choice.best().strategy, "collective");
   EXPECT_TRUE(choice.best().canonical);
-  EXPECT_THAT(choice.str(),
-              HasSubstr("  hierarchical       --allreduce=hierarchical needs an even"));
+  EXPECT_THAT(choice.str(), HasSubstr("  hierarchical       hierarchical needs an even"));
   EXPECT_THAT(choice.str(), HasSubstr("\nauto: collective, predicted 0.0999"));
   EXPECT_THAT(choice.str(), HasSubstr("; naive, the next, takes "));
 }

@@ -125,12 +125,11 @@ TEST(Hierarchical, DividesOncePerTowerOnItsDevice) {
   for (int t = 0; t < 8; ++t) EXPECT_EQ(reduced.at(t, 0).value.device(), cpu(t));
 }
 
-TEST(Hierarchical, RefusesAnOddNumberOfTowersNamingTheFlag) {
+TEST(Hierarchical, RefusesAnOddNumberOfTowersByName) {
   TestGradients gradients(3, {{4}});
   const std::string message =
       message_of([&] { make_strategy("hierarchical")->reduce(gradients.table()); });
-  EXPECT_THAT(message, HasSubstr("--allreduce=hierarchical"));
-  EXPECT_THAT(message, HasSubstr("K = 3"));
+  EXPECT_THAT(message, HasSubstr("hierarchical needs an even number of towers, not K = 3"));
   EXPECT_FALSE(make_strategy("hierarchical")->canonical(3));
 }
 
@@ -237,7 +236,7 @@ TEST(Functions, DoWhatStrategiesOfTheirNamesDo) {
 TEST(Nccl, IsRefusedWithoutGpusInsteadOfFallingBack) {
   TestGradients gradients(2, {{4}});
   EXPECT_THAT(message_of([&] { allreduce_nccl(gradients.table()); }),
-              HasSubstr("--allreduce=nccl: NCCL needs GPUs, which this build does not drive"));
+              testing::StartsWith("NCCL needs GPUs, which this build does not drive"));
   EXPECT_NE(make_strategy("nccl")->refusal(2), "");
   EXPECT_FALSE(make_strategy("nccl")->canonical(2));
 }

@@ -126,7 +126,7 @@ TEST(Programs, AllreduceBenchPrintsItsTableAndWritesJsonAndCsv) {
                               "cpu:3", "--strategies=all", "--json=" + json, "--csv=" + csv});
   EXPECT_EQ(done.status, 0) << done.errors;
   EXPECT_THAT(done.output, HasSubstr("\n        1024           256     float     sum      -1  "));
-  EXPECT_THAT(done.output, HasSubstr("# hierarchical refused: --allreduce=hierarchical needs an "
+  EXPECT_THAT(done.output, HasSubstr("# hierarchical refused: hierarchical needs an "
                                      "even number of"));
   EXPECT_THAT(done.output, HasSubstr("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "));
   const auto records = nlohmann::json::parse(text_of(json));

@@ -136,7 +136,8 @@ TEST(DivideSamples, RefusesWeightsThatAreNone) {
   const auto error = [](std::vector<double> weights) {
     return message_of<InvalidArgument>([&] { divide_samples(8, 2, weights); });
   };
-  EXPECT_EQ(error({1}), "--tower_weights has 1 weights for 2 devices; give one for each");
+  EXPECT_EQ(error({1}),
+            "--tower_weights has 1 where there are 2 devices; give one weight for each");
   for (const double wrong : {0., -1., 1e7, 1e-10, std::nan(""), HUGE_VAL})
     EXPECT_NE(error({1, wrong}), "") << wrong;
 }

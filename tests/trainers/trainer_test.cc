@@ -284,7 +284,7 @@ TEST(Trainer, RefusesModelsForOtherFields) {
 TEST(Trainer, RefusesOddNumbersOfTowersForHierarchical) {
   TrainerOptions options = small_options(3);
   options.allreduce = "hierarchical";
-  EXPECT_THAT(build_error(options), HasSubstr("--allreduce=hierarchical"));
+  EXPECT_THAT(build_error(options), HasSubstr("hierarchical needs an even number"));
 }
 
 TEST(Trainer, RefusesPackingWithThePackersReasonAndTheNumberOfElements) {
