@@ -115,6 +115,11 @@ void refuse_beside_equivalence(const TrainFlags& flags, const RawFlags& raw) {
       {"--trainer", raw.trainer},
       {"--allreduce", raw.allreduce},
       {"--gradient_repacking", raw.repacking},
+      {"--small_tensors_kb", raw.small_tensors_kb},
+      {"--bucket_mb", raw.bucket_mb},
+      {"--fuse_updates", raw.fuse_updates},
+      {"--share_replicas", raw.share_replicas},
+      {"--async", raw.async},
       {"--epochs", raw.epochs},
       {"--max_steps", raw.max_steps}};
   for (const auto& [flag, value] : others)

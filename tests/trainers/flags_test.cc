@@ -114,7 +114,8 @@ TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
   for (const char* other :
        {"--save_checkpoint=c", "--restore_checkpoint=c", "--trace_file=t", "--dry_run",
         "--explain=x", "--log_device_placement", "--trainer=replicated", "--allreduce=naive",
-        "--gradient_repacking=2", "--epochs=2", "--max_steps=3"}) {
+        "--gradient_repacking=2", "--small_tensors_kb=4", "--bucket_mb=1", "--fuse_updates=0",
+        "--share_replicas=0", "--async=free", "--epochs=2", "--max_steps=3"}) {
     const std::string flag = std::string(other).substr(0, std::string_view(other).find('='));
     EXPECT_THAT(refusal({"--check_equivalence=5", other}),
                 AllOf(HasSubstr(flag), HasSubstr("--check_equivalence")))
