@@ -37,7 +37,7 @@ std::string Mode::name() const {
   return cat(trainer, allreduce.empty() ? "" : " ", allreduce,
              gradient_repacking > 0 ? cat(" packed:", gradient_repacking) : "",
              bucket_mb.value_or(0) > 0 ? " bucketed" : "", fuse_updates ? "" : " unfused",
-             share_replicas ? "" : " unshared");
+             share_replicas ? "" : " unshared", async.empty() ? "" : " ", async);
 }
 
 bool Mode::canonical(int towers) const {
@@ -60,6 +60,7 @@ TrainerOptions Mode::applied_to(TrainerOptions options) const {
   if (bucket_mb) options.choice.buckets = {*bucket_mb};
   options.fuse_updates = options.fuse_updates && fuse_updates;
   options.share_replicas = options.share_replicas && share_replicas;
+  if (!async.empty()) options.async = async;
   return options;
 }
 
@@ -72,7 +73,9 @@ std::vector<Mode> all_modes(int towers) {
       const bool chooses = strategy == "auto";
       Mode plain{.trainer = trainer, .allreduce = strategy};
       if (!chooses) plain.bucket_mb = 0;
+      if (kind.async) plain.async = "ordered";
       modes.push_back(plain);
+      if (kind.async) modes.emplace_back(plain).async = "free";
       if (!refusal_of(strategy, towers).empty()) continue;
       if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
       if (!kind.packs) continue;

@@ -15,6 +15,7 @@ struct Mode {
   int gradient_repacking = 0;
   std::optional<double> bucket_mb = {};             // none: as the options say, unless packed
   bool fuse_updates = true, share_replicas = true;  // false: not, whatever the options say
+  std::string async = {};                           // as --async; "": as the options say
   bool operator==(const Mode&) const = default;
 
   // "replicated naive packed:2".
@@ -27,9 +28,9 @@ struct Mode {
 };
 
 // Every registered trainer that takes so many devices, with every registered strategy that it
-// accepts and, for several towers, "auto"; again with packed gradients, in buckets, and with
-// updates and replicas apart. Canonical ones first. Some may refuse the number of towers, or the
-// model, when they are built.
+// accepts and, for several towers, "auto"; again with packed gradients, in buckets, with
+// updates and replicas apart, and in each way of --async. Canonical ones first. Some may refuse the
+// number of towers, or the model, when they are built.
 std::vector<Mode> all_modes(int towers);
 
 // A trainer made in this mode, or null with the reason in `refusal` if it cannot serve the options.

@@ -141,7 +141,7 @@ TEST(Modes, AreAllTrainersWithAllStrategiesThatTheyTakeTheUsersToo) {
                             "replicated naive packed:2", "replicated naive bucketed",
                             "replicated naive unfused", "replicated naive unshared",
                             "replicated naive unfused unshared", "replicated left_to_right",
-                            "replicated nccl", "async", "replicated auto",
+                            "replicated nccl", "async ordered", "async free", "replicated auto",
                             "replicated auto bucketed", "replicated auto packed:2"}));
   EXPECT_THAT(names, Not(Contains("replicated nccl bucketed"))) << "it cannot serve at all";
   EXPECT_EQ(all_modes(1).back().name(), "replicated nccl") << "it cannot serve one tower either";
@@ -198,6 +198,24 @@ TEST(CheckEquivalence, MeasuresOtherOrdersAndDoesNotBlameThem) {
   EXPECT_FALSE(other->canonical);
   EXPECT_GT(other->max_ulp(), 0u);
   EXPECT_TRUE(result.holds());
+}
+
+TEST(CheckEquivalence, ReportsBothWaysOfAsyncAndJudgesNeither) {
+  const auto data = smooth_data(40);
+  const Mode modes[] = {{"replicated", "collective"},
+                        {.trainer = "async", .async = "ordered"},
+                        {.trainer = "async", .async = "free"}};
+  const Equivalence result = check_equivalence(options(4), *data, 7, modes);
+  EXPECT_TRUE(result.holds());
+  for (const std::size_t i : {1, 2}) {
+    const Equivalence::Entry& entry = result.entries[i];
+    EXPECT_EQ(entry.refusal, "");
+    EXPECT_FALSE(entry.canonical);
+    EXPECT_GT(entry.max_ulp(), 0u);
+    EXPECT_EQ(entry.values.size(), 8u);
+  }
+  EXPECT_THAT(result.to_table(), testing::AllOf(HasSubstr("async ordered (not canonical)"),
+                                                HasSubstr("async free (not")));
 }
 
 TEST(CheckEquivalence, SaysWhatAutoChose) {
