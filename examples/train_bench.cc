@@ -66,7 +66,7 @@ Mode mode_for(const std::string& strategy, const std::string& trainer, int repac
   if (!trainer.empty()) trainers = {trainer};
   for (const std::string& name : trainers) {
     const TrainerKind& kind = find_trainer(name);
-    if (kind.accepts && kind.accepts(strategy)) return {name, strategy, kind.packs ? repacking : 0};
+    if (kind.accepts && kind.accepts(strategy)) return {name, strategy, repacking};
   }
   throw FlagError(trainer.empty()
                       ? cat("--strategies: no trainer takes ", strategy)

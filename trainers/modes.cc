@@ -92,7 +92,11 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
   try {
     refusal = refusal_of(mode.allreduce, static_cast<int>(options.devices.size()));
     if (!refusal.empty()) return nullptr;
-    return kind.make(mode.applied_to(options), train, nullptr);
+    TrainerOptions wanted = mode.applied_to(options);
+    require(kind.packs || (wanted.gradient_repacking == 0 && wanted.small_tensors_kb == 0),
+            "--trainer=", mode.trainer,
+            " lays no gradients end to end; leave out --gradient_repacking and --small_tensors_kb");
+    return kind.make(std::move(wanted), train, nullptr);
   } catch (const InvalidArgument& error) {
     refusal = error.what();
     return nullptr;

@@ -113,6 +113,26 @@ TEST(TrainBench, ComparesListedStrategiesWithTheFirst) {
   EXPECT_EQ(list[1]["strategy"], "colocate");
 }
 
+TEST(TrainBench, ComparesPackedGradientsWithPackedOnesOnly) {
+  for (const std::string packing : {"--gradient_repacking=2", "--small_tensors_kb=4"}) {
+    const auto compare = [&](const std::string& strategies) {
+      return bench({"--model=mlp", "--image_size=6", "--batch_size=2", "--num_batches=1",
+                    "--num_warmup_batches=0", "--repetitions=1", packing, kLinks,
+                    "--strategies=" + strategies});
+    };
+    const std::string reason =
+        "--trainer=parameter_server lays no gradients end to end; leave out --gradient_repacking "
+        "and --small_tensors_kb";
+    const Finished listed = compare("auto,colocate");
+    EXPECT_EQ(listed.status, 2) << listed.output;
+    EXPECT_THAT(listed.errors, HasSubstr(reason));
+    const Finished all = compare("all");
+    EXPECT_EQ(all.status, 0) << all.errors;
+    EXPECT_THAT(all.output, AllOf(HasSubstr("colocate: refused: " + reason),
+                                  HasSubstr("round 1 of 1: replicated naive")));
+  }
+}
+
 TEST(TrainBench, ComparesWhatAutoChoosesAndPrintsWhyOnce) {
   const std::string json = temporary_path(".json");
   const std::vector<std::string> flags{"--model=mlp",           "--image_size=6", "--batch_size=2",
