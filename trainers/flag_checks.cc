@@ -53,6 +53,18 @@ void check_shapes_of_batches(const TrainFlags& flags, const RawFlags& raw,
                              : cat("--tower_weights=", raw.tower_weights),
                      " gives devices batches of different sizes, which ",
                      chosen_trainer(flags, raw), " does not take");
+  require<FlagError>(!kind.one_device || flags.tower_weights.empty(),
+                     "--tower_weights=", raw.tower_weights, " has no use for ",
+                     chosen_trainer(flags, raw), ", which takes one device");
+}
+
+void check_replicas(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
+  const std::pair<const char*, bool> passes[] = {
+      {"--fuse_updates", !raw.fuse_updates.empty() && flags.fuse_updates},
+      {"--share_replicas", !raw.share_replicas.empty() && flags.share_replicas}};
+  for (const auto& [flag, asked] : passes)
+    require<FlagError>(!asked || kind.replicates, flag, "=1 has no use for ",
+                       chosen_trainer(flags, raw), ", which has no replicas");
 }
 
 void check_packing(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
@@ -147,6 +159,7 @@ void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
   const TrainerKind& kind = choose_trainer(flags, raw);
   choose_strategy(flags, raw, kind);
   check_shapes_of_batches(flags, raw, kind);
+  check_replicas(flags, raw, kind);
   check_packing(flags, raw, kind);
   choose_buckets(flags, raw, kind);
   choose_async(flags, raw, kind);

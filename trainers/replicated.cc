@@ -46,6 +46,7 @@ const TrainerRegistration kReplicated({
     .summary = "a copy of all variables per device",
     .default_strategy = "collective",
     .accepts = accepts,
+    .replicates = true,
     .packs = true,
     .buckets = true,
     .weighs = true,

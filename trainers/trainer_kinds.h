@@ -17,10 +17,11 @@ struct TrainerKind {
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
   // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
   bool (*accepts)(std::string_view spec) = nullptr;
-  bool packs = false;    // takes --gradient_repacking and --small_tensors_kb
-  bool buckets = false;  // takes --bucket_mb
-  bool weighs = false;   // takes --uneven=pad, --uneven=weight and --tower_weights
-  bool async = false;    // takes --async
+  bool replicates = false;  // takes --fuse_updates=1 and --share_replicas=1
+  bool packs = false;       // takes --gradient_repacking and --small_tensors_kb
+  bool buckets = false;     // takes --bucket_mb
+  bool weighs = false;      // takes --uneven=pad, --uneven=weight and --tower_weights
+  bool async = false;       // takes --async
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;

@@ -348,6 +348,27 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
               AllOf(HasSubstr("--trainer=simple"), HasSubstr("--gradient_repacking=2")));
 }
 
+TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
+  for (const char* pass : {"--fuse_updates=1", "--share_replicas=1"}) {
+    for (const char* trainer : {"--trainer=parameter_server", "--trainer=async"}) {
+      EXPECT_EQ(refusal({pass, trainer}),
+                cat(pass, " has no use for ", trainer, ", which has no replicas"));
+    }
+    EXPECT_EQ(refusal({pass, "--devices=cpu:1"}),
+              cat(pass,
+                  " has no use for --trainer=simple (chosen for --devices=cpu:1), which has "
+                  "no replicas"));
+    EXPECT_EQ(parse({pass, "--devices=cpu:1", "--trainer=replicated"}).devices.size(), 1u);
+  }
+  const TrainFlags off = parse({"--trainer=async", "--fuse_updates=0", "--share_replicas=0"});
+  EXPECT_FALSE(off.fuse_updates || off.share_replicas);
+  EXPECT_EQ(refusal({"--tower_weights=3", "--devices=cpu:1", "--trainer=simple"}),
+            "--tower_weights=3 has no use for --trainer=simple, which takes one device");
+  EXPECT_EQ(
+      parse({"--tower_weights=3", "--devices=cpu:1", "--trainer=replicated"}).tower_weights.size(),
+      1u);
+}
+
 TEST(AllreduceFlag, TakesSpecsBySize) {
   for (const char* spec : {"collective:64k:hierarchical", "pscpu:2k:pscpu#2:64k:xring", "ring#2",
                            "shuffle", "naive_cpu", "halving_doubling", "rechd", "psgpu"})
