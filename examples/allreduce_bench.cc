@@ -1,5 +1,6 @@
 // Which way of combining gradients is fastest here? Times strategies against each other, against
 // the memory, and checks their sums. Flags and columns are those of nccl-tests' all_reduce_perf.
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 
@@ -84,23 +85,20 @@ std::int64_t parse_size(const char* flag, const std::string& text, DType dtype) 
   return bytes / element * element;
 }
 
-void refuse_unfit(std::string_view strategy, const std::vector<DeviceSpec>& devices) {
-  const std::string refusal = as_flag("--strategies", [&] {
-    return make_strategy(strategy)->refusal(static_cast<int>(devices.size()));
-  });
-  require<FlagError>(refusal.empty(), "--strategies=", strategy, ": ", refusal);
-}
-
 void read_strategies(Flags& flags, const RawFlags& raw) {
   for (const std::string_view name : split(raw.strategies, ',')) {
+    std::vector<std::string> names{std::string(name)};
     if (name == "all") {
       flags.bench.list_refused = true;
-      for (std::string& known : strategy_names()) flags.strategies.push_back(std::move(known));
-      continue;
+      names = strategy_names();
     }
-    flags.predicts = flags.predicts || name == "auto";
-    if (name != "auto") refuse_unfit(name, flags.bench.devices);
-    flags.strategies.emplace_back(name);
+    for (std::string& each : names) {
+      require<FlagError>(std::ranges::find(flags.strategies, each) == flags.strategies.end(),
+                         "--strategies=", raw.strategies, ": ", each, " is there twice");
+      if (each != "auto") as_flag("--strategies", [&] { return make_strategy(each); });
+      flags.predicts = flags.predicts || each == "auto";
+      flags.strategies.push_back(std::move(each));
+    }
   }
   check_auto_flags(raw.automatic, flags.predicts, "auto among --strategies");
   require<FlagError>(!flags.updates || !flags.predicts,
@@ -109,6 +107,34 @@ void read_strategies(Flags& flags, const RawFlags& raw) {
   flags.machine = {.threads = flags.bench.threads,
                    .links = raw.automatic.links,
                    .remeasure = raw.automatic.remeasure};
+}
+
+// What is reduced, one table row each: the tensors of one device.
+std::vector<std::vector<Shape>> subjects(const Flags& flags) {
+  std::vector<std::vector<Shape>> all;
+  if (!flags.model.empty()) {
+    all.emplace_back();
+    for (const TensorType& type : trainable_types(find_model(flags.model)))
+      all.back().push_back(type.shape);
+    return all;
+  }
+  const auto element = static_cast<std::int64_t>(size_of(flags.bench.dtype));
+  for (std::int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor) {
+    all.push_back({Shape{bytes / element}});
+    if (bytes > flags.most / flags.factor) break;
+  }
+  return all;
+}
+
+// Before anything is allocated.
+void refuse_unfit(const Flags& flags) {
+  if (flags.bench.list_refused) return;
+  for (const std::string& strategy : flags.strategies)
+    for (const std::vector<Shape>& shapes : subjects(flags)) {
+      if (strategy == "auto") continue;
+      const std::string why = reduction_refusal(shapes, strategy, flags.bench);
+      require<FlagError>(why.empty(), "--strategies=", strategy, ": ", why);
+    }
 }
 
 Flags parse(std::span<const char* const> arguments, const std::string& program) {
@@ -148,26 +174,10 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   bench.devices = parse_devices(raw.devices);
   read_integer("--threads", raw.threads, 0, 1024, bench.threads);
   read_strategies(flags, raw);
+  refuse_unfit(flags);
   flags.csv = raw.csv;
   flags.json = raw.json;
   return flags;
-}
-
-// What is reduced, one table row each: the tensors of one device.
-std::vector<std::vector<Shape>> subjects(const Flags& flags) {
-  std::vector<std::vector<Shape>> all;
-  if (!flags.model.empty()) {
-    all.emplace_back();
-    for (const TensorType& type : trainable_types(find_model(flags.model)))
-      all.back().push_back(type.shape);
-    return all;
-  }
-  const auto element = static_cast<std::int64_t>(size_of(flags.bench.dtype));
-  for (std::int64_t bytes = flags.least; bytes <= flags.most; bytes *= flags.factor) {
-    all.push_back({Shape{bytes / element}});
-    if (bytes > flags.most / flags.factor) break;
-  }
-  return all;
 }
 
 std::string header(const Flags& flags) {
@@ -209,6 +219,8 @@ std::int64_t time_updates(const Flags& flags, Json& list) {
   for (const std::vector<Shape>& shapes : subjects(flags)) {
     for (const std::string& strategy : flags.strategies) {
       try {
+        const std::string why = reduction_refusal(shapes, strategy, flags.bench);
+        require(why.empty(), why);
         const UpdateBench result = bench_update(shapes, strategy, flags.bench);
         print(update_lines(result, strategy, flags.bench));
         append_json(result, strategy, flags.bench, list);

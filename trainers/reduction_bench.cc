@@ -85,6 +85,8 @@ class Bench {
 
   void build(Entry& entry) {
     const std::unique_ptr<Strategy> strategy = make_strategy(entry.result.resolved);
+    const std::string refusal = strategy->refusal(towers());  // reduce() takes one tower of any
+    require(refusal.empty(), refusal);
     entry.result.canonical = strategy->canonical(towers());
     const GradientTable sums =
         strategy->reduce(GradientTable(rows_), {.reduction = options_.reduction});
@@ -201,6 +203,22 @@ ReductionBench bench_reduction(const std::vector<Shape>& shapes,
   Bench bench(shapes, options);
   for (const std::string& strategy : strategies) bench.add(strategy);
   return bench.run();
+}
+
+std::string reduction_refusal(const std::vector<Shape>& shapes, std::string_view strategy,
+                              const ReductionBenchOptions& options) {
+  const std::unique_ptr<Strategy> made = make_strategy(strategy);
+  std::string why = made->refusal(static_cast<int>(options.devices.size()));
+  if (!why.empty()) return why;
+  try {
+    std::vector<TensorType> types;
+    for (const Shape& shape : shapes) types.push_back({shape, options.dtype});
+    const Machine machine{.devices = options.devices, .bandwidth = {{1, 1, 1}}};
+    predict_reduction(*made, types, options.devices, machine, options.reduction);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 double bus_bandwidth(std::int64_t bytes, double seconds, int devices) {

@@ -57,6 +57,11 @@ ReductionBench bench_reduction(const std::vector<Shape>& shapes,
                                const std::vector<std::string>& strategies,
                                const ReductionBenchOptions& options);
 
+// Why a strategy cannot reduce tensors of these shapes and options.dtype on options.devices, at one
+// device, too; "" if it can. Plans it and runs nothing.
+std::string reduction_refusal(const std::vector<Shape>& shapes, std::string_view strategy,
+                              const ReductionBenchOptions& options);
+
 // 2 (K - 1) / K times bytes over seconds: what each link of a ring carries, as nccl-tests counts.
 double bus_bandwidth(std::int64_t bytes, double seconds, int devices);
 

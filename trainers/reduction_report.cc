@@ -89,8 +89,8 @@ Json record(const ReductionResult& result, bool in_place, const ReductionBench& 
       .set("busbw", bus_bandwidth(bench.bytes, timing.seconds, devices) / 1e9)
       .set("wrong", timing.wrong ? Json(*timing.wrong) : Json())
       .set("limit_us", bench.limit_seconds * 1e6);
-  if (timing.predicted)
-    json.set("resolved", result.resolved).set("predicted_us", *timing.predicted * 1e6);
+  if (timing.predicted || result.strategy == "auto") json.set("resolved", result.resolved);
+  if (timing.predicted) json.set("predicted_us", *timing.predicted * 1e6);
   return json;
 }
 
@@ -191,14 +191,20 @@ void append_json(const UpdateBench& bench, const std::string& strategy,
 }
 
 std::string to_csv(const Json& list) {
-  std::string text;
+  std::vector<std::string> names;
+  for (const Json& record : list.items())
+    for (const auto& [name, value] : record.members())
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  if (names.empty()) return "";
+  std::string text = join(names, ",") + "\n";
   for (const Json& record : list.items()) {
-    std::vector<std::string> names, values;
-    for (const auto& [name, value] : record.members()) {
-      names.push_back(name);
-      values.push_back(value.is_string() ? value.text() : value.is_null() ? "" : value.str());
+    std::vector<std::string> values;
+    for (const std::string& name : names) {
+      const Json* const value = record.find(name);
+      values.push_back(!value || value->is_null() ? ""
+                       : value->is_string()       ? value->text()
+                                                  : value->str());
     }
-    if (text.empty()) text = join(names, ",") + "\n";
     text += join(values, ",") + "\n";
   }
   return text;

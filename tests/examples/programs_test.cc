@@ -163,6 +163,10 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"--update=sgd"}, "say momentum"},
       {{"--update=momentum", "-d", "i32"}, "f32 or f64, not i32"},
       {{"--update=momentum", "--strategies=auto"}, "leave auto out"},
+      {{"--strategies=ring,naive,ring"}, "ring is there twice"},
+      {{"--strategies=all,naive"}, "naive is there twice"},
+      {{"-d", "f16", "--strategies=collective,ring"}, "--strategies=ring: "},
+      {{"-d", "bf16", "-o", "avg", "--strategies=collective:1k:naive"}, "no host kernel for bf16"},
       {{"--links=x"}, "without auto among --strategies there is none"},
       {{"--strategies=auto", "--links=x", "--remeasure"}, "no use for --remeasure"},
       {{"-g", "8"}, "'-g' is no flag"}};
@@ -172,6 +176,18 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
     EXPECT_EQ(done.output, "") << why;
     EXPECT_THAT(done.errors, HasSubstr(why));
   }
+}
+
+TEST(Programs, AllreduceBenchListsOnOneDeviceWhatItRefusesThere) {
+  const Finished done = run(
+      "allreduce_bench", {"-b", "8", "-e", "8", "-n", "1", "--devices=cpu:1", "--strategies=all"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("# hierarchical refused: "));
+  EXPECT_THAT(done.output, HasSubstr("# nccl refused: "));
+  const Finished update =
+      run("allreduce_bench", {"-b", "8", "-e", "8", "-n", "1", "--devices=cpu:1",
+                              "--strategies=all", "--update=momentum"});
+  EXPECT_THAT(update.output, HasSubstr("# nccl refused: "));
 }
 
 TEST(Programs, AllreduceBenchChoosesAsIfTheDevicesOfAFileWereThere) {

@@ -125,7 +125,7 @@ TEST(ReductionBench, FindsNothingWrongWithTheStrategiesThatWeHave) {
       EXPECT_GT(bench.limit_seconds, 0);
       ASSERT_EQ(bench.results.size(), 3u);
       for (const ReductionResult& result : bench.results) {
-        if (result.strategy == "hierarchical" && std::string_view(devices) == "cpu:3") {
+        if (result.strategy == "hierarchical" && asked.devices.size() % 2 == 1) {
           EXPECT_THAT(result.refusal, HasSubstr("even number of towers"));
           continue;
         }

@@ -59,6 +59,17 @@ TEST(ReductionTable, PrintsTheReasonOfAutoAndPredictionsOverTimes) {
   EXPECT_EQ(list.items().back().find("resolved"), nullptr);
 }
 
+// By a file's links nothing is predicted of this machine, but something is chosen.
+TEST(ReductionTable, SaysWhatAutoChoseWithoutPredictionsToo) {
+  Reported reported;
+  reported.bench.results[0].strategy = "auto";
+  reported.bench.results[0].resolved = "naive";
+  Json list = Json::array();
+  append_json(reported.bench, reported.options, list);
+  EXPECT_EQ(list.items().front().at("resolved").text(), "naive");
+  EXPECT_EQ(list.items().front().find("predicted_us"), nullptr);
+}
+
 // naive: 1.5 * 4000 bytes in 250 and 8 us, 0.024 and 0.75 GB/s; ring: in 1 us and 20 ms, 6 and
 // 0.0003 GB/s.
 TEST(ReductionTable, AveragesBandwidthPerStrategyAndSumsErrors) {
@@ -109,6 +120,14 @@ TEST(ReductionReport, WritesTheSameAsCsv) {
   list.push(Json::object().set("strategy", "ring").set("bytes", 16).set("wrong", 1));
   EXPECT_EQ(to_csv(list), "strategy,bytes,wrong\nnaive,8,\nring,16,1\n");
   EXPECT_EQ(to_csv(Json::array()), "");
+}
+
+TEST(ReductionReport, LeavesCellsEmptyWhereOnlySomeRecordsHaveAMember) {
+  Json list = Json::array();
+  list.push(Json::object().set("strategy", "naive").set("bytes", 8));
+  list.push(Json::object().set("strategy", "auto").set("resolved", "ring").set("bytes", 8));
+  list.push(Json::object().set("strategy", "ring").set("bytes", 16));
+  EXPECT_EQ(to_csv(list), "strategy,bytes,resolved\nnaive,8,\nauto,8,ring\nring,16,\n");
 }
 
 TEST(ReductionReport, PrintsAndWritesTheFourCellsOfAnUpdate) {
