@@ -16,10 +16,7 @@ std::vector<std::vector<Gradient>> tower_buffers(Graph& graph, const std::vector
     rows.emplace_back();
     for (std::size_t n = 0; n < types.size(); ++n) {
       const auto& [shape, dtype] = types[n];
-      // No kernel of hosts fills 16-bit tensors.
-      VariableOptions options{
-          .dtype = dtype,
-          .initializer = size_of(dtype) == 2 ? init::value(Tensor(shape, dtype)) : init::zeros()};
+      VariableOptions options{.dtype = dtype, .initializer = init::zeros()};
       if (t > 0) options.collections = {std::string(kLocalVariables)};
       const Variable buffer = variable(graph, cat("buffer", n), shape, options);
       rows.back().push_back({buffer, buffer});

@@ -6,7 +6,7 @@ namespace belfry {
 
 extern const Op kFill;
 
-// shape must be known.
+// shape must be known. Of f16 and bf16, which hosts do not compute with, only zeros.
 Output fill(Graph& graph, Shape shape, double value, DType dtype = DType::kF32, At at = {});
 // A tensor of x's dtype and (run-time) shape.
 extern const Op kFillLike;

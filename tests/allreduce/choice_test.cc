@@ -113,6 +113,17 @@ TEST(Prediction, DevicesAreSharedOutToWorkersAsInAStep) {
               1 + 2 * 0.5 + 4 * 32000 / 16e3, 1e-6);
 }
 
+// A TiB on each device.
+TEST(Prediction, AllocatesNothing) {
+  const Machine machine = shared(2);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
+    EXPECT_GT(
+        predict_reduction(*make_strategy("collective"),
+                          {{{(1LL << 40) / static_cast<std::int64_t>(size_of(dtype))}, dtype}},
+                          machine.devices, machine, Reduction::kSum),
+        1);
+}
+
 TEST(Prediction, NamesADeviceThatTheMachineLacks) {
   Machine machine = linked(2);
   try {

@@ -62,6 +62,15 @@ TEST(Fill, HoldsItsValueInEveryType) {
   EXPECT_THROW(fill(graph, {2}, 0.5, DType::kI32), InvalidArgument);
 }
 
+TEST(Fill, MakesZerosOf16BitTypesAndNothingElse) {
+  Graph graph;
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    EXPECT_EQ(evaluate(fill(graph, {3}, 0, dtype)), Tensor({3}, dtype));
+    EXPECT_EQ(evaluate(fill_like(constant(graph, Tensor({3}, dtype)), 0)), Tensor({3}, dtype));
+    EXPECT_THROW(fill(graph, {3}, 1, dtype), InvalidArgument);
+  }
+}
+
 TEST(Constant, ScalarsOfIntegerTypesMustBeExact) {
   EXPECT_EQ(scalar_tensor(7, DType::kI32), Tensor(std::int32_t{7}));
   EXPECT_THROW(scalar_tensor(7.5, DType::kI32), InvalidArgument);
