@@ -9,9 +9,11 @@ namespace belfry {
 void add_auto_flags(FlagParser& parser, AutoFlags& flags) {
   parser.group("What auto chooses by");
   parser.add("--links", flags.links, "FILE",
-             "JSON that describes the devices' links [none: they are measured, and kept in " +
-                 cache_directory() + "]");
-  parser.add("--remeasure", flags.remeasure, "measure them again [false]");
+             cat("JSON that describes the devices' links; sets aside the choice of a checkpoint "
+                 "[none: they are measured",
+                 cache_directory().empty() ? "" : cat(", and kept in ", cache_directory()), "]"));
+  parser.add("--remeasure", flags.remeasure,
+             "measure them again; sets aside the choice of a checkpoint [false]");
   parser.add("--auto_any", flags.auto_any, "take strategies that are not canonical, too [false]");
 }
 

@@ -203,6 +203,16 @@ TEST(Programs, AllreduceBenchChoosesAsIfTheDevicesOfAFileWereThere) {
   EXPECT_THAT(missing.errors, HasSubstr("--links=/nowhere/links.json: "));
 }
 
+// --help says where measurements are kept only if they are.
+TEST(Programs, AllreduceBenchSaysWhereItKeepsMeasurements) {
+  const std::string program = cat(BELFRY_BIN_DIR, "/allreduce_bench");
+  const Finished kept = run_program("env", {"XDG_CACHE_HOME=/some/cache", program, "--help"});
+  EXPECT_THAT(kept.output, HasSubstr("[none: they are measured, and kept in /some/cache/belfry]"));
+  const Finished lost =
+      run_program("env", {"-u", "XDG_CACHE_HOME", "-u", "HOME", program, "--help"});
+  EXPECT_THAT(lost.output, HasSubstr("[none: they are measured]"));
+}
+
 TEST(Programs, AllreduceBenchTimesTheUpdateInFourCells) {
   const std::string json = temporary_path(".update.json");
   const Finished done =

@@ -37,6 +37,22 @@ struct Ran {
   nlohmann::json report;
 };
 
+// Sets a variable of the environment, and sets it back.
+class Environment {
+ public:
+  Environment(const char* name, const std::string& value) : name_(name) {
+    if (const char* was = std::getenv(name)) was_ = was;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Environment() { was_ ? setenv(name_, was_->c_str(), 1) : unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> was_;
+};
+
 class AutoTraining : public ::testing::Test {
  protected:
   Ran run(std::vector<std::string> arguments) const {
@@ -68,6 +84,16 @@ class AutoTraining : public ::testing::Test {
     const std::string path = folder_.path() + "/" + name;
     write_text_file(local_file_system(), path, to_json(machine).str());
     return "--links=" + path;
+  }
+
+  // The path of a file that keeps what was measured of so many devices on two threads, below an
+  // XDG_CACHE_HOME that is folder_.
+  std::string keep(const Machine& machine, int devices) const {
+    local_file_system().create_directory(folder_.path() + "/belfry");
+    const std::string path =
+        cat(folder_.path(), "/belfry/machine-", devices, "-devices-2-threads.json");
+    write_text_file(local_file_system(), path, to_json(machine).str());
+    return path;
   }
 
   std::string checkpoint() const { return folder_.path() + "/checkpoint"; }
@@ -205,7 +231,7 @@ TEST_F(AutoTraining, RefusesFilesThatDescribeNoSuchMachine) {
 TEST_F(AutoTraining, GoesOnFromACheckpointWithTheChoiceThatItHolds) {
   const std::string save = "--save_checkpoint=" + checkpoint();
   const std::string restore = "--restore_checkpoint=" + checkpoint();
-  const std::string slow = links(slow_to_launch(4)), other = links(free_to_launch(4), "other.json");
+  const std::string slow = links(slow_to_launch(4));
   const auto on_four = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), "--devices=cpu:4");
     Ran ran = run(flags);
@@ -214,9 +240,7 @@ TEST_F(AutoTraining, GoesOnFromACheckpointWithTheChoiceThatItHolds) {
   };
   const Ran whole = on_four({"--allreduce=auto", slow, "--epochs=2"});
   on_four({"--allreduce=auto", slow, "--max_steps=3", save});
-  // The other file would have it choose no buckets.
-  for (const std::vector<std::string>& flags :
-       {std::vector<std::string>{"--allreduce=auto", other}, {}}) {
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--allreduce=auto"}, {}}) {
     std::vector<std::string> all{restore, "--epochs=2"};
     all.insert(all.end(), flags.begin(), flags.end());
     const Ran kept = on_four(all);
@@ -241,17 +265,21 @@ TEST_F(AutoTraining, ChoosesAnewWhereTheChoiceOfACheckpointWasForSomethingElse) 
                 .code,
             0);
   const std::string other = links(free_to_launch(4));
+  const Environment cache("XDG_CACHE_HOME", folder_.path());
+  keep(free_to_launch(4), 4);
+  keep(free_to_launch(2), 2);
   const struct {
     std::vector<std::string> flags;
-    const char* why;
+    std::string why;
     double bucket_mb;
   } table[] = {
       {{"--devices=cpu:2"}, "was made for CPU:0 CPU:1 CPU:2 CPU:3", 0},
       {{"--devices=cpu:4", "--bucket_mb=1"}, "has buckets of 4 MiB, not 1", 1},
       {{"--devices=cpu:4", "--small_tensors_kb=1"}, "was made with gradients packed otherwise", 0},
+      {{"--devices=cpu:4", other}, "is set aside by " + other, 0},
   };
   for (const auto& [flags, why, bucket_mb] : table) {
-    std::vector<std::string> all{"--allreduce=auto", other, restore};
+    std::vector<std::string> all{"--allreduce=auto", "--threads=2", restore};
     all.insert(all.end(), flags.begin(), flags.end());
     const Ran anew = run(all);
     ASSERT_EQ(anew.code, 0) << anew.error;
@@ -261,6 +289,10 @@ TEST_F(AutoTraining, ChoosesAnewWhereTheChoiceOfACheckpointWasForSomethingElse) 
     EXPECT_EQ(anew.report["allreduce"], "collective");
     EXPECT_EQ(anew.report["bucket_mb"], bucket_mb);
   }
+  const Ran measured =
+      run({"--devices=cpu:4", "--allreduce=auto", "--threads=2", "--remeasure", restore});
+  ASSERT_EQ(measured.code, 0) << measured.error;
+  EXPECT_THAT(measured.out, HasSubstr("(collective, 4 MiB) is set aside by --remeasure\n"));
   const Ran spread = run({"--devices=cpu:4", "--trainer=parameter_server", restore});
   EXPECT_EQ(spread.code, 0) << spread.error;
   EXPECT_EQ(spread.report["allreduce"], "colocate");
@@ -300,29 +332,12 @@ TEST_F(AutoTraining, ReadsTheChoiceOfACheckpointAndRefusesOneThatCannotBe) {
   }
 }
 
-// Sets a variable of the environment, and sets it back.
-class Environment {
- public:
-  Environment(const char* name, const std::string& value) : name_(name) {
-    if (const char* was = std::getenv(name)) was_ = was;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Environment() { was_ ? setenv(name_, was_->c_str(), 1) : unsetenv(name_); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> was_;
-};
-
 TEST_F(AutoTraining, GoesByWhatWasMeasuredBeforeUnlessItIsToMeasureAgain) {
   const Environment cache("XDG_CACHE_HOME", folder_.path());
-  local_file_system().create_directory(folder_.path() + "/belfry");
-  const std::string kept = folder_.path() + "/belfry/machine-2-devices-2-threads.json";
+  std::string kept;
   for (const auto& [machine, bucket_mb] :
        {std::pair{slow_to_launch(2), 4}, {free_to_launch(2), 0}}) {
-    write_text_file(local_file_system(), kept, to_json(machine).str());
+    kept = keep(machine, 2);
     const Ran ran = run({"--allreduce=auto", "--threads=2"});
     EXPECT_EQ(ran.report["bucket_mb"], bucket_mb) << ran.out << ran.error;
     EXPECT_EQ(text_of(kept), to_json(machine).str());
