@@ -24,8 +24,8 @@ struct Flags {
   std::int64_t least = 0, most = 0;  // bytes per device, whole elements
   std::string model;                 // its gradients instead of these
   int factor = 0;
-  MachineOptions machine;  // where there is "auto" among the strategies
-  bool predicts = false;
+  AutoFlags automatic;
+  bool predicts = false;  // "auto" is among the strategies
   bool updates = false;
   std::string csv, json;
 };
@@ -86,27 +86,15 @@ std::int64_t parse_size(const char* flag, const std::string& text, DType dtype) 
 }
 
 void read_strategies(Flags& flags, const RawFlags& raw) {
-  for (const std::string_view name : split(raw.strategies, ',')) {
-    std::vector<std::string> names{std::string(name)};
-    if (name == "all") {
-      flags.bench.list_refused = true;
-      names = strategy_names();
-    }
-    for (std::string& each : names) {
-      require<FlagError>(std::ranges::find(flags.strategies, each) == flags.strategies.end(),
-                         "--strategies=", raw.strategies, ": ", each, " is there twice");
-      if (each != "auto") as_flag("--strategies", [&] { return make_strategy(each); });
-      flags.predicts = flags.predicts || each == "auto";
-      flags.strategies.push_back(std::move(each));
-    }
-  }
+  StrategyList list = parse_strategies(raw.strategies);
+  flags.strategies = std::move(list.names);
+  flags.bench.list_refused = list.all;
+  flags.predicts = list.automatic;
   check_auto_flags(raw.automatic, flags.predicts, "auto among --strategies");
   require<FlagError>(!flags.updates || !flags.predicts,
                      "--update times strategies by their names; leave auto out");
   flags.bench.auto_any = raw.automatic.auto_any;
-  flags.machine = {.threads = flags.bench.threads,
-                   .links = raw.automatic.links,
-                   .remeasure = raw.automatic.remeasure};
+  flags.automatic = raw.automatic;
 }
 
 // What is reduced, one table row each: the tensors of one device.
@@ -199,7 +187,7 @@ std::int64_t time_reductions(const Flags& flags, Json& list) {
   ReductionBenchOptions bench = flags.bench;
   std::optional<Machine> machine;
   if (flags.predicts) {
-    machine = find_machine(local_file_system(), bench.devices, flags.machine);
+    machine = machine_for(flags.automatic, bench.devices, bench.threads);
     bench.machine = &*machine;
   }
   ReductionTable table(bench);

@@ -73,49 +73,44 @@ Mode mode_for(const std::string& strategy, const std::string& trainer, int repac
                       : cat("--strategies: --trainer=", trainer, " does not take ", strategy));
 }
 
-// Collective first, as what others are compared with; the rest by name.
-std::vector<Mode> every_strategy(const std::string& trainer, int repacking) {
-  std::vector<std::string> names = strategy_names();
-  names.emplace_back("auto");
-  std::ranges::stable_partition(names, [](auto& name) { return name == "collective"; });
+// Throws FlagError if these devices cannot be served.
+void require_serves(const std::string& strategy, const TrainFlags& training) {
+  const std::string flag = cat("--strategies=", strategy);
+  if (strategy != "auto") {
+    const std::string refusal =
+        make_strategy(strategy)->refusal(static_cast<int>(training.devices.size()));
+    require<FlagError>(refusal.empty(), flag, ": ", refusal);
+  } else if (training.automatic.links.empty()) {
+    as_flag(flag.c_str(), [&] { require_measurable(training.devices); });
+  }
+}
+
+// Of all, those that the trainer takes, collective first, as what others are compared with.
+std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& trainer,
+                                 const TrainFlags& training) {
+  std::vector<std::string> names = list.names;
+  if (list.all && !list.automatic) names.emplace_back("auto");
+  if (list.all)
+    std::ranges::stable_partition(names, [](auto& name) { return name == "collective"; });
   std::vector<Mode> modes;
   for (const std::string& name : names) {
     try {
-      modes.push_back(mode_for(name, trainer, repacking));
-    } catch (const FlagError&) {  // not this trainer's
+      modes.push_back(mode_for(name, trainer, training.gradient_repacking));
+      if (!list.all) require_serves(name, training);
+    } catch (const FlagError&) {
+      if (!list.all) throw;  // else not this trainer's
     }
   }
   require<FlagError>(!modes.empty(), "--strategies: --trainer=", trainer, " takes none");
   return modes;
 }
 
-std::vector<Mode> listed_strategies(std::string list, const std::string& trainer, int repacking) {
-  std::ranges::replace(list, '-', '_');
-  std::vector<Mode> modes;
-  for (const std::string_view part : split(list, ',')) {
-    const std::string name(part);
-    as_flag("--strategies", [&] { return parse_all_reduce_spec(name); });
-    const Mode mode = mode_for(name, trainer, repacking);
-    require<FlagError>(std::ranges::find(modes, mode) == modes.end(), "--strategies=", list, ": ",
-                       name, " is there twice");
-    modes.push_back(mode);
-  }
-  return modes;
-}
-
-bool lists_auto(const Raw& raw) {
-  if (raw.strategies == "all") return true;
-  const std::vector<std::string_view> names = split(raw.strategies, ',');
-  return std::ranges::find(names, "auto") != names.end();
-}
-
-std::vector<Mode> modes_of(const FlagParser& parser, const Raw& raw, const TrainFlags& training) {
+std::vector<Mode> modes_of(const FlagParser& parser, const StrategyList& list,
+                           const TrainFlags& training) {
   if (training.check_equivalence > 0) return all_modes(static_cast<int>(training.devices.size()));
-  const std::string trainer = parser.given("--trainer") ? training.trainer : "";
-  const int repacking = training.gradient_repacking;
-  if (raw.strategies == "all") return every_strategy(trainer, repacking);
-  if (!raw.strategies.empty()) return listed_strategies(raw.strategies, trainer, repacking);
-  return {{training.trainer, training.allreduce, repacking}};
+  if (!list.names.empty())
+    return strategy_modes(list, parser.given("--trainer") ? training.trainer : "", training);
+  return {{training.trainer, training.allreduce, training.gradient_repacking}};
 }
 
 void read_numbers(BenchFlags& wanted, const Raw& raw) {
@@ -141,11 +136,13 @@ BenchFlags parse(int argc, char** argv) {
   wanted.model = as_flag("--model", [&] { return find_model(raw.model, image_size); });
   read_numbers(wanted, raw);
   wanted.plot = raw.plot;
-  wanted.training = set.read(wanted.model.batch_size, lists_auto(raw));
+  const StrategyList list =
+      raw.strategies.empty() ? StrategyList{} : parse_strategies(raw.strategies);
+  wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
   check(parser, wanted.training);
-  wanted.compares = !raw.strategies.empty();
-  wanted.lists_refusals = raw.strategies == "all" || wanted.training.check_equivalence > 0;
-  wanted.modes = modes_of(parser, raw, wanted.training);
+  wanted.compares = !list.names.empty();
+  wanted.lists_refusals = list.all || wanted.training.check_equivalence > 0;
+  wanted.modes = modes_of(parser, list, wanted.training);
   return wanted;
 }
 

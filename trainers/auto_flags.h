@@ -2,7 +2,9 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "belfry/allreduce/machine.h"
 #include "belfry/trainers/flag_parser.h"
 
 namespace belfry {
@@ -19,5 +21,8 @@ void add_auto_flags(FlagParser& parser, AutoFlags& flags);
 // Throws FlagError if one of them was given though nothing is to be chosen, naming `wish`, what
 // would ask for a choice ("--allreduce=auto"), or if two contradict each other.
 void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wish);
+
+// find_machine() for these flags. Throws FlagError naming a file whose machine has fewer devices.
+Machine machine_for(const AutoFlags& flags, const std::vector<DeviceSpec>& devices, int threads);
 
 }  // namespace belfry

@@ -46,8 +46,11 @@ inline void read_switch(std::string_view flag, std::string_view text, bool& valu
   value = given != 0;
 }
 
-// A number of bytes: a whole number, and perhaps K, M or G (1024, 1024^2, 1024^3; either case).
-// Throws FlagError naming the flag.
+// With '_' for each '-' after a letter; elsewhere that is the sign of a number.
+std::string underscores_in_names(std::string text);
+
+// A number of bytes: a whole number, and perhaps K, M, G or T (1024, 1024^2, 1024^3, 1024^4; either
+// case). Throws FlagError naming the flag.
 std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
 // Turns errors of `look_up`, which name no flag, into those of this one.

@@ -144,12 +144,6 @@ std::vector<double> parse_weights(std::string_view list) {
   return weights;
 }
 
-// '-' becomes '_' after a letter; elsewhere it is the sign of a number.
-void underscores_in_names(std::string& text) {
-  for (std::size_t i = 1; i < text.size(); ++i)
-    if (text[i] == '-' && std::isalpha(static_cast<unsigned char>(text[i - 1]))) text[i] = '_';
-}
-
 void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   constexpr int kMost = std::numeric_limits<int>::max();
   read_integer("--gradient_repacking", raw.repacking, 0, kMost, flags.gradient_repacking);
@@ -195,7 +189,7 @@ TrainFlagSet::~TrainFlagSet() = default;
 
 TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto) const {
   RawFlags raw = *raw_;
-  for (std::string* name : {&raw.trainer, &raw.allreduce}) underscores_in_names(*name);
+  for (std::string* name : {&raw.trainer, &raw.allreduce}) *name = underscores_in_names(*name);
   TrainFlags flags;
   flags.batch_size = batch_size.value_or(defaults_.batch_size);
   flags.epochs = defaults_.epochs;

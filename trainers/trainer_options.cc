@@ -1,6 +1,7 @@
 #include "belfry/trainers/trainer_options.h"
 
-#include "belfry/trainers/measure_machine.h"
+#include <memory>
+#include <optional>
 
 namespace belfry {
 namespace {
@@ -10,18 +11,12 @@ AutoOptions auto_options(const TrainFlags& flags) {
   AutoOptions options{.any = given.auto_any};
   if (flags.bucket_mb_given) options.buckets = {flags.bucket_mb};
   // Found once, for all modes that choose.
-  options.machine = [found = std::make_shared<std::optional<Machine>>(), devices = flags.devices,
-                     how = MachineOptions{.threads = flags.threads,
-                                          .links = given.links,
-                                          .remeasure = given.remeasure}] {
-    if (!*found) *found = find_machine(local_file_system(), devices, how);
+  options.machine = [found = std::make_shared<std::optional<Machine>>(), given,
+                     devices = flags.devices, threads = flags.threads] {
+    if (!*found) *found = machine_for(given, devices, threads);
     return **found;
   };
-  if (!given.links.empty()) {
-    const Machine machine = options.machine();
-    as_flag(cat("--links=", given.links).c_str(),
-            [&] { return machine.devices_for(flags.devices); });
-  }
+  if (!given.links.empty()) options.machine();  // wrong files are refused first
   return options;
 }
 

@@ -147,7 +147,8 @@ TEST(Programs, AllreduceBenchPrintsItsTableAndWritesJsonAndCsv) {
 }
 
 TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
-  const std::pair<std::vector<std::string>, const char*> refusals[] = {
+  const std::string dgx1 = cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/dgx1.json");
+  const std::pair<std::vector<std::string>, std::string> refusals[] = {
       {{"-b", "2"}, "less than one f32 of 4 bytes"},
       {{"-b", "2K", "-e", "1K"}, "-b 2K is more than -e 1K"},
       {{"-d", "flaot"}, "did you mean 'float'?"},
@@ -167,6 +168,8 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"--strategies=all,naive"}, "naive is there twice"},
       {{"-d", "f16", "--strategies=collective,ring"}, "--strategies=ring: "},
       {{"-d", "bf16", "-o", "avg", "--strategies=collective:1k:naive"}, "no host kernel for bf16"},
+      {{"--strategies=auto", "--devices=cpu:10", dgx1},
+       dgx1 + ": the machine has 9 devices, but 10 are asked for"},
       {{"--links=x"}, "without auto among --strategies there is none"},
       {{"--strategies=auto", "--links=x", "--remeasure"}, "no use for --remeasure"},
       {{"-g", "8"}, "'-g' is no flag"}};

@@ -75,12 +75,14 @@ TEST(FlagValues, ReadBytesWithBinaryUnits) {
   EXPECT_EQ(parse_bytes("-b", "128M"), 134217728);
   EXPECT_EQ(parse_bytes("-b", "2g"), 2147483648);
   EXPECT_EQ(parse_bytes("-b", "8589934591G"), std::int64_t{8589934591} << 30);
+  EXPECT_EQ(parse_bytes("-b", "3t"), std::int64_t{3} << 40);
 }
 
 TEST(FlagValues, RefuseWhatIsNoNumberOfBytes) {
-  for (const char* text : {"", "K", "-1", "1.5K", "1KB", "1 K", "K1", "0x10", "1T"})
+  for (const char* text : {"", "K", "-1", "1.5K", "1KB", "1 K", "K1", "0x10", "1P"})
     EXPECT_THROW(parse_bytes("-b", text), FlagError) << text;
   EXPECT_THROW(parse_bytes("-b", "8589934592G"), FlagError);
+  EXPECT_THROW(parse_bytes("-b", "8388608T"), FlagError);
   EXPECT_THROW(parse_bytes("-b", "99999999999999999999"), FlagError);
 }
 
