@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "belfry/framework/host_memory.h"
 #include "belfry/trainers/hash.h"
+#include "belfry/trainers/planned_memory.h"
 #include "belfry/trainers/prefetch.h"
 
 namespace belfry {
@@ -54,16 +54,16 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
   plan.choice = trainer->choice();
   plan.kept = trainer->kept_choice();
   plan.use = trainer->session().device_use();
-  for (const DeviceUse& use : plan.use)
-    if (!use.declared) plan.bytes += use.peak_bytes;
-  plan.bytes += kBatchesHeld * bytes_of_batch(train, trainer->batches().global_batch());
+  plan.bytes = host_bytes(plan.use) +
+               kBatchesHeld * bytes_of_batch(train, trainer->batches().global_batch());
   return plan;
 }
 
 void require_memory(const ModePlan& plan, std::int64_t available) {
-  require<OutOfMemory>(plan.bytes <= available, plan.mode.name(), " needs ", byte_text(plan.bytes),
-                       " of memory, but this machine has ", byte_text(available),
-                       "; use a smaller --batch_size or --image_size, or fewer --devices");
+  const std::string refusal =
+      memory_refusal(plan.mode.name(), plan.bytes, available,
+                     "use a smaller --batch_size or --image_size, or fewer --devices");
+  require<OutOfMemory>(refusal.empty(), refusal);
 }
 
 std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOptions& options,

@@ -32,6 +32,12 @@ std::string microseconds(double seconds) {
   return format(us >= 10000 ? "%.0f" : us >= 100 ? "%.1f" : "%.2f", us);
 }
 
+// Above so much the limit is no limit, but the time to wake the threads that share its work.
+std::string share(double of_limit) {
+  constexpr double kMost = 1.25;
+  return of_limit > kMost ? "-" : format("%.0f %%", 100 * of_limit);
+}
+
 // Per second of 1e9 bytes.
 double algorithm_bandwidth(std::int64_t bytes, double seconds) {
   return static_cast<double>(bytes) / seconds / 1e9;
@@ -65,7 +71,7 @@ std::string commented(const std::string& lines) {
 }
 
 // What was measured: the first members of every record.
-Json subject(const std::string& strategy, bool canonical, std::int64_t bytes,
+Json subject(const std::string& strategy, bool canonical, bool in_place, std::int64_t bytes,
              const ReductionBenchOptions& options) {
   Json json = Json::object();
   json.set("strategy", strategy)
@@ -74,21 +80,27 @@ Json subject(const std::string& strategy, bool canonical, std::int64_t bytes,
       .set("device_type", lower(options.devices[0].type.value_or("")))
       .set("dtype", name_of(options.dtype))
       .set("redop", name_of(options.reduction))
-      .set("bytes", bytes);
+      .set("bytes", bytes)
+      .set("in_place", in_place);
   return json;
+}
+
+// Its time, and what follows from that.
+void set_times(Json& json, std::int64_t bytes, double seconds, double limit_seconds,
+               std::optional<std::int64_t> wrong, const ReductionBenchOptions& options) {
+  const auto devices = static_cast<int>(options.devices.size());
+  json.set("time_us", seconds * 1e6)
+      .set("algbw", algorithm_bandwidth(bytes, seconds))
+      .set("busbw", bus_bandwidth(bytes, seconds, devices) / 1e9)
+      .set("wrong", wrong ? Json(*wrong) : Json())
+      .set("limit_us", limit_seconds * 1e6);
 }
 
 Json record(const ReductionResult& result, bool in_place, const ReductionBench& bench,
             const ReductionBenchOptions& options) {
   const ReductionTiming& timing = in_place ? result.in_place : result.out_of_place;
-  const auto devices = static_cast<int>(options.devices.size());
-  Json json = subject(result.strategy, result.canonical, bench.bytes, options);
-  json.set("in_place", in_place)
-      .set("time_us", timing.seconds * 1e6)
-      .set("algbw", algorithm_bandwidth(bench.bytes, timing.seconds))
-      .set("busbw", bus_bandwidth(bench.bytes, timing.seconds, devices) / 1e9)
-      .set("wrong", timing.wrong ? Json(*timing.wrong) : Json())
-      .set("limit_us", bench.limit_seconds * 1e6);
+  Json json = subject(result.strategy, result.canonical, in_place, bench.bytes, options);
+  set_times(json, bench.bytes, timing.seconds, bench.limit_seconds, timing.wrong, options);
   if (timing.predicted || result.strategy == "auto") json.set("resolved", result.resolved);
   if (timing.predicted) json.set("predicted_us", *timing.predicted * 1e6);
   return json;
@@ -132,8 +144,8 @@ std::string ReductionTable::lines(const ReductionBench& bench) {
                        name_of(options_.reduction), -1),
                 columns(result.out_of_place, bench.bytes, devices),
                 columns(result.in_place, bench.bytes, devices),
-                format("  %9s  %3.0f %%  ", microseconds(bench.limit_seconds).c_str(),
-                       100 * bench.limit_seconds / result.in_place.seconds),
+                format("  %9s  %5s  ", microseconds(bench.limit_seconds).c_str(),
+                       share(bench.limit_seconds / result.in_place.seconds).c_str()),
                 result.strategy, remarks(result), "\n");
   }
   return text;
@@ -180,12 +192,10 @@ void append_json(const UpdateBench& bench, const std::string& strategy,
   const bool canonical =
       make_strategy(strategy)->canonical(static_cast<int>(options.devices.size()));
   for (const UpdateCell& cell : bench.cells) {
-    Json json = subject(strategy, canonical, bench.bytes, options);
-    json.set("fuse_updates", cell.fuse_updates)
-        .set("share_replicas", cell.share_replicas)
-        .set("time_us", cell.seconds * 1e6)
-        .set("ratio", cell.ratio)
-        .set("wrong", cell.wrong ? Json(*cell.wrong) : Json());
+    Json json = subject(strategy, canonical, true, bench.bytes, options);
+    json.set("fuse_updates", cell.fuse_updates).set("share_replicas", cell.share_replicas);
+    set_times(json, bench.bytes, cell.seconds, bench.limit_seconds, cell.wrong, options);
+    json.set("ratio", cell.ratio);
     list.push(std::move(json));
   }
 }

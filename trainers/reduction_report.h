@@ -11,8 +11,9 @@ namespace belfry {
 
 // Writes lines whose first thirteen columns are those of nccl-tests, so that what parses its output
 // parses this. After them: the byte limit in us, the share of it that the form in place reaches
-// (limit over time), the strategy, "(canonical)", and, where there is a prediction, its time over
-// the measured one, out of place and in.
+// (limit over time; "-" where that says nothing, as small sizes are not limited by their bytes),
+// the strategy, "(canonical)", and, where there is a prediction, its time over the measured one,
+// out of place and in.
 class ReductionTable {
  public:
   // The options must outlive the table.
@@ -53,8 +54,9 @@ void append_json(const ReductionBench& bench, const ReductionBenchOptions& optio
 std::string update_head();
 std::string update_lines(const UpdateBench& bench, const std::string& strategy,
                          const ReductionBenchOptions& options);
-// An object per cell: strategy, canonical, devices, device_type, dtype, redop, bytes, fuse_updates,
-// share_replicas, time_us, ratio, wrong.
+// An object per cell: the same members - in_place is true: variables are updated where they are;
+// time_us is of the whole step, limit_us of the buffers of its gradients - and fuse_updates,
+// share_replicas and ratio, how many times as fast as with both off.
 void append_json(const UpdateBench& bench, const std::string& strategy,
                  const ReductionBenchOptions& options, Json& list);
 

@@ -1,24 +1,38 @@
 #include "belfry/trainers/update_bench.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/session.h"
 #include "belfry/towers/replicate.h"
+#include "belfry/trainers/byte_limit.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/optimizer.h"
+#include "belfry/trainers/planned_memory.h"
 #include "belfry/trainers/statistics.h"
 
 namespace belfry {
 namespace {
 
+constexpr double kRate = 0.01, kMomentum = 0.9;
+constexpr int kCheckedSteps = 2;
+
+// Element i of tower t's gradient.
+template <class T>
+T gradient_at(std::int64_t i, int t) {
+  return static_cast<T>((i * 7 + t * 13) % 1001 - 500) / T(3000);
+}
+
 // The graph that all cells run, and what they are fed.
 class Problem {
  public:
   Problem(const std::vector<Shape>& shapes, const std::string& strategy,
-          const ReductionBenchOptions& options) {
+          const ReductionBenchOptions& options)
+      : options_(options) {
     const std::vector<TowerRecord> towers =
         replicate(graph_, options.devices, VariablePolicy::kReplicated, [&](Tower&) {
           for (std::size_t n = 0; n < shapes.size(); ++n) {
@@ -34,38 +48,77 @@ class Problem {
         rows.back().push_back({tower.inputs[n], tower.trainables[n]});
         variables_.push_back(tower.trainables[n]);
         feed_types_.push_back({tower.inputs[n], shapes[n]});
-        feeds_.push_back(gradient(shapes[n], options.dtype, tower.index));
+        bytes_ += variables_.back().node().output_type(0).bytes();
       }
     }
-    update_ = &apply_gradients(momentum(0.01),
+    update_ = &apply_gradients(momentum(kRate, kMomentum),
                                make_strategy(strategy)->reduce(GradientTable(std::move(rows)),
                                                                {.reduction = options.reduction}));
   }
 
-  const Graph& graph() const { return graph_; }
+  // Of the variables of all towers; gradients are as large.
+  std::int64_t bytes() const { return bytes_; }
   const std::vector<Variable>& variables() const { return variables_; }
+
+  std::unique_ptr<Session> session(bool fuse, bool share, bool dry_run) const {
+    return std::make_unique<Session>(graph_,
+                                     SessionOptions{.device_count = device_count(options_.devices),
+                                                    .dry_run = dry_run,
+                                                    .threads = options_.threads,
+                                                    .fuse_updates = fuse,
+                                                    .share_replicas = share});
+  }
   Step& prepare(Session& session) const {
     const Fetch fetches[] = {*update_};
     return session.prepare(fetches, feed_types_);
   }
+
+  void make_feeds() {
+    const int per_tower = static_cast<int>(feed_types_.size()) / towers();
+    for (const FeedType& feed : feed_types_)
+      feeds_.push_back(gradient(feed.shape, static_cast<int>(feeds_.size()) / per_tower));
+  }
   void run(Step& step) const { step.run(feeds_); }
 
+  // Elements of a variable after kCheckedSteps that differ too much from momentum's rule.
+  std::int64_t wrong(const Tensor& value) const {
+    return visit_floating(value.dtype(), [&]<class T>(T) {
+      double sums = 0, factor = 0;  // of a gradient: its sum with momentum; all that was taken
+      for (int step = 0; step < kCheckedSteps; ++step) factor += sums = kMomentum * sums + 1;
+      // Each addition rounds a sum of at most towers() numbers below 1, and each step a few more.
+      const double tolerance = (towers() * towers() + 4.0 * kCheckedSteps) * kRate * factor *
+                               std::numeric_limits<T>::epsilon();
+      std::int64_t i = 0, different = 0;
+      for (const T& got : value.data<T>()) {
+        double total = 0;
+        for (int t = 0; t < towers(); ++t) total += gradient_at<T>(i, t);
+        if (options_.reduction == Reduction::kMean) total /= towers();
+        different += !(std::abs(got + kRate * factor * total) <= tolerance) ? 1 : 0;
+        ++i;
+      }
+      return different;
+    });
+  }
+
  private:
-  static Tensor gradient(const Shape& shape, DType dtype, int tower) {
-    Tensor tensor(shape, dtype);
-    visit_floating(dtype, [&]<class T>(T) {
+  int towers() const { return static_cast<int>(options_.devices.size()); }
+
+  Tensor gradient(const Shape& shape, int tower) const {
+    Tensor tensor(shape, options_.dtype);
+    visit_floating(options_.dtype, [&]<class T>(T) {
       std::int64_t i = 0;
-      for (T& value : tensor.mutable_data<T>())
-        value = static_cast<T>((i++ * 7 + tower * 13) % 1001 - 500) / T(3000);
+      for (T& value : tensor.mutable_data<T>()) value = gradient_at<T>(i++, tower);
     });
     return tensor;
   }
 
+  const ReductionBenchOptions& options_;
   Graph graph_;
   std::vector<Variable> variables_;  // of all towers
   std::vector<FeedType> feed_types_;
   std::vector<Tensor> feeds_;
   Node* update_ = nullptr;
+  std::int64_t bytes_ = 0;
 };
 
 std::int64_t differences(const Tensor& a, const Tensor& b) {
@@ -76,47 +129,70 @@ std::int64_t differences(const Tensor& a, const Tensor& b) {
   return different;
 }
 
-// After two steps of each session.
 void check(const Problem& problem, const std::vector<std::unique_ptr<Session>>& sessions,
            const std::vector<Step*>& steps, std::vector<UpdateCell>& cells) {
   for (std::size_t c = 0; c < cells.size(); ++c) {
-    for (int run = 0; run < 2; ++run) problem.run(*steps[c]);
+    for (int run = 0; run < kCheckedSteps; ++run) problem.run(*steps[c]);
     cells[c].wrong = 0;
-    for (const Variable& variable : problem.variables())
-      *cells[c].wrong += differences(sessions[0]->read(variable), sessions[c]->read(variable));
+    for (const Variable& variable : problem.variables()) {
+      const Tensor value = sessions[c]->read(variable);
+      *cells[c].wrong +=
+          c == 0 ? problem.wrong(value) : differences(sessions[0]->read(variable), value);
+    }
   }
+}
+
+// Both off, fused, shared, both.
+std::vector<UpdateCell> four_cells() {
+  std::vector<UpdateCell> cells;
+  for (const bool share : {false, true})
+    for (const bool fuse : {false, true})
+      cells.push_back({.fuse_updates = fuse, .share_replicas = share});
+  return cells;
 }
 
 }  // namespace
 
 UpdateBench bench_update(const std::vector<Shape>& shapes, const std::string& strategy,
                          const ReductionBenchOptions& options) {
-  const Problem problem(shapes, strategy, options);
-  UpdateBench bench;
+  Problem problem(shapes, strategy, options);
+  problem.make_feeds();
+  const auto towers = static_cast<int>(options.devices.size());
+  UpdateBench bench{.bytes = problem.bytes() / towers, .cells = four_cells()};
   for (const Shape& shape : shapes) bench.elements += shape.elements();
-  bench.bytes = bench.elements * static_cast<std::int64_t>(size_of(options.dtype));
   std::vector<std::unique_ptr<Session>> sessions;
   std::vector<Step*> steps;
   Interleaved ways;
-  for (const bool share : {false, true})
-    for (const bool fuse : {false, true}) {
-      bench.cells.push_back({.fuse_updates = fuse, .share_replicas = share});
-      sessions.push_back(std::make_unique<Session>(
-          problem.graph(), SessionOptions{.device_count = device_count(options.devices),
-                                          .threads = options.threads,
-                                          .fuse_updates = fuse,
-                                          .share_replicas = share}));
-      steps.push_back(&problem.prepare(*sessions.back()));
-      ways.add([&problem, step = steps.back()] { problem.run(*step); });
-    }
+  for (const UpdateCell& cell : bench.cells) {
+    sessions.push_back(problem.session(cell.fuse_updates, cell.share_replicas, false));
+    steps.push_back(&problem.prepare(*sessions.back()));
+    ways.add([&problem, step = steps.back()] { problem.run(*step); });
+  }
   if (options.check) check(problem, sessions, steps, bench.cells);
+  ByteLimit limit(towers, bench.bytes, std::min(sessions[0]->threads(), towers));
+  const int in_turn = ways.add([&] { limit.streams_in_turn(); });
+  const int together = ways.add([&] { limit.streams_together(); });
   ways.run(options.warmup, options.iterations);
+  bench.limit_seconds = std::min(ways.seconds(in_turn), ways.seconds(together));
   const std::vector<double> off = ways.rounds(0);
   for (std::size_t c = 0; c < bench.cells.size(); ++c) {
     bench.cells[c].seconds = ways.seconds(static_cast<int>(c));
     bench.cells[c].ratio = paired_ratio(off, ways.rounds(static_cast<int>(c))).median;
   }
   return bench;
+}
+
+std::int64_t update_memory(const std::vector<Shape>& shapes, const std::string& strategy,
+                           const ReductionBenchOptions& options) {
+  const Problem problem(shapes, strategy, options);
+  std::int64_t bytes = 2 * problem.bytes();  // the gradients, and the buffers of the limit
+  for (const UpdateCell& cell : four_cells()) {
+    const std::unique_ptr<Session> session =
+        problem.session(cell.fuse_updates, cell.share_replicas, true);
+    problem.prepare(*session);
+    bytes += host_bytes(session->device_use());
+  }
+  return bytes;
 }
 
 }  // namespace belfry

@@ -15,12 +15,15 @@ struct UpdateCell {
   double seconds = 0;                                 // median
   // Of the time with both off over this one, round by round: the median.
   double ratio = 1;
-  // Elements of the variables that differ from those with both off after two steps, if checked.
+  // Elements of the variables that are wrong after two steps, if checked: with both off, that
+  // differ from two plainly computed ones by more than rounding may; else that have other bits than
+  // with both off.
   std::optional<std::int64_t> wrong = {};
 };
 
 struct UpdateBench {
   std::int64_t elements = 0, bytes = 0;  // of the variables of one tower
+  double limit_seconds = 0;              // as of ReductionBench, for buffers of these bytes
   std::vector<UpdateCell> cells;         // both off, fused, shared, both
 };
 
@@ -31,5 +34,9 @@ struct UpdateBench {
 // throw.
 UpdateBench bench_update(const std::vector<Shape>& shapes, const std::string& strategy,
                          const ReductionBenchOptions& options);
+
+// Bytes of memory that bench_update() takes at most: planned, nothing is given any.
+std::int64_t update_memory(const std::vector<Shape>& shapes, const std::string& strategy,
+                           const ReductionBenchOptions& options);
 
 }  // namespace belfry

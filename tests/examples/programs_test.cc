@@ -229,6 +229,9 @@ TEST(Programs, AllreduceBenchTimesTheUpdateInFourCells) {
     EXPECT_EQ(records[c]["fuse_updates"], c % 2 == 1);
     EXPECT_EQ(records[c]["share_replicas"], c >= 2);
     EXPECT_EQ(records[c]["wrong"], 0);
+    EXPECT_EQ(records[c]["in_place"], true);
+    EXPECT_GT(records[c]["limit_us"].get<double>(), 0);
+    EXPECT_DOUBLE_EQ(records[c]["busbw"].get<double>(), records[c]["algbw"].get<double>() * 1.5);
   }
 }
 

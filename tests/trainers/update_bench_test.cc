@@ -3,10 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/ops/operand.h"
 #include "belfry/trainers/device_flag.h"
 
 namespace belfry {
 namespace {
+
+// Twice the sum, on every tower.
+class Doubling final : public Strategy {
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    std::vector<Output> totals;
+    for (int v = 0; v < grads.variables(); ++v) totals.push_back(add_n(grads.values(v)) * 2);
+    return std::vector(static_cast<std::size_t>(grads.towers()), totals);
+  }
+};
+const StrategyRegistration doubling{"update_doubling", [] { return std::make_unique<Doubling>(); }};
 
 TEST(UpdateBench, TimesFourCellsThatGiveTheSameBits) {
   for (const char* strategy : {"collective", "naive"})
@@ -28,7 +40,31 @@ TEST(UpdateBench, TimesFourCellsThatGiveTheSameBits) {
         EXPECT_GT(bench.cells[c].ratio, 0);
       }
       EXPECT_EQ(bench.cells[0].ratio, 1);
+      EXPECT_GT(bench.limit_seconds, 0);
     }
+}
+
+// Of sums and means, also of the sum of many towers; all cells alike, so only the first is wrong.
+TEST(UpdateBench, ComparesWithMomentumComputedPlainly) {
+  for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
+    const ReductionBenchOptions options{.devices = parse_devices("cpu:8"),
+                                        .threads = 2,
+                                        .reduction = reduction,
+                                        .iterations = 1,
+                                        .warmup = 0};
+    EXPECT_EQ(bench_update({{3000}}, "ring", options).cells[0].wrong, 0);
+    const UpdateBench wrong = bench_update({{3000}}, "update_doubling", options);
+    EXPECT_GT(wrong.cells[0].wrong, 8 * 2900);
+    EXPECT_EQ(wrong.cells[3].wrong, 0);
+  }
+}
+
+// Two devices with 1024 floats each, a unit of 4096 bytes: gradients and the limit's buffers are 4,
+// variables and slots of a session 4, or 2 if replicas are shared; unless updates are fused there
+// is the sum of both devices, too.
+TEST(UpdateBench, PlansTheMemoryOfAllFourSessions) {
+  const ReductionBenchOptions options{.devices = parse_devices("cpu:2")};
+  EXPECT_EQ(update_memory({{1024}}, "collective", options), 4096 * (4 + 2 * 4 + 2 * 2 + 2 * 1));
 }
 
 TEST(UpdateBench, RefusesIntegersAsMomentumDoes) {

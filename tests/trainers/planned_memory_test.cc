@@ -1,0 +1,23 @@
+#include "belfry/trainers/planned_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace belfry {
+namespace {
+
+TEST(PlannedMemory, LeavesOutDevicesThatAreOnlyDeclared) {
+  const DeviceUse use[] = {
+      {.device = DeviceSpec::local("CPU", 0), .peak_bytes = 5},
+      {.device = DeviceSpec::local("CPU", 1), .peak_bytes = 7},
+      {.device = DeviceSpec::local("GPU", 0), .peak_bytes = 100, .declared = true}};
+  EXPECT_EQ(host_bytes(use), 12);
+}
+
+TEST(PlannedMemory, IsRefusedWithBothSizes) {
+  EXPECT_EQ(memory_refusal("ring", 2048, 2048, "use less"), "");
+  EXPECT_EQ(memory_refusal("ring", 3072, 2048, "use less"),
+            "ring needs 3.00 KiB of memory, but this machine has 2.00 KiB; use less");
+}
+
+}  // namespace
+}  // namespace belfry
