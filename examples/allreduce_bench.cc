@@ -76,12 +76,16 @@ DType parse_type(const std::string& text) {
       cat("-d ", text, " is no type", did_you_mean(text, names), " (types: ", join(names), ")"));
 }
 
-// Whole elements.
+// Whole elements, and no more than memory holds.
 std::int64_t parse_size(const char* flag, const std::string& text, DType dtype) {
   const std::int64_t bytes = parse_bytes(flag, text);
   const auto element = static_cast<std::int64_t>(size_of(dtype));
+  require<FlagError>(bytes > 0, flag, "=", text, " leaves nothing to reduce and to time");
   require<FlagError>(bytes >= element, flag, "=", text, " is less than one ", name_of(dtype),
                      " of ", element, " bytes");
+  const std::string refusal =
+      memory_refusal(cat(flag, "=", text), bytes, host_memory(), "use a smaller size");
+  require<FlagError>(refusal.empty(), refusal);
   return bytes / element * element;
 }
 
@@ -125,6 +129,26 @@ void refuse_unfit(const Flags& flags) {
     }
 }
 
+// All sessions and buffers of the largest size, before the first is measured.
+void require_memory(const Flags& flags, const RawFlags& raw) {
+  const std::vector<Shape> largest = subjects(flags).back();
+  std::int64_t bytes = 0;
+  if (flags.updates)
+    for (const std::string& strategy : flags.strategies) {
+      if (reduction_refusal(largest, strategy, flags.bench).empty())
+        bytes = std::max(bytes, update_memory(largest, strategy, flags.bench));
+    }
+  else
+    bytes = reduction_memory(largest, flags.strategies, flags.bench);
+  const std::string what = !raw.model.empty()  ? cat("--model=", raw.model)
+                           : !raw.most.empty() ? cat("-e=", raw.most)
+                                               : cat("-b=", raw.least);
+  const std::string refusal =
+      memory_refusal(cat(what, " on --devices=", raw.devices), bytes, host_memory(),
+                     "use a smaller size or fewer --devices or --strategies");
+  require<FlagError>(refusal.empty(), refusal);
+}
+
 Flags parse(std::span<const char* const> arguments, const std::string& program) {
   RawFlags raw;
   FlagParser parser("Times ways to combine gradients. Flags may be spelled with - or _.", program);
@@ -163,6 +187,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   read_integer("--threads", raw.threads, 0, 1024, bench.threads);
   read_strategies(flags, raw);
   refuse_unfit(flags);
+  require_memory(flags, raw);
   flags.csv = raw.csv;
   flags.json = raw.json;
   return flags;

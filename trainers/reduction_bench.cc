@@ -11,6 +11,7 @@
 #include "belfry/trainers/byte_limit.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/interleaved.h"
+#include "belfry/trainers/planned_memory.h"
 #include "belfry/trainers/reduction_oracle.h"
 
 namespace belfry {
@@ -29,10 +30,14 @@ struct Entry {
 
 class Bench {
  public:
-  Bench(const std::vector<Shape>& shapes, const ReductionBenchOptions& options)
+  Bench(const std::vector<Shape>& shapes, const ReductionBenchOptions& options,
+        bool dry_run = false)
       : shapes_(shapes),
         options_(options),
-        rows_(tower_buffers(graph_, types(), options.devices)) {}
+        dry_run_(dry_run),
+        rows_(tower_buffers(graph_, types(), options.devices)) {
+    for (const Shape& shape : shapes_) elements_ += shape.elements();
+  }
 
   void add(const std::string& strategy) {
     Entry& entry = entries_.emplace_back(Entry{.result = {.strategy = strategy}});
@@ -45,12 +50,26 @@ class Bench {
   ReductionBench run() {
     prepare();
     if (options_.check) check();
-    ReductionBench bench;
-    for (const Shape& shape : shapes_) bench.elements += shape.elements();
-    bench.bytes = bench.elements * static_cast<std::int64_t>(size_of(options_.dtype));
+    ReductionBench bench{.elements = elements_, .bytes = bytes()};
     time(bench);
     for (Entry& entry : entries_) bench.results.push_back(std::move(entry.result));
     return bench;
+  }
+
+  // Of a dry run: what it would take. A check has a session of its own, what it fetches twice, and
+  // one device's tensors as they are and should be; afterwards there are the buffers of the limit.
+  std::int64_t memory() {
+    prepare();
+    const std::int64_t buffers = towers() * bytes();
+    std::int64_t most = buffers;
+    for (Entry& entry : entries_)
+      attempt(entry, [&] {
+        if (!options_.check) return;
+        Session session(graph_, session_options());
+        session.prepare(fetches(entry));
+        most = std::max(most, host_bytes(session.device_use()) + 2 * buffers + 2 * bytes());
+      });
+    return host_bytes(session_->device_use()) + most;
   }
 
  private:
@@ -152,8 +171,7 @@ class Bench {
   void check_out_of_place(Entry& entry, const std::vector<ReductionOracle>& oracles) const {
     Session session(graph_, session_options());
     write_inputs(session, oracles);
-    const std::vector<Fetch> fetches(entry.sums.begin(), entry.sums.end());
-    const std::vector<Tensor> sums = session.run(fetches);
+    const std::vector<Tensor> sums = session.run(fetches(entry));
     std::int64_t& wrong = entry.result.out_of_place.wrong.emplace(0);
     for (std::size_t i = 0; i < sums.size(); ++i)
       wrong +=
@@ -179,8 +197,16 @@ class Bench {
     }
   }
 
+  static std::vector<Fetch> fetches(const Entry& entry) {
+    return std::vector<Fetch>(entry.sums.begin(), entry.sums.end());
+  }
   SessionOptions session_options() const {
-    return {.device_count = device_count(options_.devices), .threads = options_.threads};
+    return {.device_count = device_count(options_.devices),
+            .dry_run = dry_run_,
+            .threads = options_.threads};
+  }
+  std::int64_t bytes() const {
+    return elements_ * static_cast<std::int64_t>(size_of(options_.dtype));
   }
   int towers() const { return static_cast<int>(rows_.size()); }
   Variable buffer(int t, int n) const {
@@ -189,6 +215,8 @@ class Bench {
 
   const std::vector<Shape>& shapes_;
   const ReductionBenchOptions& options_;
+  bool dry_run_;
+  std::int64_t elements_ = 0;
   Graph graph_;
   std::vector<std::vector<Gradient>> rows_;
   std::vector<Entry> entries_;
@@ -203,6 +231,15 @@ ReductionBench bench_reduction(const std::vector<Shape>& shapes,
   Bench bench(shapes, options);
   for (const std::string& strategy : strategies) bench.add(strategy);
   return bench.run();
+}
+
+std::int64_t reduction_memory(const std::vector<Shape>& shapes,
+                              const std::vector<std::string>& strategies,
+                              const ReductionBenchOptions& options) {
+  Bench bench(shapes, options, true);
+  for (const std::string& strategy : strategies)
+    bench.add(strategy == "auto" ? "collective" : strategy);
+  return bench.memory();
 }
 
 std::string reduction_refusal(const std::vector<Shape>& shapes, std::string_view strategy,

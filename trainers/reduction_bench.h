@@ -62,6 +62,12 @@ ReductionBench bench_reduction(const std::vector<Shape>& shapes,
 std::string reduction_refusal(const std::vector<Shape>& shapes, std::string_view strategy,
                               const ReductionBenchOptions& options);
 
+// Bytes of memory that bench_reduction() takes at most: planned, nothing is given any. Counts
+// "auto" as collective. Throws what bench_reduction() throws before it allocates.
+std::int64_t reduction_memory(const std::vector<Shape>& shapes,
+                              const std::vector<std::string>& strategies,
+                              const ReductionBenchOptions& options);
+
 // 2 (K - 1) / K times bytes over seconds: what each link of a ring carries, as nccl-tests counts.
 double bus_bandwidth(std::int64_t bytes, double seconds, int devices);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "belfry/framework/file_system.h"
+#include "belfry/framework/host_memory.h"
 #include "belfry/framework/text.h"
 
 namespace belfry {
@@ -147,6 +148,7 @@ TEST(Programs, AllreduceBenchPrintsItsTableAndWritesJsonAndCsv) {
 }
 
 TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
+  const std::string half = cat(host_memory() / 2);
   const std::string dgx1 = cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/dgx1.json");
   const std::pair<std::vector<std::string>, std::string> refusals[] = {
       {{"-b", "2"}, "less than one f32 of 4 bytes"},
@@ -168,6 +170,12 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"--strategies=all,naive"}, "naive is there twice"},
       {{"-d", "f16", "--strategies=collective,ring"}, "--strategies=ring: "},
       {{"-d", "bf16", "-o", "avg", "--strategies=collective:1k:naive"}, "no host kernel for bf16"},
+      {{"-b", "0"}, "-b=0 leaves nothing to reduce"},
+      {{"-b", "9223372036854775807"}, "-b=9223372036854775807 needs 8388608.00 TiB of memory"},
+      {{"-b", half}, "-b=" + half + " on --devices=cpu:2 needs "},
+      {{"-b", "8", "-e", half, "-c0"}, "-e=" + half + " on --devices=cpu:2 needs "},
+      {{"-b", half, "-d", "f16", "--strategies=all"}, "use a smaller size"},
+      {{"-b", half, "--update=momentum"}, "-b=" + half + " on --devices=cpu:2 needs "},
       {{"--strategies=auto", "--devices=cpu:10", dgx1},
        dgx1 + ": the machine has 9 devices, but 10 are asked for"},
       {{"--links=x"}, "without auto among --strategies there is none"},
