@@ -202,60 +202,82 @@ std::string header(const Flags& flags) {
              " validation: ", bench.check ? 1 : 0, "\n");
 }
 
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
+// Times what the flags ask for, and keeps what was measured.
+class Benchmark {
+ public:
+  // Prints the tables there.
+  Benchmark(const Flags& flags, std::FILE* stream) : flags_(flags), stream_(stream) {}
 
-// Elements that were wrong.
-std::int64_t time_reductions(const Flags& flags, Json& list) {
-  ReductionBenchOptions bench = flags.bench;
-  std::optional<Machine> machine;
-  if (flags.predicts) {
-    machine = machine_for(flags.automatic, bench.devices, bench.threads);
-    bench.machine = &*machine;
-  }
-  ReductionTable table(bench);
-  print(header(flags) + table.head());
-  for (const std::vector<Shape>& shapes : subjects(flags)) {
-    const ReductionBench result = bench_reduction(shapes, flags.strategies, bench);
-    print(table.lines(result));
-    append_json(result, bench, list);
-  }
-  print(table.summary());
-  return table.wrong();
-}
+  // Returns how many elements were wrong.
+  std::int64_t run() { return flags_.updates ? time_updates() : time_reductions(); }
+  // The records of all that was timed so far, also after run() threw.
+  const Json& records() const { return records_; }
 
-std::int64_t time_updates(const Flags& flags, Json& list) {
-  std::int64_t wrong = 0;
-  print(header(flags) + update_head());
-  for (const std::vector<Shape>& shapes : subjects(flags)) {
-    for (const std::string& strategy : flags.strategies) {
-      try {
-        const std::string why = reduction_refusal(shapes, strategy, flags.bench);
-        require(why.empty(), why);
-        const UpdateBench result = bench_update(shapes, strategy, flags.bench);
-        print(update_lines(result, strategy, flags.bench));
-        append_json(result, strategy, flags.bench, list);
-        for (const UpdateCell& cell : result.cells) wrong += cell.wrong.value_or(0);
-      } catch (const InvalidArgument& error) {
-        if (!flags.bench.list_refused) throw;
-        print(cat("# ", strategy, " refused: ", error.what(), "\n"));
-      }
+ private:
+  void print(const std::string& text) const {
+    std::fputs(text.c_str(), stream_);
+    std::fflush(stream_);
+  }
+
+  std::int64_t time_reductions() {
+    ReductionBenchOptions bench = flags_.bench;
+    std::optional<Machine> machine;
+    if (flags_.predicts) {
+      machine = machine_for(flags_.automatic, bench.devices, bench.threads);
+      bench.machine = &*machine;
     }
+    ReductionTable table(bench);
+    print(header(flags_) + table.head());
+    for (const std::vector<Shape>& shapes : subjects(flags_)) {
+      const ReductionBench result = bench_reduction(shapes, flags_.strategies, bench);
+      print(table.lines(result));
+      append_json(result, bench, records_);
+    }
+    print(table.summary());
+    return table.wrong();
   }
-  return wrong;
-}
+
+  std::int64_t time_updates() {
+    std::int64_t wrong = 0;
+    print(header(flags_) + update_head());
+    for (const std::vector<Shape>& shapes : subjects(flags_))
+      for (const std::string& strategy : flags_.strategies) {
+        if (const std::string why = reduction_refusal(shapes, strategy, flags_.bench);
+            !why.empty()) {
+          print(cat("# ", strategy, " refused: ", why, "\n"));
+          continue;
+        }
+        const UpdateBench result = bench_update(shapes, strategy, flags_.bench);
+        print(update_lines(result, strategy, flags_.bench));
+        append_json(result, strategy, flags_.bench, records_);
+        for (const UpdateCell& cell : result.cells) wrong += cell.wrong.value_or(0);
+      }
+    return wrong;
+  }
+
+  const Flags& flags_;
+  std::FILE* stream_;
+  Json records_ = Json::array();
+};
 
 int run(const Flags& flags) {
   Outputs outputs(local_file_system());
   OutputFile* const csv = outputs.open("--csv", flags.csv);
   OutputFile* const json = outputs.open("--json", flags.json);
-  Json list = Json::array();
-  const std::int64_t wrong =
-      flags.updates ? time_updates(flags, list) : time_reductions(flags, list);
-  if (csv) csv->write(to_csv(list));
-  if (json) json->write(list.str(2) + "\n");
+  // Whoever asked for a file on stdout gets nothing else there.
+  Benchmark benchmark(flags, outputs.on_stdout() ? stderr : stdout);
+  const auto write = [&] {
+    if (csv) csv->write(to_csv(benchmark.records()));
+    if (json) json->write(benchmark.records().str(2) + "\n");
+  };
+  std::int64_t wrong = 0;
+  try {
+    wrong = benchmark.run();
+  } catch (const std::exception&) {
+    if (!benchmark.records().items().empty()) write();
+    throw;
+  }
+  write();
   return wrong == 0 ? 0 : 1;
 }
 

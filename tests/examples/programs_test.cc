@@ -9,6 +9,7 @@
 #include "belfry/framework/file_system.h"
 #include "belfry/framework/host_memory.h"
 #include "belfry/framework/text.h"
+#include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
 namespace {
@@ -222,6 +223,35 @@ TEST(Programs, AllreduceBenchSaysWhereItKeepsMeasurements) {
   const Finished lost =
       run_program("env", {"-u", "XDG_CACHE_HOME", "-u", "HOME", program, "--help"});
   EXPECT_THAT(lost.output, HasSubstr("[none: they are measured]"));
+}
+
+TEST(Programs, AllreduceBenchPutsNothingButTheFileOnStdout) {
+  const Finished done =
+      run("allreduce_bench",
+          {"-b", "8", "-e", "8", "-n", "1", "--json=/dev/stdout", "--strategies=halving-doubling"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  const auto records = nlohmann::json::parse(done.output);
+  EXPECT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0]["strategy"], "halving_doubling");
+  EXPECT_THAT(done.errors, HasSubstr("# Avg bus bandwidth    : "));
+}
+
+// The second size does not fit into the address space that it may have.
+TEST(Programs, AllreduceBenchKeepsWhatItMeasuredBeforeAnError) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need the address space";
+  const std::string json = temporary_path(".json"), csv = temporary_path(".csv");
+  const Finished done = run_program(
+      "sh", {"-c", cat("ulimit -v 700000; exec ", BELFRY_BIN_DIR,
+                       "/allreduce_bench -b 1K -e 128M -f 131072 -c 0 -n 1 --devices=cpu:4 --json=",
+                       json, " --csv=", csv)});
+  EXPECT_EQ(done.status, 1) << done.errors;
+  EXPECT_THAT(done.errors, HasSubstr("cannot allocate"));
+  const auto records = nlohmann::json::parse(text_of(json));
+  EXPECT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0]["bytes"], 1024);
+  EXPECT_THAT(text_of(csv), HasSubstr("\ncollective,true,4,cpu,f32,sum,1024,true,"));
+  local_file_system().remove(json);
+  local_file_system().remove(csv);
 }
 
 TEST(Programs, AllreduceBenchTimesTheUpdateInFourCells) {
