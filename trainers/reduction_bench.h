@@ -20,8 +20,8 @@ struct ReductionBenchOptions {
   // A strategy that cannot serve these towers or this type is listed with its reason; otherwise it
   // throws what the strategy throws.
   bool list_refused = false;
-  // What "auto" chooses by; borrowed, may be null. Also predicts what is timed, if it is measured
-  // here.
+  // What "auto" chooses by, among the strategies of the replicated trainer; borrowed, may be null.
+  // Also predicts what is timed, if it is measured here.
   const Machine* machine = nullptr;
   bool auto_any = false;  // "auto" may take strategies that are not canonical
 };

@@ -145,17 +145,17 @@ Machine described(const char* name) {
 // tensors, and what sends fragments everywhere for large ones; on workers in one memory, what they
 // share.
 TEST(Choice, DependsOnTheMachineAsThisTableSays) {
-  const std::vector<std::string> names{"collective", "halving_doubling", "hierarchical",
-                                       "naive",      "naive_cpu",        "shuffle"};
+  // All but colocate, which sums as naive does and is for parameter servers.
+  std::vector<std::string> names = strategy_names();
+  EXPECT_EQ(std::erase(names, "colocate"), 1u);
   const struct {
     const char* machine;
     std::int64_t elements;
     const char* chosen;
   } table[] = {
-      {"dgx1", 256, "hierarchical"},
-      {"dgx1", 25557032, "halving_doubling"},
-      {"slow_links", 256, "naive"},
-      {"slow_links", 25557032, "collective"},
+      {"dgx1", 256, "hierarchical"},         {"dgx1", 25557032, "halving_doubling"},
+      {"slow_links", 256, "naive"},          {"slow_links", 16384, "shuffle"},
+      {"slow_links", 1048576, "collective"}, {"slow_links", 25557032, "collective"},
   };
   for (const auto& [machine, elements, chosen] : table)
     EXPECT_EQ(choose_strategy(names, {floats(elements)}, devices("GPU", 8), described(machine))
