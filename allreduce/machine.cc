@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "belfry/framework/error.h"
 
@@ -9,6 +11,7 @@ namespace belfry {
 namespace {
 
 constexpr double kDefaultLaunch = 5, kDefaultBandwidth = 500;
+constexpr int kMostDevices = 1024;  // as of SessionOptions::device_count
 
 void require_members(const Json& json, const char* what, const std::vector<std::string>& known) {
   for (const auto& [name, value] : json.members())
@@ -35,6 +38,8 @@ Link parse_link(const Json& json) {
 DeviceSpec parse_device(const std::string& text) {
   const DeviceSpec spec(text);
   require(spec.type && spec.index, "'", shown(text), "' does not name one device; say e.g. gpu:0");
+  require(*spec.index < kMostDevices, "'", shown(text), "': a machine has at most ", kMostDevices,
+          " devices of a type");
   return DeviceSpec::local(*spec.type, *spec.index);
 }
 
@@ -52,6 +57,7 @@ void parse_links(const Json& json, Machine& machine) {
     require_members(*others, "\"other_links\"", {"latency_us", "gbps", "bus"});
     machine.links.assign(count, std::vector<Link>(count, parse_link(*others)));
   }
+  std::set<std::pair<int, int>> seen;
   if (links)
     for (const Json& item : links->items()) {
       require_members(item, "a link", {"devices", "latency_us", "gbps", "bus"});
@@ -60,6 +66,8 @@ void parse_links(const Json& json, Machine& machine) {
       const int a = machine.index_of(parse_device(ends.front().text()));
       const int b = machine.index_of(parse_device(ends.back().text()));
       require(a != b, "a link goes from ", ends.front().text(), " to itself");
+      require(seen.insert(std::minmax({a, b})).second, "the link between ", ends.front().text(),
+              " and ", ends.back().text(), " is there twice");
       machine.links[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] =
           machine.links[static_cast<std::size_t>(b)][static_cast<std::size_t>(a)] =
               parse_link(item);

@@ -86,6 +86,12 @@ TEST(Machine, SaysWhatIsWrongWithADescription) {
   EXPECT_THAT(refusal(R"({"devices": ["gpu:0"], "links": [{"devices": ["gpu:0", "gpu:0"],
                           "gbps": 1}]})"),
               HasSubstr("to itself"));
+  EXPECT_THAT(refusal(R"({"devices": ["gpu:0", "gpu:1"],
+                          "links": [{"devices": ["gpu:0", "gpu:1"], "gbps": 1},
+                                    {"devices": ["gpu:1", "gpu:0"], "gbps": 2}]})"),
+              HasSubstr("the link between gpu:1 and gpu:0 is there twice"));
+  EXPECT_THAT(refusal(R"({"devices": ["gpu:0", "gpu:1024"]})"),
+              HasSubstr("'gpu:1024': a machine has at most 1024 devices of a type"));
   EXPECT_THAT(refusal(R"({"devices": ["gpu:0"], "links": [{"devices": ["gpu:0"], "gbps": 1}]})"),
               HasSubstr("1 devices instead of two"));
   EXPECT_THAT(refusal(R"({"devices": ["gpu:0"], "other_links": {"gbps": 0}})"),
