@@ -14,7 +14,7 @@ namespace {
 // Why the choice does not hold for these options; "" if it does.
 std::string outdated(const KeptChoice& kept, const TrainerOptions& options,
                      const Candidates& candidates) {
-  if (!options.choice.set_aside.empty()) return options.choice.set_aside;
+  if (options.choice.choose_anew) return "is set aside by --remeasure";
   if (kept.devices != options.devices) return cat("was made for ", short_names(kept.devices));
   if (kept.gradient_repacking != options.gradient_repacking ||
       kept.small_tensors_kb != options.small_tensors_kb)

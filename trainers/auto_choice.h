@@ -39,8 +39,7 @@ struct AutoOptions {
   std::function<Machine()> machine = {};
   // Taken, and nothing predicted, by runs on the same devices that pack gradients in the same way.
   std::optional<KeptChoice> kept = {};
-  // Why it is not to be taken, after "the choice of that run ... "; "": it is.
-  std::string set_aside = {};
+  bool choose_anew = false;  // even so: for --remeasure
 };
 
 // What a trainer can do.

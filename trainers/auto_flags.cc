@@ -9,8 +9,7 @@ namespace belfry {
 void add_auto_flags(FlagParser& parser, AutoFlags& flags) {
   parser.group("What auto chooses by");
   parser.add("--links", flags.links, "FILE",
-             cat("JSON that describes the devices' links; sets aside the choice of a checkpoint "
-                 "[none: they are measured",
+             cat("JSON that describes the devices' links [none: they are measured",
                  cache_directory().empty() ? "" : cat(", and kept in ", cache_directory()), "]"));
   parser.add("--remeasure", flags.remeasure,
              "measure them again; sets aside the choice of a checkpoint [false]");

@@ -97,13 +97,10 @@ void run_training(Trainer& trainer, const TrainFlags& flags, Console& console) {
 }
 
 // A run that goes on from one that chose, without a wish of its own, chooses too; and as that did,
-// if it can and is not told what to choose by.
+// if it can and is not told to measure again.
 void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const CheckpointInfo& info) {
   options.choice.kept = choice_in(info);
-  const AutoFlags& given = flags.automatic;
-  if (given.remeasure || !given.links.empty())
-    options.choice.set_aside = given.remeasure ? "is set aside by --remeasure"
-                                               : cat("is set aside by --links=", given.links);
+  options.choice.choose_anew = flags.automatic.remeasure;
   const TrainerKind& kind = find_trainer(flags.trainer);
   const bool can = kind.accepts && kind.accepts("auto");
   if (options.choice.kept && !flags.allreduce_given && can) options.allreduce = "auto";
