@@ -120,6 +120,7 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   const std::string why = alone ? "" : refusal(grads.towers());
   require(why.empty(), why);
   SiteScope site(grads.graph(), at.site);
+  verify_fresh(grads);
   if (mean) verify_mean(grads);
   if (!plain) return weighted(grads, options);
   return verified(grads, mean ? this->mean(grads) : sum(grads));

@@ -1,6 +1,7 @@
 #include "belfry/allreduce/verify.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "belfry/allreduce/gradient_flow.h"
@@ -217,6 +218,21 @@ void verify_layout(const std::vector<std::vector<Gradient>>& rows,
       throw InvalidArgument(
           cat(what, " is ", got.value.type(), ", but the gradients are ", own.value.type()));
     }
+  }
+}
+
+void verify_fresh(const GradientTable& grads) {
+  std::map<const Node*, int> numbers;
+  for (int v = 0; v < grads.variables(); ++v)
+    if (const Variable variable = grads.at(0, v).variable) numbers[&variable.node()] = v;
+  for (const CombinedGradient& before : grads.graph().combined_gradients()) {
+    const auto found = numbers.find(&before.variables[0].node());
+    if (found == numbers.end() || before.results != grads.values(found->second)) continue;
+    if (before.results == before.gradients) continue;  // of no elements: there was nothing to add
+    const Gradient& g = grads.at(0, found->second);
+    throw InvalidArgument(cat("the gradients of variable ", named(g), ", ",
+                              g.value.node().describe(),
+                              ", were combined before; combine what towers computed"));
   }
 }
 

@@ -26,6 +26,10 @@ void verify_rows(const std::vector<std::vector<Gradient>>& rows,
 void verify_layout(const std::vector<std::vector<Gradient>>& rows,
                    const std::vector<std::vector<Output>>& values);
 
+// No table is combined again: it would count every tower K times. Throws InvalidArgument naming the
+// variable and the lines if its gradients are what a strategy combined for the same variables.
+void verify_fresh(const GradientTable& grads);
+
 // Means are of floating types; throws InvalidArgument naming the variable and its line.
 void verify_mean(const GradientTable& grads);
 

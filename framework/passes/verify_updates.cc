@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "belfry/framework/passes/passes.h"
 
@@ -45,9 +46,11 @@ class UpdateChecks {
       const PlanNode& planned = plan_.nodes[n];
       if (planned.op->writes == 0) {
         follow(planned, parts_[n]);
-      } else if (const auto found = places_.find(target(planned)); found != places_.end()) {
-        check(planned, found->second);
+        continue;
       }
+      written_.insert(target(planned));
+      if (const auto found = places_.find(target(planned)); found != places_.end())
+        check(planned, found->second);
     }
     for (std::size_t g = 0; g < all_.size(); ++g) check_whole(g);
   }
@@ -119,15 +122,17 @@ class UpdateChecks {
   }
 
   // Copies that were equal must stay so: all are updated or none.
-  void check_whole(std::size_t g) const {
+  void check_whole(std::size_t g) {
     const CombinedGradient& combined = all_[g];
     const auto updated = [&](std::size_t t) {
       return applied_.contains({g, &combined.variables[t].node()});
     };
     std::vector<std::size_t> done, missing;
     for (std::size_t t = 0; t < combined.towers(); ++t) (updated(t) ? done : missing).push_back(t);
-    if (done.empty() || missing.empty()) return;
+    if (done.empty()) return;
     const Node* update = applied_.at({g, &combined.variables[done[0]].node()});
+    check_participants(combined, *update);
+    if (missing.empty()) return;
     throw InvalidArgument(cat("this step updates variable ", combined.variables[done[0]].describe(),
                               " on ", done.size(), " of ", combined.towers(), " towers, e.g. by ",
                               update->describe(), ", but not its copy on tower ", missing[0], " (",
@@ -135,8 +140,26 @@ class UpdateChecks {
                               "), which would differ from then on; run the updates of all towers"));
   }
 
+  // A copy whose tower was not in the table would be left behind.
+  void check_participants(const CombinedGradient& combined, const Node& update) {
+    if (combined.variables[0] == combined.variables[1]) return;  // towers share it
+    if (copies_.empty()) {
+      const Graph& graph = update.graph();
+      for (std::size_t id = 0; id < graph.size(); ++id)
+        if (const Node& node = graph.node(id); node.is_variable())
+          copies_[node.logical_name()].push_back(&node);
+    }
+    for (const Node* copy : copies_.at(combined.variables[0].logical_name()))
+      require(written_.contains(copy) || places_.contains(copy), "this step updates variable ",
+              combined.variables[0].describe(), " by the gradients of ", combined.towers(),
+              " towers, e.g. by ", update.describe(), ", but its copy ", copy->describe(),
+              " takes no part and would differ from then on; combine the gradients of all towers");
+  }
+
   const Plan& plan_;
   std::span<const CombinedGradient> all_;
+  std::set<const Node*> written_;
+  std::map<std::string_view, std::vector<const Node*>> copies_;  // of variables, by logical name
   std::map<const Node*, Places> places_;  // of variables
   std::map<std::pair<int, int>, Parts> ends_;
   std::vector<std::vector<Parts>> parts_;  // [node][output]; empty for writes

@@ -193,6 +193,13 @@ std::vector<Way> wrong_strategies() {
                  v[0][1] = identity(v[0][1] / 3);
                },
                {"'b'", "model.cc:42", "for tower 0", "reduce.cc:70", "the copy of tower 1"}),
+      {"ATableIsCombinedAgain",
+       [] {
+         const TwoVariables model(2);
+         make_strategy("naive")->reduce(model.reduce("collective"), {.reduction = Reduction::kSum});
+       },
+       {"gradients of variable 'w'", "model.cc:41", "AllReduce", "reduce.cc:70",
+        "were combined before"}},
       {"TheMeanIsOfIntegers",
        [] {
          const TwoVariables model(2, DType::kI32);

@@ -106,6 +106,17 @@ std::vector<Way> wrong_feeds() {
 
 std::vector<Way> wrong_updates() {
   return {
+      {"ATowerIsNotInTheTable",
+       [] {
+         TwoVariables model(3);
+         model.rows.pop_back();
+         const GradientTable g = model.reduce("collective");
+         std::vector<Fetch> updates = model.updates(g);
+         model.rows.push_back(model.rows[0]);  // a device for each tower
+         model.compile(updates);
+       },
+       {"updates variable 'w'", "model.cc:41", "of 2 towers", "update.cc:80", "'tower2/w'",
+        "takes no part"}},
       step("OneTowerIsNotUpdated",
            [](auto& m, auto& g) {
              std::vector<Fetch> updates = m.updates(g);
