@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/allreduce/pieces.h"
+#include "belfry/allreduce/verify.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/reshape.h"
 
@@ -115,7 +116,9 @@ GradientTable GradientPacker::unpack(const GradientTable& parts) const {
     for (std::size_t v = 0; v < shapes_.size(); ++v)
       rows.back()[v] = reshape(rows.back()[v], shapes_[v]);
   }
-  return packed_->with(rows);
+  GradientTable unpacked = packed_->with(rows);
+  note_sums(*packed_, unpacked);
+  return unpacked;
 }
 
 std::unique_ptr<Strategy> packed(std::unique_ptr<Strategy> inner, int parts) {

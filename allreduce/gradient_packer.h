@@ -30,7 +30,7 @@ class GradientPacker {
   // were prepared.
   GradientTable pack(const GradientTable& grads);
   // From combined parts back to the variables of the table that was packed last, on each tower's
-  // device.
+  // device. Steps are then held to what was combined, as after Strategy::reduce.
   GradientTable unpack(const GradientTable& parts) const;
 
  private:

@@ -72,6 +72,12 @@ std::string result_of(const Gradient& combined, int t) {
              combined.value.node().describe(), ",");
 }
 
+// Of variable v, for tower t: each tower's gradient once.
+bool is_sum(const GradientMix& mix, int v, int t) {
+  return (mix.kind == GradientMix::kMany || mix.kind == v) && (mix.home < 0 || mix.home == t) &&
+         std::ranges::all_of(mix.times, [&](int n) { return n == 1 || (n > 1 && !mix.exact); });
+}
+
 class Results {
  public:
   Results(const GradientTable& grads, const GradientTable& combined)
@@ -128,7 +134,7 @@ class Results {
     const Shape& shape = grads_.at(t, v).value.shape();
     if (shape.is_fully_known() && shape.elements() == 0) return;  // there is nothing to add
     const GradientMix mix = flow.of(combined_.at(t, v).value);
-    if (is_sum(mix, flow.alias(v)) && (mix.home < 0 || mix.home == t)) return;
+    if (is_sum(mix, flow.alias(v), t)) return;
     require(mix.kind != GradientMix::kNone, result(t, v), " is made of no tower's gradient");
     require(mix.kind != GradientMix::kAdded, result(t, v), " adds gradients of two variables, ",
             named(grads_.at(t, std::max(0, mix.variable))), " and ",
@@ -147,23 +153,15 @@ class Results {
     throw InvalidArgument(cat(result(t, v), " is the copy of tower ", mix.home));
   }
 
-  // Of variable v, each tower's gradient once.
-  static bool is_sum(const GradientMix& mix, int v) {
-    return (mix.kind == GradientMix::kMany || mix.kind == v) &&
-           std::ranges::all_of(mix.times, [&](int n) { return n == 1 || (n > 1 && !mix.exact); });
-  }
-
   const GradientTable& grads_;
   const GradientTable& combined_;
 };
 
-void record(const GradientTable& grads, const GradientTable& combined) {
-  for (int v = 0; v < grads.variables(); ++v) {
-    if (!grads.at(0, v).variable) continue;
-    CombinedGradient noted{.gradients = grads.values(v), .results = combined.values(v)};
-    for (int t = 0; t < grads.towers(); ++t) noted.variables.push_back(grads.at(t, v).variable);
-    grads.graph().record(std::move(noted));
-  }
+void record(const GradientTable& grads, const GradientTable& combined, int v) {
+  if (!grads.at(0, v).variable) return;
+  CombinedGradient noted{.gradients = grads.values(v), .results = combined.values(v)};
+  for (int t = 0; t < grads.towers(); ++t) noted.variables.push_back(grads.at(t, v).variable);
+  grads.graph().record(std::move(noted));
 }
 
 }  // namespace
@@ -246,8 +244,19 @@ void verify_mean(const GradientTable& grads) {
 GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values) {
   GradientTable combined = grads.with(values);
   Results(grads, combined).verify();
-  record(grads, combined);
+  for (int v = 0; v < grads.variables(); ++v) record(grads, combined, v);
   return combined;
+}
+
+void note_sums(const GradientTable& grads, const GradientTable& results) {
+  if (grads.towers() == 1) return;
+  const GradientFlow flow(grads);
+  for (int v = 0; v < grads.variables(); ++v) {
+    int sums = 0;
+    for (int t = 0; t < grads.towers(); ++t)
+      sums += is_sum(flow.of(results.at(t, v).value), flow.alias(v), t);
+    if (sums == grads.towers()) record(grads, results, v);
+  }
 }
 
 }  // namespace belfry

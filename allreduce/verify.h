@@ -41,4 +41,8 @@ void verify_mean(const GradientTable& grads);
 // * participants of a collective are not in the order of towers, or are given each other's outputs.
 GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values);
 
+// Notes in the graph which of the `results` are combined gradients of `grads`; the others may be
+// anything. For what is combined in other tensors than gradients, such as packed ones.
+void note_sums(const GradientTable& grads, const GradientTable& results);
+
 }  // namespace belfry

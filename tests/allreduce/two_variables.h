@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
@@ -35,7 +36,10 @@ class Given final : public Strategy {
 };
 
 struct TwoVariables {
-  explicit TwoVariables(int towers, DType dtype = DType::kF32) {
+  // Gradients have a shape that is not known before a step, or `known` elements.
+  explicit TwoVariables(int towers, DType dtype = DType::kF32, std::int64_t known = kUnknown) {
+    const std::int64_t size = known == kUnknown ? 4 : known;
+    elements = {size};
     for (int t = 0; t < towers; ++t) {
       DeviceScope on(graph, DeviceSpec(cat("/cpu:", t)));
       const std::string tower = cat("tower", t, "/");
@@ -45,10 +49,10 @@ struct TwoVariables {
         VariableOptions options{.dtype = dtype, .initializer = init::zeros()};
         if (t > 0) options.collections = {std::string(kLocalVariables)};
         const Variable v =
-            variable(graph, t == 0 ? name : tower + name, {4}, options, Site{"model.cc", line});
+            variable(graph, t == 0 ? name : tower + name, {size}, options, Site{"model.cc", line});
         const Site site{"grad.cc", gradient_line + static_cast<unsigned>(t)};
         // Fed, as a loss would be; so its real shape is the step's.
-        inputs.push_back(placeholder(graph, cat(name, "_input"), dtype, Shape({kUnknown}), site));
+        inputs.push_back(placeholder(graph, cat(name, "_input"), dtype, Shape({known}), site));
         const Output x = inputs.back();
         return Gradient{mul(x, x, At(cat(name, "_grad"), site)), v};
       };
@@ -65,6 +69,15 @@ struct TwoVariables {
   // By a strategy that gives what `make` returns.
   GradientTable reduce(std::function<Values(const GradientTable&)> make) const {
     return reduce(Given(std::move(make)));
+  }
+
+  // By a collective of the parts that a packer makes.
+  GradientTable reduce_packed() const {
+    GradientPacker packer(2);
+    packer.prepare(rows[0]);
+    const auto strategy = make_strategy("collective");
+    const ReduceOptions options{.reduction = Reduction::kSum};
+    return packer.unpack(strategy->reduce(packer.pack(table()), options, Site{"reduce.cc", 70}));
   }
 
   // variable -= gradient, on tower t.
@@ -96,7 +109,7 @@ struct TwoVariables {
   Graph graph;
   Rows rows;
   std::vector<Output> inputs;  // tower by tower: of w's gradient and b's
-  std::vector<std::int64_t> elements{4};
+  std::vector<std::int64_t> elements;
 };
 
 // A way to get it wrong, and what the message must say: the variable, lines, what is wrong.

@@ -104,6 +104,17 @@ std::vector<Way> wrong_feeds() {
   };
 }
 
+// A table that was combined as its user packed it, and what a step makes of it.
+Way packed_step(std::string name, std::function<void(TwoVariables&, const GradientTable&)> compile,
+                std::vector<std::string> says) {
+  return {std::move(name),
+          [compile] {
+            TwoVariables model(3, DType::kF32, 1024);
+            compile(model, model.reduce_packed());
+          },
+          std::move(says)};
+}
+
 std::vector<Way> wrong_updates() {
   return {
       {"ATowerIsNotInTheTable",
@@ -173,6 +184,27 @@ std::vector<Way> wrong_updates() {
   };
 }
 
+std::vector<Way> wrong_packed_updates() {
+  return {
+      packed_step("ATowersOwnGradientIsApplied",
+                  [](auto& m, auto&) {
+                    m.compile({m.update(1, m.rows[1][0].variable, m.rows[1][0].value)});
+                  },
+                  {"update.cc:81", "updates variable 'w'", "model.cc:41",
+                   "gradient of tower 1 alone", "grad.cc:51"}),
+      packed_step(
+          "OnlyOneTowerIsUpdated",
+          [](auto& m, auto& g) { m.compile({m.update(0, g.at(0, 1).variable, g.at(0, 1).value)}); },
+          {"updates variable 'b'", "model.cc:42", "1 of 3 towers", "update.cc:80", "tower 1"}),
+      {"WhatWasPackedIsCombinedAgain",
+       [] {
+         const TwoVariables model(2, DType::kF32, 1024);
+         make_strategy("naive")->reduce(model.reduce_packed());
+       },
+       {"gradients of variable 'w'", "model.cc:41", "were combined before"}},
+  };
+}
+
 class VerifierAtCompile : public testing::TestWithParam<Way> {};
 
 TEST_P(VerifierAtCompile, RefusesNamingTheVariableAndTheLine) { expect_refused(GetParam()); }
@@ -180,6 +212,25 @@ TEST_P(VerifierAtCompile, RefusesNamingTheVariableAndTheLine) { expect_refused(G
 INSTANTIATE_TEST_SUITE_P(Feeds, VerifierAtCompile, testing::ValuesIn(wrong_feeds()), name_of_way);
 INSTANTIATE_TEST_SUITE_P(Updates, VerifierAtCompile, testing::ValuesIn(wrong_updates()),
                          name_of_way);
+INSTANTIATE_TEST_SUITE_P(PackedUpdates, VerifierAtCompile,
+                         testing::ValuesIn(wrong_packed_updates()), name_of_way);
+
+TEST(Verified, StepsOfWhatWasPackedAreCompiled) {
+  for (const int towers : {1, 2, 3}) {
+    TwoVariables model(towers, DType::kF32, 1024);
+    EXPECT_NO_THROW(model.compile(model.updates(model.reduce_packed())));
+  }
+}
+
+TEST(Verified, PackingAloneCombinesNothing) {
+  TwoVariables model(2, DType::kF32, 1024);
+  const GradientTable table = model.table();
+  GradientPacker packer(2);
+  ASSERT_TRUE(packer.prepare(table.row(0)));
+  const GradientTable same = packer.unpack(packer.pack(table));
+  EXPECT_NO_THROW(model.compile({model.update(0, table.at(0, 0).variable, table.at(0, 0).value)}));
+  EXPECT_NO_THROW(model.compile({model.update(1, same.at(1, 1).variable, same.at(1, 1).value)}));
+}
 
 TEST(Verified, StepsOfEveryStrategyAreCompiled) {
   for (const char* name : {"collective", "naive", "hierarchical", "colocate"}) {
