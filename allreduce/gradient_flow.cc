@@ -17,9 +17,12 @@ void take(GradientMix& mix, const GradientMix& part, bool adds, bool lays_side_b
     return;
   }
   mix.home = -1;
-  mix.exact = mix.exact && part.exact && (adds || lays_side_by_side);
-  for (std::size_t t = 0; t < mix.times.size(); ++t)
+  const bool meets = adds && (mix.even() || part.even());  // all elements of one, all of the other
+  mix.exact = mix.exact && part.exact && (meets || lays_side_by_side);
+  for (std::size_t t = 0; t < mix.times.size(); ++t) {
     mix.times[t] = adds ? mix.times[t] + part.times[t] : std::max(mix.times[t], part.times[t]);
+    mix.least[t] = adds ? mix.least[t] + part.least[t] : std::min(mix.least[t], part.least[t]);
+  }
   if (mix.kind == part.kind || mix.kind == GradientMix::kMany) return;
   if (part.kind == GradientMix::kMany || !adds) {
     mix.kind = GradientMix::kMany;
@@ -27,6 +30,15 @@ void take(GradientMix& mix, const GradientMix& part, bool adds, bool lays_side_b
     mix.other = part.variable;
     mix.kind = GradientMix::kAdded;
   }
+}
+
+// Whether each element of the result is made of those at its place.
+bool keeps_places(const Op& op) {
+  return op.alias || (op.split == Split::kElements && op.in_place != InPlace::kNo);
+}
+
+bool is_empty(Output tensor) {
+  return tensor.shape().is_fully_known() && tensor.shape().elements() == 0;
 }
 
 }  // namespace
@@ -52,7 +64,7 @@ GradientFlow::GradientFlow(const GradientTable& grads)
 GradientMix GradientFlow::of(Output tensor) const {
   const auto found = mixes_.find(tensor.key());
   if (found != mixes_.end()) return found->second;
-  return {.times = std::vector<int>(towers_)};
+  return {.times = std::vector<int>(towers_), .least = std::vector<int>(towers_)};
 }
 
 void GradientFlow::start(const GradientTable& grads) {
@@ -69,6 +81,7 @@ void GradientFlow::start(const GradientTable& grads) {
       mix.kind = mix.variable = alias;
       mix.times.resize(towers_);
       mix.times[static_cast<std::size_t>(t)] = 1;
+      mix.least = mix.times;
     }
   }
 }
@@ -77,8 +90,10 @@ void GradientFlow::follow(const Node& node) {
   if (node.op().metadata) return;
   if (node.op().collective) return follow_collective(node);
   const bool adds = &node.op() == &kAddN || &node.op() == &kAdd;
-  const GradientMix mix = combined(node, 0, node.inputs().size(), adds, &node.op() == &kConcat);
+  const bool lays_side_by_side = &node.op() == &kConcat;
+  GradientMix mix = combined(node, 0, node.inputs().size(), adds, lays_side_by_side);
   if (mix.kind == GradientMix::kNone) return;
+  mix.exact = mix.exact && (mix.even() || lays_side_by_side || keeps_places(node.op()));
   for (std::size_t i = 0; i < node.outputs(); ++i) mixes_.try_emplace(node.output(i).key(), mix);
 }
 
@@ -99,7 +114,8 @@ GradientMix GradientFlow::combined(const Node& node, std::size_t begin, std::siz
   GradientMix result;
   for (std::size_t i = begin; i < end; ++i) {
     const auto found = mixes_.find(node.input(i).key());
-    if (found != mixes_.end()) take(result, found->second, adds, lays_side_by_side);
+    if (found == mixes_.end() || (lays_side_by_side && is_empty(node.input(i)))) continue;
+    take(result, found->second, adds, lays_side_by_side);
   }
   return result;
 }

@@ -16,10 +16,13 @@ struct GradientMix {
 
   int kind = kNone;  // one of these, or the variable
   int variable = kNone, other = kNone;
-  std::vector<int> times;  // per tower: how often its gradient is part of it
-  bool exact = true;       // `times` counts; otherwise it says only whether
-  int home = -1;           // the tower beside whose gradient a collective has put it, or -1
+  // Per tower, how often its gradient is part of it: at most and, where other parts lie beside it,
+  // at least.
+  std::vector<int> times, least;
+  bool exact = true;  // elements of both kinds are there; otherwise `times` says only whether
+  int home = -1;      // the tower beside whose gradient a collective has put it, or -1
 
+  bool even() const { return least == times; }
   // The one tower whose gradient this is, or -1.
   int only_tower() const;
 };

@@ -75,7 +75,8 @@ std::string result_of(const Gradient& combined, int t) {
 // Of variable v, for tower t: each tower's gradient once.
 bool is_sum(const GradientMix& mix, int v, int t) {
   return (mix.kind == GradientMix::kMany || mix.kind == v) && (mix.home < 0 || mix.home == t) &&
-         std::ranges::all_of(mix.times, [&](int n) { return n == 1 || (n > 1 && !mix.exact); });
+         std::ranges::all_of(mix.times, [&](int n) { return n == 1 || (n > 1 && !mix.exact); }) &&
+         (mix.even() || !mix.exact);
 }
 
 class Results {
@@ -145,8 +146,9 @@ class Results {
     require(only < 0, result(t, v), " is made of the gradient of tower ", only, " alone");
     for (int u = 0; u < grads_.towers(); ++u) {
       const int times = mix.times[static_cast<std::size_t>(u)];
-      require(times > 0, result(t, v), " lacks the gradient of tower ", u, ", ",
-              grads_.at(u, v).value.node().describe());
+      const bool lacking = mix.exact && mix.least[static_cast<std::size_t>(u)] == 0;
+      require(times > 0 && !lacking, times > 0 ? "a part of " : "", result(t, v),
+              " lacks the gradient of tower ", u, ", ", grads_.at(u, v).value.node().describe());
       require(times == 1 || !mix.exact, result(t, v), " has the gradient of tower ", u, ", ",
               grads_.at(u, v).value.node().describe(), ", ", times, " times");
     }

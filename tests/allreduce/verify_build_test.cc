@@ -4,8 +4,10 @@
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/concat.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
+#include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/square.h"
 #include "belfry/tests/allreduce/two_variables.h"
@@ -101,6 +103,22 @@ Values sums(const GradientTable& g) {
   return result;
 }
 
+// Halves of variable b, each the sum of the towers that `halves` names, side by side; the rest is
+// right.
+Values scattered(const GradientTable& g, const std::vector<std::vector<int>>& halves, bool mean) {
+  Values values = sums(g);
+  std::vector<Output> parts;
+  for (std::size_t p = 0; p < halves.size(); ++p) {
+    std::vector<Output> summands;
+    for (const int t : halves[p])
+      summands.push_back(slice(g.at(t, 1).value, {static_cast<std::int64_t>(2 * p)}, {2}));
+    parts.push_back(add_n(summands));
+  }
+  const Output joined = concat(parts, 0);
+  for (auto& row : values) row[1] = mean ? identity(joined / g.towers()) : joined;
+  return values;
+}
+
 Way strategy(std::string name, std::function<void(const GradientTable&, Values&)> spoil,
              std::vector<std::string> says) {
   return {std::move(name),
@@ -193,6 +211,32 @@ std::vector<Way> wrong_strategies() {
                  v[0][1] = identity(v[0][1] / 3);
                },
                {"'b'", "model.cc:42", "for tower 0", "reduce.cc:70", "the copy of tower 1"}),
+      {"AScatteredPartLacksATower",
+       [] {
+         const TwoVariables model(3, DType::kF32, 4);
+         model.reduce([](const GradientTable& g) {
+           return scattered(g, {{0, 1, 2}, {0, 1}}, false);
+         });
+       },
+       {"'b'", "model.cc:42", "for tower 0", "reduce.cc:70", "a part of", "lacks the gradient",
+        "of tower 2", "grad.cc:62"}},
+      {"APartOfAMeanLacksATower",
+       [] {
+         const TwoVariables model(3, DType::kF32, 4);
+         model.reduce([](const GradientTable& g) {
+           return scattered(g, {{2, 1}, {0, 1, 2}}, true);
+         });
+       },
+       {"'b'", "model.cc:42", "for tower 0", "reduce.cc:70", "a part of", "lacks the gradient",
+        "of tower 0", "grad.cc:60"}},
+      {"APartHasATowerTwice",
+       [] {
+         const TwoVariables model(3, DType::kF32, 4);
+         model.reduce([](const GradientTable& g) {
+           return scattered(g, {{0, 1, 2}, {0, 1, 2, 1}}, false);
+         });
+       },
+       {"'b'", "model.cc:42", "for tower 0", "reduce.cc:70", "tower 1", "grad.cc:61", "2 times"}},
       {"ATableIsCombinedAgain",
        [] {
          const TwoVariables model(2);
@@ -216,6 +260,58 @@ TEST_P(VerifierAtBuild, RefusesNamingTheVariableAndTheLine) { expect_refused(Get
 INSTANTIATE_TEST_SUITE_P(Tables, VerifierAtBuild, testing::ValuesIn(wrong_tables()), name_of_way);
 INSTANTIATE_TEST_SUITE_P(Strategies, VerifierAtBuild, testing::ValuesIn(wrong_strategies()),
                          name_of_way);
+
+TEST(Verified, TensorsMayBeStackedAndThenAdded) {
+  const TwoVariables model(3, DType::kF32, 4);
+  EXPECT_NO_THROW(model.reduce([](const GradientTable& g) {
+    Values values = sums(g);
+    std::vector<Output> rows;
+    for (const Output& x : g.values(0)) rows.push_back(reshape(x, {1, 4}));
+    for (auto& row : values) row[0] = reduce_sum(concat(rows, 0), {0});
+    return values;
+  }));
+}
+
+// Each half is begun by other towers, sent beside the other, and finished there.
+TEST(Verified, PartsMayTravelTogether) {
+  const TwoVariables model(4, DType::kF32, 4);
+  EXPECT_NO_THROW(model.reduce([](const GradientTable& g) {
+    const auto part = [&](int t, std::int64_t begin) {
+      return slice(g.at(t, 0).value, {begin}, {2});
+    };
+    const Output sent = concat({part(0, 0) + part(1, 0), part(2, 2) + part(3, 2)}, 0);
+    const Output low = slice(sent, {0}, {2}) + (part(2, 0) + part(3, 0));
+    const Output high = (part(0, 2) + part(1, 2)) + slice(sent, {2}, {2});
+    Values values = sums(g);
+    for (auto& row : values) row[0] = concat({low, high}, 0);
+    return values;
+  }));
+}
+
+TEST(Verified, PartsMayBeFinishedBesideEachOther) {
+  const TwoVariables model(3, DType::kF32, 4);
+  EXPECT_NO_THROW(model.reduce([](const GradientTable& g) {
+    const auto part = [&](int t, std::int64_t begin) {
+      return slice(g.at(t, 0).value, {begin}, {2});
+    };
+    const Output first = concat({part(0, 0), part(1, 2)}, 0);
+    const Output second = concat({part(1, 0), part(0, 2)}, 0);
+    Values values = sums(g);
+    for (auto& row : values) row[0] = add_n({first, second, g.at(2, 0).value});
+    return values;
+  }));
+}
+
+// There is nothing to add in it.
+TEST(Verified, AnEmptyPartMayLackTowers) {
+  const TwoVariables model(3, DType::kF32, 4);
+  EXPECT_NO_THROW(model.reduce([](const GradientTable& g) {
+    Values values = sums(g);
+    const Output empty = slice(g.at(1, 0).value, {0}, {0});
+    for (auto& row : values) row[0] = concat({total(g, 0), empty}, 0);
+    return values;
+  }));
+}
 
 }  // namespace
 }  // namespace belfry
