@@ -24,7 +24,8 @@ void verify(const Plan& plan, const PlanContext& context);
 // The second of these; for plans that prune() could not finish, too.
 void verify_types(const Plan& plan);
 // Refuses writes of a variable whose gradients were combined that depend on some gradient, but not
-// on its own combined one; two such writes; and writes of some towers' copies alone.
+// on its own combined one; two such writes; writes of some towers' copies alone; and writes of
+// copies that differ in their op, options or constants, or in the gradients that they depend on.
 void verify_updates(const Plan& plan);
 
 // Lets replicas of one memory space, with the same first value and the same writes, lie in one

@@ -3,6 +3,7 @@
 #include <memory>
 #include <set>
 
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -95,12 +96,13 @@ class UpdateChecks {
     for (const auto& [g, t] : places) {
       if (!std::ranges::binary_search(*parts, Part{g, t, true})) continue;
       own = true;
-      const Node*& before = applied_[{g, target(write)}];
-      if (before && before != write.node)
-        throw InvalidArgument(cat(
-            "the combined gradient of variable ", all_[g].variables[t].describe(), " of tower ", t,
-            " is applied twice: by ", before->describe(), " and by ", write.node->describe()));
-      before = write.node;
+      const PlanNode*& before = applied_[{g, target(write)}];
+      if (before && before != &write)
+        throw InvalidArgument(cat("the combined gradient of variable ",
+                                  all_[g].variables[t].describe(), " of tower ", t,
+                                  " is applied twice: by ", before->node->describe(), " and by ",
+                                  write.node->describe()));
+      before = &write;
     }
     if (!own) refuse(write, places.front(), *parts);
   }
@@ -121,23 +123,87 @@ class UpdateChecks {
                               used.results[part.tower].node().describe()));
   }
 
-  // Copies that were equal must stay so: all are updated or none.
+  // Copies that were equal must stay so: all are updated or none, and alike. A copy may be set by
+  // other means, e.g. from one that was updated.
   void check_whole(std::size_t g) {
     const CombinedGradient& combined = all_[g];
-    const auto updated = [&](std::size_t t) {
-      return applied_.contains({g, &combined.variables[t].node()});
-    };
     std::vector<std::size_t> done, missing;
-    for (std::size_t t = 0; t < combined.towers(); ++t) (updated(t) ? done : missing).push_back(t);
+    for (std::size_t t = 0; t < combined.towers(); ++t) {
+      const Node* variable = &combined.variables[t].node();
+      if (applied_.contains({g, variable}))
+        done.push_back(t);
+      else if (!written_.contains(variable))
+        missing.push_back(t);
+    }
     if (done.empty()) return;
-    const Node* update = applied_.at({g, &combined.variables[done[0]].node()});
+    const Node* update = update_of(g, done[0]).node;
     check_participants(combined, *update);
-    if (missing.empty()) return;
-    throw InvalidArgument(cat("this step updates variable ", combined.variables[done[0]].describe(),
-                              " on ", done.size(), " of ", combined.towers(), " towers, e.g. by ",
-                              update->describe(), ", but not its copy on tower ", missing[0], " (",
-                              combined.variables[missing[0]].name(),
-                              "), which would differ from then on; run the updates of all towers"));
+    require(missing.empty(), "this step updates variable ", combined.variables[done[0]].describe(),
+            " on ", done.size(), " of ", combined.towers(), " towers, e.g. by ", update->describe(),
+            ", but not its copy on tower ", missing.empty() ? 0 : missing[0], " (",
+            combined.variables[missing.empty() ? 0 : missing[0]].name(),
+            "), which would differ from then on; run the updates of all towers");
+    for (const std::size_t t : done) {
+      check_alike(g, done[0], t);
+      check_sources(g, done[0], t);
+      check_sources(g, t, done[0]);
+    }
+  }
+
+  const PlanNode& update_of(std::size_t g, std::size_t t) const {
+    return *applied_.at({g, &all_[g].variables[t].node()});
+  }
+
+  // The updates of towers t and u are of one kind.
+  void check_alike(std::size_t g, std::size_t t, std::size_t u) const {
+    const PlanNode &first = update_of(g, t), &other = update_of(g, u);
+    std::string what;
+    if (first.op != other.op)
+      what = "another op";
+    else if (first.node->raw_options().str() != other.node->raw_options().str())
+      what = "other options";
+    for (std::size_t i = 0; what.empty() && i < first.inputs.size(); ++i)
+      if (differ(first.inputs[i], other.inputs[i])) what = cat("another value of input ", i);
+    require(what.empty(), other.node->describe(), " updates variable ",
+            all_[g].variables[u].describe(), " of tower ", u, " with ", what, " than ",
+            first.node->describe(), " its copy on tower ", t, "; they would differ from then on");
+  }
+
+  // Both are known before the run.
+  bool differ(Value a, Value b) const {
+    const PlanNode &one = plan_.node(a.node), &other = plan_.node(b.node);
+    if (one.op != &kConst || other.op != &kConst || one.feed >= 0 || other.feed >= 0) return false;
+    const auto value = [](const PlanNode& node) -> const Tensor& {
+      return node.node->options<ConstantOptions>().value;
+    };
+    return one.node != other.node && !(value(one) == value(other));
+  }
+
+  // What the update of tower t depends on, that of tower u does, too.
+  void check_sources(std::size_t g, std::size_t t, std::size_t u) const {
+    const std::vector<Part> of_t = sources(update_of(g, t)), of_u = sources(update_of(g, u));
+    for (const Part& part : of_t) {
+      if (std::ranges::binary_search(of_u, part)) continue;
+      const CombinedGradient& used = all_[part.gradient];
+      const Output value = (part.combined ? used.results : used.gradients)[part.tower];
+      throw InvalidArgument(cat(
+          update_of(g, t).node->describe(), " updates variable ", all_[g].variables[t].describe(),
+          " of tower ", t, " by the ", part.combined ? "combined " : "", "gradient of variable ",
+          used.variables[part.tower].describe(), part.combined ? "" : cat(" of tower ", part.tower),
+          ", ", value.node().describe(), ", too, but ", update_of(g, u).node->describe(),
+          " on tower ", u, " does not; the copies would differ from then on"));
+    }
+  }
+
+  // The gradients that an update depends on; whose copy of a combined one makes no difference.
+  std::vector<Part> sources(const PlanNode& write) const {
+    std::vector<Part> parts = *read_by(write);
+    for (Part& part : parts)
+      if (part.combined) part.tower = 0;
+    std::ranges::sort(parts);
+    const auto rest = std::ranges::unique(parts);
+    parts.erase(rest.begin(), rest.end());
+    return parts;
   }
 
   // A copy whose tower was not in the table would be left behind.
@@ -160,10 +226,10 @@ class UpdateChecks {
   std::span<const CombinedGradient> all_;
   std::set<const Node*> written_;
   std::map<std::string_view, std::vector<const Node*>> copies_;  // of variables, by logical name
-  std::map<const Node*, Places> places_;  // of variables
+  std::map<const Node*, Places> places_;                         // of variables
   std::map<std::pair<int, int>, Parts> ends_;
   std::vector<std::vector<Parts>> parts_;  // [node][output]; empty for writes
-  std::map<std::pair<std::size_t, const Node*>, const Node*> applied_;  // variable -> write
+  std::map<std::pair<std::size_t, const Node*>, const PlanNode*> applied_;  // variable -> write
 };
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/plan.h"
 #include "belfry/ops/all_reduce.h"
+#include "belfry/ops/momentum_update.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/sqrt.h"
@@ -171,6 +173,80 @@ std::vector<Way> wrong_updates() {
              m.compile(updates);
            },
            {"variable 'w'", "model.cc:41", "of tower 1 is applied twice", "update.cc:81"}),
+      step("OneTowerAddsItsOwnGradient",
+           [](auto& m, auto& g) {
+             std::vector<Fetch> updates = m.updates(g);
+             updates[2] =
+                 m.update(1, g.at(1, 0).variable, g.at(1, 0).value + m.rows[1][0].value * 0.1);
+             m.compile(updates);
+           },
+           {"update.cc:81", "updates variable 'w'", "model.cc:41", "of tower 1", "grad.cc:51",
+            "update.cc:80", "tower 0 does not"}),
+      step("EachTowerAddsItsOwnGradient",
+           [](auto& m, auto& g) {
+             std::vector<Fetch> updates;
+             for (int t = 0; t < 3; ++t)
+               updates.emplace_back(
+                   m.update(t, g.at(t, 0).variable, g.at(t, 0).value + m.rows[at(t)][0].value));
+             m.compile(updates);
+           },
+           {"update.cc:80", "updates variable 'w'", "model.cc:41", "of tower 0", "grad.cc:50",
+            "update.cc:81", "tower 1 does not"}),
+      step("TowersClipByTheirOwnNorms",
+           [](auto& m, auto& g) {
+             std::vector<Fetch> updates;
+             for (int t = 0; t < 3; ++t)
+               updates.emplace_back(
+                   m.update(t, g.at(t, 0).variable,
+                            g.at(t, 0).value / reduce_sum(square(m.rows[at(t)][1].value))));
+             m.compile(updates);
+           },
+           {"update.cc:80", "updates variable 'w'", "model.cc:41", "gradient of variable 'b'",
+            "grad.cc:60", "update.cc:81", "tower 1 does not"}),
+      step("OneTowerClipsNot",
+           [](auto& m, auto& g) {
+             const Output norm = reduce_sum(square(g.at(0, 1).value));
+             std::vector<Fetch> updates;
+             for (int t = 0; t < 3; ++t)
+               updates.emplace_back(m.update(t, g.at(t, 0).variable,
+                                             t == 1 ? g.at(t, 0).value : g.at(t, 0).value / norm));
+             m.compile(updates);
+           },
+           {"update.cc:80", "updates variable 'w'", "model.cc:41", "gradient of variable 'b'",
+            "reduce.cc:70", "update.cc:81", "tower 1 does not"}),
+      step("OneTowerHasAnotherRate",
+           [](auto& m, auto& g) {
+             std::vector<Fetch> updates = m.updates(g);
+             updates[4] = sgd_update(g.at(2, 0).variable, g.at(2, 0).value,
+                                     constant(m.graph, 0.5, DType::kF32), Site{"update.cc", 99});
+             m.compile(updates);
+           },
+           {"update.cc:99", "updates variable 'w'", "model.cc:41", "tower 2", "update.cc:80",
+            "another value of input 2"}),
+      step("OneTowerHasAnotherOptimizer",
+           [](auto& m, auto& g) {
+             std::vector<Fetch> updates = m.updates(g);
+             updates[2] = assign(g.at(1, 0).variable, g.at(1, 0).value, Site{"update.cc", 99});
+             m.compile(updates);
+           },
+           {"update.cc:99", "updates variable 'w'", "model.cc:41", "tower 1", "update.cc:80",
+            "another op"}),
+      {"OneTowerHasOtherOptions",
+       [] {
+         TwoVariables m(2);
+         const GradientTable g = m.reduce("collective");
+         std::vector<Fetch> updates;
+         for (int t = 0; t < 2; ++t) {
+           ColocateWith beside(g.at(t, 0).variable.ref());
+           const Variable slot = variable(m.graph, cat("slot", t), {4});
+           updates.emplace_back(momentum_update(
+               g.at(t, 0).variable, slot, g.at(t, 0).value, constant(m.graph, 1.0, DType::kF32),
+               {.momentum = t == 0 ? 0.9 : 0.8}, Site{"update.cc", 80 + static_cast<unsigned>(t)}));
+         }
+         m.compile(updates);
+       },
+       {"update.cc:81", "updates variable 'w'", "model.cc:41", "tower 1", "update.cc:80",
+        "other options"}},
       {"ASharedVariableIsUpdatedByEachTower",
        [] {
          TwoVariables model(2);
@@ -269,6 +345,41 @@ TEST(Verified, GradientsMayBeClippedByTheNormOfAll) {
     for (const Gradient& g : combined.row(t))
       updates.emplace_back(model.update(t, g.variable, g.value / norm));
   }
+  EXPECT_NO_THROW(model.compile(updates));
+}
+
+// Tower 0 clips by what all have, and all towers by the same.
+TEST(Verified, GradientsMayBeClippedByOneNorm) {
+  for (const bool raw : {false, true}) {
+    TwoVariables model(3);
+    const GradientTable combined = model.reduce("collective");
+    std::vector<Output> squares;
+    for (int t = 0; t < 3; ++t)
+      squares.push_back(
+          reduce_sum(square(raw ? model.rows[at(t)][0].value : combined.at(0, t % 2).value)));
+    const Output norm = sqrt(add_n(squares));
+    std::vector<Fetch> updates;
+    for (int t = 0; t < 3; ++t)
+      for (const Gradient& g : combined.row(t))
+        updates.emplace_back(model.update(t, g.variable, g.value / norm));
+    EXPECT_NO_THROW(model.compile(updates));
+  }
+}
+
+TEST(Verified, ASharedVariableMayTakeOneTowersGradientBesides) {
+  TwoVariables model(2);
+  for (int v = 0; v < 2; ++v) model.rows[1][v].variable = model.rows[0][v].variable;
+  const GradientTable combined = model.reduce("colocate");
+  EXPECT_NO_THROW(model.compile({model.update(0, combined.at(0, 0).variable,
+                                              combined.at(0, 0).value + model.rows[1][0].value)}));
+}
+
+TEST(Verified, CopiesMayBeSetFromTheOneThatWasUpdated) {
+  TwoVariables model(3);
+  const GradientTable combined = model.reduce("naive");
+  std::vector<Fetch> updates{model.update(0, combined.at(0, 0).variable, combined.at(0, 0).value)};
+  for (int t = 1; t < 3; ++t)
+    updates.emplace_back(assign(combined.at(t, 0).variable, updates[0].node->output()));
   EXPECT_NO_THROW(model.compile(updates));
 }
 
