@@ -37,13 +37,24 @@ class WriteOrder {
     return writes;
   }
 
+  // What the user wrote: of a fusion, the update of this variable.
+  const Node& writer(int write, int variable) const {
+    const PlanNode& planned = node(write);
+    if (!planned.fusion) return *planned.node;
+    const auto found = std::ranges::find_if(planned.fusion->updates, [&](const auto& update) {
+      return std::ranges::any_of(
+          update.inputs, [&](int i) { return i >= 0 && planned.inputs[at(i)].node == variable; });
+    });
+    return *found->node;
+  }
+
   void find_versions(int variable, const std::vector<int>& writes) {
     std::vector<std::vector<char>> after;
     for (const int write : writes) after.push_back(after_of(write));
     for (std::size_t w = 0; w + 1 < writes.size(); ++w)
       require(after[w][at(writes[w + 1])], "the writes to variable '", node(variable).node->name(),
-              "' by ", node(writes[w]).node->describe(), " and ",
-              node(writes[w + 1]).node->describe(),
+              "' by ", writer(writes[w], variable).describe(), " and ",
+              writer(writes[w + 1], variable).describe(),
               " are not ordered; make one depend on the other");
     for (const int reader : consumers_[at(variable)]) {
       if (node(reader).op != &kRead) continue;

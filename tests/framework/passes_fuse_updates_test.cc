@@ -11,6 +11,10 @@
 namespace belfry {
 namespace {
 
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
 Plan plan_of(const Replicas& made, const std::vector<Fetch>& fetches, bool fuse = true) {
   const auto devices = cpu_devices(static_cast<int>(made.w.size()));
   PlanContext context{devices, [](const Node&) { return -1; }};
@@ -108,6 +112,18 @@ TEST(FuseUpdates, TwoFusionsThatWouldWaitForEachOtherAreGivenUp) {
   const Plan plan = compile(std::vector<Fetch>{*a1, *b0}, std::vector<FeedType>{{x, {2}}}, context);
   EXPECT_EQ(count(plan, kFusedUpdate), 0);
   EXPECT_EQ(count(plan, kSgdUpdate), 4);
+}
+
+TEST(FuseUpdates, AWriteWithoutAnOrderIsRefusedWithTheUsersUpdate) {
+  Replicas made(2);
+  for (const std::size_t t : {0u, 1u}) {
+    Node& second = assign(made.m[t], made.gradients[t]);
+    EXPECT_THAT(message_of<InvalidArgument>([&] {
+                  plan_of(made, {*made.step, second});
+                }),
+                AllOf(HasSubstr(made.updates[t]->describe()), HasSubstr(second.describe()),
+                      Not(HasSubstr("AllReduce"))));
+  }
 }
 
 // The values of the first elements of `variables` after one run of `updates`, fused if allowed.
