@@ -16,6 +16,8 @@ void place(Plan& plan, const PlanContext& context);
 // Throws InvalidArgument naming the variable and the lines if
 // * a feed replaces the gradient, combined gradient or part in a collective of some towers alone,
 //   or stands between the gradients and the combined ones;
+// * a collective of tensors of towers has one of them twice, or copies of one not in the order of
+//   towers;
 // * gradients of one variable, or its combined ones, have other real shapes or dtypes;
 // * some towers' gradients share a device and others do not (not with soft placement);
 // * verify_updates() does.

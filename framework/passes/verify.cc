@@ -170,7 +170,7 @@ class SumChecks {
 };
 
 // A collective takes what all participants give, so a feed may not stand for one of them.
-void verify_participants(const Plan& plan, const PlanNode& collective) {
+void verify_feeds(const Plan& plan, const PlanNode& collective) {
   const auto fed = [&](const Value& input) {
     const PlanNode& source = plan.node(input.node);
     return source.feed >= 0 && &plan.feeds[at(source.feed)].where.node().op() != &kPlaceholder;
@@ -181,6 +181,27 @@ void verify_participants(const Plan& plan, const PlanNode& collective) {
     require(fed(collective.inputs[i]), collective.node->describe(), ": a feed replaces input ",
             replaced - collective.inputs.begin(), ", ", plan.name(*replaced), ", but not input ", i,
             ", ", plan.name(collective.inputs[i]), "; feed all participants or none");
+}
+
+// Participants that belong to towers are different tensors, and those that are one tensor of
+// several towers come in the order of these. Which towers take part is up to the user.
+void verify_participants(const Node& collective) {
+  if (collective.forward()) return;  // sums what uses give, which may be one tensor
+  const std::size_t count = at(collective.participants());
+  for (std::size_t j = 0; j < collective.inputs().size(); ++j) {
+    const Output own = collective.input(j);
+    if (own.node().prefix().empty() || own.node().inputs().empty()) continue;
+    for (std::size_t i = j / count * count; i < j; ++i) {
+      const Output before = collective.input(i);
+      require(own != before, collective.describe(), ": ", own.node().describe(),
+              " takes part twice, as inputs ", i, " and ", j, "; each tower takes part once");
+      require(own.node().logical_name() != before.node().logical_name() ||
+                  before.node().prefix().empty() || own.node().replica() >= before.node().replica(),
+              collective.describe(), ": ", own.node().describe(), " of tower ",
+              own.node().replica(), " comes after ", before.node().describe(), " of tower ",
+              before.node().replica(), "; participants are in the order of towers");
+    }
+  }
 }
 
 }  // namespace
@@ -203,7 +224,10 @@ void verify(const Plan& plan, const PlanContext& context) {
     if (!context.allow_soft_placement) checks.devices(combined);
   }
   for (const PlanNode& node : plan.nodes)
-    if (node.op->collective) verify_participants(plan, node);
+    if (node.op->collective) {
+      verify_feeds(plan, node);
+      verify_participants(*node.node);
+    }
   if (!all.empty()) verify_updates(plan);
 }
 

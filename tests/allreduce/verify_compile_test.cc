@@ -3,6 +3,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/gradients.h"
 #include "belfry/framework/plan.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/momentum_update.h"
@@ -47,6 +48,23 @@ std::vector<Way> wrong_feeds() {
        },
        {"AllReduce", "sync.cc:7", "a feed replaces input 1", "tower1/w_grad", "input 0",
         "tower0/w_grad"}},
+      {"ATensorTakesPartTwiceInAnyCollective",
+       [] {
+         const TwoVariables model(3);
+         std::vector<Output> xs = model.table().values(0);
+         xs[2] = xs[1];
+         model.compile({all_reduce(xs, {}, Site{"sync.cc", 7})[0]});
+       },
+       {"AllReduce", "sync.cc:7", "tower1/w_grad", "grad.cc:51", "inputs 1 and 2"}},
+      {"TowersTakePartInAnotherOrderInAnyCollective",
+       [] {
+         const TwoVariables model(3);
+         std::vector<std::vector<Output>> xs{model.table().values(0), model.table().values(1)};
+         std::swap(xs[1][0], xs[1][1]);
+         model.compile({all_reduce_bucket(xs, {}, Site{"sync.cc", 7})[0][0]});
+       },
+       {"AllReduce", "sync.cc:7", "tower0/b_grad", "grad.cc:60", "tower1/b_grad", "grad.cc:61",
+        "order of towers"}},
       step("OneResultIsFed", [](auto& m, auto& g) { m.compile(m.updates(g), {g.at(2, 1).value}); },
            {"a feed replaces the combined gradient of variable 'b'", "model.cc:42", "tower 2",
             "reduce.cc:70", "tower 0"}),
@@ -314,6 +332,32 @@ TEST(Verified, StepsOfEveryStrategyAreCompiled) {
     TwoVariables model(4);
     EXPECT_NO_THROW(model.compile(model.updates(model.reduce(name))));
   }
+}
+
+// In groups; one after the other; of several tensors per tower; of what no tower computed.
+TEST(Verified, CollectivesMayBeOfWhatTheirUserLikes) {
+  TwoVariables model(4);
+  const auto of = [&](int t, int v) { return model.rows[at(t)][at(v)].value; };
+  const std::vector<Output> low = all_reduce(std::vector{of(0, 0), of(1, 0)}),
+                            high = all_reduce(std::vector{of(2, 0), of(3, 0)});
+  const Output some = all_reduce(std::vector{of(0, 1), of(2, 1)})[1];
+  const Output steps = all_reduce(std::vector{of(0, 0), of(1, 0), of(0, 1), of(1, 1)})[0];
+  const Output mine = all_reduce(std::vector{of(0, 0), of(0, 1), of(1, 0), of(1, 1)})[3];
+  const Output others = all_reduce(std::vector{identity(of(1, 0)), identity(of(0, 0))})[0];
+  EXPECT_NO_THROW(model.compile(
+      {low[0] + high[1], all_reduce(std::vector{high[0], low[0]})[0], some, steps, mine, others}));
+}
+
+TEST(Verified, TheGradientOfACollectiveMayHaveOneTensorTwice) {
+  TwoVariables model(2);
+  const std::vector<Output> sums = all_reduce(model.table().values(0));
+  const Output loss = [&] {
+    ReplicaScope replica(model.graph, "tower1/", 1);
+    NameScope names(model.graph, "tower1/");
+    return reduce_sum(square(sums[0] + sums[1]));
+  }();
+  const std::vector<Output> gs = gradients(loss, model.inputs);
+  EXPECT_NO_THROW(model.compile({gs[0], gs[2]}));
 }
 
 TEST(Verified, OneTowersResultMayBeFetchedAlone) {
