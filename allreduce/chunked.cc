@@ -14,6 +14,10 @@ class Chunked final : public CombiningStrategy {
 
   std::string refusal(int towers) const override { return inner_->refusal(towers); }
   bool canonical(int towers) const override { return inner_->canonical(towers); }
+  std::unique_ptr<Strategy> in_one_node() const override {
+    std::unique_ptr<Strategy> inner = inner_->in_one_node();
+    return inner ? chunked(std::move(inner), chunks_) : nullptr;
+  }
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,

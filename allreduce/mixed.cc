@@ -21,6 +21,16 @@ class Mixed final : public CombiningStrategy {
     return std::ranges::all_of(
         ranges_, [&](const SizeRange& range) { return range.strategy->canonical(towers); });
   }
+  std::unique_ptr<Strategy> in_one_node() const override {
+    std::vector<SizeRange> ranges = ranges_;
+    bool any = false;
+    for (SizeRange& range : ranges) {
+      std::unique_ptr<Strategy> in_one_node = range.strategy->in_one_node();
+      any = any || in_one_node;
+      if (in_one_node) range.strategy = std::move(in_one_node);
+    }
+    return any ? std::make_unique<Mixed>(std::move(ranges), spec_) : nullptr;
+  }
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,

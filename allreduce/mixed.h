@@ -7,7 +7,7 @@ namespace belfry {
 
 // A strategy and the largest tensors that it takes, in bytes.
 struct SizeRange {
-  std::unique_ptr<Strategy> strategy;
+  std::shared_ptr<const Strategy> strategy;
   std::int64_t limit = kNoLimit;
 };
 

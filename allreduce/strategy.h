@@ -47,8 +47,9 @@ class Strategy {
   // The same strategy with each tensor cut into `chunks` >= 2 pieces: `name#chunks` of a spec.
   // nullptr, the default: it takes no number of chunks.
   virtual std::unique_ptr<Strategy> in_chunks(int chunks) const;
-  // The same strategy with all tensors of a table, which have one dtype, combined by one node: what
-  // a bucket is made of. nullptr, the default: it has nodes for each tensor.
+  // The same strategy with all tensors of a table, which have one dtype, combined by one node (by
+  // size: those of a range): what a bucket is made of. nullptr, the default: it has nodes for each
+  // tensor.
   virtual std::unique_ptr<Strategy> in_one_node() const;
 
  protected:

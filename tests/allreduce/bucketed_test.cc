@@ -63,6 +63,31 @@ TEST(Bucketed, IsOneCollectiveNodePerBucket) {
   }
 }
 
+TEST(Bucketed, IsOneNodePerRangeOfSizesThatHasSuch) {
+  TestGradients gradients(2, {{8}, {9}, {100}, {101}, {102}, {10}});
+  const auto strategy = bucketed(make_strategy("collective:256:naive:404:collective#2"), 1);
+  const GradientTable reduced = strategy->reduce(gradients.table());
+  const std::vector<Node*> nodes = nodes_of(gradients.graph, kAllReduce);
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0]->inputs().size(), 3u * 2);      // of 8, 9 and 10 elements
+  EXPECT_EQ(nodes[1]->inputs().size(), 1u * 2 * 2);  // of 102, in two chunks
+  EXPECT_EQ(reduced.at(1, 5).value, nodes[0]->output(5));
+  EXPECT_EQ(nodes_of(gradients.graph, kAddN).size(), 2u);  // of 100 and 101
+}
+
+TEST(Bucketed, OneNodeHasTheChunksOfAllTensors) {
+  TestGradients gradients(3, {{8}, {9}});
+  bucketed(make_strategy("collective#4"), 1)->reduce(gradients.table());
+  const std::vector<Node*> nodes = nodes_of(gradients.graph, kAllReduce);
+  ASSERT_EQ(nodes.size(), 1u);
+  EXPECT_EQ(nodes[0]->inputs().size(), 2u * 4 * 3);
+}
+
+TEST(Bucketed, StrategiesWithoutOneNodeSayNothingElseInSpecs) {
+  for (const char* spec : {"naive", "ring#2", "naive:1k:ring"})
+    EXPECT_EQ(make_strategy(spec)->in_one_node(), nullptr) << spec;
+}
+
 // Everything about a node but its name.
 std::vector<std::string> shape_of(const Graph& graph, std::size_t first) {
   std::vector<std::string> lines;
