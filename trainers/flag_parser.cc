@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -58,7 +57,6 @@ Given long_flag(std::string_view argument, const CLI::App& app) {
 // for a flag.
 std::vector<std::string> normalized(std::span<const char* const> arguments, const CLI::App& app) {
   std::vector<std::string> result;
-  std::set<std::string> seen;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string_view argument = arguments[i];
     const bool is_long = argument.starts_with("--") && argument.size() > 2;
@@ -66,7 +64,6 @@ std::vector<std::string> normalized(std::span<const char* const> arguments, cons
                        "'", argument, "' is no flag; flags look like --batch_size=64 (see --help)");
     Given given = is_long ? long_flag(argument, app) : short_flag(argument, app);
     const std::string shown = is_long ? "--" + given.name : std::string(argument.substr(0, 2));
-    require<FlagError>(seen.insert(given.name).second, "--", given.name, " is given twice");
     const bool takes_value = app.get_option("--" + given.name)->get_items_expected_min() > 0;
     if (takes_value && !given.value && i + 1 < arguments.size()) {
       given.value = arguments[++i];
@@ -89,7 +86,7 @@ void FlagParser::group(std::string name) { state_->group = std::move(name); }
 
 void FlagParser::add(const std::string& name, std::string& value, const std::string& unit,
                      const std::string& text) {
-  state_->app.add_option(name, value, text)->type_name(unit)->group(state_->group);
+  state_->app.add_option(name, value, text)->type_name(unit)->take_last()->group(state_->group);
 }
 
 void FlagParser::add(const std::string& name, bool& value, const std::string& text) {

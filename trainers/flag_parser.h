@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// Reads --name=value and --name value, with `-` and `_` alike in names, each flag once.
+// Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
 // A flag that has a letter, too, is also read as -n value, -nvalue and -n=value. Values stay text:
 // flag_values.h reads numbers.
 class FlagParser {
@@ -28,7 +28,7 @@ class FlagParser {
   void add(const std::string& name, bool& value, const std::string& text);
 
   // Returns the text of --help if that was asked for, else "". Throws FlagError for unknown flags,
-  // with the nearest name, flags given twice, and values that are missing or not wanted.
+  // with the nearest name, and for values that are missing or not wanted.
   std::string parse(std::span<const char* const> arguments);
 
   // Whether parse() saw this flag, e.g. "--seed".

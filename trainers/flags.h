@@ -57,9 +57,9 @@ struct TrainFlags {
   std::string help;  // not empty if --help was given: print it and do nothing else
 };
 
-// Reads --name=value and --name value, with `-` and `_` alike in names. Throws FlagError
-// for unknown flags (with the nearest name), flags given twice, values that cannot be, and flags
-// that contradict each other (naming both).
+// Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
+// Throws FlagError for unknown flags (with the nearest name), values that cannot be, and flags that
+// contradict each other (naming both).
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults);
 
 // The same flags on the command line of a program that has others too: added to its parser before

@@ -174,11 +174,7 @@ TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {
   EXPECT_THAT(refusal({"--batchsize=8"}), HasSubstr("unknown flag"));
 }
 
-TEST(Flags, AreGivenOnce) {
-  EXPECT_EQ(refusal({"--devices=cpu:2", "--devices", "cpu:3"}), "--devices is given twice");
-  EXPECT_EQ(refusal({"--batch_size=3", "--batch-size=3"}), "--batch_size is given twice");
-  EXPECT_EQ(refusal({"--dry_run", "--seed=1", "--dry_run"}), "--dry_run is given twice");
-}
+TEST(Flags, TakeTheLastOfSeveralValues) { EXPECT_EQ(parse({"--seed=3", "--seed=5"}).seed, 5u); }
 
 TEST(Flags, SuggestTheNearestNameForUnknownOnes) {
   EXPECT_EQ(refusal({"--bath_size=3"}), "unknown flag --bath_size; did you mean --batch_size?");
