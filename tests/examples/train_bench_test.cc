@@ -9,6 +9,7 @@
 #include "belfry/framework/file_system.h"
 #include "belfry/framework/text.h"
 #include "belfry/tests/support/programs.h"
+#include "belfry/tests/support/sanitizers.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
 #include "belfry/trainers/models.h"
@@ -185,6 +186,7 @@ TEST(TrainBench, PlansForGpusThatAreNotThere) {
 }
 
 TEST(TrainBench, ChecksTheEquivalenceOfAllModes) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers; CheckEquivalence does it in small";
   const std::string json = temporary_path(".json");
   const Finished done =
       bench({"--model=mlp", "--batch_size=2", "--check_equivalence=2", "--json=" + json, kLinks});
