@@ -6,6 +6,7 @@
 #include "belfry/allreduce/choice.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/measure_machine.h"
+#include "belfry/trainers/strategy_list.h"
 #include "belfry/trainers/trainer.h"
 
 namespace belfry {
@@ -51,15 +52,13 @@ StrategyChoice predict(const TrainerOptions& options, const GradientTable& gradi
   std::vector<TensorType> types;
   for (const Gradient& gradient : gradients.row(0))
     types.push_back({gradient.variable.shape(), gradient.value.dtype()});
-  std::vector<std::string> names = strategy_names();
-  std::erase_if(names, [&](const std::string& name) { return !candidates.accepts(name); });
   const AutoOptions& choice = options.choice;
   const Machine machine = choice.machine ? choice.machine()
                                          : find_machine(local_file_system(), options.devices,
                                                         {.threads = options.threads});
   TrainerOptions candidate = options;
   return choose_strategy(
-      names, types, machine.devices_for(options.devices), machine,
+      accepted_strategies(candidates.accepts), types, machine.devices_for(options.devices), machine,
       {.any = choice.any,
        .buckets = options.gradient_repacking > 0 ? std::vector<double>{0}
                                                  : sizes_that_differ(choice.buckets, gradients),

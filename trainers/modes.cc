@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/trainers/strategy_list.h"
 
 namespace belfry {
 namespace {
@@ -20,9 +21,8 @@ constexpr void (*kVariants[])(Mode&) = {
 // Those that the trainer accepts, or "" if it takes none.
 std::vector<std::string> strategies_of(const TrainerKind& kind, int towers) {
   if (!kind.accepts) return {""};
-  std::vector<std::string> names = strategy_names();
-  if (towers > 1) names.emplace_back("auto");
-  std::erase_if(names, [&](const std::string& name) { return !kind.accepts(name); });
+  std::vector<std::string> names = accepted_strategies(kind.accepts);
+  if (towers > 1 && kind.accepts("auto")) names.emplace_back("auto");
   return names;
 }
 

@@ -13,6 +13,7 @@
 #include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/planned_memory.h"
 #include "belfry/trainers/reduction_oracle.h"
+#include "belfry/trainers/strategy_list.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
@@ -96,13 +97,10 @@ class Bench {
     entry.result.resolved = entry.result.strategy;
     if (entry.result.strategy != "auto") return;
     require(options_.machine != nullptr, "auto needs a machine to choose by");
-    std::vector<std::string> names = strategy_names();
-    std::erase_if(names, [accepts = find_trainer("replicated").accepts](const std::string& name) {
-      return !accepts(name);
-    });
-    const StrategyChoice choice = choose_strategy(
-        names, types(), options_.machine->devices_for(options_.devices), *options_.machine,
-        {.any = options_.auto_any, .reduction = options_.reduction});
+    const StrategyChoice choice =
+        choose_strategy(accepted_strategies(find_trainer("replicated").accepts), types(),
+                        options_.machine->devices_for(options_.devices), *options_.machine,
+                        {.any = options_.auto_any, .reduction = options_.reduction});
     entry.result.resolved = choice.best().strategy;
     entry.result.reason = choice.str();
   }

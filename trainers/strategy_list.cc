@@ -9,6 +9,12 @@
 
 namespace belfry {
 
+std::vector<std::string> accepted_strategies(bool (*accepts)(std::string_view spec)) {
+  std::vector<std::string> names = strategy_names();
+  std::erase_if(names, [&](const std::string& name) { return !accepts(name); });
+  return names;
+}
+
 StrategyList parse_strategies(const std::string& text) {
   StrategyList list;
   for (const std::string_view part : split(text, ',')) {
