@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "belfry/allreduce/bucketed.h"
-#include "belfry/allreduce/cost_model.h"
 #include "belfry/allreduce/tower_buffers.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
@@ -46,7 +45,8 @@ bool predict(const std::vector<TensorType>& gradients, const std::vector<DeviceS
     strategy = options.make(prediction.strategy, prediction.bucket_mb);
   else if (prediction.bucket_mb > 0)
     strategy = bucketed(std::move(strategy), prediction.bucket_mb);
-  prediction.seconds = predict_reduction(*strategy, gradients, devices, machine, options.reduction);
+  prediction.seconds =
+      predict_reduction(*strategy, gradients, devices, machine, options.reduction, options.work);
   return in_one_node;
 }
 
@@ -58,7 +58,7 @@ std::string describe_strategy(std::string_view strategy, double bucket_mb) {
 
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const Machine& machine,
-                         Reduction reduction) {
+                         Reduction reduction, StepWork work) {
   Graph graph;
   const GradientTable table(tower_buffers(graph, gradients, devices));
   const GradientTable sums = strategy.reduce(table, {.reduction = reduction});
@@ -72,8 +72,8 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
     count = std::max(count, *device.index + 1);
   }
   Session session(graph, options);
-  return predict_seconds(session.prepare({group(graph, writes)}).plan(), session.devices(),
-                         machine);
+  return predict_seconds(session.prepare({group(graph, writes)}).plan(), session.devices(), machine,
+                         work);
 }
 
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,

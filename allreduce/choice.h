@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "belfry/allreduce/cost_model.h"
 #include "belfry/allreduce/machine.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/kernel.h"
@@ -18,7 +19,7 @@ namespace belfry {
 // Throws what the strategy and the planner throw, and NotFound for devices that the machine lacks.
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const Machine& machine,
-                         Reduction reduction = Reduction::kMean);
+                         Reduction reduction = Reduction::kMean, StepWork work = StepWork::kPart);
 
 struct Prediction {
   std::string strategy;
@@ -43,6 +44,7 @@ struct ChoiceOptions {
   // bits than the rest.
   bool any = false;
   Reduction reduction = Reduction::kMean;
+  StepWork work = StepWork::kPart;
   // Sizes in MiB to try with each strategy, at least one; 0: no buckets. Of a strategy without a
   // node for a whole bucket just the first size above 0 is tried: it builds the same with others.
   std::vector<double> buckets = {0};

@@ -8,6 +8,7 @@
 
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/useful_workers.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/split.h"
 
@@ -36,8 +37,8 @@ struct Executor {
 // Turns the launches of a plan into jobs.
 class Jobs {
  public:
-  Jobs(const Plan& plan, std::span<const DeviceSpec> devices, const Machine& machine)
-      : plan_(plan), machine_(machine), deps_(launch_deps(plan)) {
+  Jobs(const Plan& plan, std::span<const DeviceSpec> devices, const Machine& machine, StepWork work)
+      : plan_(plan), machine_(machine), work_(work), deps_(launch_deps(plan)) {
     for (const DeviceSpec& device : devices) {
       const auto known = std::ranges::find(machine.devices, device);
       index_.push_back(
@@ -52,6 +53,7 @@ class Jobs {
   std::vector<Job> jobs;
   std::vector<Executor> executors;
   const Bandwidth& bandwidth() const { return bandwidth_; }
+  bool on_several_workers() const { return on_several_; }
 
  private:
   std::int64_t bytes_of_step() const {
@@ -62,38 +64,54 @@ class Jobs {
     return std::max<std::int64_t>(1, bytes);
   }
 
-  // As a step deals its lanes to workers; on a machine without them, one executor per lane.
-  void make_executors(int devices) {
-    const int lanes = static_cast<int>(plan_.lanes.size());
-    const bool has_workers = machine_.workers > 0;
+  // Workers, or on a machine without them one executor per lane.
+  int count_executors(int devices) const {
+    if (machine_.workers == 0) return static_cast<int>(plan_.lanes.size());
     const int most = std::min(machine_.workers, devices);
-    const int count = has_workers ? workers_for(plan_, most) : lanes;
+    return work_ == StepWork::kWhole ? useful_workers(plan_, most) : workers_for(plan_, most);
+  }
+
+  // As a step deals its lanes to workers.
+  void make_executors(int devices) {
+    const bool has_workers = machine_.workers > 0;
+    const int count = count_executors(devices);
     executor_of_lane_ = deal_lanes(plan_, count);
     executors.resize(at(count), Executor{.worker = has_workers});
-    shares_ = has_workers && count > 1;
+    on_several_ = has_workers && count > 1;
+    if (on_several_ && bandwidth_.other_gbps > 0)
+      foreign_ = foreign_bytes(plan_, executor_of_lane_, count, std::numeric_limits<double>::max());
   }
 
   void add(int l) {
     const Launch& launch = plan_.launches[at(l)];
     const PlanNode& node = plan_.node(launch.node);
     Job job{.executor = executor_of_lane_[at(launch.lane)], .deps = jobs_before(launch.node)};
-    if (!node.types.empty() || !node.inputs.empty()) price(launch, job);
+    if (!node.types.empty() || !node.inputs.empty()) price(l, job);
     job_of_[launch.node] = l;
     executors[at(job.executor)].jobs.push_back(l);
     jobs.push_back(std::move(job));
   }
 
   // Of a launch that does something: those which only wait are part of Machine::run_us.
-  void price(const Launch& launch, Job& job) {
+  void price(int l, Job& job) {
+    const Launch& launch = plan_.launches[at(l)];
     const PlanNode& node = plan_.node(launch.node);
     job.fixed = machine_.launch_us * 1e-6;
     job.bytes = touched(launch.node);
     if (machine_.workers == 0) job.rate = bandwidth_.one_gbps * 1e9;
     if (!machine_.links.empty()) cross(node, job);
-    job.shared = shares_ && launch.chunks() > 1;
+    job.shared = on_several_ && launch.chunks() > 1;
     if (job.shared) job.fixed += machine_.share_us * 1e-6;
+    if (!foreign_.empty())
+      job.fixed += fetching_seconds(l) / (job.shared ? static_cast<double>(executors.size()) : 1);
     const auto elsewhere = [&](int dep) { return jobs[at(dep)].executor != job.executor; };
     if (std::ranges::any_of(job.deps, elsewhere)) job.fixed += machine_.wait_us * 1e-6;
+  }
+
+  // What reading takes more because other workers wrote it.
+  double fetching_seconds(int l) const {
+    const double longer = 1 / bandwidth_.other_gbps - 1 / bandwidth_.one_gbps;
+    return foreign_[at(l)] * std::max(0.0, longer) * 1e-9;
   }
 
   std::vector<int> jobs_before(int n) const {
@@ -177,13 +195,15 @@ class Jobs {
 
   const Plan& plan_;
   const Machine& machine_;
+  StepWork work_;
   std::vector<std::vector<int>> deps_;  // of nodes
   std::vector<int> index_;              // of the machine's device, or -1, by the session's
   std::vector<DeviceSpec> names_;
   Bandwidth bandwidth_;
   std::vector<int> executor_of_lane_;
-  bool shares_ = false;        // workers help each other
-  std::map<int, int> job_of_;  // by node
+  bool on_several_ = false;      // workers, which help each other
+  std::vector<double> foreign_;  // by launch: foreign_bytes(), if they cost more
+  std::map<int, int> job_of_;    // by node
   std::map<std::string, int> named_;
 };
 
@@ -278,9 +298,11 @@ class Simulation {
 }  // namespace
 
 double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,
-                       const Machine& machine) {
-  Jobs jobs(plan, devices, machine);
-  return machine.run_us * 1e-6 + Simulation(jobs, machine.workers).run();
+                       const Machine& machine, StepWork work) {
+  Jobs jobs(plan, devices, machine, work);
+  const bool wakes = work == StepWork::kWhole && jobs.on_several_workers();
+  const double fixed = machine.run_us + (wakes ? machine.wake_us : 0);
+  return fixed * 1e-6 + Simulation(jobs, machine.workers).run();
 }
 
 }  // namespace belfry

@@ -99,7 +99,8 @@ Bandwidth Machine::bandwidth_at(std::int64_t bytes) const {
   const double share = std::log(static_cast<double>(bytes) / static_cast<double>(low.bytes)) /
                        std::log(static_cast<double>(above->bytes) / static_cast<double>(low.bytes));
   return {bytes, std::lerp(low.one_gbps, above->one_gbps, share),
-          std::lerp(low.all_gbps, above->all_gbps, share)};
+          std::lerp(low.all_gbps, above->all_gbps, share),
+          std::lerp(low.other_gbps, above->other_gbps, share)};
 }
 
 bool Machine::has(const DeviceSpec& device) const {
@@ -125,8 +126,8 @@ int Machine::index_of(const DeviceSpec& device) const {
 
 Machine parse_machine(const Json& json) {
   require_members(json, "a machine",
-                  {"devices", "workers", "run_us", "launch_us", "wait_us", "share_us", "bandwidth",
-                   "links", "other_links"});
+                  {"devices", "workers", "run_us", "wake_us", "launch_us", "wait_us", "share_us",
+                   "bandwidth", "links", "other_links"});
   Machine machine;
   for (const Json& name : json.at("devices").items()) {
     const DeviceSpec device = parse_device(name.text());
@@ -142,17 +143,19 @@ Machine parse_machine(const Json& json) {
   }
   machine.run_us = number(json, "run_us", 0);
   machine.launch_us = number(json, "launch_us", kDefaultLaunch);
+  machine.wake_us = number(json, "wake_us", 0);
   machine.wait_us = number(json, "wait_us", 0);
   machine.share_us = number(json, "share_us", 0);
   if (const Json* points = json.find("bandwidth"))
     for (const Json& point : points->items()) {
-      require_members(point, "a bandwidth", {"bytes", "one_gbps", "all_gbps"});
+      require_members(point, "a bandwidth", {"bytes", "one_gbps", "all_gbps", "other_gbps"});
       point.at("one_gbps");
       const double one = number(point, "one_gbps", 0, true);
       const std::int64_t bytes = point.at("bytes").integer();
       require(bytes > (machine.bandwidth.empty() ? 0 : machine.bandwidth.back().bytes),
               "\"bytes\" of a machine's bandwidths must be above 0 and grow");
-      machine.bandwidth.push_back({bytes, one, number(point, "all_gbps", one, true)});
+      machine.bandwidth.push_back(
+          {bytes, one, number(point, "all_gbps", one, true), number(point, "other_gbps", 0)});
     }
   if (machine.bandwidth.empty()) machine.bandwidth = {{1, kDefaultBandwidth, kDefaultBandwidth}};
   parse_links(json, machine);
@@ -168,7 +171,8 @@ Json to_json(const Machine& machine) {
     bandwidth.push(Json::object()
                        .set("bytes", point.bytes)
                        .set("one_gbps", point.one_gbps)
-                       .set("all_gbps", point.all_gbps));
+                       .set("all_gbps", point.all_gbps)
+                       .set("other_gbps", point.other_gbps));
   for (std::size_t i = 0; i < machine.links.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       links.push(link_json(machine.devices[j], machine.devices[i], machine.links[i][j]));
@@ -177,6 +181,7 @@ Json to_json(const Machine& machine) {
       .set("workers", machine.workers)
       .set("run_us", machine.run_us)
       .set("launch_us", machine.launch_us)
+      .set("wake_us", machine.wake_us)
       .set("wait_us", machine.wait_us)
       .set("share_us", machine.share_us)
       .set("bandwidth", std::move(bandwidth));

@@ -20,9 +20,11 @@ struct Link {
 
 // How fast kernels read and write memory when all that a step touches is `bytes` large, in 1e9
 // bytes per second: one worker alone, and all workers together. Bytes written count twice.
+// `other_gbps` is how fast one worker reads what another wrote last, which may still lie in the
+// cache of that one; 0: as its own.
 struct Bandwidth {
   std::int64_t bytes = 0;
-  double one_gbps = 0, all_gbps = 0;
+  double one_gbps = 0, all_gbps = 0, other_gbps = 0;
   bool operator==(const Bandwidth&) const = default;
 };
 
@@ -31,6 +33,7 @@ struct Machine {
   // Threads that share out the devices' work, or 0: each device works by itself.
   int workers = 0;
   double run_us = 0;                 // of a step, whatever it holds
+  double wake_us = 0;                // more, if it is the only one to wake the workers for
   double launch_us = 0;              // of a kernel
   double wait_us = 0;                // of a launch that waits for one of another worker or device
   double share_us = 0;               // of a launch that all workers share
@@ -54,10 +57,10 @@ struct Machine {
 //  "other_links": {"latency_us": 20, "gbps": 7, "bus": "host"}}
 // describes devices with memories of their own; "other_links" are those of all pairs that "links"
 // leaves out. The host, one device at most, is cpu:0. Without both, all devices share one memory.
-// More members, all optional: "workers" [0], "run_us" [0], "launch_us" [5], "wait_us" [0],
-// "share_us" [0], and "bandwidth", a list of
-// {"bytes", "one_gbps", "all_gbps"} [500 for any size]. Throws InvalidArgument naming the member
-// that is missing, unknown or out of range.
+// More members, all optional: "workers" [0], "run_us" [0], "wake_us" [0], "launch_us" [5],
+// "wait_us" [0], "share_us" [0], and "bandwidth", a list of
+// {"bytes", "one_gbps", "all_gbps", "other_gbps"} [500 for any size]. Throws InvalidArgument naming
+// the member that is missing, unknown or out of range.
 Machine parse_machine(const Json& json);
 // What parse_machine() reads back.
 Json to_json(const Machine& machine);

@@ -34,6 +34,9 @@ struct SessionOptions {
   bool log_device_placement = false;
   // Workers, the caller of run included; 0 for one per usable core.
   int threads = 0;
+  // Every step runs on all of them. Else one with so little work that a worker does it faster alone
+  // runs on the caller.
+  bool all_workers = false;
   // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}. A plan that needs more
   // throws OutOfMemory naming the device before it runs.
   std::map<std::string, std::int64_t> memory_limit = {};

@@ -31,6 +31,7 @@ Session::State::State(const Graph& g, SessionOptions o)
       pool(options.dry_run ? 1 : std::min(threads, static_cast<int>(devices.size()))),
       runner{devices, pool, [this](const Node& node) { return memory_of(node).data(); }, {}} {
   runner.dry = options.dry_run;
+  runner.all_workers = options.all_workers;
   if (options.log_device_placement) print(device_mapping(devices));
 }
 

@@ -33,7 +33,8 @@ struct Runner {
   std::mutex failures;  // over these two, between runs that share `mutex`
   // Of each variable's memory. Steps of Locks::kEachVariable take them in the order of the map.
   std::map<const void*, std::mutex> variable_locks;
-  bool dry = false;  // nothing has memory, and nothing runs
+  bool dry = false;          // nothing has memory, and nothing runs
+  bool all_workers = false;  // even for little work
 };
 
 // Throws InvalidArgument naming a device of the plan, a declared one if there is any.

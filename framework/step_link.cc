@@ -5,27 +5,9 @@
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/step.h"
+#include "belfry/framework/useful_workers.h"
 
 namespace belfry {
-namespace {
-
-// Whether the work of a plan pays for waking other workers, which takes some microseconds. It is
-// guessed from the bytes that launches touch: from caches, what is done element by element takes
-// about 0.01 ns for each; the rest is taken for ten times that.
-bool worth_sharing(const Plan& plan) {
-  constexpr std::int64_t kLaunch = 4 << 10, kWorthwhile = 512 << 10;
-  std::int64_t work = 0;
-  for (const Launch& launch : plan.launches) {
-    const PlanNode& node = plan.node(launch.node);
-    std::int64_t bytes = 0;
-    for (const Value& input : node.inputs) bytes += plan.type(input).bytes();
-    for (const TensorType& type : node.types) bytes += type.bytes();
-    work += kLaunch + bytes * (node.op->split == Split::kElements ? 1 : 10);
-  }
-  return work > kWorthwhile;
-}
-
-}  // namespace
 
 Step::State::State(Plan compiled, Runner& owner) : runner(owner) {
   plan = std::move(compiled);
@@ -99,7 +81,8 @@ void Step::State::link() {
 }
 
 void Step::State::share_out() {
-  workers = worth_sharing(plan) ? workers_for(plan, pool().workers()) : 1;
+  const int most = pool().workers();
+  workers = runner.all_workers ? workers_for(plan, most) : useful_workers(plan, most);
   opens = workers > 1 && std::ranges::any_of(tasks, [](const Task& t) { return t.parts > 1; });
   const std::vector<int> worker_of = deal_lanes(plan, workers);
   lists = std::vector<WorkerList>(at(workers));

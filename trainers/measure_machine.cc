@@ -21,7 +21,9 @@ namespace {
 // A graph and the session that runs it.
 class Probe {
  public:
-  Probe(std::span<const DeviceSpec> devices, int threads) : devices_(devices), threads_(threads) {}
+  // Of steps on all workers, or on as many as are of use to them.
+  Probe(std::span<const DeviceSpec> devices, int threads, bool all_workers)
+      : devices_(devices), threads_(threads), all_workers_(all_workers) {}
 
   Graph& graph() { return graph_; }
 
@@ -38,7 +40,9 @@ class Probe {
 
   // Seconds of a step for the effect of `nodes`: of the fastest round, as others only add to it.
   double seconds(std::span<Node* const> nodes, int runs) {
-    Session session(graph_, {.device_count = device_count(devices_), .threads = threads_});
+    Session session(
+        graph_,
+        {.device_count = device_count(devices_), .threads = threads_, .all_workers = all_workers_});
     Step& step = session.prepare({group(graph_, nodes)});
     Interleaved timer;
     timer.add([&] { step.run(); });
@@ -49,6 +53,7 @@ class Probe {
  private:
   std::span<const DeviceSpec> devices_;
   int threads_;
+  bool all_workers_;
   Graph graph_;
   int variables_ = 0;
 };
@@ -61,38 +66,42 @@ class Measurement {
   Machine run() {
     machine_.devices.assign(devices_.begin(), devices_.end());
     machine_.workers = std::min(threads_, static_cast<int>(devices_.size()));
-    machine_.run_us = empty_step(devices_.size()) * 1e6;
-    machine_.launch_us = chain(0) * 1e6;
-    machine_.wait_us = std::max(0.0, chain(devices_.size() - 1) * 1e6 - machine_.launch_us);
-    for (std::int64_t bytes = 32 << 10; bytes <= 128 << 20; bytes *= 4) add_bandwidth(bytes);
+    machine_.run_us = empty_step(devices_.size(), false) * 1e6;
+    machine_.wake_us = std::max(0.0, empty_step(devices_.size()) * 1e6 - machine_.run_us);
+    machine_.launch_us = chain(0, 1, 200, 200) * 1e6;
+    machine_.wait_us =
+        std::max(0.0, chain(devices_.size() - 1, 1, 200, 200) * 1e6 - machine_.launch_us);
+    for (std::int64_t bytes = 32 << 10; bytes <= 128 << 20; bytes *= 2) add_bandwidth(bytes);
     machine_.share_us = std::max(0.0, share_overhead() * 1e6);
     return std::move(machine_);
   }
 
  private:
   // On so many devices.
-  double empty_step(std::size_t count) {
-    Probe probe(devices_, threads_);
+  double empty_step(std::size_t count, bool all_workers = true) {
+    Probe probe(devices_, threads_, all_workers);
     std::vector<Node*> nodes;
     for (std::size_t d = 0; d < count; ++d) nodes.push_back(&probe.floats(d, 1).read().node());
     return probe.seconds(nodes, 2000);
   }
 
-  // Of a launch in a chain that goes between device 0 and `other`.
-  double chain(std::size_t other) {
-    constexpr int kLength = 200;
-    Probe probe(devices_, threads_);
-    const Output one = probe.floats(0, 1);
-    Output last = one;
-    for (int i = 0; i < kLength; ++i) last = probe.add(i % 2 == 0 ? 0 : other, last, one);
+  // Of a launch in a chain of `length` that goes between device 0 and `other`, where each adds
+  // `count` floats of its device to those of the last.
+  double chain(std::size_t other, std::int64_t count, int length, int runs) {
+    Probe probe(devices_, threads_, true);
+    const std::size_t ends[] = {0, other};
+    const Output own[] = {probe.floats(0, count), probe.floats(other, count)};
+    Output last = own[0];
+    for (std::size_t i = 0; i < static_cast<std::size_t>(length); ++i)
+      last = probe.add(ends[i % 2], last, own[i % 2]);
     Node* const node = &last.node();
     const double empty = empty_step(other == 0 ? 1 : 2);
-    return std::max(0.0, probe.seconds({&node, 1}, 200) - empty) / kLength;
+    return std::max(0.0, probe.seconds({&node, 1}, runs) - empty) / length;
   }
 
   // Sums of two on `active` devices, in a step that touches `bytes` in all: bytes per second.
   double rate(std::size_t active, std::int64_t bytes) {
-    Probe probe(devices_, threads_);
+    Probe probe(devices_, threads_, true);
     const std::int64_t count = bytes / 12 / static_cast<std::int64_t>(active);
     std::vector<Node*> sums;
     for (std::size_t i = 0; i < active; ++i) {
@@ -100,23 +109,38 @@ class Measurement {
       const std::size_t d = i * devices_.size() / active;
       sums.push_back(&probe.add(d, probe.floats(d, count), probe.floats(d, count)).node());
     }
-    const int runs = static_cast<int>(std::clamp<std::int64_t>((256 << 20) / bytes, 5, 1000));
     const double overhead = empty_step(active) + machine_.launch_us * 1e-6;
     const double moved = 16.0 * static_cast<double>(count) * static_cast<double>(active);
-    return moved / std::max(1e-9, probe.seconds(sums, runs) - overhead);
+    return moved / std::max(1e-9, probe.seconds(sums, runs_of(bytes)) - overhead);
+  }
+
+  static int runs_of(std::int64_t bytes) {
+    return static_cast<int>(std::clamp<std::int64_t>((256 << 20) / bytes, 25, 1000));
+  }
+
+  // Of reading what another worker wrote, in bytes per second, when a step touches `bytes`.
+  double other_rate(std::int64_t bytes, double one) {
+    constexpr int kLength = 10;
+    const std::int64_t count = bytes / 16;  // a variable and a sum on each of two devices
+    const double seconds = chain(devices_.size() - 1, count, kLength, runs_of(bytes * kLength));
+    const double fixed = (machine_.launch_us + machine_.wait_us) * 1e-6;
+    const auto each = static_cast<double>(count * 4);
+    return each / std::max(each / one, seconds - fixed - 3 * each / one);
   }
 
   void add_bandwidth(std::int64_t bytes) {
-    const double one = rate(1, bytes) * 1e-9;
+    const double one = rate(1, bytes);
     const auto workers = static_cast<std::size_t>(machine_.workers);
-    machine_.bandwidth.push_back({bytes, one, workers > 1 ? rate(workers, bytes) * 1e-9 : one});
+    const double all = workers > 1 ? std::max(one, rate(workers, bytes)) : one;
+    const double other = workers > 1 ? other_rate(bytes, one) : one;
+    machine_.bandwidth.push_back({bytes, one * 1e-9, all * 1e-9, other * 1e-9});
   }
 
   // What an all-reduce that workers share takes above its bytes.
   double share_overhead() {
     if (machine_.workers < 2) return 0;
     constexpr std::int64_t kElements = 32 << 10;
-    Probe probe(devices_, threads_);
+    Probe probe(devices_, threads_, true);
     std::vector<std::vector<Gradient>> rows;
     for (std::size_t d = 0; d < devices_.size(); ++d)
       rows.push_back({{probe.floats(d, kElements), {}}});
@@ -125,8 +149,8 @@ class Measurement {
     const auto buffers = static_cast<std::int64_t>(devices_.size());
     const std::int64_t step_bytes = (buffers + 1) * kElements * 4;
     const double moved = static_cast<double>((buffers + 2) * kElements * 4);
-    return probe.seconds({&node, 1}, 1000) - (machine_.run_us + machine_.launch_us) * 1e-6 -
-           moved / (machine_.bandwidth_at(step_bytes).all_gbps * 1e9);
+    return probe.seconds({&node, 1}, 1000) - empty_step(devices_.size()) -
+           machine_.launch_us * 1e-6 - moved / (machine_.bandwidth_at(step_bytes).all_gbps * 1e9);
   }
 
   std::span<const DeviceSpec> devices_;

@@ -97,10 +97,10 @@ class Bench {
     entry.result.resolved = entry.result.strategy;
     if (entry.result.strategy != "auto") return;
     require(options_.machine != nullptr, "auto needs a machine to choose by");
-    const StrategyChoice choice =
-        choose_strategy(accepted_strategies(find_trainer("replicated").accepts), types(),
-                        options_.machine->devices_for(options_.devices), *options_.machine,
-                        {.any = options_.auto_any, .reduction = options_.reduction});
+    const StrategyChoice choice = choose_strategy(
+        accepted_strategies(find_trainer("replicated").accepts), types(),
+        options_.machine->devices_for(options_.devices), *options_.machine,
+        {.any = options_.auto_any, .reduction = options_.reduction, .work = StepWork::kWhole});
     entry.result.resolved = choice.best().strategy;
     entry.result.reason = choice.str();
   }
@@ -140,7 +140,7 @@ class Bench {
   }
 
   double predicted(const Step& step) const {
-    return predict_seconds(step.plan(), session_->devices(), *options_.machine);
+    return predict_seconds(step.plan(), session_->devices(), *options_.machine, StepWork::kWhole);
   }
 
   void check() {

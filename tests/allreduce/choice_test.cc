@@ -95,6 +95,37 @@ TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
               1 + 0.5 + 4 * 4096 / 10e3, 1e-6);
 }
 
+// What the other worker wrote takes 0.15 ns a byte more: its variable, which the sum reads, and the
+// sum, which it assigns. As a whole step, that is better done by one worker.
+TEST(Prediction, WhatAnotherWorkerWroteIsSlowerToRead) {
+  Machine machine = shared(2);
+  machine.bandwidth[0].other_gbps = 4;
+  constexpr double kBytes = 262144;
+  const double fetch = kBytes * 0.15e-3, ahead = 0.25 + fetch;
+  EXPECT_NEAR(microseconds("naive", {floats(65536)}, machine.devices, machine),
+              1 + 0.5 + fetch + 4 * kBytes / 10e3 + 0.75 + fetch +
+                  2 * (3 * kBytes - ahead * 10e3) / 16e3 + ahead,
+              1e-6);
+  EXPECT_NEAR(1e6 * predict_reduction(*make_strategy("naive"), {floats(65536)}, machine.devices,
+                                      machine, Reduction::kSum, StepWork::kWhole),
+              1 + 3 * 0.5 + 10 * kBytes / 10e3, 1e-6);
+}
+
+// The update of a training step finds the workers awake.
+TEST(Prediction, AWholeStepWakesTheWorkersThatItRunsOn) {
+  Machine machine = shared(2);
+  machine.wake_us = 3;
+  const auto whole = [&](std::int64_t elements) {
+    return 1e6 * predict_reduction(*make_strategy("collective"), {floats(elements)},
+                                   machine.devices, machine, Reduction::kSum, StepWork::kWhole);
+  };
+  const auto part = [&](std::int64_t elements) {
+    return microseconds("collective", {floats(elements)}, machine.devices, machine);
+  };
+  EXPECT_NEAR(whole(16 << 20), part(16 << 20) + 3, 1e-6);
+  EXPECT_NEAR(whole(1024), part(1024), 1e-6);  // on one
+}
+
 // Two collectives on two workers, each at half of what both together reach; the longer goes on
 // alone.
 TEST(Prediction, WorkersThatAreBusyTogetherAreSlower) {

@@ -88,7 +88,9 @@ TEST_P(EveryStrategy, GivesTheSameBitsInASession) {
   for (const auto& strategy : strategies()) {
     TestGradients gradients(GetParam().towers, odd_shapes());
     const GradientTable reduced = strategy->reduce(gradients.table());
-    Session session(gradients.graph, {.device_count = {{"CPU", GetParam().towers}}, .threads = 2});
+    Session session(
+        gradients.graph,
+        {.device_count = {{"CPU", GetParam().towers}}, .threads = 2, .all_workers = true});
     for (int v = 0; v < reduced.variables(); ++v) {
       std::vector<Fetch> fetches;
       for (const Output& value : reduced.values(v)) fetches.emplace_back(value);
@@ -175,7 +177,8 @@ TEST_P(OtherOrders, GiveTheSameBitsInASession) {
   const auto [spec, towers] = GetParam();
   TestGradients gradients(towers, {{33, 40}, {5}, {}});
   const GradientTable reduced = make_strategy(spec)->reduce(gradients.table());
-  Session session(gradients.graph, {.device_count = {{"CPU", towers}}, .threads = 2});
+  Session session(gradients.graph,
+                  {.device_count = {{"CPU", towers}}, .threads = 2, .all_workers = true});
   for (int v = 0; v < reduced.variables(); ++v) {
     std::vector<Fetch> fetches;
     for (const Output& value : reduced.values(v)) fetches.emplace_back(value);

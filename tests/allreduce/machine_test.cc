@@ -39,11 +39,12 @@ TEST(Machine, ReadsLinksInBothDirectionsAndTheOthersFromOnePlace) {
 }
 
 TEST(Machine, WritesWhatItReads) {
-  for (const char* text :
-       {R"({"devices": ["gpu:0", "gpu:1"], "launch_us": 3, "wait_us": 0.5,
+  for (
+      const char* text :
+      {R"({"devices": ["gpu:0", "gpu:1"], "launch_us": 3, "wait_us": 0.5,
             "other_links": {"gbps": 2, "bus": "b"}})",
-        R"({"devices": ["cpu:0", "cpu:1"], "workers": 2, "run_us": 1.5, "share_us": 0.25,
-            "bandwidth": [{"bytes": 1024, "one_gbps": 40, "all_gbps": 80},
+       R"({"devices": ["cpu:0", "cpu:1"], "workers": 2, "run_us": 1.5, "wake_us": 3.5, "share_us": 0.25,
+            "bandwidth": [{"bytes": 1024, "one_gbps": 40, "all_gbps": 80, "other_gbps": 20},
                           {"bytes": 65536, "one_gbps": 30}]})"}) {
     const Machine machine = parse_machine(Json::parse(text));
     EXPECT_EQ(parse_machine(Json::parse(to_json(machine).str(2))), machine) << text;

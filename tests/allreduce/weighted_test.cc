@@ -76,7 +76,9 @@ class WeightedReduce : public testing::TestWithParam<Case> {
     }
     const GradientTable reduced =
         strategy()->reduce(gradients.table(), {.reduction = reduction, .weights = weights});
-    Session session(gradients.graph, {.device_count = {{"CPU", GetParam().towers}}, .threads = 2});
+    Session session(
+        gradients.graph,
+        {.device_count = {{"CPU", GetParam().towers}}, .threads = 2, .all_workers = true});
     float total = 0;
     for (const float weight : n) total += weight;
     for (int v = 0; v < reduced.variables(); ++v) {

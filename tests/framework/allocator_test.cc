@@ -95,7 +95,7 @@ TEST_F(HookTest, ASessionSurvivesTheFailureOfAnyAllocation) {
   for (bool failed = true; failed; ++allowed) {
     failed = false;
     int left = allowed;
-    Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2});
+    Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
     set_allocation_hook([&](const std::string& owner, std::size_t bytes) {
       require<OutOfMemory>(left-- > 0, owner, ": no memory for ", bytes);
     });

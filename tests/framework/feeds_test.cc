@@ -149,7 +149,7 @@ TEST(Session, RunsFromSeveralThreadsAtOnce) {
   for (int i = 0; i < 20; ++i) fresh.push_back(variable(graph, cat("fresh", i), {50}));
   const Output reads[] = {fresh[0], fresh[19]};  // nothing is built while threads run
   EXPECT_NE(reads[0], reads[1]);
-  Session session(graph, {.device_count = {{"CPU", 4}}, .threads = 3});
+  Session session(graph, {.device_count = {{"CPU", 4}}, .threads = 3, .all_workers = true});
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int t = 0; t < 4; ++t)

@@ -5,22 +5,26 @@
 
 #include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/json.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/framework/trace.h"
+#include "belfry/framework/useful_workers.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/tests/framework/replicas_test_support.h"
 
 namespace belfry {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 // Whether others than the caller take part in a step of two devices with tensors of `elements`.
-bool wakes_others(std::int64_t elements) {
+bool wakes_others(std::int64_t elements, bool all_workers = false) {
   Graph graph;
   std::vector<Fetch> fetches;
   for (const int device : {0, 1}) {
@@ -28,7 +32,7 @@ bool wakes_others(std::int64_t elements) {
     const Output x = fill(graph, {elements}, 1);
     fetches.emplace_back(add_n({x, x}).node());
   }
-  Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2});
+  Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = all_workers});
   Trace trace;
   session.run(fetches, {}, {.trace = &trace});
   return trace.str().find("\"workers\"") != std::string::npos;
@@ -37,6 +41,53 @@ bool wakes_others(std::int64_t elements) {
 TEST(IdleWorkers, AreWokenForWorkThatIsWorthIt) {
   EXPECT_FALSE(wakes_others(256));
   EXPECT_TRUE(wakes_others(256 << 10));
+  EXPECT_TRUE(wakes_others(256, true));
+}
+
+// Variables on two devices become their sum, which device 0 computes.
+class SumForTwo {
+ public:
+  explicit SumForTwo(std::int64_t elements) {
+    std::vector<Variable> variables;
+    for (const int device : {0, 1}) {
+      DeviceScope on(graph_, cpu(device));
+      variables.push_back(variable(graph_, cat("v", device), {elements}));
+    }
+    DeviceScope on(graph_, cpu(0));
+    const Output sum = add_n({variables[0], variables[1]});
+    step_ = &session_.prepare({assign(variables[0], sum), assign(variables[1], sum)});
+  }
+
+  const Plan& plan() const { return step_->plan(); }
+
+  // Of the launches of an op, in order.
+  std::vector<double> foreign(const Op& op, std::vector<int> worker_of_lane, double most) const {
+    const std::vector<double> all = foreign_bytes(plan(), worker_of_lane, 2, most);
+    std::vector<double> result;
+    for (std::size_t l = 0; l < all.size(); ++l)
+      if (plan().node(plan().launches[l].node).op == &op) result.push_back(all[l]);
+    return result;
+  }
+
+ private:
+  Graph graph_;
+  Session session_{graph_, {.device_count = {{"CPU", 2}}, .threads = 2}};
+  Step* step_ = nullptr;
+};
+
+TEST(ForeignBytes, AreThoseThatOtherWorkersWroteInThisRunOrTheLast) {
+  const SumForTwo two(1000);
+  ASSERT_EQ(two.plan().lanes.size(), 2u);
+  EXPECT_THAT(two.foreign(kAddN, {0, 1}, 1e9), ElementsAre(4000));
+  EXPECT_THAT(two.foreign(kAddN, {0, 1}, 100), ElementsAre(100));
+  EXPECT_THAT(two.foreign(kAssign, {0, 1}, 1e9), UnorderedElementsAre(0, 4000));
+  EXPECT_THAT(two.foreign(kAssign, {0, 0}, 1e9), ElementsAre(0, 0));
+}
+
+TEST(UsefulWorkers, AreOneWhereOthersWouldWaitForEachOthersCaches) {
+  EXPECT_EQ(useful_workers(SumForTwo(16 << 10).plan(), 2), 1);
+  EXPECT_EQ(useful_workers(SumForTwo(16 << 20).plan(), 2), 2);
+  EXPECT_EQ(useful_workers(SumForTwo(16 << 20).plan(), 1), 1);
 }
 
 TEST(IdleWorkers, LanesAreDealtInTheOrderOfDevices) {
@@ -77,7 +128,7 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakeChunksOfCollectives) {
     if (!first.compare_exchange_strong(none, self) && none != self) helped = true;
     while (!helped) std::this_thread::yield();
   });
-  Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2});
+  Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
   const Tensor result = session.run(sum);
   EXPECT_TRUE(helped);
   for (const float value : result.data<float>()) ASSERT_EQ(value, 4);
@@ -117,7 +168,7 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesSurviveAFailure) {
   set_collective_hook([&](const Node&, Range) {
     if (++calls % 5 == 3) throw CommError("lost a peer");
   });
-  Session session(graph, {.device_count = {{"CPU", 3}}, .threads = 3});
+  Session session(graph, {.device_count = {{"CPU", 3}}, .threads = 3, .all_workers = true});
   for (int i = 0; i < 50; ++i) EXPECT_THROW(session.run(sum), CommError);
   set_collective_hook({});
   EXPECT_EQ(session.run(sum).data<float>()[199'999], 4);

@@ -319,6 +319,7 @@ class FusedBits : public ::testing::TestWithParam<Case> {
     }
     Session session(graph, {.device_count = {{"CPU", c.towers}},
                             .threads = threads,
+                            .all_workers = true,
                             .fuse_updates = fuse,
                             .reference_kernels = reference});
     std::vector<FeedType> types;

@@ -26,7 +26,9 @@ void expect_agreement(unsigned first, unsigned last, int nodes, std::int64_t sid
     Interpreter interpreter;
     const std::vector<Tensor> expected = results(interpreter, random);
     for (const int threads : {1, 2, 4}) {
-      Session session(random.graph, {.device_count = {{"CPU", devices}}, .threads = threads});
+      Session session(
+          random.graph,
+          {.device_count = {{"CPU", devices}}, .threads = threads, .all_workers = true});
       const std::vector<Tensor> got = results(session, random);
       ASSERT_EQ(got.size(), expected.size());
       for (std::size_t i = 0; i < got.size(); ++i)
@@ -54,9 +56,10 @@ TEST(RandomGraphs, GiveTheSameBitsOnAnyNumberOfDevices) {
     for (int devices = 1; devices <= 4; ++devices) {
       // The same draws, with all devices there are; those that do not exist fall back to the first.
       RandomGraph random(seed, 4, 60);
-      Session session(
-          random.graph,
-          {.device_count = {{"CPU", devices}}, .allow_soft_placement = true, .threads = 2});
+      Session session(random.graph, {.device_count = {{"CPU", devices}},
+                                     .allow_soft_placement = true,
+                                     .threads = 2,
+                                     .all_workers = true});
       const std::vector<Tensor> got = results(session, random);
       if (expected.empty()) expected = got;
       for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], expected[i]) << seed;

@@ -73,7 +73,8 @@ Tensor fed(Session& session, const Net& net, float value) {
 TEST(RunFailure, ArrivesAndLeavesTheSessionUsableIfNothingWasWritten) {
   for (int threads = 1; threads <= 8; ++threads) {
     Net net(6);
-    Session session(net.graph, {.device_count = {{"CPU", 6}}, .threads = threads});
+    Session session(net.graph,
+                    {.device_count = {{"CPU", 6}}, .threads = threads, .all_workers = true});
     for (int i = 0; i < 25; ++i) {
       EXPECT_EQ(message_of<DeviceError>([&] { fed(session, net, -1); }), "tripped at trip");
       ASSERT_EQ(running, 0);  // all workers are parked
@@ -91,7 +92,7 @@ TEST(RunFailure, OfSeveralKernelsGivesOneOfTheirErrors) {
     trips.push_back(graph.add(kTripTest, {x}, At(cat("trip", d))).output());
   }
   const Output y = add_n(trips);
-  Session session(graph, {.device_count = {{"CPU", 4}}, .threads = 4});
+  Session session(graph, {.device_count = {{"CPU", 4}}, .threads = 4, .all_workers = true});
   for (int i = 0; i < 50; ++i) {
     const Feed bad{x, floats({-1})}, good{x, floats({1})};
     EXPECT_THAT(message_of<DeviceError>([&] {
@@ -136,7 +137,7 @@ class WrittenTest : public ::testing::Test {
 
 TEST_F(WrittenTest, ARunThatFailedAfterAWriteMustBeRestored) {
   for (const int threads : {1, 2, 4}) {
-    Session session(graph, {.device_count = {{"CPU", 2}}, .threads = threads});
+    Session session(graph, {.device_count = {{"CPU", 2}}, .threads = threads, .all_workers = true});
     run(session, *writes_first, 1);
     EXPECT_EQ(session.step(), 1u);
     EXPECT_EQ(message_of<DeviceError>([&] { run(session, *writes_first, -1); }),
@@ -179,7 +180,7 @@ TEST_F(WrittenTest, RestoringOpensTheSessionAgainAndGivesLostVariablesTheirFirst
 
 TEST_F(WrittenTest, ARunThatFailedBeforeItsWritesNeedsNoRestore) {
   for (const int threads : {1, 2}) {
-    Session session(graph, {.device_count = {{"CPU", 2}}, .threads = threads});
+    Session session(graph, {.device_count = {{"CPU", 2}}, .threads = threads, .all_workers = true});
     for (int i = 0; i < 3; ++i) {
       run(session, *fails_first, 1);  // earlier runs that wrote do not count
       EXPECT_THROW(run(session, *fails_first, -1), DeviceError);
@@ -229,7 +230,8 @@ TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
     if (left.fetch_sub(1) == 1) throw CommError("lost a peer");
   });
   for (const int threads : {1, 2, 3, 4}) {
-    Session session(graph, {.device_count = {{"CPU", kDevices}}, .threads = threads});
+    Session session(graph,
+                    {.device_count = {{"CPU", kDevices}}, .threads = threads, .all_workers = true});
     Step& step = session.prepare({second[0], second[3]});
     calls = 0;
     step.run();

@@ -111,7 +111,7 @@ TEST(Session, LanesOrderEachOtherWhateverTheNumberOfThreads) {
       layer = next;
     }
     Node& write = assign_add(v, layer[3]);
-    Session session(graph, {.device_count = {{"CPU", 8}}, .threads = threads});
+    Session session(graph, {.device_count = {{"CPU", 8}}, .threads = threads, .all_workers = true});
     Step& step = session.prepare({Fetch(write)});
     step.run();
     EXPECT_EQ(session.read(v).data<float>()[999], 1 + float(1 << 20));

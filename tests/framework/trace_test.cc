@@ -87,7 +87,8 @@ TEST(Trace, OfManySessionsSatisfiesTheChecker) {
   for (const int devices : {1, 2, 4})
     for (const int threads : {1, 2, 4}) {
       const Net net(devices);
-      Session session(net.graph, {.device_count = {{"CPU", devices}}, .threads = threads});
+      Session session(
+          net.graph, {.device_count = {{"CPU", devices}}, .threads = threads, .all_workers = true});
       const std::vector<Fetch> fetches{net.y, *net.write};
       const Plan& plan =
           session.prepare(fetches, std::vector<FeedType>{{net.x, {Net::kSize}}}).plan();
@@ -142,7 +143,7 @@ TEST(Trace, TensorsOfABucketHaveAnArrowThereAndBackEach) {
 
 TEST(Trace, ChunksThatAnotherWorkerRanAreOnItsTrack) {
   const Net net(2);
-  Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2});
+  Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
   std::atomic<std::thread::id> first{};
   std::atomic<bool> helped{false};
   // The owner of the launch goes on when the other worker, which waits for it, has come to help.
@@ -257,7 +258,7 @@ TEST(Trace, HoldsTheLastRunAndOutlivesItsSession) {
 
 TEST(Trace, OfAPreparedStepRecordsTheRunItIsGivenTo) {
   const Net net(2);
-  Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2});
+  Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
   Step& step = session.prepare({net.y}, {FeedType{net.x, {Net::kSize}}});
   const Tensor feeds[] = {net.feeds()[0].what};
   step.run(feeds);
@@ -277,7 +278,7 @@ TEST(Trace, OfAPreparedStepRecordsTheRunItIsGivenTo) {
 
 TEST(Trace, OfARunThatThrowsIsEmpty) {
   const Net net(2);
-  Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2});
+  Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
   Trace trace;
   session.run({net.y}, {{net.x, net.feeds()[0].what}}, {.trace = &trace});
   EXPECT_FALSE(trace.empty());

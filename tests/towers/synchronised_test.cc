@@ -66,8 +66,9 @@ struct Built {
       }
     }
     session = std::make_unique<Session>(
-        graph,
-        SessionOptions{.device_count = {{"CPU", static_cast<int>(rows.size())}}, .threads = 2});
+        graph, SessionOptions{.device_count = {{"CPU", static_cast<int>(rows.size())}},
+                              .threads = 2,
+                              .all_workers = true});
   }
 
   Graph graph;

@@ -1,0 +1,87 @@
+#include "belfry/framework/useful_workers.h"
+
+#include <algorithm>
+#include <map>
+
+namespace belfry {
+namespace {
+
+constexpr int kEach = -1;  // as a worker: all of them, in chunks
+
+// The buffers that a launch writes.
+std::vector<int> written(const Plan& plan, const Launch& launch) {
+  const PlanNode& node = plan.node(launch.node);
+  if (node.writes() == 0) return plan.buffer_of[at(launch.node)];
+  std::vector<int> buffers;
+  for (int i = 0; i < node.writes(); ++i) buffers.push_back(plan.buffer(node.inputs[at(i)]));
+  return buffers;
+}
+
+// Bytes that a launch touches, each as dear as one that goes through a cache, which takes about
+// 0.01 ns; of what multiplies matrices or sums over the batch ten times that.
+double work(const Plan& plan, const Launch& launch) {
+  constexpr double kLaunch = 4 << 10;
+  const PlanNode& node = plan.node(launch.node);
+  std::int64_t bytes = 0;
+  for (const Value& input : node.inputs) bytes += plan.type(input).bytes();
+  for (const TensorType& type : node.types) bytes += type.bytes();
+  const Split split = node.op->split;
+  const bool heavy = split == Split::kBatch || split == Split::kBatchReduce;
+  return kLaunch + static_cast<double>(bytes) * (heavy ? 10 : 1);
+}
+
+}  // namespace
+
+std::vector<double> foreign_bytes(const Plan& plan, std::span<const int> worker_of_lane,
+                                  int workers, double most_of_each) {
+  const auto worker = [&](const Launch& launch) {
+    return launch.chunks() > 1 ? kEach : worker_of_lane[at(launch.lane)];
+  };
+  std::map<int, int> writer;  // by buffer
+  const auto note = [&](const Launch& launch) {
+    for (const int buffer : written(plan, launch)) writer[buffer] = worker(launch);
+  };
+  for (const Launch& launch : plan.launches) note(launch);  // of the run before
+  std::vector<double> result;
+  for (const Launch& launch : plan.launches) {
+    std::map<int, double> buffers;
+    for (const Value& input : plan.node(launch.node).inputs) {
+      const auto found = writer.find(plan.buffer(input));
+      if (found == writer.end() || found->second == worker(launch)) continue;
+      const bool in_parts = found->second == kEach || worker(launch) == kEach;
+      const double bytes = std::min(most_of_each, static_cast<double>(plan.type(input).bytes()));
+      buffers[found->first] = in_parts ? bytes * (workers - 1) / workers : bytes;
+    }
+    double& sum = result.emplace_back(0);
+    for (const auto& [buffer, bytes] : buffers) sum += bytes;
+    note(launch);
+  }
+  return result;
+}
+
+int useful_workers(const Plan& plan, int most) {
+  // To wake others; to wait for one; the cache of one; what a byte from another's costs.
+  constexpr double kWaking = 256 << 10, kWait = 64 << 10, kCache = 1 << 20, kForeign = 10;
+  const int workers = workers_for(plan, most);
+  if (workers == 1) return 1;
+  const std::vector<int> worker_of = deal_lanes(plan, workers);
+  const std::vector<double> foreign = foreign_bytes(plan, worker_of, workers, kCache);
+  double alone = 0, shared = kWaking;
+  std::vector<double> own(at(workers));
+  for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+    const Launch& launch = plan.launches[l];
+    const int worker = worker_of[at(launch.lane)];
+    const auto elsewhere = [&](const Wait& wait) { return worker_of[at(wait.lane)] != worker; };
+    const double bytes = work(plan, launch);
+    const double waiting = std::ranges::any_of(launch.waits, elsewhere) ? kWait : 0;
+    const double together = bytes + kForeign * foreign[l];
+    alone += bytes;
+    if (launch.chunks() > 1)
+      shared += waiting + together / workers;
+    else
+      own[at(worker)] += waiting + together;
+  }
+  return shared + *std::ranges::max_element(own) < alone ? workers : 1;
+}
+
+}  // namespace belfry
