@@ -1,5 +1,7 @@
 #include "belfry/allreduce/nccl.h"
 
+#include "belfry/framework/gpus.h"
+
 namespace belfry {
 namespace {
 
@@ -22,11 +24,19 @@ class Unavailable final : public Strategy {
   bool chunks_;
 };
 
-Unavailable nccl() {
-  return {"NCCL needs GPUs, which this build does not drive; use collective", false};
-}
+class Nccl final : public Strategy {
+ public:
+  std::string refusal(int) const override {
+    return cat("NCCL needs GPUs: ", why_no_gpu_devices(), "; use collective");
+  }
 
-const StrategyRegistration registered{"nccl", [] { return std::make_unique<Unavailable>(nccl()); }};
+ private:
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    throw InvalidArgument(refusal(grads.towers()));
+  }
+};
+
+const StrategyRegistration registered{"nccl", [] { return std::make_unique<Nccl>(); }};
 
 struct SeveralProcesses {
   SeveralProcesses(const std::string& name, bool takes_chunks)
@@ -48,7 +58,7 @@ const SeveralProcesses nccl_xring("nccl/xring", true), nccl_rechd("nccl/rechd", 
 }  // namespace
 
 GradientTable allreduce_nccl(const GradientTable& grads, Reduction reduction, At at) {
-  return nccl().reduce(grads, {.reduction = reduction}, at);
+  return Nccl().reduce(grads, {.reduction = reduction}, at);
 }
 
 }  // namespace belfry

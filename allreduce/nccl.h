@@ -1,13 +1,13 @@
-// nccl: NCCL's all-reduce; and the strategies of several processes. This build drives no GPUs and
-// one process, so all of them can be named, and are refused when gradients are to be combined.
+// nccl: NCCL's all-reduce; and the strategies of several processes. Sessions have no GPU devices
+// and one process, so all of them can be named, and are refused when gradients are to be combined.
 #pragma once
 #include "belfry/allreduce/strategy.h"
 
 namespace belfry {
 
-// Throws InvalidArgument for more than one tower: NCCL needs GPUs, which this build does not drive.
-// There is no silent fallback. nccl/xring, nccl/rechd, nccl/pscpu and pscpu/pscpu of specs are
-// refused because they need several processes.
+// Throws InvalidArgument for more than one tower: NCCL needs GPUs, and says why there are none
+// (why_no_gpu_devices()). There is no silent fallback. nccl/xring, nccl/rechd, nccl/pscpu and
+// pscpu/pscpu of specs are refused because they need several processes.
 GradientTable allreduce_nccl(const GradientTable& grads, Reduction reduction = Reduction::kMean,
                              At at = {});
 

@@ -7,6 +7,8 @@
 
 #include <sched.h>
 
+#include "belfry/framework/gpus.h"
+#include "belfry/framework/log.h"
 #include "belfry/framework/session.h"
 
 namespace belfry {
@@ -58,8 +60,10 @@ int count_visible(const std::string& list, int all) {
 
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options) {
   Counts counts = count_devices(options.device_count);
-  // This build drives no GPU, so only a dry run has any.
-  counts.gpus = options.dry_run ? counts.gpus : 0;
+  if (counts.gpus > 0 && !options.dry_run) {
+    log_warning("device_count: there are no GPU devices: ", why_no_gpu_devices());
+    counts.gpus = 0;
+  }
   counts.gpus = count_visible(options.visible_devices, counts.gpus);
   std::vector<DeviceSpec> specs;
   for (int i = 0; i < counts.cpus; ++i) specs.push_back(DeviceSpec::local("CPU", i));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/device.h"
+#include "belfry/framework/gpus.h"
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {
@@ -12,9 +13,10 @@ namespace {
 std::string known_type(std::string_view wanted, std::string_view item, bool dry_run) {
   const std::string type = upper(wanted);
   if (type == "CPU" || (type == "GPU" && dry_run)) return type;
-  throw FlagError(cat("--devices: '", item, "': there are no ", type,
-                      " devices in this build; use cpu:N",
-                      type == "GPU" ? ", or plan for GPUs with --dry_run" : ""));
+  throw FlagError(cat("--devices: '", item, "': there are no ", type, " devices",
+                      type == "GPU" ? cat(": ", why_no_gpu_devices(),
+                                          "; use cpu:N, or plan for GPUs with --dry_run")
+                                    : "; use cpu:N"));
 }
 
 DeviceSpec parse_named_device(std::string_view item, bool dry_run) {

@@ -4,7 +4,11 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS belfry EXPORT belfry)
-install(DIRECTORY ${belfry_folders} DESTINATION include/belfry FILES_MATCHING PATTERN "*.h")
+if(TARGET belfry_cuda)
+  install(TARGETS belfry_cuda)  # beside the library, which loads it
+endif()
+install(DIRECTORY ${belfry_folders} DESTINATION include/belfry
+        FILES_MATCHING PATTERN "*.h" PATTERN cuda EXCLUDE)
 install(FILES ${CMAKE_BINARY_DIR}/include/belfry/belfry.h ${CMAKE_BINARY_DIR}/include/belfry/ops.h
         DESTINATION include/belfry)
 

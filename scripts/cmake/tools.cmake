@@ -18,7 +18,8 @@ endif()
 
 # No contraction of a * b + c: results must not depend on what the compiler fuses. No build type
 # sets NDEBUG: checks stay on.
-set(belfry_public_options -ffp-contract=off)
+set(belfry_public_options $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+                          $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off>)
 set(belfry_warnings -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # It misfires on any `text + string` (bug 105651 of g++ 12).

@@ -14,6 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 // What a folder may include besides itself: what lies below it. Examples and tests may use all.
 const std::map<std::string, std::set<std::string>> kBelow = {
@@ -84,6 +85,47 @@ TEST(Includes, ThatPointDownAreAccepted) {
                               "#include \"belfry/framework/core_ops/fill.h\"\n"
                               "#include \"belfry/ops.h\"\n#include \"belfry/trainers/trainer.h\"\n"
                               "// #include \"belfry/belfry.h\"\n"}),
+              IsEmpty());
+}
+
+// Whether `file` is part of the GPU module alone.
+bool in_gpu_module(const SourceFile& file) {
+  return file.path.starts_with("framework/cuda/") || file.path.ends_with(".cu") ||
+         file.path.ends_with(".cuh");
+}
+
+// What `file` includes of CUDA, its libraries or the GPU module.
+std::vector<std::string> gpu_includes(const SourceFile& file) {
+  std::vector<std::string> found;
+  for (const std::string& include : includes(file.text)) {
+    const std::string name = include.substr(1);
+    for (const char* start : {"cuda", "cudnn", "cublas", "nccl", "belfry/framework/cuda/"})
+      if (name.starts_with(start)) found.push_back(cat(file.path, " includes ", include));
+  }
+  return found;
+}
+
+// The library starts where CUDA is not installed, and reaches the GPU module by dlopen.
+TEST(Includes, OfCudaAreInTheGpuModuleOnly) {
+  bool blind = true;
+  for (const SourceFile& file : source_files(kShipped)) {
+    if (in_gpu_module(file))
+      blind = blind && gpu_includes(file).empty();
+    else
+      EXPECT_THAT(gpu_includes(file), IsEmpty());
+  }
+  EXPECT_FALSE(blind) << "the module has moved";
+  EXPECT_THAT(gpu_includes({"ops/a.cc",
+                            "#include <cudnn.h>\n#include \"belfry/framework/cuda/handles.h\"\n"}),
+              SizeIs(2));
+  EXPECT_FALSE(in_gpu_module({"ops/relu.cc", ""}));
+  EXPECT_TRUE(in_gpu_module({"ops/relu.cu", ""}));
+}
+
+TEST(Includes, OfCudaSourcesPointDownToo) {
+  EXPECT_THAT(wrong_includes({"framework/cuda/a.cu", "#include \"belfry/ops/relu.h\"\n"}),
+              ElementsAre(HasSubstr("not below it")));
+  EXPECT_THAT(wrong_includes({"ops/relu.cu", "#include \"belfry/framework/cuda/handles.h\"\n"}),
               IsEmpty());
 }
 

@@ -22,7 +22,7 @@ struct SourceFile {
 inline const std::vector<std::string> kShipped = {"framework", "ops",      "towers",
                                                   "allreduce", "trainers", "examples"};
 
-// Every .h, .cc and .cu below the given folders of the repository, sorted by path.
+// Every .h, .cc, .cu and .cuh below the given folders of the repository, sorted by path.
 inline std::vector<SourceFile> source_files(const std::vector<std::string>& folders) {
   namespace fs = std::filesystem;
   const fs::path root = BELFRY_SOURCE_DIR;
@@ -31,7 +31,8 @@ inline std::vector<SourceFile> source_files(const std::vector<std::string>& fold
     if (!fs::exists(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension();
-      if (extension != ".h" && extension != ".cc" && extension != ".cu") continue;
+      if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh")
+        continue;
       const std::vector<std::byte> bytes = local_file_system().read(entry.path());
       files.push_back({entry.path().lexically_relative(root),
                        {reinterpret_cast<const char*>(bytes.data()), bytes.size()}});

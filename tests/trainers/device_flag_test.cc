@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/gpus.h"
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {
@@ -56,8 +57,7 @@ TEST(DevicesFlag, RefusesWhatIsNoDevice) {
   EXPECT_THAT(device_refusal("cpu:-2"), HasSubstr("is a count"));
   EXPECT_THAT(device_refusal("cpu:1000000"), HasSubstr("between 1 and 1024"));
   EXPECT_THAT(device_refusal("cpu:99999999999"), HasSubstr("between 1 and 1024"));
-  EXPECT_THAT(device_refusal("gpu:2"), HasSubstr("no GPU devices"));
-  EXPECT_THAT(device_refusal("/gpu:0"), HasSubstr("no GPU devices"));
+  EXPECT_EQ(device_refusal("tpu:2"), "--devices: 'tpu:2': there are no TPU devices; use cpu:N");
   EXPECT_THAT(device_refusal("cpu:0,"), HasSubstr("empty"));
   EXPECT_THAT(device_refusal(",cpu:0"), HasSubstr("empty"));
   EXPECT_THAT(device_refusal("/cpu:*"), HasSubstr("does not name one device"));
@@ -65,6 +65,13 @@ TEST(DevicesFlag, RefusesWhatIsNoDevice) {
   EXPECT_THAT(device_refusal("/foo:1"), HasSubstr("--devices"));
   EXPECT_THAT(device_refusal("/cpu:5000"), HasSubstr("at most"));
   EXPECT_THAT(device_refusal("/job:worker/cpu:0"), HasSubstr("not in this process"));
+}
+
+TEST(DevicesFlag, SaysWhyThereAreNoGpus) {
+  for (const char* text : {"gpu:2", "/gpu:0"})
+    EXPECT_EQ(device_refusal(text),
+              cat("--devices: '", text, "': there are no GPU devices: ", why_no_gpu_devices(),
+                  "; use cpu:N, or plan for GPUs with --dry_run"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/gpus.h"
 #include "belfry/tests/trainers/parsed_flags.h"
 
 namespace belfry {
@@ -133,8 +134,8 @@ TEST(AutoFlags, NeedADescriptionOfDevicesThatAreNotHere) {
 
 TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
   EXPECT_EQ(refusal({"--allreduce=nccl"}),
-            "--allreduce=nccl: NCCL needs GPUs, which this build does not drive; use collective "
-            "(--devices=cpu:2 has 2)");
+            cat("--allreduce=nccl: NCCL needs GPUs: ", why_no_gpu_devices(),
+                "; use collective (--devices=cpu:2 has 2)"));
   EXPECT_THAT(refusal({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}),
               HasSubstr("NCCL needs GPUs"));
   for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu/pscpu"})

@@ -1,0 +1,41 @@
+// Checked calls of CUDA, cuDNN and cuBLASLt:
+//   BELFRY_GPU_CALL(cudaMalloc(&memory, bytes), "for the arena of ", device);
+// throws, if the call fails,
+//   DeviceError: cudaMalloc failed: out of memory (cudaErrorMemoryAllocation, 2), for the arena of
+//   ...
+// Calls of NCCL throw CommError (nccl_library.h).
+#pragma once
+#include <string>
+#include <string_view>
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include "belfry/framework/error.h"
+
+namespace belfry::cuda {
+
+// What the library says of a status: "out of memory (cudaErrorMemoryAllocation, 2)".
+std::string status_text(cudaError_t status);
+std::string status_text(cublasStatus_t status);
+std::string status_text(cudnnStatus_t status);
+
+// "cudaMalloc" of "api.cudaMalloc(&memory, bytes)".
+std::string_view called(std::string_view expression);
+
+// Throws DeviceError. The error that CUDA keeps is cleared, unless it has ended the context.
+[[noreturn]] void fail(cudaError_t status, std::string_view call, const std::string& context);
+[[noreturn]] void fail(cublasStatus_t status, std::string_view call, const std::string& context);
+[[noreturn]] void fail(cudnnStatus_t status, std::string_view call, const std::string& context);
+
+}  // namespace belfry::cuda
+
+// The parts after the call say what it was for, and are put together only when it has failed.
+#define BELFRY_GPU_CALL(call, ...)                                                     \
+  do {                                                                                 \
+    if (const auto belfry_status = (call); belfry_status != decltype(belfry_status){}) \
+        [[unlikely]]                                                                   \
+      ::belfry::cuda::fail(belfry_status, ::belfry::cuda::called(#call),               \
+                           ::belfry::cat(__VA_ARGS__));                                \
+  } while (false)

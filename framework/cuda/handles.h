@@ -1,0 +1,66 @@
+// Owners of what CUDA, cuDNN and cuBLASLt hand out: each frees its handle when it ends, and .get()
+// is the handle. `what` of the makers says in errors what the handle is for.
+#pragma once
+#include <memory>
+#include <span>
+#include <type_traits>
+
+#include "belfry/framework/cuda/cuda_check.h"
+
+namespace belfry::cuda {
+
+template <auto destroy>
+struct Destroy {
+  template <class T>
+  void operator()(T* handle) const noexcept {
+    destroy(handle);  // a failure says that an earlier call has failed, which was checked
+  }
+};
+
+template <class Handle, auto destroy>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<destroy>>;
+
+using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
+using Event = Owned<cudaEvent_t, cudaEventDestroy>;
+using DeviceMemory = Owned<void*, cudaFree>;
+using PinnedMemory = Owned<void*, cudaFreeHost>;
+using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
+using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
+using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using ConvolutionDescriptor =
+    Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+
+// Makes a physical GPU the current one of this thread, and the one before it again when it ends.
+class DeviceGuard {
+ public:
+  // Throws DeviceError if there is no such GPU.
+  explicit DeviceGuard(int gpu);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+// Of the current GPU. Streams wait for no other one, the default stream included; events measure no
+// time.
+Stream make_stream(std::string_view what);
+Event make_event(std::string_view what);
+DeviceMemory allocate(std::size_t bytes, std::string_view what);
+CudnnHandle make_cudnn(std::string_view what);
+CublasLtHandle make_cublas_lt(std::string_view what);
+// On the host, mapped into the addresses of every GPU.
+PinnedMemory allocate_pinned(std::size_t bytes, std::string_view what);
+
+// What cuDNN is told of tensors and convolutions; these need no GPU. f32, NHWC [n, h, w, c] and
+// filters [out, kh, kw, in].
+TensorDescriptor describe_tensor(std::span<const int, 4> nhwc, std::string_view what);
+FilterDescriptor describe_filter(std::span<const int, 4> ohwi, std::string_view what);
+// Of one group, without dilation; {height, width} each. In CUDNN_FMA_MATH: the default would let
+// products of f32 be rounded to tf32.
+ConvolutionDescriptor describe_convolution(std::span<const int, 2> padding,
+                                           std::span<const int, 2> stride, std::string_view what);
+
+}  // namespace belfry::cuda

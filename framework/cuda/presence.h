@@ -1,0 +1,27 @@
+// Whether CUDA finds GPUs here, and one line of why not.
+#pragma once
+#include <optional>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+namespace belfry::cuda {
+
+// What CUDA answers when it is asked for GPUs.
+struct Presence {
+  int count = 0;
+  cudaError_t status = cudaSuccess;    // of cudaGetDeviceCount
+  int driver = 0, runtime = 0;         // versions of CUDA, 13000 is 13.0; 0 without a driver
+  std::optional<std::string> visible;  // CUDA_VISIBLE_DEVICES, if it is set
+};
+
+// Asks. An error leaves nothing behind: it counts as no GPUs.
+Presence find_devices();
+
+// "" if there are GPUs.
+std::string why_none(const Presence& found);
+
+// "13.0" of 13000.
+std::string cuda_version(int version);
+
+}  // namespace belfry::cuda

@@ -1,0 +1,11 @@
+// A kernel that does nothing, to ask whether a GPU can run what this module was compiled for.
+#pragma once
+#include <cuda_runtime_api.h>
+
+namespace belfry::cuda {
+
+// Of the current GPU: cudaErrorNoKernelImageForDevice if the module has no code for it. Launches
+// nothing.
+cudaError_t probe_code();
+
+}  // namespace belfry::cuda

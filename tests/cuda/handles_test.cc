@@ -1,0 +1,89 @@
+#include "belfry/framework/cuda/handles.h"
+
+#include <array>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/gpus.h"
+
+namespace belfry::cuda {
+namespace {
+
+using testing::EndsWith;
+using testing::StartsWith;
+
+template <class Make>
+std::string error_of(Make make) {
+  try {
+    make();
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+  return "(nothing thrown)";
+}
+
+TEST(Handles, WithoutADriverNameTheCallAndWhatItWasFor) {
+  if (!gpus().backend()->versions().driver.empty()) GTEST_SKIP() << "there is a driver";
+  const std::string why =
+      "CUDA driver version is insufficient for CUDA runtime version "
+      "(cudaErrorInsufficientDriver, 35)";
+  EXPECT_EQ(error_of([] { make_stream("for lane 2"); }),
+            cat("cudaStreamCreateWithFlags failed: ", why, ", for lane 2"));
+  EXPECT_EQ(error_of([] { make_event("for lane 2"); }),
+            cat("cudaEventCreateWithFlags failed: ", why, ", for lane 2"));
+  EXPECT_EQ(error_of([] { allocate(64, "for the arena"); }),
+            cat("cudaMalloc failed: ", why, ", 64 bytes for the arena"));
+  EXPECT_EQ(error_of([] { allocate_pinned(64, "for signals"); }),
+            cat("cudaHostAlloc failed: ", why, ", 64 bytes for signals"));
+  EXPECT_EQ(error_of([] { DeviceGuard guard(0); }),
+            cat("cudaGetDevice failed: ", why, ", to go to GPU 0"));
+  EXPECT_THAT(error_of([] { make_cudnn("for lane 2"); }), StartsWith("cudnnCreate failed: "));
+  EXPECT_THAT(error_of([] { make_cudnn("for lane 2"); }),
+              EndsWith("CUDNN_STATUS_NOT_INITIALIZED, 1001), for lane 2"));
+  EXPECT_THAT(error_of([] { make_cublas_lt("for lane 2"); }),
+              EndsWith("(CUBLAS_STATUS_NOT_INITIALIZED, 1), for lane 2"));
+}
+
+TEST(Handles, OfAGpuAreMadeAndFreed) {
+  if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
+  const DeviceGuard guard(gpus().count() - 1);
+  EXPECT_NE(make_stream("in a test"), nullptr);
+  EXPECT_NE(make_event("in a test"), nullptr);
+  EXPECT_NE(allocate(64, "in a test"), nullptr);
+  EXPECT_NE(allocate_pinned(64, "in a test"), nullptr);
+  EXPECT_NE(make_cudnn("in a test"), nullptr);
+  EXPECT_NE(make_cublas_lt("in a test"), nullptr);
+}
+
+// Needs no GPU.
+TEST(Descriptors, OfAConvolutionGiveTheShapeOfItsOutput) {
+  const auto x = describe_tensor(std::array{2, 28, 20, 3}, "x");
+  const auto filter = describe_filter(std::array{32, 3, 5, 3}, "the filter");
+  const auto convolution = describe_convolution(std::array{1, 2}, std::array{2, 1}, "conv0");
+  int n = 0, c = 0, h = 0, w = 0;
+  BELFRY_GPU_CALL(cudnnGetConvolution2dForwardOutputDim(convolution.get(), x.get(), filter.get(),
+                                                        &n, &c, &h, &w),
+                  "conv0");
+  EXPECT_EQ(n, 2);
+  EXPECT_EQ(h, 14);  // (28 + 2 - 3) / 2 + 1
+  EXPECT_EQ(w, 20);  // 20 + 4 - 5 + 1
+  EXPECT_EQ(c, 32);
+}
+
+TEST(Descriptors, OfAConvolutionKeepF32Exact) {
+  const auto convolution = describe_convolution(std::array{0, 0}, std::array{1, 1}, "conv0");
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+  BELFRY_GPU_CALL(cudnnGetConvolutionMathType(convolution.get(), &math), "conv0");
+  EXPECT_EQ(math, CUDNN_FMA_MATH);
+}
+
+TEST(Descriptors, ThatCannotBeAreRefused) {
+  EXPECT_THAT(error_of([] {
+                describe_tensor(std::array{2, -28, 20, 3}, "for x");
+              }),
+              testing::AllOf(StartsWith("cudnnSetTensor4dDescriptor failed: "), EndsWith("for x")));
+}
+
+}  // namespace
+}  // namespace belfry::cuda

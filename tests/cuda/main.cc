@@ -1,0 +1,38 @@
+// Runs the tests of tests/cuda: in libcuda_tests.so, which is loaded where the GPU module could be;
+// elsewhere each of them is skipped.
+#include <iostream>
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/gpus.h"
+#include "belfry/tests/cuda/test_names.h"
+
+namespace belfry::testing {
+namespace {
+
+class Skipped : public ::testing::Test {
+  void TestBody() override { GTEST_SKIP() << gpus().why_none(); }
+};
+
+// False if the tests are there and cannot be loaded.
+bool load_tests() {
+  if (!gpus().backend()) {
+    for (const auto& [suite, name] : cuda_test_names())
+      ::testing::RegisterTest(suite.c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                              []() -> ::testing::Test* { return new Skipped; });
+    return true;
+  }
+  if (dlopen(BELFRY_BIN_DIR "/../lib/libcuda_tests.so", RTLD_NOW | RTLD_LOCAL)) return true;
+  std::cerr << "the tests of the GPU module cannot be loaded: " << dlerror() << "\n";
+  return false;
+}
+
+}  // namespace
+}  // namespace belfry::testing
+
+int main(int argc, char** argv) {
+  if (!belfry::testing::load_tests()) return 1;
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

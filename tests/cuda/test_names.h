@@ -1,0 +1,24 @@
+// The tests of the GPU module by name, as its sources have them. They lie in a library that needs
+// those of CUDA; where it cannot be loaded, they are skipped by these names.
+#pragma once
+#include <regex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "belfry/tests/framework/source_files.h"
+
+namespace belfry::testing {
+
+// (suite, name) of each TEST and TEST_F of tests/cuda. Tests with parameters cannot be skipped by
+// name.
+inline std::set<std::pair<std::string, std::string>> cuda_test_names() {
+  static const std::regex test(R"(\nTEST(?:_F)?\(\s*(\w+),\s*(\w+)\s*\))");
+  std::set<std::pair<std::string, std::string>> names;
+  for (const SourceFile& file : source_files({"tests/cuda"}))
+    for (std::sregex_iterator at(file.text.begin(), file.text.end(), test), end; at != end; ++at)
+      names.emplace((*at)[1], (*at)[2]);
+  return names;
+}
+
+}  // namespace belfry::testing

@@ -1,0 +1,28 @@
+// GPUs that are not there.
+#pragma once
+#include "belfry/framework/error.h"
+#include "belfry/framework/gpu_backend.h"
+
+namespace belfry::testing {
+
+class FakeGpus : public GpuBackend {
+ public:
+  explicit FakeGpus(int count, std::string why_none = "") : count_(count), why_(why_none) {}
+
+  int count() const override { return count_; }
+  std::string why_none() const override { return why_; }
+  GpuInfo info(int gpu) const override {
+    require(gpu >= 0 && gpu < count_, "no GPU ", gpu);
+    return {.name = "Fake", .memory_bytes = 1 << 30, .major = 9, .minor = 0};
+  }
+  std::string refusal(int) const override { return ""; }
+  bool peer_access(int from, int to) const override { return from != to; }
+  GpuVersions versions() const override { return {}; }
+  NcclInfo nccl() const override { return {.why_not = "there is no NCCL in this test"}; }
+
+ private:
+  int count_;
+  std::string why_;
+};
+
+}  // namespace belfry::testing
