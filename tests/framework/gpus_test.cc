@@ -14,7 +14,6 @@ namespace belfry::testing {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -112,9 +111,8 @@ TEST(GpuModule, FailsToLoadWithoutTheLibrariesOfCuda) {
     GTEST_SKIP() << "only with BELFRY_REQUIRE_NO_CUDA_LIBRARIES=1";
   ASSERT_TRUE(module_was_built());
   EXPECT_EQ(gpus().backend(), nullptr);
-  EXPECT_THAT(gpus().why_none(), AllOf(StartsWith("the GPU module cannot be loaded: lib"),
-                                       AnyOf(HasSubstr("cannot open shared object file"),
-                                             HasSubstr("file too short"))));
+  EXPECT_THAT(gpus().why_none(), StartsWith("the GPU module cannot be loaded: "));
+  EXPECT_TRUE(libraries_are_missing(gpus().why_none())) << gpus().why_none();
 }
 
 TEST(WhyNoGpuDevices, IsOneLine) {
