@@ -22,6 +22,8 @@ if(TARGET belfry_cuda)
     $<TARGET_PROPERTY:GTest::gmock,INTERFACE_INCLUDE_DIRECTORIES>)
   target_link_libraries(cuda_tests_library PRIVATE belfry_cuda)
   add_dependencies(cuda_tests cuda_tests_library)
+  set_target_properties(cuda_tests PROPERTIES  # so that ctest hears of new tests
+    LINK_DEPENDS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libcuda_tests.so)
   add_dependencies(framework_tests belfry_cuda)
 endif()
 belfry_discover_tests(cuda_tests)

@@ -4,10 +4,20 @@
 #include "belfry/framework/error.h"
 #include "belfry/framework/gpus.h"
 
+extern "C" belfry::GpuModuleEntry belfry_gpu_backend;
+
 namespace belfry {
 namespace {
 
 using testing::MatchesRegex;
+
+TEST(CudaBackend, IsHandedToItsOwnBuildAlone) {
+  const char* own = nullptr;
+  EXPECT_EQ(belfry_gpu_backend("0.0.9-0123456789ab", &own), nullptr);
+  ASSERT_NE(own, nullptr);
+  EXPECT_THAT(std::string(own), MatchesRegex("[0-9.]+-[0-9a-f]+"));
+  EXPECT_EQ(belfry_gpu_backend(std::string(own).c_str(), &own), gpus().backend());
+}
 
 TEST(CudaBackend, CountsGpusOrSaysWhyThereAreNone) {
   const GpuBackend& backend = *gpus().backend();
