@@ -44,7 +44,8 @@ class Collective final : public Strategy {
   bool in_one_node_;
 };
 
-const StrategyRegistration collective{"collective", [] { return std::make_unique<Collective>(); }};
+const StrategyRegistration collective_strategy{"collective",
+                                               [] { return std::make_unique<Collective>(); }};
 
 }  // namespace
 

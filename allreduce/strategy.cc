@@ -16,13 +16,13 @@
 namespace belfry {
 namespace {
 
-struct Entry {
+struct Registered {
   StrategyFactory factory;
   StrategyName kind;
 };
 
-std::map<std::string, Entry, std::less<>>& registry() {
-  static std::map<std::string, Entry, std::less<>> strategies;
+std::map<std::string, Registered, std::less<>>& registry() {
+  static std::map<std::string, Registered, std::less<>> strategies;
   return strategies;
 }
 
@@ -171,7 +171,7 @@ void register_strategy(std::string name, StrategyFactory factory, StrategyName k
           "an aggregation strategy cannot be called '", name,
           "': 'auto' and the characters : # , and blanks have a meaning of their own");
   const auto [entry, added] =
-      registry().try_emplace(std::move(name), Entry{std::move(factory), kind});
+      registry().try_emplace(std::move(name), Registered{std::move(factory), kind});
   require(added, "an aggregation strategy called '", entry->first, "' is already registered");
 }
 

@@ -16,7 +16,7 @@ static void PrintTo(const AllReduceRange& range, std::ostream* out) {
   *out << "(" << range.strategy << ", " << range.chunks << ", " << range.limit << ")";
 }
 
-namespace {
+namespace all_reduce_spec_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -145,14 +145,14 @@ TEST(AllReduceSpec, ShowsLongOrStrangeSpecsInPart) {
 
 // Whatever the text, it is read or refused; what is read keeps the rules.
 TEST(AllReduceSpec, ReadsOrRefusesAnyText) {
-  std::vector<testing::Input> corpus;
+  std::vector<test::Input> corpus;
   for (const std::string_view text :
        {"pscpu:2k:pscpu#2:64k:xring", "auto", "naive:8388607T:ring#256", "nccl/xring#2", ":#"})
     corpus.emplace_back(text.begin(), text.end());
-  testing::Mutator mutator(corpus, 5);
+  test::Mutator mutator(corpus, 5);
   int read = 0;
   for (int i = 0; i < 20000; ++i) {
-    const testing::Input input = mutator.next();
+    const test::Input input = mutator.next();
     AllReduceSpec spec;
     try {
       spec = parse_all_reduce_spec({reinterpret_cast<const char*>(input.data()), input.size()});
@@ -202,5 +202,5 @@ TEST(MixedStrategy, IsCanonicalIfAllItsPartsAre) {
   EXPECT_FALSE(make_strategy("naive:2k:halving_doubling")->canonical(6));
 }
 
-}  // namespace
+}  // namespace all_reduce_spec_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {
-namespace {
+namespace bucketed_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -145,5 +145,5 @@ TEST(GradientTableColumns, KeepTheirNumbersAndDevices) {
   EXPECT_THROW(some.columns({}), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace bucketed_test
 }  // namespace belfry

@@ -11,7 +11,7 @@
 #include "belfry/ops/operand.h"
 
 namespace belfry {
-namespace {
+namespace choice_test {
 
 using testing::HasSubstr;
 
@@ -282,5 +282,5 @@ TEST(Choice, FailsWithAllReasonsWhereNothingServes) {
   }
 }
 
-}  // namespace
+}  // namespace choice_test
 }  // namespace belfry

@@ -13,7 +13,7 @@
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {
-namespace {
+namespace costs_test {
 
 struct Costs {
   std::int64_t transfers = 0, bytes = 0;
@@ -162,5 +162,5 @@ TEST(Costs, InFourPartsAreThoseOfFourTensors) {
   }
 }
 
-}  // namespace
+}  // namespace costs_test
 }  // namespace belfry

@@ -8,7 +8,7 @@
 #include "belfry/tests/support/interpreter.h"
 
 namespace belfry {
-namespace {
+namespace gradient_packer_test {
 
 using testing::Each;
 using testing::ElementsAre;
@@ -110,5 +110,5 @@ TEST(GradientPacker, RefusesTablesThatWereNotPrepared) {
   EXPECT_THROW(GradientPacker(0), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace gradient_packer_test
 }  // namespace belfry

@@ -6,7 +6,7 @@
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {
-namespace {
+namespace gradient_table_test {
 
 using testing::HasSubstr;
 
@@ -140,5 +140,5 @@ TEST(GradientTable, RefusesGradientsOfTwoGraphs) {
               HasSubstr("another graph"));
 }
 
-}  // namespace
+}  // namespace gradient_table_test
 }  // namespace belfry

@@ -8,7 +8,7 @@
 #include "belfry/tests/support/interpreter.h"
 
 namespace belfry {
-namespace {
+namespace halving_doubling_test {
 
 // Of every sum: where it is, where its two operands come from, and its elements.
 using Sum = std::tuple<int, int, int, std::int64_t>;
@@ -68,5 +68,5 @@ TEST(HalvingDoubling, IsCanonicalAtPowersOfTwo) {
     EXPECT_FALSE(make_strategy("rechd")->canonical(towers)) << towers;
 }
 
-}  // namespace
+}  // namespace halving_doubling_test
 }  // namespace belfry

@@ -6,7 +6,7 @@
 #include "belfry/framework/error.h"
 
 namespace belfry {
-namespace {
+namespace machine_test {
 
 using testing::HasSubstr;
 
@@ -110,5 +110,5 @@ TEST(Machine, SaysWhatIsWrongWithADescription) {
               HasSubstr("grow"));
 }
 
-}  // namespace
+}  // namespace machine_test
 }  // namespace belfry

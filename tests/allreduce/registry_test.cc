@@ -8,7 +8,7 @@
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {
-namespace {
+namespace registry_test {
 
 using testing::HasSubstr;
 
@@ -72,5 +72,5 @@ TEST(StrategyRegistry, NamesTheNearestStrategy) {
   EXPECT_THAT(message, HasSubstr("aliases: nccl/pscpu"));
 }
 
-}  // namespace
+}  // namespace registry_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/support/interpreter.h"
 
 namespace belfry {
-namespace {
+namespace ring_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -109,5 +109,5 @@ TEST(Ring, NeedsToKnowShapes) {
         << name;
 }
 
-}  // namespace
+}  // namespace ring_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {
-namespace {
+namespace shuffle_test {
 
 using Sums = std::vector<std::pair<std::string, std::int64_t>>;
 
@@ -83,5 +83,5 @@ TEST(Psgpu, SumsOnTheTowersDevices) {
             (Sums{{"GPU:1", 6}, {"GPU:0", 6}}));
 }
 
-}  // namespace
+}  // namespace shuffle_test
 }  // namespace belfry

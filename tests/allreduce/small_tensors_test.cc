@@ -9,7 +9,7 @@
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {
-namespace {
+namespace small_tensors_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -106,5 +106,5 @@ TEST(SmallTensors, NeedALimitAndAGroup) {
   EXPECT_THROW(small_tensors_packed(nullptr, 4), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace small_tensors_test
 }  // namespace belfry

@@ -21,7 +21,7 @@
 #include "belfry/tests/support/interpreter.h"
 
 namespace belfry {
-namespace {
+namespace strategies_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -279,5 +279,5 @@ TEST(Strategy, RefusesResultsOfAnotherLayout) {
                 "of variable 'v0'"));
 }
 
-}  // namespace
+}  // namespace strategies_test
 }  // namespace belfry

@@ -13,7 +13,7 @@
 #include "belfry/tests/allreduce/two_variables.h"
 
 namespace belfry {
-namespace {
+namespace verify_build_test {
 
 // -- The table of gradients.
 
@@ -313,5 +313,5 @@ TEST(Verified, AnEmptyPartMayLackTowers) {
   }));
 }
 
-}  // namespace
+}  // namespace verify_build_test
 }  // namespace belfry

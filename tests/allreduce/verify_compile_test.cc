@@ -14,7 +14,7 @@
 #include "belfry/tests/allreduce/two_variables.h"
 
 namespace belfry {
-namespace {
+namespace verify_compile_test {
 
 Output total(const GradientTable& g, int v) { return add_n(g.values(v)); }
 
@@ -487,5 +487,5 @@ TEST(Verified, SoftPlacementMayPutTowersTogether) {
   EXPECT_NO_THROW(session.prepare(model.updates(combined), feeds));
 }
 
-}  // namespace
+}  // namespace verify_compile_test
 }  // namespace belfry

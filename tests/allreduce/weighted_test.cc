@@ -14,7 +14,7 @@
 #include "belfry/tests/support/interpreter.h"
 
 namespace belfry {
-namespace {
+namespace weighted_test {
 
 using testing::HasSubstr;
 
@@ -212,5 +212,5 @@ TEST(Weights, LeaveResultsToTheVerifier) {
   }
 }
 
-}  // namespace
+}  // namespace weighted_test
 }  // namespace belfry

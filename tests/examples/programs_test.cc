@@ -12,7 +12,7 @@
 #include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
-namespace {
+namespace programs_test {
 
 using testing::HasSubstr;
 
@@ -281,5 +281,5 @@ TEST(Programs, AllreduceBenchReducesTheGradientsOfAModel) {
   EXPECT_THAT(done.output, HasSubstr("\n     2678824        669706     float"));
 }
 
-}  // namespace
+}  // namespace programs_test
 }  // namespace belfry

@@ -16,7 +16,7 @@
 #include "belfry/trainers/trainer.h"
 
 namespace belfry {
-namespace {
+namespace train_bench_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -244,5 +244,5 @@ TEST(Programs, MnistTrainsTheBenchmarksModel) {
             state_hash(trainer.session(), trainer.graph()));
 }
 
-}  // namespace
+}  // namespace train_bench_test
 }  // namespace belfry

@@ -10,7 +10,7 @@
 #include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
-namespace {
+namespace allocator_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -134,5 +134,5 @@ TEST_F(HookTest, ASessionReturnsAllItsMemory) {
   EXPECT_EQ(host_allocator().in_use(), before);
 }
 
-}  // namespace
+}  // namespace allocator_test
 }  // namespace belfry

@@ -10,7 +10,7 @@
 #include <sanitizer/asan_interface.h>
 
 namespace belfry {
-namespace {
+namespace arena_guard_test {
 
 // A chain of sums on one lane: each tensor is dead once the next exists.
 TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
@@ -51,6 +51,6 @@ TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
   EXPECT_GT(closed, 0);
 }
 
-}  // namespace
+}  // namespace arena_guard_test
 }  // namespace belfry
 #endif

@@ -5,7 +5,7 @@
 #include "belfry/tests/support/programs.h"
 
 namespace belfry {
-namespace {
+namespace check_trace_test {
 
 using ::testing::HasSubstr;
 
@@ -144,5 +144,5 @@ TEST(CheckTrace, RefusesAnyOneWrongFileAndWhatIsNoTrace) {
   EXPECT_EQ(check_traces({}).status, 2);
 }
 
-}  // namespace
+}  // namespace check_trace_test
 }  // namespace belfry

@@ -6,7 +6,7 @@
 #include "belfry/tests/framework/memory_file_system.h"
 
 namespace belfry {
-namespace {
+namespace checkpoint_crash_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -246,5 +246,5 @@ TEST_F(CrashTest, TheDiskOfTheseTestsForgetsWhatIsNotSynced) {
   EXPECT_EQ(disk.after_crash(0, true).read("/disk/a").size(), 6u);
 }
 
-}  // namespace
+}  // namespace checkpoint_crash_test
 }  // namespace belfry

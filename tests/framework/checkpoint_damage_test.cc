@@ -9,7 +9,7 @@
 extern char** environ;
 
 namespace belfry {
-namespace {
+namespace checkpoint_damage_test {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -234,5 +234,5 @@ TEST(Manifest, UsesTheCrcOfZlib) {
       0xcbf43926u);
 }
 
-}  // namespace
+}  // namespace checkpoint_damage_test
 }  // namespace belfry

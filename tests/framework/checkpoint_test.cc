@@ -4,7 +4,7 @@
 #include "belfry/tests/framework/checkpoint_test_support.h"
 
 namespace belfry {
-namespace {
+namespace checkpoint_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -225,5 +225,5 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNotRestored) {
   EXPECT_THAT(message_of<IoError>(restore), HasSubstr("no manifest of a checkpoint"));
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace collections_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -95,5 +95,5 @@ TEST(Collections, OfVariablesAreThoseGivenAndTrainableOnTop) {
   EXPECT_THAT(graph.variables(kTrainableVariables, "fc/"), ElementsAre(v, mine));
 }
 
-}  // namespace
+}  // namespace collections_test
 }  // namespace belfry

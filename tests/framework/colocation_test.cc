@@ -5,7 +5,7 @@
 
 // Where a comment says "TensorFlow", version 1.15.5 printed it.
 namespace belfry {
-namespace {
+namespace colocation_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -164,5 +164,5 @@ TEST(ColocateWith, VariablesInsideAreNotShownToSettersOutside) {
   EXPECT_EQ(asked, 0);  // TensorFlow asks, and so adds phantom load to setters
 }
 
-}  // namespace
+}  // namespace colocation_test
 }  // namespace belfry

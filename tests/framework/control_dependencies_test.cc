@@ -6,7 +6,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace control_dependencies_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -191,5 +191,5 @@ TEST_F(GroupTest, OfATupleKeepsValues) {
   EXPECT_EQ(session.run(gated[1]).item<float>(), 4);
 }
 
-}  // namespace
+}  // namespace control_dependencies_test
 }  // namespace belfry

@@ -18,7 +18,7 @@
 #include "belfry/tests/support/update_check.h"
 
 namespace belfry {
-namespace {
+namespace core_ops_test {
 
 TEST(AddN, KeepsItsContract) {
   for (int n = 2; n <= 9; ++n) {
@@ -196,5 +196,5 @@ TEST(RandomUniform, IsAFunctionOfSeedLogicalNameReplicaAndStep) {
   EXPECT_FALSE(draw(1, "noise", 0, 1) == first);
 }
 
-}  // namespace
+}  // namespace core_ops_test
 }  // namespace belfry

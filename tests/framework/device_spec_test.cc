@@ -3,7 +3,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace device_spec_test {
 
 using ::testing::HasSubstr;
 
@@ -166,5 +166,5 @@ TEST(DeviceSpec, RefusesTextsOfAbsurdLength) {
   EXPECT_THROW(DeviceSpec("/job:" + std::string(4092, 'a')), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace device_spec_test
 }  // namespace belfry

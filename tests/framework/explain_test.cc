@@ -11,7 +11,7 @@
 #include "belfry/tests/framework/placement_support.h"
 
 namespace belfry {
-namespace {
+namespace explain_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -215,5 +215,5 @@ TEST_F(ExplainTest, RefusesNodesOfAnotherGraph) {
   EXPECT_THROW(explain(fill(other, {2}, 1)), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace explain_test
 }  // namespace belfry

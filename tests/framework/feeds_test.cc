@@ -11,7 +11,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace feeds_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -213,5 +213,5 @@ TEST(Session, RefusesValuesThatAVariableCannotHold) {
   EXPECT_THROW(session.read(Variable()), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace feeds_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/memory_file_system.h"
 
 namespace belfry {
-namespace {
+namespace file_system_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -309,5 +309,5 @@ TEST_F(FileSystemTest, AFullDiskIsReported) {
               HasSubstr("/dev/full: cannot write: No space left on device"));
 }
 
-}  // namespace
+}  // namespace file_system_test
 }  // namespace belfry

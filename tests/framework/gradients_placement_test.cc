@@ -16,7 +16,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace gradients_placement_test {
 
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
@@ -302,5 +302,5 @@ TEST_F(GateTest, LeavesResultsThatDoNotExistEmpty) {
   EXPECT_FALSE(gradients(y, {c}, {.gate = GradientGate::kGraph})[0]);
 }
 
-}  // namespace
+}  // namespace gradients_placement_test
 }  // namespace belfry

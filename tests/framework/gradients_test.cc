@@ -15,7 +15,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace gradients_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -315,5 +315,5 @@ TEST_F(GradientsTest, ComputeGradientsLeavesOutWhatTheLossDoesNotDependOn) {
               HasSubstr("must be a scalar"));
 }
 
-}  // namespace
+}  // namespace gradients_test
 }  // namespace belfry

@@ -8,7 +8,7 @@
 #include "belfry/framework/session.h"
 
 namespace belfry {
-namespace {
+namespace graph_open_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -98,5 +98,5 @@ TEST(OpenNodes, ThatWaitForEachOtherAreNamed) {
                     HasSubstr("wait for each other")));
 }
 
-}  // namespace
+}  // namespace graph_open_test
 }  // namespace belfry

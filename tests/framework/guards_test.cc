@@ -4,7 +4,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace guards_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -116,5 +116,5 @@ TEST(ReplicaScope, RandomNumbersOfReplicasDifferByShardOnly) {
   EXPECT_NE(key(1, "tower1/", 1, "x"), key(1, "tower1/", 1, "y"));
 }
 
-}  // namespace
+}  // namespace guards_test
 }  // namespace belfry

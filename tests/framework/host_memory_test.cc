@@ -6,7 +6,7 @@
 #include "belfry/tests/framework/memory_file_system.h"
 
 namespace belfry {
-namespace {
+namespace host_memory_test {
 
 std::int64_t with_limit(const std::string& path, const std::string& text) {
   MemoryFileSystem files("/sys");
@@ -40,5 +40,5 @@ TEST(ByteText, ChoosesTheUnit) {
   EXPECT_EQ(byte_text(std::int64_t{1} << 60), "1048576.00 TiB");
 }
 
-}  // namespace
+}  // namespace host_memory_test
 }  // namespace belfry

@@ -16,7 +16,7 @@
 #include "belfry/tests/framework/replicas_test_support.h"
 
 namespace belfry {
-namespace {
+namespace idle_workers_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -174,5 +174,5 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesSurviveAFailure) {
   EXPECT_EQ(session.run(sum).data<float>()[199'999], 4);
 }
 
-}  // namespace
+}  // namespace idle_workers_test
 }  // namespace belfry

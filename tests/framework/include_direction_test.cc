@@ -7,8 +7,8 @@
 #include "belfry/framework/text.h"
 #include "belfry/tests/framework/source_files.h"
 
-namespace belfry::testing {
-namespace {
+namespace belfry::test {
+namespace include_direction_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -147,5 +147,5 @@ TEST(Includes, OfSlowLibrariesAreInOneSourceFileEach) {
   }
 }
 
-}  // namespace
-}  // namespace belfry::testing
+}  // namespace include_direction_test
+}  // namespace belfry::test

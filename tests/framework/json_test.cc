@@ -8,7 +8,7 @@
 #include "belfry/framework/error.h"
 
 namespace belfry {
-namespace {
+namespace json_test {
 
 using testing::HasSubstr;
 
@@ -85,5 +85,5 @@ TEST(Json, ErrorsQuoteALittleOfLongInputs) {
   EXPECT_LT(refusal("{" + key + "," + key + "}").size(), 200u);
 }
 
-}  // namespace
+}  // namespace json_test
 }  // namespace belfry

@@ -12,7 +12,7 @@
 #include "belfry/framework/kernels/reduce.h"
 
 namespace belfry::kernels {
-namespace {
+namespace kernels_half_test {
 
 // By their number of bits of exponent and fraction, in arithmetic alone.
 struct Format {
@@ -248,5 +248,5 @@ TEST(HalfSum, DoesNotRoundOnTheWay) {
   });
 }
 
-}  // namespace
+}  // namespace kernels_half_test
 }  // namespace belfry::kernels

@@ -13,7 +13,7 @@
 #include "belfry/framework/kernels/pointwise.h"
 
 namespace belfry::kernels {
-namespace {
+namespace kernels_pointwise_test {
 
 using Dims = std::vector<std::int64_t>;
 
@@ -172,5 +172,5 @@ TEST(Pointwise, ReluKeepsNan) {
   for (const float value : y) EXPECT_TRUE(std::isnan(value));
 }
 
-}  // namespace
+}  // namespace kernels_pointwise_test
 }  // namespace belfry::kernels

@@ -11,7 +11,7 @@
 #include "belfry/framework/kernels/reduce.h"
 
 namespace belfry::kernels {
-namespace {
+namespace kernels_reduce_test {
 
 template <class T>
 std::vector<T> random_values(std::int64_t n, std::uint64_t seed = 1) {
@@ -281,5 +281,5 @@ TEST(TreeSumOfIntegers, Wraps) {
   EXPECT_EQ(y, std::numeric_limits<std::int32_t>::min());
 }
 
-}  // namespace
+}  // namespace kernels_reduce_test
 }  // namespace belfry::kernels

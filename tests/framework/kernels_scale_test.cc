@@ -5,7 +5,7 @@
 #include "belfry/framework/kernels/scale.h"
 
 namespace belfry {
-namespace {
+namespace kernels_scale_test {
 
 TEST(Scale, MultipliesARangeOfEveryStreamAndNothingElse) {
   for (const std::size_t streams : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17}) {
@@ -29,5 +29,5 @@ TEST(Scale, MultipliesARangeOfEveryStreamAndNothingElse) {
   }
 }
 
-}  // namespace
+}  // namespace kernels_scale_test
 }  // namespace belfry

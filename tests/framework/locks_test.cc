@@ -20,7 +20,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace locks_test {
 
 constexpr int kThreads = 4;
 constexpr int kRuns = 200;
@@ -295,5 +295,5 @@ TEST(RunLock, LetsSharersInTogetherAndOthersAlone) {
   std::jthread([&] { const std::shared_lock two(lock); }).join();  // does not block
 }
 
-}  // namespace
+}  // namespace locks_test
 }  // namespace belfry

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 namespace belfry {
-namespace {
+namespace log_test {
 
 using ::testing::HasSubstr;
 
@@ -48,5 +48,5 @@ TEST(Log, LinesOfThreadsDoNotMix) {
   EXPECT_EQ(text, expected);
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace belfry

@@ -3,7 +3,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace names_test {
 
 using ::testing::HasSubstr;
 
@@ -190,5 +190,5 @@ TEST(Graph, EmptyHandlesSayThatTheyAreEmpty) {
   EXPECT_THAT(message_of<InvalidArgument>([] { Variable().name(); }), HasSubstr("empty Output"));
 }
 
-}  // namespace
+}  // namespace names_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace op_checks_test {
 
 std::vector<Output> pass_on(const Node&, std::span<const Output> grads) { return {grads[0]}; }
 
@@ -169,5 +169,5 @@ TEST(OpChecks, FindPartialSumsThatDoNotAddUp) {
 
 TEST(OpChecks, FindAWrongGradient) { expect_complaint(kWrongGradient, "gradient: output 0"); }
 
-}  // namespace
+}  // namespace op_checks_test
 }  // namespace belfry

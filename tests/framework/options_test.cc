@@ -6,7 +6,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace options_test {
 
 enum class Mode { kFirst, kSecond };
 struct Empty {};
@@ -42,5 +42,5 @@ TEST(Options, CopiesShareTheStruct) {
   EXPECT_EQ(&copy.as<Six>(), &options.as<Six>());
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/placement_support.h"
 
 namespace belfry {
-namespace {
+namespace passes_colocation_test {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -258,5 +258,5 @@ TEST_F(ColocationOnGpusTest, NoTypeOfDeviceMaySupportAWholeGroup) {
   EXPECT_THAT(devices_of({x, y}, true), ElementsAre(2, 0));
 }
 
-}  // namespace
+}  // namespace passes_colocation_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace passes_copy_variables_test {
 
 using ::testing::ElementsAre;
 
@@ -101,5 +101,5 @@ TEST_F(CopyVariablesTest, TowersOnOtherDevicesReadTheCopyOnTheVariablesDevice) {
   EXPECT_THAT(launches(plan), ElementsAre("v/read/copy", "twos", "sum"));
 }
 
-}  // namespace
+}  // namespace passes_copy_variables_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/replicas_test_support.h"
 
 namespace belfry {
-namespace {
+namespace passes_fuse_updates_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -405,5 +405,5 @@ TEST(FuseUpdates, AnAllReduceOfVariablesIsMadeInPlace) {
   }
 }
 
-}  // namespace
+}  // namespace passes_fuse_updates_test
 }  // namespace belfry

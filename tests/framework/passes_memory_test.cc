@@ -3,7 +3,7 @@
 #include "belfry/tests/framework/random_graph.h"
 
 namespace belfry {
-namespace {
+namespace passes_memory_test {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
@@ -163,5 +163,5 @@ TEST_F(PeakTest, VariablesFeedsConstantsAndFetchesAreOutside) {
   EXPECT_EQ(peak({v, assign_add(v, constant(graph, Tensor({256}, DType::kF32)))}), 0);
 }
 
-}  // namespace
+}  // namespace passes_memory_test
 }  // namespace belfry

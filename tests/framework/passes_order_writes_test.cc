@@ -12,7 +12,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace passes_order_writes_test {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -145,5 +145,5 @@ TEST_F(OrderWritesTest, VersionsFollowTheGraphNotTheOrderOfOtherVariables) {
   EXPECT_EQ(session.read(w), floats({5, 5}));
 }
 
-}  // namespace
+}  // namespace passes_order_writes_test
 }  // namespace belfry

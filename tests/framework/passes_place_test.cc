@@ -12,7 +12,7 @@
 #include "belfry/tests/framework/placement_support.h"
 
 namespace belfry {
-namespace {
+namespace passes_place_test {
 
 using ::testing::ElementsAre;
 
@@ -230,5 +230,5 @@ TEST_F(PlaceTest, NodesWithoutOutputsHaveADevice) {
   EXPECT_EQ(device(graph.add(kNoOp, {}).output()), 3);
 }
 
-}  // namespace
+}  // namespace passes_place_test
 }  // namespace belfry

@@ -7,7 +7,7 @@
 #include "belfry/ops/relu.h"
 
 namespace belfry {
-namespace {
+namespace passes_prepare_test {
 
 // A plan of `fetch` on one device, up to the launches.
 Plan scheduled(const Output& fetch, const PlanContext& context) {
@@ -51,5 +51,5 @@ TEST_F(PrepareTest, AsksForTheScratchMemoryOfTheKernelThatRuns) {
   for (const Launch& launch : fast.launches) EXPECT_GE(launch.workspace_bytes, 0);
 }
 
-}  // namespace
+}  // namespace passes_prepare_test
 }  // namespace belfry

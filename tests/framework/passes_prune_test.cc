@@ -11,7 +11,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace passes_prune_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -141,5 +141,5 @@ TEST_F(PruneTest, RefusesToRunNothing) {
   EXPECT_THAT(message_of<InvalidArgument>([&] { pruned({}); }), HasSubstr("nothing to run"));
 }
 
-}  // namespace
+}  // namespace passes_prune_test
 }  // namespace belfry

@@ -2,7 +2,7 @@
 #include "belfry/tests/framework/random_graph.h"
 
 namespace belfry {
-namespace {
+namespace passes_schedule_test {
 
 TEST(Schedule, LaunchesStandInATopologicalOrderAndInThatOfTheirLanes) {
   for (unsigned seed = 0; seed < 40; ++seed) {
@@ -160,5 +160,5 @@ TEST(Schedule, BucketsTakeTurnsOnTheDevicesOfOneTensor) {
   EXPECT_EQ(plan.lanes[1].launches.size(), 2u);
 }
 
-}  // namespace
+}  // namespace passes_schedule_test
 }  // namespace belfry

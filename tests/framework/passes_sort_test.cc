@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace passes_sort_test {
 
 using ::testing::ElementsAre;
 
@@ -58,5 +58,5 @@ TEST_F(SortTest, PromptNodesGoAsSoonAsTheyMayWithTheTensorsTheyTake) {
                                                        "sum", "write", "d", "d/copy", "last"));
 }
 
-}  // namespace
+}  // namespace passes_sort_test
 }  // namespace belfry

@@ -12,7 +12,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace passes_transfers_test {
 
 class TransfersTest : public ::testing::Test {
  protected:
@@ -197,5 +197,5 @@ TEST_F(TransfersTest, ControlDependenciesCarryNoBytes) {
   EXPECT_TRUE(plan.transfers.empty());
 }
 
-}  // namespace
+}  // namespace passes_transfers_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/placement_support.h"
 
 namespace belfry {
-namespace {
+namespace placer_property_test {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
@@ -139,5 +139,5 @@ TEST(Placer, NeverAssignsADeviceWithoutAKernel) {
   EXPECT_GT(refused, 3000);
 }
 
-}  // namespace
+}  // namespace placer_property_test
 }  // namespace belfry

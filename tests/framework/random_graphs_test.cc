@@ -5,7 +5,7 @@
 #include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
-namespace {
+namespace random_graphs_test {
 
 // What three runs fetch, and the variables afterwards.
 template <class Runner>
@@ -67,5 +67,5 @@ TEST(RandomGraphs, GiveTheSameBitsOnAnyNumberOfDevices) {
   }
 }
 
-}  // namespace
+}  // namespace random_graphs_test
 }  // namespace belfry

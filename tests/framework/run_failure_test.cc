@@ -16,7 +16,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace run_failure_test {
 
 using ::testing::HasSubstr;
 
@@ -301,5 +301,5 @@ TEST(RunFailure, OfTheFloatingPointModeIsAnErrorNotAWrongResult) {
   EXPECT_EQ(session.run(x), floats({1}));
 }
 
-}  // namespace
+}  // namespace run_failure_test
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace safetensors_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -178,5 +178,5 @@ TEST(Safetensors, LongOrUnprintableNamesAreShortenedInMessages) {
   EXPECT_THAT(refusal(file_of("{\"a\\nb\":{}}")), HasSubstr("'a?b'"));
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace belfry

@@ -4,7 +4,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace scopes_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -264,5 +264,5 @@ TEST(DeviceScope, EndsWhenAnExceptionLeavesIt) {
   EXPECT_EQ(graph.scopes().names(), "");
 }
 
-}  // namespace
+}  // namespace scopes_test
 }  // namespace belfry

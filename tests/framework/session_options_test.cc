@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/placement_support.h"
 
 namespace belfry {
-namespace {
+namespace session_options_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -285,5 +285,5 @@ TEST_F(DryRunTest, CollectivesOfDeclaredGpusHaveASumOnEach) {
   EXPECT_EQ(session.placement(sums[3]), cpu(1));
 }
 
-}  // namespace
+}  // namespace session_options_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/replicas_test_support.h"
 
 namespace belfry {
-namespace {
+namespace session_sharing_test {
 
 constexpr int kTowers = 3;
 
@@ -255,5 +255,5 @@ TEST_F(SharingTest, ReplicasThatArriveLaterAreApart) {
   EXPECT_EQ(values(session, made.w[1]), expected(1));
 }
 
-}  // namespace
+}  // namespace session_sharing_test
 }  // namespace belfry

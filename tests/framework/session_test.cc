@@ -13,7 +13,7 @@
 #include "belfry/framework/scopes.h"
 
 namespace belfry {
-namespace {
+namespace session_test {
 
 float scalar(const Tensor& tensor) { return tensor.item<float>(); }
 
@@ -145,5 +145,5 @@ TEST(Session, AFailedAllocationNamesTheDeviceAndItsLimit) {
   }
 }
 
-}  // namespace
+}  // namespace session_test
 }  // namespace belfry

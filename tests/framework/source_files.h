@@ -9,7 +9,7 @@
 
 #include "belfry/framework/file_system.h"
 
-namespace belfry::testing {
+namespace belfry::test {
 
 struct SourceFile {
   std::string path;  // below the repository: "ops/relu.cc"
@@ -112,4 +112,4 @@ inline bool uses(std::string_view code, std::string_view word, bool call) {
   return false;
 }
 
-}  // namespace belfry::testing
+}  // namespace belfry::test

@@ -5,8 +5,8 @@
 #include "belfry/framework/text.h"
 #include "belfry/tests/framework/source_files.h"
 
-namespace belfry::testing {
-namespace {
+namespace belfry::test {
+namespace source_rules_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -89,5 +89,5 @@ TEST(Sources, ThatOnlyMentionTheseNamesAreAccepted) {
   EXPECT_FALSE(has_main(file));
 }
 
-}  // namespace
-}  // namespace belfry::testing
+}  // namespace source_rules_test
+}  // namespace belfry::test

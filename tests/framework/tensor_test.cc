@@ -7,7 +7,7 @@
 #include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
-namespace {
+namespace tensor_test {
 
 using ::testing::HasSubstr;
 
@@ -124,5 +124,5 @@ TEST(Shape, IsCompatibleWhereUnknownDimensionsFit) {
   EXPECT_EQ(half.str(), "[?,3]");
 }
 
-}  // namespace
+}  // namespace tensor_test
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/framework/shape.h"
 
 namespace belfry {
-namespace {
+namespace text_test {
 
 TEST(Cat, JoinsTextNumbersAndWhatHasAStr) {
   EXPECT_EQ(cat("need ", 3, " of ", Shape{2, 2}, '!', true), "need 3 of [2,2]!true");
@@ -81,5 +81,5 @@ TEST(NearestSeveral, PutsNamesThatContainTheWordFirst) {
   EXPECT_TRUE(nearest_several("zz", {}, 3).empty());
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/random_graph.h"
 
 namespace belfry {
-namespace {
+namespace timeline_test {
 
 using ::testing::ElementsAre;
 
@@ -248,5 +248,5 @@ TEST_F(TimelineTest, HoldsItsPromisesForRandomPlansAndTimes) {
   EXPECT_GT(arrows, 60u * 10);
 }
 
-}  // namespace
+}  // namespace timeline_test
 }  // namespace belfry

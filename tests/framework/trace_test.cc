@@ -21,7 +21,7 @@
 #include "belfry/tests/support/programs.h"
 
 namespace belfry {
-namespace {
+namespace trace_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -304,5 +304,5 @@ TEST(Trace, ThatIsEmptyOrCannotBeWrittenSaysSo) {
               HasSubstr("/nowhere/x.json"));
 }
 
-}  // namespace
+}  // namespace trace_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace variable_copy_test {
 
 using ::testing::ContainsRegex;
 
@@ -58,5 +58,5 @@ TEST(Variable, DescribesItselfByItsLogicalName) {
   EXPECT_EQ(zeros(graph, "v").node().prefix(), "");
 }
 
-}  // namespace
+}  // namespace variable_copy_test
 }  // namespace belfry

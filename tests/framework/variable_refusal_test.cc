@@ -4,7 +4,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace variable_refusal_test {
 
 using ::testing::HasSubstr;
 
@@ -44,5 +44,5 @@ TEST(Variable, ThatIsRefusedLeavesNothingInTheGraph) {
   EXPECT_EQ(session.run(other), floats({0, 0}));
 }
 
-}  // namespace
+}  // namespace variable_refusal_test
 }  // namespace belfry

@@ -6,7 +6,7 @@
 
 // Where a comment says "TensorFlow", version 1.15.5 printed it.
 namespace belfry {
-namespace {
+namespace variable_scope_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -248,5 +248,5 @@ TEST(NewVariable, IsNamedLikeANode) {
   EXPECT_EQ(graph.variables(kTrainableVariables, "x").size(), 2u);
 }
 
-}  // namespace
+}  // namespace variable_scope_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace variable_test {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -263,5 +263,5 @@ TEST(Variable, ItsStorageIsNotAValue) {
               HasSubstr("is not a variable"));
 }
 
-}  // namespace
+}  // namespace variable_test
 }  // namespace belfry

@@ -10,7 +10,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
-namespace {
+namespace workers_test {
 
 using ::testing::HasSubstr;
 
@@ -160,5 +160,5 @@ TEST(FloatingPointMode, IsCheckedForFlushedDenormals) {
 }
 #endif
 
-}  // namespace
+}  // namespace workers_test
 }  // namespace belfry

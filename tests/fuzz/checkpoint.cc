@@ -33,19 +33,18 @@ void check_layout(const Safetensors& content) {
     file.insert(file.end(), values.begin(), values.end());
   }
   const Safetensors again(file, "written");
-  testing::check(again.metadata() == content.metadata(), "other metadata");
-  testing::check(again.tensors().size() == content.tensors().size(), "other tensors");
+  test::check(again.metadata() == content.metadata(), "other metadata");
+  test::check(again.tensors().size() == content.tensors().size(), "other tensors");
   for (const auto& [name, tensor] : again.tensors()) {
     const StoredTensor& before = content.tensors().at(name);
-    testing::check(tensor.dtype == before.dtype && tensor.shape == before.shape, "another type");
-    testing::check(std::ranges::equal(again.values(tensor), content.values(before)),
-                   "other values");
+    test::check(tensor.dtype == before.dtype && tensor.shape == before.shape, "another type");
+    test::check(std::ranges::equal(again.values(tensor), content.values(before)), "other values");
   }
 }
 
 }  // namespace
 
-std::size_t belfry::testing::largest_allowed(const std::uint8_t*, std::size_t size) {
+std::size_t belfry::test::largest_allowed(const std::uint8_t*, std::size_t size) {
   return mib_or_twice(size);
 }
 
@@ -54,18 +53,18 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span input(data + 2, size - 2);
   const std::size_t split = std::min<std::size_t>(data[0] + 256 * data[1], input.size());
   const std::string_view text(reinterpret_cast<const char*>(input.data()), split);
-  const std::vector<std::byte> file = testing::bytes_of(input.subspan(split));
+  const std::vector<std::byte> file = test::bytes_of(input.subspan(split));
   std::optional<Manifest> manifest;
   std::optional<Safetensors> content;
-  testing::may_refuse([&] { manifest = Manifest::parse(text, "manifest.json"); });
-  testing::may_refuse([&] { manifest = Manifest::parse(with_checksum(text), "manifest.json"); });
-  testing::may_refuse([&] { content.emplace(file, "model.safetensors"); });
+  test::may_refuse([&] { manifest = Manifest::parse(text, "manifest.json"); });
+  test::may_refuse([&] { manifest = Manifest::parse(with_checksum(text), "manifest.json"); });
+  test::may_refuse([&] { content.emplace(file, "model.safetensors"); });
   if (manifest)
-    testing::check(Manifest::parse(manifest->str(), "again").str() == manifest->str(),
-                   "printing a manifest is not canonical");
+    test::check(Manifest::parse(manifest->str(), "again").str() == manifest->str(),
+                "printing a manifest is not canonical");
   if (content) check_layout(*content);
   if (manifest && content)
-    testing::may_refuse([&] { manifest->verify("model.safetensors", *content); });
-  if (manifest) testing::may_refuse([&] { manifest->find_damage("model.safetensors", file, "x"); });
+    test::may_refuse([&] { manifest->verify("model.safetensors", *content); });
+  if (manifest) test::may_refuse([&] { manifest->find_damage("model.safetensors", file, "x"); });
   return 0;
 }

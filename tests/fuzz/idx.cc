@@ -33,7 +33,7 @@ std::uint64_t declared_size(std::span<const std::uint8_t> file, std::size_t rank
 
 }  // namespace
 
-std::size_t belfry::testing::largest_allowed(const std::uint8_t* data, std::size_t size) {
+std::size_t belfry::test::largest_allowed(const std::uint8_t* data, std::size_t size) {
   if (size < 2 || data[1] != 0x1F) return mib_or_twice(size);
   return std::max(mib_or_twice(size), declared_size({data + 1, size - 1}, data[0] % 4 + 1));
 }
@@ -41,13 +41,13 @@ std::size_t belfry::testing::largest_allowed(const std::uint8_t* data, std::size
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace belfry;
   if (size == 0) return 0;
-  const std::vector<std::byte> file = testing::bytes_of({data + 1, size - 1});
-  testing::may_refuse([&] {
+  const std::vector<std::byte> file = test::bytes_of({data + 1, size - 1});
+  test::may_refuse([&] {
     const std::size_t rank = data[0] % 4 + 1;
     const Tensor values = parse_idx(file, "fuzz", rank);
-    testing::check(values.dtype() == DType::kU8 && values.shape().rank() == rank, "wrong type");
+    test::check(values.dtype() == DType::kU8 && values.shape().rank() == rank, "wrong type");
     const bool gzip = !file.empty() && file[0] == std::byte{0x1F};
-    testing::check(gzip || values.bytes() + 4 + 4 * rank == file.size(), "wrong size");
+    test::check(gzip || values.bytes() + 4 + 4 * rank == file.size(), "wrong size");
   });
   return 0;
 }

@@ -40,7 +40,7 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace belfry::testing {
+namespace belfry::test {
 
 std::size_t largest_allocation() { return largest; }
 
@@ -49,4 +49,4 @@ void forget_allocations() {
   largest = 0;
 }
 
-}  // namespace belfry::testing
+}  // namespace belfry::test

@@ -2,10 +2,10 @@
 #pragma once
 #include <cstddef>
 
-namespace belfry::testing {
+namespace belfry::test {
 
 // Of the bytes asked for at once since forget_allocations().
 std::size_t largest_allocation();
 void forget_allocations();
 
-}  // namespace belfry::testing
+}  // namespace belfry::test

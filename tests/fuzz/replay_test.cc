@@ -11,7 +11,7 @@
 #include "belfry/tests/fuzz/target.h"
 #include "belfry/tests/support/mutate.h"
 
-namespace belfry::testing {
+namespace belfry::test {
 namespace {
 
 constexpr int kMutations = 10'000;
@@ -77,4 +77,4 @@ TEST(FuzzTarget, AllocatesLittleForLongInputs) {
 }
 
 }  // namespace
-}  // namespace belfry::testing
+}  // namespace belfry::test

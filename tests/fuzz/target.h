@@ -13,7 +13,7 @@
 // Returns 0. libFuzzer's name and type.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-namespace belfry::testing {
+namespace belfry::test {
 
 // The most bytes that the target may allocate at once for an input.
 std::size_t largest_allowed(const std::uint8_t* data, std::size_t size);
@@ -43,4 +43,4 @@ inline void check(bool condition, const char* what) {
   if (!condition) throw std::logic_error(what);
 }
 
-}  // namespace belfry::testing
+}  // namespace belfry::test

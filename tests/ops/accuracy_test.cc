@@ -7,7 +7,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace accuracy_test {
 
 const Builder kBuild = [](Inputs x) { return accuracy(x[0], x[1]); };
 
@@ -38,5 +38,5 @@ TEST(Accuracy, KeepsItsContract) {
 
 TEST(Accuracy, RefusesVectors) { expect_refused(kBuild, {{{10}}, {{10}, DType::kI32}}, "rank 2"); }
 
-}  // namespace
+}  // namespace accuracy_test
 }  // namespace belfry

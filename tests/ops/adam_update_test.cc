@@ -7,7 +7,7 @@
 #include "belfry/tests/support/update_check.h"
 
 namespace belfry {
-namespace {
+namespace adam_update_test {
 
 // Inputs: step, gradient, rate.
 const UpdateBuilder kBuild = [](std::span<const Variable> v, Inputs x) -> Node& {
@@ -54,5 +54,5 @@ TEST(AdamUpdate, RefusesStepZeroWhenItRuns) {
       InvalidArgument);
 }
 
-}  // namespace
+}  // namespace adam_update_test
 }  // namespace belfry

@@ -16,7 +16,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace all_reduce_test {
 
 Builder reducing(AllReduceOptions options = {}) {
   return [=](Inputs x) { return Built(all_reduce(x, options)); };
@@ -187,7 +187,7 @@ TEST(AllReduceBucket, KeepsItsContract) {
   for (const int participants : {1, 2, 3}) {
     std::vector<Tensor> inputs;
     for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{0}, Shape{7}})
-      for (const Tensor& tensor : ::belfry::participants(participants, shape))
+      for (const Tensor& tensor : all_reduce_test::participants(participants, shape))
         inputs.push_back(tensor);
     for (const bool mean : {false, true})
       check_op({.build = reducing_buckets(participants, mean),
@@ -259,5 +259,5 @@ TEST_F(AllReduceHook, CanMakeACollectiveFail) {
   EXPECT_THROW(compute(reducing_to(0), participants(2, {7})), CommError);
 }
 
-}  // namespace
+}  // namespace all_reduce_test
 }  // namespace belfry

@@ -11,7 +11,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace arithmetic_test {
 
 using Binary = Output (*)(Output, Output, At);
 
@@ -128,5 +128,5 @@ TEST(Arithmetic, InfinitiesBehaveAsInC) {
             (std::vector<double>{inf, -inf, 0}));
 }
 
-}  // namespace
+}  // namespace arithmetic_test
 }  // namespace belfry

@@ -6,7 +6,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace avg_pool_test {
 
 Builder pooling(PoolOptions options = {}) {
   return [=](Inputs x) { return avg_pool(x[0], options); };
@@ -48,5 +48,5 @@ TEST(AvgPool, RefusesWindowsLargerThanTheImage) {
                  "a window of 3 does not fit an image of width 2");
 }
 
-}  // namespace
+}  // namespace avg_pool_test
 }  // namespace belfry

@@ -10,7 +10,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace batch_moments_test {
 
 const Builder kBuild = [](Inputs x) {
   const CountedMoments m = batch_moments(x[0]);
@@ -80,5 +80,5 @@ TEST(BatchMoments, OfPartsGiveTheBatchNormOfTheWholeAndItsGradients) {
 
 TEST(BatchMoments, RefuseAVector) { expect_refused(kBuild, {{{8}}}, "needs images or rows"); }
 
-}  // namespace
+}  // namespace batch_moments_test
 }  // namespace belfry

@@ -10,7 +10,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace batch_norm_test {
 
 const Builder kTrain = [](Inputs x) { return batch_norm_train(x[0], x[1], x[2]).y; };
 const Builder kMoments = [](Inputs x) {
@@ -124,5 +124,5 @@ TEST(BatchNorm, RefusesGradientsOfTheMoments) {
   expect_refused(wrong, {{{8, 4}}, {{4}}, {{4}}}, "use stop_gradient");
 }
 
-}  // namespace
+}  // namespace batch_norm_test
 }  // namespace belfry

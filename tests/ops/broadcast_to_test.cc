@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace broadcast_to_test {
 
 Output repeated(Inputs x) { return broadcast_to(x[0], x[1]); }
 Builder along(std::vector<int> axes, Spread spread) {
@@ -61,5 +61,5 @@ TEST(BroadcastAlong, RefusesWhatDoesNotFit) {
   expect_refused(along({1}, Spread::kRepeat), {{{3}}, {{2, 3}}}, "along axes [1]");
 }
 
-}  // namespace
+}  // namespace broadcast_to_test
 }  // namespace belfry

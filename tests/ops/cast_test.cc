@@ -9,7 +9,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace cast_test {
 
 Tensor converted(const Tensor& x, DType dtype) {
   return compute([dtype](Inputs inputs) { return cast(inputs[0], dtype); }, {x});
@@ -67,5 +67,5 @@ TEST(Cast, Refuses16BitTypesOnHosts) {
                  "hosts do not cast f16");
 }
 
-}  // namespace
+}  // namespace cast_test
 }  // namespace belfry

@@ -10,7 +10,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace combine_moments_test {
 
 // The moments of K means and K variances, given in this order.
 const Builder kBuild = [](Inputs x) {
@@ -107,5 +107,5 @@ TEST(CombineMoments, RefusesPartsOfOtherShapes) {
   expect_refused(kCounted, {{{4}}, {{4}}, {{4}}}, "moments 0 and 2 are f32[4] and f32[4]");
 }
 
-}  // namespace
+}  // namespace combine_moments_test
 }  // namespace belfry

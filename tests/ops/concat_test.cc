@@ -8,7 +8,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace concat_test {
 
 Builder along(int axis) {
   return [axis](Inputs x) { return concat(x, axis); };
@@ -68,5 +68,5 @@ TEST(ConcatGrad, KeepsItsContractAsAnOpOfItsOwn) {
             .nan = false});
 }
 
-}  // namespace
+}  // namespace concat_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace conv2d_test {
 
 Builder convolution(Conv2dOptions options = {}) {
   return [=](Inputs x) { return conv2d(x[0], x[1], options); };
@@ -106,5 +106,5 @@ TEST(Conv2d, RefusesGradientsForImagesOfUnknownSize) {
                  "give the placeholder a height and width");
 }
 
-}  // namespace
+}  // namespace conv2d_test
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace cos_test {
 
 Output built(Inputs x) { return cos(x[0]); }
 
@@ -25,5 +25,5 @@ TEST(Cos, RefusesTypesItCannotCompute) {
   expect_refused(built, {{{2, 3}, DType::kI32}}, "Cos 'Cos'");
 }
 
-}  // namespace
+}  // namespace cos_test
 }  // namespace belfry

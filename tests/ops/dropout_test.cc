@@ -10,7 +10,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace dropout_test {
 
 Builder dropping(double rate) {
   return [=](Inputs x) { return dropout(x[0], rate, "drop"); };
@@ -63,5 +63,5 @@ TEST(Dropout, RefusesARateOfOne) {
   expect_refused(dropping(1), {{{4}}}, "the rate must be in [0, 1), not 1");
 }
 
-}  // namespace
+}  // namespace dropout_test
 }  // namespace belfry

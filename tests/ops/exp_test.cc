@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace exp_test {
 
 Output built(Inputs x) { return exp(x[0]); }
 
@@ -25,5 +25,5 @@ TEST(Exp, RefusesTypesItCannotCompute) {
   expect_refused(built, {{{2, 3}, DType::kI32}}, "Exp 'Exp'");
 }
 
-}  // namespace
+}  // namespace exp_test
 }  // namespace belfry

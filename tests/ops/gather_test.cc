@@ -6,7 +6,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace gather_test {
 
 Output gathered(Inputs x) { return gather(x[0], x[1]); }
 
@@ -59,5 +59,5 @@ TEST(GatherGrad, AddsUpRowsThatWereTakenOften) {
             .nan = false});
 }
 
-}  // namespace
+}  // namespace gather_test
 }  // namespace belfry

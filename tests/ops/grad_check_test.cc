@@ -8,7 +8,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace grad_check_test {
 
 std::vector<Tensor> inputs() {
   return {to(random_values({3, 2}, 1, 2, 1), DType::kF64),
@@ -48,5 +48,5 @@ TEST(GradientCheck, FindsASmallErrorInOneInput) {
   EXPECT_LT(error.largest, 0.02);
 }
 
-}  // namespace
+}  // namespace grad_check_test
 }  // namespace belfry

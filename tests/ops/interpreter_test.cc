@@ -13,7 +13,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace interpreter_test {
 
 TEST(Interpreter, FeedsAndFetches) {
   Graph graph;
@@ -78,5 +78,5 @@ TEST(Interpreter, WhatAKernelLeavesOutIsNan) {
   EXPECT_TRUE(std::isinf(difference(other, nan)));
 }
 
-}  // namespace
+}  // namespace interpreter_test
 }  // namespace belfry

@@ -18,7 +18,7 @@
 #include "belfry/tests/support/interpreter.h"
 
 namespace belfry {
-namespace {
+namespace jacobian_test {
 
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -167,5 +167,5 @@ TEST(Jacobian, RefusesWhatHasNoRows) {
   EXPECT_THAT(refusal(x, Output()), HasSubstr("an Output of `xs` is empty"));
 }
 
-}  // namespace
+}  // namespace jacobian_test
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace log_test {
 
 Output built(Inputs x) { return log(x[0]); }
 
@@ -25,5 +25,5 @@ TEST(Log, RefusesTypesItCannotCompute) {
   expect_refused(built, {{{2, 3}, DType::kI32}}, "Log 'Log'");
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace belfry

@@ -7,7 +7,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace matmul_test {
 
 Builder product(MatMulOptions options = {}) {
   return [=](Inputs x) { return matmul(x[0], x[1], options); };
@@ -97,5 +97,5 @@ TEST(Gemm, RowsDoNotDependOnTheNumberOfRows) {
   for (std::int64_t i = 0; i < 3 * kColumns; ++i) EXPECT_EQ(part[i], whole[2 * kColumns + i]) << i;
 }
 
-}  // namespace
+}  // namespace matmul_test
 }  // namespace belfry

@@ -8,7 +8,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace max_pool_test {
 
 Builder pooling(PoolOptions options = {}) {
   return [=](Inputs x) { return max_pool(x[0], options); };
@@ -80,5 +80,5 @@ TEST(MaxPool, RefusesWindowsLargerThanTheImage) {
 
 TEST(MaxPool, RefusesVectors) { expect_refused(pooling(), {{{4}}}, "rank 4"); }
 
-}  // namespace
+}  // namespace max_pool_test
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/tests/support/update_check.h"
 
 namespace belfry {
-namespace {
+namespace momentum_update_test {
 
 UpdateBuilder with(double momentum) {
   return [=](std::span<const Variable> v, Inputs x) -> Node& {
@@ -36,5 +36,5 @@ TEST(MomentumUpdate, RefusesSlotsOfAnotherShape) {
                         {random_values({4}), Tensor(0.1f)}, "but its slot is f32[2,2]");
 }
 
-}  // namespace
+}  // namespace momentum_update_test
 }  // namespace belfry

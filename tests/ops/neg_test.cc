@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace neg_test {
 
 Output built(Inputs x) { return neg(x[0]); }
 
@@ -28,5 +28,5 @@ TEST(Neg, TakesIntegers) {
             Tensor({2}, std::vector<std::int64_t>{-5, 7}));
 }
 
-}  // namespace
+}  // namespace neg_test
 }  // namespace belfry

@@ -16,7 +16,7 @@ extern "C" void omp_set_num_threads(int);
 #endif
 
 namespace belfry {
-namespace {
+namespace onednn_test {
 
 TEST(OneDnn, NobodyIsInsideOutsideOfACall) { EXPECT_FALSE(inside_onednn()); }
 
@@ -125,5 +125,5 @@ TEST(OneDnn, KernelsOfOneShapeRunOnSeveralThreadsAtOnce) {
 }
 #endif
 
-}  // namespace
+}  // namespace onednn_test
 }  // namespace belfry

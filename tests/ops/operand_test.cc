@@ -9,7 +9,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace operand_test {
 
 TEST(Operand, OperatorsMixTensorsVariablesAndScalars) {
   Graph graph;
@@ -60,5 +60,5 @@ TEST(Operand, ASigmoidByHandKeepsItsContract) {
             .inputs = {random_values({5, 3})}});
 }
 
-}  // namespace
+}  // namespace operand_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace reduce_test {
 
 Builder sum_over(std::vector<int> axes, ReducedAxes kept = ReducedAxes::kDropped) {
   return [=](Inputs x) { return reduce_sum(x[0], axes, kept); };
@@ -96,5 +96,5 @@ TEST(ReduceSum, RefusesAxesThatAreNotThere) {
   expect_refused(mean_over({0}), {{{2, 3}, DType::kI32}}, "floating");
 }
 
-}  // namespace
+}  // namespace reduce_test
 }  // namespace belfry

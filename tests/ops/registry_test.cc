@@ -12,7 +12,7 @@
 #include "belfry/framework/op.h"
 
 namespace belfry {
-namespace {
+namespace registry_test {
 
 namespace fs = std::filesystem;
 
@@ -98,5 +98,5 @@ TEST(Registry, OpsOfInPlaceOrAliasKindHaveWhatTheyShare) {
   }
 }
 
-}  // namespace
+}  // namespace registry_test
 }  // namespace belfry

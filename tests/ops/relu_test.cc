@@ -8,7 +8,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace relu_test {
 
 Output built(Inputs x) { return relu(x[0]); }
 
@@ -56,5 +56,5 @@ TEST(Relu, KeepsItsContractForNegativeInputs) {
   check_op({.build = built, .inputs = {random_values({33}, -2, -0.5)}});
 }
 
-}  // namespace
+}  // namespace relu_test
 }  // namespace belfry

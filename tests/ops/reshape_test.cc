@@ -8,7 +8,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace reshape_test {
 
 Builder to_shape(Shape shape) {
   return [shape](Inputs x) { return reshape(x[0], shape); };
@@ -68,5 +68,5 @@ TEST(Flatten, RefusesAScalar) {
   expect_refused([](Inputs x) { return flatten(x[0]); }, {{Shape{}}}, "Flatten 'Flatten'");
 }
 
-}  // namespace
+}  // namespace reshape_test
 }  // namespace belfry

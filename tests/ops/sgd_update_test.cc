@@ -5,7 +5,7 @@
 #include "belfry/tests/support/update_check.h"
 
 namespace belfry {
-namespace {
+namespace sgd_update_test {
 
 const UpdateBuilder kBuild = [](std::span<const Variable> v, Inputs x) -> Node& {
   return sgd_update(v[0], x[0], x[1]);
@@ -31,5 +31,5 @@ TEST(SgdUpdate, RefusesARatePerElement) {
                         "the learning rate is f32[4]");
 }
 
-}  // namespace
+}  // namespace sgd_update_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace shape_of_test {
 
 const Builder kShapeOf = [](Inputs x) { return shape_of(x[0]); };
 const Builder kSizeOf = [](Inputs x) { return size_of(x[0]); };
@@ -63,5 +63,5 @@ TEST(ShapeOf, TakesOneTensor) {
   EXPECT_THROW(shape_of(Output()), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace shape_of_test
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace sin_test {
 
 Output built(Inputs x) { return sin(x[0]); }
 
@@ -25,5 +25,5 @@ TEST(Sin, RefusesTypesItCannotCompute) {
   expect_refused(built, {{{2, 3}, DType::kI32}}, "Sin 'Sin'");
 }
 
-}  // namespace
+}  // namespace sin_test
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace slice_test {
 
 using Numbers = std::vector<std::int64_t>;
 
@@ -64,5 +64,5 @@ TEST(SliceGrad, RefusesAGradientOfAnotherShape) {
   expect_refused(padded, {{{2, 3}}, {{5, 4}}}, "the gradient has shape [2,3]");
 }
 
-}  // namespace
+}  // namespace slice_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace softmax_test {
 
 const Builder kBuild = [](Inputs x) { return softmax(x[0]); };
 
@@ -54,5 +54,5 @@ TEST(Softmax, GradientsHaveGradients) {
 
 TEST(Softmax, RefusesVectors) { expect_refused(kBuild, {{{4}}}, "reshape a vector to [1,n]"); }
 
-}  // namespace
+}  // namespace softmax_test
 }  // namespace belfry

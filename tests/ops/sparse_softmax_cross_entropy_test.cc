@@ -8,7 +8,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace sparse_softmax_cross_entropy_test {
 
 const Builder kLosses = [](Inputs x) { return sparse_softmax_cross_entropy(x[0], x[1]); };
 const Builder kMean = [](Inputs x) { return cross_entropy(x[0], x[1]); };
@@ -85,5 +85,5 @@ TEST(SparseSoftmaxCrossEntropy, RefusesLabelsThatDoNotMatch) {
   expect_refused(kLosses, {{{8, 10}}, {{8}, DType::kF32}}, "labels are i32 or i64, not f32");
 }
 
-}  // namespace
+}  // namespace sparse_softmax_cross_entropy_test
 }  // namespace belfry

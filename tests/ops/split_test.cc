@@ -8,7 +8,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace split_test {
 
 Builder into(int parts, int axis) {
   return [=](Inputs x) { return split(x[0], parts, axis); };
@@ -38,5 +38,5 @@ TEST(Split, RefusesPartsThatAreNotEqual) {
   expect_refused(into(0, 0), {{{3, 4}}}, "cannot make 0 parts");
 }
 
-}  // namespace
+}  // namespace split_test
 }  // namespace belfry

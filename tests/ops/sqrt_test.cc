@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace sqrt_test {
 
 Output built(Inputs x) { return sqrt(x[0]); }
 
@@ -23,5 +23,5 @@ TEST(Sqrt, RefusesTypesItCannotCompute) {
   expect_refused(built, {{{2, 3}, DType::kI32}}, "Sqrt 'Sqrt'");
 }
 
-}  // namespace
+}  // namespace sqrt_test
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace square_test {
 
 Output built(Inputs x) { return square(x[0]); }
 
@@ -23,5 +23,5 @@ TEST(Square, RefusesTypesItCannotCompute) {
   expect_refused(built, {{{2, 3}, DType::kI32}}, "Square 'Square'");
 }
 
-}  // namespace
+}  // namespace square_test
 }  // namespace belfry

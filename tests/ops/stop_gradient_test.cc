@@ -9,7 +9,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace stop_gradient_test {
 
 TEST(StopGradient, IsTheSameTensor) {
   const Tensor x = random_values({2, 3});
@@ -29,5 +29,5 @@ TEST(StopGradient, KeepsItsContract) {
             .gradient = -1});
 }
 
-}  // namespace
+}  // namespace stop_gradient_test
 }  // namespace belfry

@@ -8,7 +8,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace sum_to_test {
 
 // The op itself: the builder avoids it for shapes that are known.
 Output summed(Inputs x) { return x[0].graph().add(kSumTo, {x[0], x[1]}).output(); }
@@ -43,5 +43,5 @@ TEST(SumTo, RefusesShapesOfNoBroadcast) {
   expect_refused(summed, {{{1, 3}}, {{2, 3}}}, "[1,3] is no result of broadcasting [2,3]");
 }
 
-}  // namespace
+}  // namespace sum_to_test
 }  // namespace belfry

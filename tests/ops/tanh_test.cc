@@ -5,7 +5,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace tanh_test {
 
 Output built(Inputs x) { return tanh(x[0]); }
 
@@ -40,5 +40,5 @@ TEST(TanhGrad, RefusesShapesThatDiffer) {
   expect_refused(built_grad, {{{2, 3}}, {{3, 2}}}, "have shapes [2,3] and [3,2]");
 }
 
-}  // namespace
+}  // namespace tanh_test
 }  // namespace belfry

@@ -7,7 +7,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace transpose_test {
 
 Builder ordered(std::vector<int> order) {
   return [order](Inputs x) { return transpose(x[0], order); };
@@ -51,5 +51,5 @@ TEST(Transpose, RefusesOrdersThatAreNone) {
   expect_refused(ordered({0, 2}), {{{2, 3}}}, "no axis 2 in 2 dimensions");
 }
 
-}  // namespace
+}  // namespace transpose_test
 }  // namespace belfry

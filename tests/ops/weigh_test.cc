@@ -9,7 +9,7 @@
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
-namespace {
+namespace weigh_test {
 
 using Make = Output (*)(Output, Output, At);
 
@@ -56,5 +56,5 @@ TEST(Weigh, RefusesAWeightThatIsNoScalarOfTheSameType) {
   expect_refused(with(counted), {{{4}, DType::kI32}, {{}, DType::kI32}}, "Counted");
 }
 
-}  // namespace
+}  // namespace weigh_test
 }  // namespace belfry

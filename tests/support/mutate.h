@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace belfry::testing {
+namespace belfry::test {
 
 using Input = std::vector<std::uint8_t>;
 
@@ -81,4 +81,4 @@ class Mutator {
   std::mt19937_64 random_;
 };
 
-}  // namespace belfry::testing
+}  // namespace belfry::test

@@ -8,7 +8,7 @@
 #include "belfry/towers/replicate.h"
 
 namespace belfry {
-namespace {
+namespace balance_test {
 
 void place(Graph& graph, const char* name, Shape shape, const DeviceSpec& device,
            DType dtype = DType::kF32) {
@@ -84,5 +84,5 @@ TEST(VariableSizes, AreThoseOfOriginalsInOrderOfCreation) {
   EXPECT_EQ(sizes[1].bytes, 4);
 }
 
-}  // namespace
+}  // namespace balance_test
 }  // namespace belfry

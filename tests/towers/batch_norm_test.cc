@@ -12,7 +12,7 @@
 #include "belfry/towers/replicate.h"
 
 namespace belfry {
-namespace {
+namespace batch_norm_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -217,5 +217,5 @@ TEST(BatchNormLayer, RefusesWrongOptions) {
               HasSubstr("epsilon must be positive"));
 }
 
-}  // namespace
+}  // namespace batch_norm_test
 }  // namespace belfry

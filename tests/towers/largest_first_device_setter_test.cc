@@ -9,7 +9,7 @@
 #include "belfry/towers/replicate.h"
 
 namespace belfry {
-namespace {
+namespace largest_first_device_setter_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -109,5 +109,5 @@ TEST(LargestFirstDeviceSetter, RefusesNoDevicesAndNamesTwice) {
               HasSubstr("'w' is to be planned twice"));
 }
 
-}  // namespace
+}  // namespace largest_first_device_setter_test
 }  // namespace belfry

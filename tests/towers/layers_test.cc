@@ -11,7 +11,7 @@
 #include "belfry/towers/replicate.h"
 
 namespace belfry {
-namespace {
+namespace layers_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -147,5 +147,5 @@ TEST(DropoutLayer, ActsInTrainingOnly) {
   EXPECT_EQ(dropout(tower, x, 0.5), x);
 }
 
-}  // namespace
+}  // namespace layers_test
 }  // namespace belfry

@@ -6,7 +6,7 @@
 #include "belfry/tests/towers/towers_test_support.h"
 
 namespace belfry {
-namespace {
+namespace least_loaded_device_setter_test {
 
 using testing::ElementsAre;
 
@@ -96,5 +96,5 @@ TEST(LeastLoadedDeviceSetter, NeedsADevice) {
   EXPECT_THROW(LeastLoadedDeviceSetter("/gpu:0", {}), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace least_loaded_device_setter_test
 }  // namespace belfry

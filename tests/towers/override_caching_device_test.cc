@@ -6,7 +6,7 @@
 #include "belfry/tests/towers/towers_test_support.h"
 
 namespace belfry {
-namespace {
+namespace override_caching_device_test {
 
 using testing::ElementsAre;
 
@@ -60,5 +60,5 @@ TEST(OverrideCachingDevice, NeedsADevice) {
   EXPECT_THROW(OverrideCachingDevice({}, "/cpu:0", 1), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace override_caching_device_test
 }  // namespace belfry

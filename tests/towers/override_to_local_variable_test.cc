@@ -6,7 +6,7 @@
 #include "belfry/tests/towers/towers_test_support.h"
 
 namespace belfry {
-namespace {
+namespace override_to_local_variable_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -66,5 +66,5 @@ TEST(OverrideToLocalVariable, ChangesNothingWhenDisabled) {
   EXPECT_THAT(names_of(graph.variables(kGlobalVariables)), ElementsAre("v"));
 }
 
-}  // namespace
+}  // namespace override_to_local_variable_test
 }  // namespace belfry

@@ -8,7 +8,7 @@
 #include "belfry/towers/replicate.h"
 
 namespace belfry {
-namespace {
+namespace replica_device_setter_test {
 
 using testing::ElementsAre;
 using testing::Pair;
@@ -99,5 +99,5 @@ TEST_F(ReplicaDeviceSetterTest, ServesReplicate) {
   EXPECT_EQ(towers[1].variables[0].device().str(), "/device:CPU:0");
 }
 
-}  // namespace
+}  // namespace replica_device_setter_test
 }  // namespace belfry

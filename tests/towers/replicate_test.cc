@@ -11,7 +11,7 @@
 #include "belfry/tests/towers/towers_test_support.h"
 
 namespace belfry {
-namespace {
+namespace replicate_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -420,5 +420,5 @@ TEST(Replicate, TakesACollectiveThatTheLastTowerBuilds) {
   }));
 }
 
-}  // namespace
+}  // namespace replicate_test
 }  // namespace belfry

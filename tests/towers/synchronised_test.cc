@@ -19,7 +19,7 @@
 #include "belfry/towers/replicate.h"
 
 namespace belfry {
-namespace {
+namespace synchronised_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -243,5 +243,5 @@ TEST(SynchronisedBatchNorm, PredictsByItsAverages) {
   EXPECT_NEAR(session.run(y).data<float>()[1], 10, 1e-4);  // averages are 0 and 1
 }
 
-}  // namespace
+}  // namespace synchronised_test
 }  // namespace belfry

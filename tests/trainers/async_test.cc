@@ -23,11 +23,11 @@
 #include "belfry/trainers/training_checkpoint.h"
 
 namespace belfry {
-namespace {
+namespace async_test {
 
+using test::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 
 std::vector<DeviceSpec> cpus(int count) {
   std::vector<DeviceSpec> devices;
@@ -586,5 +586,5 @@ TEST(Free, TowersNeedNothingOfEachOther) {
   }
 }
 
-}  // namespace
+}  // namespace async_test
 }  // namespace belfry

@@ -20,7 +20,7 @@
 #include "belfry/trainers/training_checkpoint.h"
 
 namespace belfry {
-namespace {
+namespace auto_choice_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -98,7 +98,7 @@ class AutoTraining : public ::testing::Test {
 
   std::string checkpoint() const { return folder_.path() + "/checkpoint"; }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 // Everything costs its launches: one for all tensors is best.
@@ -432,5 +432,5 @@ TEST(AutoChoice, OfPackedGradientsTriesNoBuckets) {
   EXPECT_EQ(trainer.kept_choice()->gradient_repacking, 2);
 }
 
-}  // namespace
+}  // namespace auto_choice_test
 }  // namespace belfry

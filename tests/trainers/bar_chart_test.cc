@@ -11,7 +11,7 @@
 #include "belfry/framework/error.h"
 
 namespace belfry {
-namespace {
+namespace bar_chart_test {
 
 using testing::HasSubstr;
 
@@ -102,5 +102,5 @@ TEST(BarChart, RefusesWhatCannotBeDrawn) {
   EXPECT_THROW(draw({{"x", 1, std::numeric_limits<double>::infinity()}}), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace bar_chart_test
 }  // namespace belfry

@@ -11,10 +11,10 @@
 #include "belfry/tests/trainers/idx_files.h"
 
 namespace belfry {
-namespace {
+namespace batches_test {
 
+using test::message_of;
 using ::testing::ElementsAre;
-using testing::message_of;
 
 using Order = std::vector<std::int64_t>;
 
@@ -264,5 +264,5 @@ TEST(EvaluationPlan, TakesEverySampleOnceInOrderWithAShortLastBatch) {
   EXPECT_THROW(EvaluationPlan(6, 0), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace batches_test
 }  // namespace belfry

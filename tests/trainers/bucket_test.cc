@@ -8,7 +8,7 @@
 #include "belfry/trainers/training_graph.h"
 
 namespace belfry {
-namespace {
+namespace bucket_test {
 
 // Positions in the global order of a step of the MNIST convnet on 4 devices.
 struct Positions {
@@ -70,5 +70,5 @@ TEST(BucketsInAPlan, AreOneCollectiveEach) {
   EXPECT_GT(whole.first_reduction, whole.last_backward);
 }
 
-}  // namespace
+}  // namespace bucket_test
 }  // namespace belfry

@@ -10,7 +10,7 @@
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
-namespace {
+namespace checkpoint_modes_test {
 
 struct Mode {
   const char* kind;
@@ -35,7 +35,7 @@ std::unique_ptr<Trainer> make(const Mode& mode, const Dataset& data, std::uint64
 }
 
 TEST(CheckpointModes, RestoreWeightsSlotsAndCountersInEveryTower) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   const auto data = smooth_data(64);
   for (const Mode& from : kModes) {
     const std::string path = folder.path() + "/checkpoint";
@@ -56,5 +56,5 @@ TEST(CheckpointModes, RestoreWeightsSlotsAndCountersInEveryTower) {
   }
 }
 
-}  // namespace
+}  // namespace checkpoint_modes_test
 }  // namespace belfry

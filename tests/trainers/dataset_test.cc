@@ -7,11 +7,11 @@
 #include "belfry/tests/trainers/idx_files.h"
 
 namespace belfry {
-namespace {
+namespace dataset_test {
 
+using test::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 // Three samples of two bytes, and a label each.
 TensorDataset small() {
@@ -123,5 +123,5 @@ TEST(LazyDataset, RefusesOtherFieldsThanItAnnounced) {
   EXPECT_THROW(lazy.size(), Internal);
 }
 
-}  // namespace
+}  // namespace dataset_test
 }  // namespace belfry

@@ -7,7 +7,7 @@
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {
-namespace {
+namespace device_flag_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -74,5 +74,5 @@ TEST(DevicesFlag, SaysWhyThereAreNoGpus) {
                   "; use cpu:N, or plan for GPUs with --dry_run"));
 }
 
-}  // namespace
+}  // namespace device_flag_test
 }  // namespace belfry

@@ -20,7 +20,7 @@
 #include "belfry/trainers/train.h"
 
 namespace belfry {
-namespace {
+namespace equivalence_test {
 
 using testing::Contains;
 using testing::HasSubstr;
@@ -422,5 +422,5 @@ TEST(CheckEquivalence, IsAFlagOfEveryTrainingProgram) {
   EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3", links}), 1);
 }
 
-}  // namespace
+}  // namespace equivalence_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/trainers/program.h"
 
 namespace belfry {
-namespace {
+namespace flag_parser_test {
 
 using testing::HasSubstr;
 
@@ -94,5 +94,5 @@ TEST(ShortNames, AreSeparatedByBlanks) {
   EXPECT_EQ(short_names({}), "");
 }
 
-}  // namespace
+}  // namespace flag_parser_test
 }  // namespace belfry

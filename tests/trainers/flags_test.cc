@@ -8,7 +8,7 @@
 #include "belfry/trainers/flag_parser.h"
 
 namespace belfry {
-namespace {
+namespace flags_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -271,5 +271,5 @@ TEST(Flags, RefuseDivisionsThatCannotBe) {
                     HasSubstr("--batch_size=4")));
 }
 
-}  // namespace
+}  // namespace flags_test
 }  // namespace belfry

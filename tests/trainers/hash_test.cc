@@ -5,7 +5,7 @@
 #include "belfry/framework/scopes.h"
 
 namespace belfry {
-namespace {
+namespace hash_test {
 
 std::uint64_t fnv(std::string_view text) {
   Fnv1a hash;
@@ -86,5 +86,5 @@ TEST(DifferingReplicas, NamesTheCopiesThatDiffer) {
   EXPECT_TRUE(differing_replicas(session, c.graph).empty());
 }
 
-}  // namespace
+}  // namespace hash_test
 }  // namespace belfry

@@ -12,7 +12,7 @@
 #include "belfry/framework/error.h"
 #include "belfry/framework/file_system.h"
 
-namespace belfry::testing {
+namespace belfry::test {
 
 using Bytes = std::vector<std::byte>;
 
@@ -90,4 +90,4 @@ std::string message_of(F&& f) {
   return "";
 }
 
-}  // namespace belfry::testing
+}  // namespace belfry::test

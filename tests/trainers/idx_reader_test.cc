@@ -7,14 +7,14 @@
 #include "belfry/trainers/counter_random_impl.h"
 
 namespace belfry {
-namespace {
+namespace idx_reader_test {
 
+using test::Bytes;
+using test::gzip;
+using test::idx_bytes;
+using test::message_of;
 using ::testing::AllOf;
-using testing::Bytes;
-using testing::gzip;
 using ::testing::HasSubstr;
-using testing::idx_bytes;
-using testing::message_of;
 
 std::string io_error(const Bytes& bytes, std::size_t rank = 3) {
   return message_of<IoError>([&] { parse_idx(bytes, "some.file", rank); });
@@ -127,7 +127,7 @@ TEST(IdxReader, FindsAFileByEitherSpellingGzippedOrNot) {
   for (const char* name : {"a-idx3-ubyte", "a-idx3-ubyte.gz", "a.idx3-ubyte", "a.idx3-ubyte.gz"}) {
     // The content decides, not the name.
     for (const Bytes& content : {plain, packed}) {
-      const testing::TemporaryFolder folder;
+      const test::TemporaryFolder folder;
       folder.write(name, content);
       for (const char* asked : {"a-idx3-ubyte", "a-idx3-ubyte.gz", "a.idx3-ubyte"})
         EXPECT_EQ(read_idx_file(local_file_system(), folder.path() + "/" + asked, 3),
@@ -138,7 +138,7 @@ TEST(IdxReader, FindsAFileByEitherSpellingGzippedOrNot) {
 }
 
 TEST(IdxReader, TakesTheNameThatWasAskedForWhenThereAreSeveral) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   folder.write("a-idx1-ubyte", idx_bytes({3}));
   folder.write("a-idx1-ubyte.gz", gzip(idx_bytes({4})));
   const auto rows = [&](const char* name) {
@@ -191,5 +191,5 @@ TEST(IdxReader, SurvivesThousandsOfMutatedFiles) {
   EXPECT_GT(refused, 1000);
 }
 
-}  // namespace
+}  // namespace idx_reader_test
 }  // namespace belfry

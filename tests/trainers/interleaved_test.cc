@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace belfry {
-namespace {
+namespace interleaved_test {
 
 // Without calls that belong together.
 std::string turns(const std::string& calls) {
@@ -50,5 +50,5 @@ TEST(Interleaved, TakesFewerRoundsForFewerCallsAndStartsAfreshEachTime) {
   EXPECT_EQ(calls, 4 + 2);
 }
 
-}  // namespace
+}  // namespace interleaved_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/trainers/device_flag.h"
 
 namespace belfry {
-namespace {
+namespace measure_machine_test {
 
 using testing::HasSubstr;
 
@@ -108,5 +108,5 @@ TEST(CacheDirectory, FollowsXdgAndHome) {
   EXPECT_EQ(with("", nullptr), "");
 }
 
-}  // namespace
+}  // namespace measure_machine_test
 }  // namespace belfry

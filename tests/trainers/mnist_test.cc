@@ -14,15 +14,15 @@
 #include "belfry/trainers/generated_digits.h"
 
 namespace belfry {
-namespace {
+namespace mnist_test {
 
+using test::Bytes;
+using test::gzip;
+using test::idx_bytes;
+using test::message_of;
+using test::TemporaryFolder;
 using ::testing::AllOf;
-using testing::Bytes;
-using testing::gzip;
 using ::testing::HasSubstr;
-using testing::idx_bytes;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 // 64-bit FNV-1a.
 std::uint64_t hash_bytes(const Tensor& tensor, std::uint64_t hash = 0xCBF29CE484222325u) {
@@ -156,5 +156,5 @@ TEST(GeneratedDigits, SayThatTheyAreGenerated) {
   EXPECT_THROW(data::generated_digits(-1, 7), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace mnist_test
 }  // namespace belfry

@@ -9,7 +9,7 @@
 #include "belfry/trainers/bench_report.h"
 
 namespace belfry {
-namespace {
+namespace mode_bench_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -217,5 +217,5 @@ TEST(Disagreement, NamesCanonicalStrategiesWithOtherBitsAlone) {
   EXPECT_EQ(disagreement(results), "");
 }
 
-}  // namespace
+}  // namespace mode_bench_test
 }  // namespace belfry

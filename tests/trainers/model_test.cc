@@ -9,7 +9,7 @@
 #include "belfry/ops/reduce.h"
 
 namespace belfry {
-namespace {
+namespace model_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -75,5 +75,5 @@ TEST_F(ModelTest, RefusesLossesThatAreNoFloatingScalars) {
   EXPECT_THAT(error_of(integer, {}), HasSubstr("i32"));
 }
 
-}  // namespace
+}  // namespace model_test
 }  // namespace belfry

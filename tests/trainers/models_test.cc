@@ -13,7 +13,7 @@
 #include "belfry/trainers/trainer.h"
 
 namespace belfry {
-namespace {
+namespace models_test {
 
 std::int64_t trained_elements(const char* name) {
   std::int64_t elements = 0;
@@ -123,5 +123,5 @@ TEST(Models, ShortcutsOfResnet20SubsampleAndPadWithZeros) {
       EXPECT_EQ(filter.data<float>()[out * 16 + in], out == in ? 1 : 0) << out << " " << in;
 }
 
-}  // namespace
+}  // namespace models_test
 }  // namespace belfry

@@ -17,7 +17,7 @@
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
-namespace {
+namespace modes_test {
 
 std::vector<DeviceSpec> cpus(int count) {
   std::vector<DeviceSpec> devices;
@@ -255,5 +255,5 @@ TEST(FirstGradients, OfTheMnistConvnetAreThoseOfOneTower) {
   }
 }
 
-}  // namespace
+}  // namespace modes_test
 }  // namespace belfry

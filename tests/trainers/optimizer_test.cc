@@ -15,7 +15,7 @@
 #include "belfry/towers/least_loaded_device_setter.h"
 
 namespace belfry {
-namespace {
+namespace optimizer_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -430,5 +430,5 @@ TEST(ApplyGradients, NamesNodesOfTowersAfterTheTower) {
   EXPECT_EQ(updates[0], updates[1]);
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace belfry

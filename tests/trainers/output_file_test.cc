@@ -10,7 +10,7 @@
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {
-namespace {
+namespace output_file_test {
 
 using testing::HasSubstr;
 
@@ -132,5 +132,5 @@ TEST_F(OutputFileTest, KnowsWhatIsWrittenByOtherMeans) {
       << "a checkpoint replaces its directory";
 }
 
-}  // namespace
+}  // namespace output_file_test
 }  // namespace belfry

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace belfry {
-namespace {
+namespace planned_memory_test {
 
 TEST(PlannedMemory, LeavesOutDevicesThatAreOnlyDeclared) {
   const DeviceUse use[] = {
@@ -19,5 +19,5 @@ TEST(PlannedMemory, IsRefusedWithBothSizes) {
             "ring needs 3.00 KiB of memory, but this machine has 2.00 KiB; use less");
 }
 
-}  // namespace
+}  // namespace planned_memory_test
 }  // namespace belfry

@@ -11,7 +11,7 @@
 #include "belfry/tests/trainers/idx_files.h"
 
 namespace belfry {
-namespace {
+namespace prefetch_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -161,7 +161,7 @@ TEST(Prefetcher, RethrowsAfterTheBatchesBeforeTheFailureAndAgainLater) {
   EXPECT_EQ(input.next().position.step, 0);
   EXPECT_EQ(input.next().position.step, 1);
   for (int again = 0; again < 3; ++again)
-    EXPECT_EQ(testing::message_of<IoError>([&] { input.next(); }), "the disk is on fire");
+    EXPECT_EQ(test::message_of<IoError>([&] { input.next(); }), "the disk is on fire");
 }
 
 TEST(Prefetcher, StopsWheneverItIsDestroyed) {
@@ -188,7 +188,7 @@ TEST(Prefetcher, FillsNoMoreSlotsThanItHas) {
 TEST(Prefetcher, RefusesOneSlotAndAForeignPlan) {
   const Counting dataset(50);
   const auto error = [&](std::int64_t samples, std::int64_t consumed, std::int64_t slots) {
-    return testing::message_of<InvalidArgument>(
+    return test::message_of<InvalidArgument>(
         [&] { Prefetcher(dataset, BatchPlan(samples, 1, 5, 7), consumed, slots); });
   };
   EXPECT_THAT(error(50, 0, 1), HasSubstr("at least 2 slots, not 1"));
@@ -196,5 +196,5 @@ TEST(Prefetcher, RefusesOneSlotAndAForeignPlan) {
   EXPECT_THAT(error(50, 3, 2), HasSubstr("not a whole number of global batches of 5"));
 }
 
-}  // namespace
+}  // namespace prefetch_test
 }  // namespace belfry

@@ -17,7 +17,7 @@
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
-namespace {
+namespace product_test {
 
 constexpr int kBatch = 4;  // per tower
 
@@ -192,5 +192,5 @@ INSTANTIATE_TEST_SUITE_P(Product, EqualBits,
                            return cat(std::get<0>(test.param).first, "_", std::get<1>(test.param));
                          });
 
-}  // namespace
+}  // namespace product_test
 }  // namespace belfry

@@ -10,7 +10,7 @@
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
-namespace {
+namespace real_mnist_test {
 
 struct Mode {
   const char* kind;
@@ -113,5 +113,5 @@ TEST_F(RealMnist, LongHasEqualHashesAfterThreeEpochsInAllModes) {
   }
 }
 
-}  // namespace
+}  // namespace real_mnist_test
 }  // namespace belfry

@@ -11,7 +11,7 @@
 #include "belfry/trainers/reduction_oracle.h"
 
 namespace belfry {
-namespace {
+namespace reduction_bench_test {
 
 using testing::HasSubstr;
 
@@ -238,5 +238,5 @@ TEST(ReductionBench, CountsBusBandwidthAsNcclTestsDo) {
   EXPECT_EQ(bus_bandwidth(1000, 1, 1), 0);
 }
 
-}  // namespace
+}  // namespace reduction_bench_test
 }  // namespace belfry

@@ -6,7 +6,7 @@
 #include "belfry/trainers/device_flag.h"
 
 namespace belfry {
-namespace {
+namespace reduction_report_test {
 
 using testing::HasSubstr;
 
@@ -162,5 +162,5 @@ TEST(ReductionReport, PrintsAndWritesTheFourCellsOfAnUpdate) {
             "collective,true,2,cpu,f32,sum,32,true,true,false,16.0,0.002,0.002,,5.0,2.0\n");
 }
 
-}  // namespace
+}  // namespace reduction_report_test
 }  // namespace belfry

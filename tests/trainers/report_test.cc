@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 namespace belfry {
-namespace {
+namespace report_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -100,5 +100,5 @@ TEST(ReportTable, ShowsTheResultsToPeople) {
   EXPECT_THAT(to_table(without), Not(HasSubstr("loss")));
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace belfry

@@ -7,7 +7,7 @@
 #include "belfry/framework/error.h"
 
 namespace belfry {
-namespace {
+namespace statistics_test {
 
 TEST(Median, IsTheMiddleValueOrTheMeanOfTheTwo) {
   EXPECT_EQ(median(std::vector{3.0, 1.0, 2.0}), 2);
@@ -54,5 +54,5 @@ TEST(Padded, AddsSpacesOnOneSideAndCutsNothing) {
   EXPECT_EQ(padded("ab", 0), "ab");
 }
 
-}  // namespace
+}  // namespace statistics_test
 }  // namespace belfry

@@ -8,7 +8,7 @@
 #include "belfry/trainers/trainer.h"
 
 namespace belfry {
-namespace {
+namespace step_timer_test {
 
 TEST(StepLine, HasTheFormOfTfCnnBenchmarks) {
   EXPECT_STREQ(kStepHeader, "Step\tImg/sec\tloss");
@@ -67,5 +67,5 @@ TEST(StepTimer, IsSilentWithoutAConsoleAndNeedsNoWarmUp) {
   EXPECT_TRUE(time_steps({.warmup = 0, .display_every = 5}, 1).output.starts_with(kStepHeader));
 }
 
-}  // namespace
+}  // namespace step_timer_test
 }  // namespace belfry

@@ -6,7 +6,7 @@
 #include "belfry/tests/trainers/parsed_flags.h"
 
 namespace belfry {
-namespace {
+namespace strategy_flags_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -225,5 +225,5 @@ TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {
   EXPECT_EQ(parse({"--devices=cpu:6", "--allreduce=hierarchical"}).allreduce, "hierarchical");
 }
 
-}  // namespace
+}  // namespace strategy_flags_test
 }  // namespace belfry

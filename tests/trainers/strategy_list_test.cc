@@ -8,11 +8,11 @@
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {
-namespace {
+namespace strategy_list_test {
 
+using test::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 TEST(StrategyList, TakesNamesSpecsAndAutoWithEitherDash) {
   const StrategyList list = parse_strategies("halving-doubling,auto,ring#2:64k:naive-cpu");
@@ -41,5 +41,5 @@ TEST(StrategyList, RefusesWhatIsUnknownOrThereTwice) {
   EXPECT_THAT(error("naive,"), HasSubstr("--strategies: "));
 }
 
-}  // namespace
+}  // namespace strategy_list_test
 }  // namespace belfry

@@ -8,7 +8,7 @@
 #include "belfry/framework/error.h"
 
 namespace belfry {
-namespace {
+namespace synthetic_data_test {
 
 std::vector<Dataset::Field> fields() {
   return {{"image", DType::kF32, {4, 4, 3}}, {"label", DType::kI32, {}}};
@@ -47,5 +47,5 @@ TEST(SyntheticData, RefuseOtherTypesAndEmptySets) {
   EXPECT_THROW(synthetic_data(fields(), 2, 0, 1), InvalidArgument);
 }
 
-}  // namespace
+}  // namespace synthetic_data_test
 }  // namespace belfry

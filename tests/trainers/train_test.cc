@@ -11,7 +11,7 @@
 #include "belfry/trainers/mnist.h"
 
 namespace belfry {
-namespace {
+namespace train_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -463,5 +463,5 @@ TEST(Train, ReportsMissingFilesByName) {
   EXPECT_THAT(result.error, HasSubstr("/no/such/folder/train-images-idx3-ubyte"));
 }
 
-}  // namespace
+}  // namespace train_test
 }  // namespace belfry

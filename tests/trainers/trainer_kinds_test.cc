@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace belfry {
-namespace {
+namespace trainer_kinds_test {
 
 std::string refusal_of(const TrainerKind& kind) {
   try {
@@ -38,5 +38,5 @@ TEST(TrainerKinds, AreCanonicalWhereTheySaySo) {
     EXPECT_EQ(find_trainer(name).canonical, name != "async") << name;
 }
 
-}  // namespace
+}  // namespace trainer_kinds_test
 }  // namespace belfry

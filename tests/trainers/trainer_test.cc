@@ -10,7 +10,7 @@
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
-namespace {
+namespace trainer_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -331,5 +331,5 @@ TEST(ReplicasEqual, TurnsFalseWhenOneValueOfOneReplicaIsChanged) {
   EXPECT_EQ(params_hash(trainer.session(), trainer.graph()), hash);
 }
 
-}  // namespace
+}  // namespace trainer_test
 }  // namespace belfry

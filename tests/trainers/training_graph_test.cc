@@ -10,7 +10,7 @@
 #include "belfry/tests/trainers/small_problem.h"
 
 namespace belfry {
-namespace {
+namespace training_graph_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -103,5 +103,5 @@ TEST(TrainingGraph, RunsNoKernelOfATowerWithoutSamples) {
   EXPECT_THAT(plan_texts(Uneven::kPad)[1], AllOf(HasSubstr("tower3/"), HasSubstr("(Weigh)")));
 }
 
-}  // namespace
+}  // namespace training_graph_test
 }  // namespace belfry

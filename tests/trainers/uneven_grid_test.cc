@@ -9,7 +9,7 @@
 #include "belfry/tests/trainers/uneven_support.h"
 
 namespace belfry {
-namespace {
+namespace uneven_grid_test {
 
 constexpr double kRate = 0.1;
 
@@ -118,5 +118,5 @@ TEST(UnevenGrid, LongWeightIsOneDeviceInEveryCell) {
         check({samples, batch, towers}, Uneven::kWeight);
 }
 
-}  // namespace
+}  // namespace uneven_grid_test
 }  // namespace belfry

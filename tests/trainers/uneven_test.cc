@@ -13,7 +13,7 @@
 #include "belfry/trainers/training_checkpoint.h"
 
 namespace belfry {
-namespace {
+namespace uneven_test {
 
 // Towers see each other's batches, so they equal one tower in everything.
 Output normalised_model(Tower& tower, Output x, Output y) {
@@ -132,7 +132,7 @@ TEST(UnevenTowers, MoveAveragesBySamples) {
 }
 
 TEST(UnevenTowers, GoOnFromACheckpointToTheSameBits) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   const auto data = smooth_data(27);  // steps of 8, 8, 8 and 3
   const auto make = [&](Uneven uneven, std::int64_t max_steps) {
     TrainerOptions options{.model = normalised_model,
@@ -276,5 +276,5 @@ TEST(UnevenTowers, AreRefusedByTheAsyncTrainer) {
   }
 }
 
-}  // namespace
+}  // namespace uneven_test
 }  // namespace belfry

@@ -8,7 +8,7 @@
 #include "belfry/trainers/device_flag.h"
 
 namespace belfry {
-namespace {
+namespace update_bench_test {
 
 // Twice the sum, on every tower.
 class Doubling final : public Strategy {
@@ -73,5 +73,5 @@ TEST(UpdateBench, RefusesIntegersAsMomentumDoes) {
       InvalidArgument);
 }
 
-}  // namespace
+}  // namespace update_bench_test
 }  // namespace belfry
