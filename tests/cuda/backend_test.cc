@@ -7,7 +7,7 @@
 extern "C" belfry::GpuModuleEntry belfry_gpu_backend;
 
 namespace belfry {
-namespace {
+namespace backend_test {
 
 using testing::MatchesRegex;
 
@@ -63,5 +63,5 @@ TEST(CudaBackend, KnowsNcclOrWhyNot) {
   EXPECT_EQ(nccl.version > 0, nccl.why_not.empty());
 }
 
-}  // namespace
+}  // namespace backend_test
 }  // namespace belfry

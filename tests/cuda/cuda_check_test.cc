@@ -6,7 +6,7 @@
 #include "belfry/framework/gpus.h"
 
 namespace belfry::cuda {
-namespace {
+namespace cuda_check_test {
 
 using testing::AllOf;
 using testing::EndsWith;
@@ -81,5 +81,5 @@ TEST(GpuCall, OfCudnnHasItsDetails) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_check_test
 }  // namespace belfry::cuda

@@ -8,7 +8,7 @@
 #include "belfry/framework/gpus.h"
 
 namespace belfry::cuda {
-namespace {
+namespace handles_test {
 
 using testing::EndsWith;
 using testing::StartsWith;
@@ -85,5 +85,5 @@ TEST(Descriptors, ThatCannotBeAreRefused) {
               testing::AllOf(StartsWith("cudnnSetTensor4dDescriptor failed: "), EndsWith("for x")));
 }
 
-}  // namespace
+}  // namespace handles_test
 }  // namespace belfry::cuda

@@ -8,7 +8,7 @@
 #include "belfry/framework/gpus.h"
 #include "belfry/tests/cuda/test_names.h"
 
-namespace belfry::testing {
+namespace belfry::test {
 namespace {
 
 class Skipped : public ::testing::Test {
@@ -29,10 +29,10 @@ bool load_tests() {
 }
 
 }  // namespace
-}  // namespace belfry::testing
+}  // namespace belfry::test
 
 int main(int argc, char** argv) {
-  if (!belfry::testing::load_tests()) return 1;
+  if (!belfry::test::load_tests()) return 1;
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -6,7 +6,7 @@
 #include "belfry/framework/gpus.h"
 
 namespace belfry::cuda {
-namespace {
+namespace nccl_library_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -77,5 +77,5 @@ TEST(Communicator, IsAbortedWhenItEnds) {
   EXPECT_EQ(state, ncclSuccess);
 }
 
-}  // namespace
+}  // namespace nccl_library_test
 }  // namespace belfry::cuda

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace belfry::cuda {
-namespace {
+namespace presence_test {
 
 // As CUDA answers where a driver for CUDA 13.1 is installed.
 Presence answer(int count, cudaError_t status, std::optional<std::string> visible = {}) {
@@ -66,5 +66,5 @@ TEST(Presence, WritesVersionsOfCuda) {
   EXPECT_EQ(cuda_version(12040), "12.4");
 }
 
-}  // namespace
+}  // namespace presence_test
 }  // namespace belfry::cuda

@@ -8,7 +8,7 @@
 
 #include "belfry/tests/framework/source_files.h"
 
-namespace belfry::testing {
+namespace belfry::test {
 
 // (suite, name) of each TEST and TEST_F of tests/cuda. Tests with parameters cannot be skipped by
 // name.
@@ -21,4 +21,4 @@ inline std::set<std::pair<std::string, std::string>> cuda_test_names() {
   return names;
 }
 
-}  // namespace belfry::testing
+}  // namespace belfry::test

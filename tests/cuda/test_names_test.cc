@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace belfry::testing {
-namespace {
+namespace belfry::test {
+namespace test_names_test {
 
 TEST(CudaTests, CanAllBeSkippedByName) {
   std::set<std::pair<std::string, std::string>> registered;
@@ -17,5 +17,5 @@ TEST(CudaTests, CanAllBeSkippedByName) {
   EXPECT_EQ(registered, cuda_test_names());
 }
 
-}  // namespace
-}  // namespace belfry::testing
+}  // namespace test_names_test
+}  // namespace belfry::test

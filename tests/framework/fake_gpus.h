@@ -3,7 +3,7 @@
 #include "belfry/framework/error.h"
 #include "belfry/framework/gpu_backend.h"
 
-namespace belfry::testing {
+namespace belfry::test {
 
 class FakeGpus : public GpuBackend {
  public:
@@ -25,4 +25,4 @@ class FakeGpus : public GpuBackend {
   std::string why_;
 };
 
-}  // namespace belfry::testing
+}  // namespace belfry::test

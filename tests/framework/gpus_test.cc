@@ -10,9 +10,10 @@
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/fake_gpus.h"
 
-namespace belfry::testing {
-namespace {
+namespace belfry {
+namespace gpus_test {
 
+using test::FakeGpus;
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -139,5 +140,5 @@ TEST(WhyNoGpuDevices, IsSaidBySessionsThatAreAskedForGpus) {
   EXPECT_EQ(log_of({.device_count = {{"GPU", 2}}, .dry_run = true}), "");
 }
 
-}  // namespace
-}  // namespace belfry::testing
+}  // namespace gpus_test
+}  // namespace belfry

@@ -2,7 +2,7 @@
 #include "belfry/tests/framework/fake_gpus.h"
 
 extern "C" const belfry::GpuBackend* belfry_gpu_backend(const char* wanted, const char** own) {
-  static const belfry::testing::FakeGpus backend(2);
+  static const belfry::test::FakeGpus backend(2);
   *own = wanted;
   return &backend;
 }
