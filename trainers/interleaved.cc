@@ -22,7 +22,7 @@ int Interleaved::add(std::function<void()> work) {
   return static_cast<int>(ways_.size()) - 1;
 }
 
-void Interleaved::run(int warmup, int iterations) {
+void Interleaved::run(int warmup, int iterations, double seconds) {
   constexpr int kMostRounds = 5;
   const int rounds = std::min(iterations, kMostRounds);
   for (Way& way : ways_) {
@@ -34,10 +34,11 @@ void Interleaved::run(int warmup, int iterations) {
     for (Way& way : ways_) {
       settle(way.work);
       std::vector<double>& samples = way.samples.emplace_back();
-      for (int i = 0; i < calls; ++i) {
+      double spent = 0;
+      for (int i = 0; i < calls && spent * rounds <= seconds; ++i) {
         const double start = seconds_now();
         way.work();
-        samples.push_back(seconds_now() - start);
+        spent += samples.emplace_back(seconds_now() - start);
       }
     }
   }

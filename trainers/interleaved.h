@@ -1,6 +1,7 @@
 // Timings of several ways to do something, taken in turns.
 #pragma once
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace belfry {
@@ -14,8 +15,9 @@ class Interleaved {
 
   // Calls each `warmup` times, then times `iterations` calls of each, in up to five rounds. In a
   // round each is called before the first timed call until its data are in the caches and the
-  // workers of the others asleep: once, or for 100 us. Throws what `work` throws.
-  void run(int warmup, int iterations);
+  // workers of the others asleep: once, or for 100 us. Timed calls of a way that together take more
+  // than `seconds` are fewer, at least one in each round. Throws what `work` throws.
+  void run(int warmup, int iterations, double seconds = std::numeric_limits<double>::infinity());
 
   // Of one call, in seconds: the median over all calls, and that of each round.
   double seconds(int way) const;

@@ -50,5 +50,19 @@ TEST(Interleaved, TakesFewerRoundsForFewerCallsAndStartsAfreshEachTime) {
   EXPECT_EQ(calls, 4 + 2);
 }
 
+TEST(Interleaved, EndsARoundOfSlowCallsAfterItsShareOfTheTime) {
+  Interleaved ways;
+  int slow = 0, fast = 0;
+  ways.add([&] {
+    ++slow;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  });
+  ways.add([&] { ++fast; });
+  ways.run(0, 500, 10e-3);
+  EXPECT_LE(slow, 5 * (1 + 2));  // one call to settle, then until 2 ms are over
+  EXPECT_GE(slow, 5 * (1 + 1));
+  EXPECT_GE(fast, 500);
+}
+
 }  // namespace interleaved_test
 }  // namespace belfry
