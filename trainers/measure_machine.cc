@@ -66,7 +66,7 @@ class Measurement {
   Measurement(std::span<const DeviceSpec> devices, int threads)
       : devices_(devices), threads_(threads) {}
 
-  Machine run() {
+  Machine run(std::int64_t largest_bytes) {
     machine_.devices.assign(devices_.begin(), devices_.end());
     machine_.workers = std::min(threads_, static_cast<int>(devices_.size()));
     machine_.run_us = empty_step(devices_.size(), false) * 1e6;
@@ -74,7 +74,7 @@ class Measurement {
     machine_.launch_us = chain(0, 1, 200, 200) * 1e6;
     machine_.wait_us =
         std::max(0.0, chain(devices_.size() - 1, 1, 200, 200) * 1e6 - machine_.launch_us);
-    for (std::int64_t bytes = 32 << 10; bytes <= 128 << 20; bytes *= 2) add_bandwidth(bytes);
+    for (std::int64_t bytes = 32 << 10; bytes <= largest_bytes; bytes *= 2) add_bandwidth(bytes);
     machine_.share_us = std::max(0.0, share_overhead() * 1e6);
     return std::move(machine_);
   }
@@ -185,8 +185,9 @@ std::optional<Machine> kept(FileSystem& files, const std::string& path,
 
 }  // namespace
 
-Machine measure_machine(std::span<const DeviceSpec> devices, int threads) {
-  return Measurement(devices, threads > 0 ? threads : usable_cores()).run();
+Machine measure_machine(std::span<const DeviceSpec> devices, int threads,
+                        std::int64_t largest_bytes) {
+  return Measurement(devices, threads > 0 ? threads : usable_cores()).run(largest_bytes);
 }
 
 void require_measurable(std::span<const DeviceSpec> devices) {
@@ -220,7 +221,7 @@ Machine find_machine(FileSystem& files, std::span<const DeviceSpec> devices,
   if (!options.cache.empty() && !options.remeasure)
     if (std::optional<Machine> machine = kept(files, path, devices)) return *std::move(machine);
   log_info("measuring what ", devices.size(), " devices on ", threads,
-           " threads can do, which takes about a second");
+           " threads can do, which takes a few seconds");
   Machine machine = options.measure(devices, threads);
   if (options.cache.empty()) return machine;
   try {

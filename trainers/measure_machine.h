@@ -10,9 +10,10 @@
 namespace belfry {
 
 // Times small steps on these devices, which exist: empty ones, chains of launches on one device and
-// to and fro between two, additions of all sizes on one worker and on all, and a shared all-reduce.
-// Takes about a second. `threads`: 0 for one per usable core.
-Machine measure_machine(std::span<const DeviceSpec> devices, int threads);
+// to and fro between two, additions that touch up to so many bytes on one worker and on all, and a
+// shared all-reduce. Takes a few seconds. `threads`: 0 for one per usable core.
+Machine measure_machine(std::span<const DeviceSpec> devices, int threads,
+                        std::int64_t largest_bytes = 128 << 20);
 
 // Throws InvalidArgument naming a device that is not here to be measured, but only declared.
 void require_measurable(std::span<const DeviceSpec> devices);
@@ -25,7 +26,8 @@ struct MachineOptions {
   std::string links = {};                 // a file to read the machine from instead (parse_machine)
   bool remeasure = false;                 // even if there is a figure in the cache
   std::string cache = cache_directory();  // "": keep nothing
-  std::function<Machine(std::span<const DeviceSpec>, int threads)> measure = measure_machine;
+  std::function<Machine(std::span<const DeviceSpec>, int threads)> measure =
+      [](auto all, int workers) { return measure_machine(all, workers); };
 };
 
 // The machine of the file `links`; else that which an earlier call kept for as many devices and
