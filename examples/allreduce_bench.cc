@@ -12,8 +12,9 @@ namespace {
 // As text, before they are checked.
 struct RawFlags {
   std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
-  std::string dtype = "f32", redop = "sum", devices = "cpu:2", strategies = "collective";
+  std::string dtype = "f32", redop = "sum", strategies = "collective";
   std::string threads, model, update, csv, json;
+  RawDevices devices;
   AutoFlags automatic;
 };
 
@@ -38,7 +39,7 @@ void define(FlagParser& parser, RawFlags& raw) {
   parser.add("-d,--datatype", raw.dtype, "TYPE",
              "f32|f64|f16|bf16|i32; also float|double|half|bfloat16|int32 [f32]");
   parser.add("-o,--op", raw.redop, "OP", "sum|avg [sum]");
-  parser.add("--devices", raw.devices, "LIST", "cpu:N for N logical devices; or names [cpu:2]");
+  add_device_flags(parser, raw.devices);
   parser.add(
       "--strategies", raw.strategies, "LIST",
       cat("a comma list of what --allreduce takes: ", join(strategy_names(), "|"),
@@ -144,7 +145,7 @@ void require_memory(const Flags& flags, const RawFlags& raw) {
                            : !raw.most.empty() ? cat("-e=", raw.most)
                                                : cat("-b=", raw.least);
   const std::string refusal =
-      memory_refusal(cat(what, " on --devices=", raw.devices), bytes, host_memory(),
+      memory_refusal(cat(what, " on --devices=", raw.devices.list), bytes, host_memory(),
                      "use a smaller size or fewer --devices or --strategies");
   require<FlagError>(refusal.empty(), refusal);
 }
@@ -183,7 +184,9 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   flags.updates = !raw.update.empty();
   require<FlagError>(!flags.updates || bench.dtype == DType::kF32 || bench.dtype == DType::kF64,
                      "--update takes -d f32 or f64, not ", raw.dtype);
-  bench.devices = parse_devices(raw.devices);
+  DeviceFlags devices = read_devices(raw.devices, false);
+  bench.devices = std::move(devices.devices);
+  bench.logical_gpus = devices.logical_gpus;
   read_integer("--threads", raw.threads, 0, 1024, bench.threads);
   read_strategies(flags, raw);
   refuse_unfit(flags);

@@ -41,8 +41,8 @@ Counts count_devices(const std::map<std::string, int>& asked) {
   return counts;
 }
 
-// How many GPUs "2,0" names: at most `all`, which "" stands for.
-int count_visible(const std::string& list, int all) {
+// How many GPUs "2,0" names, `logical` on each: at most `all`, which "" stands for.
+int count_visible(const std::string& list, int logical, int all) {
   if (list.empty()) return all;
   std::set<int> ids;
   for (const std::string_view item : split(list, ',')) {
@@ -53,18 +53,21 @@ int count_visible(const std::string& list, int all) {
             "' is not the number of a GPU; write numbers from 0 with commas between, e.g. 0,2");
     require(ids.insert(id).second, "visible_devices: GPU ", id, " is in '", list, "' twice");
   }
-  return std::min(all, static_cast<int>(ids.size()));
+  return static_cast<int>(std::min<std::int64_t>(all, std::ssize(ids) * logical));
 }
 
 }  // namespace
 
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options) {
   Counts counts = count_devices(options.device_count);
+  const int logical = options.logical_gpus;
+  require(logical >= 1 && logical <= kMostDevices, "logical_gpus: a physical GPU can be 1 to ",
+          kMostDevices, " logical ones, not ", logical);
   if (counts.gpus > 0 && !options.dry_run) {
     log_warning("device_count: there are no GPU devices: ", why_no_gpu_devices());
     counts.gpus = 0;
   }
-  counts.gpus = count_visible(options.visible_devices, counts.gpus);
+  counts.gpus = count_visible(options.visible_devices, logical, counts.gpus);
   std::vector<DeviceSpec> specs;
   for (int i = 0; i < counts.cpus; ++i) specs.push_back(DeviceSpec::local("CPU", i));
   for (int i = 0; i < counts.gpus; ++i) specs.push_back(DeviceSpec::local("GPU", i));
@@ -83,7 +86,7 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
   std::vector<std::unique_ptr<Device>> devices;
   for (std::size_t d = 0; d < specs.size(); ++d) {
     const bool gpu = specs[d].type == "GPU";
-    const int space = gpu ? 1 + *specs[d].index : 0;
+    const int space = gpu ? 1 + *specs[d].index / logical : 0;
     devices.push_back(std::make_unique<Device>(std::move(specs[d]), limits[d], space, gpu));
   }
   return devices;
@@ -91,8 +94,13 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
 
 std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices) {
   std::string text;
-  for (const auto& device : devices)
-    if (device->declared) text += cat(device->spec, " -> declared, absent\n");
+  for (const auto& device : devices) {
+    if (!device->declared) continue;
+    const auto sharers = std::ranges::count(devices, device->memory_space,
+                                            [](const auto& d) { return d->memory_space; });
+    text += cat(device->spec, " -> declared, absent",
+                sharers > 1 ? cat(", on physical GPU ", device->memory_space - 1) : "", "\n");
+  }
   return text.empty() ? "Device mapping: no known devices.\n" : cat("Device mapping:\n", text);
 }
 

@@ -21,14 +21,15 @@ struct Device {
         memory(spec.str(), memory_limit) {}
 
   DeviceSpec spec;  // full
-  // Devices of one memory space exchange tensors without a copy: all CPU devices share the host's.
+  // Devices of one memory space exchange tensors without a copy: 0 for the host's, which all CPU
+  // devices share, 1 + i for that of physical GPU i, which its logical ones share.
   int memory_space;
   bool declared;  // for planning alone: nothing runs there
   Allocator memory;
 };
 
 // CPUs, then GPUs, each in numeric order of the index. Throws InvalidArgument for types, counts,
-// visible devices or limits that name no device.
+// numbers of logical GPUs, visible devices or limits that name no device.
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options);
 
 // "Device mapping:" and a line per device that is more than a share of the host, or "Device

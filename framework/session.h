@@ -23,9 +23,13 @@ struct SessionOptions {
   // devices are made, as shares of this host, one by default; of GPUs no more than exist, and this
   // build drives none. At most 1,024 in all.
   std::map<std::string, int> device_count = {};
+  // GPU devices per physical GPU: gpu:i is on physical GPU i / logical_gpus. Those of one physical
+  // GPU share its memory space; each has a lane and a memory_limit of its own. Without limits its
+  // memory is not divided: each takes what its plans need.
+  int logical_gpus = 1;
   // Plans, and runs nothing: prepare() compiles without giving anything memory, and run, read,
   // write and Step::run throw InvalidArgument. GPUs of device_count that do not exist are declared,
-  // each with a memory of its own, and take every op that is not Op::cpu_only.
+  // each physical one with a memory of its own, and take every op that is not Op::cpu_only.
   bool dry_run = false;
   // Falls back to a device that exists and has a kernel instead of throwing.
   bool allow_soft_placement = false;
@@ -40,7 +44,7 @@ struct SessionOptions {
   // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}. A plan that needs more
   // throws OutOfMemory naming the device before it runs.
   std::map<std::string, std::int64_t> memory_limit = {};
-  // The GPUs to use, e.g. "2,0": they become gpu:0 and gpu:1. All by default.
+  // The physical GPUs to use, e.g. "2,0": they become gpu:0 and gpu:1. All by default.
   std::string visible_devices = {};
   // Where log_device_placement prints: whole lines. Standard output by default.
   std::function<void(std::string_view)> placement_sink = {};
@@ -111,6 +115,7 @@ struct DeviceUse {
   int variables = 0;
   std::int64_t variable_bytes = 0;
   std::int64_t peak_bytes = 0;  // variables and the arenas of all steps
+  int physical_gpu = -1;        // whose memory that is; -1: the host's
   // Of a dry run's declared device: peak_bytes lacks the workspaces of libraries.
   bool declared = false;
 

@@ -3,28 +3,24 @@
 #include <algorithm>
 
 #include "belfry/framework/device.h"
-#include "belfry/framework/gpus.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/flag_parser.h"
 
 namespace belfry {
 namespace {
 
-// "CPU" or, for dry runs, "GPU".
-std::string known_type(std::string_view wanted, std::string_view item, bool dry_run) {
-  const std::string type = upper(wanted);
-  if (type == "CPU" || (type == "GPU" && dry_run)) return type;
-  throw FlagError(cat("--devices: '", item, "': there are no ", type, " devices",
-                      type == "GPU" ? cat(": ", why_no_gpu_devices(),
-                                          "; use cpu:N, or plan for GPUs with --dry_run")
-                                    : "; use cpu:N"));
+std::string known_type(std::string_view wanted, std::string_view item) {
+  std::string type = upper(wanted);
+  require<FlagError>(type == "CPU" || type == "GPU", "--devices: '", item, "': there are no ", type,
+                     " devices; use cpu:N or gpu:N");
+  return type;
 }
 
-DeviceSpec parse_named_device(std::string_view item, bool dry_run) {
+DeviceSpec parse_named_device(std::string_view item) {
   require<FlagError>(!item.empty(), "--devices: an item of the list is empty");
   const DeviceSpec spec = as_flag("--devices", [&] { return DeviceSpec(item); });
   require<FlagError>(spec.type && spec.index, "--devices: '", item,
                      "' does not name one device; say e.g. /cpu:1");
-  const std::string type = known_type(*spec.type, item, dry_run);
+  const std::string type = known_type(*spec.type, item);
   require<FlagError>(*spec.index < kMostDevices, "--devices: '", item, "': at most ", kMostDevices,
                      " devices");
   const DeviceSpec full = DeviceSpec::local(type, *spec.index);
@@ -33,27 +29,66 @@ DeviceSpec parse_named_device(std::string_view item, bool dry_run) {
   return full;
 }
 
+std::vector<DeviceSpec> parse_count(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  require<FlagError>(colon != text.npos, "--devices: '", text,
+                     "' is neither a count (cpu:4) nor a name (/cpu:1)");
+  const std::string type = known_type(text.substr(0, colon), text);
+  const std::string_view number = text.substr(colon + 1);
+  const auto count =
+      parse_number<std::int64_t>(cat("--devices: '", text, "': '", number, "'"), number);
+  require<FlagError>(count >= 1 && count <= kMostDevices, "--devices: '", text,
+                     "' is a count; it must be between 1 and ", kMostDevices,
+                     " (one device is named with a slash: /", text, ")");
+  std::vector<DeviceSpec> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local(type, i));
+  return devices;
+}
+
+// Refuses `needed` GPUs that the machine lacks, and all that sessions do not drive.
+void require_gpus(const RawDevices& raw, int needed, std::int64_t logical, const Gpus& found) {
+  const int count = found.count();
+  require<FlagError>(count == 0 || needed <= count * logical, "--devices: '", raw.list, "' needs ",
+                     needed, " GPUs, but this machine has ", count,
+                     logical > 1 ? cat(", as ", count * logical, " logical ones") : "",
+                     "; use --logical_gpus=", (needed + count - 1) / std::max(count, 1),
+                     ", which makes so many of each, or plan with a training program's --dry_run");
+  const std::string why_not = why_no_gpu_devices(found);
+  require<FlagError>(why_not.empty(), "--devices: '", raw.list,
+                     "': there are no GPU devices: ", why_not,
+                     "; use cpu:N, or plan for GPUs with a training program's --dry_run");
+}
+
 }  // namespace
 
-std::vector<DeviceSpec> parse_devices(std::string_view text, bool dry_run) {
+void add_device_flags(FlagParser& parser, RawDevices& raw) {
+  parser.add("--devices", raw.list, "LIST",
+             "cpu:N for N logical devices, gpu:N for the first N GPUs; or names: /cpu:1, "
+             "gpu:0,gpu:2 [cpu:2]");
+  parser.add("--logical_gpus", raw.logical_gpus, "N",
+             "so many logical GPUs share each physical one: gpu:i is on physical GPU i / N [1]");
+}
+
+DeviceFlags read_devices(const RawDevices& raw, bool plans,
+                         const std::function<const Gpus&()>& find) {
+  DeviceFlags flags;
+  read_integer("--logical_gpus", raw.logical_gpus, 1, kMostDevices, flags.logical_gpus);
+  flags.devices = parse_devices(raw.list);
+  const auto counts = device_count(flags.devices);
+  const auto gpus = counts.find("GPU");
+  require<FlagError>(raw.logical_gpus.empty() || gpus != counts.end(),
+                     "--logical_gpus=", raw.logical_gpus, " has no use for --devices=", raw.list,
+                     ", which names no GPU; say e.g. --devices=gpu:", flags.logical_gpus);
+  if (gpus != counts.end() && !plans) require_gpus(raw, gpus->second, flags.logical_gpus, find());
+  return flags;
+}
+
+std::vector<DeviceSpec> parse_devices(std::string_view text) {
+  if (text.find(',') == text.npos && !text.starts_with('/')) return parse_count(text);
   std::vector<DeviceSpec> devices;
-  if (text.find(',') == text.npos && !text.starts_with('/')) {
-    const std::size_t colon = text.find(':');
-    require<FlagError>(colon != text.npos, "--devices: '", text,
-                       "' is neither a count (cpu:4) nor a name (/cpu:1)");
-    const std::string type = known_type(text.substr(0, colon), text, dry_run);
-    const std::string_view number = text.substr(colon + 1);
-    const auto count =
-        parse_number<std::int64_t>(cat("--devices: '", text, "': '", number, "'"), number);
-    require<FlagError>(count >= 1 && count <= kMostDevices, "--devices: '", text,
-                       "' is a count; it must be between 1 and ", kMostDevices,
-                       " (one device is named with a slash: /", text, ")");
-    for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local(type, i));
-    return devices;
-  }
   int cpus = 0, gpus = 0;  // that must exist, as numbers are counted from 0
   for (const std::string_view item : split(text, ',')) {
-    const DeviceSpec device = parse_named_device(item, dry_run);
+    const DeviceSpec device = parse_named_device(item);
     require<FlagError>(std::ranges::find(devices, device) == devices.end(), "--devices: ", device,
                        " is named twice; each tower needs its own");
     devices.push_back(device);

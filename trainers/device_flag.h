@@ -1,5 +1,6 @@
-// The value of --devices, and what sessions need for it.
+// The flags that say which devices a program uses, and what sessions need for them.
 #pragma once
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -7,13 +8,36 @@
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
+#include "belfry/framework/gpus.h"
 
 namespace belfry {
 
-// "cpu:4" is a count; a comma list, or an item that begins with "/", names devices. Full names in
-// the order given. Throws FlagError, also for duplicates and, unless `dry_run`, for types that this
-// build lacks.
-std::vector<DeviceSpec> parse_devices(std::string_view text, bool dry_run = false);
+class FlagParser;
+
+// As typed.
+struct RawDevices {
+  std::string list = "cpu:2";
+  std::string logical_gpus = {};  // "": not given
+};
+
+// Adds --devices and --logical_gpus.
+void add_device_flags(FlagParser& parser, RawDevices& raw);
+
+// What they stand for.
+struct DeviceFlags {
+  std::vector<DeviceSpec> devices;  // as parse_devices() gives them
+  int logical_gpus = 1;             // per physical GPU, as in SessionOptions
+};
+
+// Throws FlagError for what parse_devices() refuses, for a --logical_gpus that is no such number or
+// has no GPU to serve, and, unless the program only `plans`, for GPUs that it cannot use. `find` is
+// asked about those alone, so that programs on CPUs load no module.
+DeviceFlags read_devices(const RawDevices& raw, bool plans,
+                         const std::function<const Gpus&()>& find = gpus);
+
+// "cpu:4" and "gpu:8" are counts; a comma list, or an item that begins with "/", names devices,
+// which need not exist. Full names in the order given. Throws FlagError, also for duplicates.
+std::vector<DeviceSpec> parse_devices(std::string_view text);
 
 // How many devices of each type must exist so that all of `devices` do: for SessionOptions. Throws
 // InvalidArgument for one without a type or an index.

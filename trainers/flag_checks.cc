@@ -13,7 +13,7 @@ namespace {
 // "--trainer=simple (chosen for --devices=cpu:1)".
 std::string chosen_trainer(const TrainFlags& flags, const RawFlags& raw) {
   return cat("--trainer=", flags.trainer,
-             raw.trainer.empty() ? cat(" (chosen for --devices=", raw.devices, ")") : "");
+             raw.trainer.empty() ? cat(" (chosen for --devices=", raw.devices.list, ")") : "");
 }
 
 const TrainerKind& choose_trainer(TrainFlags& flags, const RawFlags& raw) {
@@ -22,7 +22,7 @@ const TrainerKind& choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   const TrainerKind& kind =
       as_flag("--trainer", [&]() -> const TrainerKind& { return find_trainer(flags.trainer); });
   require<FlagError>(!kind.one_device || towers == 1, chosen_trainer(flags, raw),
-                     " takes one device, but --devices=", raw.devices, " has ", towers);
+                     " takes one device, but --devices=", raw.devices.list, " has ", towers);
   return kind;
 }
 
@@ -42,7 +42,7 @@ void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& 
   const auto towers = static_cast<int>(flags.devices.size());
   const std::string refusal = chooses ? "" : make_strategy(flags.allreduce)->refusal(towers);
   require<FlagError>(refusal.empty(), "--allreduce=", flags.allreduce, ": ", refusal,
-                     " (--devices=", raw.devices, " has ", towers, ")");
+                     " (--devices=", raw.devices.list, " has ", towers, ")");
 }
 
 void check_shapes_of_batches(const TrainFlags& flags, const RawFlags& raw,
@@ -167,7 +167,11 @@ void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
   check_auto_flags(flags.automatic,
                    flags.allreduce == "auto" || flags.check_equivalence > 0 || compares_auto,
                    "--allreduce=auto");
-  if (flags.allreduce == "auto" && flags.automatic.links.empty())
+  const std::string& links = flags.automatic.links;
+  require<FlagError>(links.empty() || flags.logical_gpus == 1, "--links=", links,
+                     " describes devices with a memory each, not --logical_gpus=",
+                     flags.logical_gpus, " that share one; leave one of them out");
+  if (flags.allreduce == "auto" && links.empty())
     as_flag("--allreduce=auto", [&] { require_measurable(flags.devices); });
   check_shares(flags, raw);
 }

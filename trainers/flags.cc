@@ -31,8 +31,7 @@ class Definer {
 
   void devices_and_gradients() {
     parser_.group("Devices and gradients");
-    parser_.add("--devices", raw_.devices, "LIST",
-                "cpu:N for N logical devices; or names: /cpu:1, cpu:0,cpu:2 [cpu:2]");
+    add_device_flags(parser_, raw_.devices);
     parser_.add("--trainer", raw_.trainer, "NAME",
                 trainers_text() + " [simple with one device, else replicated]");
     parser_.add("--allreduce", raw_.allreduce, "SPEC",
@@ -110,8 +109,9 @@ class Definer {
                     "memory planned per device, and exit; reads no data; --devices may name GPUs "
                     "that this machine lacks [false]"));
     if (!defaults.benchmark) {
-      parser_.add("--explain", raw_.explain, "NODE",
-                  "print why this node is on its device, and exit [none]");
+      parser_.add(
+          "--explain", raw_.explain, "NODE",
+          "print why this node is on its device, and exit; takes GPUs as --dry_run does [none]");
       parser_.add("--trace_file", raw_.trace_file, "FILE",
                   "record step 2 (or the only one) for Perfetto or chrome://tracing [none]");
     }
@@ -194,11 +194,13 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   flags.batch_size = batch_size.value_or(defaults_.batch_size);
   flags.epochs = defaults_.epochs;
   read_numbers(flags, raw);
-  flags.devices = parse_devices(raw.devices, raw.dry_run);
   flags.data_dir = raw.data_dir;
   flags.log_device_placement = raw.log_device_placement;
   flags.dry_run = raw.dry_run;
   flags.explain = raw.explain;
+  DeviceFlags devices = read_devices(raw.devices, flags.plans());
+  flags.devices = std::move(devices.devices);
+  flags.logical_gpus = devices.logical_gpus;
   flags.trace_file = raw.trace_file;
   flags.save_checkpoint = raw.save_checkpoint;
   flags.restore_checkpoint = raw.restore_checkpoint;

@@ -31,6 +31,7 @@ struct FlagDefaults {
 // The flags with defaults filled in and checked against each other.
 struct TrainFlags {
   std::vector<DeviceSpec> devices;  // full names, no two equal
+  int logical_gpus = 1;             // per physical GPU
   std::string trainer;
   std::string allreduce;  // a spec or "auto"; "" for trainers that combine nothing
   AutoFlags automatic;    // of "auto"
@@ -50,11 +51,14 @@ struct TrainFlags {
   std::string data_dir;
   int threads = 0;  // 0: one per usable core
   bool log_device_placement = false;
-  bool dry_run = false;       // `devices` may then hold GPUs that do not exist
+  bool dry_run = false;
   std::string explain;        // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead
   std::string trace_file, save_checkpoint, restore_checkpoint, json;
   std::string help;  // not empty if --help was given: print it and do nothing else
+
+  // Nothing runs, and GPUs of `devices` need not exist.
+  bool plans() const { return dry_run || !explain.empty(); }
 };
 
 // Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.

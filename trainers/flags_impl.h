@@ -3,6 +3,7 @@
 #include <string>
 
 #include "belfry/trainers/auto_choice.h"
+#include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flags.h"
 
 namespace belfry {
@@ -10,7 +11,8 @@ namespace belfry {
 // What the user typed; "" where nothing was. Numbers stay text, because CLI11 accepts -1 as
 // unsigned and lets large ones wrap around.
 struct RawFlags {
-  std::string devices = "cpu:2", trainer, allreduce, async, data_dir, json;
+  RawDevices devices;
+  std::string trainer, allreduce, async, data_dir, json;
   std::string fuse_updates, share_replicas, bucket_mb;
   std::string repacking, small_tensors_kb, batch_size, epochs, max_steps, threads, seed,
       learning_rate;

@@ -1,6 +1,7 @@
 #include "belfry/trainers/inspect.h"
 
 #include "belfry/framework/json.h"
+#include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/trainer_kinds.h"
 
@@ -22,6 +23,29 @@ Json print_device_use(const Session& session, Console& console) {
       "(of a training step and, if there are test data, of evaluating whole batches; "
       "a shorter last batch adds its own)");
   return devices;
+}
+
+// What logical GPUs need together. Returns what it prints: [{physical_gpu, devices, peak_bytes}].
+Json print_physical_use(const Session& session, Console& console) {
+  std::map<int, std::vector<DeviceSpec>> sharers;
+  std::map<int, std::int64_t> bytes;
+  for (const DeviceUse& use : session.device_use()) {
+    if (use.physical_gpu < 0) continue;
+    sharers[use.physical_gpu].push_back(use.device);
+    bytes[use.physical_gpu] += use.peak_bytes;
+  }
+  Json list = Json::array();
+  for (const auto& [gpu, devices] : sharers) {
+    console.line(cat("physical GPU ", gpu, " (", short_names(devices), "): planned peak ",
+                     bytes[gpu], " bytes without the workspaces of libraries"));
+    Json names = Json::array();
+    for (const DeviceSpec& device : devices) names.push(device.str());
+    list.push(Json::object()
+                  .set("physical_gpu", gpu)
+                  .set("devices", std::move(names))
+                  .set("peak_bytes", bytes[gpu]));
+  }
+  return list;
 }
 
 const Node& node_to_explain(Trainer& trainer, const TrainFlags& flags) {
@@ -67,13 +91,14 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   options.placement_sink = [&](std::string_view lines) { placement += lines; };
   const std::unique_ptr<Trainer> made = find_trainer(flags.trainer).make(options, train, test);
   Trainer& trainer = *made;
-  Json json = Json::object(), devices;
+  Json json = Json::object(), devices, physical;
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
   if (flags.dry_run) {
     if (test) prepare_predictors(trainer.session(), trainer.towers().predictors, flags.batch_size);
     console.line(without_line_break(placement));
     devices = print_device_use(trainer.session(), console);
+    if (flags.logical_gpus > 1) physical = print_physical_use(trainer.session(), console);
   }
   if (node) {
     const Explanation explanation = trainer.session().explain(node->output());
@@ -81,6 +106,7 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
     json = to_json(explanation);
   }
   if (flags.dry_run) json.set("devices", std::move(devices));
+  if (flags.dry_run && flags.logical_gpus > 1) json.set("physical_gpus", std::move(physical));
   if (file) file->write(json.str(2) + "\n");
 }
 

@@ -9,7 +9,8 @@
 namespace belfry {
 
 // Prints what the flags ask for, and writes it as JSON to `file` if there is one: with --dry_run a
-// member devices: [{device, variables, variable_bytes, peak_bytes}]; with --explain {node, type,
+// member devices: [{device, variables, variable_bytes, peak_bytes}], and where logical GPUs share
+// physical ones physical_gpus: [{physical_gpu, devices, peak_bytes}]; with --explain {node, type,
 // requested, device, scopes: [{file, line, what}], colocation: [node], pulls: [{who, whom, why}],
 // candidates: [{device, kept, reason}], load: {device: elements}, fallback: text or null}. `test`
 // may be null. Throws FlagError, with the nearest names, if there is no node to explain.

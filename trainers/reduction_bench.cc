@@ -205,6 +205,7 @@ class Bench {
   }
   SessionOptions session_options() const {
     return {.device_count = device_count(options_.devices),
+            .logical_gpus = options_.logical_gpus,
             .dry_run = dry_run_,
             .threads = options_.threads};
   }

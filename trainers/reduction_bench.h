@@ -12,7 +12,8 @@ namespace belfry {
 
 struct ReductionBenchOptions {
   std::vector<DeviceSpec> devices;
-  int threads = 0;  // 0: one per usable core
+  int logical_gpus = 1;  // as in SessionOptions
+  int threads = 0;       // 0: one per usable core
   DType dtype = DType::kF32;
   Reduction reduction = Reduction::kSum;
   int iterations = 20, warmup = 1;  // of each strategy and form

@@ -139,7 +139,7 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   const std::unique_ptr<Dataset> train_data = recipe.data(dirs, true);
   const std::unique_ptr<Dataset> test_data = recipe.data(dirs, false);
   require(train_data != nullptr, "the recipe's data source gave no training data");
-  if (flags.dry_run || !flags.explain.empty()) {
+  if (flags.plans()) {
     inspect(flags, options, *train_data, test_data.get(), console, json);
     return 0;
   }

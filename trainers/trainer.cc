@@ -46,6 +46,7 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
   built_ = build_training_graph(graph_, wanted);
   session_ = std::make_unique<Session>(
       graph_, SessionOptions{.device_count = devices,
+                             .logical_gpus = options_.logical_gpus,
                              .dry_run = options_.dry_run,
                              .log_device_placement = options_.log_device_placement,
                              .threads = options_.threads,

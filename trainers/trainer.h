@@ -23,6 +23,7 @@ struct TrainerOptions {
   Model model;
   Optimizer optimizer;
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
+  int logical_gpus = 1;                                             // as in SessionOptions
   // An AllReduceSpec, for trainers that combine gradients; of Trainer::options(), what "auto"
   // chose.
   std::string allreduce = "collective";

@@ -27,6 +27,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
   TrainerOptions options{.model = model,
                          .optimizer = optimizer,
                          .devices = flags.devices,
+                         .logical_gpus = flags.logical_gpus,
                          .allreduce = flags.allreduce,
                          .choice = auto_options(flags),
                          .gradient_repacking = flags.gradient_repacking,
@@ -43,7 +44,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
                          .seed = flags.seed,
                          .threads = flags.threads,
                          .log_device_placement = flags.log_device_placement || flags.dry_run,
-                         .dry_run = flags.dry_run || !flags.explain.empty()};
+                         .dry_run = flags.plans()};
   if (flags.learning_rate) options.optimizer = optimizer.with_rate(*flags.learning_rate);
   return options;
 }

@@ -63,6 +63,7 @@ class Problem {
   std::unique_ptr<Session> session(bool fuse, bool share, bool dry_run) const {
     return std::make_unique<Session>(graph_,
                                      SessionOptions{.device_count = device_count(options_.devices),
+                                                    .logical_gpus = options_.logical_gpus,
                                                     .dry_run = dry_run,
                                                     .threads = options_.threads,
                                                     .fuse_updates = fuse,

@@ -181,6 +181,9 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
        dgx1 + ": the machine has 9 devices, but 10 are asked for"},
       {{"--links=x"}, "without auto among --strategies there is none"},
       {{"--strategies=auto", "--links=x", "--remeasure"}, "no use for --remeasure"},
+      {{"--devices=gpu:2", "--logical_gpus=0"}, "--logical_gpus=0 is not between 1 and 1024"},
+      {{"--logical_gpus=2"}, "--logical_gpus=2 has no use for --devices=cpu:2, which names no GPU"},
+      {{"--devices=gpu:1000"}, "--devices: 'gpu:1000'"},
       {{"-g", "8"}, "'-g' is no flag"}};
   for (const auto& [flags, why] : refusals) {
     const Finished done = run("allreduce_bench", flags);

@@ -183,6 +183,11 @@ TEST(TrainBench, PlansForGpusThatAreNotThere) {
   EXPECT_EQ(done.status, 0) << done.errors;
   EXPECT_THAT(done.output, HasSubstr("GPU:7 "));
   EXPECT_THAT(done.output, Not(HasSubstr("warm up")));
+  const Finished shared =
+      bench({"--model=mlp", "--devices=gpu:2", "--logical_gpus=2", "--dry_run"});
+  EXPECT_EQ(shared.status, 0) << shared.errors;
+  EXPECT_NE(shared.output, bench({"--model=mlp", "--devices=gpu:2", "--dry_run"}).output)
+      << "two replicas in one storage";
 }
 
 TEST(TrainBench, ChecksTheEquivalenceOfAllModes) {
@@ -218,6 +223,7 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--strategies=all", "--plot=f", "--json=./f"}), HasSubstr("overwrite"));
   EXPECT_THAT(refusal({"--dry_run", "--json=f"}), HasSubstr("--json has no use beside --dry_run"));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--num_batches=3"}), HasSubstr("--num_batches"));
+  EXPECT_THAT(refusal({"--logical_gpus=4"}), HasSubstr("names no GPU"));
   EXPECT_THAT(refusal({"--epochs=2"}), HasSubstr("unknown flag --epochs"));
   EXPECT_THAT(refusal({"--strategies=naive", "--remeasure"}), HasSubstr("--remeasure is for"));
   EXPECT_THAT(refusal({"--strategies=auto", "--trainer=parameter_server"}),

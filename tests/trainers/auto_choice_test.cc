@@ -359,7 +359,7 @@ TEST(AutoChoice, DependsOnTheModelsGradients) {
     };
     SyncMultiGpuTrainerReplicated trainer({.model = spec.model,
                                            .optimizer = spec.optimizer,
-                                           .devices = parse_devices("gpu:8", true),
+                                           .devices = parse_devices("gpu:8"),
                                            .allreduce = "auto",
                                            .choice = {.buckets = {0}, .machine = slow_links},
                                            .batch_size = 1,

@@ -126,8 +126,13 @@ TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
   const TrainFlags flags = parse({"--dry_run", "--devices=gpu:8"});
   EXPECT_EQ(flags.devices.size(), 8u);
   EXPECT_EQ(flags.devices[7].str(), "/job:localhost/replica:0/task:0/device:GPU:7");
+  EXPECT_EQ(flags.logical_gpus, 1);
   EXPECT_EQ(parse({"--dry_run", "--devices=/cpu:0,/gpu:1"}).devices.size(), 2u);
-  EXPECT_THAT(refusal({"--devices=gpu:8"}), HasSubstr("--dry_run"));
+  EXPECT_EQ(parse({"--explain=x", "--devices=gpu:8"}).devices, flags.devices);
+  EXPECT_EQ(parse({"--explain=x", "--devices=gpu:8", "--logical-gpus=4"}).logical_gpus, 4);
+  for (const char* devices : {"--devices=gpu:8", "--devices=/gpu:0", "--devices=gpu:0,gpu:1"})
+    EXPECT_THAT(refusal({devices}), HasSubstr("--dry_run"));
+  EXPECT_THAT(refusal({"--check_equivalence=2", "--devices=gpu:8"}), HasSubstr("--dry_run"));
   EXPECT_THAT(refusal({"--dry_run", "--devices=tpu:8"}), HasSubstr("no TPU devices"));
   EXPECT_THAT(refusal({"--dry_run", "--devices=/cpu:1000,/gpu:30"}),
               HasSubstr("1001 CPU and 31 GPU devices"));
@@ -210,6 +215,7 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--explain",
                              "--trace_file",
                              "--devices",
+                             "--logical_gpus",
                              "cpu:2",
                              "--trainer",
                              "replicated (a copy of all variables per device) | simple (one tower)",

@@ -19,7 +19,7 @@ inline Machine machine_of_workers(int devices) {
 // `devices` GPUs, each with a link to each other one.
 inline Machine machine_of_links(int devices, const Link& link) {
   const auto count = static_cast<std::size_t>(devices);
-  return {.devices = parse_devices(cat("gpu:", devices), true),
+  return {.devices = parse_devices(cat("gpu:", devices)),
           .launch_us = 5,
           .bandwidth = {{1, 500, 500}},
           .links = std::vector(count, std::vector<Link>(count, link))};

@@ -130,6 +130,10 @@ TEST(AutoFlags, NeedADescriptionOfDevicesThatAreNotHere) {
   EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=gpu:2", "--links=l"}).allreduce,
             "auto");
   EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=cpu:2"}).allreduce, "auto");
+  EXPECT_EQ(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:4", "--logical_gpus=2",
+                     "--links=l"}),
+            "--links=l describes devices with a memory each, not --logical_gpus=2 that share one; "
+            "leave one of them out");
 }
 
 TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {

@@ -226,6 +226,48 @@ TEST_F(TrainTest, PlansADryRunForGpusThatDoNotExistWithoutReadingData) {
   EXPECT_GT(devices[4]["peak_bytes"], devices[4]["variable_bytes"]);
 }
 
+TEST_F(TrainTest, PlansLogicalGpusThatShareTheMemoryOfAPhysicalOne) {
+  const Result result = run({"--dry_run", "--devices=/gpu:3,/gpu:0,/gpu:1", "--logical_gpus=2",
+                             "--json=" + json_.string()},
+                            unreadable_recipe());
+  EXPECT_EQ(result.code, 0) << result.error;
+  const std::string gpu = "/job:localhost/replica:0/task:0/device:GPU:";
+  EXPECT_THAT(result.out, AllOf(HasSubstr(gpu + "0 -> declared, absent, on physical GPU 0\n"),
+                                HasSubstr(gpu + "3 -> declared, absent, on physical GPU 1\n"),
+                                HasSubstr("tower1/fc0/MatMul: (MatMul): " + gpu + "0\n"),
+                                HasSubstr("\nphysical GPU 0 (GPU:0 GPU:1): planned peak ")));
+  const nlohmann::json devices = report()["devices"], physical = report()["physical_gpus"];
+  ASSERT_EQ(devices.size(), 5u);
+  // A replica per physical GPU: GPU:1's is GPU:0's.
+  const int variables[] = {0, 4, 4, 0, 4}, bytes[] = {0, 248, 0, 0, 248};
+  for (std::size_t d = 1; d < 5; ++d) {
+    EXPECT_EQ(devices[d]["variables"], variables[d]) << d;
+    EXPECT_EQ(devices[d]["variable_bytes"], bytes[d]) << d;
+  }
+  ASSERT_EQ(physical.size(), 2u);
+  for (const std::size_t p : {0, 1}) {
+    const nlohmann::json &one = devices[1 + 2 * p], &other = devices[2 + 2 * p];
+    EXPECT_EQ(physical[p]["physical_gpu"], p);
+    EXPECT_EQ(physical[p]["devices"], (nlohmann::json{one["device"], other["device"]}));
+    EXPECT_EQ(physical[p]["peak_bytes"],
+              one["peak_bytes"].get<int>() + other["peak_bytes"].get<int>());
+  }
+}
+
+TEST_F(TrainTest, ExplainsNodesOnGpusThatDoNotExist) {
+  for (const std::string logical : {"--logical_gpus=1", "--logical_gpus=4"}) {
+    const Result result = run({"--explain=tower1/fc0/MatMul", "--devices=gpu:5,gpu:2", logical,
+                               "--json=" + json_.string()},
+                              unreadable_recipe());
+    EXPECT_EQ(result.code, 0) << result.error;
+    const std::string gpu = "/job:localhost/replica:0/task:0/device:GPU:";
+    EXPECT_THAT(result.out, HasSubstr(gpu + "2"));
+    EXPECT_EQ(report()["requested"], gpu + "2");
+    EXPECT_EQ(report()["device"], gpu + "2");
+    EXPECT_EQ(report()["candidates"].size(), 7u) << "a CPU and GPUs 0 to 5";
+  }
+}
+
 TEST_F(TrainTest, ExplainsANodeWithoutTraining) {
   const Result result =
       run({"--explain=tower1/fc0/MatMul", "--json=" + json_.string()}, unreadable_recipe());
