@@ -1,7 +1,5 @@
 #include "belfry/allreduce/nccl.h"
 
-#include "belfry/framework/gpus.h"
-
 namespace belfry {
 namespace {
 
@@ -24,19 +22,14 @@ class Unavailable final : public Strategy {
   bool chunks_;
 };
 
-class Nccl final : public Strategy {
- public:
-  std::string refusal(int) const override {
-    return cat("NCCL needs GPUs: ", why_no_gpu_devices(), "; use collective");
-  }
+// Whether this machine has GPUs is not asked: programs on CPUs list strategies, too, and load no
+// module for that.
+std::unique_ptr<Strategy> make_nccl() {
+  return std::make_unique<Unavailable>(
+      "NCCL needs GPUs, which sessions do not drive yet; use collective", false);
+}
 
- private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    throw InvalidArgument(refusal(grads.towers()));
-  }
-};
-
-const StrategyRegistration registered{"nccl", [] { return std::make_unique<Nccl>(); }};
+const StrategyRegistration registered{"nccl", make_nccl};
 
 struct SeveralProcesses {
   SeveralProcesses(const std::string& name, bool takes_chunks)
@@ -58,7 +51,7 @@ const SeveralProcesses nccl_xring("nccl/xring", true), nccl_rechd("nccl/rechd", 
 }  // namespace
 
 GradientTable allreduce_nccl(const GradientTable& grads, Reduction reduction, At at) {
-  return Nccl().reduce(grads, {.reduction = reduction}, at);
+  return make_nccl()->reduce(grads, {.reduction = reduction}, at);
 }
 
 }  // namespace belfry

@@ -5,9 +5,9 @@
 
 namespace belfry {
 
-// Throws InvalidArgument for more than one tower: NCCL needs GPUs, and says why there are none
-// (why_no_gpu_devices()). There is no silent fallback. nccl/xring, nccl/rechd, nccl/pscpu and
-// pscpu/pscpu of specs are refused because they need several processes.
+// Throws InvalidArgument for more than one tower: NCCL needs GPUs. There is no silent fallback.
+// nccl/xring, nccl/rechd, nccl/pscpu and pscpu/pscpu of specs are refused because they need several
+// processes.
 GradientTable allreduce_nccl(const GradientTable& grads, Reduction reduction = Reduction::kMean,
                              At at = {});
 
