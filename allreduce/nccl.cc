@@ -26,7 +26,7 @@ class Unavailable final : public Strategy {
 // module for that.
 std::unique_ptr<Strategy> make_nccl() {
   return std::make_unique<Unavailable>(
-      "NCCL needs GPUs, which sessions do not drive yet; use collective", false);
+      "NCCL needs GPUs, and steps on GPUs do not call it yet; use collective", false);
 }
 
 const StrategyRegistration registered{"nccl", make_nccl};

@@ -1,5 +1,6 @@
-// nccl: NCCL's all-reduce; and the strategies of several processes. Sessions have no GPU devices
-// and one process, so all of them can be named, and are refused when gradients are to be combined.
+// nccl: NCCL's all-reduce; and the strategies of several processes. Steps on GPUs do not call NCCL
+// yet, and there is one process, so all of them can be named, and are refused when gradients are to
+// be combined.
 #pragma once
 #include "belfry/allreduce/strategy.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include <sys/mman.h>
@@ -33,8 +34,13 @@ AllocationHook& hook() {
 
 void set_allocation_hook(AllocationHook wanted) { hook() = std::move(wanted); }
 
-Allocator::Allocator(std::string owner, std::int64_t limit)
-    : owner_(std::move(owner)), limit_(limit) {}
+Allocator::Allocator(std::string owner, std::int64_t limit, MemorySource* source)
+    : owner_(std::move(owner)), limit_(limit), source_(source) {}
+
+void* Allocator::take(std::size_t bytes) const {
+  if (!source_) return allocate_aligned(bytes);
+  return source_->allocate(std::max<std::size_t>(1, bytes));
+}
 
 void* Allocator::allocate(std::size_t bytes) {
   if (hook()) hook()(owner_, bytes);
@@ -42,7 +48,13 @@ void* Allocator::allocate(std::size_t bytes) {
   const auto size = static_cast<std::int64_t>(bytes);
   const std::int64_t before = in_use_.fetch_add(size, std::memory_order_relaxed);
   const bool fits = limit_ == 0 || before + size <= limit_;
-  void* memory = fits ? allocate_aligned(bytes) : nullptr;
+  void* memory = nullptr;
+  try {
+    if (fits) memory = take(bytes);
+  } catch (...) {
+    in_use_.fetch_sub(size, std::memory_order_relaxed);
+    throw;
+  }
   if (memory) return memory;
   in_use_.fetch_sub(size, std::memory_order_relaxed);
   throw OutOfMemory(cat(owner_, ": cannot allocate ", bytes, " bytes with ", before, " in use",
@@ -52,8 +64,19 @@ void* Allocator::allocate(std::size_t bytes) {
 
 void Allocator::deallocate(void* memory, std::size_t bytes) noexcept {
   if (!memory) return;
-  std::free(memory);
+  if (source_)
+    source_->deallocate(memory);
+  else
+    std::free(memory);
   in_use_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+}
+
+void Allocator::copy(void* to, const void* from, std::size_t bytes) const {
+  if (bytes == 0) return;
+  if (source_)
+    source_->copy(to, from, bytes);
+  else
+    std::memcpy(to, from, bytes);
 }
 
 Allocator& host_allocator() {
@@ -66,6 +89,14 @@ Buffer::Buffer(Allocator& allocator, std::size_t bytes)
     : allocator_(&allocator),
       data_(static_cast<std::byte*>(allocator.allocate(bytes))),
       bytes_(bytes) {}
+
+void Buffer::load(std::byte* to) const {
+  if (allocator_) allocator_->copy(to, data_, bytes_);
+}
+
+void Buffer::store(const std::byte* from) const {
+  if (allocator_) allocator_->copy(data_, from, bytes_);
+}
 
 void Buffer::reset() noexcept {
   if (allocator_) allocator_->deallocate(data_, bytes_);

@@ -17,15 +17,33 @@ namespace belfry {
 using AllocationHook = std::function<void(const std::string& owner, std::size_t bytes)>;
 void set_allocation_hook(AllocationHook hook);
 
+// Where an Allocator has its memory from, if not from the heap.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  // Whether the host reads and writes it.
+  virtual bool on_host() const = 0;
+  // Aligned to 64 bytes; null if there is not so much. `bytes` is not 0.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void deallocate(void* memory) noexcept = 0;
+  // Between its memory, the host's, and that of other sources of the same session.
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+};
+
 class Allocator {
  public:
-  // `owner` names the device in errors. limit in bytes, 0 for none.
-  explicit Allocator(std::string owner, std::int64_t limit = 0);
+  // `owner` names the device in errors. limit in bytes, 0 for none. The source, null for the heap,
+  // outlives this.
+  explicit Allocator(std::string owner, std::int64_t limit = 0, MemorySource* source = nullptr);
 
   // Memory aligned to 64 bytes, uninitialised. Throws OutOfMemory naming the owner, the request,
   // the limit and what is in use.
   void* allocate(std::size_t bytes);
   void deallocate(void* memory, std::size_t bytes) noexcept;
+
+  bool on_host() const { return !source_ || source_->on_host(); }
+  // To or from memory of this allocator; the other end is the host's or another device's.
+  void copy(void* to, const void* from, std::size_t bytes) const;
 
   std::int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
   std::int64_t limit() const { return limit_; }
@@ -33,8 +51,11 @@ class Allocator {
   std::int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:
+  void* take(std::size_t bytes) const;
+
   std::string owner_;
   std::int64_t limit_;
+  MemorySource* source_;
   std::atomic<std::int64_t> in_use_{0};
   std::atomic<std::int64_t> calls_{0};
 };
@@ -56,6 +77,10 @@ class Buffer {
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  bool on_host() const { return !allocator_ || allocator_->on_host(); }
+  // All of it, to or from memory of the host or of another device.
+  void load(std::byte* to) const;
+  void store(const std::byte* from) const;
   void reset() noexcept;
 
  private:

@@ -9,9 +9,10 @@ namespace belfry {
 
 ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
     : arenas_(arenas), born_(plan.launches.size()), dead_(plan.launches.size()) {
-  for (const Buffer& arena : arenas) ASAN_POISON_MEMORY_REGION(arena.data(), arena.bytes());
+  for (const Buffer& arena : arenas)
+    if (arena.on_host()) ASAN_POISON_MEMORY_REGION(arena.data(), arena.bytes());
   // Uses of a buffer on one lane are ordered, so the last of them is the end; buffers that several
-  // lanes use stay open until they are reused.
+  // lanes use, or one of a GPU, which is late, stay open until they are reused.
   struct Life {
     int lane;
     std::size_t last;
@@ -22,7 +23,8 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
     const Launch& launch = plan.launches[l];
     const PlanNode& node = plan.node(launch.node);
     const auto use = [&](int buffer) {
-      const auto [life, fresh] = lives.emplace(buffer, Life{launch.lane, l, true});
+      const bool on_time = plan.lanes[at(launch.lane)].gpu < 0;
+      const auto [life, fresh] = lives.emplace(buffer, Life{launch.lane, l, on_time});
       if (fresh) return;
       life->second.last = l;
       life->second.one_lane = life->second.one_lane && life->second.lane == launch.lane;
@@ -33,20 +35,21 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
     for (const int buffer : written) {
       use(buffer);
       const BufferRecord& record = plan.buffers[at(buffer)];
-      if (record.place == Place::kArena)
+      if (record.place == Place::kArena && arenas[at(record.device)].on_host())
         born_[l].push_back({arenas[at(record.device)].data() + record.offset, at(record.bytes)});
     }
   }
   for (const auto& [buffer, life] : lives) {
     const BufferRecord& record = plan.buffers[at(buffer)];
-    if (record.place == Place::kArena && life.one_lane)
+    if (record.place == Place::kArena && life.one_lane && arenas[at(record.device)].on_host())
       dead_[life.last].push_back(
           {arenas[at(record.device)].data() + record.offset, at(record.bytes)});
   }
 }
 
 ArenaGuard::~ArenaGuard() {
-  for (const Buffer& arena : arenas_) ASAN_UNPOISON_MEMORY_REGION(arena.data(), arena.bytes());
+  for (const Buffer& arena : arenas_)
+    if (arena.on_host()) ASAN_UNPOISON_MEMORY_REGION(arena.data(), arena.bytes());
 }
 
 void ArenaGuard::before(std::size_t launch) const {

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
+#include <numeric>
 #include <utility>
 
 #include <sched.h>
 
+#include "belfry/framework/gpu_memory.h"
 #include "belfry/framework/gpus.h"
 #include "belfry/framework/log.h"
 #include "belfry/framework/session.h"
@@ -41,19 +42,57 @@ Counts count_devices(const std::map<std::string, int>& asked) {
   return counts;
 }
 
-// How many GPUs "2,0" names, `logical` on each: at most `all`, which "" stands for.
-int count_visible(const std::string& list, int logical, int all) {
-  if (list.empty()) return all;
-  std::set<int> ids;
+// The physical GPUs that "2,0" names; none for "", which stands for all.
+std::vector<int> read_visible(const std::string& list) {
+  std::vector<int> ids;
+  if (list.empty()) return ids;
   for (const std::string_view item : split(list, ',')) {
     int id = -1;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
     require(error == std::errc() && end == item.data() + item.size() && id >= 0,
             "visible_devices: '", item, "' in '", list,
             "' is not the number of a GPU; write numbers from 0 with commas between, e.g. 0,2");
-    require(ids.insert(id).second, "visible_devices: GPU ", id, " is in '", list, "' twice");
+    require(std::ranges::find(ids, id) == ids.end(), "visible_devices: GPU ", id, " is in '", list,
+            "' twice");
+    ids.push_back(id);
   }
-  return static_cast<int>(std::min<std::int64_t>(all, std::ssize(ids) * logical));
+  return ids;
+}
+
+// What is to be driven: null for dry runs, and if there are none, which is said.
+const GpuBackend* find_backend(const SessionOptions& options) {
+  if (options.dry_run) return nullptr;
+  const std::string why_not = why_no_gpu_devices();
+  if (why_not.empty()) return gpus().backend();
+  log_warning("device_count: there are no GPU devices: ", why_not);
+  return nullptr;
+}
+
+// By position in memory spaces: which physical GPUs are used, all that there are if none is named.
+std::vector<int> physical_gpus(const GpuBackend& backend, std::vector<int> visible) {
+  const int count = backend.count();
+  for (const int id : visible)
+    require(id < count, "visible_devices: there is no GPU ", id, "; this machine has ", count);
+  if (!visible.empty()) return visible;
+  std::vector<int> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// `physical`: of which memory space 1 + i is the i-th.
+std::unique_ptr<Device> make_device(DeviceSpec spec, std::int64_t limit, int logical,
+                                    const GpuBackend* backend, const std::vector<int>& physical) {
+  const bool gpu = spec.type == "GPU";
+  const int space = gpu ? 1 + *spec.index / logical : 0;
+  if (!backend) return std::make_unique<Device>(std::move(spec), limit, space, gpu);
+  const int id = gpu ? physical[static_cast<std::size_t>(space - 1)] : -1;
+  const std::string refusal = gpu ? backend->refusal(id) : "";
+  require<DeviceError>(refusal.empty(), refusal);
+  auto device = std::make_unique<Device>(std::move(spec), limit, space, false,
+                                         gpu ? gpu_memory(*backend, id) : pinned_memory(*backend));
+  if (gpu) device->backend = backend;
+  device->gpu = id;
+  return device;
 }
 
 }  // namespace
@@ -63,11 +102,13 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
   const int logical = options.logical_gpus;
   require(logical >= 1 && logical <= kMostDevices, "logical_gpus: a physical GPU can be 1 to ",
           kMostDevices, " logical ones, not ", logical);
-  if (counts.gpus > 0 && !options.dry_run) {
-    log_warning("device_count: there are no GPU devices: ", why_no_gpu_devices());
-    counts.gpus = 0;
-  }
-  counts.gpus = count_visible(options.visible_devices, logical, counts.gpus);
+  std::vector<int> physical = read_visible(options.visible_devices);
+  const GpuBackend* const backend = counts.gpus > 0 ? find_backend(options) : nullptr;
+  if (backend) physical = physical_gpus(*backend, std::move(physical));
+  if (!backend && !options.dry_run) counts.gpus = 0;
+  if (!physical.empty())
+    counts.gpus = static_cast<int>(
+        std::min<std::int64_t>(counts.gpus, std::ssize(physical) * std::int64_t{logical}));
   std::vector<DeviceSpec> specs;
   for (int i = 0; i < counts.cpus; ++i) specs.push_back(DeviceSpec::local("CPU", i));
   for (int i = 0; i < counts.gpus; ++i) specs.push_back(DeviceSpec::local("GPU", i));
@@ -84,18 +125,21 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
             " bytes names no device or no memory");
   }
   std::vector<std::unique_ptr<Device>> devices;
-  for (std::size_t d = 0; d < specs.size(); ++d) {
-    const bool gpu = specs[d].type == "GPU";
-    const int space = gpu ? 1 + *specs[d].index / logical : 0;
-    devices.push_back(std::make_unique<Device>(std::move(specs[d]), limits[d], space, gpu));
-  }
+  for (std::size_t d = 0; d < specs.size(); ++d)
+    devices.push_back(make_device(std::move(specs[d]), limits[d], logical,
+                                  counts.gpus > 0 ? backend : nullptr, physical));
   return devices;
 }
 
 std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices) {
   std::string text;
   for (const auto& device : devices) {
-    if (!device->declared) continue;
+    if (!device->on_gpu()) continue;
+    if (device->backend) {
+      text += cat(device->spec, " -> physical GPU ", device->gpu, ", ",
+                  device->backend->info(device->gpu).name, "\n");
+      continue;
+    }
     const auto sharers = std::ranges::count(devices, device->memory_space,
                                             [](const auto& d) { return d->memory_space; });
     text += cat(device->spec, " -> declared, absent",

@@ -8,23 +8,32 @@
 
 namespace belfry {
 
+class GpuBackend;
 struct SessionOptions;
 
 // In one session. As many towers can take part in a collective.
 inline constexpr int kMostDevices = 1024;
 
 struct Device {
-  Device(DeviceSpec name, std::int64_t memory_limit, int space = 0, bool absent = false)
+  Device(DeviceSpec name, std::int64_t memory_limit, int space = 0, bool absent = false,
+         std::unique_ptr<MemorySource> from = {})
       : spec(std::move(name)),
         memory_space(space),
         declared(absent),
-        memory(spec.str(), memory_limit) {}
+        source(std::move(from)),
+        memory(spec.str(), memory_limit, source.get()) {}
+
+  bool on_gpu() const { return memory_space > 0; }
 
   DeviceSpec spec;  // full
   // Devices of one memory space exchange tensors without a copy: 0 for the host's, which all CPU
   // devices share, 1 + i for that of physical GPU i, which its logical ones share.
   int memory_space;
   bool declared;  // for planning alone: nothing runs there
+  // What drives it, and the number of its physical GPU there; null for CPUs and declared GPUs.
+  const GpuBackend* backend = nullptr;
+  int gpu = -1;
+  std::unique_ptr<MemorySource> source;  // null: the heap
   Allocator memory;
 };
 

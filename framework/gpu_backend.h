@@ -1,10 +1,18 @@
 // What the GPU module, libbelfry_cuda.so, is to the library: an object behind this class, reached
-// by one function. The library includes no header of CUDA and links none of its libraries.
+// by one function. The library includes no header of CUDA and links none of its libraries; lanes,
+// waits and the order in which work is enqueued are its own, and are tested on other backends.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 namespace belfry {
+
+class KernelPlan;
+class Node;
+class Pointers;
 
 // A physical GPU.
 struct GpuInfo {
@@ -25,7 +33,43 @@ struct NcclInfo {
   std::string why_not;  // one line; "" if there is NCCL
 };
 
+// A place in a stream, for others to wait for.
+class GpuEvent {
+ public:
+  virtual ~GpuEvent() = default;
+};
+
+// Work of one GPU that is done in the order in which it is enqueued. Its functions return at once,
+// but for drain(), and are called by one thread at a time, check() apart. They throw DeviceError
+// naming the node that is served.
+class GpuStream {
+ public:
+  virtual ~GpuStream() = default;
+
+  // What is enqueued from now on is the node's.
+  virtual void serve(const Node& node) = 0;
+  // Between this GPU, its peers and pinned memory.
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  // The event stands for all that has been enqueued so far. It is of this stream's GPU.
+  virtual void record(GpuEvent& event) = 0;
+  // What is enqueued from now on waits for what the event stands for now. It may be of another GPU.
+  virtual void wait(const GpuEvent& event) = 0;
+  // Sets the counter, which lies in pinned memory, once all before has been done and its writes can
+  // be seen by the host.
+  virtual void stamp(std::int64_t& counter, std::int64_t value) = 0;
+  // Throws what the GPU has failed with, if it has: then nothing more may happen in its streams.
+  virtual void check() const = 0;
+  // Waits until all has been done, or cannot be. After a failure alone.
+  virtual void drain() noexcept = 0;
+};
+
+// Enqueues one launch, in a stream of the GPU that it was prepared for. It allocates nothing, waits
+// for nothing, and keeps no pointer to what Pointers are made of once it returns.
+using GpuRun = std::function<void(const Pointers&, GpuStream&)>;
+
 // Its functions may be called from several threads, and throw DeviceError for what CUDA refuses.
+// GPUs have numbers from 0; those that return something throw InvalidArgument for numbers that are
+// not below count().
 class GpuBackend {
  public:
   virtual ~GpuBackend() = default;
@@ -34,7 +78,6 @@ class GpuBackend {
   virtual int count() const = 0;
   // One line of why there are none, and what to do; "" if there are.
   virtual std::string why_none() const = 0;
-  // The following three throw InvalidArgument for numbers that are not below count().
   virtual GpuInfo info(int gpu) const = 0;
   // Why no kernel of the module runs on that GPU; "" if they do. Makes a CUDA context there.
   virtual std::string refusal(int gpu) const = 0;
@@ -43,6 +86,23 @@ class GpuBackend {
   virtual GpuVersions versions() const = 0;
   // Opens the library of NCCL at the first call.
   virtual NcclInfo nccl() const = 0;
+
+  // Null if there is not so much. Aligned to 256 bytes, and not initialised.
+  virtual void* allocate(int gpu, std::size_t bytes) const = 0;
+  virtual void deallocate(int gpu, void* memory) const noexcept = 0;
+  // Of the host, pinned, at the same addresses for every GPU.
+  virtual void* allocate_pinned(std::size_t bytes) const = 0;
+  virtual void deallocate_pinned(void* memory) const noexcept = 0;
+  // Between any two memories, and waits until it is done. Not for steps.
+  virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
+
+  virtual std::unique_ptr<GpuStream> make_stream(int gpu) const = 0;
+  virtual std::unique_ptr<GpuEvent> make_event(int gpu) const = 0;
+  // The calling thread enqueues in streams of this GPU from now on.
+  virtual void use(int gpu) const = 0;
+
+  // As CpuKernel: empty if there is no kernel for the node's op with these types.
+  virtual GpuRun prepare(int gpu, KernelPlan& plan) const = 0;
 };
 
 // The type and the name of the one function that a module exports with C linkage. Sets `own` to the

@@ -33,8 +33,10 @@ class Gpus {
 // Of this process. The first call loads the module that lies beside the library, or else the one
 // that the dynamic linker finds. Thread safe.
 const Gpus& gpus();
+// In place of those, for tests; null for those again. Set it while nothing else runs.
+void set_gpus(const Gpus* instead);
 
-// Why no device of a session is a GPU, in one line. Sessions drive none yet, so it is never "".
+// Why no device of a session can be a GPU, in one line; "" if it can.
 std::string why_no_gpu_devices(const Gpus& found = gpus());
 
 }  // namespace belfry

@@ -1,11 +1,11 @@
 #include "belfry/framework/plan.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/sort_unique_impl.h"
 
 namespace belfry {
 
@@ -41,26 +41,39 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   add_transfers(plan, context);
   order_writes(plan);
   if (plan.locks == Locks::kEachVariable) copy_variables(plan);
-  schedule(plan);
+  schedule(plan, context);
   prepare_kernels(plan, context);
   plan_memory(plan, context);
   return plan;
 }
 
+std::vector<int> gpus_of(const Plan& plan) {
+  std::vector<int> gpus;
+  for (const Lane& lane : plan.lanes)
+    if (lane.gpu >= 0) gpus.push_back(lane.gpu);
+  sort_unique(gpus);
+  return gpus;
+}
+
 int workers_for(const Plan& plan, int most) {
   const bool opens =
       std::ranges::any_of(plan.launches, [](const Launch& l) { return l.chunks() > 1; });
-  return opens ? most : std::clamp(static_cast<int>(plan.lanes.size()), 1, most);
+  const auto lanes = std::ranges::count(plan.lanes, -1, &Lane::gpu);
+  return opens ? most : std::clamp(static_cast<int>(lanes), 1, most);
 }
 
 std::vector<int> deal_lanes(const Plan& plan, int workers) {
-  const std::size_t count = plan.lanes.size();
-  std::vector<std::size_t> order(count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::vector<int> gpus = gpus_of(plan);
+  std::vector<int> worker_of(plan.lanes.size());
+  std::vector<std::size_t> order;
+  for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
+    const auto issuer = std::ranges::lower_bound(gpus, plan.lanes[l].gpu) - gpus.begin();
+    worker_of[l] = workers + static_cast<int>(issuer);
+    if (plan.lanes[l].gpu < 0) order.push_back(l);
+  }
   std::ranges::sort(order, {}, [&](std::size_t l) { return plan.lanes[l].device; });
-  std::vector<int> worker_of(count);
-  for (std::size_t i = 0; i < count; ++i)
-    worker_of[order[i]] = static_cast<int>(i * at(workers) / count);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    worker_of[order[i]] = static_cast<int>(i * at(workers) / order.size());
   return worker_of;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "belfry/framework/device.h"
+#include "belfry/framework/gpu_backend.h"
 #include "belfry/framework/kernel.h"
 #include "belfry/framework/session.h"
 
@@ -97,7 +98,8 @@ struct Launch {
   Range range;
   std::vector<Wait> waits;  // on other lanes, without those implied by others
   std::int64_t chunk;       // units that a worker takes at a time; range.size() if it is not shared
-  KernelRun run;
+  KernelRun run;            // on lanes of CPUs
+  GpuRun enqueue;           // on lanes of GPUs
   std::int64_t workspace_bytes = 0;
   int workspace = -1;  // buffer
 
@@ -106,13 +108,15 @@ struct Launch {
   }
 };
 
-// The launches of one execution resource, in order.
+// The launches of one execution resource, in order: of a CPU device, or of a stream of a GPU.
 struct Lane {
   int device;
   std::vector<int> launches;
+  int gpu = -1;  // the physical GPU; -1: a CPU, or a declared GPU
 };
 
-// kState is a variable, kFixed the value of a Const.
+// kState is a variable, kFixed the value of a Const: on a GPU, a part of the arena that holds
+// nothing else.
 enum class Place : std::uint8_t { kArena, kState, kFeed, kFixed, kFetch };
 
 // Where a value is. Aliases have the buffer of what they alias.
@@ -120,7 +124,7 @@ struct BufferRecord {
   Place place;
   int device;
   std::int64_t bytes;
-  std::int64_t offset = 0;     // kArena: in the device's arena
+  std::int64_t offset = 0;     // kArena, and kFixed on a GPU: in the device's arena
   int index = 0;               // kFeed, kFetch
   const Node* node = nullptr;  // kState, kFixed
 };
@@ -175,10 +179,13 @@ struct Plan {
   std::string str(const std::vector<std::unique_ptr<Device>>& devices) const;
 };
 
+// The physical GPUs that a plan has lanes of, in order.
+std::vector<int> gpus_of(const Plan& plan);
 // How many of `most` workers a plan has work for: all if there are chunks of launches for those
-// without launches of their own; else at most one per lane.
+// without launches of their own; else at most one per lane of a CPU, and at least one.
 int workers_for(const Plan& plan, int most);
-// The worker of each lane: contiguous lanes, in the numeric order of their devices, to each worker.
+// The worker of each lane: contiguous lanes of CPUs, in the numeric order of their devices, to each
+// worker. Those of the i-th of gpus_of() are worker `workers` + i's.
 std::vector<int> deal_lanes(const Plan& plan, int workers);
 
 // What passes may know of the session they compile for.

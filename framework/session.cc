@@ -1,7 +1,6 @@
 #include "belfry/framework/session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "belfry/framework/explain.h"
@@ -78,7 +77,7 @@ Tensor Session::read(Variable variable) {
   const Buffer& memory = state_->memory_of(variable.node());
   const std::lock_guard no_run(state_->runner.mutex);
   Tensor value(variable.shape(), variable.dtype());
-  std::memcpy(value.mutable_raw(), memory.data(), memory.bytes());
+  memory.load(value.mutable_raw());
   return value;
 }
 
@@ -130,7 +129,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
       all.emplace(lost[i], std::span(first.back()[i].raw(), first.back()[i].bytes()));
     no_run.lock();
   }
-  for (const auto& [node, bytes] : all) std::ranges::copy(bytes, state_->memory_of(*node).data());
+  for (const auto& [node, bytes] : all) state_->memory_of(*node).store(bytes.data());
   state_->runner.suspects.clear();
   state_->runner.step = step;
 }

@@ -20,8 +20,8 @@ class Trace;
 
 struct SessionOptions {
   // How many devices of a type there are at most, e.g. {{"CPU", 4}, {"GPU", 2}}. So many CPU
-  // devices are made, as shares of this host, one by default; of GPUs no more than exist, and this
-  // build drives none. At most 1,024 in all.
+  // devices are made, as shares of this host, one by default; of GPUs no more than exist, none by
+  // default. At most 1,024 in all.
   std::map<std::string, int> device_count = {};
   // GPU devices per physical GPU: gpu:i is on physical GPU i / logical_gpus. Those of one physical
   // GPU share its memory space; each has a lane and a memory_limit of its own. Without limits its
@@ -54,8 +54,10 @@ struct SessionOptions {
   // plan is the first to hold them and all plans write them alike. A plan that does not, or a
   // write() to one of them, gives each its own first. Neither option changes a bit of any value.
   bool share_replicas = true;
-  // Runs the plain kernel of every op: slow; the oracle in tests.
+  // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
   bool reference_kernels = false;
+  // Called with each plan before it is given memory: where tests look at plans and inject faults.
+  std::function<void(Plan&)> plan_hook = {};
 };
 
 // What to compute: an output, the value of a variable, or a node for its effect.
@@ -105,7 +107,8 @@ struct PrepareOptions {
   //
   // If a run of kEachVariable fails after it has begun to write, those beside it go on to their
   // end, and later ones of kEachVariable throw the error of the one that failed. It counts in
-  // Session::step() from its beginning.
+  // Session::step() from its beginning. Such steps run on CPUs alone: prepare() throws
+  // InvalidArgument for those with work on GPUs.
   Locks locks = Locks::kWholeRun;
 };
 

@@ -1,6 +1,5 @@
 // Replicas in one storage: what a session knows of them, and how it takes them apart.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "belfry/framework/session_state.h"
@@ -102,7 +101,7 @@ void Session::State::give_own_memory(std::map<std::string, Plan>& compiled) {
       if (!options.dry_run) {
         own.memory = Buffer(devices[static_cast<std::size_t>(kept.device)]->memory,
                             static_cast<std::size_t>(owner.bytes));
-        std::memcpy(own.memory.data(), owner.memory.data(), own.memory.bytes());
+        own.memory.store(owner.memory.data());
       }
       before.emplace(node, std::exchange(kept, std::move(own)));
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "belfry/framework/log.h"
@@ -20,6 +19,20 @@ int worker_count(int asked) {
   return asked == 0 ? cores : asked;
 }
 
+// A lane is one worker's, so more workers than CPU devices would have nothing to do.
+int useful_threads(int threads, const std::vector<std::unique_ptr<Device>>& devices) {
+  const auto cpus = std::ranges::count_if(devices, [](const auto& d) { return !d->on_gpu(); });
+  return std::min(threads, static_cast<int>(cpus));
+}
+
+// Physical ones that are driven: a thread enqueues the work of each.
+int count_gpus(const std::vector<std::unique_ptr<Device>>& devices) {
+  std::set<int> gpus;
+  for (const auto& device : devices)
+    if (device->backend) gpus.insert(device->gpu);
+  return static_cast<int>(gpus.size());
+}
+
 }  // namespace
 
 Session::State::State(const Graph& g, SessionOptions o)
@@ -27,9 +40,10 @@ Session::State::State(const Graph& g, SessionOptions o)
       options(std::move(o)),
       devices(make_devices(options)),
       threads(worker_count(options.threads)),
-      // A lane is one worker's, so more workers than devices would have nothing to do.
-      pool(options.dry_run ? 1 : std::min(threads, static_cast<int>(devices.size()))),
+      pool(options.dry_run ? 1 : useful_threads(threads, devices) + count_gpus(devices)),
       runner{devices, pool, [this](const Node& node) { return memory_of(node).data(); }, {}} {
+  runner.workers = pool.workers() - count_gpus(devices);
+  if (count_gpus(devices) > 0) runner.gpus = std::make_unique<GpuStreams>(devices);
   runner.dry = options.dry_run;
   runner.all_workers = options.all_workers;
   if (options.log_device_placement) print(device_mapping(devices));
@@ -79,6 +93,7 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
   Plan plan = compile_plan(fetches, feeds, log_placement, locks);
   if (log_placement) print_placement(plan);
   if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
+  if (options.plan_hook) options.plan_hook(plan);
   check_limits(plan);
   initialise(plan);
   return std::make_unique<Step::State>(std::move(plan), runner);
@@ -176,8 +191,7 @@ std::vector<Tensor> Session::State::first_values(std::span<const Node* const> no
 }
 
 void Session::State::copy_into(const Node& variable, const std::byte* value) {
-  const Buffer& memory = stored(variable).memory;
-  std::memcpy(memory.data(), value, memory.bytes());
+  stored(variable).memory.store(value);
 }
 
 Session::State::Stored& Session::State::ensure(Variable variable) {

@@ -48,7 +48,7 @@ void Step::State::execute(std::span<const Tensor> feeds, RunOptions options) {
   busy_.store(workers, std::memory_order_relaxed);
   // Runs beside each other have different steps.
   step_ = shares() && plan.writes ? runner.step.fetch_add(1) : runner.step.load();
-  pool().run(workers, work_);
+  pool().run(static_cast<int>(lists.size()), work_);
   if (failed_.load(std::memory_order_acquire)) recover();
   if (!shares() && plan.writes) ++runner.step;
   if (options.trace) *options.trace = Trace(plan, runner.devices, *recording_);
@@ -92,6 +92,7 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
 }
 
 void Step::State::run_list(int worker) {
+  if (worker >= workers) return enqueue_list(worker);
   try {
     check_floating_point_mode();
     bool going = true;
@@ -128,6 +129,8 @@ bool Step::State::run_task(std::size_t t, int worker) {
     await(signals[lane], bases[lane] + wait.position + 1, pool().gate(),
           [&] { return help(worker); });
   }
+  for (const Wait& wait : task.stamps)
+    if (!await_stamp(at(wait.lane), bases[at(wait.lane)] + wait.position + 1, worker)) return false;
   if (failed_.load(std::memory_order_acquire)) return false;
   if (plan.node(launch.node).writes() > 0) has_written_.store(true, std::memory_order_relaxed);
   guard->before(t);
@@ -216,6 +219,7 @@ void Step::State::poison() {
 
 // All workers are parked. Signals start afresh, so that the next run can wait on them.
 void Step::State::recover() {
+  drain_gpus();
   for (std::size_t l = 0; l < signals.size(); ++l)
     signals[l].set(runs * static_cast<std::int64_t>(plan.lanes[l].launches.size()), pool().gate());
   failed_.store(false, std::memory_order_relaxed);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "belfry/framework/arena_guard.h"
+#include "belfry/framework/gpu_streams.h"
 #include "belfry/framework/plan.h"
 #include "belfry/framework/recording.h"
 #include "belfry/framework/run_lock.h"
@@ -35,6 +36,8 @@ struct Runner {
   std::map<const void*, std::mutex> variable_locks;
   bool dry = false;          // nothing has memory, and nothing runs
   bool all_workers = false;  // even for little work
+  int workers = 1;           // of the pool; its others enqueue, one for each physical GPU
+  std::unique_ptr<GpuStreams> gpus = {};  // if GPUs are driven
 };
 
 // Throws InvalidArgument naming a device of the plan, a declared one if there is any.
@@ -47,10 +50,24 @@ struct Task {
   std::span<void*const> inputs, outputs;
   std::byte* workspace = nullptr;
   std::int64_t parts = 1;          // chunks, when workers share it
-  std::vector<Wait> waits;         // on lanes of other workers
-  bool signals = false;            // somebody waits for it
+  std::vector<Wait> waits;         // on lanes of other workers: for their signals
+  std::vector<Wait> stamps;        // on lanes of GPUs, if its own is a CPU's: for their stamps
+  bool signals = false;            // somebody waits for its signal
   std::vector<std::mutex*> locks;  // of the variables that it touches
   bool keeps_locks = false;        // for the next task
+};
+
+// What a launch on a GPU's lane waits for in its stream, and leaves there for others. The signal of
+// such a lane counts launches that have been enqueued.
+struct GpuTask {
+  std::vector<const GpuEvent*> events;  // of other lanes of GPUs
+  std::unique_ptr<GpuEvent> event;      // behind it, if another lane of a GPU waits for it
+  bool stamps = false;                  // the host waits for it
+};
+
+struct GpuLane {
+  GpuStream* stream = nullptr;  // null: a CPU's
+  Stamp finished;
 };
 
 // A launch that its worker has opened to others, chunk by chunk. A ticket is the number of the
@@ -69,19 +86,23 @@ struct LinkedPlan {
   struct WorkerList {
     std::vector<int> tasks;
     Share share;
+    int device = -1;  // of the GPU whose work it enqueues; -1: it runs its launches itself
   };
 
   Plan plan;
-  int workers = 1;
+  int workers = 1;             // that run launches; behind them are those that enqueue
   bool opens = false;          // some launch is cut into chunks, and there are others to take them
   std::vector<Buffer> arenas;  // per device
   std::vector<void*> addresses;                 // of all tasks
   std::vector<std::vector<void**>> feed_slots;  // addresses to set, per feed
   std::vector<Task> tasks;                      // in the order of plan.launches
-  std::vector<WorkerList> lists;                // per worker
+  std::vector<WorkerList> lists;                // per worker, those that enqueue behind the others
   std::vector<Signal> signals;                  // per lane
   std::vector<std::int64_t> bases;              // per lane: launches of earlier runs
   std::int64_t runs = 0;
+  std::vector<GpuTask> gpu_tasks;     // as tasks; none if the plan has no lanes of GPUs
+  std::vector<GpuLane> gpu_lanes;     // per lane
+  Buffer counters;                    // of gpu_lanes
   std::unique_ptr<ArenaGuard> guard;  // refers to the arenas
 };
 
@@ -110,12 +131,21 @@ struct Step::State : LinkedPlan {
   void allocate();
   void link();
   void link_locks();
+  void link_gpus();
+  void link_wait(std::size_t t, const Wait& wait, std::span<const int> worker_of);
   void share_out();
   void* address(int buffer);
+  void fill_constants();
   void set_feeds(std::span<const Tensor> feeds);
   void start_recording();
   void run_list(int worker);
   bool run_task(std::size_t t, int worker);
+  void enqueue_list(int worker);
+  bool enqueue_task(std::size_t t);
+  // Until a lane of a GPU has finished so many launches; false if a worker failed. Helps others as
+  // `worker`, or nobody if that is -1.
+  bool await_stamp(std::size_t lane, std::int64_t epoch, int worker);
+  void drain_gpus();
   void run_shared(const Task& task, int worker);
   // A chunk of another worker is noted in `helped`, if that is given.
   bool take_chunk(Share& share, std::vector<Recording::Chunk>* helped = nullptr);

@@ -16,6 +16,7 @@ Step::State::State(Plan compiled, Runner& owner) : runner(owner) {
   allocate();
   link();
   link_locks();
+  link_gpus();
   share_out();
   guard = std::make_unique<ArenaGuard>(plan, arenas);
   work_ = [this](int worker) { run_list(worker); };
@@ -33,8 +34,23 @@ void Step::State::replace(State& other) {
 void Step::State::allocate() {
   for (std::size_t d = 0; d < plan.arena_bytes.size(); ++d)
     arenas.emplace_back(runner.devices[d]->memory, at(plan.arena_bytes[d]));
+  fill_constants();
   for (const PlanNode& node : plan.nodes)
     if (node.fetch >= 0) fetched[at(node.fetch)] = Tensor(node.types[0].shape, node.types[0].dtype);
+}
+
+// On GPUs.
+void Step::State::fill_constants() {
+  std::set<int> read;
+  for (const Launch& launch : plan.launches)
+    for (const Value& input : plan.node(launch.node).inputs) read.insert(plan.buffer(input));
+  for (const int buffer : read) {
+    const BufferRecord& record = plan.buffers[at(buffer)];
+    const Device& device = *runner.devices[at(record.device)];
+    if (record.place != Place::kFixed || !device.on_gpu()) continue;
+    const Tensor& value = record.node->options<ConstantOptions>().value;
+    device.memory.copy(address(buffer), value.raw(), value.bytes());
+  }
 }
 
 void* Step::State::address(int buffer) {
@@ -43,6 +59,8 @@ void* Step::State::address(int buffer) {
     case Place::kArena: return arenas[at(record.device)].data() + record.offset;
     case Place::kState: return runner.variable_memory(*record.node);
     case Place::kFixed:
+      if (runner.devices[at(record.device)]->on_gpu())
+        return arenas[at(record.device)].data() + record.offset;
       // Kernels do not write their inputs, so the graph's tensor serves all sessions.
       return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
     case Place::kFetch: return fetched[at(record.index)].mutable_raw();
@@ -81,25 +99,41 @@ void Step::State::link() {
 }
 
 void Step::State::share_out() {
-  const int most = pool().workers();
+  const int most = shares() ? 1 : runner.workers;
   workers = runner.all_workers ? workers_for(plan, most) : useful_workers(plan, most);
   opens = workers > 1 && std::ranges::any_of(tasks, [](const Task& t) { return t.parts > 1; });
   const std::vector<int> worker_of = deal_lanes(plan, workers);
-  lists = std::vector<WorkerList>(at(workers));
+  lists = std::vector<WorkerList>(at(workers) + gpus_of(plan).size());
   signals = std::vector<Signal>(plan.lanes.size());
   bases.resize(plan.lanes.size());
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     Task& task = tasks[t];
     const int worker = worker_of[at(task.launch->lane)];
     lists[at(worker)].tasks.push_back(static_cast<int>(t));
-    for (const Wait& wait : task.launch->waits) {
-      if (worker_of[at(wait.lane)] == worker) continue;
-      task.waits.push_back(wait);
-      const Lane& lane = plan.lanes[at(wait.lane)];
-      const int awaited = lane.launches[at(wait.position)];
-      tasks[at(awaited)].signals = true;
-    }
+    if (worker >= workers) lists[at(worker)].device = plan.lanes[at(task.launch->lane)].device;
+    for (const Wait& wait : task.launch->waits) link_wait(t, wait, worker_of);
   }
+}
+
+void Step::State::link_wait(std::size_t t, const Wait& wait, std::span<const int> worker_of) {
+  Task& task = tasks[t];
+  const Lane& lane = plan.lanes[at(wait.lane)];
+  const std::size_t awaited = at(lane.launches[at(wait.position)]);
+  if (lane.gpu >= 0 && plan.lanes[at(task.launch->lane)].gpu < 0) {
+    task.stamps.push_back(wait);
+    gpu_tasks[awaited].stamps = true;
+    return;
+  }
+  if (lane.gpu >= 0) {
+    GpuTask& earlier = gpu_tasks[awaited];
+    const Device& device = *runner.devices[at(lane.device)];
+    if (!earlier.event) earlier.event = device.backend->make_event(device.gpu);
+    gpu_tasks[t].events.push_back(earlier.event.get());
+  }
+  // Who enqueues for one GPU does so in the global order.
+  if (worker_of[at(wait.lane)] == worker_of[at(task.launch->lane)]) return;
+  task.waits.push_back(wait);
+  tasks[awaited].signals = true;
 }
 
 }  // namespace belfry

@@ -51,10 +51,13 @@ class TimelineMaker {
   }
 
   // Of a tensor that crosses devices: to its first use there, or to the copy that is made there.
+  // One that is made where the tensor is, as those from GPUs are, is taken to that use itself.
   void add_transfer(int n) {
     const PlanNode& node = plan_.node(n);
-    if (plan_.device(node.inputs[0]) == node.device()) return;
-    add_arrow(node.inputs[0], node.launches() ? launch_of_[at(n)] : first_use(n, 0));
+    const int from = plan_.device(node.inputs[0]), copy = launch_of_[at(n)];
+    if (from == node.device()) return;
+    if (copy >= 0 && device_of(copy) == from) return add_arrow({n, 0}, first_use(n, 0));
+    add_arrow(node.inputs[0], node.launches() ? copy : first_use(n, 0));
   }
 
   // A collective takes each tensor from where it is, and each other device its results from it.

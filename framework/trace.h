@@ -9,7 +9,8 @@
 // * one process per device, named by its full name, with one track per lane. A slice is a launch:
 //   named by its op, with its node, inputs, bytes of outputs, creating line, and, for a gradient,
 //   its forward node. Slices of a track never touch: one of less than 2 ns is shown as 2 ns, and
-//   what follows it, on its track or by a dependency, as much later as that takes;
+//   what follows it, on its track or by a dependency, as much later as that takes. That of a launch
+//   on a GPU is when it was enqueued;
 // * an arrow per tensor and destination device, from the slice that made the tensor to the first
 //   there that uses it. A variable's value from before the run, or a feed, that leaves its device
 //   is a slice of 2 ns at the start. A collective is a slice on the lane that ran it, with arrows

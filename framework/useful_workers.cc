@@ -71,6 +71,7 @@ int useful_workers(const Plan& plan, int most) {
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
     const Launch& launch = plan.launches[l];
     const int worker = worker_of[at(launch.lane)];
+    if (worker >= workers) continue;  // it is enqueued, however many workers there are
     const auto elsewhere = [&](const Wait& wait) { return worker_of[at(wait.lane)] != worker; };
     const double bytes = work(plan, launch);
     const double waiting = std::ranges::any_of(launch.waits, elsewhere) ? kWait : 0;

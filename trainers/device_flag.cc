@@ -45,7 +45,7 @@ std::vector<DeviceSpec> parse_count(std::string_view text) {
   return devices;
 }
 
-// Refuses `needed` GPUs that the machine lacks, and all that sessions do not drive.
+// Refuses `needed` GPUs that the machine lacks.
 void require_gpus(const RawDevices& raw, int needed, std::int64_t logical, const Gpus& found) {
   const int count = found.count();
   require<FlagError>(count == 0 || needed <= count * logical, "--devices: '", raw.list, "' needs ",

@@ -3,6 +3,7 @@
 
 #include <belfry_build_identity.h>
 
+#include "belfry/framework/cuda/driving_backend.h"
 #include "belfry/framework/cuda/handles.h"
 #include "belfry/framework/cuda/nccl_library.h"
 #include "belfry/framework/cuda/presence.h"
@@ -17,7 +18,7 @@ std::string version_text(std::size_t version) {
   return cat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
 }
 
-class CudaBackend final : public GpuBackend {
+class CudaBackend final : public DrivingBackend {
  public:
   int count() const override { return found().count; }
   std::string why_none() const override { return cuda::why_none(found()); }

@@ -34,18 +34,11 @@ class UpdateFuser {
     if (!node.op->collective || node.op->split != Split::kElements ||
         at(node.participants()) > Fusion::kMostParticipants)
       return false;
-    return all_on(space_of(node), node.devices);
+    return all_on_hosts(node.devices);
   }
 
-  int space_of(const PlanNode& node) const {
-    return context_.devices[at(node.device())]->memory_space;
-  }
-
-  bool all_on(int space, const std::vector<int>& devices) const {
-    return std::ranges::all_of(devices, [&](int d) {
-      const Device& device = *context_.devices[at(d)];
-      return !device.declared && device.memory_space == space;
-    });
+  bool all_on_hosts(const std::vector<int>& devices) const {
+    return std::ranges::none_of(devices, [&](int d) { return context_.devices[at(d)]->on_gpu(); });
   }
 
   void consider(int sum) {
@@ -65,8 +58,7 @@ class UpdateFuser {
     const Op& op = *user.op;
     return op.elementwise_input >= op.writes && op.writes > 0 && op.split == Split::kElements &&
            at(op.writes) == user.types.size() && user.inputs.size() <= Fusion::kMostInputs &&
-           user.inputs[at(op.elementwise_input)].node == sum &&
-           all_on(space_of(plan_.node(sum)), user.devices);
+           user.inputs[at(op.elementwise_input)].node == sum && all_on_hosts(user.devices);
   }
 
   // What a path from one member reaches, a path from all of them will. No member may be reached,

@@ -180,6 +180,16 @@ class MemoryPlanner {
       for (std::size_t i = 0; i < blocks.size(); ++i)
         plan_.arena_bytes[d] = std::max(plan_.arena_bytes[d], put(blocks, i));
     }
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b)
+      if (!uses_[b].empty()) append_constant(plan_.buffers[b]);
+  }
+
+  // What is fixed on a GPU lies behind what changes.
+  void append_constant(BufferRecord& record) {
+    if (record.place != Place::kFixed || !context_.devices[at(record.device)]->on_gpu()) return;
+    std::int64_t& end = plan_.arena_bytes[at(record.device)];
+    record.offset = end;
+    end += align(record.bytes);
   }
 
   // Places block i beside those before it; returns where it ends.

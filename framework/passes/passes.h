@@ -39,7 +39,10 @@ void share_replicas(Plan& plan, const PlanContext& context);
 void fuse_updates(Plan& plan, const PlanContext& context);
 
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
-// device of another memory space, else a Transfer. Constants are wherever they are needed.
+// device of another memory space, else a Transfer. Constants are wherever they are needed: each
+// memory space that reads one has a node of its own for it. Feeds and fetches are on hosts; what
+// GPUs read of feeds and constants of the host is copied into its arena first, as GPUs do not copy
+// from memory that is not pinned.
 void add_transfers(Plan& plan, const PlanContext& context);
 
 // Binds reads of variables to versions: orders each write after the users of older versions, or
@@ -51,11 +54,13 @@ void order_writes(Plan& plan);
 // those of what a write leaves right behind it.
 void copy_variables(Plan& plan);
 
-// Puts launches in one global order, on lanes, with the waits between them.
-void schedule(Plan& plan);
+// Puts launches in one global order, on lanes, with the waits between them. Copies between host and
+// GPU are on the lane of the GPU, those between GPUs on that of their destination. Throws
+// InvalidArgument for collectives that no device of theirs reaches the tensors of.
+void schedule(Plan& plan, const PlanContext& context);
 
 // Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs. Declared
-// devices get none of either.
+// devices get none of either. Throws NotFound naming op, type and device if a GPU has no kernel.
 void prepare_kernels(Plan& plan, const PlanContext& context);
 
 // The kernel of a node whose op is `op`: the host's, or the plain one. Throws NotFound if neither

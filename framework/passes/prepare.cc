@@ -1,4 +1,4 @@
-#include "belfry/framework/log.h"
+#include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -12,17 +12,37 @@ KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference) {
   return op.reference(kernel);
 }
 
+namespace {
+
+GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& kernel) {
+  if (node.inputs.empty() && node.types.empty()) return [](const Pointers&, GpuStream&) {};
+  if (node.op == &kCopy)
+    return [bytes = at(node.types[0].bytes())](const Pointers& p, GpuStream& stream) {
+      stream.copy(p.output<void>(), p.input<void>(0), bytes);
+    };
+  GpuRun run = device.backend->prepare(device.gpu, kernel);
+  require<NotFound>(bool(run), kernel.node().describe(), ": there is no kernel for ",
+                    name_of(kernel.dtype()), " on ", device.spec, "; place it on a CPU");
+  return run;
+}
+
+}  // namespace
+
 void prepare_kernels(Plan& plan, const PlanContext& context) {
   for (Launch& launch : plan.launches) {
     const PlanNode& node = plan.node(launch.node);
-    if (context.devices[at(plan.lanes[at(launch.lane)].device)]->declared) continue;
+    const Device& device = *context.devices[at(plan.lanes[at(launch.lane)].device)];
+    if (device.declared) continue;
     if (node.fusion) {
       launch.run = prepare_fused_update(plan, node, context.reference_kernels);
       continue;
     }
     const std::vector<TensorType> inputs = plan.input_types(node);
     KernelPlan kernel(*node.node, inputs, node.types, launch.range);
-    launch.run = prepare_kernel(*node.op, kernel, context.reference_kernels);
+    if (device.backend)
+      launch.enqueue = prepare_on_gpu(node, device, kernel);
+    else
+      launch.run = prepare_kernel(*node.op, kernel, context.reference_kernels);
     launch.workspace_bytes = kernel.workspace_bytes();
   }
 }

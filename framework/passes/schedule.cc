@@ -2,6 +2,7 @@
 #include <functional>
 #include <queue>
 
+#include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -12,7 +13,8 @@ constexpr std::int64_t kWorkerChunk = 64 << 10;
 
 class Scheduler {
  public:
-  explicit Scheduler(Plan& plan) : plan_(plan), deps_(launch_deps(plan)) {}
+  Scheduler(Plan& plan, const PlanContext& context)
+      : plan_(plan), context_(context), deps_(launch_deps(plan)) {}
 
   void run() {
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
@@ -32,7 +34,8 @@ class Scheduler {
     launch.range =
         fused ? whole_range(*fused->op, fused->participants, fused->types, fused->types)
               : whole_range(*node.op, node.participants(), plan_.input_types(node), node.types);
-    launch.chunk = chunk_of(node, launch.range);
+    launch.chunk = plan_.lanes[at(lane)].gpu < 0 ? chunk_of(node, launch.range)
+                                                 : std::max<std::int64_t>(1, launch.range.size());
     std::vector<int> clock(plan_.lanes.size());
     if (!launches.empty()) clock = plan_.clocks[at(launches.back())];
     clock.resize(plan_.lanes.size());
@@ -66,9 +69,27 @@ class Scheduler {
 
   // Collectives take turns on their devices, so that no lane runs them all.
   int choose_device(const PlanNode& node) {
-    if (node.participants() == 0) return node.device();
+    if (node.participants() == 0) return copies_from_gpu(node) ? source(node) : node.device();
     const std::vector<int>& devices = node.fusion ? node.fusion->devices : node.devices;
-    return devices[at(collectives_++ % node.participants())];
+    const int chosen = devices[at(collectives_++ % node.participants())];
+    for (const int other : devices)
+      require(reaches(device(chosen), device(other)), node.node->describe(), ": ",
+              device(chosen).spec, " does not reach the memory of ", device(other).spec,
+              "; combine tensors of CPUs alone, or of GPUs that reach each other");
+    return chosen;
+  }
+
+  bool copies_from_gpu(const PlanNode& node) const {
+    return node.op == &kCopy && device(source(node)).on_gpu() && !device(node.device()).on_gpu();
+  }
+
+  int source(const PlanNode& copy) const { return plan_.device(copy.inputs[0]); }
+
+  const Device& device(int d) const { return *context_.devices[at(d)]; }
+
+  static bool reaches(const Device& from, const Device& to) {
+    if (from.memory_space == to.memory_space || from.declared || to.declared) return true;
+    return from.backend && to.backend && from.backend->peer_access(from.gpu, to.gpu);
   }
 
   // Collectives above the limit are shared among workers, chunk by chunk.
@@ -87,11 +108,12 @@ class Scheduler {
   int lane_of(int device) {
     for (std::size_t l = 0; l < plan_.lanes.size(); ++l)
       if (plan_.lanes[l].device == device) return static_cast<int>(l);
-    plan_.lanes.push_back({device, {}});
+    plan_.lanes.push_back({device, {}, context_.devices[at(device)]->gpu});
     return static_cast<int>(plan_.lanes.size()) - 1;
   }
 
   Plan& plan_;
+  const PlanContext& context_;
   std::vector<std::vector<int>> deps_;
   std::vector<int> launch_of_;
   int collectives_ = 0;
@@ -99,6 +121,6 @@ class Scheduler {
 
 }  // namespace
 
-void schedule(Plan& plan) { Scheduler(plan).run(); }
+void schedule(Plan& plan, const PlanContext& context) { Scheduler(plan, context).run(); }
 
 }  // namespace belfry

@@ -22,6 +22,7 @@ class Transfers {
     for (std::size_t n = 0; n < before.size(); ++n) {
       PlanNode& node = before[n];
       for (int& earlier : node.after) earlier = moved_[at(earlier)];
+      if (node.feed >= 0 || node.fetch >= 0) node.devices = {on_host(node.device())};
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         Value& input = node.inputs[i];
         input.node = moved_[at(input.node)];
@@ -42,13 +43,16 @@ class Transfers {
   }
 
  private:
-  // A collective reads each input where it is; constants are wherever they are needed.
+  // A collective reads each input where its output is.
   int wanted_device(const PlanNode& node, std::size_t input) const {
     const int there = plan_.device(node.inputs[input]);
-    if (node.op == &kRead || plan_.node(node.inputs[input].node).op == &kConst) return there;
+    if (node.op == &kRead) return there;
     if (node.fusion) return update_device(node, static_cast<int>(input), there);
-    return node.participants() > 0 ? there : node.device();
+    return node.participants() > 0 ? node.devices[input] : node.device();
   }
+
+  // Memory of feeds and fetches belongs to no device: the first CPU stands for a GPU there.
+  int on_host(int device) const { return context_.devices[at(device)]->on_gpu() ? 0 : device; }
 
   // Of the update in a fusion that takes an input besides its sum; `otherwise` if none does.
   static int update_device(const PlanNode& node, int input, int otherwise) {
@@ -96,6 +100,7 @@ class Transfers {
   Value on_device(Value value, int device) {
     const int source = plan_.device(value);
     if (source == device) return value;
+    if (plan_.node(value.node).op == &kConst) return constant_in_space_of(device, value);
     const auto [made, fresh] = transfers_.emplace(std::pair(value, device), Value{});
     if (!fresh) return made->second;
     plan_.transfers.push_back({plan_.name(value), source, device, plan_.type(value).bytes()});
@@ -109,6 +114,29 @@ class Transfers {
     const int space = space_of(device);
     if (space_of(plan_.device(value)) == space) return value;
     const auto [made, fresh] = copies_.emplace(std::pair(value, space), Value{});
+    if (!fresh) return made->second;
+    const Value pinned = in_arena(value);
+    return made->second = append(kCopy, pinned, device);
+  }
+
+  // The same constant, in the memory space of `device`.
+  Value constant_in_space_of(int device, Value value) {
+    const int space = space_of(device);
+    if (space_of(plan_.device(value)) == space) return value;
+    const auto [made, fresh] = copies_.emplace(std::pair(value, space), Value{});
+    if (!fresh) return made->second;
+    PlanNode same = plan_.node(value.node);
+    same.devices = {device};
+    plan_.nodes.push_back(std::move(same));
+    return made->second = {static_cast<int>(plan_.nodes.size()) - 1, 0};
+  }
+
+  // What goes from the host to a GPU, in an arena: feeds and constants are not pinned.
+  Value in_arena(Value value) {
+    const PlanNode& root = plan_.node(root_of(plan_, value).node);
+    const int device = plan_.device(value);
+    if (space_of(device) > 0 || (root.feed < 0 && root.op != &kConst)) return value;
+    const auto [made, fresh] = pinned_.emplace(value, Value{});
     if (fresh) made->second = append(kCopy, value, device);
     return made->second;
   }
@@ -126,6 +154,7 @@ class Transfers {
   std::vector<int> moved_;
   std::map<std::pair<Value, int>, Value> transfers_;  // by device
   std::map<std::pair<Value, int>, Value> copies_;     // by memory space
+  std::map<Value, Value> pinned_;                     // in arenas of the host
 };
 
 }  // namespace

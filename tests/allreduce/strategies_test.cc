@@ -235,7 +235,7 @@ TEST(Functions, DoWhatStrategiesOfTheirNamesDo) {
 
 TEST(Nccl, IsRefusedWithoutGpusInsteadOfFallingBack) {
   TestGradients gradients(2, {{4}});
-  const std::string why = "NCCL needs GPUs, which sessions do not drive yet; use collective";
+  const std::string why = "NCCL needs GPUs, and steps on GPUs do not call it yet; use collective";
   EXPECT_THAT(message_of([&] { allreduce_nccl(gradients.table()); }), testing::StartsWith(why));
   EXPECT_EQ(make_strategy("nccl")->refusal(2), why);
   EXPECT_FALSE(make_strategy("nccl")->canonical(2));

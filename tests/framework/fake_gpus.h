@@ -1,4 +1,4 @@
-// GPUs that are not there.
+// GPUs that are not there, and do nothing.
 #pragma once
 #include "belfry/framework/error.h"
 #include "belfry/framework/gpu_backend.h"
@@ -19,6 +19,15 @@ class FakeGpus : public GpuBackend {
   bool peer_access(int from, int to) const override { return from != to; }
   GpuVersions versions() const override { return {}; }
   NcclInfo nccl() const override { return {.why_not = "there is no NCCL in this test"}; }
+  void* allocate(int, std::size_t) const override { return nullptr; }
+  void deallocate(int, void*) const noexcept override {}
+  void* allocate_pinned(std::size_t) const override { return nullptr; }
+  void deallocate_pinned(void*) const noexcept override {}
+  void copy(void*, const void*, std::size_t) const override {}
+  std::unique_ptr<GpuStream> make_stream(int) const override { return nullptr; }
+  std::unique_ptr<GpuEvent> make_event(int) const override { return nullptr; }
+  void use(int) const override {}
+  GpuRun prepare(int, KernelPlan&) const override { return {}; }
 
  private:
   int count_;

@@ -29,6 +29,7 @@ std::string message_of(const F& f) {
 }
 
 inline DeviceSpec cpu(int index) { return DeviceSpec::local("CPU", index); }
+inline DeviceSpec gpu(int index) { return DeviceSpec::local("GPU", index); }
 
 inline Tensor floats(const std::vector<float>& values) {
   return Tensor({static_cast<std::int64_t>(values.size())}, values);

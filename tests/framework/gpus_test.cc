@@ -119,25 +119,37 @@ TEST(GpuModule, FailsToLoadWithoutTheLibrariesOfCuda) {
 TEST(WhyNoGpuDevices, IsOneLine) {
   EXPECT_EQ(why_no_gpu_devices(Gpus("no NVIDIA driver is installed")),
             "no NVIDIA driver is installed");
-  const FakeGpus one(1), eight(8);
-  EXPECT_EQ(why_no_gpu_devices(Gpus(one)),
-            "this machine has 1 GPU, which sessions do not drive yet");
-  EXPECT_EQ(why_no_gpu_devices(Gpus(eight)),
-            "this machine has 8 GPUs, which sessions do not drive yet");
-  EXPECT_THAT(why_no_gpu_devices(), AllOf(Not(""), Not(HasSubstr("\n"))));
+  const FakeGpus eight(8);
+  EXPECT_EQ(why_no_gpu_devices(Gpus(eight)), "");
+  EXPECT_THAT(why_no_gpu_devices(), Not(HasSubstr("\n")));
+  EXPECT_EQ(why_no_gpu_devices().empty(), gpus().count() > 0);
+}
+
+TEST(SetGpus, PutsOthersInPlaceOfThoseOfThisProcess) {
+  const FakeGpus backend(3);
+  const Gpus* const own = &gpus();
+  const Gpus three(backend);
+  set_gpus(&three);
+  EXPECT_EQ(gpus().count(), 3);
+  EXPECT_EQ(why_no_gpu_devices(), "");
+  set_gpus(nullptr);
+  EXPECT_EQ(&gpus(), own);
 }
 
 TEST(WhyNoGpuDevices, IsSaidBySessionsThatAreAskedForGpus) {
   Graph graph;
+  const Gpus none("no NVIDIA driver is installed");
+  set_gpus(&none);
   const auto log_of = [&graph](SessionOptions options) {
     ::testing::internal::CaptureStderr();
     Session session(graph, std::move(options));
     return ::testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(log_of({.device_count = {{"GPU", 2}}}),
-            cat("W device_count: there are no GPU devices: ", why_no_gpu_devices(), "\n"));
+            "W device_count: there are no GPU devices: no NVIDIA driver is installed\n");
   EXPECT_EQ(log_of({.device_count = {{"GPU", 0}}}), "");
   EXPECT_EQ(log_of({.device_count = {{"GPU", 2}}, .dry_run = true}), "");
+  set_gpus(nullptr);
 }
 
 }  // namespace gpus_test

@@ -17,7 +17,7 @@ Plan scheduled(const Output& fetch, const PlanContext& context) {
   place(plan, context);
   add_transfers(plan, context);
   order_writes(plan);
-  schedule(plan);
+  schedule(plan, context);
   return plan;
 }
 

@@ -99,7 +99,8 @@ TEST_F(TransfersTest, AReadStaysWithItsVariableAndItsValueTravels) {
 TEST_F(TransfersTest, ACopyIsMadeOncePerMemorySpaceAndReportedOncePerDevice) {
   devices[2]->memory_space = devices[3]->memory_space = 1;
   const Output x = source(0);
-  const Plan plan = moved({sum(3, {x, x}), sum(2, {x, x}), sum(3, {x, x, x}), sum(1, {x, x})});
+  const Plan plan = moved({sum(3, {x, x}).node(), sum(2, {x, x}).node(), sum(3, {x, x, x}).node(),
+                           sum(1, {x, x}).node()});
   std::vector<const PlanNode*> copies, transfers;
   for (const PlanNode& planned : plan.nodes) {
     if (planned.op == &kCopy && planned.fetch < 0) copies.push_back(&planned);

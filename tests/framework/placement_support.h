@@ -12,8 +12,6 @@
 
 namespace belfry {
 
-inline DeviceSpec gpu(int index) { return DeviceSpec::local("GPU", index); }
-
 // CPUs, then GPUs that do not exist.
 inline std::vector<std::unique_ptr<Device>> declared_devices(int cpus, int gpus) {
   return make_devices({.device_count = {{"CPU", cpus}, {"GPU", gpus}}, .dry_run = true});

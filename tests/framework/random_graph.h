@@ -22,11 +22,24 @@
 
 namespace belfry {
 
+// CPU devices.
+inline std::vector<DeviceSpec> cpus_of(int count) {
+  std::vector<DeviceSpec> devices;
+  for (int d = 0; d < count; ++d) devices.push_back(cpu(d));
+  return devices;
+}
+
 // All values are f32 [side, side].
 class RandomGraph {
  public:
   RandomGraph(unsigned seed, int devices, int nodes, std::int64_t side = 4)
-      : random_(seed), devices_(devices), side_(side) {
+      : RandomGraph(seed, cpus_of(devices), {}, nodes, side) {}
+
+  // What collectives combine is made on devices of `combined`; if there are none, it is taken from
+  // wherever it is.
+  RandomGraph(unsigned seed, std::vector<DeviceSpec> devices, std::vector<DeviceSpec> combined,
+              int nodes, std::int64_t side = 4)
+      : random_(seed), devices_(std::move(devices)), combined_(std::move(combined)), side_(side) {
     const DeviceSpec shared = any_device();  // of v0 and v1, which one node may write together
     for (int v = 0; v < 3; ++v) {
       DeviceScope on(graph, v < 2 ? shared : any_device());
@@ -53,7 +66,10 @@ class RandomGraph {
 
  private:
   bool one_in(int n) { return draw(random_, n) == 0; }
-  DeviceSpec any_device() { return cpu(draw(random_, devices_)); }
+  DeviceSpec any_device() { return any_of(devices_); }
+  DeviceSpec any_of(const std::vector<DeviceSpec>& devices) {
+    return devices[static_cast<std::size_t>(draw(random_, static_cast<int>(devices.size())))];
+  }
   Output any() { return values[values.size() - 1 - skewed()]; }
   // Mostly recent values, so that graphs are deep.
   std::size_t skewed() {
@@ -98,8 +114,8 @@ class RandomGraph {
     const int count = 1 + draw(random_, 5);
     const int tensors = one_in(2) ? 1 : 2;
     for (int i = 0; i < count * tensors; ++i) {
-      DeviceScope on(graph, any_device());
-      parts.push_back(one_in(2) ? any() : relu(any()));
+      DeviceScope on(graph, any_of(combined_.empty() ? devices_ : combined_));
+      parts.push_back(combined_.empty() && one_in(2) ? any() : relu(any()));
     }
     for (const Output& sum : all_reduce(parts, {.mean = true, .participants = count})) keep(sum);
   }
@@ -131,7 +147,7 @@ class RandomGraph {
   void keep(const Output& value) { values.push_back(value); }
 
   std::mt19937 random_;
-  int devices_;
+  std::vector<DeviceSpec> devices_, combined_;
   std::int64_t side_;
   std::vector<Node*> writes_;  // the last, per variable
 };

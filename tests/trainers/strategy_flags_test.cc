@@ -136,9 +136,10 @@ TEST(AutoFlags, NeedADescriptionOfDevicesThatAreNotHere) {
 }
 
 TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
-  EXPECT_EQ(refusal({"--allreduce=nccl"}),
-            "--allreduce=nccl: NCCL needs GPUs, which sessions do not drive yet; use collective "
-            "(--devices=cpu:2 has 2)");
+  EXPECT_EQ(
+      refusal({"--allreduce=nccl"}),
+      "--allreduce=nccl: NCCL needs GPUs, and steps on GPUs do not call it yet; use collective "
+      "(--devices=cpu:2 has 2)");
   EXPECT_THAT(refusal({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}),
               HasSubstr("NCCL needs GPUs"));
   for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu/pscpu"})

@@ -1,0 +1,24 @@
+// What sessions ask of the module: memory, streams and kernels of its GPUs.
+#pragma once
+#include "belfry/framework/gpu_backend.h"
+
+namespace belfry::cuda {
+
+class DrivingBackend : public GpuBackend {
+ public:
+  void* allocate(int gpu, std::size_t bytes) const override;
+  void deallocate(int gpu, void* memory) const noexcept override;
+  void* allocate_pinned(std::size_t bytes) const override;
+  void deallocate_pinned(void* memory) const noexcept override;
+  void copy(void* to, const void* from, std::size_t bytes) const override;
+  // Lets the GPU reach the memory of its peers.
+  std::unique_ptr<GpuStream> make_stream(int gpu) const override;
+  std::unique_ptr<GpuEvent> make_event(int gpu) const override;
+  void use(int gpu) const override;
+  GpuRun prepare(int gpu, KernelPlan& plan) const override;
+
+ private:
+  void need(int gpu) const;
+};
+
+}  // namespace belfry::cuda

@@ -1,0 +1,13 @@
+// How a GPU tells the host, without being asked, how far it is.
+#pragma once
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+namespace belfry::cuda {
+
+// Enqueues a store to `counter`, in mapped memory of the host, behind all that the stream has been
+// given; what that wrote can be seen by whoever sees the value.
+cudaError_t stamp(cudaStream_t stream, std::int64_t* counter, std::int64_t value);
+
+}  // namespace belfry::cuda

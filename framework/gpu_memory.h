@@ -1,0 +1,16 @@
+// Where devices have their memory from in sessions that drive GPUs.
+#pragma once
+#include <memory>
+
+#include "belfry/framework/allocator.h"
+#include "belfry/framework/gpu_backend.h"
+
+namespace belfry {
+
+// Of a physical GPU. The backend outlives it.
+std::unique_ptr<MemorySource> gpu_memory(const GpuBackend& backend, int gpu);
+
+// Of the host, pinned: GPUs copy to and from it without waiting.
+std::unique_ptr<MemorySource> pinned_memory(const GpuBackend& backend);
+
+}  // namespace belfry

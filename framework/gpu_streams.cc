@@ -1,0 +1,16 @@
+#include "belfry/framework/gpu_streams.h"
+
+namespace belfry {
+
+// The first device is a CPU, whose memory is pinned.
+GpuStreams::GpuStreams(const std::vector<std::unique_ptr<Device>>& devices)
+    : devices_(devices), counters_("counters of GPUs", 0, devices[0]->source.get()) {}
+
+GpuStream& GpuStreams::of(int device) {
+  std::unique_ptr<GpuStream>& stream = streams_[device];
+  const Device& of = *devices_[static_cast<std::size_t>(device)];
+  if (!stream) stream = of.backend->make_stream(of.gpu);
+  return *stream;
+}
+
+}  // namespace belfry

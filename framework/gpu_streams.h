@@ -1,0 +1,50 @@
+// What the steps of a session share of its GPUs: their runs take turns.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "belfry/framework/device.h"
+#include "belfry/framework/gpu_backend.h"
+
+namespace belfry {
+
+class GpuStreams {
+ public:
+  // Of devices of a session that drives GPUs, which outlive this.
+  explicit GpuStreams(const std::vector<std::unique_ptr<Device>>& devices);
+
+  // Of a GPU device: made at its first use.
+  GpuStream& of(int device);
+  // Pinned memory of the host, for what GPUs write to be polled.
+  Allocator& counters() { return counters_; }
+
+ private:
+  const std::vector<std::unique_ptr<Device>>& devices_;
+  Allocator counters_;
+  std::map<int, std::unique_ptr<GpuStream>> streams_;
+};
+
+// A count of the finished launches of a GPU's lane. The GPU writes it, the host polls it.
+class Stamp {
+ public:
+  Stamp() = default;
+  // In pinned memory.
+  explicit Stamp(std::int64_t& counter) : counter_(&counter) { set(0); }
+
+  bool reached(std::int64_t epoch) const {
+    return std::atomic_ref(*counter_).load(std::memory_order_acquire) >= epoch;
+  }
+  // While the GPU does nothing.
+  void set(std::int64_t epoch) const {
+    std::atomic_ref(*counter_).store(epoch, std::memory_order_release);
+  }
+  std::int64_t& counter() const { return *counter_; }
+
+ private:
+  std::int64_t* counter_ = nullptr;
+};
+
+}  // namespace belfry

@@ -1,0 +1,79 @@
+// Memory and streams of GPUs, where there is one.
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/error.h"
+#include "belfry/framework/gpus.h"
+
+namespace belfry {
+namespace cuda_stream_test {
+
+class CudaStreamTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
+  }
+
+  // Until a GPU has set the counter.
+  static bool reaches(std::int64_t& counter, std::int64_t value, const GpuStream& stream) {
+    for (int i = 0; i < 10'000; ++i) {
+      if (std::atomic_ref(counter).load(std::memory_order_acquire) == value) return true;
+      stream.check();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+  const GpuBackend& backend = *gpus().backend();
+};
+
+TEST_F(CudaStreamTest, MemoryOfAGpuIsAligned) {
+  for (const std::size_t bytes : {1, 100, 1 << 20}) {
+    void* const memory = backend.allocate(0, bytes);
+    ASSERT_NE(memory, nullptr);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 256, 0u);
+    backend.deallocate(0, memory);
+  }
+  EXPECT_EQ(backend.allocate(0, std::size_t{1} << 50), nullptr);
+}
+
+TEST_F(CudaStreamTest, CopiesInOrderAndStampsBehindThem) {
+  constexpr std::size_t kBytes = 8 << 20;
+  void* const on_gpu = backend.allocate(0, kBytes);
+  auto* const from = static_cast<unsigned char*>(backend.allocate_pinned(kBytes));
+  auto* const to = static_cast<unsigned char*>(backend.allocate_pinned(kBytes));
+  auto* const counter = static_cast<std::int64_t*>(backend.allocate_pinned(64));
+  ASSERT_TRUE(on_gpu && from && to && counter);
+  *counter = 0;
+  {
+    const auto first = backend.make_stream(0), second = backend.make_stream(0);
+    const auto event = backend.make_event(0);
+    backend.use(0);
+    for (int round = 1; round <= 20; ++round) {
+      std::iota(from, from + kBytes, static_cast<unsigned char>(round));
+      first->copy(on_gpu, from, kBytes);
+      first->record(*event);
+      second->wait(*event);
+      second->copy(to, on_gpu, kBytes);
+      second->stamp(*counter, round);
+      ASSERT_TRUE(reaches(*counter, round, *second));
+      ASSERT_TRUE(std::equal(from, from + kBytes, to)) << round;
+    }
+    first->drain();
+    second->drain();
+  }
+  std::fill_n(to, kBytes, static_cast<unsigned char>(0));
+  backend.copy(to, on_gpu, kBytes);
+  EXPECT_TRUE(std::equal(from, from + kBytes, to));
+  backend.deallocate(0, on_gpu);
+  for (void* const memory :
+       {static_cast<void*>(from), static_cast<void*>(to), static_cast<void*>(counter)})
+    backend.deallocate_pinned(memory);
+}
+
+}  // namespace cuda_stream_test
+}  // namespace belfry

@@ -1,0 +1,359 @@
+// Steps on GPUs that are stood in for.
+#include <filesystem>
+#include <thread>
+
+#include <unistd.h>
+
+#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/trace.h"
+#include "belfry/tests/framework/gpu_test_support.h"
+#include "belfry/tests/framework/memory_file_system.h"
+#include "belfry/tests/framework/random_graph.h"
+#include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/support/programs.h"
+#include "belfry/tests/support/sanitizers.h"
+
+namespace belfry {
+namespace gpu_step_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr Layout kLayouts[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {1, 8}, {8, 1}};
+
+TEST(GpuStep, TrainsToTheBitsOfCpus) {
+  for (const Layout layout : kLayouts) {
+    const int towers = layout.devices();
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const Towers model("GPU", towers);
+    Session session(model.graph, on_gpus(layout));
+    EXPECT_EQ(model.train_in(session, 4), on_cpus(towers, 4))
+        << layout.physical << " x " << layout.logical;
+    EXPECT_EQ(session.step(), 4u);
+  }
+}
+
+TEST(GpuStep, GivesBackAllMemoryOfGpus) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  {
+    const Towers model("GPU", 2);
+    Session session(model.graph, on_gpus({2, 1}));
+    model.train_in(session, 1);
+    EXPECT_GT(gpus.in_use(0), 0);
+    EXPECT_GT(gpus.in_use(1), 0);
+    EXPECT_GT(gpus.in_use(-1), 0);
+  }
+  for (const int gpu : {-1, 0, 1}) EXPECT_EQ(gpus.in_use(gpu), 0) << gpu;
+}
+
+TEST(GpuStep, WaitsForNothingAndAllocatesNothingInASteadyStep) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 4);
+  Session session(model.graph, on_gpus({2, 2}));
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+  const std::vector<Tensor> feeds = model.feeds(0);
+  step.run(feeds);
+  const test::StandInGpus::Calls before = gpus.calls();
+  for (int i = 0; i < 5; ++i) step.run(feeds);
+  const test::StandInGpus::Calls after = gpus.calls();
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.copies, before.copies);
+  EXPECT_EQ(after.streams, before.streams);
+  EXPECT_EQ(after.events, before.events);
+  EXPECT_EQ(after.prepared, before.prepared);
+  EXPECT_EQ(after.drains, 0);
+  EXPECT_GT(after.enqueued, before.enqueued);
+  EXPECT_GT(after.copied, before.copied);
+}
+
+// An event or a stamp that nobody waits for would cost time.
+TEST(GpuStep, RecordsAndStampsOnlyWhatIsWaitedFor) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  DeviceScope on(graph, gpu(0));
+  Output y = fill(graph, {4}, 1);
+  for (int i = 0; i < 6; ++i) y = tanh(y);
+  Session session(graph, on_gpus({1, 1}));
+  Step& step = session.prepare({y});
+  step.run();
+  const test::StandInGpus::Calls calls = gpus.calls();
+  EXPECT_EQ(calls.enqueued, 7);
+  EXPECT_EQ(calls.copied, 1);
+  EXPECT_EQ(calls.stamps, 1);  // behind the copy to the host, which is the end, too
+  EXPECT_EQ(calls.records, 0);
+  EXPECT_EQ(calls.waits, 0);
+  EXPECT_EQ(calls.events, 0);
+}
+
+TEST(GpuStep, EndsWhenTheGpuHasFinished) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  DeviceScope on(graph, gpu(0));
+  Node& last = fill(graph, {4}, 1).node();
+  std::atomic<int> finished{0};
+  SessionOptions options = on_gpus({1, 1});
+  options.plan_hook = [&](Plan& plan) {
+    for (Launch& launch : plan.launches)
+      launch.enqueue = [&, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+        run(p, stream);
+        test::StandInGpus::enqueue(stream, [&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          ++finished;
+        });
+      };
+  };
+  Session session(graph, options);
+  Step& step = session.prepare({last});
+  for (int i = 1; i <= 3; ++i) {
+    step.run();
+    EXPECT_EQ(finished, i);
+  }
+}
+
+TEST(GpuStep, FetchesFeedsAndConstantsOfGpus) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  DeviceScope on(graph, gpu(1));
+  const Output x = placeholder(graph, "x", DType::kF32, {2});
+  const Output c = constant(graph, {3, 4}, {2});
+  const Output empty = fill(graph, {0}, 1);
+  Session session(graph, on_gpus({2, 1}));
+  const std::vector<Tensor> results =
+      session.run({x, c, x + c, empty, tanh(empty)}, {{x, floats({1, 2})}});
+  EXPECT_EQ(results[0], floats({1, 2}));
+  EXPECT_EQ(results[1], floats({3, 4}));
+  EXPECT_EQ(results[2], floats({4, 6}));
+  EXPECT_EQ(results[3].elements(), 0);
+  EXPECT_EQ(results[4].elements(), 0);
+}
+
+TEST(GpuStep, ReadsWritesAndRestoresVariablesOfGpus) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 2);
+  Session session(model.graph, on_gpus({2, 1}));
+  EXPECT_EQ(session.read(model.w[1]), Towers::first_matrix());
+  const Tensor ones({4, 3}, std::vector<float>(12, 1));
+  session.write(model.w[0], ones);
+  EXPECT_EQ(session.read(model.w[0]), ones);
+  MemoryFileSystem files("/m");
+  save_checkpoint(session, "/m/saved", Json::object(), files);
+  const std::vector<Tensor> expected = model.train_in(session, 3);
+  EXPECT_NE(session.read(model.w[0]), ones);
+  restore_checkpoint(session, "/m/saved", files);
+  EXPECT_EQ(session.read(model.w[0]), ones);
+  EXPECT_EQ(model.train_in(session, 3), expected);
+}
+
+TEST(GpuStep, CopiesOfVariablesStartAsTheirOriginalsOnOtherGpus) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  std::vector<Variable> v;
+  for (int t = 0; t < 3; ++t) {
+    DeviceScope on(graph, t < 2 ? gpu(t) : cpu(0));
+    VariableOptions options{.initializer = init::uniform(-1, 1)};
+    if (t > 0) options.copy_of = &v[0].node();
+    v.push_back(variable(graph, cat("v", t), {8}, options));
+  }
+  Session session(graph, on_gpus({2, 1}));
+  EXPECT_EQ(session.read(v[2]), session.read(v[0]));
+  EXPECT_EQ(session.read(v[1]), session.read(v[0]));
+}
+
+TEST(GpuStep, KeepsTheMemoryLimitOfEachLogicalGpu) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  DeviceScope on(graph, gpu(1));
+  const Variable v = variable(graph, "v", {1024});
+  const Output y = tanh(v);
+  SessionOptions options = on_gpus({1, 2});
+  options.memory_limit = {{"gpu:1", 8191}};
+  Session small(graph, options);
+  EXPECT_THAT(message_of<OutOfMemory>([&] { small.run(y); }),
+              HasSubstr("device:GPU:1: its plans need 8192 bytes"));
+  options.memory_limit = {{"gpu:1", 8192}};
+  Session enough(graph, options);
+  enough.run(y);
+}
+
+TEST(GpuStep, SaysThatAGpuHasNoMoreMemory) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  DeviceScope on(graph, gpu(0));
+  const Variable v = variable(graph, "v", {1 << 30});
+  Session session(graph, on_gpus({1, 1}));
+  EXPECT_THAT(message_of<OutOfMemory>([&] { session.read(v); }),
+              AllOf(HasSubstr("device:GPU:0: "), HasSubstr("bytes")));
+  EXPECT_EQ(gpus.in_use(0), 0);
+}
+
+TEST(GpuStep, RefusesRunsBesideEachOther) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  DeviceScope on(graph, gpu(0));
+  const Output y = fill(graph, {4}, 1);
+  Session session(graph, on_gpus({1, 1}));
+  EXPECT_THAT(message_of<InvalidArgument>(
+                  [&] { session.prepare({y}, {}, {.locks = Locks::kEachVariable}); }),
+              AllOf(HasSubstr("work on"), HasSubstr("device:GPU:0"), HasSubstr("CPUs alone")));
+}
+
+TEST(GpuStep, IsTraced) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 2);
+  Session session(model.graph, on_gpus({2, 1}));
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+  Trace trace;
+  step.run(model.feeds(0), {.trace = &trace});
+  EXPECT_EQ(trace.transfers().size(), step.plan().transfers.size());
+  EXPECT_THAT(trace.str(), AllOf(HasSubstr("device:GPU:1"), HasSubstr("MomentumUpdate")));
+  const std::string file =
+      (std::filesystem::temp_directory_path() / cat("gpus.", ::getpid(), ".json")).string();
+  trace.save(file);
+  const Finished done = check_traces({file});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  local_file_system().remove(file);
+}
+
+// Values come from and go to everywhere.
+void expect_agreement(unsigned first, unsigned last, Layout layout, int cpus) {
+  const test::StandInGpus gpus(layout.physical);
+  const test::UseGpus use(gpus);
+  std::vector<DeviceSpec> devices, combined;
+  for (int d = 0; d < layout.devices(); ++d) combined.push_back(gpu(d));
+  for (int d = 0; d < cpus; ++d) devices.push_back(cpu(d));
+  devices.insert(devices.end(), combined.begin(), combined.end());
+  for (unsigned seed = first; seed < last; seed += kSanitized ? 4 : 1) {
+    RandomGraph random(seed, devices, combined, 60);
+    Interpreter interpreter;
+    SessionOptions options = on_gpus(layout, cpus);
+    options.threads = 1 + static_cast<int>(seed % 3);
+    Session session(random.graph, options);
+    for (int run = 0; run < 3; ++run) {
+      const auto expected = interpreter.run(random.fetches, std::span<const Feed>());
+      const auto got = session.run(random.fetches, std::span<const Feed>());
+      ASSERT_EQ(got.size(), expected.size());
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(got[i], expected[i]) << "seed " << seed << ", result " << i;
+    }
+    for (const Variable v : random.variables)
+      ASSERT_EQ(session.read(v), interpreter.read(v)) << "seed " << seed;
+  }
+}
+
+TEST(GpuStep, GivesTheBitsOfTheInterpreterOnOneGpu) { expect_agreement(0, 30, {1, 3}, 1); }
+
+TEST(GpuStep, GivesTheBitsOfTheInterpreterOnTwoGpus) { expect_agreement(100, 130, {2, 2}, 2); }
+
+TEST(GpuStep, GivesTheBitsOfTheInterpreterOnFourGpus) { expect_agreement(200, 230, {4, 1}, 3); }
+
+// What fails, and where, in the middle of a step.
+class GpuFailureTest : public ::testing::Test {
+ protected:
+  // `fault` is called with every launch where it is enqueued or runs.
+  std::unique_ptr<Session> session(const Towers& model, Layout layout) {
+    SessionOptions options = on_gpus(layout);
+    options.plan_hook = [this](Plan& plan) {
+      for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+        Launch& launch = plan.launches[l];
+        if (launch.run)
+          launch.run = [this, l, run = launch.run](const Pointers& p) {
+            fault(l);
+            run(p);
+          };
+        else if (launch.enqueue)
+          launch.enqueue = [this, l, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+            fault(l);
+            run(p, stream);
+          };
+      }
+    };
+    return std::make_unique<Session>(model.graph, options);
+  }
+  void fault(std::size_t launch) {
+    if (static_cast<int>(launch) == broken_) throw DeviceError(cat("broken at ", launch));
+  }
+
+  std::atomic<int> broken_{-1};
+};
+
+TEST_F(GpuFailureTest, AtAnyLaunchReleasesEveryLaneThreeStepsRunning) {
+  for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const Towers model("GPU", 2);
+    const std::vector<Tensor> expected = on_cpus(2, 3);
+    const auto made = session(model, layout);
+    std::vector<VariableBytes> first;
+    std::vector<Tensor> values;
+    for (const Variable v : model.variables()) values.push_back(made->read(v));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      first.push_back({model.variables()[i], {values[i].raw(), values[i].bytes()}});
+    Step& step = made->prepare(model.fetches(), model.feed_types());
+    const std::vector<Tensor> feeds = model.feeds(0);
+    for (int l = 0; l < std::ssize(step.plan().launches); ++l) {
+      for (int i = 0; i < 3; ++i) {
+        broken_ = l;
+        EXPECT_EQ(message_of<DeviceError>([&] { step.run(feeds); }), cat("broken at ", l));
+        broken_ = -1;
+        made->restore(first, 0);
+      }
+      const int drains = gpus.calls().drains;
+      ASSERT_EQ(model.train_in(*made, 3), expected) << "after launch " << l << " broke";
+      EXPECT_EQ(gpus.calls().drains, drains);
+      made->restore(first, 0);
+    }
+  }
+}
+
+TEST(GpuStep, ThrowsWhatAKernelFailsWithInItsStream) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  DeviceScope on(graph, gpu(0));
+  const Output y = tanh(fill(graph, {4}, 1), "y");
+  SessionOptions options = on_gpus({1, 1});
+  options.plan_hook = [](Plan& plan) {
+    plan.launches[1].enqueue = [](const Pointers&, GpuStream& stream) {
+      test::StandInGpus::enqueue(stream, [] { throw DeviceError("an illegal address"); });
+    };
+  };
+  Session session(graph, options);
+  EXPECT_EQ(message_of<DeviceError>([&] { session.run(y); }), "y: an illegal address");
+}
+
+TEST_F(GpuFailureTest, OfAGpuIsNoticedWhileTheHostWaits) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 2);
+  const auto made = session(model, {2, 1});
+  const std::vector<Tensor> expected = on_cpus(2, 3);
+  Step& step = made->prepare(model.fetches(), model.feed_types());
+  std::vector<Tensor> values;
+  std::vector<VariableBytes> first;
+  for (const Variable v : model.variables()) values.push_back(made->read(v));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    first.push_back({model.variables()[i], {values[i].raw(), values[i].bytes()}});
+  for (int i = 0; i < 3; ++i) {
+    gpus.fail(1, "fell off the bus");
+    EXPECT_EQ(message_of<DeviceError>([&] { step.run(model.feeds(0)); }), "fell off the bus");
+    gpus.mend();
+    made->restore(first, 0);
+  }
+  EXPECT_EQ(model.train_in(*made, 3), expected);
+}
+
+}  // namespace gpu_step_test
+}  // namespace belfry

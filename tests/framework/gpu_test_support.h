@@ -1,0 +1,133 @@
+// What tests of steps on GPUs share.
+#pragma once
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/framework/session.h"
+#include "belfry/ops/all_reduce.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/ops/momentum_update.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/square.h"
+#include "belfry/ops/tanh.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/stand_in_gpus.h"
+
+namespace belfry {
+
+// Physical GPUs, and logical ones on each.
+struct Layout {
+  int physical = 1, logical = 1;
+  int devices() const { return physical * logical; }
+};
+
+inline SessionOptions on_gpus(Layout layout, int cpus = 1) {
+  return {.device_count = {{"CPU", cpus}, {"GPU", layout.devices()}},
+          .logical_gpus = layout.logical,
+          .threads = 1,
+          .all_workers = true};
+}
+
+// A step of data-parallel training on GPUs, or on CPUs: each tower has a matrix of its own, which
+// the mean of all gradients moves with momentum. What the towers see moves an average on /cpu:0,
+// which they read.
+struct Towers {
+  Towers(const char* type, int count) {
+    {
+      DeviceScope on(graph, cpu(0));
+      average = variable(graph, "average", {3}, {.initializer = init::ones(), .trainable = false});
+    }
+    std::vector<Output> gradients_of, means;
+    for (int t = 0; t < count; ++t) {
+      DeviceScope on(graph, DeviceSpec::local(type, t));
+      x.push_back(placeholder(graph, cat("x", t), DType::kF32, {5, 4}));
+      w.push_back(
+          variable(graph, cat("w", t), {4, 3}, {.initializer = init::value(first_matrix())}));
+      slots.push_back(variable(graph, cat("slot", t), {4, 3},
+                               {.initializer = init::zeros(), .trainable = false}));
+      const Output y = tanh(matmul(x.back(), w.back()) + average);
+      means.push_back(reduce_mean(y, {0}));
+      losses.push_back(reduce_mean(square(y - constant(graph, {0.5, -0.5, 0.25}, {3}))));
+      gradients_of.push_back(gradients(losses.back(), {w.back()}, {.colocate = true})[0]);
+    }
+    const auto mean = all_reduce(gradients_of, {.mean = true});
+    std::vector<Node*> updates;
+    for (int t = 0; t < count; ++t) {
+      const auto i = static_cast<std::size_t>(t);
+      DeviceScope on(graph, DeviceSpec::local(type, t));
+      updates.push_back(&momentum_update(w[i], slots[i], mean[i], constant(graph, 0.1)));
+    }
+    DeviceScope on(graph, cpu(0));
+    Output seen = average * 0.9;
+    for (const Output& of_tower : means) seen = seen + of_tower * 0.05;
+    updates.push_back(&assign(average, seen));
+    train = &group(graph, updates);
+  }
+
+  static Tensor first_matrix() {
+    Tensor value({4, 3}, DType::kF32);
+    for (std::size_t i = 0; i < 12; ++i)
+      value.mutable_data<float>()[i] = 0.1f * static_cast<float>(i) - 0.5f;
+    return value;
+  }
+
+  std::vector<Fetch> fetches() const {
+    std::vector<Fetch> all(losses.begin(), losses.end());
+    all.emplace_back(*train);
+    return all;
+  }
+  std::vector<FeedType> feed_types() const {
+    std::vector<FeedType> types;
+    for (const Output& of_tower : x) types.push_back({of_tower, {5, 4}});
+    return types;
+  }
+  // Of step `number`.
+  std::vector<Tensor> feeds(int number) const {
+    std::vector<Tensor> values;
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      values.emplace_back(Shape{5, 4}, DType::kF32);
+      for (std::size_t i = 0; i < 20; ++i)
+        values.back().mutable_data<float>()[i] =
+            static_cast<float>((i * 7 + t * 13 + static_cast<std::size_t>(number) * 5) % 23) / 11 -
+            1;
+    }
+    return values;
+  }
+  std::vector<Variable> variables() const {
+    std::vector<Variable> all{average};
+    all.insert(all.end(), w.begin(), w.end());
+    all.insert(all.end(), slots.begin(), slots.end());
+    return all;
+  }
+  // The losses of some steps, and the variables afterwards.
+  std::vector<Tensor> train_in(Session& session, int steps) const {
+    std::vector<Tensor> results;
+    Step& step = session.prepare(fetches(), feed_types());
+    for (int i = 0; i < steps; ++i) {
+      step.run(feeds(i));
+      for (std::size_t t = 0; t < losses.size(); ++t)
+        results.emplace_back(step.fetched(t).item<float>());
+    }
+    for (const Variable v : variables()) results.push_back(session.read(v));
+    return results;
+  }
+
+  Graph graph;
+  std::vector<Output> x, losses;
+  std::vector<Variable> w, slots;
+  Variable average;
+  Node* train;
+};
+
+// What some steps give on CPUs.
+inline std::vector<Tensor> on_cpus(int towers, int steps) {
+  const Towers model("CPU", towers);
+  Session session(model.graph, {.device_count = {{"CPU", towers}}, .threads = 1});
+  return model.train_in(session, steps);
+}
+
+}  // namespace belfry

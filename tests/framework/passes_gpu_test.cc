@@ -1,0 +1,214 @@
+// What the passes make of graphs on GPUs.
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/fused_update.h"
+#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/gpus.h"
+#include "belfry/tests/framework/gpu_test_support.h"
+
+namespace belfry {
+namespace passes_gpu_test {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kCpu = 0;  // devices of plans with one CPU
+constexpr int kGpu0 = 1, kGpu1 = 2;
+
+class GpuPlanTest : public ::testing::Test {
+ protected:
+  std::vector<std::unique_ptr<Device>> devices(Layout layout) {
+    return make_devices(on_gpus(layout));
+  }
+  Plan plan(Layout layout, const std::vector<Fetch>& fetches,
+            const std::vector<FeedType>& feeds = {}) {
+    made_ = devices(layout);
+    return compiled(made_, fetches, feeds);
+  }
+  template <class F>
+  auto on(const DeviceSpec& device, const F& f) {
+    DeviceScope scope(graph, device);
+    return f();
+  }
+  // "Copy cpu:0 -> GPU 0", each launch on its lane.
+  static std::string text(const Plan& plan, const Launch& launch) {
+    const PlanNode& node = plan.node(launch.node);
+    return cat(node.op->name, node.inputs.empty() ? "" : cat(" ", plan.device(node.inputs[0])), ">",
+               node.device(), " on ", plan.lanes[at(launch.lane)].device);
+  }
+  static std::vector<std::string> texts(const Plan& plan) {
+    std::vector<std::string> all;
+    for (const Launch& launch : plan.launches) all.push_back(text(plan, launch));
+    return all;
+  }
+  const BufferRecord& input(const Plan& plan, std::size_t launch, std::size_t i = 0) {
+    const PlanNode& node = plan.node(plan.launches[launch].node);
+    return plan.buffers[at(plan.buffer(node.inputs[i]))];
+  }
+
+  test::StandInGpus gpus_{2};
+  test::UseGpus use_{gpus_};
+  std::vector<std::unique_ptr<Device>> made_;
+
+ public:
+  Graph graph;
+};
+
+TEST_F(GpuPlanTest, DevicesAreOnTheirPhysicalGpus) {
+  const auto four =
+      make_devices({.device_count = {{"GPU", 9}}, .logical_gpus = 2, .visible_devices = "1,0"});
+  ASSERT_EQ(four.size(), 5u);
+  EXPECT_EQ(four[0]->backend, nullptr);
+  EXPECT_EQ(four[0]->gpu, -1);
+  EXPECT_TRUE(four[0]->memory.on_host());
+  for (std::size_t d = 1; d < 5; ++d) {
+    EXPECT_EQ(four[d]->backend, &gpus_);
+    EXPECT_FALSE(four[d]->declared);
+    EXPECT_FALSE(four[d]->memory.on_host());
+    EXPECT_EQ(four[d]->gpu, d < 3 ? 1 : 0);
+    EXPECT_EQ(four[d]->memory_space, d < 3 ? 1 : 2);
+  }
+  EXPECT_THAT(device_mapping(four),
+              HasSubstr("device:GPU:1 -> physical GPU 1, Fake\n"
+                        "/job:localhost/replica:0/task:0/device:GPU:2 -> physical GPU 0, Fake\n"));
+  EXPECT_THAT(message_of<InvalidArgument>([] {
+                make_devices({.device_count = {{"GPU", 1}}, .visible_devices = "2"});
+              }),
+              HasSubstr("there is no GPU 2; this machine has 2"));
+}
+
+TEST_F(GpuPlanTest, FeedsAreCopiedIntoAnArenaOfTheHostOnce) {
+  const auto x = on(gpu(0), [&] { return placeholder(graph, "x", DType::kF32, {4}); });
+  const Output y = on(gpu(0), [&] { return tanh(x); });
+  const Output z = on(gpu(1), [&] { return tanh(x); });
+  const Plan made = plan({2, 1}, {y, z}, {{x, {4}}});
+  EXPECT_THAT(texts(made), ElementsAre("Copy 0>0 on 0", "Copy 0>1 on 1", "Tanh 1>1 on 1",
+                                       "Copy 0>2 on 2", "Tanh 2>2 on 2", "Copy 1>0 on 1",
+                                       "Copy 0>0 on 0", "Copy 2>0 on 2", "Copy 0>0 on 0"));
+  EXPECT_EQ(input(made, 0).place, Place::kFeed);
+  EXPECT_EQ(input(made, 1).place, Place::kArena);
+  EXPECT_EQ(input(made, 1).device, kCpu);
+  for (const Lane& lane : made.lanes) EXPECT_EQ(lane.gpu, lane.device - 1);
+  for (const Launch& launch : made.launches) {
+    const bool on_gpu = made.lanes[at(launch.lane)].gpu >= 0;
+    EXPECT_EQ(bool(launch.enqueue), on_gpu);
+    EXPECT_EQ(bool(launch.run), !on_gpu);
+  }
+}
+
+TEST_F(GpuPlanTest, OneCopyServesTheLogicalGpusOfAPhysicalOne) {
+  const auto x = on(cpu(0), [&] { return fill(graph, {4}, 1); });
+  const Output y = on(gpu(0), [&] { return tanh(x); });
+  const Output z = on(gpu(1), [&] { return tanh(x) + y; });
+  const Plan made = plan({1, 2}, {z.node()});
+  EXPECT_THAT(texts(made), ElementsAre("Fill>0 on 0", "Copy 0>1 on 1", "Tanh 1>1 on 1",
+                                       "Tanh 2>2 on 2", "Add 2>2 on 2"));
+  EXPECT_EQ(made.transfers.size(), 3u);  // x to each, and y
+}
+
+TEST_F(GpuPlanTest, ConstantsHaveMemoryInEachGpuThatReadsThem) {
+  const auto c = on(cpu(0), [&] { return constant(graph, {1, 2}, {2}); });
+  const Output y = on(gpu(0), [&] { return tanh(c) + c; });
+  const Output z = on(gpu(1), [&] { return tanh(identity(c)); });
+  const Plan made = plan({2, 1}, {y.node(), z.node(), c});
+  std::vector<int> devices;
+  for (const BufferRecord& record : made.buffers)
+    if (record.place == Place::kFixed) devices.push_back(record.device);
+  EXPECT_THAT(devices, ::testing::UnorderedElementsAre(kCpu, kGpu0, kGpu1));
+  EXPECT_TRUE(made.transfers.empty());
+  for (const Launch& launch : made.launches) {
+    const PlanNode& node = made.node(launch.node);
+    for (const Value& value : node.inputs)
+      EXPECT_EQ(made.buffers[at(made.buffer(value))].device, node.device()) << node.name();
+  }
+  // Behind what changes.
+  EXPECT_EQ(made.arena_bytes[kGpu0], 128);
+  EXPECT_EQ(made.arena_bytes[kGpu1], 128);
+}
+
+TEST_F(GpuPlanTest, ConstantsOfTheHostBehindAnAliasAreCopiedThroughAnArena) {
+  const auto c = on(cpu(0), [&] { return identity(constant(graph, {1, 2}, {2})); });
+  const Output y = on(gpu(0), [&] { return tanh(c); });
+  EXPECT_THAT(texts(plan({1, 1}, {y.node()})),
+              ElementsAre("Copy 0>0 on 0", "Copy 0>1 on 1", "Tanh 1>1 on 1"));
+}
+
+TEST_F(GpuPlanTest, CopiesBetweenGpusAreOnTheLaneOfTheirDestination) {
+  const auto x = on(gpu(0), [&] { return fill(graph, {4}, 1); });
+  const Output y = on(gpu(1), [&] { return tanh(x); });
+  EXPECT_THAT(texts(plan({2, 1}, {y.node()})),
+              ElementsAre("Fill>1 on 1", "Copy 1>2 on 2", "Tanh 2>2 on 2"));
+}
+
+TEST_F(GpuPlanTest, UpdatesOnGpusAreNotFused) {
+  const Towers towers("GPU", 2);
+  for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
+    const Plan made = plan(layout, towers.fetches(), towers.feed_types());
+    EXPECT_LT(planned(made, kFusedUpdate), 0);
+    const int sum = planned(made, kAllReduce);
+    ASSERT_GE(sum, 0);
+    const Launch& launch = made.launches[at(launch_of(made, sum))];
+    EXPECT_EQ(launch.chunks(), 1);
+    EXPECT_GE(made.lanes[at(launch.lane)].gpu, 0);
+    // Results are one tensor in each memory space.
+    EXPECT_EQ(made.buffer({sum, 0}) == made.buffer({sum, 1}), layout.physical == 1);
+  }
+}
+
+TEST_F(GpuPlanTest, CollectivesThatNoDeviceReachesAreRefused) {
+  const auto sums = [&](const DeviceSpec& other) {
+    const Output a = on(gpu(0), [&] { return fill(graph, {4}, 1); });
+    const Output b = on(other, [&] { return fill(graph, {4}, 2); });
+    return all_reduce(std::vector{a, b}, {}, "total")[0];
+  };
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                plan({1, 1}, {sums(cpu(0))});
+              }),
+              ::testing::AllOf(HasSubstr("AllReduce 'total'"),
+                               HasSubstr("device:GPU:0 does not reach the memory of "),
+                               HasSubstr("device:CPU:0")));
+  const test::StandInGpus apart(2, false);
+  const test::UseGpus use(apart);
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                plan({2, 1}, {sums(gpu(1))});
+              }),
+              HasSubstr("device:GPU:0 does not reach the memory of "));
+  EXPECT_NO_THROW(plan({1, 2}, {sums(gpu(1))}));
+}
+
+TEST_F(GpuPlanTest, AnOpWithoutAKernelIsNamed) {
+  gpus_.lack_kernel("Tanh");
+  const Output y = on(gpu(0), [&] { return tanh(fill(graph, {4}, 1, DType::kF64), "y"); });
+  EXPECT_THAT(message_of<NotFound>([&] {
+                plan({1, 1}, {y});
+              }),
+              ::testing::AllOf(HasSubstr("Tanh 'y' (built at "),
+                               HasSubstr("there is no kernel for f64 on "),
+                               HasSubstr("device:GPU:0; place it on a CPU")));
+}
+
+TEST_F(GpuPlanTest, LanesOfAPhysicalGpuAreEnqueuedByOneWorkerBehindTheOthers) {
+  std::vector<Fetch> fetches;
+  for (int i = 0; i < 4; ++i)
+    fetches.emplace_back(on(gpu(3 - i), [&] { return fill(graph, {4}, 1); }).node());
+  fetches.emplace_back(on(cpu(0), [&] { return fill(graph, {4}, 1); }).node());
+  const Plan made = plan({2, 2}, fetches);
+  EXPECT_THAT(gpus_of(made), ElementsAre(0, 1));
+  EXPECT_EQ(workers_for(made, 8), 1);
+  EXPECT_THAT(deal_lanes(made, 3), ElementsAre(4, 4, 3, 3, 0));
+}
+
+TEST_F(GpuPlanTest, ADryRunPlansTheSameLaunches) {
+  const Towers towers("GPU", 2);
+  SessionOptions options = on_gpus({2, 1});
+  Session real(towers.graph, options);
+  options.dry_run = true;
+  Session dry(towers.graph, options);
+  const Plan& plan = real.prepare(towers.fetches(), towers.feed_types()).plan();
+  const Plan& planned = dry.prepare(towers.fetches(), towers.feed_types()).plan();
+  EXPECT_EQ(texts(plan), texts(planned));
+  EXPECT_EQ(plan.arena_bytes[kCpu], planned.arena_bytes[kCpu]);
+}
+
+}  // namespace passes_gpu_test
+}  // namespace belfry

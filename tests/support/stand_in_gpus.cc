@@ -1,0 +1,186 @@
+#include "belfry/tests/support/stand_in_gpus.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/mman.h>
+
+#include "belfry/framework/passes/passes.h"
+#include "belfry/tests/support/stand_in_stream.h"
+
+namespace belfry::test {
+namespace {
+
+constexpr std::size_t kSpace = std::size_t{256} << 20;  // bytes of each GPU
+constexpr std::size_t kAlignment = 256;
+
+std::byte* reserve(int protection) {
+  void* const memory =
+      ::mmap(nullptr, kSpace, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require<OutOfMemory>(memory != MAP_FAILED, "no addresses for a stand-in of a GPU");
+  return static_cast<std::byte*>(memory);
+}
+
+thread_local int used = -1;  // GPU
+
+}  // namespace
+
+// Memory of a GPU: what lies behind `addresses`.
+struct StandInGpus::Space {
+  Space() : addresses(reserve(PROT_NONE)), memory(reserve(PROT_READ | PROT_WRITE)) {}
+  ~Space() {
+    ::munmap(addresses, kSpace);
+    ::munmap(memory, kSpace);
+  }
+  Space(const Space&) = delete;
+  Space& operator=(const Space&) = delete;
+
+  std::byte* const addresses;
+  std::byte* const memory;
+  std::map<std::size_t, std::size_t> blocks;  // bytes by offset
+};
+
+StandInGpus::StandInGpus(int count, bool peers)
+    : FakeGpus(count),
+      peers_(peers),
+      counters_(std::make_unique<Counters>()),
+      failures_(static_cast<std::size_t>(count)) {
+  for (int gpu = 0; gpu < count; ++gpu) spaces_.push_back(std::make_unique<Space>());
+}
+
+StandInGpus::~StandInGpus() = default;
+
+StandInGpus::Calls StandInGpus::calls() const {
+  const Counters& c = *counters_;
+  return {c.allocations, c.copies,  c.streams, c.events, c.prepared, c.enqueued,
+          c.copied,      c.records, c.waits,   c.stamps, c.drains};
+}
+
+std::int64_t StandInGpus::in_use(int gpu) const {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  if (gpu < 0)
+    for (const auto& [address, size] : pinned_) bytes += size;
+  else
+    for (const auto& [offset, size] : spaces_[static_cast<std::size_t>(gpu)]->blocks) bytes += size;
+  return static_cast<std::int64_t>(bytes);
+}
+
+void StandInGpus::fail(int gpu, const std::string& what) const {
+  const std::lock_guard lock(mutex_);
+  std::string& kept = failures_[static_cast<std::size_t>(gpu)];
+  if (kept.empty()) kept = what;
+}
+
+void StandInGpus::mend() const {
+  const std::lock_guard lock(mutex_);
+  for (std::string& failure : failures_) failure.clear();
+}
+
+std::string StandInGpus::failure(int gpu) const {
+  const std::lock_guard lock(mutex_);
+  return failures_[static_cast<std::size_t>(gpu)];
+}
+
+void StandInGpus::enqueue(GpuStream& stream, std::function<void()> what) {
+  dynamic_cast<StandInStream&>(stream).enqueue(std::move(what));
+}
+
+void* StandInGpus::allocate(int gpu, std::size_t bytes) const {
+  ++counters_->allocations;
+  const std::lock_guard lock(mutex_);
+  Space& space = *spaces_[static_cast<std::size_t>(gpu)];
+  std::size_t offset = 0;
+  for (const auto& [start, size] : space.blocks) {
+    if (start - offset >= bytes) break;
+    offset = (start + size + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  if (offset + bytes > kSpace) return nullptr;
+  space.blocks[offset] = bytes;
+  std::memset(space.memory + offset, 0xff, bytes);  // NaN until it is written
+  return space.addresses + offset;
+}
+
+void StandInGpus::deallocate(int gpu, void* memory) const noexcept {
+  const std::lock_guard lock(mutex_);
+  Space& space = *spaces_[static_cast<std::size_t>(gpu)];
+  space.blocks.erase(static_cast<std::size_t>(static_cast<std::byte*>(memory) - space.addresses));
+}
+
+void* StandInGpus::allocate_pinned(std::size_t bytes) const {
+  ++counters_->allocations;
+  void* const memory =
+      std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  if (!memory) return nullptr;
+  const std::lock_guard lock(mutex_);
+  pinned_[reinterpret_cast<std::uintptr_t>(memory)] = bytes;
+  return memory;
+}
+
+void StandInGpus::deallocate_pinned(void* memory) const noexcept {
+  const std::lock_guard lock(mutex_);
+  pinned_.erase(reinterpret_cast<std::uintptr_t>(memory));
+  std::free(memory);
+}
+
+// Null stays null: tensors without elements may have no memory.
+std::byte* StandInGpus::behind(int gpu, const void* address) const {
+  const auto value = reinterpret_cast<std::uintptr_t>(address);
+  for (std::size_t other = 0; other < spaces_.size(); ++other) {
+    const Space& space = *spaces_[other];
+    const std::uintptr_t offset = value - reinterpret_cast<std::uintptr_t>(space.addresses);
+    if (offset >= kSpace) continue;
+    require<DeviceError>(gpu < 0 || gpu == static_cast<int>(other) || peers_, "GPU ", gpu,
+                         " does not reach the memory of GPU ", other);
+    return space.memory + offset;
+  }
+  if (gpu < 0 || !address) return reinterpret_cast<std::byte*>(value);
+  const std::lock_guard lock(mutex_);
+  const auto after = pinned_.upper_bound(value);
+  const bool pinned =
+      after != pinned_.begin() && value <= std::prev(after)->first + std::prev(after)->second;
+  require<DeviceError>(pinned, "GPU ", gpu, " does not reach memory that is not pinned");
+  return reinterpret_cast<std::byte*>(value);
+}
+
+void StandInGpus::copy(void* to, const void* from, std::size_t bytes) const {
+  ++counters_->copies;
+  std::memcpy(behind(-1, to), behind(-1, from), bytes);
+}
+
+std::unique_ptr<GpuStream> StandInGpus::make_stream(int gpu) const {
+  ++counters_->streams;
+  return std::make_unique<StandInStream>(*this, gpu);
+}
+
+std::unique_ptr<GpuEvent> StandInGpus::make_event(int gpu) const {
+  ++counters_->events;
+  return std::make_unique<StandInEvent>(gpu);
+}
+
+void StandInGpus::use(int gpu) const { used = gpu; }
+
+void StandInGpus::require_used(int gpu) const {
+  require<DeviceError>(used == gpu, "this thread uses GPU ", used, ", not ", gpu);
+}
+
+GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan) const {
+  ++counters_->prepared;
+  if (plan.node().op().name == lacking_) return {};
+  const auto kernel =
+      std::make_shared<const KernelRun>(prepare_kernel(plan.node().op(), plan, false));
+  return [this, gpu, kernel](const Pointers& p, GpuStream& stream) {
+    ++counters_->enqueued;
+    require<DeviceError>(dynamic_cast<StandInStream&>(stream).gpu() == gpu,
+                         "a kernel of another GPU is enqueued");
+    std::vector<void*> inputs, outputs;
+    for (void* const input : p.given_inputs()) inputs.push_back(behind(gpu, input));
+    for (void* const output : p.all_outputs()) outputs.push_back(behind(gpu, output));
+    enqueue(stream, [kernel, inputs, outputs, workspace = behind(gpu, p.workspace()),
+                     range = Range{p.begin(), p.end()}, step = p.step()] {
+      (*kernel)(Pointers(inputs, outputs, workspace, range, step));
+    });
+  };
+}
+
+}  // namespace belfry::test

@@ -1,0 +1,93 @@
+// GPUs that are memory of the host and threads of it, for tests of all that lies above GpuBackend.
+//
+// * Memory of a GPU has addresses at which the host may neither read nor write; streams reach what
+//   lies behind them, of their own GPU and its peers. Streams refuse memory that is not pinned.
+// * Each stream is a thread that does what is enqueued, in order; kernels are Op::cpu's.
+// * What CUDA would refuse, or what would be a race, is refused: work in a stream of a GPU that the
+//   thread does not use, and two threads that enqueue in one stream at once.
+// * Every call is counted.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/gpus.h"
+#include "belfry/tests/framework/fake_gpus.h"
+
+namespace belfry::test {
+
+class StandInGpus final : public FakeGpus {
+ public:
+  struct Calls {
+    int allocations = 0, copies = 0, streams = 0, events = 0, prepared = 0;
+    int enqueued = 0, copied = 0, records = 0, waits = 0, stamps = 0, drains = 0;
+  };
+
+  // `peers`: each GPU reaches the memory of every other.
+  explicit StandInGpus(int count, bool peers = true);
+  ~StandInGpus() override;
+
+  Calls calls() const;
+  // Bytes in use, of a GPU, or pinned ones for -1.
+  std::int64_t in_use(int gpu) const;
+  // There is no kernel for an op with this name.
+  void lack_kernel(std::string op) { lacking_ = std::move(op); }
+  // A GPU fails: it does nothing any more of what it is given.
+  void fail(int gpu, const std::string& what) const;
+  // All work again.
+  void mend() const;
+
+  // Enqueues something else in one of its streams.
+  static void enqueue(GpuStream& stream, std::function<void()> what);
+
+  bool peer_access(int from, int to) const override { return from != to && peers_; }
+  void* allocate(int gpu, std::size_t bytes) const override;
+  void deallocate(int gpu, void* memory) const noexcept override;
+  void* allocate_pinned(std::size_t bytes) const override;
+  void deallocate_pinned(void* memory) const noexcept override;
+  void copy(void* to, const void* from, std::size_t bytes) const override;
+  std::unique_ptr<GpuStream> make_stream(int gpu) const override;
+  std::unique_ptr<GpuEvent> make_event(int gpu) const override;
+  void use(int gpu) const override;
+  GpuRun prepare(int gpu, KernelPlan& plan) const override;
+
+ private:
+  friend class StandInStream;
+  struct Counters {
+    std::atomic<int> allocations, copies, streams, events, prepared;
+    std::atomic<int> enqueued, copied, records, waits, stamps, drains;
+  };
+  struct Space;
+
+  // What lies behind an address for a stream of `gpu`, or for -1, which reaches everything. Throws
+  // DeviceError for what it does not reach.
+  std::byte* behind(int gpu, const void* address) const;
+  std::string failure(int gpu) const;  // "" if it works
+  void require_used(int gpu) const;    // by this thread
+
+  bool peers_;
+  std::string lacking_;
+  std::unique_ptr<Counters> counters_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Space>> spaces_;
+  mutable std::map<std::uintptr_t, std::size_t> pinned_;
+  mutable std::vector<std::string> failures_;  // by GPU
+};
+
+// While it lives, these are the GPUs of this process.
+class UseGpus {
+ public:
+  explicit UseGpus(const GpuBackend& backend) : gpus_(backend) { set_gpus(&gpus_); }
+  ~UseGpus() { set_gpus(nullptr); }
+  UseGpus(const UseGpus&) = delete;
+  UseGpus& operator=(const UseGpus&) = delete;
+
+ private:
+  Gpus gpus_;
+};
+
+}  // namespace belfry::test

@@ -1,0 +1,73 @@
+// Training runs on GPUs that are stood in for: the same bits as on CPUs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/text.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/trainers/hash.h"
+#include "belfry/trainers/models.h"
+#include "belfry/trainers/synthetic_data.h"
+#include "belfry/trainers/trainer_kinds.h"
+
+namespace belfry {
+namespace gpu_training_test {
+
+constexpr int kBatch = 4, kSteps = 3;
+
+struct Way {
+  const char* trainer;
+  const char* allreduce;
+};
+
+// The towers' devices are of one type.
+std::string trained(const std::string& model, const char* type, int towers, int logical, Way way) {
+  const ModelSpec spec = find_model(model, model == "mnist" ? 28 : 8);
+  const auto data = synthetic_data(spec.fields, spec.classes, towers * kBatch, 5);
+  TrainerOptions options{.model = spec.model,
+                         .optimizer = spec.optimizer,
+                         .allreduce = way.allreduce,
+                         .batch_size = kBatch,
+                         .epochs = kSteps,
+                         .threads = 2};
+  options.devices.clear();
+  options.logical_gpus = logical;
+  for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
+  const auto trainer = find_trainer(way.trainer).make(std::move(options), *data, nullptr);
+  trainer->train();
+  EXPECT_EQ(trainer->steps(), kSteps);
+  EXPECT_THAT(differing_replicas(trainer->session(), trainer->graph()), testing::IsEmpty());
+  return cat(params_hash(trainer->session(), trainer->graph()), " ",
+             state_hash(trainer->session(), trainer->graph()), " ", trainer->metric("loss"));
+}
+
+void expect_the_bits_of_cpus(const std::string& model, const std::vector<Way>& ways) {
+  for (const Way way : ways) {
+    const std::string expected = trained(model, "CPU", 4, 1, way);
+    for (const int physical : {1, 2, 4}) {
+      const test::StandInGpus gpus(physical);
+      const test::UseGpus use(gpus);
+      EXPECT_EQ(trained(model, "GPU", 4, 4 / physical, way), expected)
+          << way.allreduce << " on " << physical;
+      EXPECT_EQ(gpus.calls().drains, 0);
+      EXPECT_GT(gpus.calls().enqueued, 0);
+    }
+  }
+}
+
+TEST(GpuTrainer, LearnsWhatCpusLearnWithEachStrategy) {
+  std::vector<Way> ways{{"replicated", "collective"}, {"replicated", "naive"}};
+  if (!kSanitized)
+    ways.insert(ways.end(), {{"replicated", "hierarchical"},
+                             {"replicated", "naive_cpu"},
+                             {"parameter_server", "colocate"}});
+  expect_the_bits_of_cpus("mnist", ways);
+}
+
+// Their averages are on /cpu:0.
+TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNorm) {
+  expect_the_bits_of_cpus("resnet20", {{"replicated", "collective"}});
+}
+
+}  // namespace gpu_training_test
+}  // namespace belfry
