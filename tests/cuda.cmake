@@ -12,7 +12,19 @@ set_target_properties(cuda_tests PROPERTIES ENABLE_EXPORTS ON)
 target_link_libraries(cuda_tests PRIVATE belfry $<LINK_LIBRARY:WHOLE_ARCHIVE,GTest::gmock>
                                          GTest::gtest)
 
+# gpu_ops_tests: the tests of ops with the kernels of the module, which run on the host.
+add_executable(gpu_ops_tests cuda/ops_main.cc $<TARGET_OBJECTS:ops_tests>)
+target_compile_options(gpu_ops_tests PRIVATE ${test_options})
+target_compile_definitions(gpu_ops_tests PRIVATE ${test_definitions})
+target_link_libraries(gpu_ops_tests PRIVATE test_support belfry ${belfry_libraries} GTest::gtest
+                                            GTest::gmock)
+
 if(TARGET belfry_cuda)
+  add_library(gpu_kernel_tests SHARED cuda/on_host.cc)
+  target_compile_options(gpu_kernel_tests PRIVATE ${belfry_warnings})
+  target_link_libraries(gpu_kernel_tests PRIVATE belfry_cuda)
+  add_dependencies(gpu_ops_tests gpu_kernel_tests)
+
   file(GLOB sources CONFIGURE_DEPENDS cuda/*_test.cc)
   add_library(cuda_tests_library SHARED ${sources})
   set_target_properties(cuda_tests_library PROPERTIES OUTPUT_NAME cuda_tests)
@@ -27,3 +39,4 @@ if(TARGET belfry_cuda)
   add_dependencies(framework_tests belfry_cuda)
 endif()
 belfry_discover_tests(cuda_tests)
+belfry_discover_tests(gpu_ops_tests)

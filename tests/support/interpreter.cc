@@ -11,6 +11,8 @@
 namespace belfry {
 namespace {
 
+CpuKernel kernel_source = nullptr;
+
 Tensor poisoned(const TensorType& type) {
   Tensor tensor(type.shape, type.dtype);
   std::memset(tensor.mutable_raw(), 0xff, tensor.bytes());
@@ -136,9 +138,10 @@ class Evaluation {
       return {same};
     }
     for (const TensorType& type : output_types) outputs.push_back(poisoned(type));
+    const bool whole_only = kernel_source && !options_.reference && op.split != Split::kElements;
     const std::vector<Range> ranges =
-        divide(extent(node, input_types, output_types), options_.shift,
-               op.split == Split::kSerial ? 1 : options_.parts);
+        divide(extent(node, input_types, output_types), whole_only ? 0 : options_.shift,
+               op.split == Split::kSerial || whole_only ? 1 : options_.parts);
     if (op.split == Split::kBatch || op.split == Split::kBatchReduce) {
       run_by_batch(node, inputs, input_types, output_types, ranges, outputs);
     } else {
@@ -186,7 +189,8 @@ class Evaluation {
     const Op& op = node.op();
     KernelPlan plan(node, inputs, outputs, range);
     KernelRun kernel;
-    if (op.cpu && !(options_.reference && op.reference)) kernel = op.cpu(plan);
+    if (kernel_source && !options_.reference) kernel = kernel_source(plan);
+    if (!kernel && op.cpu && !(options_.reference && op.reference)) kernel = op.cpu(plan);
     if (!kernel && op.reference) kernel = op.reference(plan);
     require<Internal>(static_cast<bool>(kernel), node.describe(), ": no kernel for ",
                       name_of(plan.dtype()));
@@ -279,6 +283,8 @@ Tensor Interpreter::run(Output fetch, std::span<const Feed> feeds) {
   const Fetch fetches[] = {fetch};
   return run(fetches, feeds).front();
 }
+
+void set_kernel_source(CpuKernel source) { kernel_source = source; }
 
 std::vector<Tensor> evaluate(std::span<const Output> outputs, std::span<const Feed> feeds,
                              InterpreterOptions options) {

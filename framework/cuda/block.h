@@ -1,0 +1,57 @@
+// Kernels as functors that hosts can run, too: tests compute with them where no GPU is.
+//
+//   struct Kernel {
+//     struct Shared { float partial[256]; };  // or: using Shared = Nothing;
+//     BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+//       block.each([&](int thread) { shared.partial[thread] = ...; });
+//       block.each([&](int thread) { ... });  // sees what all threads did before
+//     }
+//   };
+//
+// What a thread shall remember from one phase to the next lies in Shared.
+#pragma once
+#include <cstdint>
+
+#include "belfry/framework/kernels/simd.h"
+
+namespace belfry::cuda {
+
+struct Nothing {};
+
+// The threads of a block, which go through its phases together.
+struct Block {
+  std::int64_t index;  // among the blocks of the launch
+  int threads;
+
+  // One phase: f(thread) of each, 0 <= thread < threads.
+  template <class F>
+  BELFRY_HD void each(F f) const {
+#if defined(__CUDA_ARCH__)
+    f(static_cast<int>(threadIdx.x));
+    __syncthreads();
+#else
+    for (int thread = 0; thread < threads; ++thread) f(thread);
+#endif
+  }
+};
+
+struct Grid {
+  std::int64_t blocks = 1;
+  int threads = 256;  // of a block
+};
+
+// The blocks of `threads` that have a thread for each of `items`.
+inline Grid grid_for(std::int64_t items, int threads = 256) {
+  return {(items + threads - 1) / threads, threads};
+}
+
+// `kernel` points to a K. The order of blocks is as good as any other.
+template <class K>
+void run_on_host(const void* kernel, Grid grid) {
+  for (std::int64_t b = 0; b < grid.blocks; ++b) {
+    typename K::Shared shared;
+    (*static_cast<const K*>(kernel))(Block{b, grid.threads}, shared);
+  }
+}
+
+}  // namespace belfry::cuda
