@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "belfry/framework/kernels/math.h"
 #include "belfry/framework/node.h"
 #include "belfry/ops/kernels/update.h"
+#include "belfry/ops/kernels/update_steps.h"
 
 namespace belfry {
 namespace {
@@ -19,37 +19,25 @@ OutputTypes adam_shape(const ShapeContext& c) {
   return kernels::update_types(c, 3, 4, 5);
 }
 
-template <class T>
-struct Factors {
-  T beta1, rest1, beta2, rest2, epsilon, rate;
-};
-
 // Throws unless step >= 1.
 template <class T>
-Factors<T> factors(const Node& node, const AdamUpdateOptions& o, std::int64_t step, T rate) {
+kernels::AdamStep<T> checked_step(const Node& node, const AdamUpdateOptions& o, std::int64_t step,
+                                  T rate) {
   if (step < 1) [[unlikely]]
-    throw InvalidArgument(cat(node.describe(), ": the step is ", step, ", but counts from 1"));
-  const auto t = static_cast<double>(step);
-  const double correction = std::sqrt(1 - std::pow(o.beta2, t)) / (1 - std::pow(o.beta1, t));
-  return {static_cast<T>(o.beta1),   static_cast<T>(1 - o.beta1),
-          static_cast<T>(o.beta2),   static_cast<T>(1 - o.beta2),
-          static_cast<T>(o.epsilon), static_cast<T>(static_cast<double>(rate) * correction)};
+    refuse_adam_step(node, step);
+  return kernels::AdamStep<T>::at(o, step, rate);
 }
 
 template <class T>
-BELFRY_KERNEL void adam_step(std::int64_t begin, std::int64_t end, Factors<T> f, const T* gradient,
-                             T* x, T* m, T* v) {
+BELFRY_KERNEL void adam_step(std::int64_t begin, std::int64_t end, kernels::AdamStep<T> f,
+                             const T* gradient, T* x, T* m, T* v) {
   BELFRY_INDEPENDENT
-  for (std::int64_t i = begin; i < end; ++i) {
-    m[i] = f.beta1 * m[i] + f.rest1 * gradient[i];
-    v[i] = f.beta2 * v[i] + f.rest2 * (gradient[i] * gradient[i]);
-    x[i] = x[i] - f.rate * m[i] / (math::sqrt(v[i]) + f.epsilon);
-  }
+  for (std::int64_t i = begin; i < end; ++i) f(gradient[i], x[i], m[i], v[i]);
 }
 
 template <class T>
-void plain_step(std::int64_t begin, std::int64_t end, Factors<T> f, const T* gradient, T* x, T* m,
-                T* v) {
+void plain_step(std::int64_t begin, std::int64_t end, kernels::AdamStep<T> f, const T* gradient,
+                T* x, T* m, T* v) {
   for (std::int64_t i = begin; i < end; ++i) {
     const T g = gradient[i];
     m[i] = f.beta1 * m[i] + f.rest1 * g;
@@ -59,14 +47,15 @@ void plain_step(std::int64_t begin, std::int64_t end, Factors<T> f, const T* gra
 }
 
 template <class T>
-using Step = void (*)(std::int64_t, std::int64_t, Factors<T>, const T*, T*, T*, T*);
+using Step = void (*)(std::int64_t, std::int64_t, kernels::AdamStep<T>, const T*, T*, T*, T*);
 
 template <class T>
 KernelRun adam_kernel(const KernelPlan& plan, Step<T> step) {
   const Node* const node = &plan.node();
   return [node, options = plan.options<AdamUpdateOptions>(), step](const Pointers& p) {
-    step(p.begin(), p.end(), factors(*node, options, *p.input<std::int64_t>(3), *p.input<T>(5)),
-         p.input<T>(4), p.written<T>(0), p.written<T>(1), p.written<T>(2));
+    step(p.begin(), p.end(),
+         checked_step(*node, options, *p.input<std::int64_t>(3), *p.input<T>(5)), p.input<T>(4),
+         p.written<T>(0), p.written<T>(1), p.written<T>(2));
   };
 }
 
@@ -90,6 +79,10 @@ const Op kAdamUpdate{.name = "AdamUpdate",
                      .elementwise_input = 4,
                      .cpu = adam_cpu,
                      .reference = adam_reference};
+
+void refuse_adam_step(const Node& node, std::int64_t step) {
+  throw InvalidArgument(cat(node.describe(), ": the step is ", step, ", but counts from 1"));
+}
 
 Node& adam_update(Variable variable, Variable m, Variable v, Output step, Output gradient,
                   Output rate, AdamUpdateOptions options, At at) {

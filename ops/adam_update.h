@@ -19,4 +19,7 @@ extern const Op kAdamUpdate;
 Node& adam_update(Variable variable, Variable m, Variable v, Output step, Output gradient,
                   Output rate, AdamUpdateOptions options = {}, At at = {});
 
+// Throws: kernels found a step below 1.
+[[noreturn]] void refuse_adam_step(const Node& node, std::int64_t step);
+
 }  // namespace belfry

@@ -9,12 +9,19 @@
 #include "belfry/ops/sum_to.h"
 
 namespace belfry {
-namespace {
 
-struct BroadcastAlongOptions {
-  std::vector<int> axes;
-  Spread spread = Spread::kRepeat;
-};
+Shape BroadcastAlongOptions::before(Shape like) const {
+  for (const int axis : axes) like[static_cast<std::size_t>(axis)] = 1;
+  return like;
+}
+
+double BroadcastAlongOptions::repetitions(const Shape& like) const {
+  double count = 1;
+  for (const int axis : axes) count *= static_cast<double>(like[static_cast<std::size_t>(axis)]);
+  return count;
+}
+
+namespace {
 
 OutputTypes broadcast_to_shape(const ShapeContext& c) {
   c.require_same_dtype();
@@ -24,18 +31,13 @@ OutputTypes broadcast_to_shape(const ShapeContext& c) {
   return {like};
 }
 
-// `like` with 1 at the axes.
-Shape with_ones(Shape like, const std::vector<int>& axes) {
-  for (const int axis : axes) like[static_cast<std::size_t>(axis)] = 1;
-  return like;
-}
-
 OutputTypes broadcast_along_shape(const ShapeContext& c) {
   c.require_same_dtype();
-  const auto& axes = c.options<BroadcastAlongOptions>().axes;
+  const auto& options = c.options<BroadcastAlongOptions>();
+  const auto& axes = options.axes;
   const Shape& like = c.input(1);
   if (!axes.empty()) checked_axes(c, axes, like.rank());
-  const Shape ones = with_ones(like, axes);
+  const Shape ones = options.before(like);
   c.require(!c.input(0).is_fully_known() || !ones.is_fully_known() ||
                 c.input(0).elements() == ones.elements(),
             c.input(0), " cannot be repeated to ", like, " along axes [", join(axes), "]");
@@ -76,12 +78,11 @@ KernelRun repeat_any(const KernelPlan& plan, const Shape& x) {
 KernelRun broadcast_to_cpu(KernelPlan& plan) { return repeat_any(plan, plan.input(0).shape); }
 
 KernelRun broadcast_along_cpu(KernelPlan& plan) {
-  const auto& [axes, spread] = plan.options<BroadcastAlongOptions>();
+  const auto& options = plan.options<BroadcastAlongOptions>();
   const Shape& like = plan.output().shape;
-  const Shape x = with_ones(like, axes);
-  if (spread == Spread::kRepeat) return repeat_any(plan, x);
-  double count = 1;
-  for (const int axis : axes) count *= static_cast<double>(like[static_cast<std::size_t>(axis)]);
+  const Shape x = options.before(like);
+  if (options.spread == Spread::kRepeat) return repeat_any(plan, x);
+  const double count = options.repetitions(like);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [broadcast = kernels::Broadcast(x.dims(), like.dims()),
             f = functors::FirstOver<T>{static_cast<T>(count)}](const Pointers& p) {
@@ -105,11 +106,10 @@ KernelRun broadcast_to_reference(KernelPlan& plan) {
 }
 
 KernelRun broadcast_along_reference(KernelPlan& plan) {
-  const auto& [axes, spread] = plan.options<BroadcastAlongOptions>();
+  const auto& options = plan.options<BroadcastAlongOptions>();
   const Shape& like = plan.output().shape;
-  double count = 1;
-  for (const int axis : axes) count *= static_cast<double>(like[static_cast<std::size_t>(axis)]);
-  return plain_repeat(plan, with_ones(like, axes), spread == Spread::kShare ? count : 1);
+  const bool share = options.spread == Spread::kShare;
+  return plain_repeat(plan, options.before(like), share ? options.repetitions(like) : 1);
 }
 
 }  // namespace

@@ -13,6 +13,15 @@ Output broadcast_to(Output x, Output like, At at = {});
 // What repeated elements hold: the value, or an equal share of it (the value over their number).
 enum class Spread { kRepeat, kShare };
 
+struct BroadcastAlongOptions {
+  std::vector<int> axes;
+  Spread spread = Spread::kRepeat;
+
+  // What is repeated, with 1 at the axes, and how often each element is.
+  Shape before(Shape like) const;
+  double repetitions(const Shape& like) const;
+};
+
 // The same where x lacks the dimensions `axes` (not negative) of `like`, or has 1 there: the
 // gradient of a reduction over them.
 Output broadcast_along(Output x, Output like, std::vector<int> axes, Spread spread, At at = {});

@@ -1,16 +1,10 @@
 #include "belfry/ops/cast.h"
 
-#include <limits>
-#include <type_traits>
-
 #include "belfry/framework/kernels/simd.h"
+#include "belfry/ops/kernels/functors.h"
 
 namespace belfry {
 namespace {
-
-struct CastOptions {
-  DType dtype = DType::kF32;
-};
 
 OutputTypes cast_shape(const ShapeContext& c) {
   const DType to = c.options<CastOptions>().dtype;
@@ -24,26 +18,9 @@ std::vector<Output> cast_gradient(const Node& node, std::span<const Output> grad
   return {grads[0] && is_floating(from) ? cast(grads[0], from) : Output()};
 }
 
-// The conversion of C++ where that is defined, else the nearest value.
-template <class To, class From>
-BELFRY_HD To converted(From x) {
-  if constexpr (std::is_same_v<To, bool>) {
-    return x != From(0);
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // The limits as From: the upper one rounds up to a power of two where From is too short for it.
-    constexpr From kLow = static_cast<From>(std::numeric_limits<To>::min());
-    constexpr From kHigh = static_cast<From>(std::numeric_limits<To>::max());
-    const To inside = static_cast<To>(x > kLow && x < kHigh ? x : From(0));
-    const To below = x <= kLow ? std::numeric_limits<To>::min() : inside;
-    return x >= kHigh ? std::numeric_limits<To>::max() : below;
-  } else {
-    return static_cast<To>(x);
-  }
-}
-
 template <class To, class From>
 BELFRY_KERNEL void convert(const From* x, To* y, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i]);
+  for (std::int64_t i = 0; i < n; ++i) y[i] = functors::Convert<To>{}(x[i]);
 }
 
 KernelRun cast_kernel(KernelPlan& plan) {

@@ -1,18 +1,12 @@
 #include "belfry/ops/dropout.h"
 
-#include <cmath>
-
 #include "belfry/framework/core_ops/random.h"
-#include "belfry/framework/kernels/simd.h"
+#include "belfry/framework/kernels/counter.h"
 
 namespace belfry {
 namespace {
 
 using Mask = std::uint8_t;
-
-struct DropoutOptions {
-  double rate = 0;
-};
 
 void require_rate(const ShapeContext& c) {
   const double rate = c.options<DropoutOptions>().rate;
@@ -45,9 +39,6 @@ std::vector<Output> dropout_grad_gradient(const Node& node, std::span<const Outp
   return {dropout_grad(grads[0], node.input(1), node.options<DropoutOptions>()), {}};
 }
 
-// Elements whose 64 random bits are smaller are dropped.
-std::uint64_t threshold(double rate) { return static_cast<std::uint64_t>(std::ldexp(rate, 64)); }
-
 // Multiplies dropped elements by zero, which keeps NaN.
 template <class T>
 BELFRY_KERNEL void apply_mask(const T* x, const Mask* mask, T scale, std::int64_t begin,
@@ -66,22 +57,22 @@ using Apply = void (*)(const T*, const Mask*, T, std::int64_t, std::int64_t, T*)
 
 template <class T>
 KernelRun dropout_kernel(const KernelPlan& plan, Apply<T> apply) {
-  const double rate = plan.options<DropoutOptions>().rate;
-  return [key = random_key(plan.node()), limit = threshold(rate),
-          scale = static_cast<T>(1 / (1 - rate)), apply](const Pointers& p) {
+  const auto& options = plan.options<DropoutOptions>();
+  return [key = random_key(plan.node()), limit = options.threshold(),
+          scale = static_cast<T>(options.scale()), apply](const Pointers& p) {
     Mask* const mask = p.output<Mask>(1);
     for (std::int64_t i = p.begin(); i < p.end(); ++i)
-      mask[i] = mix(key, p.step(), static_cast<std::uint64_t>(i)) >= limit;
+      mask[i] = kernels::mix(key, p.step(), static_cast<std::uint64_t>(i)) >= limit;
     apply(p.input<T>(0), mask, scale, p.begin(), p.end(), p.output<T>());
   };
 }
 
 template <class T>
 KernelRun dropout_grad_kernel(const KernelPlan& plan, Apply<T> apply) {
-  const double rate = plan.options<DropoutOptions>().rate;
-  return [scale = static_cast<T>(1 / (1 - rate)), apply](const Pointers& p) {
-    apply(p.input<T>(0), p.input<Mask>(1), scale, p.begin(), p.end(), p.output<T>());
-  };
+  return
+      [scale = static_cast<T>(plan.options<DropoutOptions>().scale()), apply](const Pointers& p) {
+        apply(p.input<T>(0), p.input<Mask>(1), scale, p.begin(), p.end(), p.output<T>());
+      };
 }
 
 KernelRun dropout_cpu(KernelPlan& plan) {

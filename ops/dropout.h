@@ -1,5 +1,7 @@
 // Dropout: sets random elements to zero and scales the others up.
 #pragma once
+#include <cmath>
+
 #include "belfry/framework/graph.h"
 
 namespace belfry {
@@ -12,5 +14,13 @@ Output dropout(Output x, double rate, At at = {});
 
 // dy, mask -> dx.
 extern const Op kDropoutGrad;
+
+struct DropoutOptions {
+  double rate = 0;
+
+  // Elements whose 64 random bits are smaller are dropped; the others are multiplied.
+  std::uint64_t threshold() const { return static_cast<std::uint64_t>(std::ldexp(rate, 64)); }
+  double scale() const { return 1 / (1 - rate); }
+};
 
 }  // namespace belfry

@@ -1,7 +1,7 @@
 #include "belfry/ops/momentum_update.h"
 
-#include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/update.h"
+#include "belfry/ops/kernels/update_steps.h"
 
 namespace belfry {
 namespace {
@@ -13,21 +13,18 @@ OutputTypes momentum_shape(const ShapeContext& c) {
 }
 
 template <class T>
-BELFRY_KERNEL void momentum_step(std::int64_t begin, std::int64_t end, T momentum, T rate,
-                                 const T* gradient, T* x, T* sum) {
+BELFRY_KERNEL void momentum_steps(std::int64_t begin, std::int64_t end,
+                                  kernels::MomentumStep<T> step, const T* gradient, T* x, T* sum) {
   BELFRY_INDEPENDENT
-  for (std::int64_t i = begin; i < end; ++i) {
-    sum[i] = momentum * sum[i] + gradient[i];
-    x[i] = x[i] - rate * sum[i];
-  }
+  for (std::int64_t i = begin; i < end; ++i) step(gradient[i], x[i], sum[i]);
 }
 
 KernelRun momentum_cpu(KernelPlan& plan) {
   const double momentum = plan.options<MomentumUpdateOptions>().momentum;
   return visit_floating(plan.dtype(), [momentum]<class T>(T) -> KernelRun {
     return [momentum](const Pointers& p) {
-      momentum_step(p.begin(), p.end(), static_cast<T>(momentum), *p.input<T>(3), p.input<T>(2),
-                    p.written<T>(0), p.written<T>(1));
+      momentum_steps<T>(p.begin(), p.end(), {static_cast<T>(momentum), *p.input<T>(3)},
+                        p.input<T>(2), p.written<T>(0), p.written<T>(1));
     };
   });
 }

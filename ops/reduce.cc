@@ -13,13 +13,8 @@
 namespace belfry {
 namespace {
 
-struct ReduceOptions {
-  std::vector<int> axes;
-  ReducedAxes kept = ReducedAxes::kDropped;
-};
-
 OutputTypes reduce_shape(const ShapeContext& c) {
-  const auto& options = c.options<ReduceOptions>();
+  const auto& options = c.options<ReductionOptions>();
   const Shape& x = c.input(0);
   const std::vector<bool> reduced = checked_axes(c, options.axes, x.rank());
   std::vector<std::int64_t> dims;
@@ -44,7 +39,7 @@ OutputTypes reduce_mean_shape(const ShapeContext& c) {
 // The axes that a node reduces, in full.
 std::vector<int> reduced_axes(const Node& node) {
   const std::vector<bool> mask =
-      axis_mask(node.options<ReduceOptions>().axes, node.input(0).shape().rank());
+      axis_mask(node.options<ReductionOptions>().axes, node.input(0).shape().rank());
   std::vector<int> axes;
   for (std::size_t axis = 0; axis < mask.size(); ++axis)
     if (mask[axis]) axes.push_back(static_cast<int>(axis));
@@ -70,7 +65,7 @@ struct DivideBy {
 // The part of the input that a kernel works on, and what is needed to reduce it.
 struct Part {
   explicit Part(const KernelPlan& plan)
-      : reduced(axis_mask(plan.options<ReduceOptions>().axes, plan.input(0).shape.rank())),
+      : reduced(axis_mask(plan.options<ReductionOptions>().axes, plan.input(0).shape.rank())),
         shape(plan.input(0).shape) {
     for (std::size_t axis = 0; axis < shape.rank(); ++axis)
       if (reduced[axis]) count *= static_cast<double>(shape[axis]);
@@ -149,7 +144,7 @@ Output reduce(const Op& batch, const Op& rows, Output x, std::vector<int> axes, 
               At at) {
   if (x.shape().rank() == 0 && axes.empty()) return x;
   const Op& op = reduces_batch(x, axes) ? batch : rows;
-  return x.graph().add(op, {x}, at, Options(ReduceOptions{std::move(axes), kept})).output();
+  return x.graph().add(op, {x}, at, Options(ReductionOptions{std::move(axes), kept})).output();
 }
 
 }  // namespace

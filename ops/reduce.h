@@ -15,6 +15,11 @@ extern const Op kReduceMeanRows;
 // Whether the axes reduced over are left out of the shape, or stay as 1.
 enum class ReducedAxes { kDropped, kKept };
 
+struct ReductionOptions {
+  std::vector<int> axes;
+  ReducedAxes kept = ReducedAxes::kDropped;
+};
+
 // Axes may be negative (from the last); none given means all. f32 f64 i32 i64.
 Output reduce_sum(Output x, std::vector<int> axes = {}, At at = {});
 Output reduce_sum(Output x, std::vector<int> axes, ReducedAxes kept, At at = {});

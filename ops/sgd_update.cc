@@ -1,7 +1,7 @@
 #include "belfry/ops/sgd_update.h"
 
-#include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/update.h"
+#include "belfry/ops/kernels/update_steps.h"
 
 namespace belfry {
 namespace {
@@ -9,15 +9,16 @@ namespace {
 OutputTypes sgd_shape(const ShapeContext& c) { return kernels::update_types(c, 1, 1, 2); }
 
 template <class T>
-BELFRY_KERNEL void sgd(std::int64_t begin, std::int64_t end, T rate, const T* gradient, T* x) {
+BELFRY_KERNEL void sgd_steps(std::int64_t begin, std::int64_t end, kernels::SgdStep<T> step,
+                             const T* gradient, T* x) {
   BELFRY_INDEPENDENT
-  for (std::int64_t i = begin; i < end; ++i) x[i] = x[i] - rate * gradient[i];
+  for (std::int64_t i = begin; i < end; ++i) step(gradient[i], x[i]);
 }
 
 KernelRun sgd_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
     return [](const Pointers& p) {
-      sgd(p.begin(), p.end(), *p.input<T>(2), p.input<T>(1), p.written<T>(0));
+      sgd_steps<T>(p.begin(), p.end(), {*p.input<T>(2)}, p.input<T>(1), p.written<T>(0));
     };
   });
 }

@@ -10,6 +10,16 @@
 #include "belfry/ops/reshape.h"
 
 namespace belfry {
+
+std::vector<bool> repeated_axes(const Shape& x, const Shape& like) {
+  std::vector<bool> repeated(x.rank());
+  for (std::size_t axis = 0; axis < x.rank(); ++axis) {
+    const std::size_t missing = x.rank() - like.rank();
+    repeated[axis] = axis < missing || (like[axis - missing] == 1 && x[axis] != 1);
+  }
+  return repeated;
+}
+
 namespace {
 
 OutputTypes sum_to_shape(const ShapeContext& c) {
@@ -24,15 +34,6 @@ OutputTypes sum_to_shape(const ShapeContext& c) {
 
 std::vector<Output> sum_to_gradient(const Node& node, std::span<const Output> grads) {
   return {broadcast_to(grads[0], node.input(0)), {}};
-}
-
-std::vector<bool> repeated_axes(const Shape& x, const Shape& like) {
-  std::vector<bool> repeated(x.rank());
-  for (std::size_t axis = 0; axis < x.rank(); ++axis) {
-    const std::size_t missing = x.rank() - like.rank();
-    repeated[axis] = axis < missing || (like[axis - missing] == 1 && x[axis] != 1);
-  }
-  return repeated;
 }
 
 KernelRun sum_to_cpu(KernelPlan& plan) {

@@ -4,12 +4,14 @@
 
 namespace belfry {
 
-extern const Op kSumTo;
-
 // x summed over the dimensions along which `like` was repeated to give its shape, so that the
 // result has the shape of `like`. `other` is the shape that `like` was broadcast with. Costs
 // nothing where the shapes show that nothing was repeated, and a reduce_sum where they show what
 // was; otherwise the axes follow from the shapes when the graph runs.
 Output sum_to(Output x, Output like, const Shape& other, At at = {});
+
+extern const Op kSumTo;
+// The axes of x along which SumTo sums to get the shape of `like`.
+std::vector<bool> repeated_axes(const Shape& x, const Shape& like);
 
 }  // namespace belfry

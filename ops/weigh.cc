@@ -1,6 +1,7 @@
 #include "belfry/ops/weigh.h"
 
 #include "belfry/framework/kernels/pointwise.h"
+#include "belfry/ops/kernels/functors.h"
 
 namespace belfry {
 namespace {
@@ -16,27 +17,6 @@ template <const Op& op>
 std::vector<Output> weigh_gradient(const Node& node, std::span<const Output> grads) {
   return {node.graph().add(op, {grads[0], node.input(1)}).output(), {}};
 }
-
-struct Times {
-  template <class T>
-  BELFRY_HD T operator()(T x, T weight) const {
-    return weight == T(0) ? T(0) : weight * x;
-  }
-};
-
-struct Over {
-  template <class T>
-  BELFRY_HD T operator()(T x, T weight) const {
-    return weight == T(0) ? T(0) : x / weight;
-  }
-};
-
-struct Keep {
-  template <class T>
-  BELFRY_HD T operator()(T x, T weight) const {
-    return weight == T(0) ? T(0) : weight != weight ? weight : x;  // NaN stays NaN
-  }
-};
 
 template <class F>
 KernelRun weigh_cpu(KernelPlan& plan) {
@@ -67,8 +47,8 @@ const Op kWeigh{.name = "Weigh",
                 .gradient = weigh_gradient<kWeigh>,
                 .split = Split::kElements,
                 .in_place = InPlace::kFirst,
-                .cpu = weigh_cpu<Times>,
-                .reference = weigh_reference<Times>};
+                .cpu = weigh_cpu<functors::Times>,
+                .reference = weigh_reference<functors::Times>};
 
 const Op kUnweigh{.name = "Unweigh",
                   .inputs = 2,
@@ -76,8 +56,8 @@ const Op kUnweigh{.name = "Unweigh",
                   .gradient = weigh_gradient<kUnweigh>,
                   .split = Split::kElements,
                   .in_place = InPlace::kFirst,
-                  .cpu = weigh_cpu<Over>,
-                  .reference = weigh_reference<Over>};
+                  .cpu = weigh_cpu<functors::Over>,
+                  .reference = weigh_reference<functors::Over>};
 
 const Op kCounted{.name = "Counted",
                   .inputs = 2,
@@ -85,8 +65,8 @@ const Op kCounted{.name = "Counted",
                   .gradient = weigh_gradient<kCounted>,
                   .split = Split::kElements,
                   .in_place = InPlace::kFirst,
-                  .cpu = weigh_cpu<Keep>,
-                  .reference = weigh_reference<Keep>};
+                  .cpu = weigh_cpu<functors::Keep>,
+                  .reference = weigh_reference<functors::Keep>};
 
 Output weigh(Output x, Output weight, At at) {
   return x.graph().add(kWeigh, {x, weight}, at).output();

@@ -7,16 +7,6 @@
 namespace belfry {
 namespace {
 
-struct FillOptions {
-  Shape shape;
-  double value = 0;
-  DType dtype = DType::kF32;
-};
-
-struct FillLikeOptions {
-  double value = 0;
-};
-
 OutputTypes fill_shape(const ShapeContext& c) {
   const auto& options = c.options<FillOptions>();
   c.require(options.shape.is_fully_known(), "shape ", options.shape, " must be known");

@@ -6,6 +6,16 @@ namespace belfry {
 
 extern const Op kFill;
 
+struct FillOptions {
+  Shape shape;
+  double value = 0;
+  DType dtype = DType::kF32;
+};
+
+struct FillLikeOptions {
+  double value = 0;
+};
+
 // shape must be known. Of f16 and bf16, which hosts do not compute with, only zeros.
 Output fill(Graph& graph, Shape shape, double value, DType dtype = DType::kF32, At at = {});
 // A tensor of x's dtype and (run-time) shape.

@@ -1,22 +1,9 @@
 #include "belfry/framework/core_ops/random.h"
 
-#include <cmath>
-#include <numbers>
+#include "belfry/framework/kernels/counter.h"
 
 namespace belfry {
 namespace {
-
-struct RandomUniformOptions {
-  Shape shape;
-  double low = 0, high = 1;
-  DType dtype = DType::kF32;
-};
-
-struct RandomNormalOptions {
-  Shape shape;
-  double stddev = 1;
-  DType dtype = DType::kF32;
-};
 
 template <class RandomOptions>
 OutputTypes random_shape(const ShapeContext& c) {
@@ -26,16 +13,6 @@ OutputTypes random_shape(const ShapeContext& c) {
   c.require(options.shape.is_fully_known(), "shape ", options.shape, " must be known");
   return {{options.shape, options.dtype}};
 }
-
-// SplitMix64's finaliser (Steele et al. 2014).
-std::uint64_t scramble(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-// In [0, 1), 53 bits.
-double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 template <class Draw>
 KernelRun random_kernel(KernelPlan& plan, Draw draw) {
@@ -51,19 +28,11 @@ KernelRun random_kernel(KernelPlan& plan, Draw draw) {
 
 KernelRun uniform_reference(KernelPlan& plan) {
   const auto& options = plan.options<RandomUniformOptions>();
-  const double low = options.low, width = options.high - options.low;
-  return random_kernel(plan, [=](std::uint64_t key, std::uint64_t step, std::uint64_t i) {
-    return low + width * unit(mix(key, step, i));
-  });
+  return random_kernel(plan, functors::Uniform{options.low, options.high - options.low});
 }
 
 KernelRun normal_reference(KernelPlan& plan) {
-  const double stddev = plan.options<RandomNormalOptions>().stddev;
-  // Box and Muller (1958); 1 - u lies in (0, 1].
-  return random_kernel(plan, [=](std::uint64_t key, std::uint64_t step, std::uint64_t i) {
-    const double radius = std::sqrt(-2 * std::log(1 - unit(mix(key, step, 2 * i))));
-    return stddev * radius * std::cos(2 * std::numbers::pi * unit(mix(key, step, 2 * i + 1)));
-  });
+  return random_kernel(plan, functors::Normal{plan.options<RandomNormalOptions>().stddev});
 }
 
 }  // namespace
@@ -101,12 +70,8 @@ std::uint64_t random_key(const Node& node) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char c : node.logical_name())
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  hash = scramble(hash + node.graph().seed() * 0x9e3779b97f4a7c15);
-  return scramble(hash + static_cast<std::uint64_t>(node.replica()) * 0x9e3779b97f4a7c15);
-}
-
-std::uint64_t mix(std::uint64_t key, std::uint64_t step, std::uint64_t element) {
-  return scramble(scramble(key + step * 0x9e3779b97f4a7c15) + element * 0xd1342543de82ef95);
+  hash = kernels::scramble(hash + node.graph().seed() * 0x9e3779b97f4a7c15);
+  return kernels::scramble(hash + static_cast<std::uint64_t>(node.replica()) * 0x9e3779b97f4a7c15);
 }
 
 }  // namespace belfry

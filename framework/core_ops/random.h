@@ -8,6 +8,18 @@ namespace belfry {
 extern const Op kRandomUniform;
 extern const Op kRandomNormal;
 
+struct RandomUniformOptions {
+  Shape shape;
+  double low = 0, high = 1;
+  DType dtype = DType::kF32;
+};
+
+struct RandomNormalOptions {
+  Shape shape;
+  double stddev = 1;
+  DType dtype = DType::kF32;
+};
+
 // In [low, high). shape must be known. f32 and f64.
 Output random_uniform(Graph& graph, Shape shape, double low = 0, double high = 1,
                       DType dtype = DType::kF32, At at = {});
@@ -15,8 +27,7 @@ Output random_normal(Graph& graph, Shape shape, double stddev = 1, DType dtype =
                      At at = {});
 
 // The 64-bit key of a random node: from the graph's seed, the node's logical name and its replica.
-// 64 random bits for an element of a step are mix(key, step, element).
+// 64 random bits for an element of a step are kernels::mix(key, step, element).
 std::uint64_t random_key(const Node& node);
-std::uint64_t mix(std::uint64_t key, std::uint64_t step, std::uint64_t element);
 
 }  // namespace belfry

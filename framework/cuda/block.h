@@ -11,6 +11,7 @@
 // What a thread shall remember from one phase to the next lies in Shared.
 #pragma once
 #include <cstdint>
+#include <cstring>
 
 #include "belfry/framework/kernels/simd.h"
 
@@ -45,11 +46,13 @@ inline Grid grid_for(std::int64_t items, int threads = 256) {
   return {(items + threads - 1) / threads, threads};
 }
 
-// `kernel` points to a K. The order of blocks is as good as any other.
+// `kernel` points to a K. The order of blocks is as good as any other; what a block finds in its
+// shared memory is all ones, which are NaN.
 template <class K>
 void run_on_host(const void* kernel, Grid grid) {
   for (std::int64_t b = 0; b < grid.blocks; ++b) {
     typename K::Shared shared;
+    std::memset(&shared, 0xff, sizeof(shared));
     (*static_cast<const K*>(kernel))(Block{b, grid.threads}, shared);
   }
 }

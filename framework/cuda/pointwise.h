@@ -2,15 +2,10 @@
 #pragma once
 #include "belfry/framework/cuda/gpu_kernel.h"
 #include "belfry/framework/cuda/launch.h"
+#include "belfry/framework/cuda/pack.h"
+#include "belfry/framework/cuda/strides.h"
 
 namespace belfry::cuda {
-
-// What a thread reads or writes at once.
-template <class T>
-struct alignas(16) Pack {
-  static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
-  T at[kSize];
-};
 
 // y[i] = f(x[0][i], ...) for i < count; N is 1 or 2. An output may be an input. A thread takes
 // Pack<T>::kSize elements, 16 bytes at once where all tensors start at a multiple of them.
@@ -50,17 +45,19 @@ struct Map {
   }
 };
 
+// Its `packed` is set here.
+template <class F, class T, int N>
+void launch_map(Queue& queue, Map<F, T, N>& kernel) {
+  kernel.packed = on_16_bytes(kernel.y);
+  for (const T* x : kernel.x) kernel.packed = kernel.packed && on_16_bytes(x);
+  launch(queue, kernel, grid_of_packs<T>(kernel.count));
+}
+
 template <class F, class T, int N>
 void map(Queue& queue, const Pointers& p) {
   Map<F, T, N> kernel{.count = p.end() - p.begin(), .y = p.output<T>() + p.begin()};
-  const auto misaligned = [](const T* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 != 0; };
-  kernel.packed = !misaligned(kernel.y);
-  for (int n = 0; n < N; ++n) {
-    kernel.x[n] = p.input<T>(static_cast<std::size_t>(n)) + p.begin();
-    kernel.packed = kernel.packed && !misaligned(kernel.x[n]);
-  }
-  constexpr int kSize = Pack<T>::kSize;
-  launch(queue, kernel, grid_for((kernel.count + kSize - 1) / kSize));
+  for (int n = 0; n < N; ++n) kernel.x[n] = p.input<T>(static_cast<std::size_t>(n)) + p.begin();
+  launch_map(queue, kernel);
 }
 
 // The kernel of y = F(x), or y = F(a, b) for equal shapes.
@@ -77,6 +74,55 @@ GpuRun unary(KernelPlan& plan) {
 template <class F>
 GpuRun binary(KernelPlan& plan) {
   return pointwise<F, 2>(plan);
+}
+
+// y[i] = f(a[..], b[..]) for begin <= i < end. An output may be an input of its shape.
+template <class F, class T>
+struct MapBroadcast {
+  using Shared = Nothing;
+  F f;
+  Strides strides;
+  std::int64_t begin, end;
+  bool packed;  // a pack of y lies in one row, and all are at multiples of 16 bytes
+  T* y;
+  const T *a, *b;
+
+  BELFRY_HD static Pack<T> load(const T* from, bool runs) {
+    if (runs) return *reinterpret_cast<const Pack<T>*>(from);
+    Pack<T> same;
+    for (int j = 0; j < Pack<T>::kSize; ++j) same.at[j] = *from;
+    return same;
+  }
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      constexpr int kSize = Pack<T>::kSize;
+      const std::int64_t first = begin + (block.index * block.threads + thread) * kSize;
+      if (packed && first + kSize <= end) {
+        const auto [left, right] = strides.at(first);
+        const Pack<T> l = load(a + left, strides.a_runs), r = load(b + right, strides.b_runs);
+        Pack<T> out;
+        for (int j = 0; j < kSize; ++j) out.at[j] = f(l.at[j], r.at[j]);
+        *reinterpret_cast<Pack<T>*>(y + first) = out;
+        return;
+      }
+      for (std::int64_t i = first; i < first + kSize && i < end; ++i) {
+        const auto [left, right] = strides.at(i);
+        y[i] = f(a[left], b[right]);
+      }
+    });
+  }
+};
+
+template <class T, class F>
+void map_broadcast(Queue& queue, const Pointers& p, F f, const Strides& strides) {
+  MapBroadcast<F, T> kernel{f,     strides,       p.begin(),     p.end(),
+                            false, p.output<T>(), p.input<T>(0), p.input<T>(1)};
+  constexpr int kSize = Pack<T>::kSize;
+  kernel.packed = (strides.outer == 0 || strides.inner % kSize == 0) && p.begin() % kSize == 0 &&
+                  on_16_bytes(kernel.y) && (!strides.a_runs || on_16_bytes(kernel.a)) &&
+                  (!strides.b_runs || on_16_bytes(kernel.b));
+  launch(queue, kernel, grid_of_packs<T>(p.end() - p.begin()));
 }
 
 }  // namespace belfry::cuda

@@ -2,6 +2,7 @@
 // libraries goes through this class, so that tests can stand in for a GPU.
 #pragma once
 #include "belfry/framework/cuda/block.h"
+#include "belfry/framework/cuda/fault.h"
 
 namespace belfry::cuda {
 
@@ -18,6 +19,9 @@ class Queue {
   virtual ~Queue() = default;
   // Throws DeviceError naming what CUDA refuses.
   virtual void launch(const KernelLaunch& launch) = 0;
+  // Where kernels note what `refusal` will throw once they have run: the same place for the same
+  // one in every run. It must live as long as the plan.
+  virtual Fault* fault(const Refusal& refusal) = 0;
 };
 
 }  // namespace belfry::cuda

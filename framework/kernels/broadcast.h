@@ -31,13 +31,16 @@ class Broadcast {
   bool a_runs = true;
   bool b_runs = true;
 
- private:
   struct Dimension {
     std::int64_t size;
     std::int64_t a_stride;  // 0 where the operand is repeated
     std::int64_t b_stride;
   };
-  std::vector<Dimension> outer_;  // from the innermost out
+  // Of the rows, from the innermost out.
+  std::span<const Dimension> outer() const { return outer_; }
+
+ private:
+  std::vector<Dimension> outer_;
 };
 
 }  // namespace belfry::kernels

@@ -1,8 +1,6 @@
 #include "belfry/framework/kernels/half.h"
 
-#include <bit>
-
-#include "belfry/framework/kernels/simd.h"
+#include "belfry/framework/kernels/half_bits.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -11,46 +9,6 @@
 // instructions; bf16 is the upper half of f32, for which the compiler's vectors do.
 namespace belfry::kernels {
 namespace {
-
-BELFRY_HD float widen_f16(std::uint16_t bits) {
-  const std::uint32_t sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
-  if (rest >= 0x7c00u) {  // infinity, or NaN, made quiet
-    const std::uint32_t quiet = rest > 0x7c00u ? 0x400000u : 0;
-    return std::bit_cast<float>(sign | 0x7f800000u | rest << 13 | quiet);
-  }
-  // Exponents of f32 are 112 higher. Subnormals are multiples of 2^-24.
-  if (rest >= 0x400u) return std::bit_cast<float>(sign | ((rest << 13) + (112u << 23)));
-  const float magnitude = static_cast<float>(rest) * 0x1p-24f;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
-}
-
-BELFRY_HD std::uint16_t narrow_f16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
-  std::uint32_t result;
-  if (rest > 0x7f800000u) {
-    result = 0x7e00u | (rest >> 13 & 0x3ffu);
-  } else if (rest >= 0x477ff000u) {  // from 65520 up, halfway to what would be next
-    result = 0x7c00u;
-  } else if (rest >= 0x38800000u) {  // 2^-14: normal
-    result = (rest - (112u << 23) + 0xfffu + (rest >> 13 & 1u)) >> 13;
-  } else {  // the addition rounds to multiples of 2^-24
-    const float shifted = std::bit_cast<float>(rest) + 0.5f;
-    result = std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u;
-  }
-  return static_cast<std::uint16_t>(sign | result);
-}
-
-BELFRY_HD float widen_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-BELFRY_HD std::uint16_t narrow_bf16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  const std::uint32_t nan = bits >> 16 | 0x40u;
-  return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-}
 
 using Bits = std::uint16_t;
 

@@ -1,6 +1,9 @@
 // What pointwise ops do to one element, for hosts and GPUs. Gradients take the gradient of the
 // output first. NaN in any argument gives NaN.
 #pragma once
+#include <limits>
+#include <type_traits>
+
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/trig.h"
 
@@ -52,7 +55,8 @@ struct Div {
 struct Neg {
   template <class T>
   BELFRY_HD T operator()(T x) const {
-    return -x;
+    using W = typename Wrapping<T>::Type;
+    return static_cast<T>(-static_cast<W>(x));
   }
 };
 struct Square {
@@ -131,6 +135,49 @@ struct SigmoidGrad {
   template <class T>
   BELFRY_HD T operator()(T dy, T y) const {
     return dy * (y * (T(1) - y));
+  }
+};
+
+// x times, over or as counted by a weight: 0 where that is 0, whatever x is.
+struct Times {
+  template <class T>
+  BELFRY_HD T operator()(T x, T weight) const {
+    return weight == T(0) ? T(0) : weight * x;
+  }
+};
+struct Over {
+  template <class T>
+  BELFRY_HD T operator()(T x, T weight) const {
+    return weight == T(0) ? T(0) : x / weight;
+  }
+};
+struct Keep {
+  template <class T>
+  BELFRY_HD T operator()(T x, T weight) const {
+    return weight == T(0) ? T(0) : weight != weight ? weight : x;  // NaN stays NaN
+  }
+};
+
+// The conversion of C++ where that is defined, else the nearest value.
+template <class T>
+inline constexpr T kLeast = std::numeric_limits<T>::min();
+template <class T>
+inline constexpr T kMost = std::numeric_limits<T>::max();
+template <class To>
+struct Convert {
+  template <class From>
+  BELFRY_HD To operator()(From x) const {
+    if constexpr (std::is_same_v<To, bool>) {
+      return x != From(0);
+    } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+      // The limits as From: the upper one rounds up to a power of two where From is too short.
+      constexpr From kLow = static_cast<From>(kLeast<To>), kHigh = static_cast<From>(kMost<To>);
+      const To inside = static_cast<To>(x > kLow && x < kHigh ? x : From(0));
+      const To below = x <= kLow ? kLeast<To> : inside;
+      return x >= kHigh ? kMost<To> : below;
+    } else {
+      return static_cast<To>(x);
+    }
   }
 };
 

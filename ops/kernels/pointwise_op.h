@@ -13,7 +13,7 @@ OutputTypes floating_pointwise(const ShapeContext& c);
 
 // Calls f(T{}) for f32 f64 i32 i64.
 template <class F>
-KernelRun visit_numeric(DType dtype, F f) {
+auto visit_numeric(DType dtype, F f) {
   if (dtype == DType::kI32) return f(std::int32_t{});
   if (dtype == DType::kI64) return f(std::int64_t{});
   return visit_floating(dtype, f);

@@ -24,13 +24,15 @@ class Reduction {
   template <class T>
   void operator()(const T* x, T* y, T* scratch, std::int64_t begin, std::int64_t end) const;
 
- private:
+  // The sums that it consists of, each over the result of the one before.
   // [outer, reduced, inner] -> [outer, inner].
   struct Step {
     std::int64_t outer, reduced, inner;
     std::int64_t to;  // offset of the result in the workspace, unused in the last step
   };
+  const std::vector<Step>& steps() const { return steps_; }
 
+ private:
   std::vector<Step> steps_;
   std::int64_t rows_ = 1;  // of dimension 0 if it is kept
   std::int64_t workspace_ = 0;

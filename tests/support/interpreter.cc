@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/tests/support/parts.h"
@@ -284,7 +285,7 @@ Tensor Interpreter::run(Output fetch, std::span<const Feed> feeds) {
   return run(fetches, feeds).front();
 }
 
-void set_kernel_source(CpuKernel source) { kernel_source = source; }
+CpuKernel set_kernel_source(CpuKernel source) { return std::exchange(kernel_source, source); }
 
 std::vector<Tensor> evaluate(std::span<const Output> outputs, std::span<const Feed> feeds,
                              InterpreterOptions options) {

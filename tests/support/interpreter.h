@@ -56,8 +56,8 @@ class Interpreter {
 
 // From now on every Interpreter of this process takes the kernels that `source` returns where
 // others take Op::cpu, and that where it returns none. Such kernels do all the work of a node,
-// unless it is split by elements.
-void set_kernel_source(CpuKernel source);
+// unless it is split by elements. Returns the source before; null for none.
+CpuKernel set_kernel_source(CpuKernel source);
 
 // Runs once, with variables at their initial values.
 std::vector<Tensor> evaluate(std::span<const Output> outputs, std::span<const Feed> feeds = {},

@@ -1,0 +1,29 @@
+// The canonical tree over n terms (kernels/reduce.h), for kernels that have no recursion.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace belfry::cuda {
+
+// How it is made with a stack: the sum of a group of up to `few` neighbours is put on it, and then
+// so many times the last two sums are added. A group's sum is again the tree over its terms.
+template <int few, int most>
+struct TreeOrder {
+  static constexpr int kFew = few, kMost = most, kDepth = 9;  // of the stack
+  int count = 0;
+  std::uint8_t size[most], additions[most];
+
+  // Once; there is room for the groups of so many terms, and for 2^8 of them on the stack.
+  void plan(std::size_t terms) {
+    if (terms <= few) {
+      size[count] = static_cast<std::uint8_t>(terms);
+      additions[count++] = 0;
+      return;
+    }
+    plan((terms + 1) / 2);
+    plan(terms / 2);
+    ++additions[count - 1];
+  }
+};
+
+}  // namespace belfry::cuda

@@ -1,0 +1,24 @@
+#include "belfry/framework/collective_hook.h"
+#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/tree_sum.h"
+#include "belfry/ops/all_reduce.h"
+
+namespace belfry::cuda {
+namespace {
+
+GpuRun all_reduce(KernelPlan& plan) {
+  const Node& node = plan.node();
+  const auto towers = static_cast<std::size_t>(node.participants());
+  TreeSum sums(plan, towers, towers, plan.options<AllReduceOptions>().mean);
+  for (std::size_t i = 0; i < plan.inputs(); i += towers)
+    sums.append(plan.input(i).shape.elements());
+  return [&node, sums](const Pointers& p, Queue& queue) {
+    call_collective_hook(node, {p.begin(), p.end()});
+    sums(p, queue);
+  };
+}
+
+const GpuKernel kernel(kAllReduce, all_reduce);
+
+}  // namespace
+}  // namespace belfry::cuda

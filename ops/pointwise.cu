@@ -1,0 +1,236 @@
+// All pointwise ops of this folder, in one source: the headers of an op take nvcc seven seconds,
+// a kernel a tenth of one.
+#include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/cuda/pointwise.h"
+#include "belfry/framework/kernels/counter.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/broadcast_to.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/cos.h"
+#include "belfry/ops/dropout.h"
+#include "belfry/ops/exp.h"
+#include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/kernels/pointwise_op.h"
+#include "belfry/ops/log.h"
+#include "belfry/ops/neg.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/sigmoid.h"
+#include "belfry/ops/sin.h"
+#include "belfry/ops/sqrt.h"
+#include "belfry/ops/square.h"
+#include "belfry/ops/tanh.h"
+#include "belfry/ops/weigh.h"
+
+namespace belfry::cuda {
+namespace {
+
+GpuRun neg(KernelPlan& plan) {
+  return visit_numeric(plan.dtype(), []<class T>(T) -> GpuRun {
+    return [](const Pointers& p, Queue& queue) { map<functors::Neg, T, 1>(queue, p); };
+  });
+}
+
+Strides operands(const KernelPlan& plan) {
+  return Strides(kernels::Broadcast(plan.input(0).shape.dims(), plan.input(1).shape.dims()));
+}
+
+template <class F>
+GpuRun arithmetic(KernelPlan& plan) {
+  return visit_numeric(plan.dtype(), [strides = operands(plan)]<class T>(T) -> GpuRun {
+    return [strides](const Pointers& p, Queue& queue) { map_broadcast<T>(queue, p, F{}, strides); };
+  });
+}
+
+struct IntegerDiv {
+  Fault* fault;
+  template <class T>
+  BELFRY_HD T operator()(T a, T b) const {
+    if (b == 0) {
+      note(fault, 0, 0);
+      return 0;
+    }
+    return b == -1 ? functors::Sub{}(T(0), a) : a / b;  // the smallest integer has no opposite
+  }
+};
+
+GpuRun div(KernelPlan& plan) {
+  const Strides strides = operands(plan);
+  if (is_floating(plan.dtype()))
+    return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+      return [strides](const Pointers& p, Queue& queue) {
+        map_broadcast<T>(queue, p, functors::Div{}, strides);
+      };
+    });
+  const auto refusal =
+      std::make_shared<const Refusal>([&node = plan.node()](std::int64_t, std::int64_t) {
+        throw InvalidArgument(cat(node.describe(), ": division by 0"));
+      });
+  const auto run = [=]<class T>(T) -> GpuRun {
+    return [=](const Pointers& p, Queue& queue) {
+      map_broadcast<T>(queue, p, IntegerDiv{queue.fault(*refusal)}, strides);
+    };
+  };
+  return plan.dtype() == DType::kI32 ? run(std::int32_t{}) : run(std::int64_t{});
+}
+
+template <class F>
+GpuRun weigh(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [strides = operands(plan)]<class T>(T) -> GpuRun {
+    return [strides](const Pointers& p, Queue& queue) { map_broadcast<T>(queue, p, F{}, strides); };
+  });
+}
+
+// Elements are bits: only their size counts.
+GpuRun repeat(const KernelPlan& plan, const Shape& x) {
+  const Strides strides(kernels::Broadcast(x.dims(), plan.output().shape.dims()));
+  const auto run = [strides]<class Bits>(Bits) -> GpuRun {
+    return [strides](const Pointers& p, Queue& queue) {
+      map_broadcast<Bits>(queue, p, functors::First{}, strides);
+    };
+  };
+  switch (size_of(plan.dtype())) {
+    case 1: return run(std::uint8_t{});
+    case 2: return run(std::uint16_t{});
+    case 4: return run(std::uint32_t{});
+    default: return run(std::uint64_t{});
+  }
+}
+
+GpuRun broadcast_to(KernelPlan& plan) { return repeat(plan, plan.input(0).shape); }
+
+GpuRun broadcast_along(KernelPlan& plan) {
+  const auto& options = plan.options<BroadcastAlongOptions>();
+  const Shape& like = plan.output().shape;
+  const Shape x = options.before(like);
+  if (options.spread == belfry::Spread::kRepeat) return repeat(plan, x);
+  const Strides strides(kernels::Broadcast(x.dims(), like.dims()));
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+    const functors::FirstOver<T> share{static_cast<T>(options.repetitions(like))};
+    return [=](const Pointers& p, Queue& queue) { map_broadcast<T>(queue, p, share, strides); };
+  });
+}
+
+// y[i] = x[i] as another type, for begin <= i < end. One kernel for all types of y.
+template <class From>
+struct Cast {
+  using Shared = Nothing;
+  DType to;
+  std::int64_t begin, end;
+  const From* x;
+  void* y;
+
+  template <class To>
+  BELFRY_HD void convert(std::int64_t i) const {
+    static_cast<To*>(y)[i] = functors::Convert<To>{}(x[i]);
+  }
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t i = begin + block.index * block.threads + thread;
+      if (i >= end) return;
+      switch (to) {
+        case DType::kF32: return convert<float>(i);
+        case DType::kF64: return convert<double>(i);
+        case DType::kI32: return convert<std::int32_t>(i);
+        case DType::kI64: return convert<std::int64_t>(i);
+        case DType::kU8: return convert<std::uint8_t>(i);
+        default: return convert<bool>(i);
+      }
+    });
+  }
+};
+
+GpuRun cast(KernelPlan& plan) {
+  return visit_any(plan.input(0).dtype, [to = plan.dtype()]<class From>(From) -> GpuRun {
+    return [to](const Pointers& p, Queue& queue) {
+      const Cast<From> kernel{to, p.begin(), p.end(), p.input<From>(0), p.output<void>()};
+      launch(queue, kernel, grid_for(p.end() - p.begin()));
+    };
+  });
+}
+
+// y[i] = x[i] times `scale` or 0, as the mask says, for begin <= i < end. y may be x.
+template <class T>
+struct Dropout {
+  using Shared = Nothing;
+  bool draws;  // the mask is an output
+  std::uint64_t key, step, threshold;
+  T scale;
+  std::int64_t begin, end;
+  bool packed;
+  const T* x;
+  std::uint8_t* mask;
+  T* y;
+
+  // Multiplies dropped elements by zero, which keeps NaN.
+  BELFRY_HD T value(std::int64_t i, T from) const {
+    if (draws)
+      mask[i] = kernels::mix(key, step, static_cast<std::uint64_t>(i)) >= threshold ? 1 : 0;
+    return from * (mask[i] != 0 ? scale : T(0));
+  }
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      constexpr int kSize = Pack<T>::kSize;
+      const std::int64_t first = begin + (block.index * block.threads + thread) * kSize;
+      if (packed && first + kSize <= end) {
+        auto pack = *reinterpret_cast<const Pack<T>*>(x + first);
+        for (int j = 0; j < kSize; ++j) pack.at[j] = value(first + j, pack.at[j]);
+        *reinterpret_cast<Pack<T>*>(y + first) = pack;
+        return;
+      }
+      for (std::int64_t i = first; i < first + kSize && i < end; ++i) y[i] = value(i, x[i]);
+    });
+  }
+};
+
+template <bool draws>
+GpuRun dropout(KernelPlan& plan) {
+  const auto& options = plan.options<DropoutOptions>();
+  const std::uint64_t key = draws ? random_key(plan.node()) : 0;
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+    return [key, threshold = options.threshold(), scale = static_cast<T>(options.scale())](
+               const Pointers& p, Queue& queue) {
+      Dropout<T> kernel{draws,   key,   p.step(),      threshold, scale,        p.begin(),
+                        p.end(), false, p.input<T>(0), nullptr,   p.output<T>()};
+      if constexpr (draws)
+        kernel.mask = p.output<std::uint8_t>(1);
+      else
+        kernel.mask = const_cast<std::uint8_t*>(p.input<std::uint8_t>(1));  // and only read
+      kernel.packed =
+          p.begin() % Pack<T>::kSize == 0 && on_16_bytes(kernel.x) && on_16_bytes(kernel.y);
+      launch(queue, kernel, grid_of_packs<T>(p.end() - p.begin()));
+    };
+  });
+}
+
+const GpuKernel kernels_of_ops[] = {
+    {kRelu, unary<functors::Relu>},
+    {kReluGrad, binary<functors::ReluGrad>},
+    {kTanh, unary<functors::Tanh>},
+    {kTanhGrad, binary<functors::TanhGrad>},
+    {kSigmoid, unary<functors::Sigmoid>},
+    {kSigmoidGrad, binary<functors::SigmoidGrad>},
+    {kExp, unary<functors::Exp>},
+    {kLog, unary<functors::Log>},
+    {kSqrt, unary<functors::Sqrt>},
+    {kSin, unary<functors::Sin>},
+    {kCos, unary<functors::Cos>},
+    {kSquare, unary<functors::Square>},
+    {kNeg, neg},
+    {kAdd, arithmetic<functors::Add>},
+    {kSub, arithmetic<functors::Sub>},
+    {kMul, arithmetic<functors::Mul>},
+    {kDiv, div},
+    {kWeigh, weigh<functors::Times>},
+    {kUnweigh, weigh<functors::Over>},
+    {kCounted, weigh<functors::Keep>},
+    {kBroadcastTo, broadcast_to},
+    {kBroadcastAlong, broadcast_along},
+    {kCast, cast},
+    {kDropout, dropout<true>},
+    {kDropoutGrad, dropout<false>},
+};
+
+}  // namespace
+}  // namespace belfry::cuda

@@ -1,0 +1,277 @@
+// Softmax, its loss and accuracy: a block takes a row.
+#include "belfry/framework/cuda/fold.h"
+#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/indices.h"
+#include "belfry/framework/cuda/launch.h"
+#include "belfry/framework/kernels/math.h"
+#include "belfry/ops/accuracy.h"
+#include "belfry/ops/kernels/labels.h"
+#include "belfry/ops/softmax.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+
+namespace belfry::cuda {
+namespace {
+
+using kernels::Add;
+using kernels::Max;
+
+// f(i) for i < n, by the threads of a block.
+template <class F>
+BELFRY_HD void for_each(const Block& block, std::int64_t n, const F& f) {
+  block.each([&](int thread) {
+    for (std::int64_t i = thread; i < n; i += block.threads) f(i);
+  });
+}
+
+template <class T>
+struct RowShared {
+  FoldShared<T> fold;
+  T largest, sum;
+};
+
+// Leaves the largest of x in shared.largest.
+template <class T>
+BELFRY_HD void find_largest(const Block& block, RowShared<T>& shared, const T* x, std::int64_t n) {
+  fold(block, shared.fold, Max{}, 0, n, [&](std::int64_t i) { return x[i]; });
+  block.each([&](int thread) {
+    if (thread == 0) shared.largest = shared.fold.total;
+  });
+}
+
+// y = e^(x - largest), its sum in shared.fold.total; y may be x.
+template <class T>
+BELFRY_HD void exponentials(const Block& block, RowShared<T>& shared, const T* x, std::int64_t n,
+                            T* y) {
+  find_largest(block, shared, x, n);
+  fold(block, shared.fold, Add{}, 0, n, [&](std::int64_t i) {
+    const T e = math::exp(x[i] - shared.largest);
+    y[i] = e;
+    return e;
+  });
+}
+
+template <class T>
+struct SoftmaxRow {
+  using Shared = RowShared<T>;
+  const T* x;
+  std::int64_t columns;
+  T* y;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t at = block.index * columns;
+    T* const to = y + at;
+    exponentials(block, shared, x + at, columns, to);
+    for_each(block, columns, [&](std::int64_t i) { to[i] /= shared.fold.total; });
+  }
+};
+
+template <class T>
+struct SoftmaxGradRow {
+  using Shared = FoldShared<T>;
+  const T *dy, *y;
+  std::int64_t columns;
+  T* dx;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t at = block.index * columns;
+    fold(block, shared, Add{}, 0, columns, [&](std::int64_t i) { return dy[at + i] * y[at + i]; });
+    for_each(block, columns,
+             [&](std::int64_t i) { dx[at + i] = y[at + i] * (dy[at + i] - shared.total); });
+  }
+};
+
+// Sums of chunks are added one after the other, as hosts do. The loss of no class is NaN.
+template <class T>
+struct LossRow {
+  using Shared = RowShared<T>;
+  const T* x;
+  Indices labels;
+  std::int64_t classes;
+  T* loss;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const T* const row = x + block.index * classes;
+    find_largest(block, shared, row, classes);
+    block.each([&](int thread) {
+      if (thread == 0) shared.sum = 0;
+    });
+    for (std::int64_t first = 0; first < classes; first += kChunk) {
+      fold(block, shared.fold, Add{}, first, first + kChunk < classes ? first + kChunk : classes,
+           [&](std::int64_t i) { return math::exp(row[i] - shared.largest); });
+      block.each([&](int thread) {
+        if (thread == 0) shared.sum += shared.fold.total;
+      });
+    }
+    block.each([&](int thread) {
+      if (thread > 0) return;
+      const std::int64_t label = labels.below(classes, block.index);
+      loss[block.index] =
+          label < 0 ? math::Format<T>::kNan : math::log(shared.sum) - (row[label] - shared.largest);
+    });
+  }
+};
+
+template <class T>
+struct LossGradRow {
+  using Shared = RowShared<T>;
+  const T* x;
+  Indices labels;
+  const T* dy;
+  std::int64_t classes;
+  T* dx;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t at = block.index * classes;
+    T* const to = dx + at;
+    exponentials(block, shared, x + at, classes, to);
+    for_each(block, classes, [&](std::int64_t i) {
+      const std::int64_t label = labels[block.index];
+      const T share = to[i] / shared.fold.total;
+      to[i] = (i == label ? share - 1 : share) * dy[block.index];  // near 1 that is exact
+    });
+    block.each([&](int thread) {
+      if (thread == 0) labels.below(classes, block.index);  // notes it
+    });
+  }
+};
+
+// Whether the largest of each row is at its label, 0 or 1.
+template <class T>
+struct Correct {
+  using Shared = Nothing;
+  const T* x;
+  Indices labels;
+  std::int64_t rows, classes;
+  std::uint8_t* correct;
+
+  // -1 if there is a NaN.
+  BELFRY_HD std::int64_t argmax(const T* row) const {
+    std::int64_t best = 0;
+    for (std::int64_t i = 0; i < classes; ++i) {
+      if (row[i] != row[i]) return -1;
+      if (row[i] > row[best]) best = i;
+    }
+    return best;
+  }
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t row = block.index * block.threads + thread;
+      if (row < rows) correct[row] = argmax(x + row * classes) == labels[row];
+    });
+  }
+};
+
+// The share of ones, by one block.
+struct ShareOfOnes {
+  static constexpr int kThreads = 256;
+  struct Shared {
+    std::int64_t counts[kThreads];
+  };
+  const std::uint8_t* x;
+  std::int64_t n;
+  float* share;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    block.each([&](int thread) {
+      std::int64_t count = 0;
+      for (std::int64_t i = thread; i < n; i += kThreads) count += x[i];
+      shared.counts[thread] = count;
+    });
+    block.each([&](int thread) {
+      if (thread > 0) return;
+      std::int64_t count = 0;
+      for (int k = 0; k < kThreads; ++k) count += shared.counts[k];
+      *share = static_cast<float>(count) / static_cast<float>(n);
+    });
+  }
+};
+
+// A block for each row of the last axis.
+Grid rows_of(const Shape& shape) {
+  return {.blocks = shape.elements() == 0 ? 0 : shape.elements() / shape.back(),
+          .threads = kFoldThreads};
+}
+
+GpuRun softmax(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+    return [grid = rows_of(plan.output().shape), columns = plan.output().shape.back()](
+               const Pointers& p, Queue& queue) {
+      launch(queue, SoftmaxRow<T>{p.input<T>(0), columns, p.output<T>()}, grid);
+    };
+  });
+}
+
+GpuRun softmax_grad(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+    return [grid = rows_of(plan.output().shape), columns = plan.output().shape.back()](
+               const Pointers& p, Queue& queue) {
+      launch(queue, SoftmaxGradRow<T>{p.input<T>(0), p.input<T>(1), columns, p.output<T>()}, grid);
+    };
+  });
+}
+
+// What is known of labels [n] for logits [n, classes] before a run.
+struct LabelPlan {
+  explicit LabelPlan(const KernelPlan& plan)
+      : rows(plan.input(0).shape[0]),
+        classes(plan.input(0).shape[1]),
+        wide(plan.input(1).dtype == DType::kI64),
+        refusal(std::make_shared<const Refusal>(
+            [&node = plan.node(), count = classes](std::int64_t row, std::int64_t label) {
+              kernels::refuse_label(node, row, label, count);
+            })) {}
+  Indices operator()(const Pointers& p, Queue& queue) const {
+    return {p.input<void>(1), wide, queue.fault(*refusal)};
+  }
+  Grid grid() const { return {.blocks = rows, .threads = kFoldThreads}; }
+
+  std::int64_t rows, classes;
+  bool wide;
+  std::shared_ptr<const Refusal> refusal;
+};
+
+GpuRun loss(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [labels = LabelPlan(plan)]<class T>(T) -> GpuRun {
+    return [labels](const Pointers& p, Queue& queue) {
+      launch(queue, LossRow<T>{p.input<T>(0), labels(p, queue), labels.classes, p.output<T>()},
+             labels.grid());
+    };
+  });
+}
+
+GpuRun loss_grad(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [labels = LabelPlan(plan)]<class T>(T) -> GpuRun {
+    return [labels](const Pointers& p, Queue& queue) {
+      launch(queue,
+             LossGradRow<T>{p.input<T>(0), labels(p, queue), p.input<T>(2), labels.classes,
+                            p.output<T>()},
+             labels.grid());
+    };
+  });
+}
+
+GpuRun accuracy(KernelPlan& plan) {
+  const LabelPlan labels(plan);
+  plan.workspace(labels.rows);
+  return visit_floating(plan.input(0).dtype, [&]<class T>(T) -> GpuRun {
+    return [rows = labels.rows, classes = labels.classes, wide = labels.wide](const Pointers& p,
+                                                                              Queue& queue) {
+      auto* const correct = reinterpret_cast<std::uint8_t*>(p.workspace());
+      const Indices given{p.input<void>(1), wide, nullptr};  // none is refused
+      launch(queue, Correct<T>{p.input<T>(0), given, rows, classes, correct}, grid_for(rows));
+      launch(queue, ShareOfOnes{correct, rows, p.output<float>()},
+             {.blocks = 1, .threads = ShareOfOnes::kThreads});
+    };
+  });
+}
+
+const GpuKernel kernels_of_ops[] = {
+    {kSoftmax, softmax},
+    {kSoftmaxGrad, softmax_grad},
+    {kSparseSoftmaxCrossEntropy, loss},
+    {kSparseSoftmaxCrossEntropyGrad, loss_grad},
+    {kAccuracy, accuracy},
+};
+
+}  // namespace
+}  // namespace belfry::cuda

@@ -1,0 +1,248 @@
+// Where results are promised to the bit, kernels of the GPU module give those of the host's, also
+// for tensors that take several blocks, groups or launches. For gpu_ops_tests.
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/gradients.h"
+#include "belfry/ops/all_reduce.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/batch_norm.h"
+#include "belfry/ops/broadcast_to.h"
+#include "belfry/ops/combine_moments.h"
+#include "belfry/ops/concat.h"
+#include "belfry/ops/cos.h"
+#include "belfry/ops/dropout.h"
+#include "belfry/ops/exp.h"
+#include "belfry/ops/gather.h"
+#include "belfry/ops/log.h"
+#include "belfry/ops/max_pool.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/sigmoid.h"
+#include "belfry/ops/sin.h"
+#include "belfry/ops/softmax.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/ops/split.h"
+#include "belfry/ops/sqrt.h"
+#include "belfry/ops/tanh.h"
+#include "belfry/ops/transpose.h"
+#include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/support/op_test.h"
+
+namespace belfry {
+namespace host_bits {
+
+// What `compute` gives with the kernels of the host.
+Tensor on_host(const Builder& build, const std::vector<Tensor>& inputs) {
+  const CpuKernel source = set_kernel_source(nullptr);
+  const Tensor result = compute(build, inputs);
+  set_kernel_source(source);
+  return result;
+}
+
+std::vector<Tensor> as(DType dtype, std::vector<Tensor> tensors) {
+  for (Tensor& tensor : tensors)
+    if (is_floating(tensor.dtype())) tensor = to(tensor, dtype);
+  return tensors;
+}
+
+// Equal bits in f32 and f64.
+void expect_host_bits(const Builder& build, const std::vector<Tensor>& inputs) {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    const std::vector<Tensor> in = as(dtype, inputs);
+    EXPECT_TRUE(compute(build, in) == on_host(build, in)) << name_of(dtype);
+  }
+}
+
+void expect_near_host(const Builder& build, const std::vector<Tensor>& inputs) {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    const std::vector<Tensor> in = as(dtype, inputs);
+    EXPECT_LE(difference(compute(build, in), on_host(build, in)),
+              dtype == DType::kF32 ? 2e-6 : 1e-14)
+        << name_of(dtype);
+  }
+}
+
+// The gradient of f with respect to input 0, along input `along`.
+Builder gradient(const Builder& f, std::size_t along) {
+  return [=](Inputs x) { return Built(gradients(f(x)[0], {x[0]}, {.initial = {x[along]}})); };
+}
+
+Tensor integers(Shape shape, int limit) {
+  Tensor result(shape, DType::kI32);
+  int next = 7;
+  for (std::int32_t& x : result.mutable_data<std::int32_t>()) {
+    next = next * 1103515245 % 65537;
+    x = (next < 0 ? -next : next) % limit;
+  }
+  return result;
+}
+
+TEST(HostBits, OfFunctionsOfOneElement) {
+  for (const auto f : {exp, tanh, sigmoid, sin, cos}) {
+    const Builder build = [f](Inputs x) { return f(x[0], At()); };
+    expect_host_bits(build, {random_values({3001}, -30, 30)});
+  }
+  for (const auto f : {log, sqrt}) {
+    const Builder build = [f](Inputs x) { return f(x[0], At()); };
+    expect_host_bits(build, {random_values({3001}, 0, 1000)});
+  }
+}
+
+TEST(HostBits, OfBroadcasts) {
+  const Builder build = [](Inputs x) { return div(x[0], x[1]); };
+  expect_host_bits(build, {random_values({3, 1, 5, 1, 7}), random_values({1, 4, 1, 6, 1})});
+  expect_host_bits(build, {random_values({2, 3, 64}), random_values({3, 1})});
+  expect_host_bits(build, {random_values({64}), random_values({5, 2, 64})});
+}
+
+TEST(HostBits, OfSumsOverManyElements) {
+  const auto over = [](std::vector<int> axes) {
+    return Builder([axes](Inputs x) { return reduce_sum(x[0], axes); });
+  };
+  for (const std::int64_t n : {1, 129, 1024, 1025, 16384, 16385, 70000, 300000})
+    expect_host_bits(over({}), {random_values({n})});
+  expect_host_bits(over({1}), {random_values({3, 40001})});
+  for (const std::int64_t rows : {1, 8, 9, 255, 2048, 2049, 3000, 9000}) {
+    expect_host_bits(over({0}), {random_values({rows, 37})});
+    expect_host_bits(over({1}), {random_values({2, rows, 5})});
+  }
+  expect_host_bits(over({0, 2}), {random_values({50, 33, 40, 3})});
+}
+
+TEST(HostBits, OfMeans) {
+  const Builder build = [](Inputs x) { return reduce_mean(x[0], {0}); };
+  expect_host_bits(build, {random_values({2500, 33})});
+  expect_host_bits(build, {random_values({50000})});
+}
+
+TEST(HostBits, OfSoftmaxAndLosses) {
+  for (const std::int64_t n : {10, 1000, 2500}) {
+    const Tensor logits = random_values({5, n}, -9, 9), labels = integers({5}, static_cast<int>(n));
+    const Builder normal = [](Inputs x) { return softmax(x[0]); };
+    const Builder loss = [](Inputs x) { return sparse_softmax_cross_entropy(x[0], x[1]); };
+    expect_host_bits(normal, {logits});
+    expect_host_bits(gradient(normal, 1), {logits, random_values({5, n}, -1, 1, 2)});
+    expect_host_bits(loss, {logits, labels});
+    expect_host_bits(gradient(loss, 2), {logits, labels, random_values({5}, -1, 1, 2)});
+  }
+}
+
+TEST(HostBits, OfCanonicalSums) {
+  for (const std::size_t towers : {1, 2, 3, 7, 8, 9, 16, 17, 20}) {
+    std::vector<Tensor> inputs;
+    for (std::size_t t = 0; t < towers; ++t)
+      inputs.push_back(random_values({1030}, -2, 2, static_cast<unsigned>(t)));
+    for (const bool mean : {false, true})
+      expect_host_bits([mean](Inputs x) { return Built(all_reduce(x, {.mean = mean})); }, inputs);
+    expect_host_bits([](Inputs x) { return add_n(x); }, inputs);
+  }
+}
+
+// More tensors than one launch has room for.
+TEST(HostBits, OfCanonicalSumsOfManyTensors) {
+  constexpr std::size_t kTensors = 50;
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < 3 * kTensors; ++i)
+    inputs.push_back(
+        random_values({static_cast<std::int64_t>(1 + i / 3 * 7)}, -2, 2, static_cast<unsigned>(i)));
+  for (std::size_t at = 0; at < 3 * kTensors; at += 20)
+    expect_host_bits([at](Inputs x) { return all_reduce(x, {.participants = 3})[at]; }, inputs);
+}
+
+TEST(HostBits, OfRandomNumbers) {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    Graph graph;
+    const Output outputs[] = {random_uniform(graph, {1001}, -3, 5, dtype),
+                              random_normal(graph, {1001}, 2, dtype)};
+    const std::vector<Tensor> numbers = evaluate(outputs, {}, {.step = 3});
+    const CpuKernel source = set_kernel_source(nullptr);
+    EXPECT_EQ(numbers, evaluate(outputs, {}, {.step = 3}));
+    set_kernel_source(source);
+  }
+  expect_host_bits([](Inputs x) { return dropout(x[0], 0.3); }, {random_values({5000})});
+}
+
+TEST(HostBits, OfMaxima) {
+  for (const std::int64_t channels : {3, 8})
+    for (const PoolOptions& options :
+         {PoolOptions{}, PoolOptions{.window = 3, .stride = 2},
+          PoolOptions{.window = 3, .stride = 1, .padding = Padding::kValid},
+          PoolOptions{.window = 1, .stride = 2}}) {
+      const Builder pool = [options](Inputs x) { return max_pool(x[0], options); };
+      const Tensor x = random_values({3, 9, 7, channels});
+      expect_host_bits(pool, {x});
+      const Shape pooled = on_host(pool, {x}).shape();
+      expect_host_bits(gradient(pool, 1), {x, random_values(pooled, -1, 1, 2)});
+    }
+}
+
+TEST(HostBits, OfGathersOfManyRows) {
+  const Builder rows = [](Inputs x) { return gather(x[0], x[1]); };
+  const Tensor ids = integers({700}, 40);
+  for (const std::int64_t width : {1, 3, 16}) {
+    expect_host_bits(rows, {random_values({41, width}), ids});
+    expect_host_bits(gradient(rows, 2),
+                     {random_values({41, width}), ids, random_values({700, width}, -1, 1, 2)});
+  }
+}
+
+TEST(HostBits, OfTransposedTensors) {
+  const auto by = [](std::vector<int> order) {
+    return Builder([order](Inputs x) { return transpose(x[0], order); });
+  };
+  expect_host_bits(by({}), {random_values({70, 65})});
+  expect_host_bits(by({0, 2, 1}), {random_values({3, 33, 31})});
+  expect_host_bits(by({0, 3, 1, 2}), {random_values({2, 5, 7, 40})});
+  expect_host_bits(by({2, 0, 1}), {random_values({34, 5, 66})});
+  expect_host_bits(by({1, 0, 2}), {random_values({4, 5, 8})});
+  expect_host_bits(by({3, 0, 2, 1, 4}), {random_values({3, 4, 1, 6, 5})});
+}
+
+// More parts than one launch copies.
+TEST(HostBits, OfTensorsInManyParts) {
+  std::vector<Tensor> parts;
+  for (std::int64_t i = 0; i < 31; ++i)
+    parts.push_back(random_values({3, i % 5, 4}, -2, 2, static_cast<unsigned>(i)));
+  expect_host_bits([](Inputs x) { return concat(x, 1); }, parts);
+  expect_host_bits([](Inputs x) { return concat(split(x[0], 30, 1), 0); },
+                   {random_values({3, 60, 2})});
+}
+
+TEST(HostBits, AreNearlyThoseOfMomentsOfManyRows) {
+  for (const std::int64_t rows : {1, 9, 2048, 2049, 5000}) {
+    const std::vector<Tensor> inputs{random_values({rows, 37}, 2, 5), random_values({37}, 1, 2, 2),
+                                     random_values({37}, -1, 1, 3),
+                                     random_values({rows, 37}, -1, 1, 4)};
+    const Builder normal = [](Inputs x) { return batch_norm_train(x[0], x[1], x[2]).y; };
+    const Builder variance = [](Inputs x) { return batch_norm_train(x[0], x[1], x[2]).variance; };
+    expect_near_host(normal, inputs);
+    expect_near_host(variance, inputs);
+    if (rows > 9) expect_near_host(gradient(normal, 3), inputs);
+    for (const std::size_t which : {1, 2})
+      expect_near_host(
+          [=](Inputs x) { return gradients(normal(x)[0], {x[which]}, {.initial = {x[3]}})[0]; },
+          inputs);
+  }
+}
+
+TEST(HostBits, OfMomentsOfManyParts) {
+  for (const std::size_t parts : {1, 3, 17, 100}) {
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0; i < 2 * parts; ++i)
+      inputs.push_back(random_values({300}, 0, 2, static_cast<unsigned>(i)));
+    expect_host_bits(
+        [](Inputs x) {
+          std::vector<Output> means, variances;
+          for (std::size_t i = 0; i < x.size(); i += 2) {
+            means.push_back(x[i]);
+            variances.push_back(x[i + 1]);
+          }
+          return combine_moments(means, variances).variance;
+        },
+        inputs);
+  }
+}
+
+}  // namespace host_bits
+}  // namespace belfry
