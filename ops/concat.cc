@@ -7,15 +7,6 @@
 namespace belfry {
 namespace {
 
-struct ConcatOptions {
-  int axis = 0;
-};
-
-struct ConcatGradOptions {
-  int axis = 0;
-  int part = 0;
-};
-
 OutputTypes concat_shape(const ShapeContext& c) {
   c.require_same_dtype();
   c.require(c.inputs() > 0, "nothing to concatenate");

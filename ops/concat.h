@@ -7,6 +7,15 @@ namespace belfry {
 extern const Op kConcat;
 extern const Op kConcatGrad;
 
+struct ConcatOptions {
+  int axis = 0;
+};
+
+struct ConcatGradOptions {
+  int axis = 0;
+  int part = 0;
+};
+
 // Tensors of one dtype, one after the other along `axis` (negative ones count from the last); their
 // other dimensions agree. One tensor is returned as it is.
 Output concat(std::span<const Output> xs, int axis, At at = {});

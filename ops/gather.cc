@@ -44,7 +44,7 @@ KernelRun visit_ids(DType dtype, F f) {
 
 void check_id(std::int64_t id, std::int64_t rows, const Node& node) {
   if (id < 0 || id >= rows) [[unlikely]]
-    throw InvalidArgument(cat(node.describe(), ": id ", id, " is not in [0, ", rows, ")"));
+    refuse_id(node, id, rows);
 }
 
 KernelRun gather_kernel(KernelPlan& plan) {
@@ -103,6 +103,10 @@ const Op kGatherGrad{.name = "GatherGrad",
                      .gradient = gather_grad_gradient,
                      .split = Split::kBatchReduce,
                      .reference = gather_grad_kernel};
+
+void refuse_id(const Node& node, std::int64_t id, std::int64_t rows) {
+  throw InvalidArgument(cat(node.describe(), ": id ", id, " is not in [0, ", rows, ")"));
+}
 
 Output gather(Output table, Output ids, At at) {
   return table.graph().add(kGather, {table, ids}, at).output();

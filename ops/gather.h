@@ -11,4 +11,7 @@ extern const Op kGatherGrad;
 // naming the op and the id if one is not in [0, v).
 Output gather(Output table, Output ids, At at = {});
 
+// Throws: kernels found an id that is not in [0, rows).
+[[noreturn]] void refuse_id(const Node& node, std::int64_t id, std::int64_t rows);
+
 }  // namespace belfry

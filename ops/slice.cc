@@ -5,10 +5,6 @@
 namespace belfry {
 namespace {
 
-struct SliceOptions {
-  std::vector<std::int64_t> begin, size;
-};
-
 // The shape of the slice of a tensor of shape `x`.
 Shape sliced(const ShapeContext& c, const Shape& x) {
   const auto& [begin, size] = c.options<SliceOptions>();

@@ -7,11 +7,6 @@
 namespace belfry {
 namespace {
 
-struct SplitOptions {
-  int parts = 1;
-  int axis = 0;
-};
-
 OutputTypes split_shape(const ShapeContext& c) {
   const auto& options = c.options<SplitOptions>();
   Shape part = c.input(0);

@@ -4,20 +4,10 @@
 
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/axes.h"
+#include "belfry/ops/kernels/transposed.h"
 
 namespace belfry {
 namespace {
-
-struct TransposeOptions {
-  std::vector<int> order;
-};
-
-std::vector<std::size_t> source_axes(const std::vector<int>& order, std::size_t rank) {
-  std::vector<std::size_t> axes;
-  for (std::size_t i = 0; i < rank; ++i)
-    axes.push_back(order.empty() ? rank - 1 - i : from_end(order[i], rank));
-  return axes;
-}
 
 OutputTypes transpose_shape(const ShapeContext& c) {
   const auto& order = c.options<TransposeOptions>().order;
@@ -39,25 +29,7 @@ std::vector<Output> transpose_gradient(const Node& node, std::span<const Output>
   return {transpose(grads[0], inverse)};
 }
 
-struct Dim {
-  std::int64_t size, from, to;  // strides in elements
-};
-
-// Dimensions of the output, outermost first. Those that stay neighbours are one, but for dimension
-// 0, which is divided among calls. At least two.
-std::vector<Dim> walk(const Shape& x, const Shape& out, const std::vector<int>& order) {
-  const std::vector<std::size_t> axes = source_axes(order, x.rank());
-  std::vector<Dim> dims;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const Dim dim{out[i], x.product(axes[i] + 1, x.rank()), out.product(i + 1, out.rank())};
-    if (i >= 2 && dims.back().from == dim.from * dim.size)
-      dims.back() = {dims.back().size * dim.size, dim.from, dim.to};
-    else
-      dims.push_back(dim);
-  }
-  while (dims.size() < 2) dims.push_back({1, 1, 1});
-  return dims;
-}
+using Dim = TransposedDim;
 
 // A plane in tiles, so that lines of either side stay in cache while they are used.
 template <class Bits>
@@ -107,8 +79,8 @@ struct Copy {
 
 template <class Bits>
 KernelRun transpose_as(const KernelPlan& plan) {
-  const std::vector<Dim> dims =
-      walk(plan.input(0).shape, plan.output().shape, plan.options<TransposeOptions>().order);
+  const std::vector<Dim> dims = transposed_dims(plan.input(0).shape, plan.output().shape,
+                                                plan.options<TransposeOptions>().order);
   // Beside the dimension that is dense in the output, the one that is dense in the input.
   std::size_t partner = dims.size() - 2;
   for (std::size_t i = 0; i + 1 < dims.size(); ++i)

@@ -12,6 +12,11 @@ namespace belfry {
 // destination.
 class BoxCopy {
  public:
+  struct Dim {
+    std::int64_t extent;
+    std::int64_t from, to;  // strides in bytes
+  };
+
   // Offsets may be empty for zeros. All shapes have the rank of `extent`.
   BoxCopy(const Shape& extent, const Shape& source, const std::vector<std::int64_t>& source_offset,
           const Shape& destination, const std::vector<std::int64_t>& destination_offset,
@@ -46,12 +51,14 @@ class BoxCopy {
     }
   }
 
- private:
-  struct Dim {
-    std::int64_t extent;
-    std::int64_t from, to;  // strides in bytes
-  };
+  // What it is made of: dense pieces of so many bytes, by dimensions from the innermost out, from
+  // these bytes on.
+  std::int64_t run() const { return run_; }
+  const std::vector<Dim>& dims() const { return dims_; }
+  std::int64_t from() const { return from_; }
+  std::int64_t to() const { return to_; }
 
+ private:
   // Dimension 0 stays apart, as it is divided; the others join where both sides are dense.
   void add_outer(Dim dim, bool first) {
     if (!first && dims_.empty() && dim.from == run_ && dim.to == run_) {

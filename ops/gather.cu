@@ -1,0 +1,144 @@
+#include "belfry/framework/cuda/fill.h"
+#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/indices.h"
+#include "belfry/ops/gather.h"
+
+namespace belfry::cuda {
+namespace {
+
+// Units [begin, end) of the rows of a table that the ids name, a unit per thread.
+template <class Unit>
+struct TakeRows {
+  using Shared = Nothing;
+  const Unit* table;
+  Indices ids;
+  std::int64_t rows, row, begin, end;  // `row` units make up one
+  Unit* y;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t i = begin + block.index * block.threads + thread;
+      if (i >= end) return;
+      const std::int64_t at = i / row, id = ids.below(rows, at);
+      if (id >= 0) y[i] = table[id * row + (i - at * row)];
+    });
+  }
+};
+
+// What is known of ids before a run.
+struct IdPlan {
+  explicit IdPlan(const KernelPlan& plan, const Shape& table)
+      : rows(table[0]),
+        width(table.product(1, table.rank())),
+        count(plan.input(1).shape.elements()),
+        wide(plan.input(1).dtype == DType::kI64),
+        refusal(std::make_shared<const Refusal>(
+            [&node = plan.node(), limit = rows](std::int64_t, std::int64_t id) {
+              refuse_id(node, id, limit);
+            })) {}
+  Indices operator()(const Pointers& p, Queue& queue) const {
+    return {p.input<void>(1), wide, queue.fault(*refusal)};
+  }
+
+  std::int64_t rows, width, count;
+  bool wide;
+  std::shared_ptr<const Refusal> refusal;
+};
+
+template <class Unit>
+void take_rows(Queue& queue, const Pointers& p, const IdPlan& ids, std::int64_t element) {
+  constexpr auto kUnit = static_cast<std::int64_t>(sizeof(Unit));
+  const TakeRows<Unit> kernel{p.input<Unit>(0),
+                              ids(p, queue),
+                              ids.rows,
+                              ids.width * element / kUnit,
+                              p.begin() * element / kUnit,
+                              p.end() * element / kUnit,
+                              p.output<Unit>()};
+  launch(queue, kernel, grid_for(kernel.end - kernel.begin));
+}
+
+GpuRun gather(KernelPlan& plan) {
+  const auto element = static_cast<std::int64_t>(size_of(plan.dtype()));
+  return [ids = IdPlan(plan, plan.input(0).shape), element](const Pointers& p, Queue& queue) {
+    const auto all = static_cast<std::uint64_t>((ids.width | p.begin() | p.end()) * element) |
+                     reinterpret_cast<std::uintptr_t>(p.input<void>(0)) |
+                     reinterpret_cast<std::uintptr_t>(p.output<void>());
+    if (all % 16 == 0)
+      take_rows<Pack<std::uint32_t>>(queue, p, ids, element);
+    else if (all % 4 == 0)
+      take_rows<std::uint32_t>(queue, p, ids, element);
+    else
+      take_rows<std::uint8_t>(queue, p, ids, element);
+  };
+}
+
+// For each place in the ids the next one with the same id, and whether none is before it.
+struct Link {
+  static constexpr std::int64_t kNone = -1;
+  std::int64_t next;
+  bool first;
+};
+
+struct FindLinks {
+  using Shared = Nothing;
+  Indices ids;
+  std::int64_t rows, count;
+  Link* links;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t at = block.index * block.threads + thread;
+      if (at >= count) return;
+      const std::int64_t id = ids.below(rows, at);
+      Link link{Link::kNone, id >= 0};
+      for (std::int64_t i = 0; i < at && link.first; ++i) link.first = ids[i] != id;
+      for (std::int64_t i = at + 1; i < count && link.next == Link::kNone; ++i)
+        if (ids[i] == id) link.next = i;
+      links[at] = link;
+    });
+  }
+};
+
+// The rows of dy with one id, added in order by the threads of the first of them.
+template <class T>
+struct AddRows {
+  using Shared = Nothing;
+  const T* dy;
+  Indices ids;
+  const Link* links;
+  std::int64_t count, width;
+  T* table;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t i = block.index * block.threads + thread;
+      if (i >= count * width) return;
+      const std::int64_t at = i / width, column = i - at * width;
+      if (!links[at].first) return;
+      T sum = 0;
+      for (std::int64_t k = at; k != Link::kNone; k = links[k].next) sum += dy[k * width + column];
+      table[ids[at] * width + column] = sum;
+    });
+  }
+};
+
+GpuRun gather_grad(KernelPlan& plan) {
+  const IdPlan ids(plan, plan.output().shape);
+  plan.workspace(ids.count * static_cast<std::int64_t>(sizeof(Link)));
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+    return [ids, bytes = plan.output().bytes()](const Pointers& p, Queue& queue) {
+      const Indices given = ids(p, queue);
+      auto* const links = reinterpret_cast<Link*>(p.workspace());
+      fill_zeros(queue, p.output<T>(), bytes);
+      launch(queue, FindLinks{given, ids.rows, ids.count, links}, grid_for(ids.count));
+      const AddRows<T> add{p.input<T>(0), given, links, ids.count, ids.width, p.output<T>()};
+      launch(queue, add, grid_for(ids.count * ids.width));
+    };
+  });
+}
+
+const GpuKernel kernels_of_ops[] = {{kGather, gather}, {kGatherGrad, gather_grad}};
+
+}  // namespace
+}  // namespace belfry::cuda
