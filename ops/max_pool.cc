@@ -1,13 +1,16 @@
 #include "belfry/ops/max_pool.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "belfry/framework/kernels/simd.h"
+#include "belfry/ops/kernels/max_pool.h"
 
 namespace belfry {
 namespace {
 
+using kernels::Candidate;
+using kernels::larger;
+using Pool = kernels::MaxPooling;
 using Place = std::uint8_t;  // of a maximum, in its window
 
 OutputTypes max_pool_shape(const ShapeContext& c) {
@@ -30,21 +33,6 @@ std::vector<Output> max_pool_gradient(const Node& node, std::span<const Output> 
       node.graph().add(kMaxPoolGrad, {grads[0], node.output(1)}, {}, Options(options)).output()};
 }
 
-// Pooling of images of one size. `channels` is the distance between pixels.
-struct Pool {
-  std::int64_t channels;
-  WindowAxis vertical, horizontal;
-
-  std::int64_t image_size() const { return vertical.in * horizontal.in * channels; }
-  std::int64_t pooled_size() const { return vertical.out * horizontal.out * channels; }
-  // Every pixel of the image lies in exactly one window.
-  bool tiles() const {
-    return vertical.window == vertical.stride &&
-           vertical.out * vertical.stride >= vertical.in + vertical.before &&
-           horizontal.out * horizontal.stride >= horizontal.in + horizontal.before;
-  }
-};
-
 // What one output pixel reads: `at` is the offset of its first pixel, `place` that pixel's.
 struct Taps {
   Range rows, columns;
@@ -60,24 +48,6 @@ struct Taps {
     return at + (i * s.horizontal.in + j) * s.channels;
   }
 };
-
-// Integers as wide as T, since loops that mix widths in a select do not vectorise.
-template <class T>
-using Wide = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
-
-// A value and where it was found. NaN counts as larger.
-template <class T>
-struct Candidate {
-  T value;
-  Wide<T> place;
-};
-template <class T>
-BELFRY_HD Candidate<T> larger(Candidate<T> a, Candidate<T> b) {
-  const Candidate<T> by_size{b.value > a.value ? b.value : a.value,
-                             b.value > a.value ? b.place : a.place};
-  return {b.value != b.value ? b.value : by_size.value,
-          b.value != b.value ? b.place : by_size.place};
-}
 
 // The maximum of the four corners of a window of 2 x 2.
 template <class T>
@@ -163,21 +133,8 @@ BELFRY_KERNEL void max_pool_grad_image(const Pool& s, const T* dy, const Place* 
     }
 }
 
-Pool make_pool(const Shape& image, int window, int stride, Padding padding) {
-  return {image[3], WindowAxis(image[1], window, stride, padding),
-          WindowAxis(image[2], window, stride, padding)};
-}
-Pool forward_pool(const KernelPlan& plan) {
-  const auto [window, stride, padding] = plan.options<PoolOptions>();
-  return make_pool(plan.input(0).shape, window, stride, padding);
-}
-Pool gradient_pool(const KernelPlan& plan) {
-  const auto& o = plan.options<PoolGradOptions>();
-  return make_pool(plan.output().shape, o.window, o.stride, o.padding);
-}
-
 KernelRun max_pool_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = forward_pool(plan)]<class T>(T) -> KernelRun {
+  return visit_floating(plan.dtype(), [s = Pool::forward(plan)]<class T>(T) -> KernelRun {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n)
         max_pool_image(s, p.input<T>(0) + n * s.image_size(), p.output<T>() + n * s.pooled_size(),
@@ -187,7 +144,7 @@ KernelRun max_pool_cpu(KernelPlan& plan) {
 }
 
 KernelRun max_pool_grad_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = gradient_pool(plan)]<class T>(T) -> KernelRun {
+  return visit_floating(plan.dtype(), [s = Pool::gradient(plan)]<class T>(T) -> KernelRun {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* dy = p.input<T>(0) + n * s.pooled_size();
@@ -221,7 +178,7 @@ void for_each_pair(const Pool& s, const Visit& visit) {
 }
 
 KernelRun max_pool_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = forward_pool(plan)]<class T>(T) -> KernelRun {
+  return visit_floating(plan.dtype(), [s = Pool::forward(plan)]<class T>(T) -> KernelRun {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* x = p.input<T>(0) + n * s.image_size();
@@ -241,7 +198,7 @@ KernelRun max_pool_reference(KernelPlan& plan) {
 }
 
 KernelRun max_pool_grad_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = gradient_pool(plan)]<class T>(T) -> KernelRun {
+  return visit_floating(plan.dtype(), [s = Pool::gradient(plan)]<class T>(T) -> KernelRun {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* dy = p.input<T>(0) + n * s.pooled_size();

@@ -1,0 +1,171 @@
+#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/launch.h"
+#include "belfry/framework/cuda/pack.h"
+#include "belfry/ops/kernels/max_pool.h"
+#include "belfry/ops/kernels/windows_over.h"
+#include "belfry/ops/max_pool.h"
+
+namespace belfry::cuda {
+namespace {
+
+using kernels::Candidate;
+using kernels::MaxPooling;
+using Place = std::uint8_t;
+
+// As many channels side by side as a thread takes.
+template <class T, int W>
+struct alignas(sizeof(T) * W) Lanes {
+  T at[W];
+};
+template <int W, class T>
+BELFRY_HD Lanes<T, W> load(const T* from) {
+  return *reinterpret_cast<const Lanes<T, W>*>(from);
+}
+template <int W, class T>
+BELFRY_HD void store(const Lanes<T, W>& lanes, T* to) {
+  *reinterpret_cast<Lanes<T, W>*>(to) = lanes;
+}
+
+struct Pixel {
+  std::int64_t image, row, column, channel;
+};
+
+// Item i of images of height x width pixels of `lanes` each. Divisions of 32 bits are several times
+// as fast.
+template <class I>
+BELFRY_HD Pixel pixel_of(I i, std::int64_t height, std::int64_t width, std::int64_t lanes) {
+  const I pixel = i / static_cast<I>(lanes), row = pixel / static_cast<I>(width);
+  const I image = row / static_cast<I>(height);
+  return {static_cast<std::int64_t>(image), static_cast<std::int64_t>(row) - image * height,
+          static_cast<std::int64_t>(pixel) - row * width,
+          static_cast<std::int64_t>(i) - pixel * lanes};
+}
+BELFRY_HD Pixel pixel_at(std::int64_t i, std::int64_t height, std::int64_t width,
+                         std::int64_t lanes) {
+  return i <= 0x7fffffff ? pixel_of(static_cast<std::uint32_t>(i), height, width, lanes)
+                         : pixel_of(i, height, width, lanes);
+}
+
+// W values of y per thread.
+template <class T, int W>
+struct MaxPool {
+  using Shared = Nothing;
+  MaxPooling s;
+  std::int64_t count;  // of y's elements
+  const T* x;
+  T* y;
+  Place* place;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    const WindowAxis &v = s.vertical, &h = s.horizontal;
+    block.each([&](int thread) {
+      const std::int64_t item = block.index * block.threads + thread;
+      if (item * W >= count) return;
+      const Pixel at = pixel_at(item, v.out, h.out, s.channels / W);
+      const Range rows = v.inside(at.row), columns = h.inside(at.column);
+      const std::int64_t top = at.image * v.in + at.row * v.stride - v.before;
+      const std::int64_t left = at.column * h.stride - h.before;
+      Candidate<T> best[W] = {};
+      bool first = true;
+      for (std::int64_t i = rows.begin; i < rows.end; ++i)
+        for (std::int64_t j = columns.begin; j < columns.end; ++j) {
+          const auto in = load<W>(x + ((top + i) * h.in + left + j) * s.channels + at.channel * W);
+          for (int k = 0; k < W; ++k) {
+            const Candidate<T> next{in.at[k], static_cast<kernels::Wide<T>>(i * h.window + j)};
+            best[k] = first ? next : kernels::larger(best[k], next);
+          }
+          first = false;
+        }
+      Lanes<T, W> values;
+      Lanes<Place, W> places;
+      for (int k = 0; k < W; ++k) {
+        values.at[k] = best[k].value;
+        places.at[k] = static_cast<Place>(best[k].place);
+      }
+      store<W>(values, y + item * W);
+      store<W>(places, place + item * W);
+    });
+  }
+};
+
+// W values of dx per thread: what the windows over their pixel give it, in their order.
+template <class T, int W>
+struct MaxPoolGrad {
+  using Shared = Nothing;
+  MaxPooling s;
+  std::int64_t count;  // of dx's elements
+  const T* dy;
+  const Place* place;
+  T* dx;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    const WindowAxis &v = s.vertical, &h = s.horizontal;
+    block.each([&](int thread) {
+      const std::int64_t item = block.index * block.threads + thread;
+      if (item * W >= count) return;
+      const Pixel at = pixel_at(item, v.in, h.in, s.channels / W);
+      const Range rows = kernels::windows_over(v, at.row);
+      const Range columns = kernels::windows_over(h, at.column);
+      Lanes<T, W> sum{};
+      for (std::int64_t row = rows.begin; row < rows.end; ++row)
+        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
+          const std::int64_t i = at.row + v.before - row * v.stride;
+          const std::int64_t j = at.column + h.before - column * h.stride;
+          const std::int64_t from =
+              ((at.image * v.out + row) * h.out + column) * s.channels + at.channel * W;
+          const auto gradient = load<W>(dy + from);
+          const auto places = load<W>(place + from);
+          for (int k = 0; k < W; ++k)
+            sum.at[k] += places.at[k] == i * h.window + j ? gradient.at[k] : T(0);
+        }
+      store<W>(sum, dx + item * W);
+    });
+  }
+};
+
+// Whether all may be read and written as many channels at a time as there are in a Pack.
+template <class T>
+bool packed(const MaxPooling& s, const void* a, const void* b, const void* places) {
+  return s.channels % Pack<T>::kSize == 0 && on_16_bytes(a) && on_16_bytes(b) &&
+         on_16_bytes(places);
+}
+
+template <int W, class T>
+void pool(Queue& queue, const MaxPooling& s, std::int64_t count, const Pointers& p) {
+  launch(queue, MaxPool<T, W>{s, count, p.input<T>(0), p.output<T>(), p.output<Place>(1)},
+         grid_for(count / W));
+}
+template <int W, class T>
+void pool_grad(Queue& queue, const MaxPooling& s, std::int64_t count, const Pointers& p) {
+  launch(queue, MaxPoolGrad<T, W>{s, count, p.input<T>(0), p.input<Place>(1), p.output<T>()},
+         grid_for(count / W));
+}
+
+GpuRun max_pool(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+    return [s = MaxPooling::forward(plan), count = plan.output().shape.elements()](
+               const Pointers& p, Queue& queue) {
+      if (packed<T>(s, p.input<T>(0), p.output<T>(), p.output<Place>(1)))
+        pool<Pack<T>::kSize, T>(queue, s, count, p);
+      else
+        pool<1, T>(queue, s, count, p);
+    };
+  });
+}
+
+GpuRun max_pool_grad(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+    return [s = MaxPooling::gradient(plan), count = plan.output().shape.elements()](
+               const Pointers& p, Queue& queue) {
+      if (packed<T>(s, p.input<T>(0), p.output<T>(), p.input<Place>(1)))
+        pool_grad<Pack<T>::kSize, T>(queue, s, count, p);
+      else
+        pool_grad<1, T>(queue, s, count, p);
+    };
+  });
+}
+
+const GpuKernel kernels_of_ops[] = {{kMaxPool, max_pool}, {kMaxPoolGrad, max_pool_grad}};
+
+}  // namespace
+}  // namespace belfry::cuda
