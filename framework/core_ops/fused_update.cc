@@ -18,6 +18,7 @@ const Op kFusedUpdate{.name = "FusedUpdate",
                       .shape = no_shape,
                       .no_gradient = "plans make it after gradients are built",
                       .split = Split::kElements,
-                      .reference = no_kernel};
+                      .reference = no_kernel,
+                      .cpu_only = "there a sum and its updates are kernels of their own"};
 
 }  // namespace belfry
