@@ -2,10 +2,15 @@
 
 #include <algorithm>
 
-#include "belfry/framework/kernels/simd.h"
+#include "belfry/ops/kernels/avg_pool.h"
 
 namespace belfry {
 namespace {
+
+using kernels::for_each_pixel;
+using kernels::forward_pool;
+using kernels::gradient_pool;
+using kernels::Pool;
 
 OutputTypes avg_pool_shape(const ShapeContext& c) { return {pool_output(c)}; }
 OutputTypes avg_pool_grad_shape(const ShapeContext& c) { return {pool_input(c)}; }
@@ -18,28 +23,6 @@ std::vector<Output> avg_pool_gradient(const Node& node, std::span<const Output> 
 std::vector<Output> avg_pool_grad_gradient(const Node& node, std::span<const Output> grads) {
   const auto& o = node.options<PoolGradOptions>();
   return {avg_pool(grads[0], {o.window, o.stride, o.padding})};
-}
-
-struct Pool {
-  std::int64_t channels;
-  WindowAxis vertical, horizontal;
-
-  std::int64_t image_size() const { return vertical.in * horizontal.in * channels; }
-  std::int64_t pooled_size() const { return vertical.out * horizontal.out * channels; }
-};
-
-// Calls visit(offset, pixels) for every pixel under the window of (row, column), with their number.
-template <class Visit>
-BELFRY_HD void for_each_pixel(const Pool& s, std::int64_t row, std::int64_t column,
-                              const Visit& visit) {
-  const WindowAxis &v = s.vertical, &h = s.horizontal;
-  const Range rows = v.inside(row), columns = h.inside(column);
-  const std::int64_t pixels = (rows.end - rows.begin) * (columns.end - columns.begin);
-  for (std::int64_t i = rows.begin; i < rows.end; ++i)
-    for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-      const std::int64_t x_row = row * v.stride - v.before + i;
-      visit((x_row * h.in + column * h.stride - h.before + j) * s.channels, pixels);
-    }
 }
 
 template <class T>
@@ -68,19 +51,6 @@ BELFRY_KERNEL void avg_pool_grad_image(const Pool& s, const T* dy, T* dx) {
             for (std::int64_t c = 0; c < s.channels; ++c)
               dx[at + c] += dy[c] / static_cast<T>(pixels);
           });
-}
-
-Pool make_pool(const Shape& image, int window, int stride, Padding padding) {
-  return {image[3], WindowAxis(image[1], window, stride, padding),
-          WindowAxis(image[2], window, stride, padding)};
-}
-Pool forward_pool(const KernelPlan& plan) {
-  const auto [window, stride, padding] = plan.options<PoolOptions>();
-  return make_pool(plan.input(0).shape, window, stride, padding);
-}
-Pool gradient_pool(const KernelPlan& plan) {
-  const auto& o = plan.options<PoolGradOptions>();
-  return make_pool(plan.output().shape, o.window, o.stride, o.padding);
 }
 
 KernelRun avg_pool_cpu(KernelPlan& plan) {

@@ -1,6 +1,7 @@
 #include "belfry/ops/conv2d.h"
 
 #include "belfry/ops/kernels/conv2d.h"
+#include "belfry/ops/kernels/conv2d_shape.h"
 
 namespace belfry {
 namespace {
@@ -90,27 +91,6 @@ std::vector<Output> grad_filter_gradient(const Node& node, std::span<const Outpu
           conv2d(node.input(0), grads[0], options)};
 }
 
-kernels::ConvShape conv_shape(const KernelPlan& plan, const Shape& x, const Shape& filter,
-                              int stride, Padding padding) {
-  return {plan.range().size(), x[3], filter[0], WindowAxis(x[1], filter[1], stride, padding),
-          WindowAxis(x[2], filter[2], stride, padding)};
-}
-
-kernels::ConvShape forward_shape(const KernelPlan& plan) {
-  const auto [stride, padding] = plan.options<Conv2dOptions>();
-  return conv_shape(plan, plan.input(0).shape, plan.input(1).shape, stride, padding);
-}
-kernels::ConvShape grad_input_shape(const KernelPlan& plan) {
-  const auto& options = plan.options<Conv2dGradOptions>();
-  return conv_shape(plan, plan.output().shape, plan.input(1).shape, options.stride,
-                    options.padding);
-}
-kernels::ConvShape grad_filter_shape(const KernelPlan& plan) {
-  const auto& options = plan.options<Conv2dGradOptions>();
-  return conv_shape(plan, plan.input(0).shape, plan.output().shape, options.stride,
-                    options.padding);
-}
-
 // Elements of a tensor before the plan's first image.
 std::int64_t skipped(const KernelPlan& plan, const Shape& shape) {
   return plan.range().begin * shape.product(1, shape.rank());
@@ -136,7 +116,7 @@ KernelRun writing_filter(const KernelPlan& plan, Run run) {
 }
 
 KernelRun conv2d_reference(KernelPlan& plan) {
-  const kernels::ConvShape s = forward_shape(plan);
+  const kernels::ConvShape s = kernels::forward_shape(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) {
     return reading_filter<T>(plan, [s](const T* x, const T* filter, T* y, std::byte*) {
       kernels::conv2d_plain(s, x, filter, y);
@@ -144,7 +124,7 @@ KernelRun conv2d_reference(KernelPlan& plan) {
   });
 }
 KernelRun grad_input_reference(KernelPlan& plan) {
-  const kernels::ConvShape s = grad_input_shape(plan);
+  const kernels::ConvShape s = kernels::grad_input_shape(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) {
     return reading_filter<T>(plan, [s](const T* dy, const T* filter, T* dx, std::byte*) {
       kernels::conv2d_grad_input_plain(s, dy, filter, dx);
@@ -152,7 +132,7 @@ KernelRun grad_input_reference(KernelPlan& plan) {
   });
 }
 KernelRun grad_filter_reference(KernelPlan& plan) {
-  const kernels::ConvShape s = grad_filter_shape(plan);
+  const kernels::ConvShape s = kernels::grad_filter_shape(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) {
     return writing_filter<T>(plan, [s](const T* x, const T* dy, T* filter, std::byte*) {
       kernels::conv2d_grad_filter_plain(s, x, dy, filter);
@@ -166,17 +146,17 @@ bool for_library(const KernelPlan& plan) {
 }
 KernelRun conv2d_cpu(KernelPlan& plan) {
   if (!for_library(plan)) return {};
-  return reading_filter<float>(plan, kernels::onednn_conv2d(plan, forward_shape(plan)));
+  return reading_filter<float>(plan, kernels::onednn_conv2d(plan, kernels::forward_shape(plan)));
 }
 KernelRun grad_input_cpu(KernelPlan& plan) {
   if (!for_library(plan)) return {};
-  return reading_filter<float>(plan,
-                               kernels::onednn_conv2d_grad_input(plan, grad_input_shape(plan)));
+  return reading_filter<float>(
+      plan, kernels::onednn_conv2d_grad_input(plan, kernels::grad_input_shape(plan)));
 }
 KernelRun grad_filter_cpu(KernelPlan& plan) {
   if (!for_library(plan)) return {};
-  return writing_filter<float>(plan,
-                               kernels::onednn_conv2d_grad_filter(plan, grad_filter_shape(plan)));
+  return writing_filter<float>(
+      plan, kernels::onednn_conv2d_grad_filter(plan, kernels::grad_filter_shape(plan)));
 }
 #else
 constexpr CpuKernel conv2d_cpu = nullptr, grad_input_cpu = nullptr, grad_filter_cpu = nullptr;

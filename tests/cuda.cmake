@@ -20,7 +20,7 @@ target_link_libraries(gpu_ops_tests PRIVATE test_support belfry ${belfry_librari
                                             GTest::gmock)
 
 if(TARGET belfry_cuda)
-  add_library(gpu_kernel_tests SHARED cuda/on_host.cc)
+  add_library(gpu_kernel_tests SHARED cuda/host_queue.cc cuda/on_host.cc)
   target_compile_options(gpu_kernel_tests PRIVATE ${belfry_warnings})
   target_link_libraries(gpu_kernel_tests PRIVATE belfry_cuda)
   add_dependencies(gpu_ops_tests gpu_kernel_tests)
@@ -32,7 +32,7 @@ if(TARGET belfry_cuda)
   target_compile_definitions(cuda_tests_library PRIVATE ${test_definitions})
   target_include_directories(cuda_tests_library PRIVATE
     $<TARGET_PROPERTY:GTest::gmock,INTERFACE_INCLUDE_DIRECTORIES>)
-  target_link_libraries(cuda_tests_library PRIVATE belfry_cuda)
+  target_link_libraries(cuda_tests_library PRIVATE gpu_kernel_tests belfry_cuda)
   add_dependencies(cuda_tests cuda_tests_library)
   set_target_properties(cuda_tests PROPERTIES  # so that ctest hears of new tests
     LINK_DEPENDS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libcuda_tests.so)
@@ -40,3 +40,5 @@ if(TARGET belfry_cuda)
 endif()
 belfry_discover_tests(cuda_tests)
 belfry_discover_tests(gpu_ops_tests)
+add_test(NAME gpu_ops_tests.own_kernels
+         COMMAND gpu_ops_tests --gtest_filter=Conv2d*:AvgPool* --own_kernels --gtest_brief=1)

@@ -2,29 +2,35 @@
 
 #include <map>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/node.h"
 
 namespace belfry::cuda {
 namespace {
 
-std::map<const Op*, GpuPrepare>& kernels() {
-  static std::map<const Op*, GpuPrepare> all;
+using Prepare = std::function<GpuRun(KernelPlan&, Algorithms&)>;
+
+std::map<const Op*, Prepare>& kernels() {
+  static std::map<const Op*, Prepare> all;
   return all;
 }
 
 }  // namespace
 
-GpuKernel::GpuKernel(const Op& op, GpuPrepare prepare) { kernels()[&op] = prepare; }
+GpuKernel::GpuKernel(const Op& op, GpuPrepare prepare) {
+  kernels()[&op] = [prepare](KernelPlan& plan, Algorithms&) { return prepare(plan); };
+}
 
-GpuPrepare find_gpu_kernel(const Op& op) {
-  const auto found = kernels().find(&op);
-  return found == kernels().end() ? nullptr : found->second;
+GpuKernel::GpuKernel(const Op& op, GpuLibraryPrepare prepare) { kernels()[&op] = prepare; }
+
+GpuRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
+  const auto found = kernels().find(&plan.node().op());
+  return found == kernels().end() ? GpuRun() : found->second(plan, algorithms);
 }
 
 std::vector<const char*> ops_without_gpu_kernel() {
   std::vector<const char*> names;
   for (const Op* op : all_ops())
-    if (!find_gpu_kernel(*op) && !op->cpu_only && !op->alias && !op->storage)
+    if (!kernels().contains(op) && !op->cpu_only && !op->alias && !op->storage)
       names.push_back(op->name);
   return names;
 }

@@ -1,10 +1,13 @@
 // Kernels of ops on GPUs. ops/x.cu enters those of ops/x.cc:
 //
 //   const GpuKernel relu(kRelu, unary<functors::Relu>);
+//
+// They do all the work of a node: only those split by elements look at ranges.
 #pragma once
 #include <functional>
 #include <vector>
 
+#include "belfry/framework/cuda/algorithms.h"
 #include "belfry/framework/cuda/queue.h"
 #include "belfry/framework/kernel.h"
 #include "belfry/framework/op.h"
@@ -15,13 +18,16 @@ namespace belfry::cuda {
 using GpuRun = std::function<void(const Pointers&, Queue&)>;
 // As CpuKernel: touches no device; empty for types that it does not handle.
 using GpuPrepare = GpuRun (*)(KernelPlan&);
+// Of ops that a library computes.
+using GpuLibraryPrepare = GpuRun (*)(KernelPlan&, Algorithms&);
 
 struct GpuKernel {
   GpuKernel(const Op& op, GpuPrepare prepare);
+  GpuKernel(const Op& op, GpuLibraryPrepare prepare);
 };
 
-// Null if the op has none.
-GpuPrepare find_gpu_kernel(const Op& op);
+// Empty if the op has none, or none for these types.
+GpuRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms);
 
 // The names of the ops without a kernel here, without Op::cpu_only, and that are neither aliases
 // nor storage.

@@ -2,6 +2,7 @@
 // libraries goes through this class, so that tests can stand in for a GPU.
 #pragma once
 #include "belfry/framework/cuda/block.h"
+#include "belfry/framework/cuda/calls.h"
 #include "belfry/framework/cuda/fault.h"
 
 namespace belfry::cuda {
@@ -13,12 +14,15 @@ struct KernelLaunch {
   void (*on_host)(const void* kernel, Grid grid);  // does the same
 };
 
-// One stream of one GPU with the handles of libraries. Used by one thread at a time.
+// One stream of one GPU with the handles of libraries. Used by one thread at a time. All throw
+// DeviceError naming what CUDA or the library refuses.
 class Queue {
  public:
   virtual ~Queue() = default;
-  // Throws DeviceError naming what CUDA refuses.
   virtual void launch(const KernelLaunch& launch) = 0;
+  virtual void matmul(const MatMulCall& call) = 0;
+  virtual void convolve(const ConvolutionCall& call) = 0;
+  virtual void pool(const PoolingCall& call) = 0;
   // Where kernels note what `refusal` will throw once they have run: the same place for the same
   // one in every run. It must live as long as the plan.
   virtual Fault* fault(const Refusal& refusal) = 0;

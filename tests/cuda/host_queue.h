@@ -1,4 +1,5 @@
-// Runs the kernels of the GPU module on the host, one after another.
+// Does on the host, one after another, what kernels of the GPU module enqueue. What they ask of
+// libraries is computed in plain loops from what the call says alone.
 #pragma once
 #include <map>
 
@@ -10,6 +11,9 @@ namespace belfry::cuda {
 class HostQueue final : public Queue {
  public:
   void launch(const KernelLaunch& launch) override { launch.on_host(launch.kernel, launch.grid); }
+  void matmul(const MatMulCall& call) override;
+  void convolve(const ConvolutionCall& call) override;
+  void pool(const PoolingCall& call) override;
   Fault* fault(const Refusal& refusal) override { return &faults_[&refusal]; }
 
   // Throws what kernels have noted.
@@ -22,16 +26,22 @@ class HostQueue final : public Queue {
   std::map<const Refusal*, Fault> faults_;
 };
 
+// Algorithms that need workspace. With own_kernels, none for what kernels of ours compute, too.
+class HostAlgorithms final : public Algorithms {
+ public:
+  explicit HostAlgorithms(bool own_kernels) : own_kernels_(own_kernels) {}
+  MatMulAlgorithm matmul(const MatMul&) override { return {.workspace_bytes = 96}; }
+  std::optional<ConvolutionAlgorithm> convolution(const Convolution&) override {
+    if (own_kernels_) return {};
+    return ConvolutionAlgorithm{.workspace_bytes = 160};
+  }
+  bool pooling(const Pooling&) override { return !own_kernels_; }
+
+ private:
+  bool own_kernels_;
+};
+
 // What the module's kernel for this node does, on the host; empty if there is none.
-inline KernelRun gpu_kernel_on_host(KernelPlan& plan) {
-  const GpuPrepare prepare = find_gpu_kernel(plan.node().op());
-  GpuRun run = prepare ? prepare(plan) : GpuRun();
-  if (!run) return {};
-  return [run = std::move(run)](const Pointers& p) {
-    HostQueue queue;
-    run(p, queue);
-    queue.check();
-  };
-}
+KernelRun gpu_kernel_on_host(KernelPlan& plan, Algorithms& algorithms);
 
 }  // namespace belfry::cuda

@@ -1,6 +1,8 @@
 // gpu_ops_tests: the tests of ops once more, with the kernels of the GPU module, run on the host,
-// in place of Op::cpu. All are skipped where the module cannot be loaded.
+// in place of Op::cpu. All are skipped where the module cannot be loaded. With --own_kernels,
+// convolution and pooling are computed by kernels of ours, as where cuDNN refuses them.
 #include <iostream>
+#include <string_view>
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -10,12 +12,13 @@
 
 namespace {
 
-using OnHost = void(belfry::KernelPlan&, belfry::KernelRun&);
+using OnHost = void(belfry::KernelPlan&, bool own_kernels, belfry::KernelRun&);
 OnHost* on_host = nullptr;
+bool own_kernels = false;
 
 belfry::KernelRun take(belfry::KernelPlan& plan) {
   belfry::KernelRun run;
-  on_host(plan, run);
+  on_host(plan, own_kernels, run);
   return run;
 }
 
@@ -27,6 +30,7 @@ class WithoutModule : public testing::Environment {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  own_kernels = argc > 1 && argv[1] == std::string_view("--own_kernels");
   if (!belfry::gpus().backend()) {
     testing::AddGlobalTestEnvironment(new WithoutModule);
     return RUN_ALL_TESTS();

@@ -1,0 +1,108 @@
+// What kernels of the module ask of cuBLASLt and cuDNN: plain values that say all that the
+// libraries are told. Without the pointers they are what an algorithm is chosen for.
+#pragma once
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "belfry/framework/dtype.h"
+
+namespace belfry::cuda {
+
+// How elements are multiplied. 16-bit elements are exact in f32, in which their products are added.
+enum class Compute : std::uint8_t {
+  kExact,  // as they are
+  kTf32,   // f32 is rounded to tf32 before
+};
+
+// A matrix column after column, as cuBLASLt takes it.
+struct ColumnMajor {
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t leading = 0;  // elements from one column to the next
+  std::int64_t step = 0;     // elements from one matrix of a batch to the next
+
+  auto operator<=>(const ColumnMajor&) const = default;
+};
+
+// c = op(a) op(b) for each of `count` matrices; op transposes or does not. No size is 0.
+struct MatMul {
+  DType dtype = DType::kF32;
+  Compute compute = Compute::kExact;
+  std::int64_t count = 1;
+  ColumnMajor a, b, c;
+  bool transpose_a = false, transpose_b = false;
+
+  auto operator<=>(const MatMul&) const = default;
+};
+
+struct MatMulAlgorithm {
+  std::array<std::uint64_t, 8> algorithm{};  // cublasLtMatmulAlgo_t
+  std::int64_t workspace_bytes = 0;
+};
+
+struct MatMulCall {
+  MatMul matmul;
+  MatMulAlgorithm algorithm;
+  const void* a;
+  const void* b;
+  void* c;
+  std::byte* workspace;  // of algorithm.workspace_bytes
+};
+
+// A convolution of x with a filter to y, or one of its gradients. Padding is equal on both sides of
+// an axis. No size is 0, no tensor has more than 2^31 - 1 elements.
+struct Convolution {
+  enum class Kind : std::uint8_t { kForward, kGradInput, kGradFilter };
+
+  Kind kind = Kind::kForward;
+  DType dtype = DType::kF32;
+  Compute compute = Compute::kExact;
+  std::array<int, 4> x{};       // n, h, w, in
+  std::array<int, 4> filter{};  // out, h, w, in
+  std::array<int, 4> y{};       // n, h, w, out
+  std::array<int, 2> padding{}, stride{1, 1};
+
+  auto operator<=>(const Convolution&) const = default;
+  // "Conv2dGradInput f32 x [64,28,28,32] filter [64,5,5,32] y [64,28,28,64] padding [2,2] stride
+  // [1,1]".
+  std::string str() const;
+};
+
+struct ConvolutionAlgorithm {
+  int number = 0;  // that cuDNN gives it, of the convolution's kind
+  std::int64_t workspace_bytes = 0;
+  bool deterministic = false;
+
+  bool operator==(const ConvolutionAlgorithm&) const = default;
+};
+
+struct ConvolutionCall {
+  Convolution convolution;
+  ConvolutionAlgorithm algorithm;
+  const void* first;   // x; dy for kGradInput
+  const void* second;  // filter; dy for kGradFilter
+  void* out;           // y, dx or the gradient of the filter
+  std::byte* workspace;
+};
+
+// The mean of the pixels of x under each window, without those of the padding, is y; or the
+// gradient of that. As for convolutions, padding is equal on both sides and no size is 0.
+struct Pooling {
+  bool gradient = false;
+  DType dtype = DType::kF32;
+  std::array<int, 4> x{}, y{};  // n, h, w, c
+  std::array<int, 2> window{}, padding{}, stride{1, 1};
+
+  auto operator<=>(const Pooling&) const = default;
+  // "AvgPool f32 x [64,28,28,32] y [64,14,14,32] window [2,2] padding [0,0] stride [2,2]".
+  std::string str() const;
+};
+
+struct PoolingCall {
+  Pooling pooling;
+  const void* in;  // x, or dy
+  void* out;       // y, or dx
+};
+
+}  // namespace belfry::cuda

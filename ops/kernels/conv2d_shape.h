@@ -1,0 +1,30 @@
+// What the kernels of Conv2d and its gradients compute, of a plan.
+#pragma once
+#include "belfry/ops/conv2d.h"
+#include "belfry/ops/kernels/conv2d.h"
+
+namespace belfry::kernels {
+
+// Of the images in the plan's range.
+inline ConvShape conv_shape(const KernelPlan& plan, const Shape& x, const Shape& filter, int stride,
+                            Padding padding) {
+  return {plan.range().size(), x[3], filter[0], WindowAxis(x[1], filter[1], stride, padding),
+          WindowAxis(x[2], filter[2], stride, padding)};
+}
+
+inline ConvShape forward_shape(const KernelPlan& plan) {
+  const auto [stride, padding] = plan.options<Conv2dOptions>();
+  return conv_shape(plan, plan.input(0).shape, plan.input(1).shape, stride, padding);
+}
+inline ConvShape grad_input_shape(const KernelPlan& plan) {
+  const auto& options = plan.options<Conv2dGradOptions>();
+  return conv_shape(plan, plan.output().shape, plan.input(1).shape, options.stride,
+                    options.padding);
+}
+inline ConvShape grad_filter_shape(const KernelPlan& plan) {
+  const auto& options = plan.options<Conv2dGradOptions>();
+  return conv_shape(plan, plan.input(0).shape, plan.output().shape, options.stride,
+                    options.padding);
+}
+
+}  // namespace belfry::kernels
