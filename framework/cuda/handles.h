@@ -2,7 +2,6 @@
 // is the handle. `what` of the makers says in errors what the handle is for.
 #pragma once
 #include <memory>
-#include <span>
 #include <type_traits>
 
 #include "belfry/framework/cuda/cuda_check.h"
@@ -26,10 +25,6 @@ using DeviceMemory = Owned<void*, cudaFree>;
 using PinnedMemory = Owned<void*, cudaFreeHost>;
 using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
 using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
-using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
-using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
-using ConvolutionDescriptor =
-    Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
 // Makes a physical GPU the current one of this thread, and the one before it again when it ends.
 class DeviceGuard {
@@ -53,14 +48,5 @@ CudnnHandle make_cudnn(std::string_view what);
 CublasLtHandle make_cublas_lt(std::string_view what);
 // On the host, mapped into the addresses of every GPU.
 PinnedMemory allocate_pinned(std::size_t bytes, std::string_view what);
-
-// What cuDNN is told of tensors and convolutions; these need no GPU. f32, NHWC [n, h, w, c] and
-// filters [out, kh, kw, in].
-TensorDescriptor describe_tensor(std::span<const int, 4> nhwc, std::string_view what);
-FilterDescriptor describe_filter(std::span<const int, 4> ohwi, std::string_view what);
-// Of one group, without dilation; {height, width} each. In CUDNN_FMA_MATH: the default would let
-// products of f32 be rounded to tf32.
-ConvolutionDescriptor describe_convolution(std::span<const int, 2> padding,
-                                           std::span<const int, 2> stride, std::string_view what);
 
 }  // namespace belfry::cuda

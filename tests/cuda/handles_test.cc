@@ -1,7 +1,5 @@
 #include "belfry/framework/cuda/handles.h"
 
-#include <array>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,35 +52,6 @@ TEST(Handles, OfAGpuAreMadeAndFreed) {
   EXPECT_NE(allocate_pinned(64, "in a test"), nullptr);
   EXPECT_NE(make_cudnn("in a test"), nullptr);
   EXPECT_NE(make_cublas_lt("in a test"), nullptr);
-}
-
-// Needs no GPU.
-TEST(Descriptors, OfAConvolutionGiveTheShapeOfItsOutput) {
-  const auto x = describe_tensor(std::array{2, 28, 20, 3}, "x");
-  const auto filter = describe_filter(std::array{32, 3, 5, 3}, "the filter");
-  const auto convolution = describe_convolution(std::array{1, 2}, std::array{2, 1}, "conv0");
-  int n = 0, c = 0, h = 0, w = 0;
-  BELFRY_GPU_CALL(cudnnGetConvolution2dForwardOutputDim(convolution.get(), x.get(), filter.get(),
-                                                        &n, &c, &h, &w),
-                  "conv0");
-  EXPECT_EQ(n, 2);
-  EXPECT_EQ(h, 14);  // (28 + 2 - 3) / 2 + 1
-  EXPECT_EQ(w, 20);  // 20 + 4 - 5 + 1
-  EXPECT_EQ(c, 32);
-}
-
-TEST(Descriptors, OfAConvolutionKeepF32Exact) {
-  const auto convolution = describe_convolution(std::array{0, 0}, std::array{1, 1}, "conv0");
-  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
-  BELFRY_GPU_CALL(cudnnGetConvolutionMathType(convolution.get(), &math), "conv0");
-  EXPECT_EQ(math, CUDNN_FMA_MATH);
-}
-
-TEST(Descriptors, ThatCannotBeAreRefused) {
-  EXPECT_THAT(error_of([] {
-                describe_tensor(std::array{2, -28, 20, 3}, "for x");
-              }),
-              testing::AllOf(StartsWith("cudnnSetTensor4dDescriptor failed: "), EndsWith("for x")));
 }
 
 }  // namespace handles_test

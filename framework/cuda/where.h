@@ -1,0 +1,19 @@
+// What a call of a library was for, in errors.
+#pragma once
+#include <string>
+
+#include "belfry/framework/node.h"
+
+namespace belfry::cuda {
+
+struct Where {
+  std::string device;          // "gpu:1"
+  const Node* node = nullptr;  // that is prepared or run
+
+  // "for Conv2d 'tower1/conv0' (built at model.cc:41) on gpu:1".
+  std::string str() const {
+    return node ? cat("for ", node->describe(), " on ", device) : cat("on ", device);
+  }
+};
+
+}  // namespace belfry::cuda
