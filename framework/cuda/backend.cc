@@ -13,11 +13,6 @@
 namespace belfry::cuda {
 namespace {
 
-// 91900 is 9.19.0 of cuDNN, 130100 is 13.1.0 of cuBLASLt.
-std::string version_text(std::size_t version) {
-  return cat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
-}
-
 class CudaBackend final : public DrivingBackend {
  public:
   int count() const override { return found().count; }

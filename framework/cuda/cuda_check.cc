@@ -31,6 +31,10 @@ std::string status_text(cudnnStatus_t status) {
                             : cat(name, " (", static_cast<int>(status), ")");
 }
 
+std::string version_text(std::size_t version) {
+  return cat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
+}
+
 std::string_view called(std::string_view expression) {
   expression = expression.substr(0, expression.find('('));
   const std::size_t before = expression.find_last_of(".>:");

@@ -21,6 +21,9 @@ std::string status_text(cudaError_t status);
 std::string status_text(cublasStatus_t status);
 std::string status_text(cudnnStatus_t status);
 
+// 91900 is 9.19.0 of cuDNN, 130100 is 13.1.0 of cuBLASLt.
+std::string version_text(std::size_t version);
+
 // "cudaMalloc" of "api.cudaMalloc(&memory, bytes)".
 std::string_view called(std::string_view expression);
 

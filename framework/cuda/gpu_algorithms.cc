@@ -1,0 +1,11 @@
+#include "belfry/framework/cuda/gpu_algorithms.h"
+
+namespace belfry::cuda {
+
+GpuAlgorithms::GpuAlgorithms(std::string device, std::string gpu)
+    : where_{.device = std::move(device)},
+      machine_(cat(gpu, ", cuDNN ", version_text(cudnnGetVersion()))),
+      blas_(where_),
+      dnn_(where_) {}
+
+}  // namespace belfry::cuda
