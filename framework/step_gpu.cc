@@ -34,9 +34,11 @@ void Step::State::enqueue_list(int worker) {
     bool going = true;
     for (const int t : list.tasks)
       if (!(going = enqueue_task(at(t)))) break;
-    for (std::size_t l = 0; going && l < gpu_lanes.size(); ++l)
-      if (plan.lanes[l].gpu == device.gpu)
-        going = await_stamp(l, bases[l] + std::ssize(plan.lanes[l].launches), -1);
+    for (std::size_t l = 0; going && l < gpu_lanes.size(); ++l) {
+      if (plan.lanes[l].gpu != device.gpu) continue;
+      going = await_stamp(l, bases[l] + std::ssize(plan.lanes[l].launches), -1);
+      if (going) gpu_lanes[l].stream->check_inputs();
+    }
     if (!going) poison();
   } catch (...) {
     fail();

@@ -6,7 +6,7 @@
 namespace belfry::cuda {
 namespace {
 
-GpuRun all_reduce(KernelPlan& plan) {
+QueueRun all_reduce(KernelPlan& plan) {
   const Node& node = plan.node();
   const auto towers = static_cast<std::size_t>(node.participants());
   TreeSum sums(plan, towers, towers, plan.options<AllReduceOptions>().mean);

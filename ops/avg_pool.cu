@@ -90,24 +90,24 @@ std::optional<Pooling> for_library(const KernelPlan& plan, Algorithms& algorithm
 }
 
 template <template <class> class Own>
-GpuRun prepare(KernelPlan& plan, Algorithms& algorithms, bool gradient, const Pool& s) {
+QueueRun prepare(KernelPlan& plan, Algorithms& algorithms, bool gradient, const Pool& s) {
   if (plan.dtype() != DType::kF32 && plan.dtype() != DType::kF64) return {};
   if (const auto pooling = for_library(plan, algorithms, gradient, s))
     return [pooling = *pooling](const Pointers& p, Queue& queue) {
       queue.pool({.pooling = pooling, .in = p.input<void>(0), .out = p.output<void>()});
     };
   const std::int64_t count = plan.output().shape.elements();
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s, count](const Pointers& p, Queue& queue) {
       launch(queue, Own<T>{s, count, p.input<T>(0), p.output<T>()}, grid_for(count));
     };
   });
 }
 
-GpuRun prepare_avg_pool(KernelPlan& plan, Algorithms& algorithms) {
+QueueRun prepare_avg_pool(KernelPlan& plan, Algorithms& algorithms) {
   return prepare<Mean>(plan, algorithms, false, kernels::forward_pool(plan));
 }
-GpuRun prepare_avg_pool_grad(KernelPlan& plan, Algorithms& algorithms) {
+QueueRun prepare_avg_pool_grad(KernelPlan& plan, Algorithms& algorithms) {
   return prepare<MeanGrad>(plan, algorithms, true, kernels::gradient_pool(plan));
 }
 

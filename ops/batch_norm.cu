@@ -236,10 +236,10 @@ void normalise(Queue& queue, const Pointers& p, const Extent& x, const T* mean, 
   launch(queue, kernel, kernel.tiles.grid());
 }
 
-GpuRun train(KernelPlan& plan) {
+QueueRun train(KernelPlan& plan) {
   const Extent x(plan.input(0).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     plan.workspace(x.parts_bytes<Spread<T>>());
     return [x, epsilon](const Pointers& p, Queue& queue) {
       T *const mean = p.output<T>(1), *const variance = p.output<T>(2);
@@ -249,8 +249,8 @@ GpuRun train(KernelPlan& plan) {
   });
 }
 
-GpuRun inference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+QueueRun inference(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [x = Extent(plan.input(0).shape), epsilon = plan.options<BatchNormOptions>().epsilon](
                const Pointers& p, Queue& queue) {
       normalise<T>(queue, p, x, p.input<T>(3), p.input<T>(4), epsilon);
@@ -259,10 +259,10 @@ GpuRun inference(KernelPlan& plan) {
 }
 
 template <bool trained>
-GpuRun gradient(KernelPlan& plan) {
+QueueRun gradient(KernelPlan& plan) {
   const Extent x(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const std::int64_t parts = x.parts_bytes<Products<T>>();
     plan.workspace(parts + x.channels * static_cast<std::int64_t>(sizeof(T)));
     return [x, small = static_cast<T>(epsilon), parts](const Pointers& p, Queue& queue) {
@@ -291,9 +291,9 @@ GpuRun gradient(KernelPlan& plan) {
   });
 }
 
-GpuRun batch_moments(KernelPlan& plan) {
+QueueRun batch_moments(KernelPlan& plan) {
   const Extent x(plan.input(0).shape);
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     plan.workspace(x.parts_bytes<Spread<T>>());
     return [x](const Pointers& p, Queue& queue) {
       moments<T>(queue, x, p.input<T>(0), p.output<T>(0), p.output<T>(1), p.output<T>(2),

@@ -109,8 +109,8 @@ struct Inputs {
   std::size_t first, stride, parts;
 };
 
-GpuRun combine(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [inputs = Inputs(plan, 0)]<class T>(T) -> GpuRun {
+QueueRun combine(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [inputs = Inputs(plan, 0)]<class T>(T) -> QueueRun {
     return [inputs](const Pointers& p, Queue& queue) {
       Combine<T> kernel;
       kernel.begin = p.begin();
@@ -125,8 +125,8 @@ GpuRun combine(KernelPlan& plan) {
   });
 }
 
-GpuRun combine_grad(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [inputs = Inputs(plan, 3)]<class T>(T) -> GpuRun {
+QueueRun combine_grad(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [inputs = Inputs(plan, 3)]<class T>(T) -> QueueRun {
     return [inputs](const Pointers& p, Queue& queue) {
       CombineGrad<T> kernel;
       kernel.begin = p.begin();

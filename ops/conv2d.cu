@@ -47,7 +47,7 @@ std::optional<Prepared> prepare(const KernelPlan& plan, Kind kind, const ConvSha
 }
 
 // By cuDNN; empty if it does not compute this.
-GpuRun by_library(KernelPlan& plan, Algorithms& algorithms, Kind kind, const ConvShape& s) {
+QueueRun by_library(KernelPlan& plan, Algorithms& algorithms, Kind kind, const ConvShape& s) {
   const std::optional<Prepared> prepared = prepare(plan, kind, s);
   if (!prepared) return {};
   const auto algorithm = algorithms.convolution(prepared->convolution);
@@ -73,10 +73,10 @@ GpuRun by_library(KernelPlan& plan, Algorithms& algorithms, Kind kind, const Con
 }
 
 template <template <class> class Direct>
-GpuRun prepare_with(KernelPlan& plan, Algorithms& algorithms, Kind kind, const ConvShape& s) {
+QueueRun prepare_with(KernelPlan& plan, Algorithms& algorithms, Kind kind, const ConvShape& s) {
   if (plan.dtype() != DType::kF32 && plan.dtype() != DType::kF64) return {};
-  if (GpuRun run = by_library(plan, algorithms, kind, s)) return run;
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+  if (QueueRun run = by_library(plan, algorithms, kind, s)) return run;
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s](const Pointers& p, Queue& queue) {
       const Direct<T> kernel{s, p.input<T>(0), p.input<T>(1), p.output<T>()};
       launch(queue, kernel, kernel.grid());
@@ -84,14 +84,14 @@ GpuRun prepare_with(KernelPlan& plan, Algorithms& algorithms, Kind kind, const C
   });
 }
 
-GpuRun prepare_conv2d(KernelPlan& plan, Algorithms& algorithms) {
+QueueRun prepare_conv2d(KernelPlan& plan, Algorithms& algorithms) {
   return prepare_with<DirectConv2d>(plan, algorithms, Kind::kForward, kernels::forward_shape(plan));
 }
-GpuRun prepare_grad_input(KernelPlan& plan, Algorithms& algorithms) {
+QueueRun prepare_grad_input(KernelPlan& plan, Algorithms& algorithms) {
   return prepare_with<DirectConv2dGradInput>(plan, algorithms, Kind::kGradInput,
                                              kernels::grad_input_shape(plan));
 }
-GpuRun prepare_grad_filter(KernelPlan& plan, Algorithms& algorithms) {
+QueueRun prepare_grad_filter(KernelPlan& plan, Algorithms& algorithms) {
   return prepare_with<DirectConv2dGradFilter>(plan, algorithms, Kind::kGradFilter,
                                               kernels::grad_filter_shape(plan));
 }

@@ -131,7 +131,7 @@ void copy_boxes(Queue& queue, const std::vector<Box>& boxes, const From& from, c
 // Box i goes from input i, or from input 0, to output i, or to output 0.
 enum class Ends { kOneToOne, kManyToOne, kOneToMany };
 
-GpuRun copying(std::vector<Box> boxes, Ends ends) {
+QueueRun copying(std::vector<Box> boxes, Ends ends) {
   return [boxes = std::move(boxes), ends](const Pointers& p, Queue& queue) {
     copy_boxes(
         queue, boxes,
@@ -146,7 +146,7 @@ std::vector<std::int64_t> offset_along(std::size_t rank, std::size_t axis, std::
   return result;
 }
 
-GpuRun concat(KernelPlan& plan) {
+QueueRun concat(KernelPlan& plan) {
   const Shape& out = plan.output().shape;
   const std::size_t axis = from_end(plan.options<ConcatOptions>().axis, out.rank());
   std::vector<Box> boxes;
@@ -160,7 +160,7 @@ GpuRun concat(KernelPlan& plan) {
   return copying(std::move(boxes), Ends::kManyToOne);
 }
 
-GpuRun concat_grad(KernelPlan& plan) {
+QueueRun concat_grad(KernelPlan& plan) {
   const auto& options = plan.options<ConcatGradOptions>();
   const Shape& out = plan.output().shape;
   const std::size_t axis = from_end(options.axis, out.rank());
@@ -172,7 +172,7 @@ GpuRun concat_grad(KernelPlan& plan) {
                  Ends::kOneToOne);
 }
 
-GpuRun split(KernelPlan& plan) {
+QueueRun split(KernelPlan& plan) {
   const Shape& part = plan.output().shape;
   const std::size_t axis = from_end(plan.options<SplitOptions>().axis, part.rank());
   std::vector<Box> boxes;
@@ -184,14 +184,14 @@ GpuRun split(KernelPlan& plan) {
   return copying(std::move(boxes), Ends::kOneToMany);
 }
 
-GpuRun slice(KernelPlan& plan) {
+QueueRun slice(KernelPlan& plan) {
   const Shape& out = plan.output().shape;
   return copying({Box(BoxCopy(out, plan.input(0).shape, plan.options<SliceOptions>().begin, out, {},
                               plan.dtype()))},
                  Ends::kOneToOne);
 }
 
-GpuRun slice_grad(KernelPlan& plan) {
+QueueRun slice_grad(KernelPlan& plan) {
   const Shape& box = plan.input(0).shape;
   const TensorType& whole = plan.output();
   const auto& begin = plan.options<SliceOptions>().begin;
@@ -242,7 +242,7 @@ struct TransposePlanes {
 
 // dims.front() is dense in the output, another one in the input.
 template <class Bits>
-GpuRun transpose_planes(const std::vector<Strides::Dimension>& dims) {
+QueueRun transpose_planes(const std::vector<Strides::Dimension>& dims) {
   std::vector<Strides::Dimension> others(dims.begin() + 1, dims.end());
   const auto dense = std::ranges::find(others, 1, &Strides::Dimension::a_stride);
   const Strides::Dimension rows = *dense;
@@ -260,7 +260,7 @@ GpuRun transpose_planes(const std::vector<Strides::Dimension>& dims) {
   };
 }
 
-GpuRun transpose(KernelPlan& plan) {
+QueueRun transpose(KernelPlan& plan) {
   const Shape &x = plan.input(0).shape, &y = plan.output().shape;
   if (y.elements() == 0) return [](const Pointers&, Queue&) {};
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
@@ -298,7 +298,7 @@ struct WriteNumbers {
   }
 };
 
-GpuRun write(std::span<const std::int64_t> numbers) {
+QueueRun write(std::span<const std::int64_t> numbers) {
   require(numbers.size() <= WriteNumbers::kMost, "the shape of a tensor of ", numbers.size(),
           " dimensions on a GPU");
   WriteNumbers known{};
@@ -310,9 +310,9 @@ GpuRun write(std::span<const std::int64_t> numbers) {
   };
 }
 
-GpuRun shape(KernelPlan& plan) { return write(plan.input(0).shape.dims()); }
-GpuRun size(KernelPlan& plan) { return write(std::array{plan.input(0).shape.elements()}); }
-GpuRun rank(KernelPlan& plan) {
+QueueRun shape(KernelPlan& plan) { return write(plan.input(0).shape.dims()); }
+QueueRun size(KernelPlan& plan) { return write(std::array{plan.input(0).shape.elements()}); }
+QueueRun rank(KernelPlan& plan) {
   return write(std::array{static_cast<std::int64_t>(plan.input(0).shape.rank())});
 }
 

@@ -58,7 +58,7 @@ void take_rows(Queue& queue, const Pointers& p, const IdPlan& ids, std::int64_t 
   launch(queue, kernel, grid_for(kernel.end - kernel.begin));
 }
 
-GpuRun gather(KernelPlan& plan) {
+QueueRun gather(KernelPlan& plan) {
   const auto element = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [ids = IdPlan(plan, plan.input(0).shape), element](const Pointers& p, Queue& queue) {
     const auto all = static_cast<std::uint64_t>((ids.width | p.begin() | p.end()) * element) |
@@ -123,10 +123,10 @@ struct AddRows {
   }
 };
 
-GpuRun gather_grad(KernelPlan& plan) {
+QueueRun gather_grad(KernelPlan& plan) {
   const IdPlan ids(plan, plan.output().shape);
   plan.workspace(ids.count * static_cast<std::int64_t>(sizeof(Link)));
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [ids, bytes = plan.output().bytes()](const Pointers& p, Queue& queue) {
       const Indices given = ids(p, queue);
       auto* const links = reinterpret_cast<Link*>(p.workspace());

@@ -38,7 +38,7 @@ struct Zeros {
   }
 };
 
-GpuRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
+QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
   if (plan.dtype() != DType::kF32 && plan.dtype() != DType::kF64) return {};
   if (plan.output().shape.elements() == 0) return [](const Pointers&, Queue&) {};
   if (plan.input(0).shape.elements() == 0)

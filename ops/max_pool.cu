@@ -141,8 +141,8 @@ void pool_grad(Queue& queue, const MaxPooling& s, std::int64_t count, const Poin
          grid_for(count / W));
 }
 
-GpuRun max_pool(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+QueueRun max_pool(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::forward(plan), count = plan.output().shape.elements()](
                const Pointers& p, Queue& queue) {
       if (packed<T>(s, p.input<T>(0), p.output<T>(), p.output<Place>(1)))
@@ -153,8 +153,8 @@ GpuRun max_pool(KernelPlan& plan) {
   });
 }
 
-GpuRun max_pool_grad(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+QueueRun max_pool_grad(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::gradient(plan), count = plan.output().shape.elements()](
                const Pointers& p, Queue& queue) {
       if (packed<T>(s, p.input<T>(0), p.output<T>(), p.input<Place>(1)))

@@ -24,8 +24,8 @@
 namespace belfry::cuda {
 namespace {
 
-GpuRun neg(KernelPlan& plan) {
-  return visit_numeric(plan.dtype(), []<class T>(T) -> GpuRun {
+QueueRun neg(KernelPlan& plan) {
+  return visit_numeric(plan.dtype(), []<class T>(T) -> QueueRun {
     return [](const Pointers& p, Queue& queue) { map<functors::Neg, T, 1>(queue, p); };
   });
 }
@@ -35,8 +35,8 @@ Strides operands(const KernelPlan& plan) {
 }
 
 template <class F>
-GpuRun arithmetic(KernelPlan& plan) {
-  return visit_numeric(plan.dtype(), [strides = operands(plan)]<class T>(T) -> GpuRun {
+QueueRun arithmetic(KernelPlan& plan) {
+  return visit_numeric(plan.dtype(), [strides = operands(plan)]<class T>(T) -> QueueRun {
     return [strides](const Pointers& p, Queue& queue) { map_broadcast<T>(queue, p, F{}, strides); };
   });
 }
@@ -53,10 +53,10 @@ struct IntegerDiv {
   }
 };
 
-GpuRun div(KernelPlan& plan) {
+QueueRun div(KernelPlan& plan) {
   const Strides strides = operands(plan);
   if (is_floating(plan.dtype()))
-    return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+    return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
       return [strides](const Pointers& p, Queue& queue) {
         map_broadcast<T>(queue, p, functors::Div{}, strides);
       };
@@ -65,7 +65,7 @@ GpuRun div(KernelPlan& plan) {
       std::make_shared<const Refusal>([&node = plan.node()](std::int64_t, std::int64_t) {
         throw InvalidArgument(cat(node.describe(), ": division by 0"));
       });
-  const auto run = [=]<class T>(T) -> GpuRun {
+  const auto run = [=]<class T>(T) -> QueueRun {
     return [=](const Pointers& p, Queue& queue) {
       map_broadcast<T>(queue, p, IntegerDiv{queue.fault(*refusal)}, strides);
     };
@@ -74,16 +74,16 @@ GpuRun div(KernelPlan& plan) {
 }
 
 template <class F>
-GpuRun weigh(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [strides = operands(plan)]<class T>(T) -> GpuRun {
+QueueRun weigh(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [strides = operands(plan)]<class T>(T) -> QueueRun {
     return [strides](const Pointers& p, Queue& queue) { map_broadcast<T>(queue, p, F{}, strides); };
   });
 }
 
 // Elements are bits: only their size counts.
-GpuRun repeat(const KernelPlan& plan, const Shape& x) {
+QueueRun repeat(const KernelPlan& plan, const Shape& x) {
   const Strides strides(kernels::Broadcast(x.dims(), plan.output().shape.dims()));
-  const auto run = [strides]<class Bits>(Bits) -> GpuRun {
+  const auto run = [strides]<class Bits>(Bits) -> QueueRun {
     return [strides](const Pointers& p, Queue& queue) {
       map_broadcast<Bits>(queue, p, functors::First{}, strides);
     };
@@ -96,15 +96,15 @@ GpuRun repeat(const KernelPlan& plan, const Shape& x) {
   }
 }
 
-GpuRun broadcast_to(KernelPlan& plan) { return repeat(plan, plan.input(0).shape); }
+QueueRun broadcast_to(KernelPlan& plan) { return repeat(plan, plan.input(0).shape); }
 
-GpuRun broadcast_along(KernelPlan& plan) {
+QueueRun broadcast_along(KernelPlan& plan) {
   const auto& options = plan.options<BroadcastAlongOptions>();
   const Shape& like = plan.output().shape;
   const Shape x = options.before(like);
   if (options.spread == belfry::Spread::kRepeat) return repeat(plan, x);
   const Strides strides(kernels::Broadcast(x.dims(), like.dims()));
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const functors::FirstOver<T> share{static_cast<T>(options.repetitions(like))};
     return [=](const Pointers& p, Queue& queue) { map_broadcast<T>(queue, p, share, strides); };
   });
@@ -140,8 +140,8 @@ struct Cast {
   }
 };
 
-GpuRun cast(KernelPlan& plan) {
-  return visit_any(plan.input(0).dtype, [to = plan.dtype()]<class From>(From) -> GpuRun {
+QueueRun cast(KernelPlan& plan) {
+  return visit_any(plan.input(0).dtype, [to = plan.dtype()]<class From>(From) -> QueueRun {
     return [to](const Pointers& p, Queue& queue) {
       const Cast<From> kernel{to, p.begin(), p.end(), p.input<From>(0), p.output<void>()};
       launch(queue, kernel, grid_for(p.end() - p.begin()));
@@ -185,10 +185,10 @@ struct Dropout {
 };
 
 template <bool draws>
-GpuRun dropout(KernelPlan& plan) {
+QueueRun dropout(KernelPlan& plan) {
   const auto& options = plan.options<DropoutOptions>();
   const std::uint64_t key = draws ? random_key(plan.node()) : 0;
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [key, threshold = options.threshold(), scale = static_cast<T>(options.scale())](
                const Pointers& p, Queue& queue) {
       Dropout<T> kernel{draws,   key,   p.step(),      threshold, scale,        p.begin(),

@@ -146,19 +146,19 @@ class Sums {
   std::int64_t partial_ = 0;
 };
 
-GpuRun sums(KernelPlan& plan, const std::vector<bool>& reduced, bool mean) {
-  return visit_numeric(plan.dtype(), [sums = Sums(plan, reduced, mean)]<class T>(T) -> GpuRun {
+QueueRun sums(KernelPlan& plan, const std::vector<bool>& reduced, bool mean) {
+  return visit_numeric(plan.dtype(), [sums = Sums(plan, reduced, mean)]<class T>(T) -> QueueRun {
     return [sums](const Pointers& p, Queue& queue) { sums.run<Summed<T>>(p, queue); };
   });
 }
 
 template <bool mean>
-GpuRun reduce(KernelPlan& plan) {
+QueueRun reduce(KernelPlan& plan) {
   return sums(plan, axis_mask(plan.options<ReductionOptions>().axes, plan.input(0).shape.rank()),
               mean);
 }
 
-GpuRun sum_to(KernelPlan& plan) {
+QueueRun sum_to(KernelPlan& plan) {
   return sums(plan, repeated_axes(plan.input(0).shape, plan.output().shape), false);
 }
 

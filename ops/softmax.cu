@@ -192,8 +192,8 @@ Grid rows_of(const Shape& shape) {
           .threads = kFoldThreads};
 }
 
-GpuRun softmax(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+QueueRun softmax(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [grid = rows_of(plan.output().shape), columns = plan.output().shape.back()](
                const Pointers& p, Queue& queue) {
       launch(queue, SoftmaxRow<T>{p.input<T>(0), columns, p.output<T>()}, grid);
@@ -201,8 +201,8 @@ GpuRun softmax(KernelPlan& plan) {
   });
 }
 
-GpuRun softmax_grad(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+QueueRun softmax_grad(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [grid = rows_of(plan.output().shape), columns = plan.output().shape.back()](
                const Pointers& p, Queue& queue) {
       launch(queue, SoftmaxGradRow<T>{p.input<T>(0), p.input<T>(1), columns, p.output<T>()}, grid);
@@ -230,8 +230,8 @@ struct LabelPlan {
   std::shared_ptr<const Refusal> refusal;
 };
 
-GpuRun loss(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [labels = LabelPlan(plan)]<class T>(T) -> GpuRun {
+QueueRun loss(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [labels = LabelPlan(plan)]<class T>(T) -> QueueRun {
     return [labels](const Pointers& p, Queue& queue) {
       launch(queue, LossRow<T>{p.input<T>(0), labels(p, queue), labels.classes, p.output<T>()},
              labels.grid());
@@ -239,8 +239,8 @@ GpuRun loss(KernelPlan& plan) {
   });
 }
 
-GpuRun loss_grad(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [labels = LabelPlan(plan)]<class T>(T) -> GpuRun {
+QueueRun loss_grad(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [labels = LabelPlan(plan)]<class T>(T) -> QueueRun {
     return [labels](const Pointers& p, Queue& queue) {
       launch(queue,
              LossGradRow<T>{p.input<T>(0), labels(p, queue), p.input<T>(2), labels.classes,
@@ -250,10 +250,10 @@ GpuRun loss_grad(KernelPlan& plan) {
   });
 }
 
-GpuRun accuracy(KernelPlan& plan) {
+QueueRun accuracy(KernelPlan& plan) {
   const LabelPlan labels(plan);
   plan.workspace(labels.rows);
-  return visit_floating(plan.input(0).dtype, [&]<class T>(T) -> GpuRun {
+  return visit_floating(plan.input(0).dtype, [&]<class T>(T) -> QueueRun {
     return [rows = labels.rows, classes = labels.classes, wide = labels.wide](const Pointers& p,
                                                                               Queue& queue) {
       auto* const correct = reinterpret_cast<std::uint8_t*>(p.workspace());

@@ -111,26 +111,26 @@ void update(Queue& queue, const Pointers& p, const U& how, std::size_t gradient)
   launch(queue, kernel, grid_of_packs<T>(kernel.count));
 }
 
-GpuRun sgd(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), []<class T>(T) -> GpuRun {
+QueueRun sgd(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> QueueRun {
     return [](const Pointers& p, Queue& queue) { update<T>(queue, p, Sgd<T>{p.input<T>(2)}, 1); };
   });
 }
 
-GpuRun momentum(KernelPlan& plan) {
+QueueRun momentum(KernelPlan& plan) {
   const double momentum = plan.options<MomentumUpdateOptions>().momentum;
-  return visit_floating(plan.dtype(), [momentum]<class T>(T) -> GpuRun {
+  return visit_floating(plan.dtype(), [momentum]<class T>(T) -> QueueRun {
     return [m = static_cast<T>(momentum)](const Pointers& p, Queue& queue) {
       update<T>(queue, p, Momentum<T>{m, p.input<T>(3)}, 2);
     };
   });
 }
 
-GpuRun adam(KernelPlan& plan) {
+QueueRun adam(KernelPlan& plan) {
   const auto refusal = std::make_shared<const Refusal>(
       [&node = plan.node()](std::int64_t, std::int64_t step) { refuse_adam_step(node, step); });
   const auto options = plan.options<AdamUpdateOptions>();
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> GpuRun {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [refusal, options](const Pointers& p, Queue& queue) {
       const Adam<T> adam{options, p.input<std::int64_t>(3), p.input<T>(5), queue.fault(*refusal)};
       update<T>(queue, p, adam, 4);

@@ -13,11 +13,11 @@
 namespace belfry::cuda {
 namespace {
 
-GpuRun nothing(KernelPlan&) {
+QueueRun nothing(KernelPlan&) {
   return [](const Pointers&, Queue&) {};
 }
 
-GpuRun add_n(KernelPlan& plan) {
+QueueRun add_n(KernelPlan& plan) {
   TreeSum sum(plan, plan.inputs(), 1, false);
   sum.append(plan.output().shape.elements());
   return sum;
@@ -36,14 +36,14 @@ void copy_bytes(Queue& queue, const Pointers& p, std::int64_t unit, const void* 
   launch_map(queue, kernel);
 }
 
-GpuRun copy(KernelPlan& plan) {
+QueueRun copy(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [unit](const Pointers& p, Queue& queue) {
     copy_bytes(queue, p, unit, p.input<void>(0), p.output<void>());
   };
 }
 
-GpuRun assign(KernelPlan& plan) {
+QueueRun assign(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [unit](const Pointers& p, Queue& queue) {
     copy_bytes(queue, p, unit, p.input<void>(1), p.written<void>(0));
@@ -65,8 +65,8 @@ struct Plus {
 };
 
 template <int sign>
-GpuRun assign_plus(KernelPlan& plan) {
-  return visit_any(plan.dtype(), []<class T>(T) -> GpuRun {
+QueueRun assign_plus(KernelPlan& plan) {
+  return visit_any(plan.dtype(), []<class T>(T) -> QueueRun {
     return [](const Pointers& p, Queue& queue) {
       Map<Plus<sign>, T, 2> kernel{.count = p.end() - p.begin(),
                                    .y = p.written<T>(0) + p.begin(),
@@ -76,7 +76,7 @@ GpuRun assign_plus(KernelPlan& plan) {
   });
 }
 
-GpuRun fill_with(double value, DType dtype) {
+QueueRun fill_with(double value, DType dtype) {
   const auto unit = static_cast<std::int64_t>(size_of(dtype));
   Pack<std::uint8_t> pattern{};
   if (size_of(dtype) != sizeof(std::uint16_t))  // of which there are zeros alone
@@ -91,8 +91,8 @@ GpuRun fill_with(double value, DType dtype) {
   };
 }
 
-GpuRun fill(KernelPlan& plan) { return fill_with(plan.options<FillOptions>().value, plan.dtype()); }
-GpuRun fill_like(KernelPlan& plan) {
+QueueRun fill(KernelPlan& plan) { return fill_with(plan.options<FillOptions>().value, plan.dtype()); }
+QueueRun fill_like(KernelPlan& plan) {
   return fill_with(plan.options<FillLikeOptions>().value, plan.dtype());
 }
 
@@ -114,8 +114,8 @@ struct RandomNumbers {
 };
 
 template <class Draw>
-GpuRun random_numbers(const KernelPlan& plan, Draw draw) {
-  return visit_floating(plan.dtype(), [draw, key = random_key(plan.node())]<class T>(T) -> GpuRun {
+QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
+  return visit_floating(plan.dtype(), [draw, key = random_key(plan.node())]<class T>(T) -> QueueRun {
     return [draw, key](const Pointers& p, Queue& queue) {
       launch(queue, RandomNumbers<Draw, T>{draw, key, p.step(), p.begin(), p.end(), p.output<T>()},
              grid_for(p.end() - p.begin()));
@@ -123,11 +123,11 @@ GpuRun random_numbers(const KernelPlan& plan, Draw draw) {
   });
 }
 
-GpuRun random_uniform(KernelPlan& plan) {
+QueueRun random_uniform(KernelPlan& plan) {
   const auto& options = plan.options<RandomUniformOptions>();
   return random_numbers(plan, functors::Uniform{options.low, options.high - options.low});
 }
-GpuRun random_normal(KernelPlan& plan) {
+QueueRun random_normal(KernelPlan& plan) {
   return random_numbers(plan, functors::Normal{plan.options<RandomNormalOptions>().stddev});
 }
 

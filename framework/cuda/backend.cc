@@ -73,7 +73,8 @@ class CudaBackend final : public DrivingBackend {
 }  // namespace belfry::cuda
 
 extern "C" const belfry::GpuBackend* belfry_gpu_backend(const char* wanted, const char** own) {
-  static const belfry::cuda::CudaBackend backend;
+  // Never destroyed: the libraries of CUDA may end before static objects do.
+  static const auto& backend = *new belfry::cuda::CudaBackend;
   *own = BELFRY_BUILD_IDENTITY;
   return std::strcmp(wanted, BELFRY_BUILD_IDENTITY) == 0 ? &backend : nullptr;
 }

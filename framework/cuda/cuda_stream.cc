@@ -10,42 +10,37 @@ CudaEvent::CudaEvent(int gpu) {
   event_ = make_event(cat("for GPU ", gpu));
 }
 
-CudaStream::CudaStream(int gpu) : gpu_(gpu) {
-  const DeviceGuard guard(gpu);
-  stream_ = make_stream(cat("for GPU ", gpu));
-}
-
-std::string CudaStream::context() const {
-  return cat("for ", node_ ? node_->describe() : "a step", " on GPU ", gpu_);
-}
+CudaStream::CudaStream(int gpu) : queue_(cat("GPU ", gpu)) {}
 
 void CudaStream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  BELFRY_GPU_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), context());
+  BELFRY_GPU_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, queue_.stream()), where());
 }
 
 void CudaStream::record(GpuEvent& event) {
-  BELFRY_GPU_CALL(cudaEventRecord(static_cast<CudaEvent&>(event).get(), stream_.get()), context());
+  BELFRY_GPU_CALL(cudaEventRecord(static_cast<CudaEvent&>(event).get(), queue_.stream()), where());
 }
 
 void CudaStream::wait(const GpuEvent& event) {
-  BELFRY_GPU_CALL(cudaStreamWaitEvent(stream_.get(), static_cast<const CudaEvent&>(event).get(), 0),
-                  context());
+  BELFRY_GPU_CALL(
+      cudaStreamWaitEvent(queue_.stream(), static_cast<const CudaEvent&>(event).get(), 0), where());
 }
 
 void CudaStream::stamp(std::int64_t& counter, std::int64_t value) {
-  BELFRY_GPU_CALL(cuda::stamp(stream_.get(), &counter, value), context());
+  queue_.tell_faults();
+  BELFRY_GPU_CALL(cuda::stamp(queue_.stream(), &counter, value), where());
 }
 
 void CudaStream::check() const {
-  const cudaError_t status = cudaStreamQuery(stream_.get());
+  const cudaError_t status = cudaStreamQuery(queue_.stream());
   if (status == cudaSuccess || status == cudaErrorNotReady) return;
-  fail(status, "a launch before cudaStreamQuery", cat("on GPU ", gpu_));
+  fail(status, "a launch before cudaStreamQuery", where().str());
 }
 
 void CudaStream::drain() noexcept {
-  cudaStreamSynchronize(stream_.get());  // a failure has been reported, or will be by check()
+  cudaStreamSynchronize(queue_.stream());  // a failure has been reported, or will be by check()
   cudaGetLastError();
+  queue_.forget_faults();
 }
 
 }  // namespace belfry::cuda

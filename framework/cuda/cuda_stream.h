@@ -1,6 +1,7 @@
 // Streams and events of GPUs, as steps use them.
 #pragma once
 #include "belfry/framework/cuda/handles.h"
+#include "belfry/framework/cuda/stream_queue.h"
 #include "belfry/framework/gpu_backend.h"
 
 namespace belfry::cuda {
@@ -16,22 +17,24 @@ class CudaEvent final : public GpuEvent {
 
 class CudaStream final : public GpuStream {
  public:
+  // Of the current GPU, which is current, too, where its functions are called.
   explicit CudaStream(int gpu);
 
-  void serve(const Node& node) override { node_ = &node; }
+  Queue& queue() { return queue_; }
+
+  void serve(const Node& node) override { queue_.serve(node); }
   void copy(void* to, const void* from, std::size_t bytes) override;
   void record(GpuEvent& event) override;
   void wait(const GpuEvent& event) override;
   void stamp(std::int64_t& counter, std::int64_t value) override;
   void check() const override;
+  void check_inputs() const override { queue_.raise_fault(); }
   void drain() noexcept override;
 
  private:
-  std::string context() const;  // for errors
+  const Where& where() const { return queue_.where(); }
 
-  int gpu_;
-  const Node* node_ = nullptr;
-  Stream stream_;
+  StreamQueue queue_;
 };
 
 }  // namespace belfry::cuda

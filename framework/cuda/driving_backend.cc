@@ -1,6 +1,9 @@
 #include "belfry/framework/cuda/driving_backend.h"
 
+#include "belfry/framework/cuda/algorithm_provider.h"
 #include "belfry/framework/cuda/cuda_stream.h"
+#include "belfry/framework/cuda/gpu_algorithms.h"
+#include "belfry/framework/cuda/gpu_kernel.h"
 
 namespace belfry::cuda {
 namespace {
@@ -14,6 +17,17 @@ void* checked(cudaError_t status, void* memory, std::string_view call, std::size
 }
 
 }  // namespace
+
+struct DrivingBackend::Chooser {
+  Chooser(int gpu, const std::string& name, AlgorithmTable& table)
+      : source(cat("GPU ", gpu), name), provider(source, table, {}) {}
+
+  GpuAlgorithms source;
+  AlgorithmProvider provider;
+};
+
+DrivingBackend::DrivingBackend() = default;
+DrivingBackend::~DrivingBackend() = default;
 
 void DrivingBackend::need(int gpu) const {
   require(gpu >= 0 && gpu < count(), "there is no GPU ", gpu, "; this machine has ", count());
@@ -66,9 +80,18 @@ void DrivingBackend::use(int gpu) const {
   BELFRY_GPU_CALL(cudaSetDevice(gpu), "to enqueue work of GPU ", gpu);
 }
 
-GpuRun DrivingBackend::prepare(int gpu, KernelPlan&) const {
-  need(gpu);
-  return {};
+GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan) const {
+  const std::string name = info(gpu).name;
+  const DeviceGuard guard(gpu);
+  const std::lock_guard lock(choosing_);
+  std::unique_ptr<Chooser>& chooser = choosers_[gpu];
+  if (!chooser) chooser = std::make_unique<Chooser>(gpu, name, table_);
+  chooser->source.serve(plan.node());
+  QueueRun run = prepare_gpu_kernel(plan, chooser->provider);
+  if (!run) return {};
+  return [run = std::move(run)](const Pointers& p, GpuStream& stream) {
+    run(p, static_cast<CudaStream&>(stream).queue());
+  };
 }
 
 }  // namespace belfry::cuda

@@ -1,11 +1,19 @@
 // What sessions ask of the module: memory, streams and kernels of its GPUs.
 #pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "belfry/framework/cuda/algorithm_table.h"
 #include "belfry/framework/gpu_backend.h"
 
 namespace belfry::cuda {
 
 class DrivingBackend : public GpuBackend {
  public:
+  DrivingBackend();
+  ~DrivingBackend() override;
+
   void* allocate(int gpu, std::size_t bytes) const override;
   void deallocate(int gpu, void* memory) const noexcept override;
   void* allocate_pinned(std::size_t bytes) const override;
@@ -15,10 +23,17 @@ class DrivingBackend : public GpuBackend {
   std::unique_ptr<GpuStream> make_stream(int gpu) const override;
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
   void use(int gpu) const override;
+  // Chooses algorithms of libraries once for each call, by timing them.
   GpuRun prepare(int gpu, KernelPlan& plan) const override;
 
  private:
+  struct Chooser;
+
   void need(int gpu) const;
+
+  mutable std::mutex choosing_;
+  mutable AlgorithmTable table_;
+  mutable std::map<int, std::unique_ptr<Chooser>> choosers_;  // by GPU, from its first kernel on
 };
 
 }  // namespace belfry::cuda

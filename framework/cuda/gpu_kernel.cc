@@ -7,7 +7,7 @@
 namespace belfry::cuda {
 namespace {
 
-using Prepare = std::function<GpuRun(KernelPlan&, Algorithms&)>;
+using Prepare = std::function<QueueRun(KernelPlan&, Algorithms&)>;
 
 std::map<const Op*, Prepare>& kernels() {
   static std::map<const Op*, Prepare> all;
@@ -22,9 +22,9 @@ GpuKernel::GpuKernel(const Op& op, GpuPrepare prepare) {
 
 GpuKernel::GpuKernel(const Op& op, GpuLibraryPrepare prepare) { kernels()[&op] = prepare; }
 
-GpuRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
+QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
   const auto found = kernels().find(&plan.node().op());
-  return found == kernels().end() ? GpuRun() : found->second(plan, algorithms);
+  return found == kernels().end() ? QueueRun() : found->second(plan, algorithms);
 }
 
 std::vector<const char*> ops_without_gpu_kernel() {

@@ -14,12 +14,12 @@
 
 namespace belfry::cuda {
 
-// Enqueues one launch and returns. It allocates nothing, waits for nothing and keeps no pointer.
-using GpuRun = std::function<void(const Pointers&, Queue&)>;
+// A GpuRun, by what it enqueues in its stream.
+using QueueRun = std::function<void(const Pointers&, Queue&)>;
 // As CpuKernel: touches no device; empty for types that it does not handle.
-using GpuPrepare = GpuRun (*)(KernelPlan&);
+using GpuPrepare = QueueRun (*)(KernelPlan&);
 // Of ops that a library computes.
-using GpuLibraryPrepare = GpuRun (*)(KernelPlan&, Algorithms&);
+using GpuLibraryPrepare = QueueRun (*)(KernelPlan&, Algorithms&);
 
 struct GpuKernel {
   GpuKernel(const Op& op, GpuPrepare prepare);
@@ -27,7 +27,7 @@ struct GpuKernel {
 };
 
 // Empty if the op has none, or none for these types.
-GpuRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms);
+QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms);
 
 // The names of the ops without a kernel here, without Op::cpu_only, and that are neither aliases
 // nor storage.

@@ -62,17 +62,17 @@ void map(Queue& queue, const Pointers& p) {
 
 // The kernel of y = F(x), or y = F(a, b) for equal shapes.
 template <class F, int N>
-GpuRun pointwise(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), []<class T>(T) -> GpuRun {
+QueueRun pointwise(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> QueueRun {
     return [](const Pointers& p, Queue& queue) { map<F, T, N>(queue, p); };
   });
 }
 template <class F>
-GpuRun unary(KernelPlan& plan) {
+QueueRun unary(KernelPlan& plan) {
   return pointwise<F, 1>(plan);
 }
 template <class F>
-GpuRun binary(KernelPlan& plan) {
+QueueRun binary(KernelPlan& plan) {
   return pointwise<F, 2>(plan);
 }
 

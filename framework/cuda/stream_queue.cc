@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/stream_queue.h"
 
+#include <cstring>
 #include <limits>
 
 namespace belfry::cuda {
@@ -7,9 +8,40 @@ namespace belfry::cuda {
 StreamQueue::StreamQueue(std::string device)
     : where_{.device = std::move(device)},
       stream_(make_stream(where_.str())),
+      faults_(allocate(kMostFaults * sizeof(Fault), where_.str())),
+      told_(allocate_pinned(kMostFaults * sizeof(Fault), where_.str())),
       blas_(where_),
       dnn_(where_) {
   dnn_.set_stream(stream(), where_);
+  forget_faults();
+}
+
+Fault* StreamQueue::fault(const Refusal& refusal) {
+  const std::size_t place = fault_of_.emplace(&refusal, fault_of_.size()).first->second;
+  require<Internal>(place < kMostFaults, "steps with more than ", kMostFaults,
+                    " kernels that may refuse their input, ", where_);
+  return static_cast<Fault*>(faults_.get()) + place;
+}
+
+void StreamQueue::tell_faults() {
+  if (fault_of_.empty()) return;
+  BELFRY_GPU_CALL(cudaMemcpyAsync(told_.get(), faults_.get(), fault_of_.size() * sizeof(Fault),
+                                  cudaMemcpyDeviceToHost, stream()),
+                  where_);
+}
+
+void StreamQueue::raise_fault() const {
+  const auto* const told = static_cast<const Fault*>(told_.get());
+  for (const auto& [refusal, place] : fault_of_)
+    if (told[place].first != Fault::kNone)
+      refusal->raise(told[place].element(), told[place].value());
+}
+
+// All ones are Fault::kNone. What CUDA refuses here it refuses of the next call, too.
+void StreamQueue::forget_faults() noexcept {
+  constexpr std::size_t kBytes = kMostFaults * sizeof(Fault);
+  std::memset(told_.get(), 0xff, kBytes);
+  cudaMemsetAsync(faults_.get(), 0xff, kBytes, stream());
 }
 
 void check_grid(Grid grid, const Where& where) {

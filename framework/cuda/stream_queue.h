@@ -1,5 +1,7 @@
 // The queue that is a stream of a GPU.
 #pragma once
+#include <map>
+
 #include "belfry/framework/cuda/cublas_lt.h"
 #include "belfry/framework/cuda/cudnn.h"
 #include "belfry/framework/cuda/queue.h"
@@ -16,15 +18,30 @@ class StreamQueue final : public Queue {
   // What is enqueued from now on is the node's: errors name it.
   void serve(const Node& node) { where_.node = &node; }
   cudaStream_t stream() const { return stream_.get(); }
+  const Where& where() const { return where_; }
 
   void launch(const KernelLaunch& launch) override;
   void matmul(const MatMulCall& call) override { blas_.matmul(call, stream(), where_); }
   void convolve(const ConvolutionCall& call) override { dnn_.convolve(call, where_); }
   void pool(const PoolingCall& call) override { dnn_.pool(call, where_); }
+  // Throws Internal for more than kMostFaults of them.
+  Fault* fault(const Refusal& refusal) override;
+
+  // Enqueues that the host be told of the faults so far.
+  void tell_faults();
+  // Throws for the first that the host was told of.
+  void raise_fault() const;
+  // Enqueues that there be none. While the host waits for nothing.
+  void forget_faults() noexcept;
 
  private:
+  static constexpr std::size_t kMostFaults = 1024;
+
   Where where_;
   Stream stream_;
+  DeviceMemory faults_;  // kMostFaults, and on the host what was told of them
+  PinnedMemory told_;
+  std::map<const Refusal*, std::size_t> fault_of_;
   CublasLt blas_;
   Cudnn dnn_;
 };

@@ -151,11 +151,12 @@ void HostQueue::pool(const PoolingCall& call) {
 }
 
 KernelRun gpu_kernel_on_host(KernelPlan& plan, Algorithms& algorithms) {
-  GpuRun run = prepare_gpu_kernel(plan, algorithms);
+  QueueRun run = prepare_gpu_kernel(plan, algorithms);
   if (!run) return {};
   return [run = std::move(run)](const Pointers& p) {
     HostQueue queue;
     run(p, queue);
+    queue.check();
   };
 }
 

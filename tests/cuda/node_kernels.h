@@ -59,7 +59,7 @@ struct NodeKernel {
   std::vector<TensorType> inputs, outputs;
   Range range;
   KernelPlan plan;
-  GpuRun run;
+  QueueRun run;
 
  private:
   static std::vector<TensorType> input_types(const Node& node) {
