@@ -58,8 +58,9 @@ class GpuStream {
   // be seen by the host.
   virtual void stamp(std::int64_t& counter, std::int64_t value) = 0;
   // Throws what the GPU has failed with, if it has: then nothing more may happen in its streams.
-  // And what its kernels have said of their input before the last stamp that the host has seen.
   virtual void check() const = 0;
+  // Throws what kernels have refused of their input before the last stamp that the host has seen.
+  virtual void check_inputs() const = 0;
   // Waits until all has been done, or cannot be. After a failure alone.
   virtual void drain() noexcept = 0;
 };

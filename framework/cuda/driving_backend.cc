@@ -20,7 +20,7 @@ void* checked(cudaError_t status, void* memory, std::string_view call, std::size
 
 struct DrivingBackend::Chooser {
   Chooser(int gpu, const std::string& name, AlgorithmTable& table)
-      : source(cat("GPU ", gpu), name), provider(source, table, {}) {}
+      : source(cat("GPU ", gpu), name), provider(source, table, {.deterministic = true}) {}
 
   GpuAlgorithms source;
   AlgorithmProvider provider;

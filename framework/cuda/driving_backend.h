@@ -23,7 +23,7 @@ class DrivingBackend : public GpuBackend {
   std::unique_ptr<GpuStream> make_stream(int gpu) const override;
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
   void use(int gpu) const override;
-  // Chooses algorithms of libraries once for each call, by timing them.
+  // Libraries compute by algorithms that give the same bits each time.
   GpuRun prepare(int gpu, KernelPlan& plan) const override;
 
  private:

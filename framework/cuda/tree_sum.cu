@@ -52,6 +52,11 @@ using Groups = TreeOrder<8, 80>;
 
 constexpr std::size_t kPointers = 352, kTensors = 20;  // of a launch: below 4 KiB with all else
 
+// Types that gradients have: others are summed element by element.
+template <class T>
+inline constexpr bool kPacked = std::is_same_v<typename Sums<T>::Type, float> ||
+                                std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>;
+
 template <class T>
 struct SumKernel {
   using Shared = Nothing;
@@ -65,6 +70,7 @@ struct SumKernel {
   };
 
   Groups groups;
+  std::uint32_t additions[Groups::kFew + 1];  // those of TreeOrder<1, 8>, of a term in four bits
   int towers, tensors = 0;
   bool mean;
   Tensor tensor[kTensors];
@@ -106,8 +112,20 @@ struct SumKernel {
     }
   }
 
+  // In registers for packs; one by one, through a stack, for single elements, which are few.
   template <int W>
-  BELFRY_HD static Row<W> few(int n, void* const* from, std::int64_t i) {
+  BELFRY_HD Row<W> few(int n, void* const* from, std::int64_t i) const {
+    if constexpr (W == 1) {
+      Row<1> stack[4];
+      int depth = 0;
+      for (int k = 0; k < n; ++k) {
+        Row<1> sum = load<1>(from[k], i);
+        for (std::uint32_t more = additions[n] >> 4 * k & 15; more > 0; --more)
+          sum = plus(stack[--depth], sum);
+        stack[depth++] = sum;
+      }
+      return stack[0];
+    }
     switch (n) {
       case 1: return tree<1, W>(from, i);
       case 2: return tree<2, W>(from, i);
@@ -163,7 +181,7 @@ struct SumKernel {
       constexpr int kSize = Pack<T>::kSize;
       const std::int64_t first =
           t.begin + ((block.index - t.first_block) * block.threads + thread) * kSize;
-      if constexpr (sizeof(T) > 1)
+      if constexpr (kPacked<T>)
         if (t.packed && first + kSize <= t.end) return run<kSize>(t, first);
       for (std::int64_t i = first; i < first + kSize && i < t.end; ++i) run<1>(t, i);
     });
@@ -176,6 +194,12 @@ class Launches {
  public:
   Launches(Queue& queue, std::size_t towers, bool mean) : queue_(queue) {
     kernel_.groups.plan(towers);
+    for (std::size_t n = 1; n <= Groups::kFew; ++n) {
+      TreeOrder<1, Groups::kFew> order;
+      order.plan(n);
+      for (std::size_t k = 0; k < n; ++k)
+        kernel_.additions[n] |= std::uint32_t{order.additions[k]} << 4 * k;
+    }
     kernel_.towers = static_cast<int>(towers);
     kernel_.mean = mean;
   }

@@ -14,6 +14,7 @@ class CountingQueue final : public Queue {
     ++launches;
     host_.launch(launch);
   }
+  Fault* fault(const Refusal& refusal) override { return host_.fault(refusal); }
   void matmul(const MatMulCall& call) override {
     ++library_calls;
     host_.matmul(call);

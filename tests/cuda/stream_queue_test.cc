@@ -130,5 +130,30 @@ TEST(StreamQueue, ComputesByMeasuredAlgorithms) {
   }
 }
 
+TEST(StreamQueue, ThrowsWhatKernelsHaveNotedUntilItIsForgotten) {
+  if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
+  const DeviceGuard guard(0);
+  StreamQueue queue("gpu:0");
+  const Refusal refusal{[](std::int64_t element, std::int64_t value) {
+    throw InvalidArgument(cat("element ", element, " is ", value));
+  }};
+  const auto told = [&] {
+    queue.tell_faults();
+    BELFRY_GPU_CALL(cudaStreamSynchronize(queue.stream()), "in a test");
+  };
+  Fault* const fault = queue.fault(refusal);
+  EXPECT_EQ(queue.fault(refusal), fault);
+  told();
+  EXPECT_NO_THROW(queue.raise_fault());
+  Fault noted;
+  note(&noted, 7, -3);
+  BELFRY_GPU_CALL(cudaMemcpy(fault, &noted, sizeof noted, cudaMemcpyHostToDevice), "in a test");
+  told();
+  EXPECT_THROW(queue.raise_fault(), InvalidArgument);
+  queue.forget_faults();
+  told();
+  EXPECT_NO_THROW(queue.raise_fault());
+}
+
 }  // namespace stream_queue_test
 }  // namespace belfry::cuda
