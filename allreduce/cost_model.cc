@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/useful_workers.h"
@@ -120,28 +121,39 @@ class Jobs {
     return found;
   }
 
-  // Bytes read, and twice those written: before a line is written it is read.
+  // Bytes read, and those written as what they cost beside them.
   double touched(int n) const {
     const PlanNode& node = plan_.node(n);
     const bool part = node.op == &kSlice || node.op == &kSplit;  // reads what it writes
-    std::map<int, double> buffers;
+    std::map<int, double> read, written;                         // by buffer
+    const auto add = [](double& known, const TensorType& type) {
+      known = std::max(known, static_cast<double>(type.bytes()));
+    };
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      double bytes = static_cast<double>(plan_.type(node.inputs[i]).bytes());
-      if (part) bytes = 0;
-      if (static_cast<int>(i) < node.writes()) bytes *= 2;
-      double& known = buffers[plan_.buffer(node.inputs[i])];
-      known = std::max(known, bytes);
+      const int buffer = plan_.buffer(node.inputs[i]);
+      const bool writes = static_cast<int>(i) < node.writes();
+      if (writes) add(written[buffer], plan_.type(node.inputs[i]));
+      if (!part && !(writes && assigned(node, static_cast<int>(i))))
+        add(read[buffer], plan_.type(node.inputs[i]));
     }
     double total = 0;
     if (node.writes() == 0)
       for (std::size_t i = 0; i < node.types.size(); ++i) {
-        const auto bytes = static_cast<double>(node.types[i].bytes());
-        double& known = buffers[plan_.buffer_of[at(n)][i]];
-        known = std::max(known, 2 * bytes);
-        if (part) total += bytes;
+        add(written[plan_.buffer_of[at(n)][i]], node.types[i]);
+        if (part) total += static_cast<double>(node.types[i].bytes());
       }
-    for (const auto& [buffer, bytes] : buffers) total += bytes;
+    for (const auto& [buffer, bytes] : read) total += bytes;
+    for (const auto& [buffer, bytes] : written)
+      total += bytes * (read.contains(buffer) ? bandwidth_.rewrite : bandwidth_.write);
     return total;
+  }
+
+  // Input i is a variable that the launch writes and does not read for that.
+  static bool assigned(const PlanNode& node, int i) {
+    if (!node.fusion) return node.op == &kAssign;
+    return std::ranges::any_of(node.fusion->updates, [&](const Fusion::Update& update) {
+      return update.op == &kAssign && update.inputs[0] == i;
+    });
   }
 
   // What goes from one memory to another.

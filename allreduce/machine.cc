@@ -98,9 +98,12 @@ Bandwidth Machine::bandwidth_at(std::int64_t bytes) const {
   const Bandwidth& low = *std::prev(above);
   const double share = std::log(static_cast<double>(bytes) / static_cast<double>(low.bytes)) /
                        std::log(static_cast<double>(above->bytes) / static_cast<double>(low.bytes));
-  return {bytes, std::lerp(low.one_gbps, above->one_gbps, share),
+  return {bytes,
+          std::lerp(low.one_gbps, above->one_gbps, share),
           std::lerp(low.all_gbps, above->all_gbps, share),
-          std::lerp(low.other_gbps, above->other_gbps, share)};
+          std::lerp(low.other_gbps, above->other_gbps, share),
+          std::lerp(low.write, above->write, share),
+          std::lerp(low.rewrite, above->rewrite, share)};
 }
 
 bool Machine::has(const DeviceSpec& device) const {
@@ -148,14 +151,17 @@ Machine parse_machine(const Json& json) {
   machine.share_us = number(json, "share_us", 0);
   if (const Json* points = json.find("bandwidth"))
     for (const Json& point : points->items()) {
-      require_members(point, "a bandwidth", {"bytes", "one_gbps", "all_gbps", "other_gbps"});
+      require_members(point, "a bandwidth",
+                      {"bytes", "one_gbps", "all_gbps", "other_gbps", "write", "rewrite"});
       point.at("one_gbps");
       const double one = number(point, "one_gbps", 0, true);
       const std::int64_t bytes = point.at("bytes").integer();
       require(bytes > (machine.bandwidth.empty() ? 0 : machine.bandwidth.back().bytes),
               "\"bytes\" of a machine's bandwidths must be above 0 and grow");
+      const Bandwidth defaults;
       machine.bandwidth.push_back(
-          {bytes, one, number(point, "all_gbps", one, true), number(point, "other_gbps", 0)});
+          {bytes, one, number(point, "all_gbps", one, true), number(point, "other_gbps", 0),
+           number(point, "write", defaults.write), number(point, "rewrite", defaults.rewrite)});
     }
   if (machine.bandwidth.empty()) machine.bandwidth = {{1, kDefaultBandwidth, kDefaultBandwidth}};
   parse_links(json, machine);
@@ -172,7 +178,9 @@ Json to_json(const Machine& machine) {
                        .set("bytes", point.bytes)
                        .set("one_gbps", point.one_gbps)
                        .set("all_gbps", point.all_gbps)
-                       .set("other_gbps", point.other_gbps));
+                       .set("other_gbps", point.other_gbps)
+                       .set("write", point.write)
+                       .set("rewrite", point.rewrite));
   for (std::size_t i = 0; i < machine.links.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       links.push(link_json(machine.devices[j], machine.devices[i], machine.links[i][j]));

@@ -18,13 +18,14 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-// How fast kernels read and write memory when all that a step touches is `bytes` large, in 1e9
-// bytes per second: one worker alone, and all workers together. Bytes written count twice.
-// `other_gbps` is how fast one worker reads what another wrote last, which may still lie in the
-// cache of that one; 0: as its own.
+// How fast kernels read memory when all that a step touches is `bytes` large, in 1e9 bytes per
+// second: one worker alone, and all workers together. A byte written takes as long as `write` bytes
+// read, or as `rewrite` if it was read by the same launch. `other_gbps` is how fast one worker
+// reads what another wrote last, which may still lie in the cache of that one; 0: as its own.
 struct Bandwidth {
   std::int64_t bytes = 0;
   double one_gbps = 0, all_gbps = 0, other_gbps = 0;
+  double write = 2, rewrite = 1;
   bool operator==(const Bandwidth&) const = default;
 };
 
@@ -59,8 +60,8 @@ struct Machine {
 // leaves out. The host, one device at most, is cpu:0. Without both, all devices share one memory.
 // More members, all optional: "workers" [0], "run_us" [0], "wake_us" [0], "launch_us" [5],
 // "wait_us" [0], "share_us" [0], and "bandwidth", a list of
-// {"bytes", "one_gbps", "all_gbps", "other_gbps"} [500 for any size]. Throws InvalidArgument naming
-// the member that is missing, unknown or out of range.
+// {"bytes", "one_gbps", "all_gbps", "other_gbps", "write", "rewrite"} [500 for any size]. Throws
+// InvalidArgument naming the member that is missing, unknown or out of range.
 Machine parse_machine(const Json& json);
 // What parse_machine() reads back.
 Json to_json(const Machine& machine);

@@ -8,11 +8,13 @@
 
 #include "belfry/allreduce/collective.h"
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/device.h"
 #include "belfry/framework/log.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
+#include "belfry/ops/sgd_update.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flag_values.h"
 #include "belfry/trainers/interleaved.h"
@@ -35,9 +37,15 @@ class Probe {
     return variable(graph_, cat("x", variables_++), Shape{count}, {.initializer = init::ones()});
   }
 
-  Output add(std::size_t d, Output a, Output b) {
+  Output add(std::size_t d, const std::vector<Output>& terms) {
     DeviceScope on(graph_, devices_[d]);
-    return add_n({a, b});
+    return add_n(terms);
+  }
+
+  // variable += other, in place.
+  Node& update(std::size_t d, Variable variable, Variable other) {
+    DeviceScope on(graph_, devices_[d]);
+    return sgd_update(variable, other, constant(graph_, -1));
   }
 
   // Seconds of a step for the effect of `nodes`: of the fastest round, as others only add to it. Of
@@ -49,7 +57,7 @@ class Probe {
     Step& step = session.prepare({group(graph_, nodes)});
     Interleaved timer;
     timer.add([&] { step.run(); });
-    timer.run(2, runs, 0.2);
+    timer.run(2, runs, 0.1);
     return std::ranges::min(timer.rounds(0));
   }
 
@@ -98,47 +106,61 @@ class Measurement {
     const Output own[] = {probe.floats(0, count), probe.floats(other, count)};
     Output last = own[0];
     for (std::size_t i = 0; i < static_cast<std::size_t>(length); ++i)
-      last = probe.add(ends[i % 2], last, own[i % 2]);
+      last = probe.add(ends[i % 2], {last, own[i % 2]});
     Node* const node = &last.node();
     const double empty = empty_step(other == 0 ? 1 : 2);
     return std::max(0.0, probe.seconds({&node, 1}, runs) - empty) / length;
   }
 
-  // Sums of two on `active` devices, in a step that touches `bytes` in all: bytes per second.
-  double rate(std::size_t active, std::int64_t bytes) {
+  // Of a step that touches `bytes` in all, in tensors of equal size: what it takes for each byte of
+  // one of them. On each of `active` devices it adds up `terms` of them into another or, of two,
+  // into the first.
+  double of_a_byte(std::size_t active, std::size_t terms, std::int64_t bytes,
+                   bool in_place = false) {
     Probe probe(devices_, threads_, true);
-    const std::int64_t count = bytes / 12 / static_cast<std::int64_t>(active);
+    const std::size_t tensors = active * (in_place ? terms : terms + 1);
+    const std::int64_t count = bytes / 4 / static_cast<std::int64_t>(tensors);
     std::vector<Node*> sums;
     for (std::size_t i = 0; i < active; ++i) {
       // The devices of different workers.
       const std::size_t d = i * devices_.size() / active;
-      sums.push_back(&probe.add(d, probe.floats(d, count), probe.floats(d, count)).node());
+      std::vector<Variable> variables;
+      for (std::size_t t = 0; t < terms; ++t) variables.push_back(probe.floats(d, count));
+      sums.push_back(in_place ? &probe.update(d, variables[0], variables[1])
+                              : &probe.add(d, {variables.begin(), variables.end()}).node());
     }
     const double overhead = empty_step(active) + machine_.launch_us * 1e-6;
-    const double moved = 16.0 * static_cast<double>(count) * static_cast<double>(active);
-    return moved / std::max(1e-9, probe.seconds(sums, runs_of(bytes)) - overhead);
+    const double seconds = std::max(1e-9, probe.seconds(sums, runs_of(bytes)) - overhead);
+    return seconds / (4.0 * static_cast<double>(count) * static_cast<double>(active));
   }
 
   static int runs_of(std::int64_t bytes) {
     return static_cast<int>(std::clamp<std::int64_t>((256 << 20) / bytes, 25, 1000));
   }
 
-  // Of reading what another worker wrote, in bytes per second, when a step touches `bytes`.
-  double other_rate(std::int64_t bytes, double one) {
+  // Of reading what another worker wrote, in bytes per second, when a step touches `bytes`. `own`:
+  // what the worker reads and writes by itself, a byte of each tensor.
+  double other_rate(std::int64_t bytes, double one, double own) {
     constexpr int kLength = 10;
     const std::int64_t count = bytes / 16;  // a variable and a sum on each of two devices
     const double seconds = chain(devices_.size() - 1, count, kLength, runs_of(bytes * kLength));
     const double fixed = (machine_.launch_us + machine_.wait_us) * 1e-6;
     const auto each = static_cast<double>(count * 4);
-    return each / std::max(each / one, seconds - fixed - 3 * each / one);
+    return each / std::max(each / one, seconds - fixed - own * each / one);
   }
 
+  // Writing costs what sums of few terms take more than their share of sums of many.
   void add_bandwidth(std::int64_t bytes) {
-    const double one = rate(1, bytes);
+    constexpr double kDearest = 4;
+    const double few = of_a_byte(1, 2, bytes), many = of_a_byte(1, 8, bytes);
+    const double read = std::clamp((many - few) / 6, few / (2 + kDearest), few / 2);
+    const double one = 1 / read, write = few * one - 2;
+    const double rewrite = std::clamp(of_a_byte(1, 2, bytes, true) * one - 2, 0.0, kDearest);
     const auto workers = static_cast<std::size_t>(machine_.workers);
-    const double all = workers > 1 ? std::max(one, rate(workers, bytes)) : one;
-    const double other = workers > 1 ? other_rate(bytes, one) : one;
-    machine_.bandwidth.push_back({bytes, one * 1e-9, all * 1e-9, other * 1e-9});
+    const double all =
+        workers > 1 ? std::max(one, (2 + write) / of_a_byte(workers, 2, bytes)) : one;
+    const double other = workers > 1 ? other_rate(bytes, one, 1 + write) : one;
+    machine_.bandwidth.push_back({bytes, one * 1e-9, all * 1e-9, other * 1e-9, write, rewrite});
   }
 
   // What an all-reduce that workers share takes above its bytes.
@@ -153,9 +175,10 @@ class Measurement {
     Node* const node = &sums.at(0, 0).value.node();
     const auto buffers = static_cast<std::int64_t>(devices_.size());
     const std::int64_t step_bytes = (buffers + 1) * kElements * 4;
-    const double moved = static_cast<double>((buffers + 2) * kElements * 4);
+    const Bandwidth bandwidth = machine_.bandwidth_at(step_bytes);
+    const double moved = (static_cast<double>(buffers) + bandwidth.write) * kElements * 4;
     return probe.seconds({&node, 1}, 1000) - empty_step(devices_.size()) -
-           machine_.launch_us * 1e-6 - moved / (machine_.bandwidth_at(step_bytes).all_gbps * 1e9);
+           machine_.launch_us * 1e-6 - moved / (bandwidth.all_gbps * 1e9);
   }
 
   std::span<const DeviceSpec> devices_;

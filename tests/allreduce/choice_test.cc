@@ -95,6 +95,19 @@ TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
               1 + 0.5 + 4 * 4096 / 10e3, 1e-6);
 }
 
+// As a whole step on one worker: a sum of two is written, then assigned twice to what is not read.
+TEST(Prediction, WritingCostsLessWhereTheLaunchHasRead) {
+  Machine machine = shared(2);
+  machine.bandwidth[0].write = 3;
+  machine.bandwidth[0].rewrite = 0.5;
+  constexpr double kBytes = 262144;
+  EXPECT_NEAR(microseconds("collective", {floats(65536)}, machine.devices, machine),
+              1 + 0.5 + 0.125 + 2 * 1.5 * kBytes / 16e3, 1e-6);
+  machine.workers = 1;
+  EXPECT_NEAR(microseconds("naive", {floats(65536)}, machine.devices, machine),
+              1 + 3 * 0.5 + (2 + 3 + 2 * (1 + 3)) * kBytes / 10e3, 1e-6);
+}
+
 // What the other worker wrote takes 0.15 ns a byte more: its variable, which the sum reads, and the
 // sum, which it assigns. As a whole step, that is better done by one worker.
 TEST(Prediction, WhatAnotherWorkerWroteIsSlowerToRead) {

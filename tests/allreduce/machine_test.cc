@@ -44,7 +44,8 @@ TEST(Machine, WritesWhatItReads) {
       {R"({"devices": ["gpu:0", "gpu:1"], "launch_us": 3, "wait_us": 0.5,
             "other_links": {"gbps": 2, "bus": "b"}})",
        R"({"devices": ["cpu:0", "cpu:1"], "workers": 2, "run_us": 1.5, "wake_us": 3.5, "share_us": 0.25,
-            "bandwidth": [{"bytes": 1024, "one_gbps": 40, "all_gbps": 80, "other_gbps": 20},
+            "bandwidth": [{"bytes": 1024, "one_gbps": 40, "all_gbps": 80, "other_gbps": 20,
+                           "write": 1.5, "rewrite": 0.25},
                           {"bytes": 65536, "one_gbps": 30}]})"}) {
     const Machine machine = parse_machine(Json::parse(text));
     EXPECT_EQ(parse_machine(Json::parse(to_json(machine).str(2))), machine) << text;
@@ -60,6 +61,11 @@ TEST(Machine, InterpolatesBandwidthInTheLogarithmOfBytes) {
   EXPECT_DOUBLE_EQ(machine.bandwidth_at(10000).all_gbps, 55);
   EXPECT_EQ(machine.bandwidth_at(100000).all_gbps, 30);
   EXPECT_EQ(machine.bandwidth_at(1000000000).one_gbps, 20);
+  EXPECT_EQ(machine.bandwidth_at(10000).write, 2);
+  machine.bandwidth[1].write = 1;
+  machine.bandwidth[1].rewrite = 0;
+  EXPECT_DOUBLE_EQ(machine.bandwidth_at(10000).write, 1.5);
+  EXPECT_DOUBLE_EQ(machine.bandwidth_at(10000).rewrite, 0.5);
 }
 
 TEST(Machine, LetsDevicesOfARunStandForItsOwn) {
