@@ -120,7 +120,7 @@ std::vector<DeviceUse> Session::State::device_use() const {
   std::vector<DeviceUse> uses;
   for (const auto& device : devices)
     uses.push_back({.device = device->spec,
-                    .physical_gpu = device->memory_space - 1,
+                    .physical_gpu = device->backend ? device->gpu : device->memory_space - 1,
                     .declared = device->declared});
   for (const auto& [node, kept] : variables) {
     DeviceUse& use = uses[static_cast<std::size_t>(kept.device)];

@@ -82,7 +82,8 @@ bool Step::State::await_stamp(std::size_t lane, std::int64_t epoch, int worker) 
     if (worker >= 0 && help(worker)) {
       timer.restart();
     } else if (timer.expired()) {
-      awaited.stream->check();
+      for (const GpuLane& other : gpu_lanes)  // for which the awaited one may wait
+        if (other.stream) other.stream->check();
       std::this_thread::sleep_for(kNap);
     }
   }

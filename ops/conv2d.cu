@@ -20,7 +20,7 @@ struct Prepared {
   Convolution convolution;
   bool copied;  // x is the padded copy
   Margins pad, cut;
-  std::int64_t copy_bytes;  // rounded up to a multiple of 64
+  std::int64_t copy_bytes;  // rounded up to a multiple of 256
 };
 
 std::optional<Prepared> prepare(const KernelPlan& plan, Kind kind, const ConvShape& s) {
@@ -42,7 +42,7 @@ std::optional<Prepared> prepare(const KernelPlan& plan, Kind kind, const ConvSha
   prepared.copied = copied;
   prepared.pad = {s.images, v.in, h.in, height, width, -v.before, -h.before, s.in * element};
   prepared.cut = {s.images, height, width, v.in, h.in, v.before, h.before, s.in * element};
-  if (copied) prepared.copy_bytes = (s.images * height * width * s.in * element + 63) / 64 * 64;
+  if (copied) prepared.copy_bytes = (s.images * height * width * s.in * element + 255) / 256 * 256;
   return prepared;
 }
 

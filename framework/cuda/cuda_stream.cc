@@ -10,7 +10,7 @@ CudaEvent::CudaEvent(int gpu) {
   event_ = make_event(cat("for GPU ", gpu));
 }
 
-CudaStream::CudaStream(int gpu) : queue_(cat("GPU ", gpu)) {}
+CudaStream::CudaStream(int gpu) : gpu_(gpu), queue_(cat("GPU ", gpu)) {}
 
 void CudaStream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
@@ -34,13 +34,14 @@ void CudaStream::stamp(std::int64_t& counter, std::int64_t value) {
 void CudaStream::check() const {
   const cudaError_t status = cudaStreamQuery(queue_.stream());
   if (status == cudaSuccess || status == cudaErrorNotReady) return;
-  fail(status, "a launch before cudaStreamQuery", where().str());
+  fail(status, "a launch before cudaStreamQuery", cat("on GPU ", gpu_));
 }
 
 void CudaStream::drain() noexcept {
+  use();
   cudaStreamSynchronize(queue_.stream());  // a failure has been reported, or will be by check()
-  cudaGetLastError();
   queue_.forget_faults();
+  cudaGetLastError();
 }
 
 }  // namespace belfry::cuda

@@ -17,8 +17,9 @@ class CudaEvent final : public GpuEvent {
 
 class CudaStream final : public GpuStream {
  public:
-  // Of the current GPU, which is current, too, where its functions are called.
+  // Of the current GPU, which is current, too, where others than check() and drain() are called.
   explicit CudaStream(int gpu);
+  ~CudaStream() override { use(); }
 
   Queue& queue() { return queue_; }
 
@@ -33,7 +34,10 @@ class CudaStream final : public GpuStream {
 
  private:
   const Where& where() const { return queue_.where(); }
+  // Makes the GPU current. After a failure, too, where CUDA refuses everything.
+  void use() const noexcept { cudaSetDevice(gpu_); }
 
+  int gpu_;
   StreamQueue queue_;
 };
 

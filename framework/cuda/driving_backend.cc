@@ -81,11 +81,11 @@ void DrivingBackend::use(int gpu) const {
 }
 
 GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan) const {
-  const std::string name = info(gpu).name;
+  need(gpu);
   const DeviceGuard guard(gpu);
   const std::lock_guard lock(choosing_);
   std::unique_ptr<Chooser>& chooser = choosers_[gpu];
-  if (!chooser) chooser = std::make_unique<Chooser>(gpu, name, table_);
+  if (!chooser) chooser = std::make_unique<Chooser>(gpu, info(gpu).name, table_);
   chooser->source.serve(plan.node());
   QueueRun run = prepare_gpu_kernel(plan, chooser->provider);
   if (!run) return {};

@@ -24,7 +24,7 @@ class Queue {
   virtual void convolve(const ConvolutionCall& call) = 0;
   virtual void pool(const PoolingCall& call) = 0;
   // Where kernels note what `refusal` will throw once they have run: the same place for the same
-  // one in every run. It must live as long as the plan.
+  // one in every run. It lives as long as what enqueues it.
   virtual Fault* fault(const Refusal& refusal) = 0;
 };
 

@@ -32,12 +32,17 @@ void StreamQueue::tell_faults() {
 
 void StreamQueue::raise_fault() const {
   const auto* const told = static_cast<const Fault*>(told_.get());
-  for (const auto& [refusal, place] : fault_of_)
-    if (told[place].first != Fault::kNone)
-      refusal->raise(told[place].element(), told[place].value());
+  const Refusal* first = nullptr;
+  std::size_t place = kMostFaults;
+  for (const auto& [refusal, at] : fault_of_)
+    if (told[at].first != Fault::kNone && at < place) {
+      first = refusal;
+      place = at;
+    }
+  if (first) first->raise(told[place].element(), told[place].value());
 }
 
-// All ones are Fault::kNone. What CUDA refuses here it refuses of the next call, too.
+// All ones are Fault::kNone. A failure of the GPU has been reported, or will be by check().
 void StreamQueue::forget_faults() noexcept {
   constexpr std::size_t kBytes = kMostFaults * sizeof(Fault);
   std::memset(told_.get(), 0xff, kBytes);

@@ -29,13 +29,14 @@ class StreamQueue final : public Queue {
 
   // Enqueues that the host be told of the faults so far.
   void tell_faults();
-  // Throws for the first that the host was told of.
+  // Throws for the first of those that the host was told of, in the order in which they were asked
+  // for.
   void raise_fault() const;
   // Enqueues that there be none. While the host waits for nothing.
   void forget_faults() noexcept;
 
  private:
-  static constexpr std::size_t kMostFaults = 1024;
+  static constexpr std::size_t kMostFaults = 1 << 16;
 
   Where where_;
   Stream stream_;

@@ -7,10 +7,10 @@
 namespace belfry::cuda {
 
 struct Where {
-  std::string device;          // "gpu:1"
+  std::string device;          // "GPU 1"
   const Node* node = nullptr;  // that is prepared or run
 
-  // "for Conv2d 'tower1/conv0' (built at model.cc:41) on gpu:1".
+  // "for Conv2d 'tower1/conv0' (built at model.cc:41) on GPU 1".
   std::string str() const {
     return node ? cat("for ", node->describe(), " on ", device) : cat("on ", device);
   }

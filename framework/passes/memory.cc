@@ -8,10 +8,10 @@
 namespace belfry {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;
-
-std::int64_t align(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+// Of a tensor, in bytes: a cache line, or what cuBLASLt asks of workspaces on GPUs.
+std::int64_t align(std::int64_t bytes, const Device& device) {
+  const std::int64_t alignment = device.on_gpu() ? 256 : 64;
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 // A buffer of an arena while it is being laid out.
@@ -172,7 +172,7 @@ class MemoryPlanner {
       const BufferRecord& record = plan_.buffers[b];
       if (record.place == Place::kArena && !uses_[b].empty())
         by_device[at(record.device)].push_back(
-            {static_cast<int>(b), align(record.bytes), uses_[b].front(), uses_[b]});
+            {static_cast<int>(b), align(record.bytes, device(record)), uses_[b].front(), uses_[b]});
     }
     for (std::size_t d = 0; d < by_device.size(); ++d) {
       std::vector<Block>& blocks = by_device[d];
@@ -189,7 +189,11 @@ class MemoryPlanner {
     if (record.place != Place::kFixed || !context_.devices[at(record.device)]->on_gpu()) return;
     std::int64_t& end = plan_.arena_bytes[at(record.device)];
     record.offset = end;
-    end += align(record.bytes);
+    end += align(record.bytes, device(record));
+  }
+
+  const Device& device(const BufferRecord& record) const {
+    return *context_.devices[at(record.device)];
   }
 
   // Places block i beside those before it; returns where it ends.
