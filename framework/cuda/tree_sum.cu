@@ -125,16 +125,17 @@ struct SumKernel {
         stack[depth++] = sum;
       }
       return stack[0];
-    }
-    switch (n) {
-      case 1: return tree<1, W>(from, i);
-      case 2: return tree<2, W>(from, i);
-      case 3: return tree<3, W>(from, i);
-      case 4: return tree<4, W>(from, i);
-      case 5: return tree<5, W>(from, i);
-      case 6: return tree<6, W>(from, i);
-      case 7: return tree<7, W>(from, i);
-      default: return tree<8, W>(from, i);
+    } else {
+      switch (n) {
+        case 1: return tree<1, W>(from, i);
+        case 2: return tree<2, W>(from, i);
+        case 3: return tree<3, W>(from, i);
+        case 4: return tree<4, W>(from, i);
+        case 5: return tree<5, W>(from, i);
+        case 6: return tree<6, W>(from, i);
+        case 7: return tree<7, W>(from, i);
+        default: return tree<8, W>(from, i);
+      }
     }
   }
 
