@@ -122,8 +122,8 @@ TEST_F(GpuPlanTest, ConstantsHaveMemoryInEachGpuThatReadsThem) {
       EXPECT_EQ(made.buffers[at(made.buffer(value))].device, node.device()) << node.name();
   }
   // Behind what changes.
-  EXPECT_EQ(made.arena_bytes[kGpu0], 128);
-  EXPECT_EQ(made.arena_bytes[kGpu1], 128);
+  EXPECT_EQ(made.arena_bytes[kGpu0], 512);
+  EXPECT_EQ(made.arena_bytes[kGpu1], 512);
 }
 
 TEST_F(GpuPlanTest, ConstantsOfTheHostBehindAnAliasAreCopiedThroughAnArena) {
