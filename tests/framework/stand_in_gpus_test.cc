@@ -96,6 +96,7 @@ TEST_F(StandInGpusTest, DoesNothingMoreOnceAGpuHasFailed) {
   stream->stamp(*counter, 1);
   stream->drain();
   EXPECT_EQ(*counter, 1);
+  near.deallocate_pinned(counter);
 }
 
 }  // namespace stand_in_gpus_test
