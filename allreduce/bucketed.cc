@@ -18,7 +18,9 @@ class Bucketed final : public CombiningStrategy {
   }
 
   // Buckets only regroup tensors.
-  std::string refusal(int towers) const override { return inner_->refusal(towers); }
+  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal(devices);
+  }
   bool canonical(int towers) const override { return inner_->canonical(towers); }
 
  private:

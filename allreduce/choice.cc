@@ -36,7 +36,7 @@ bool predict(const std::vector<TensorType>& gradients, const std::vector<DeviceS
   const auto towers = static_cast<int>(devices.size());
   std::unique_ptr<Strategy> strategy = make_strategy(prediction.strategy);
   prediction.canonical = strategy->canonical(towers);
-  prediction.refusal = strategy->refusal(towers);
+  prediction.refusal = strategy->refusal(devices);
   if (!prediction.canonical && !options.any && prediction.refusal.empty())
     prediction.refusal = "left out";
   if (!prediction.refusal.empty()) return false;

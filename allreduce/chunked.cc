@@ -12,7 +12,9 @@ class Chunked final : public CombiningStrategy {
   Chunked(std::unique_ptr<Strategy> inner, int chunks)
       : inner_(std::move(inner)), chunks_(chunks) {}
 
-  std::string refusal(int towers) const override { return inner_->refusal(towers); }
+  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal(devices);
+  }
   bool canonical(int towers) const override { return inner_->canonical(towers); }
   std::unique_ptr<Strategy> in_one_node() const override {
     std::unique_ptr<Strategy> inner = inner_->in_one_node();

@@ -2,7 +2,6 @@
 
 #include "belfry/allreduce/chunked.h"
 #include "belfry/framework/scopes.h"
-#include "belfry/ops/all_reduce.h"
 
 namespace belfry {
 namespace {
@@ -21,24 +20,10 @@ class Collective final : public Strategy {
 
  private:
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return build(grads, false);
+    return by_collectives(grads, false, in_one_node_, all_reduce_bucket);
   }
   std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return build(grads, true);
-  }
-
-  std::vector<std::vector<Output>> build(const GradientTable& grads, bool mean) const {
-    NameScope names(grads.graph(), "AllReduceGrads");
-    DeviceScope on(grads.graph(), grads.device(0));  // of output 0; the others follow their inputs
-    std::vector<std::vector<Output>> results(static_cast<std::size_t>(grads.towers()));
-    std::vector<std::vector<Output>> tensors;
-    for (int v = 0; v < grads.variables(); ++v) tensors.push_back(grads.values(v));
-    const std::size_t together = in_one_node_ ? tensors.size() : 1;
-    for (std::size_t v = 0; v < tensors.size(); v += together)
-      for (const std::vector<Output>& reduced :
-           all_reduce_bucket(std::span(tensors).subspan(v, together), {.mean = mean}))
-        for (std::size_t t = 0; t < results.size(); ++t) results[t].push_back(reduced[t]);
-    return results;
+    return by_collectives(grads, true, in_one_node_, all_reduce_bucket);
   }
 
   bool in_one_node_;
@@ -48,6 +33,21 @@ const StrategyRegistration collective_strategy{"collective",
                                                [] { return std::make_unique<Collective>(); }};
 
 }  // namespace
+
+std::vector<std::vector<Output>> by_collectives(const GradientTable& grads, bool mean,
+                                                bool in_one_node, ReduceBucket reduce) {
+  NameScope names(grads.graph(), "AllReduceGrads");
+  DeviceScope on(grads.graph(), grads.device(0));  // of output 0; the others follow their inputs
+  std::vector<std::vector<Output>> results(static_cast<std::size_t>(grads.towers()));
+  std::vector<std::vector<Output>> tensors;
+  for (int v = 0; v < grads.variables(); ++v) tensors.push_back(grads.values(v));
+  const std::size_t together = in_one_node ? tensors.size() : 1;
+  for (std::size_t v = 0; v < tensors.size(); v += together)
+    for (const std::vector<Output>& reduced :
+         reduce(std::span(tensors).subspan(v, together), {.mean = mean}, {}))
+      for (std::size_t t = 0; t < results.size(); ++t) results[t].push_back(reduced[t]);
+  return results;
+}
 
 GradientTable allreduce_collective(const GradientTable& grads, Reduction reduction, At at) {
   return Collective().reduce(grads, {.reduction = reduction}, at);

@@ -1,6 +1,7 @@
 // collective: one AllReduce node per variable, served by the in-process collective.
 #pragma once
 #include "belfry/allreduce/strategy.h"
+#include "belfry/ops/all_reduce.h"
 
 namespace belfry {
 
@@ -9,5 +10,12 @@ namespace belfry {
 // spec makes n nodes of n chunks of each tensor.
 GradientTable allreduce_collective(const GradientTable& grads,
                                    Reduction reduction = Reduction::kMean, At at = {});
+
+// The builder of a bucket: all_reduce_bucket, or another one.
+using ReduceBucket = std::vector<std::vector<Output>> (*)(std::span<const std::vector<Output>>,
+                                                          AllReduceOptions, At);
+// For strategies that are such nodes: one per tensor, or one for all tensors.
+std::vector<std::vector<Output>> by_collectives(const GradientTable& grads, bool mean,
+                                                bool in_one_node, ReduceBucket reduce);
 
 }  // namespace belfry

@@ -117,8 +117,19 @@ class Jobs {
 
   std::vector<int> jobs_before(int n) const {
     std::vector<int> found;
-    for (const int dep : deps_[at(n)]) found.push_back(job_of_.at(dep));
+    const auto add = [&](int node) {
+      for (const int dep : deps_[at(node)]) found.push_back(job_of_.at(dep));
+    };
+    add(n);
+    if (!plan_.node(n).rank) return found;
+    // A rank waits for what all of them wait for; they stand behind each other.
+    for (int other = n; --other >= 0 && is_rank_of(other, n);) add(other);
+    for (int other = n; ++other < std::ssize(plan_.nodes) && is_rank_of(other, n);) add(other);
     return found;
+  }
+
+  bool is_rank_of(int other, int n) const {
+    return plan_.node(other).rank && plan_.node(other).node == plan_.node(n).node;
   }
 
   // Bytes read, and those written as what they cost beside them.
@@ -166,17 +177,18 @@ class Jobs {
       job.bytes = static_cast<double>(node.types[0].bytes());
       job.rate = link.gbps * 1e9;
     } else if (node.participants() > 0) {
-      job.executor = executor_called("collectives");
+      if (!node.rank) job.executor = executor_called("collectives");
       job.fixed += exchange_seconds(node);
       job.bytes = 0;
     }
   }
 
   // Reduce-scatter by fragments, then gather: twice the slowest device's, or bus's, transfers, and
-  // the sums between.
+  // the sums between. Of a rank: that of all ranks, in which it takes part.
   double exchange_seconds(const PlanNode& node) const {
     std::set<int> members;
-    for (const int device : node.devices) members.insert(index(device));
+    for (const int device : node.rank ? node.rank->devices : node.devices)
+      members.insert(index(device));
     const auto participants = static_cast<double>(members.size());
     double bytes = 0;  // of all participants' tensors
     for (const TensorType& type : node.types) bytes += static_cast<double>(type.bytes());

@@ -16,7 +16,9 @@ class Packed final : public CombiningStrategy {
  public:
   Packed(std::unique_ptr<Strategy> inner, int parts) : inner_(std::move(inner)), parts_(parts) {}
 
-  std::string refusal(int towers) const override { return inner_->refusal(towers); }
+  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal(devices);
+  }
   // Packing only regroups elements.
   bool canonical(int towers) const override { return inner_->canonical(towers); }
 

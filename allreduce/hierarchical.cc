@@ -12,9 +12,9 @@ class Hierarchical final : public Strategy {
   // No devices: those of the towers.
   explicit Hierarchical(std::vector<DeviceSpec> devices = {}) : devices_(std::move(devices)) {}
 
-  std::string refusal(int towers) const override {
-    if (towers % 2 == 0) return "";
-    return cat("hierarchical needs an even number of towers, not K = ", towers,
+  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
+    if (devices.size() % 2 == 0) return "";
+    return cat("hierarchical needs an even number of towers, not K = ", devices.size(),
                "; use collective or naive, or another number of devices");
   }
   bool canonical(int towers) const override { return towers % 2 == 0; }

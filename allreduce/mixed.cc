@@ -12,9 +12,9 @@ class Mixed final : public CombiningStrategy {
   Mixed(std::vector<SizeRange> ranges, std::string spec)
       : ranges_(std::move(ranges)), spec_(std::move(spec)) {}
 
-  std::string refusal(int towers) const override {
+  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
     for (const SizeRange& range : ranges_)
-      if (const std::string why = range.strategy->refusal(towers); !why.empty()) return why;
+      if (const std::string why = range.strategy->refusal(devices); !why.empty()) return why;
     return "";
   }
   bool canonical(int towers) const override {

@@ -1,14 +1,44 @@
 #include "belfry/allreduce/nccl.h"
 
+#include "belfry/allreduce/collective.h"
+
 namespace belfry {
 namespace {
+
+class Nccl final : public Strategy {
+ public:
+  explicit Nccl(bool in_one_node = false) : in_one_node_(in_one_node) {}
+
+  // Whether this machine has NCCL is not asked: programs on CPUs list strategies, too, and load no
+  // module for that.
+  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
+    for (std::size_t t = 0; t < devices.size(); ++t)
+      if (devices[t].type && *devices[t].type != "GPU")
+        return cat("NCCL needs GPUs, but tower ", t, " is on ", devices[t].short_str(),
+                   "; use collective");
+    return "";
+  }
+  std::unique_ptr<Strategy> in_one_node() const override { return std::make_unique<Nccl>(true); }
+
+ private:
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    return by_collectives(grads, false, in_one_node_, nccl_all_reduce_bucket);
+  }
+  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
+    return by_collectives(grads, true, in_one_node_, nccl_all_reduce_bucket);
+  }
+
+  bool in_one_node_;
+};
+
+const StrategyRegistration nccl_strategy{"nccl", [] { return std::make_unique<Nccl>(); }};
 
 // Can be named, not built.
 class Unavailable final : public Strategy {
  public:
   Unavailable(std::string why, bool takes_chunks) : why_(std::move(why)), chunks_(takes_chunks) {}
 
-  std::string refusal(int) const override { return why_; }
+  std::string refusal(const std::vector<DeviceSpec>&) const override { return why_; }
   std::unique_ptr<Strategy> in_chunks(int) const override {
     return chunks_ ? std::make_unique<Unavailable>(*this) : nullptr;
   }
@@ -21,15 +51,6 @@ class Unavailable final : public Strategy {
   std::string why_;
   bool chunks_;
 };
-
-// Whether this machine has GPUs is not asked: programs on CPUs list strategies, too, and load no
-// module for that.
-std::unique_ptr<Strategy> make_nccl() {
-  return std::make_unique<Unavailable>(
-      "NCCL needs GPUs, and steps on GPUs do not call it yet; use collective", false);
-}
-
-const StrategyRegistration registered{"nccl", make_nccl};
 
 struct SeveralProcesses {
   SeveralProcesses(const std::string& name, bool takes_chunks)
@@ -51,7 +72,7 @@ const SeveralProcesses nccl_xring("nccl/xring", true), nccl_rechd("nccl/rechd", 
 }  // namespace
 
 GradientTable allreduce_nccl(const GradientTable& grads, Reduction reduction, At at) {
-  return make_nccl()->reduce(grads, {.reduction = reduction}, at);
+  return Nccl().reduce(grads, {.reduction = reduction}, at);
 }
 
 }  // namespace belfry

@@ -12,7 +12,9 @@ class SmallTensorsPacked final : public CombiningStrategy {
   SmallTensorsPacked(std::unique_ptr<Strategy> inner, std::int64_t max_bytes, int max_group)
       : inner_(std::move(inner)), max_bytes_(max_bytes), max_group_(max_group) {}
 
-  std::string refusal(int towers) const override { return inner_->refusal(towers); }
+  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal(devices);
+  }
   // Packing only regroups elements.
   bool canonical(int towers) const override { return inner_->canonical(towers); }
 

@@ -117,7 +117,7 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   const bool mean = options.reduction == Reduction::kMean, alone = grads.towers() == 1;
   const bool plain = change_nothing(options.weights, options.reduction);
   if (alone && plain) return grads;
-  const std::string why = alone ? "" : refusal(grads.towers());
+  const std::string why = alone ? "" : refusal(grads.devices());
   require(why.empty(), why);
   SiteScope site(grads.graph(), at.site);
   verify_fresh(grads);
@@ -152,7 +152,7 @@ GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions
                   }));
 }
 
-std::string Strategy::refusal(int) const { return ""; }
+std::string Strategy::refusal(const std::vector<DeviceSpec>&) const { return ""; }
 
 bool Strategy::canonical(int) const { return false; }
 

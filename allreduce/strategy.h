@@ -35,10 +35,10 @@ class Strategy {
   // results of another layout; and unless there is one scalar weight per tower, or none.
   GradientTable reduce(const GradientTable& grads, ReduceOptions options = {}, At at = {}) const;
 
-  // Why so many towers cannot be served, as a sentence that names the strategy and no flag; "" if
-  // they can. reduce() refuses with it, and programs do before they build anything. One tower is
-  // asked about, too, though reduce() has nothing to do for it.
-  virtual std::string refusal(int towers) const;
+  // Why towers on these devices, one for each, cannot be served, as a sentence that names the
+  // strategy and no flag; "" if they can. reduce() refuses with it, and programs do before they
+  // build anything. One tower is asked about, too, though reduce() has nothing to do for it.
+  virtual std::string refusal(const std::vector<DeviceSpec>& devices) const;
 
   // Whether sums over this many towers are promised to have the bits of the canonical tree (add_n
   // over towers in order), and so of every other canonical strategy.

@@ -77,8 +77,7 @@ Mode mode_for(const std::string& strategy, const std::string& trainer, int repac
 void require_serves(const std::string& strategy, const TrainFlags& training) {
   const std::string flag = cat("--strategies=", strategy);
   if (strategy != "auto") {
-    const std::string refusal =
-        make_strategy(strategy)->refusal(static_cast<int>(training.devices.size()));
+    const std::string refusal = make_strategy(strategy)->refusal(training.devices);
     require<FlagError>(refusal.empty(), flag, ": ", refusal);
   } else if (training.automatic.links.empty()) {
     as_flag(flag.c_str(), [&] { require_measurable(training.devices); });
@@ -107,7 +106,7 @@ std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& tr
 
 std::vector<Mode> modes_of(const FlagParser& parser, const StrategyList& list,
                            const TrainFlags& training) {
-  if (training.check_equivalence > 0) return all_modes(static_cast<int>(training.devices.size()));
+  if (training.check_equivalence > 0) return all_modes(training.devices);
   if (!list.names.empty())
     return strategy_modes(list, parser.given("--trainer") ? training.trainer : "", training);
   return {{training.trainer, training.allreduce, training.gradient_repacking}};
@@ -191,8 +190,8 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
 }
 
 BenchedModel benched(const BenchFlags& wanted) {
-  return {wanted.model.name, static_cast<int>(wanted.training.devices.size()),
-          wanted.training.batch_size, wanted.training.tower_weights};
+  return {wanted.model.name, wanted.training.devices, wanted.training.batch_size,
+          wanted.training.tower_weights};
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,

@@ -2,11 +2,17 @@
 // by one function. The library includes no header of CUDA and links none of its libraries; lanes,
 // waits and the order in which work is enqueued are its own, and are tested on other backends.
 #pragma once
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
+
+#include "belfry/framework/dtype.h"
 
 namespace belfry {
 
@@ -31,6 +37,8 @@ struct GpuVersions {
 struct NcclInfo {
   int version = 0;      // 22809 is 2.28.9; 0 if there is none
   std::string why_not;  // one line; "" if there is NCCL
+  // A GPU can be several ranks: NCCL is 2.30 or later, and NCCL_MULTI_RANK_GPU_ENABLE is 1.
+  bool several_ranks = false;
 };
 
 // A place in a stream, for others to wait for.
@@ -63,6 +71,41 @@ class GpuStream {
   virtual void check_inputs() const = 0;
   // Waits until all has been done, or cannot be. After a failure alone.
   virtual void drain() noexcept = 0;
+};
+
+// What ranks combine: a list of tensors that each of them has.
+struct RankReduction {
+  const Node* node;                    // whose it is, for errors
+  DType dtype;                         // f32 f64 f16 bf16 i32
+  std::vector<std::int64_t> elements;  // of each tensor
+  int divisor = 1;                     // of the sums: 1 for integers
+};
+
+// Where one rank has them, and the stream of its GPU that it works in.
+struct RankTensors {
+  int rank;
+  GpuStream* stream;
+  std::span<const void* const> from;
+  std::span<void* const> to;  // may be the same
+};
+
+// Communicators of NCCL, one per rank. They end before the streams that they worked in, and after
+// all that refers to them; gently, unless they were aborted.
+class GpuCommunicators {
+ public:
+  virtual ~GpuCommunicators() = default;
+
+  // Enqueues the part of some ranks, one or all that the calling thread serves. Each rank has one
+  // thread at a time, and all ranks see the same reductions in the same order. Returns with nothing
+  // promised once `failed` is set. Throws CommError naming the call, the rank and the node for what
+  // NCCL refuses, or has not done within the limit.
+  virtual void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
+                          const std::atomic<bool>& failed) = 0;
+  // Throws CommError for what a rank has failed with since. Called by any thread.
+  virtual void check() = 0;
+  // Nothing in any stream waits for another rank any more. While no thread is in another function;
+  // none may be called afterwards.
+  virtual void abort() noexcept = 0;
 };
 
 // Enqueues one launch, in a stream of the GPU that it was prepared for. It allocates nothing, waits
@@ -102,6 +145,11 @@ class GpuBackend {
   virtual std::unique_ptr<GpuEvent> make_event(int gpu) const = 0;
   // The calling thread enqueues in streams of this GPU from now on.
   virtual void use(int gpu) const = 0;
+
+  // Rank r is on gpus[r]; their GPUs differ unless nccl().several_ranks. No call stays in progress
+  // for longer than `limit`. Throws CommError.
+  virtual std::unique_ptr<GpuCommunicators> make_communicators(
+      std::span<const int> gpus, std::chrono::duration<double> limit) const = 0;
 
   // As CpuKernel: empty if there is no kernel for the node's op with these types.
   virtual GpuRun prepare(int gpu, KernelPlan& plan) const = 0;

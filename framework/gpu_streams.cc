@@ -6,11 +6,19 @@ namespace belfry {
 GpuStreams::GpuStreams(const std::vector<std::unique_ptr<Device>>& devices)
     : devices_(devices), counters_("counters of GPUs", 0, devices[0]->source.get()) {}
 
-GpuStream& GpuStreams::of(int device) {
-  std::unique_ptr<GpuStream>& stream = streams_[device];
+GpuStream& GpuStreams::of(int device, bool communicates) {
+  std::unique_ptr<GpuStream>& stream = streams_[{device, communicates}];
   const Device& of = *devices_[static_cast<std::size_t>(device)];
   if (!stream) stream = of.backend->make_stream(of.gpu);
   return *stream;
+}
+
+Communicators& GpuStreams::communicators(const std::vector<int>& devices) {
+  Communicators& found = communicators_[devices];
+  if (found.gpus.empty())
+    for (const int device : devices)
+      found.gpus.push_back(devices_[static_cast<std::size_t>(device)]->gpu);
+  return found;
 }
 
 }  // namespace belfry

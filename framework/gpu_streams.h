@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/device.h"
@@ -11,20 +12,31 @@
 
 namespace belfry {
 
+// One rank for each of some GPUs.
+struct Communicators {
+  std::vector<int> gpus = {};
+  std::unique_ptr<GpuCommunicators> live = {};  // null before the first use, and after a failure
+  int made = 0;                                 // how often
+};
+
 class GpuStreams {
  public:
   // Of devices of a session that drives GPUs, which outlive this.
   explicit GpuStreams(const std::vector<std::unique_ptr<Device>>& devices);
 
-  // Of a GPU device: made at its first use.
-  GpuStream& of(int device);
+  // Of a GPU device, that in which it computes or the one for its communication: made at its first
+  // use.
+  GpuStream& of(int device, bool communicates = false);
+  // Whose rank r is on the GPU of devices[r].
+  Communicators& communicators(const std::vector<int>& devices);
   // Pinned memory of the host, for what GPUs write to be polled.
   Allocator& counters() { return counters_; }
 
  private:
   const std::vector<std::unique_ptr<Device>>& devices_;
   Allocator counters_;
-  std::map<int, std::unique_ptr<GpuStream>> streams_;
+  std::map<std::pair<int, bool>, std::unique_ptr<GpuStream>> streams_;
+  std::map<std::vector<int>, Communicators> communicators_;  // by devices; they end before streams
 };
 
 // A count of the finished launches of a GPU's lane. The GPU writes it, the host polls it.
@@ -37,6 +49,7 @@ class Stamp {
   bool reached(std::int64_t epoch) const {
     return std::atomic_ref(*counter_).load(std::memory_order_acquire) >= epoch;
   }
+  std::int64_t value() const { return std::atomic_ref(*counter_).load(std::memory_order_acquire); }
   // While the GPU does nothing.
   void set(std::int64_t epoch) const {
     std::atomic_ref(*counter_).store(epoch, std::memory_order_release);

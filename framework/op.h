@@ -76,6 +76,8 @@ using ShapeFunction = OutputTypes (*)(const ShapeContext&);
 
 // The number of participants of a collective.
 using ParticipantsFunction = int (*)(const Node& node);
+// What the sums of a collective are divided by: 1, or the number of participants.
+using DivisorFunction = int (*)(const Node& node);
 
 // Gradients with respect to each input of `node`, given those of its outputs; at least one of these
 // is not empty. An output without gradient counts as zeros if it is floating point and has an empty
@@ -139,6 +141,10 @@ struct Op {
   // are equal, and output i lives on the device of input i; equal outputs of one memory space are
   // one tensor, so kernels may find equal pointers among them.
   ParticipantsFunction collective = nullptr;
+  // Set for a collective of GPUs alone, in which each GPU sums what is its own and is one rank, and
+  // ranks combine these sums: what the sum of all is then divided by. Its kernels are given the
+  // participants of one GPU: they sum those, and divide where these are all.
+  DivisorFunction ranks = nullptr;
   // Results depend on the node and the step, besides inputs and options.
   bool random = false;
   // Looks at the shape of input 0, not at its values: the placer puts it beside its input.

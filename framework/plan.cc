@@ -11,6 +11,7 @@ namespace belfry {
 
 int PlanNode::participants() const {
   if (fusion) return fusion->participants;
+  if (rank) return static_cast<int>(rank->members.size());
   return op->collective ? op->collective(*node) : 0;
 }
 
@@ -18,6 +19,7 @@ int PlanNode::writes() const { return fusion ? fusion->writes : op->writes; }
 
 std::string PlanNode::name() const {
   if (fusion) return cat(node->name(), "/update");
+  if (rank) return cat(node->name(), "/rank", rank->number);
   if (fetch >= 0) return cat(node->name(), "/fetch");
   if (op == &kTransfer) return cat(node->name(), "/transfer");
   if (op == &kCopy) return cat(node->name(), "/copy");
@@ -35,12 +37,14 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
     throw;
   }
   place(plan, context);
+  check_ranks(plan, context);
   verify(plan, context);
   share_replicas(plan, context);
   fuse_updates(plan, context);
   add_transfers(plan, context);
   order_writes(plan);
   if (plan.locks == Locks::kEachVariable) copy_variables(plan);
+  split_ranks(plan, context);
   schedule(plan, context);
   prepare_kernels(plan, context);
   plan_memory(plan, context);
@@ -108,6 +112,12 @@ std::string Plan::name(Value value) const {
       if (value.index < update.first_output + static_cast<int>(update.types.size()))
         return update.node->output(value.index - update.first_output).name();
   if (found.feed >= 0) return feeds[at(found.feed)].where.name();
+  if (found.rank) {
+    const std::vector<int>& members = found.rank->members;
+    const std::size_t here = members.size(), all = at(found.op->collective(*found.node));
+    const std::size_t tensor = at(value.index) / here;
+    return found.node->output(tensor * all + at(members[at(value.index) % here])).name();
+  }
   return found.node->output(at(value.index)).name();
 }
 

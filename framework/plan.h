@@ -25,6 +25,8 @@ struct Value {
 };
 
 struct Fusion;
+struct Rank;
+class RankLaunch;
 
 // A graph node with real shapes and a device, or a transfer, copy or fusion that a pass added.
 // Always in topological order of inputs and after.
@@ -39,14 +41,16 @@ struct PlanNode {
   int fetch = -1;                 // copies into fetch i
   bool shared = false;            // a read of what another device's variable stores for this one
   std::shared_ptr<const Fusion> fusion = {};  // of a FusedUpdate
+  std::shared_ptr<const Rank> rank = {};      // of the part of a collective that one rank does
 
   int device() const { return devices[0]; }
   // Is the storage of a variable, not a read or copy of it or what it is fed with.
   bool is_variable() const { return node->is_variable() && op == &node->op(); }
   // Takes part in a run: not an alias, and not memory from outside.
   bool launches() const { return !op->alias && !op->storage; }
-  // K of a collective, or of the one in a fusion; else 0. A collective brings the tensors of its
-  // participants together: it runs anywhere, and reads each where it is.
+  // K of a collective, of its part that a rank does, or of the one in a fusion; else 0. A
+  // collective brings the tensors of its participants together: it runs anywhere, and reads each
+  // where it is.
   int participants() const;
   // Inputs 0.. that are variables which it writes; output i is the new value of input i.
   int writes() const;
@@ -72,6 +76,14 @@ struct Fusion {
   std::vector<TensorType> types;  // of the collective's outputs, one per input
   std::vector<int> devices;
   std::vector<Update> updates;
+};
+
+// The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
+// participants there. Its results depend on the parts of all ranks, which only NCCL waits for.
+struct Rank {
+  int number = 0;
+  std::vector<int> devices;  // of each rank: whose communication lane it works in
+  std::vector<int> members;  // participants of the collective, in order
 };
 
 // A tensor that goes to another device: one record per tensor and destination device. Devices of
@@ -100,6 +112,7 @@ struct Launch {
   std::int64_t chunk;       // units that a worker takes at a time; range.size() if it is not shared
   KernelRun run;            // on lanes of CPUs
   GpuRun enqueue;           // on lanes of GPUs
+  std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls, of the part of a rank
   std::int64_t workspace_bytes = 0;
   int workspace = -1;  // buffer
 
@@ -112,7 +125,8 @@ struct Launch {
 struct Lane {
   int device;
   std::vector<int> launches;
-  int gpu = -1;  // the physical GPU; -1: a CPU, or a declared GPU
+  int gpu = -1;               // the physical GPU; -1: a CPU, or a declared GPU
+  bool communicates = false;  // of the parts of a rank alone
 };
 
 // kState is a variable, kFixed the value of a Const: on a GPU, a part of the arena that holds

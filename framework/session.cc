@@ -38,6 +38,7 @@ Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType>
     fed.assign(feeds.begin(), feeds.end());
     number = ++state_->plans;
     auto built = state_->build(fetches, feeds, state_->options.log_device_placement, options.locks);
+    built->connect();
     step.reset(new Step(std::move(built)));
   } catch (...) {
     state_->steps.erase(key);

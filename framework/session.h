@@ -56,6 +56,10 @@ struct SessionOptions {
   bool share_replicas = true;
   // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
   bool reference_kernels = false;
+  // A collective of NCCL that has been enqueued and has not finished for so many seconds, or a call
+  // of NCCL that is in progress for so long, fails the run with a CommError. It counts what the
+  // collective waits for, too.
+  double nccl_timeout_s = 600;
   // Called with each plan before it is given memory: where tests look at plans and inject faults.
   std::function<void(Plan&)> plan_hook = {};
 };

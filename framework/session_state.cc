@@ -46,6 +46,9 @@ Session::State::State(const Graph& g, SessionOptions o)
   if (count_gpus(devices) > 0) runner.gpus = std::make_unique<GpuStreams>(devices);
   runner.dry = options.dry_run;
   runner.all_workers = options.all_workers;
+  require(options.nccl_timeout_s > 0, "nccl_timeout_s must be more than 0, not ",
+          options.nccl_timeout_s);
+  runner.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
   if (options.log_device_placement) print(device_mapping(devices));
 }
 

@@ -40,6 +40,7 @@ void Step::State::execute(std::span<const Tensor> feeds, RunOptions options) {
   if (!initial) check_intact();
   set_feeds(feeds);
   recording_.reset();
+  make_connections();
   if (options.trace) start_recording();
   for (std::size_t l = 0; l < signals.size(); ++l)
     bases[l] = runs * static_cast<std::int64_t>(plan.lanes[l].launches.size());

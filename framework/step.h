@@ -1,6 +1,7 @@
 // The run-time side of a plan: its memory, its pointers, and the lists that workers go through.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 #include "belfry/framework/arena_guard.h"
 #include "belfry/framework/gpu_streams.h"
 #include "belfry/framework/plan.h"
+#include "belfry/framework/rank_launch.h"
 #include "belfry/framework/recording.h"
 #include "belfry/framework/run_lock.h"
 #include "belfry/framework/session.h"
@@ -38,6 +40,7 @@ struct Runner {
   bool all_workers = false;  // even for little work
   int workers = 1;           // of the pool; its others enqueue, one for each physical GPU
   std::unique_ptr<GpuStreams> gpus = {};  // if GPUs are driven
+  std::chrono::duration<double> nccl_timeout{600};
 };
 
 // Throws InvalidArgument naming a device of the plan, a declared one if there is any.
@@ -57,17 +60,28 @@ struct Task {
   bool keeps_locks = false;        // for the next task
 };
 
+struct RankLane;
+
 // What a launch on a GPU's lane waits for in its stream, and leaves there for others. The signal of
 // such a lane counts launches that have been enqueued.
 struct GpuTask {
   std::vector<const GpuEvent*> events;  // of other lanes of GPUs
   std::unique_ptr<GpuEvent> event;      // behind it, if another lane of a GPU waits for it
   bool stamps = false;                  // the host waits for it
+  RankLane* rank_lane = nullptr;        // of the part of a rank
 };
 
 struct GpuLane {
   GpuStream* stream = nullptr;  // null: a CPU's
   Stamp finished;
+};
+
+// The watch over a communication lane: how long what was enqueued there has not finished.
+struct RankLane {
+  std::size_t lane = 0;
+  std::atomic<std::int64_t> enqueued{0};  // epoch
+  std::int64_t seen = -1;                 // epoch that had been finished at the last look
+  std::chrono::steady_clock::time_point since = {};
 };
 
 // A launch that its worker has opened to others, chunk by chunk. A ticket is the number of the
@@ -100,10 +114,12 @@ struct LinkedPlan {
   std::vector<Signal> signals;                  // per lane
   std::vector<std::int64_t> bases;              // per lane: launches of earlier runs
   std::int64_t runs = 0;
-  std::vector<GpuTask> gpu_tasks;     // as tasks; none if the plan has no lanes of GPUs
-  std::vector<GpuLane> gpu_lanes;     // per lane
-  Buffer counters;                    // of gpu_lanes
-  std::unique_ptr<ArenaGuard> guard;  // refers to the arenas
+  std::vector<GpuTask> gpu_tasks;        // as tasks; none if the plan has no lanes of GPUs
+  std::vector<GpuLane> gpu_lanes;        // per lane
+  Buffer counters;                       // of gpu_lanes
+  std::vector<RankLane> rank_lanes;      // of the plan's lanes, those that communicate
+  std::map<Communicators*, int> joined;  // that the plan uses, as they were when it connected them
+  std::unique_ptr<ArenaGuard> guard;     // refers to the arenas
 };
 
 struct Step::State : LinkedPlan {
@@ -112,6 +128,10 @@ struct Step::State : LinkedPlan {
   // Becomes `other`, another plan of the same fetches and feeds, and keeps the values that were
   // fetched; `other` is of no use then. Call it with runner.mutex.
   void replace(State& other);
+
+  // Makes the communicators that the plan needs, and all connections that its collectives use; a
+  // run does so, too, if they are not there any more. Waits for other runs.
+  void connect();
 
   // Copies the fetches to `results` before another thread can run the step again.
   void run(std::span<const Tensor> feeds, RunOptions options = {},
@@ -146,6 +166,14 @@ struct Step::State : LinkedPlan {
   // `worker`, or nobody if that is -1.
   bool await_stamp(std::size_t lane, std::int64_t epoch, int worker);
   void drain_gpus();
+  void link_ranks();
+  bool connected() const;
+  void make_connections();
+  void connect_list(int worker);
+  // Throws CommError for what NCCL has failed with, or not done in time.
+  void watch_ranks();
+  std::string unfinished() const;
+  void abort_ranks() noexcept;
   void run_shared(const Task& task, int worker);
   // A chunk of another worker is noted in `helped`, if that is given.
   bool take_chunk(Share& share, std::vector<Recording::Chunk>* helped = nullptr);
@@ -159,6 +187,7 @@ struct Step::State : LinkedPlan {
   [[noreturn]] void recover();
 
   std::function<void(int)> work_;
+  std::mutex watching_;                 // over rank_lanes, but for `enqueued`
   std::atomic<int> busy_{0};            // workers that go through their lists
   std::optional<Recording> recording_;  // of the current run, if it is traced
   std::uint64_t step_ = 0;              // of the current run

@@ -20,7 +20,7 @@ void Step::State::link_gpus() {
     require(!shares(), "a step of Locks::kEachVariable has work on ",
             runner.devices[at(lane.device)]->spec, ", but runs on CPUs alone");
     std::byte* const counter = counters.data() + kLine * l;
-    gpu_lanes[l] = {&runner.gpus->of(lane.device),
+    gpu_lanes[l] = {&runner.gpus->of(lane.device, lane.communicates),
                     Stamp(*reinterpret_cast<std::int64_t*>(counter))};
     gpu_tasks[at(lane.launches.back())].stamps = true;  // the end of a run waits for it
   }
@@ -68,6 +68,7 @@ bool Step::State::enqueue_task(std::size_t t) {
       stream);
   if (on_gpu.event) stream.record(*on_gpu.event);
   if (on_gpu.stamps) stream.stamp(gpu_lanes[lane].finished.counter(), epoch);
+  if (on_gpu.rank_lane) on_gpu.rank_lane->enqueued.store(epoch, std::memory_order_release);
   if (recording_) recording_->launches[t].end = recording_->now();
   if (task.signals) signals[lane].set(epoch, pool().gate());
   return true;
@@ -84,6 +85,7 @@ bool Step::State::await_stamp(std::size_t lane, std::int64_t epoch, int worker) 
     } else if (timer.expired()) {
       for (const GpuLane& other : gpu_lanes)  // for which the awaited one may wait
         if (other.stream) other.stream->check();
+      watch_ranks();
       std::this_thread::sleep_for(kNap);
     }
   }
@@ -92,11 +94,13 @@ bool Step::State::await_stamp(std::size_t lane, std::int64_t epoch, int worker) 
 
 // All workers are parked.
 void Step::State::drain_gpus() {
+  abort_ranks();  // what waits for other ranks ends
   for (const GpuLane& lane : gpu_lanes)
     if (lane.stream) lane.stream->drain();
   for (std::size_t l = 0; l < gpu_lanes.size(); ++l)
     if (gpu_lanes[l].stream)
       gpu_lanes[l].finished.set(runs * static_cast<std::int64_t>(plan.lanes[l].launches.size()));
+  for (const auto& [communicators, made] : joined) communicators->live.reset();
 }
 
 }  // namespace belfry

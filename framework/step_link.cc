@@ -17,6 +17,7 @@ Step::State::State(Plan compiled, Runner& owner) : runner(owner) {
   link();
   link_locks();
   link_gpus();
+  link_ranks();
   share_out();
   guard = std::make_unique<ArenaGuard>(plan, arenas);
   work_ = [this](int worker) { run_list(worker); };

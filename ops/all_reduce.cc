@@ -13,6 +13,40 @@ namespace {
 
 int participants(const Node& node) { return node.options<AllReduceOptions>().participants; }
 
+int all_reduce_divisor(const Node& node) {
+  return node.options<AllReduceOptions>().mean ? participants(node) : 1;
+}
+
+// Of one tensor, or with options.participants of several.
+std::vector<Output> reduce_with(const Op& op, std::span<const Output> xs, AllReduceOptions options,
+                                At at) {
+  require(!xs.empty(), at.site.str(), ": all_reduce of no tensors");
+  if (options.participants == 0) options.participants = static_cast<int>(xs.size());
+  Node& node = xs[0].graph().add(op, xs, at, Options(options));
+  std::vector<Output> sums;
+  for (std::size_t i = 0; i < xs.size(); ++i) sums.push_back(node.output(i));
+  return sums;
+}
+
+std::vector<std::vector<Output>> reduce_bucket(const Op& op,
+                                               std::span<const std::vector<Output>> tensors,
+                                               AllReduceOptions options, At at) {
+  require(!tensors.empty() && !tensors[0].empty(), at.site.str(), ": all_reduce of no tensors");
+  const std::size_t towers = tensors[0].size();
+  std::vector<Output> flat;
+  for (std::size_t b = 0; b < tensors.size(); ++b) {
+    require(tensors[b].size() == towers, at.site.str(), ": all_reduce of a bucket: tensor ", b,
+            " has ", tensors[b].size(), " participants, but tensor 0 has ", towers);
+    flat.insert(flat.end(), tensors[b].begin(), tensors[b].end());
+  }
+  options.participants = static_cast<int>(towers);
+  const std::vector<Output> sums = reduce_with(op, flat, options, std::move(at));
+  std::vector<std::vector<Output>> result;
+  for (auto next = sums.begin(); next != sums.end(); next += static_cast<std::ptrdiff_t>(towers))
+    result.emplace_back(next, next + static_cast<std::ptrdiff_t>(towers));
+  return result;
+}
+
 OutputTypes all_reduce_shape(const ShapeContext& c) {
   const AllReduceOptions& options = c.options<AllReduceOptions>();
   c.require(options.participants >= 1 && c.inputs() >= 1, "needs at least one tensor");
@@ -59,7 +93,8 @@ std::vector<Output> all_reduce_gradient(const Node& node, std::span<const Output
       present.back() = fill_like(node.output(i), 0);
     }
   }
-  const std::vector<Output> sums = all_reduce(present, node.options<AllReduceOptions>());
+  const std::vector<Output> sums =
+      reduce_with(node.op(), present, node.options<AllReduceOptions>(), {});
   std::vector<Output> result(grads.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) result[inputs[i]] = sums[i];
   return result;
@@ -69,7 +104,7 @@ std::vector<Output> all_reduce_gradient(const Node& node, std::span<const Output
 template <class Combine>
 KernelRun all_reduce_kernel(const KernelPlan& plan, Combine combine) {
   const Node* const node = &plan.node();
-  const auto towers = static_cast<std::size_t>(node->participants());
+  const std::size_t towers = AllReduceShare(plan).participants;
   EndToEnd tensors;
   for (std::size_t i = 0; i < plan.inputs(); i += towers)
     tensors.append(plan.input(i).shape.elements());
@@ -88,7 +123,7 @@ using Outputs = std::span<void* const>;
 
 template <class T>
 KernelRun all_reduce_fast(const KernelPlan& plan) {
-  const bool mean = plan.options<AllReduceOptions>().mean;
+  const bool mean = AllReduceShare(plan).divisor > 1;
   return all_reduce_kernel(
       plan, [mean](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
         if constexpr (std::is_floating_point_v<T>) {
@@ -100,7 +135,7 @@ KernelRun all_reduce_fast(const KernelPlan& plan) {
 }
 
 KernelRun all_reduce_16(const KernelPlan& plan) {
-  const bool mean = plan.options<AllReduceOptions>().mean;
+  const bool mean = AllReduceShare(plan).divisor > 1;
   const kernels::HalfConversion convert = kernels::half_conversion(plan.dtype());
   return all_reduce_kernel(
       plan, [mean, convert](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
@@ -132,7 +167,7 @@ KernelRun all_reduce_plain(const KernelPlan& plan, Element element) {
 
 template <class T>
 KernelRun all_reduce_reference_of(const KernelPlan& plan) {
-  const bool mean = plan.options<AllReduceOptions>().mean;
+  const bool mean = AllReduceShare(plan).divisor > 1;
   return all_reduce_plain<T>(plan, [mean](Inputs inputs, std::int64_t i) {
     const T sum = kernels::plain_tree<T>(inputs, i);
     return mean ? sum / static_cast<T>(inputs.size()) : sum;
@@ -140,7 +175,7 @@ KernelRun all_reduce_reference_of(const KernelPlan& plan) {
 }
 
 KernelRun all_reduce_reference_16(const KernelPlan& plan) {
-  const bool mean = plan.options<AllReduceOptions>().mean;
+  const bool mean = AllReduceShare(plan).divisor > 1;
   const auto convert = kernels::half_conversion(plan.dtype(), kernels::HalfPath::kScalar);
   return all_reduce_plain<std::uint16_t>(plan, [mean, convert](Inputs inputs, std::int64_t i) {
     std::vector<float> terms(inputs.size());
@@ -179,31 +214,38 @@ const Op kAllReduce{.name = "AllReduce",
                     .cpu = all_reduce_cpu,
                     .reference = all_reduce_reference};
 
+const Op kNcclAllReduce{.name = "NcclAllReduce",
+                        .inputs = kVariadic,
+                        .shape = all_reduce_shape,
+                        .gradient = all_reduce_gradient,
+                        .missing_grads = true,
+                        .split = Split::kElements,
+                        .in_place = InPlace::kPairwise,
+                        .collective = participants,
+                        .ranks = all_reduce_divisor,
+                        .cpu = all_reduce_cpu,
+                        .reference = all_reduce_reference};
+
+AllReduceShare::AllReduceShare(const KernelPlan& plan) {
+  const Node& node = plan.node();
+  const auto all = static_cast<std::size_t>(node.participants());
+  // Of a fused collective a kernel is given one tensor; one by ranks is not fused.
+  participants = node.op().ranks ? all * plan.inputs() / node.inputs().size() : all;
+  divisor = participants == all ? all_reduce_divisor(node) : 1;
+}
+
 std::vector<Output> all_reduce(std::span<const Output> xs, AllReduceOptions options, At at) {
-  require(!xs.empty(), at.site.str(), ": all_reduce of no tensors");
-  if (options.participants == 0) options.participants = static_cast<int>(xs.size());
-  Node& node = xs[0].graph().add(kAllReduce, xs, at, Options(options));
-  std::vector<Output> sums;
-  for (std::size_t i = 0; i < xs.size(); ++i) sums.push_back(node.output(i));
-  return sums;
+  return reduce_with(kAllReduce, xs, options, std::move(at));
 }
 
 std::vector<std::vector<Output>> all_reduce_bucket(std::span<const std::vector<Output>> tensors,
                                                    AllReduceOptions options, At at) {
-  require(!tensors.empty() && !tensors[0].empty(), at.site.str(), ": all_reduce of no tensors");
-  const std::size_t towers = tensors[0].size();
-  std::vector<Output> flat;
-  for (std::size_t b = 0; b < tensors.size(); ++b) {
-    require(tensors[b].size() == towers, at.site.str(), ": all_reduce of a bucket: tensor ", b,
-            " has ", tensors[b].size(), " participants, but tensor 0 has ", towers);
-    flat.insert(flat.end(), tensors[b].begin(), tensors[b].end());
-  }
-  options.participants = static_cast<int>(towers);
-  const std::vector<Output> sums = all_reduce(flat, options, std::move(at));
-  std::vector<std::vector<Output>> result;
-  for (auto next = sums.begin(); next != sums.end(); next += static_cast<std::ptrdiff_t>(towers))
-    result.emplace_back(next, next + static_cast<std::ptrdiff_t>(towers));
-  return result;
+  return reduce_bucket(kAllReduce, tensors, options, std::move(at));
+}
+
+std::vector<std::vector<Output>> nccl_all_reduce_bucket(
+    std::span<const std::vector<Output>> tensors, AllReduceOptions options, At at) {
+  return reduce_bucket(kNcclAllReduce, tensors, options, std::move(at));
 }
 
 }  // namespace belfry

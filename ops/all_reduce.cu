@@ -8,8 +8,9 @@ namespace {
 
 QueueRun all_reduce(KernelPlan& plan) {
   const Node& node = plan.node();
-  const auto towers = static_cast<std::size_t>(node.participants());
-  TreeSum sums(plan, towers, towers, plan.options<AllReduceOptions>().mean);
+  const AllReduceShare share(plan);
+  const std::size_t towers = share.participants;
+  TreeSum sums(plan.dtype(), towers, towers, share.divisor);
   for (std::size_t i = 0; i < plan.inputs(); i += towers)
     sums.append(plan.input(i).shape.elements());
   return [&node, sums](const Pointers& p, Queue& queue) {
@@ -18,7 +19,7 @@ QueueRun all_reduce(KernelPlan& plan) {
   };
 }
 
-const GpuKernel kernel(kAllReduce, all_reduce);
+const GpuKernel kernel(kAllReduce, all_reduce), of_ranks(kNcclAllReduce, all_reduce);
 
 }  // namespace
 }  // namespace belfry::cuda

@@ -14,6 +14,13 @@ namespace belfry {
 // tensor, in the memory of the first's input if nobody else reads that. Nothing is copied.
 extern const Op kAllReduce;
 
+// The same by NCCL: no canonical sum, and on GPUs alone. Each physical GPU sums, canonically, what
+// its own participants give and is one rank of a communicator, which sums in an order of NCCL's own
+// choice; 16-bit types are rounded at every addition there. The mean divides once, at the end.
+// Compiling throws InvalidArgument if a participant is not on a GPU. On hosts, where tests run its
+// kernels, it is kAllReduce.
+extern const Op kNcclAllReduce;
+
 struct AllReduceOptions {
   bool mean = false;     // divides by K once at the end; floating types only
   int participants = 0;  // K; 0: as many as there are tensors
@@ -27,5 +34,15 @@ std::vector<Output> all_reduce(std::span<const Output> xs, AllReduceOptions opti
 // unless every tensor has as many participants as the first.
 std::vector<std::vector<Output>> all_reduce_bucket(std::span<const std::vector<Output>> tensors,
                                                    AllReduceOptions options = {}, At at = {});
+
+std::vector<std::vector<Output>> nccl_all_reduce_bucket(
+    std::span<const std::vector<Output>> tensors, AllReduceOptions options = {}, At at = {});
+
+// For kernels of both: how many participants' tensors a launch is given, and what it divides by.
+struct AllReduceShare {
+  explicit AllReduceShare(const KernelPlan& plan);
+  std::size_t participants;
+  int divisor;
+};
 
 }  // namespace belfry

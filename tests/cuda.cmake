@@ -26,7 +26,7 @@ if(TARGET belfry_cuda)
   add_dependencies(gpu_ops_tests gpu_kernel_tests)
 
   file(GLOB sources CONFIGURE_DEPENDS cuda/*_test.cc)
-  add_library(cuda_tests_library SHARED ${sources})
+  add_library(cuda_tests_library SHARED ${sources} cuda/fake_nccl.cc)
   set_target_properties(cuda_tests_library PROPERTIES OUTPUT_NAME cuda_tests)
   target_compile_options(cuda_tests_library PRIVATE ${belfry_warnings} -O0)
   target_compile_definitions(cuda_tests_library PRIVATE ${test_definitions})

@@ -29,7 +29,8 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
   std::vector<BenchResult> results;
   for (const ModeRuns& run : runs) {
     const PairedRatio ratio = paired_ratio(run.speeds, runs[reference].speeds);
-    const Speed speed = speed_of(double{1} * model.devices * model.batch_size, run.seconds);
+    const auto devices = static_cast<int>(model.devices.size());
+    const Speed speed = speed_of(double{1} * devices * model.batch_size, run.seconds);
     const double images = median(run.speeds);
     const Mode mode = run.chosen.value_or(run.mode);
     results.push_back({.model = model.name,
@@ -37,11 +38,11 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                        .resolved = run.chosen ? mode.allreduce : "",
                        .bucket_mb = run.chosen ? mode.bucket_mb.value_or(0) : 0,
                        .canonical = mode.canonical(model.devices),
-                       .devices = model.devices,
+                       .devices = devices,
                        .batch_size = model.batch_size,
                        .tower_weights = model.tower_weights,
                        .images_per_second = images,
-                       .images_per_second_per_device = images / model.devices,
+                       .images_per_second_per_device = images / devices,
                        .uncertainty = speed.uncertainty,
                        .jitter = speed.jitter,
                        .ratio = ratio.median,
@@ -103,7 +104,7 @@ std::string bench_plot(const BenchedModel& model, std::span<const BenchResult> r
                     .value = result.images_per_second,
                     .error = 2 * result.uncertainty});
   return bar_chart_svg(
-      {.title = cat(model.name, ", ", model.devices, " devices, batch ", model.batch_size,
+      {.title = cat(model.name, ", ", model.devices.size(), " devices, batch ", model.batch_size,
                     " per device", model.tower_weights.empty() ? "" : " on average"),
        .unit = "images/s, all devices; bars: two standard errors"},
       bars);

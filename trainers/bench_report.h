@@ -31,7 +31,7 @@ struct BenchResult {
 
 struct BenchedModel {
   std::string name;
-  int devices = 0;
+  std::vector<DeviceSpec> devices = {};
   int batch_size = 0;                      // per device, on average
   std::vector<double> tower_weights = {};  // none: equal
 };

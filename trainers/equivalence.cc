@@ -116,8 +116,8 @@ Equivalence check_equivalence(const TrainerOptions& options, const Dataset& trai
   Values reference;
   std::vector<std::pair<std::size_t, Values>> waiting;  // for a reference
   for (const Mode& mode : modes) {
-    Equivalence::Entry& entry = result.entries.emplace_back(Equivalence::Entry{
-        .mode = mode, .canonical = mode.canonical(static_cast<int>(common.devices.size()))});
+    Equivalence::Entry& entry = result.entries.emplace_back(
+        Equivalence::Entry{.mode = mode, .canonical = mode.canonical(common.devices)});
     Values values = run(common, train, entry);
     if (!entry.refusal.empty()) continue;
     if (reference.empty() && entry.canonical) reference = values;

@@ -77,7 +77,7 @@ std::string Equivalence::to_table() const {
 
 int report_equivalence(const TrainerOptions& options, const Dataset& train, std::int64_t steps,
                        Console& console, OutputFile* json) {
-  const std::vector<Mode> modes = all_modes(static_cast<int>(options.devices.size()));
+  const std::vector<Mode> modes = all_modes(options.devices);
   console.line(cat("equivalence: ", modes.size(), " modes, one after another, of ", steps,
                    steps == 1 ? " step" : " steps", " each"));
   const Equivalence result = check_equivalence(options, train, steps, modes);

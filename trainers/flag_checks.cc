@@ -40,7 +40,7 @@ void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& 
   require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen_trainer(flags, raw),
                      why_not, flags.allreduce);
   const auto towers = static_cast<int>(flags.devices.size());
-  const std::string refusal = chooses ? "" : make_strategy(flags.allreduce)->refusal(towers);
+  const std::string refusal = chooses ? "" : make_strategy(flags.allreduce)->refusal(flags.devices);
   require<FlagError>(refusal.empty(), "--allreduce=", flags.allreduce, ": ", refusal,
                      " (--devices=", raw.devices.list, " has ", towers, ")");
 }

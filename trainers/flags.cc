@@ -55,6 +55,9 @@ class Definer {
                     "others are being computed; 0: each by itself [",
                     kDefaultBucketMb,
                     "; 0 with --gradient_repacking; what is fastest with --allreduce=auto]"));
+    parser_.add("--nccl_timeout_s", raw_.nccl_timeout_s, "X",
+                "end with an error if a collective of --allreduce=nccl does not finish for so long "
+                "[600]");
     parser_.add(
         "--async", raw_.async, "ordered|free",
         "of --trainer=async. ordered: all gradients at the same values, then an update per "
@@ -164,6 +167,12 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
     flags.bucket_mb = parse_number<double>("--bucket_mb=" + raw.bucket_mb, raw.bucket_mb);
     require<FlagError>(flags.bucket_mb >= 0 && flags.bucket_mb <= kMostBucketMb,
                        "--bucket_mb=", raw.bucket_mb, " is not between 0 and ", kMostBucketMb);
+  }
+  if (!raw.nccl_timeout_s.empty()) {
+    flags.nccl_timeout_s =
+        parse_number<double>("--nccl_timeout_s=" + raw.nccl_timeout_s, raw.nccl_timeout_s);
+    require<FlagError>(std::isfinite(flags.nccl_timeout_s) && flags.nccl_timeout_s > 0,
+                       "--nccl_timeout_s=", raw.nccl_timeout_s, " is not a number above 0");
   }
   if (raw.learning_rate.empty()) return;
   flags.learning_rate =

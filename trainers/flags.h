@@ -37,6 +37,7 @@ struct TrainFlags {
   AutoFlags automatic;    // of "auto"
   int gradient_repacking = 0;
   double bucket_mb = 0;  // MiB
+  double nccl_timeout_s = 600;
   bool allreduce_given = false, bucket_mb_given = false;
   bool fuse_updates = true, share_replicas = true;
   int small_tensors_kb = 0;

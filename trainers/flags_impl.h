@@ -13,7 +13,7 @@ namespace belfry {
 struct RawFlags {
   RawDevices devices;
   std::string trainer, allreduce, async, data_dir, json;
-  std::string fuse_updates, share_replicas, bucket_mb;
+  std::string fuse_updates, share_replicas, bucket_mb, nccl_timeout_s;
   std::string repacking, small_tensors_kb, batch_size, epochs, max_steps, threads, seed,
       learning_rate;
   std::string uneven, tower_weights;

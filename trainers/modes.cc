@@ -26,9 +26,9 @@ std::vector<std::string> strategies_of(const TrainerKind& kind, int towers) {
   return names;
 }
 
-// Why the strategy cannot serve so many towers; "" if it can, or there is none yet.
-std::string refusal_of(const std::string& allreduce, int towers) {
-  return allreduce.empty() || allreduce == "auto" ? "" : make_strategy(allreduce)->refusal(towers);
+// Why the strategy cannot serve these devices; "" if it can, or there is none yet.
+std::string refusal_of(const std::string& allreduce, const std::vector<DeviceSpec>& devices) {
+  return allreduce.empty() || allreduce == "auto" ? "" : make_strategy(allreduce)->refusal(devices);
 }
 
 }  // namespace
@@ -40,14 +40,15 @@ std::string Mode::name() const {
              share_replicas ? "" : " unshared", async.empty() ? "" : " ", async);
 }
 
-bool Mode::canonical(int towers) const {
+bool Mode::canonical(const std::vector<DeviceSpec>& devices) const {
+  const auto towers = static_cast<int>(devices.size());
   if (!find_trainer(trainer).canonical) return false;
   if (allreduce.empty()) return towers == 1;  // several can only take turns
   if (allreduce == "auto") return true;
   try {
     const std::unique_ptr<Strategy> strategy = make_strategy(allreduce);
     // One tower's gradients are left alone.
-    return strategy->refusal(towers).empty() && (towers == 1 || strategy->canonical(towers));
+    return strategy->refusal(devices).empty() && (towers == 1 || strategy->canonical(towers));
   } catch (const InvalidArgument&) {
     return false;
   }
@@ -64,7 +65,8 @@ TrainerOptions Mode::applied_to(TrainerOptions options) const {
   return options;
 }
 
-std::vector<Mode> all_modes(int towers) {
+std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices) {
+  const auto towers = static_cast<int>(devices.size());
   std::vector<Mode> modes;
   for (const std::string& trainer : trainer_names()) {
     const TrainerKind& kind = find_trainer(trainer);
@@ -76,13 +78,13 @@ std::vector<Mode> all_modes(int towers) {
       if (kind.async) plain.async = "ordered";
       modes.push_back(plain);
       if (kind.async) modes.emplace_back(plain).async = "free";
-      if (!refusal_of(strategy, towers).empty()) continue;
+      if (!refusal_of(strategy, devices).empty()) continue;
       if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
       if (!kind.packs) continue;
       for (const auto& change : kVariants) change(modes.emplace_back(plain));
     }
   }
-  std::ranges::stable_partition(modes, [&](const Mode& mode) { return mode.canonical(towers); });
+  std::ranges::stable_partition(modes, [&](const Mode& mode) { return mode.canonical(devices); });
   return modes;
 }
 
@@ -90,7 +92,7 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
                                       const Dataset& train, std::string& refusal) {
   const TrainerKind& kind = find_trainer(mode.trainer);
   try {
-    refusal = refusal_of(mode.allreduce, static_cast<int>(options.devices.size()));
+    refusal = refusal_of(mode.allreduce, options.devices);
     if (!refusal.empty()) return nullptr;
     TrainerOptions wanted = mode.applied_to(options);
     require(kind.packs || (wanted.gradient_repacking == 0 && wanted.small_tensors_kb == 0),
@@ -113,9 +115,7 @@ std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer) {
 
 bool is_canonical(const Mode& mode, const Trainer& trainer) {
   return trainer.towers().canonical &&
-         chosen_mode(mode, trainer)
-             .value_or(mode)
-             .canonical(static_cast<int>(trainer.options().devices.size()));
+         chosen_mode(mode, trainer).value_or(mode).canonical(trainer.options().devices);
 }
 
 }  // namespace belfry

@@ -20,18 +20,18 @@ struct Mode {
 
   // "replicated naive packed:2".
   std::string name() const;
-  // Whether so many towers must end with the bits of every other canonical mode. False for modes
-  // that cannot serve them. "auto" counts as canonical, which it is unless AutoOptions::any.
-  bool canonical(int towers) const;
+  // Whether towers on these devices must end with the bits of every other canonical mode. False for
+  // modes that cannot serve them. "auto" counts as canonical, which it is unless AutoOptions::any.
+  bool canonical(const std::vector<DeviceSpec>& devices) const;
   // `options` in this mode.
   TrainerOptions applied_to(TrainerOptions options) const;
 };
 
-// Every registered trainer that takes so many devices, with every registered strategy that it
+// Every registered trainer that takes these devices, with every registered strategy that it
 // accepts and, for several towers, "auto"; again with packed gradients, in buckets, with
 // updates and replicas apart, and in each way of --async. Canonical ones first. Some may refuse the
-// number of towers, or the model, when they are built.
-std::vector<Mode> all_modes(int towers);
+// devices, or the model, when they are built.
+std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices);
 
 // A trainer made in this mode, or null with the reason in `refusal` if it cannot serve the options.
 // Whatever is not of the mode's making throws.

@@ -107,7 +107,8 @@ class Bench {
 
   void build(Entry& entry) {
     const std::unique_ptr<Strategy> strategy = make_strategy(entry.result.resolved);
-    const std::string refusal = strategy->refusal(towers());  // reduce() takes one tower of any
+    const std::string refusal =
+        strategy->refusal(options_.devices);  // reduce() takes one tower of any
     require(refusal.empty(), refusal);
     entry.result.canonical = strategy->canonical(towers());
     const GradientTable sums =
@@ -249,7 +250,7 @@ std::int64_t reduction_memory(const std::vector<Shape>& shapes,
 std::string reduction_refusal(const std::vector<Shape>& shapes, std::string_view strategy,
                               const ReductionBenchOptions& options) {
   const std::unique_ptr<Strategy> made = make_strategy(strategy);
-  std::string why = made->refusal(static_cast<int>(options.devices.size()));
+  std::string why = made->refusal(options.devices);
   if (!why.empty()) return why;
   try {
     std::vector<TensorType> types;

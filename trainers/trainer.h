@@ -34,6 +34,7 @@ struct TrainerOptions {
   int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
   // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
   double bucket_mb = 0;
+  double nccl_timeout_s = 600;             // as in SessionOptions
   std::string async = "ordered";           // of AsyncMultiGpuTrainer: "ordered" or "free"
   int batch_size = 32;                     // samples per tower and step, on average
   Uneven uneven = Uneven::kDrop;           // what becomes of samples that fill no global batch

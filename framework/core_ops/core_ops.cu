@@ -18,7 +18,7 @@ QueueRun nothing(KernelPlan&) {
 }
 
 QueueRun add_n(KernelPlan& plan) {
-  TreeSum sum(plan, plan.inputs(), 1, false);
+  TreeSum sum(plan.dtype(), plan.inputs(), 1, 1);
   sum.append(plan.output().shape.elements());
   return sum;
 }

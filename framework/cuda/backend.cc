@@ -55,7 +55,10 @@ class CudaBackend final : public DrivingBackend {
             .cudnn = version_text(cudnnGetVersion())};
   }
 
-  NcclInfo nccl() const override { return {nccl_library().version, nccl_library().why_not}; }
+  NcclInfo nccl() const override {
+    const NcclLibrary& nccl = nccl_library();
+    return {nccl.version, nccl.why_not, serves_several_ranks(nccl.version)};
+  }
 
  private:
   static const Presence& found() {

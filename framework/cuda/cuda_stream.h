@@ -15,13 +15,21 @@ class CudaEvent final : public GpuEvent {
   Event event_;
 };
 
-class CudaStream final : public GpuStream {
+// What work of the module is enqueued in; tests stand in for it.
+class QueueStream : public GpuStream {
+ public:
+  virtual Queue& queue() = 0;
+  virtual cudaStream_t handle() const = 0;
+};
+
+class CudaStream final : public QueueStream {
  public:
   // Of the current GPU, which is current, too, where others than check() and drain() are called.
   explicit CudaStream(int gpu);
   ~CudaStream() override { use(); }
 
-  Queue& queue() { return queue_; }
+  Queue& queue() override { return queue_; }
+  cudaStream_t handle() const override { return queue_.stream(); }
 
   void serve(const Node& node) override { queue_.serve(node); }
   void copy(void* to, const void* from, std::size_t bytes) override;

@@ -1,6 +1,7 @@
 #include "belfry/framework/cuda/driving_backend.h"
 
 #include "belfry/framework/cuda/algorithm_provider.h"
+#include "belfry/framework/cuda/communicators.h"
 #include "belfry/framework/cuda/cuda_stream.h"
 #include "belfry/framework/cuda/gpu_algorithms.h"
 #include "belfry/framework/cuda/gpu_kernel.h"
@@ -78,6 +79,14 @@ std::unique_ptr<GpuEvent> DrivingBackend::make_event(int gpu) const {
 
 void DrivingBackend::use(int gpu) const {
   BELFRY_GPU_CALL(cudaSetDevice(gpu), "to enqueue work of GPU ", gpu);
+}
+
+std::unique_ptr<GpuCommunicators> DrivingBackend::make_communicators(
+    std::span<const int> gpus, std::chrono::duration<double> limit) const {
+  for (const int gpu : gpus) need(gpu);
+  const DeviceGuard guard(gpus[0]);
+  return std::make_unique<Communicators>(nccl_library(), gpus, limit,
+                                         [this](int gpu) { use(gpu); });
 }
 
 GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan) const {

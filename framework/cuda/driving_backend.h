@@ -23,6 +23,8 @@ class DrivingBackend : public GpuBackend {
   std::unique_ptr<GpuStream> make_stream(int gpu) const override;
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
   void use(int gpu) const override;
+  std::unique_ptr<GpuCommunicators> make_communicators(
+      std::span<const int> gpus, std::chrono::duration<double> limit) const override;
   // Libraries compute by algorithms that give the same bits each time.
   GpuRun prepare(int gpu, KernelPlan& plan) const override;
 

@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/nccl_library.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include <dlfcn.h>
@@ -61,9 +62,19 @@ const NcclLibrary& nccl_library() {
   return library;
 }
 
+bool serves_several_ranks(int version) {
+  constexpr int kOldestThatDoes = 23000;
+  const char* const enabled = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return version >= kOldestThatDoes && enabled && std::string_view(enabled) == "1";
+}
+
 void fail(ncclResult_t status, std::string_view call, const std::string& context) {
+  fail(nccl_library(), status, call, context);
+}
+
+void fail(const NcclLibrary& nccl, ncclResult_t status, std::string_view call,
+          const std::string& context) {
   if (status == ncclInProgress) return;
-  const NcclLibrary& nccl = nccl_library();
   std::string text = nccl.version > 0 ? nccl.ncclGetErrorString(status) : "NCCL error";
   text += cat(" (", static_cast<int>(status), ")");
   const char* const details = nccl.version > 0 ? nccl.ncclGetLastError(nullptr) : nullptr;

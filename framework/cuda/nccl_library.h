@@ -1,7 +1,6 @@
 // NCCL, opened at run time: its absence costs nothing but the strategy nccl. Every call goes
 // through the table:  BELFRY_GPU_CALL(nccl.ncclCommAbort(comm), "after step 7")  throws CommError.
 #pragma once
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,14 +33,13 @@ NcclLibrary open_nccl(const std::vector<std::string>& paths);
 // first call; thread safe.
 const NcclLibrary& nccl_library();
 
+// Whether a GPU may be several ranks: since 2.30, where NCCL_MULTI_RANK_GPU_ENABLE is 1.
+bool serves_several_ranks(int version);
+
 // Throws CommError for all but ncclInProgress, which of communicators that do not block means that
 // the caller must ask again.
 void fail(ncclResult_t status, std::string_view call, const std::string& context);
-
-// A communicator that nobody finalized and destroyed is aborted, which waits for no other rank.
-struct AbortComm {
-  void operator()(ncclComm_t comm) const noexcept { nccl_library().ncclCommAbort(comm); }
-};
-using Communicator = std::unique_ptr<ncclComm, AbortComm>;
+void fail(const NcclLibrary& nccl, ncclResult_t status, std::string_view call,
+          const std::string& context);
 
 }  // namespace belfry::cuda

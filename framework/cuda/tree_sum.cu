@@ -72,7 +72,7 @@ struct SumKernel {
   Groups groups;
   std::uint32_t additions[Groups::kFew + 1];  // those of TreeOrder<1, 8>, of a term in four bits
   int towers, tensors = 0;
-  bool mean;
+  int divisor;  // 1: none
   Tensor tensor[kTensors];
   void* pointer[kPointers];
 
@@ -160,8 +160,8 @@ struct SumKernel {
     void* const* const from = pointer + t.first_pointer;
     Row<W> sum = all<W>(from, i);
     if constexpr (std::is_floating_point_v<Sum>)
-      if (mean)
-        for (int j = 0; j < W; ++j) sum.at[j] /= static_cast<Sum>(towers);
+      if (divisor > 1)
+        for (int j = 0; j < W; ++j) sum.at[j] /= static_cast<Sum>(divisor);
     for (int k = 0; k < t.outputs; ++k) {
       T* const to = static_cast<T*>(from[towers + k]) + i;
       if constexpr (W == 1) {
@@ -193,7 +193,7 @@ struct SumKernel {
 template <class T>
 class Launches {
  public:
-  Launches(Queue& queue, std::size_t towers, bool mean) : queue_(queue) {
+  Launches(Queue& queue, std::size_t towers, int divisor) : queue_(queue) {
     kernel_.groups.plan(towers);
     for (std::size_t n = 1; n <= Groups::kFew; ++n) {
       TreeOrder<1, Groups::kFew> order;
@@ -202,7 +202,7 @@ class Launches {
         kernel_.additions[n] |= std::uint32_t{order.additions[k]} << 4 * k;
     }
     kernel_.towers = static_cast<int>(towers);
-    kernel_.mean = mean;
+    kernel_.divisor = divisor;
   }
 
   void add(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t begin,
@@ -251,20 +251,30 @@ void visit_summed(DType dtype, const F& f) {
 
 }  // namespace
 
-TreeSum::TreeSum(const KernelPlan& plan, std::size_t towers, std::size_t outputs, bool mean)
-    : dtype_(plan.dtype()), towers_(towers), outputs_(outputs), mean_(mean) {
+TreeSum::TreeSum(DType dtype, std::size_t towers, std::size_t outputs, int divisor)
+    : dtype_(dtype), towers_(towers), outputs_(outputs), divisor_(divisor) {
   require(towers + outputs <= kPointers, "a sum of ", towers, " tensors on a GPU: at most ",
           kPointers - outputs, " are possible");
 }
 
 void TreeSum::operator()(const Pointers& p, Queue& queue) const {
   visit_summed(dtype_, [&]<class T>(T) {
-    Launches<T> launches(queue, towers_, mean_);
+    Launches<T> launches(queue, towers_, divisor_);
     tensors_.for_each({p.begin(), p.end()},
                       [&](std::size_t b, std::int64_t begin, std::int64_t end) {
                         launches.add(p.all_inputs().subspan(b * towers_, towers_),
                                      p.all_outputs().subspan(b * outputs_, outputs_), begin, end);
                       });
+    launches.flush();
+  });
+}
+
+void divide(Queue& queue, DType dtype, int divisor, std::span<void* const> tensors,
+            std::span<const std::int64_t> elements) {
+  visit_summed(dtype, [&]<class T>(T) {
+    Launches<T> launches(queue, 1, divisor);
+    for (std::size_t b = 0; b < tensors.size(); ++b)
+      if (elements[b] > 0) launches.add({&tensors[b], 1}, {&tensors[b], 1}, 0, elements[b]);
     launches.flush();
   });
 }

@@ -10,9 +10,9 @@ namespace belfry::cuda {
 class TreeSum {
  public:
   // Input b * towers + t is tensor b of tower t; it has `outputs` outputs in the same order, which
-  // may be its inputs or each other. f32 f64 f16 bf16 i32 i64 u8 bool; means of floating types.
-  // Refuses more tensors of one sum than a launch takes.
-  TreeSum(const KernelPlan& plan, std::size_t towers, std::size_t outputs, bool mean);
+  // may be its inputs or each other. f32 f64 f16 bf16 i32 i64 u8 bool; sums of floating types are
+  // divided by `divisor`. Refuses more tensors of one sum than a launch takes.
+  TreeSum(DType dtype, std::size_t towers, std::size_t outputs, int divisor);
 
   // Adds a tensor to the sums, before the first run.
   void append(std::int64_t elements) { tensors_.append(elements); }
@@ -22,8 +22,12 @@ class TreeSum {
  private:
   DType dtype_;
   std::size_t towers_, outputs_;
-  bool mean_;
+  int divisor_;
   EndToEnd tensors_;
 };
+
+// Divides tensors of a floating type where they are.
+void divide(Queue& queue, DType dtype, int divisor, std::span<void* const> tensors,
+            std::span<const std::int64_t> elements);
 
 }  // namespace belfry::cuda

@@ -54,8 +54,17 @@ void order_writes(Plan& plan);
 // those of what a write leaves right behind it.
 void copy_variables(Plan& plan);
 
+// Refuses collectives by ranks (Op::ranks) with a participant that is not on a GPU: InvalidArgument
+// naming both; and all of them in sessions whose GPUs have no NCCL: NotFound.
+void check_ranks(const Plan& plan, const PlanContext& context);
+// Cuts each of them into the parts of its ranks, one per physical GPU, or per device if NCCL serves
+// several ranks on one. They stand behind each other in the order of nodes, so that every
+// communicator sees the same collectives in the same order.
+void split_ranks(Plan& plan, const PlanContext& context);
+
 // Puts launches in one global order, on lanes, with the waits between them. Copies between host and
-// GPU are on the lane of the GPU, those between GPUs on that of their destination. Throws
+// GPU are on the lane of the GPU, those between GPUs on that of their destination; parts of ranks are
+// on communication lanes. Throws
 // InvalidArgument for collectives that no device of theirs reaches the tensors of.
 void schedule(Plan& plan, const PlanContext& context);
 

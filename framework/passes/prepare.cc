@@ -1,5 +1,6 @@
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/rank_launch.h"
 
 namespace belfry {
 
@@ -26,6 +27,15 @@ GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& ke
   return run;
 }
 
+void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel,
+                  Launch& launch) {
+  GpuRun sum = node.participants() > 1 ? prepare_on_gpu(node, device, kernel) : GpuRun();
+  launch.rank = std::make_shared<RankLaunch>(node, std::move(sum));
+  launch.enqueue = [rank = launch.rank](const Pointers& p, GpuStream& stream) {
+    rank->enqueue(p, stream);
+  };
+}
+
 }  // namespace
 
 void prepare_kernels(Plan& plan, const PlanContext& context) {
@@ -39,7 +49,9 @@ void prepare_kernels(Plan& plan, const PlanContext& context) {
     }
     const std::vector<TensorType> inputs = plan.input_types(node);
     KernelPlan kernel(*node.node, inputs, node.types, launch.range);
-    if (device.backend)
+    if (node.rank)
+      prepare_rank(node, device, kernel, launch);
+    else if (device.backend)
       launch.enqueue = prepare_on_gpu(node, device, kernel);
     else
       launch.run = prepare_kernel(*node.op, kernel, context.reference_kernels);

@@ -24,7 +24,8 @@ class Scheduler {
  private:
   void add_launch(int n) {
     const PlanNode& node = plan_.node(n);
-    const int lane = lane_of(choose_device(node));
+    const int lane = node.rank ? lane_of(node.rank->devices[at(node.rank->number)], true)
+                               : lane_of(choose_device(node), false);
     std::vector<int>& launches = plan_.lanes[at(lane)].launches;
     Launch launch{};
     launch.node = n;
@@ -34,8 +35,9 @@ class Scheduler {
     launch.range =
         fused ? whole_range(*fused->op, fused->participants, fused->types, fused->types)
               : whole_range(*node.op, node.participants(), plan_.input_types(node), node.types);
-    launch.chunk = plan_.lanes[at(lane)].gpu < 0 ? chunk_of(node, launch.range)
-                                                 : std::max<std::int64_t>(1, launch.range.size());
+    const bool on_cpu = plan_.lanes[at(lane)].gpu < 0 && !node.rank;
+    launch.chunk = on_cpu ? chunk_of(node, launch.range)
+                          : std::max<std::int64_t>(1, launch.range.size());
     std::vector<int> clock(plan_.lanes.size());
     if (!launches.empty()) clock = plan_.clocks[at(launches.back())];
     clock.resize(plan_.lanes.size());
@@ -105,10 +107,11 @@ class Scheduler {
     return bytes / element;
   }
 
-  int lane_of(int device) {
+  int lane_of(int device, bool communicates) {
     for (std::size_t l = 0; l < plan_.lanes.size(); ++l)
-      if (plan_.lanes[l].device == device) return static_cast<int>(l);
-    plan_.lanes.push_back({device, {}, context_.devices[at(device)]->gpu});
+      if (plan_.lanes[l].device == device && plan_.lanes[l].communicates == communicates)
+        return static_cast<int>(l);
+    plan_.lanes.push_back({device, {}, context_.devices[at(device)]->gpu, communicates});
     return static_cast<int>(plan_.lanes.size()) - 1;
   }
 

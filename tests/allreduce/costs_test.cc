@@ -100,7 +100,7 @@ TEST(Costs, AreThoseOfTheFormulas) {
   for (const int towers : {2, 3, 4, 6, 8})
     for (const char* spec : kSpecs) {
       const auto strategy = make_strategy(spec);
-      if (!strategy->refusal(towers).empty()) continue;
+      if (!strategy->refusal(cpus(towers)).empty()) continue;
       EXPECT_EQ(measured(*strategy, towers, {{24, 10}}), expected(spec, towers, 240))
           << spec << " of " << towers;
     }
@@ -111,7 +111,7 @@ TEST(Costs, OfAnyLengthMoveTheSameBytes) {
   for (const int towers : {2, 3, 4, 6, 8})
     for (const char* spec : kSpecs) {
       const auto strategy = make_strategy(spec);
-      if (!strategy->refusal(towers).empty()) continue;
+      if (!strategy->refusal(cpus(towers)).empty()) continue;
       for (const std::int64_t elements : {1, 5, 7, 1001}) {
         const Costs got = measured(*strategy, towers, {{elements}});
         EXPECT_EQ(got.bytes, 2 * (towers - 1) * 4 * elements)

@@ -235,10 +235,31 @@ TEST(Functions, DoWhatStrategiesOfTheirNamesDo) {
 
 TEST(Nccl, IsRefusedWithoutGpusInsteadOfFallingBack) {
   TestGradients gradients(2, {{4}});
-  const std::string why = "NCCL needs GPUs, and steps on GPUs do not call it yet; use collective";
-  EXPECT_THAT(message_of([&] { allreduce_nccl(gradients.table()); }), testing::StartsWith(why));
-  EXPECT_EQ(make_strategy("nccl")->refusal(2), why);
-  EXPECT_FALSE(make_strategy("nccl")->canonical(2));
+  const std::string why = "NCCL needs GPUs, but tower 0 is on CPU:0; use collective";
+  EXPECT_EQ(message_of([&] { allreduce_nccl(gradients.table()); }), why);
+  const auto nccl = make_strategy("nccl");
+  EXPECT_EQ(nccl->refusal(cpus(2)), why);
+  EXPECT_EQ(nccl->refusal({"/gpu:0", "/cpu:1"}),
+            "NCCL needs GPUs, but tower 1 is on CPU:1; use collective");
+  EXPECT_EQ(nccl->refusal({"/gpu:0", "/gpu:1"}), "");
+  EXPECT_EQ(nccl->refusal(std::vector<DeviceSpec>(2)), "") << "they may be placed on GPUs";
+  EXPECT_FALSE(nccl->canonical(2));
+}
+
+TEST(Nccl, MakesANodeForEachTensorOrOneForAll) {
+  for (const bool in_one_node : {false, true}) {
+    TestGradients gradients(3, {{4}, {2, 3}}, "GPU");
+    auto nccl = make_strategy("nccl");
+    if (in_one_node) nccl = nccl->in_one_node();
+    const GradientTable sums = nccl->reduce(gradients.table());
+    const std::vector<Node*> nodes = nodes_of(gradients.graph, kNcclAllReduce);
+    ASSERT_EQ(nodes.size(), in_one_node ? 1U : 2U);
+    EXPECT_EQ(nodes[0]->inputs().size(), in_one_node ? 6U : 3U);
+    EXPECT_TRUE(nodes[0]->options<AllReduceOptions>().mean) << "it divides itself";
+    EXPECT_EQ(nodes[0]->participants(), 3);
+    for (int t = 0; t < 3; ++t)
+      EXPECT_EQ(sums.at(t, 1).value.node().op().name, kNcclAllReduce.name);
+  }
 }
 
 TEST(SeveralProcesses, AreNeededByStrategiesWithASlash) {
@@ -251,17 +272,18 @@ TEST(SeveralProcesses, AreNeededByStrategiesWithASlash) {
 }
 
 TEST(Refusals, AreGivenBeforeAnythingIsBuiltAndByWrappersToo) {
-  EXPECT_EQ(make_strategy("hierarchical")->refusal(4), "");
+  EXPECT_EQ(make_strategy("hierarchical")->refusal(cpus(4)), "");
   for (const char* spec : {"hierarchical", "naive:1K:hierarchical"}) {
-    EXPECT_THAT(make_strategy(spec)->refusal(3), HasSubstr("even number")) << spec;
-    EXPECT_THAT(packed(make_strategy(spec), 4)->refusal(3), HasSubstr("even number"));
-    EXPECT_THAT(small_tensors_packed(make_strategy(spec), 4)->refusal(3), HasSubstr("even number"));
-    EXPECT_THAT(chunked(make_strategy(spec), 4)->refusal(3), HasSubstr("even number"));
+    EXPECT_THAT(make_strategy(spec)->refusal(cpus(3)), HasSubstr("even number")) << spec;
+    EXPECT_THAT(packed(make_strategy(spec), 4)->refusal(cpus(3)), HasSubstr("even number"));
+    EXPECT_THAT(small_tensors_packed(make_strategy(spec), 4)->refusal(cpus(3)),
+                HasSubstr("even number"));
+    EXPECT_THAT(chunked(make_strategy(spec), 4)->refusal(cpus(3)), HasSubstr("even number"));
   }
   for (const char* name :
        {"collective", "halving_doubling", "naive", "naive_cpu", "ring", "shuffle"})
     for (const int towers : {1, 2, 3, 4, 5, 6, 7, 8})
-      EXPECT_EQ(make_strategy(name)->refusal(towers), "") << name;
+      EXPECT_EQ(make_strategy(name)->refusal(cpus(towers)), "") << name;
 }
 
 class Forgetful final : public Strategy {

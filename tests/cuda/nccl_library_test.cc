@@ -66,16 +66,5 @@ TEST(NcclCall, WithoutAGpuMakesNoCommunicator) {
   EXPECT_THROW(BELFRY_GPU_CALL(nccl.ncclCommInitAll(&comm, 1, nullptr), "on gpu:0"), CommError);
 }
 
-TEST(Communicator, IsAbortedWhenItEnds) {
-  if (nccl_library().version == 0) GTEST_SKIP() << nccl_library().why_not;
-  if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
-  ncclComm_t comm = nullptr;
-  BELFRY_GPU_CALL(nccl_library().ncclCommInitAll(&comm, 1, nullptr), "on gpu:0");
-  const Communicator owned(comm);
-  ncclResult_t state = ncclInternalError;
-  BELFRY_GPU_CALL(nccl_library().ncclCommGetAsyncError(comm, &state), "on gpu:0");
-  EXPECT_EQ(state, ncclSuccess);
-}
-
 }  // namespace nccl_library_test
 }  // namespace belfry::cuda

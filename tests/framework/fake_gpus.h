@@ -27,6 +27,10 @@ class FakeGpus : public GpuBackend {
   std::unique_ptr<GpuStream> make_stream(int) const override { return nullptr; }
   std::unique_ptr<GpuEvent> make_event(int) const override { return nullptr; }
   void use(int) const override {}
+  std::unique_ptr<GpuCommunicators> make_communicators(
+      std::span<const int>, std::chrono::duration<double>) const override {
+    return nullptr;
+  }
   GpuRun prepare(int, KernelPlan&) const override { return {}; }
 
  private:

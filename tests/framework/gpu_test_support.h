@@ -34,9 +34,9 @@ inline SessionOptions on_gpus(Layout layout, int cpus = 1) {
 
 // A step of data-parallel training on GPUs, or on CPUs: each tower has a matrix of its own, which
 // the mean of all gradients moves with momentum. What the towers see moves an average on /cpu:0,
-// which they read.
+// which they read. With `nccl`, NCCL makes the mean.
 struct Towers {
-  Towers(const char* type, int count) {
+  Towers(const char* type, int count, bool nccl = false) {
     {
       DeviceScope on(graph, cpu(0));
       average = variable(graph, "average", {3}, {.initializer = init::ones(), .trainable = false});
@@ -54,7 +54,9 @@ struct Towers {
       losses.push_back(reduce_mean(square(y - constant(graph, {0.5, -0.5, 0.25}, {3}))));
       gradients_of.push_back(gradients(losses.back(), {w.back()}, {.colocate = true})[0]);
     }
-    const auto mean = all_reduce(gradients_of, {.mean = true});
+    const AllReduceOptions options{.mean = true};
+    const auto mean = nccl ? nccl_all_reduce_bucket({&gradients_of, 1}, options)[0]
+                           : all_reduce(gradients_of, options);
     std::vector<Node*> updates;
     for (int t = 0; t < count; ++t) {
       const auto i = static_cast<std::size_t>(t);

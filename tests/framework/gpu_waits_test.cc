@@ -65,10 +65,18 @@ struct Place {
   std::size_t launch, wait;
 };
 
+struct Case {
+  Layout layout;
+  bool nccl = false;
+};
+
 class GpuWaits {
  public:
-  explicit GpuWaits(Layout layout)
-      : layout_(layout), gpus_(layout.physical), use_(gpus_), model_("GPU", layout.devices()) {
+  explicit GpuWaits(Case c)
+      : layout_(c.layout),
+        gpus_(layout_.physical),
+        use_(gpus_),
+        model_("GPU", layout_.devices(), c.nccl) {
     Session session(model_.graph, on_gpus(layout_));
     const Plan& plan = session.prepare(model_.fetches(), model_.feed_types()).plan();
     for (std::size_t l = 0; l < plan.launches.size(); ++l)
@@ -132,7 +140,7 @@ class GpuWaits {
   std::vector<Place> needed_, implied_;
 };
 
-class GpuWaitsTest : public ::testing::TestWithParam<Layout> {};
+class GpuWaitsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GpuWaitsTest, AreAllWaitedFor) {
   GpuWaits waits(GetParam());
@@ -153,9 +161,11 @@ TEST_P(GpuWaitsTest, AreAllNeeded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuWaitsTest,
-                         ::testing::Values(Layout{1, 1}, Layout{1, 2}, Layout{2, 1}, Layout{2, 2}),
-                         [](const auto& layout) {
-                           return cat(layout.param.physical, "x", layout.param.logical);
+                         ::testing::Values(Case{{1, 1}}, Case{{1, 2}}, Case{{2, 1}}, Case{{2, 2}},
+                                           Case{{2, 1}, true}, Case{{2, 2}, true}),
+                         [](const auto& test) {
+                           return cat(test.param.layout.physical, "x", test.param.layout.logical,
+                                      test.param.nccl ? "nccl" : "");
                          });
 
 }  // namespace gpu_waits_test

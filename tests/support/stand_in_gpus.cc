@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "belfry/framework/passes/passes.h"
+#include "belfry/tests/support/stand_in_communicators.h"
 #include "belfry/tests/support/stand_in_stream.h"
 
 namespace belfry::test {
@@ -43,6 +44,7 @@ struct StandInGpus::Space {
 StandInGpus::StandInGpus(int count, bool peers)
     : FakeGpus(count),
       peers_(peers),
+      nccl_faults_(std::make_unique<NcclFaults>()),
       counters_(std::make_unique<Counters>()),
       failures_(static_cast<std::size_t>(count)) {
   for (int gpu = 0; gpu < count; ++gpu) spaces_.push_back(std::make_unique<Space>());
@@ -53,7 +55,7 @@ StandInGpus::~StandInGpus() = default;
 StandInGpus::Calls StandInGpus::calls() const {
   const Counters& c = *counters_;
   return {c.allocations, c.copies,  c.streams, c.events, c.prepared, c.enqueued,
-          c.copied,      c.records, c.waits,   c.stamps, c.drains};
+          c.copied,      c.records, c.waits,   c.stamps, c.drains,   c.all_reduces};
 }
 
 std::int64_t StandInGpus::in_use(int gpu) const {
@@ -156,6 +158,11 @@ std::unique_ptr<GpuStream> StandInGpus::make_stream(int gpu) const {
 std::unique_ptr<GpuEvent> StandInGpus::make_event(int gpu) const {
   ++counters_->events;
   return std::make_unique<StandInEvent>(gpu);
+}
+
+std::unique_ptr<GpuCommunicators> StandInGpus::make_communicators(
+    std::span<const int> gpus, std::chrono::duration<double>) const {
+  return std::make_unique<StandInCommunicators>(*this, gpus);
 }
 
 void StandInGpus::use(int gpu) const { used = gpu; }

@@ -20,11 +20,14 @@
 
 namespace belfry::test {
 
+struct NcclFaults;
+
 class StandInGpus final : public FakeGpus {
  public:
   struct Calls {
     int allocations = 0, copies = 0, streams = 0, events = 0, prepared = 0;
     int enqueued = 0, copied = 0, records = 0, waits = 0, stamps = 0, drains = 0;
+    int all_reduces = 0;  // of one rank
   };
 
   // `peers`: each GPU reaches the memory of every other.
@@ -36,6 +39,10 @@ class StandInGpus final : public FakeGpus {
   std::int64_t in_use(int gpu) const;
   // There is no kernel for an op with this name.
   void lack_kernel(std::string op) { lacking_ = std::move(op); }
+  // What stands for NCCL is of this kind; 2.28.9 if nobody says so.
+  void set_nccl(NcclInfo info) { nccl_ = std::move(info); }
+  // What happens at the next calls of NCCL; see stand_in_communicators.h.
+  NcclFaults& nccl_faults() const { return *nccl_faults_; }
   // A GPU fails: it does nothing any more of what it is given.
   void fail(int gpu, const std::string& what) const;
   // All work again.
@@ -53,13 +60,17 @@ class StandInGpus final : public FakeGpus {
   std::unique_ptr<GpuStream> make_stream(int gpu) const override;
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
   void use(int gpu) const override;
+  NcclInfo nccl() const override { return nccl_; }
+  std::unique_ptr<GpuCommunicators> make_communicators(
+      std::span<const int> gpus, std::chrono::duration<double> limit) const override;
   GpuRun prepare(int gpu, KernelPlan& plan) const override;
 
  private:
   friend class StandInStream;
+  friend class StandInCommunicators;
   struct Counters {
     std::atomic<int> allocations, copies, streams, events, prepared;
-    std::atomic<int> enqueued, copied, records, waits, stamps, drains;
+    std::atomic<int> enqueued, copied, records, waits, stamps, drains, all_reduces;
   };
   struct Space;
 
@@ -71,6 +82,8 @@ class StandInGpus final : public FakeGpus {
 
   bool peers_;
   std::string lacking_;
+  NcclInfo nccl_{.version = 22809};
+  std::unique_ptr<NcclFaults> nccl_faults_;
   std::unique_ptr<Counters> counters_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Space>> spaces_;

@@ -10,7 +10,8 @@
 namespace belfry {
 namespace bucket_test {
 
-// Positions in the global order of a step of the MNIST convnet on 4 devices.
+// Positions in the global order of a step of the MNIST convnet on 4 devices, planned: GPUs for
+// NCCL.
 struct Positions {
   int collectives = 0;
   int first_reduction = -1;  // a collective or another node that combines gradients
@@ -20,7 +21,8 @@ struct Positions {
 Positions positions(const char* strategy, double bucket_mb) {
   Graph graph;
   std::vector<DeviceSpec> devices;
-  for (int k = 0; k < 4; ++k) devices.push_back(DeviceSpec::local("CPU", k));
+  const char* const type = std::string_view(strategy) == "nccl" ? "GPU" : "CPU";
+  for (int k = 0; k < 4; ++k) devices.push_back(DeviceSpec::local(type, k));
   const Dataset::Field fields[] = {{"image", DType::kF32, {28, 28, 1}}, {"label", DType::kI32, {}}};
   const Model model = models::mnist;
   const bool spread = std::string_view(strategy) == "colocate";
@@ -38,7 +40,7 @@ Positions positions(const char* strategy, double bucket_mb) {
   std::vector<FeedType> feeds;
   for (const TowerRecord& tower : built.towers)
     for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});
-  Session session(graph, {.device_count = {{"CPU", 4}}});
+  Session session(graph, {.device_count = {{type, 4}}, .dry_run = true});
   const std::vector<Fetch> fetches{*built.forms[0].train_op};
   const Plan& plan = session.prepare(fetches, feeds).plan();
   Positions found;
@@ -46,7 +48,7 @@ Positions positions(const char* strategy, double bucket_mb) {
     const PlanNode& planned = plan.node(plan.launches[at(l)].node);
     const bool carries = planned.op != &planned.node->op();  // a tensor from device to device
     const bool combines = planned.participants() > 0;        // alone, or fused with its updates
-    if (combines) ++found.collectives;
+    if (combines && (!planned.rank || planned.rank->number == 0)) ++found.collectives;
     if ((combines || (!carries && planned.node->prompt())) && found.first_reduction < 0)
       found.first_reduction = l;
     if (!carries && planned.node->forward()) found.last_backward = l;
@@ -55,7 +57,7 @@ Positions positions(const char* strategy, double bucket_mb) {
 }
 
 TEST(BucketsInAPlan, TheFirstIsCombinedBeforeTheLastGradientIsComputed) {
-  for (const char* strategy : {"collective", "naive", "hierarchical", "colocate"}) {
+  for (const char* strategy : {"collective", "naive", "hierarchical", "colocate", "nccl"}) {
     const Positions found = positions(strategy, 0.05);
     ASSERT_GE(found.first_reduction, 0) << strategy;
     EXPECT_LT(found.first_reduction, found.last_backward) << strategy;
@@ -64,10 +66,12 @@ TEST(BucketsInAPlan, TheFirstIsCombinedBeforeTheLastGradientIsComputed) {
 
 // fc0/W has 1.5 MiB, the three after it and the four before it less than 0.1 MiB together.
 TEST(BucketsInAPlan, AreOneCollectiveEach) {
-  EXPECT_EQ(positions("collective", 0.1).collectives, 3);
-  const Positions whole = positions("collective", 4);
-  EXPECT_EQ(whole.collectives, 1);
-  EXPECT_GT(whole.first_reduction, whole.last_backward);
+  for (const char* strategy : {"collective", "nccl"}) {
+    EXPECT_EQ(positions(strategy, 0.1).collectives, 3) << strategy;
+    const Positions whole = positions(strategy, 4);
+    EXPECT_EQ(whole.collectives, 1) << strategy;
+    EXPECT_GT(whole.first_reduction, whole.last_backward) << strategy;
+  }
 }
 
 }  // namespace bucket_test

@@ -130,7 +130,7 @@ const Equivalence::Entry* find(const Equivalence& result, const std::string& nam
 
 TEST(Modes, AreAllTrainersWithAllStrategiesThatTheyTakeTheUsersToo) {
   std::vector<std::string> names;
-  for (const Mode& mode : all_modes(4)) {
+  for (const Mode& mode : all_modes(options(4).devices)) {
     names.push_back(mode.name());
     EXPECT_NE(mode.trainer, "simple");
     EXPECT_EQ(mode.trainer == "parameter_server", mode.allreduce == "colocate") << mode.name();
@@ -144,8 +144,9 @@ TEST(Modes, AreAllTrainersWithAllStrategiesThatTheyTakeTheUsersToo) {
                             "replicated nccl", "async ordered", "async free", "replicated auto",
                             "replicated auto bucketed", "replicated auto packed:2"}));
   EXPECT_THAT(names, Not(Contains("replicated nccl bucketed"))) << "it cannot serve at all";
-  EXPECT_EQ(all_modes(1).back().name(), "replicated nccl") << "it cannot serve one tower either";
-  EXPECT_TRUE(std::ranges::none_of(all_modes(1), [](const Mode& m) {
+  EXPECT_EQ(all_modes(options(1).devices).back().name(), "replicated nccl")
+      << "it cannot serve one tower either";
+  EXPECT_TRUE(std::ranges::none_of(all_modes(options(1).devices), [](const Mode& m) {
     return m.allreduce == "auto";
   })) << "there is nothing to combine, so nothing to choose";
   EXPECT_EQ((Mode{"replicated", "naive", 2}.name()), "replicated naive packed:2");
@@ -153,17 +154,18 @@ TEST(Modes, AreAllTrainersWithAllStrategiesThatTheyTakeTheUsersToo) {
 }
 
 TEST(Modes, PutCanonicalOnesFirst) {
-  const std::vector<Mode> modes = all_modes(4);
-  EXPECT_TRUE(std::ranges::is_partitioned(modes, [](const Mode& m) { return m.canonical(4); }));
-  EXPECT_TRUE(modes.front().canonical(4));
-  EXPECT_FALSE((Mode{"replicated", "left_to_right"}.canonical(4)));
-  EXPECT_FALSE((Mode{"replicated", "no_such_strategy"}.canonical(4)));
-  EXPECT_TRUE(Mode{"simple"}.canonical(1));
+  const std::vector<Mode> modes = all_modes(options(4).devices);
+  EXPECT_TRUE(std::ranges::is_partitioned(
+      modes, [](const Mode& m) { return m.canonical(options(4).devices); }));
+  EXPECT_TRUE(modes.front().canonical(options(4).devices));
+  EXPECT_FALSE((Mode{"replicated", "left_to_right"}.canonical(options(4).devices)));
+  EXPECT_FALSE((Mode{"replicated", "no_such_strategy"}.canonical(options(4).devices)));
+  EXPECT_TRUE(Mode{"simple"}.canonical(options(1).devices));
 }
 
 TEST(CheckEquivalence, FindsAllCanonicalModesEqualWithTheirCosts) {
   const auto data = smooth_data(40);
-  const Equivalence result = check_equivalence(options(4), *data, 7, all_modes(4));
+  const Equivalence result = check_equivalence(options(4), *data, 7, all_modes(options(4).devices));
   EXPECT_TRUE(result.holds());
   EXPECT_EQ(result.steps, 7);
   for (const char* name : {"parameter_server colocate", "replicated collective",
@@ -192,7 +194,7 @@ TEST(CheckEquivalence, FindsAllCanonicalModesEqualWithTheirCosts) {
 
 TEST(CheckEquivalence, MeasuresOtherOrdersAndDoesNotBlameThem) {
   const auto data = smooth_data(40);
-  const Equivalence result = check_equivalence(options(4), *data, 7, all_modes(4));
+  const Equivalence result = check_equivalence(options(4), *data, 7, all_modes(options(4).devices));
   const Equivalence::Entry* other = find(result, "replicated left_to_right");
   ASSERT_TRUE(other);
   EXPECT_FALSE(other->canonical);
@@ -282,13 +284,14 @@ TEST(CheckEquivalence, RefusesForOneTowerWhatTheFlagRefuses) {
   const auto data = smooth_data(40);
   for (const char* strategy : {"hierarchical", "nccl"}) {
     const Mode mode{"replicated", strategy};
-    EXPECT_FALSE(mode.canonical(1)) << strategy;
+    EXPECT_FALSE(mode.canonical(options(1).devices)) << strategy;
     const Mode modes[] = {{"replicated", "naive"}, mode};
     const Equivalence result = check_equivalence(options(1), *data, 1, modes);
-    EXPECT_EQ(result.entries[1].refusal, make_strategy(strategy)->refusal(1));
+    EXPECT_EQ(result.entries[1].refusal, make_strategy(strategy)->refusal(options(1).devices));
     EXPECT_NE(result.entries[1].refusal, "");
   }
-  EXPECT_TRUE((Mode{"replicated", "ring"}.canonical(1))) << "there is nothing to combine";
+  EXPECT_TRUE((Mode{"replicated", "ring"}.canonical(options(1).devices)))
+      << "there is nothing to combine";
 }
 
 TEST(EquivalenceTable, KeepsRowsApartHoweverLongANameIs) {
@@ -310,7 +313,7 @@ TEST(CheckEquivalence, HoldsForModelsWithSynchronisedLayers) {
   for (const int towers : numbers) {
     TrainerOptions wanted = options(towers);
     wanted.model = synchronised_model;
-    const Equivalence result = check_equivalence(wanted, *data, 7, all_modes(towers));
+    const Equivalence result = check_equivalence(wanted, *data, 7, all_modes(wanted.devices));
     EXPECT_TRUE(result.holds()) << result.to_table();
   }
 }

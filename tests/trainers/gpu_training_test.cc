@@ -69,5 +69,22 @@ TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNorm) {
   expect_the_bits_of_cpus("resnet20", {{"replicated", "collective"}});
 }
 
+// Its sums are no canonical ones.
+TEST(GpuTrainer, LearnsWithNccl) {
+  const auto loss = [](const std::string& result) {
+    return std::stod(result.substr(result.rfind(' ')));
+  };
+  const double expected = loss(trained("mnist", "CPU", 4, 1, {"replicated", "collective"}));
+  for (const int physical : {1, 2, 4}) {
+    const test::StandInGpus gpus(physical);
+    const test::UseGpus use(gpus);
+    EXPECT_NEAR(loss(trained("mnist", "GPU", 4, 4 / physical, {"replicated", "nccl"})), expected,
+                1e-3)
+        << physical;
+    EXPECT_GT(gpus.calls().all_reduces, 0);
+    EXPECT_EQ(gpus.calls().drains, 0);
+  }
+}
+
 }  // namespace gpu_training_test
 }  // namespace belfry

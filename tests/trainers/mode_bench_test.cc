@@ -11,6 +11,12 @@
 namespace belfry {
 namespace mode_bench_test {
 
+std::vector<DeviceSpec> cpus(int count) {
+  std::vector<DeviceSpec> devices;
+  for (int d = 0; d < count; ++d) devices.push_back(DeviceSpec::local("CPU", d));
+  return devices;
+}
+
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -128,7 +134,7 @@ std::vector<ModeRuns> two_runs() {
 }
 
 TEST(BenchResults, AreMediansAndRatiosToTheReference) {
-  const std::vector<BenchResult> results = bench_results({"mlp", 2, 4}, two_runs(), 0);
+  const std::vector<BenchResult> results = bench_results({"mlp", cpus(2), 4}, two_runs(), 0);
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[0].strategy, "naive");
   EXPECT_EQ(results[0].images_per_second, 150);
@@ -141,12 +147,12 @@ TEST(BenchResults, AreMediansAndRatiosToTheReference) {
   EXPECT_EQ(results[1].ratio, 0.625);
   EXPECT_EQ(results[1].ratio_spread, 0.25);
   EXPECT_TRUE(results[1].canonical);
-  EXPECT_THROW(bench_results({"mlp", 2, 4}, two_runs(), 2), InvalidArgument);
+  EXPECT_THROW(bench_results({"mlp", cpus(2), 4}, two_runs(), 2), InvalidArgument);
 }
 
 TEST(BenchResults, HaveEveryFieldAsJson) {
   const auto json =
-      nlohmann::json::parse(to_json(bench_results({"mlp", 2, 4}, two_runs(), 0)[1]).str());
+      nlohmann::json::parse(to_json(bench_results({"mlp", cpus(2), 4}, two_runs(), 0)[1]).str());
   EXPECT_EQ(json.size(), 13u);
   EXPECT_EQ(json["model"], "mlp");
   EXPECT_EQ(json["strategy"], "colocate");
@@ -167,7 +173,7 @@ TEST(BenchResults, SayWhatAutoChoseAndWhetherThatIsCanonical) {
   std::vector<ModeRuns> runs = two_runs();
   runs[1].mode = {"replicated", "auto"};
   runs[1].chosen = Mode{.trainer = "replicated", .allreduce = "ring", .bucket_mb = 4};
-  const std::vector<BenchResult> results = bench_results({"mlp", 3, 4}, runs, 0);
+  const std::vector<BenchResult> results = bench_results({"mlp", cpus(3), 4}, runs, 0);
   EXPECT_FALSE(results[1].canonical);
   const auto json = nlohmann::json::parse(to_json(results[1]).str());
   EXPECT_EQ(json["strategy"], "auto");
@@ -180,7 +186,7 @@ TEST(BenchResults, SayWhatAutoChoseAndWhetherThatIsCanonical) {
 TEST(BenchTable, ShowsDifferencesWithHalfTheirSpreadAndRefusals) {
   const ModePlan refused{.mode = {"replicated", "hierarchical"}, .refusal = "odd"};
   const std::string table =
-      bench_table(bench_results({"mlp", 2, 4}, two_runs(), 0), std::span(&refused, 1));
+      bench_table(bench_results({"mlp", cpus(2), 4}, two_runs(), 0), std::span(&refused, 1));
   EXPECT_THAT(table, HasSubstr("naive                        150.00      75.00"));
   EXPECT_THAT(table, HasSubstr("0.625    -37.5 % +/- 12.5"));
   EXPECT_THAT(table, HasSubstr("hierarchical: refused: odd\n"));
@@ -189,7 +195,7 @@ TEST(BenchTable, ShowsDifferencesWithHalfTheirSpreadAndRefusals) {
 TEST(BenchTable, KeepsRowsApartHoweverLongASpecIs) {
   std::vector<ModeRuns> runs = two_runs();
   runs[0].mode.allreduce = "shuffle:1:collective" + std::string(300, '#');
-  const std::string table = bench_table(bench_results({"mlp", 2, 4}, runs, 0), {});
+  const std::string table = bench_table(bench_results({"mlp", cpus(2), 4}, runs, 0), {});
   EXPECT_EQ(std::ranges::count(table, '\n'), 3);
   EXPECT_THAT(table, HasSubstr(runs[0].mode.allreduce + "     "));
 }
@@ -198,18 +204,19 @@ TEST(BenchResults, SayHowDevicesShareABatchUnlessEqually) {
   const auto json_of = [](const BenchedModel& model) {
     return nlohmann::json::parse(to_json(bench_results(model, two_runs(), 0)[0]).str());
   };
-  EXPECT_FALSE(json_of({"mlp", 2, 4}).contains("tower_weights"));
-  EXPECT_EQ(json_of({"mlp", 2, 4, {3, 1}})["tower_weights"], (nlohmann::json{3, 1}));
+  EXPECT_FALSE(json_of({"mlp", cpus(2), 4}).contains("tower_weights"));
+  EXPECT_EQ(json_of({"mlp", cpus(2), 4, {3, 1}})["tower_weights"], (nlohmann::json{3, 1}));
 }
 
 TEST(BenchPlot, NamesModelDevicesAndStrategies) {
-  const std::string svg = bench_plot({"mlp", 2, 4}, bench_results({"mlp", 2, 4}, two_runs(), 0));
+  const std::string svg =
+      bench_plot({"mlp", cpus(2), 4}, bench_results({"mlp", cpus(2), 4}, two_runs(), 0));
   for (const char* text : {"<svg ", "mlp, 2 devices, batch 4 per device", ">naive<", ">colocate<"})
     EXPECT_THAT(svg, HasSubstr(text));
 }
 
 TEST(Disagreement, NamesCanonicalStrategiesWithOtherBitsAlone) {
-  std::vector<BenchResult> results = bench_results({"mlp", 2, 4}, two_runs(), 0);
+  std::vector<BenchResult> results = bench_results({"mlp", cpus(2), 4}, two_runs(), 0);
   EXPECT_EQ(disagreement(results), "");
   results[1].state_hash = "c";
   EXPECT_EQ(disagreement(results), "naive and colocate");

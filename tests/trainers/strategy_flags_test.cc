@@ -136,12 +136,12 @@ TEST(AutoFlags, NeedADescriptionOfDevicesThatAreNotHere) {
 }
 
 TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
-  EXPECT_EQ(
-      refusal({"--allreduce=nccl"}),
-      "--allreduce=nccl: NCCL needs GPUs, and steps on GPUs do not call it yet; use collective "
-      "(--devices=cpu:2 has 2)");
-  EXPECT_THAT(refusal({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}),
-              HasSubstr("NCCL needs GPUs"));
+  EXPECT_EQ(refusal({"--allreduce=nccl"}),
+            "--allreduce=nccl: NCCL needs GPUs, but tower 0 is on CPU:0; use collective "
+            "(--devices=cpu:2 has 2)");
+  EXPECT_EQ(parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}).allreduce, "nccl");
+  EXPECT_EQ(parse({"--nccl_timeout_s=0.5"}).nccl_timeout_s, 0.5);
+  EXPECT_EQ(refusal({"--nccl_timeout_s=0"}), "--nccl_timeout_s=0 is not a number above 0");
   for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu/pscpu"})
     EXPECT_THAT(refusal({"--allreduce", name}),
                 StartsWith(cat("--allreduce=", name, ": ", name, " needs several processes")));

@@ -230,7 +230,7 @@ TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
                                  .uneven = uneven,
                                  .tower_weights = {2, 1, 1, 0.5}};
     // Those of the library, for which the gradients are enough.
-    std::vector<Mode> modes = all_modes(4);
+    std::vector<Mode> modes = all_modes(options.devices);
     std::erase_if(modes, [](const Mode& mode) {
       const std::set<std::string> tried{"collective", "naive",    "naive_cpu",    "shuffle",
                                         "ring",       "colocate", "hierarchical", ""};

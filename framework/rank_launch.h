@@ -1,0 +1,49 @@
+// What the launch of one rank enqueues: the sum of the participants on its GPU, if there are
+// several, then its part of the all-reduce.
+#pragma once
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/gpu_streams.h"
+#include "belfry/framework/plan.h"
+
+namespace belfry {
+
+class RankLaunch {
+ public:
+  // Of the part of a rank. `sum` leaves the sum of the participants in their outputs, which are one
+  // tensor; empty for one participant.
+  RankLaunch(const PlanNode& node, GpuRun sum);
+
+  const Node& node() const { return *what_.node; }
+  const Rank& rank() const { return *rank_; }
+  const RankReduction& reduction() const { return what_; }
+
+  // Before a run: whose rank it is, and what tells that the run has failed. Both outlive the run.
+  void join(Communicators& communicators, const std::atomic<bool>& failed) {
+    communicators_ = &communicators;
+    failed_ = &failed;
+  }
+  Communicators& communicators() const { return *communicators_; }
+
+  // Throws CommError naming the variables, too.
+  void enqueue(const Pointers& p, GpuStream& stream);
+  // What enqueue() hands to the communicators, with the outputs as inputs: to exchange whatever is
+  // there, so that all that a step uses of connections is made. Valid until the next call.
+  RankTensors in_outputs(const Pointers& p, GpuStream& stream);
+
+ private:
+  RankReduction what_;
+  std::shared_ptr<const Rank> rank_;
+  GpuRun sum_;
+  std::vector<void*> results_;  // one per tensor
+  Communicators* communicators_ = nullptr;
+  const std::atomic<bool>* failed_ = nullptr;
+};
+
+// "NcclAllReduce 'sum' (built at model.cc:4), which combines the gradients of variables 'a' and
+// 'b'".
+std::string describe_collective(const Node& collective);
+
+}  // namespace belfry

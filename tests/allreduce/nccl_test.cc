@@ -1,0 +1,91 @@
+// The strategy nccl on GPUs that are stood in for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/allreduce/bucketed.h"
+#include "belfry/allreduce/gradient_packer.h"
+#include "belfry/framework/plan.h"
+#include "belfry/tests/allreduce/tables.h"
+#include "belfry/tests/support/stand_in_communicators.h"
+
+namespace belfry {
+namespace nccl_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+SessionOptions on_gpus(int towers, int logical) {
+  return {.device_count = {{"GPU", towers}}, .logical_gpus = logical, .threads = 1};
+}
+
+void expect_sums(const TestGradients& gradients, const GradientTable& sums, Session& session,
+                 bool mean) {
+  std::vector<Fetch> fetches;
+  for (int t = 0; t < sums.towers(); ++t)
+    for (const Gradient& sum : sums.row(t)) fetches.emplace_back(sum.value);
+  const std::vector<Tensor> got = session.run(fetches, std::span<const Feed>());
+  for (int t = 0; t < sums.towers(); ++t)
+    for (int v = 0; v < sums.variables(); ++v) {
+      const std::vector<float> wanted = gradients.tree(v, 0, sums.towers());
+      const std::span<const float> sum =
+          got[static_cast<std::size_t>(t * sums.variables() + v)].data<float>();
+      ASSERT_EQ(sum.size(), wanted.size());
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        const float one = mean ? wanted[i] / static_cast<float>(sums.towers()) : wanted[i];
+        ASSERT_NEAR(sum[i], one, 1e-4 + 1e-5 * std::abs(one)) << t << " " << v << " " << i;
+      }
+    }
+}
+
+TEST(NcclStrategy, CombinesOverAnyGpusPlainPackedAndInBuckets) {
+  for (const auto& [physical, logical] : {std::pair{2, 1}, {1, 3}, {3, 2}, {8, 1}}) {
+    const int towers = physical * logical;
+    const test::StandInGpus gpus(physical);
+    const test::UseGpus use(gpus);
+    for (const Reduction reduction : {Reduction::kSum, Reduction::kMean})
+      for (const int way : {0, 1, 2, 3}) {
+        const TestGradients gradients(towers, {{33}, {4, 5}, {}, {0}, {1031}}, "GPU");
+        auto strategy = make_strategy(way == 3 ? "nccl:100:collective" : "nccl");
+        if (way == 1) strategy = bucketed(std::move(strategy), 0.001);
+        if (way == 2) strategy = packed(std::move(strategy), 2);
+        const GradientTable sums = strategy->reduce(gradients.table(), {.reduction = reduction});
+        Session session(gradients.graph, on_gpus(towers, logical));
+        expect_sums(gradients, sums, session, reduction == Reduction::kMean);
+      }
+  }
+}
+
+TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const TestGradients gradients(2, {{4}, {3}, {2}}, "GPU");
+  const GradientTable sums = bucketed(make_strategy("nccl"), 20.0 / (1 << 20))  // 2 and 3; 1
+                                 ->reduce(gradients.table());
+  std::vector<Fetch> fetches;
+  for (int t = 0; t < 2; ++t)
+    for (const Gradient& sum : sums.row(t)) fetches.emplace_back(sum.value);
+  SessionOptions options = on_gpus(2, 1);
+  options.nccl_timeout_s = 0.3;
+  Session session(gradients.graph, options);
+  Step& step = session.prepare(fetches);
+  const auto error = [&](auto set_fault) {
+    gpus.nccl_faults().reset();
+    set_fault(gpus.nccl_faults());
+    try {
+      step.run();
+    } catch (const CommError& failure) {
+      return std::string(failure.what());
+    }
+    return std::string("(no CommError)");
+  };
+  EXPECT_THAT(error([](test::NcclFaults& faults) { faults.fail_at = 1; }),
+              AllOf(HasSubstr("combines the gradients of"), HasSubstr("ncclAllReduce failed")));
+  // Anew: four calls connect.
+  const std::string first = error([](test::NcclFaults& faults) { faults.stall_at = 4; });
+  EXPECT_THAT(first, AllOf(HasSubstr("'v1', 'v2'"), Not(HasSubstr("'v0'")),
+                           HasSubstr("has not finished within 0.3 s")));
+}
+
+}  // namespace nccl_test
+}  // namespace belfry

@@ -1,0 +1,253 @@
+#include "belfry/tests/cuda/fake_nccl.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace belfry::cuda {
+namespace {
+
+struct Sum {
+  const void* from;
+  void* to;
+  std::size_t elements;
+  ncclDataType_t type;
+};
+
+struct Comm {
+  int rank, ranks;
+  int clique;
+  int questions = 0;  // for which it is in progress; -1: for ever
+  ncclResult_t state = ncclSuccess;
+  bool finalized = false;
+  std::vector<Sum> sums = {};
+};
+
+struct State {
+  std::mutex mutex;
+  std::map<const Comm*, std::unique_ptr<Comm>> comms;
+  std::map<std::string, int> called;
+  std::string fails, stalls, misuse;
+  ncclResult_t code = ncclSuccess;
+  int but = 0, delay = 0, cliques = 0, finalized = 0, aborted = 0;
+  std::map<int, std::size_t> summed;  // by clique: how many sums have been made
+};
+State* state = nullptr;
+
+thread_local int depth = 0;
+thread_local std::vector<Comm*> grouped;
+
+// Calls of one communicator by two threads at once are found by what they leave: they come in here
+// one after another.
+ncclResult_t enter(const char* call) {
+  ++state->called[call];
+  if (state->fails != call || state->but-- > 0) return ncclSuccess;
+  state->fails.clear();
+  return state->code;
+}
+
+ncclResult_t misused(std::string why) {
+  if (state->misuse.empty()) state->misuse = std::move(why);
+  return ncclInvalidUsage;
+}
+
+void begin(Comm& comm, const char* call) {
+  comm.questions = state->delay;
+  if (state->stalls != call) return;
+  comm.questions = -1;
+  state->stalls.clear();
+}
+
+Comm* find(ncclComm_t comm) {
+  const auto found = state->comms.find(reinterpret_cast<const Comm*>(comm));
+  return found == state->comms.end() ? nullptr : found->second.get();
+}
+
+template <class T>
+void add_up(const std::vector<Sum>& sums) {
+  for (std::size_t i = 0; i < sums[0].elements; ++i) {
+    T total = 0;
+    for (const Sum& of : sums) total = static_cast<T>(total + static_cast<const T*>(of.from)[i]);
+    for (const Sum& of : sums) static_cast<T*>(of.to)[i] = total;
+  }
+}
+
+// Those that all ranks of the clique have asked for.
+ncclResult_t meet(int clique) {
+  std::vector<Comm*> ranks;
+  for (const auto& [key, comm] : state->comms)
+    if (comm->clique == clique) ranks.push_back(comm.get());
+  for (std::size_t& next = state->summed[clique];; ++next) {
+    std::vector<Sum> sums;
+    for (const Comm* comm : ranks)
+      if (comm->sums.size() > next) sums.push_back(comm->sums[next]);
+    if (sums.empty() || std::ssize(sums) < ranks[0]->ranks) return ncclSuccess;
+    for (const Sum& of : sums)
+      if (of.elements != sums[0].elements || of.type != sums[0].type)
+        return misused("ranks see sums in different orders");
+    switch (sums[0].type) {
+      case ncclFloat32: add_up<float>(sums); break;
+      case ncclFloat64: add_up<double>(sums); break;
+      case ncclInt32: add_up<std::int32_t>(sums); break;
+      case ncclFloat16:
+      case ncclBfloat16: add_up<std::uint16_t>(sums); break;  // of bits: tests use one rank
+      default: return misused("a type that is not summed");
+    }
+  }
+}
+
+ncclResult_t get_version(int* version) {
+  *version = 22809;
+  return ncclSuccess;
+}
+const char* get_error_string(ncclResult_t) { return "broken in a test"; }
+const char* get_last_error(ncclComm_t) { return ""; }
+
+ncclResult_t get_unique_id(ncclUniqueId* id) {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclGetUniqueId"); code != ncclSuccess) return code;
+  id->internal[0] = static_cast<char>(++state->cliques);
+  return ncclSuccess;
+}
+
+ncclResult_t init_rank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                       ncclConfig_t* config) {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclCommInitRankConfig"); code != ncclSuccess) return code;
+  if (depth == 0 && ranks > 1) return misused("it would wait for the other ranks");
+  if (config->blocking != 0) return misused("a communicator that blocks cannot be aborted");
+  auto made = std::make_unique<Comm>(Comm{rank, ranks, id.internal[0]});
+  begin(*made, "ncclCommInitRankConfig");
+  *comm = reinterpret_cast<ncclComm_t>(made.get());
+  state->comms[made.get()] = std::move(made);
+  return ncclInProgress;
+}
+
+ncclResult_t init_all(ncclComm_t*, int, const int*) { return ncclInvalidUsage; }
+
+ncclResult_t get_async_error(ncclComm_t handle, ncclResult_t* result) {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclCommGetAsyncError"); code != ncclSuccess) return code;
+  Comm* const comm = find(handle);
+  if (!comm) return misused("a communicator that has ended is asked");
+  *result = comm->questions != 0 ? ncclInProgress : comm->state;
+  if (comm->questions > 0) --comm->questions;
+  return ncclSuccess;
+}
+
+ncclResult_t end_of(ncclComm_t handle, const char* call, bool aborts) {
+  const std::lock_guard lock(state->mutex);
+  const ncclResult_t code = enter(call);
+  Comm* const comm = find(handle);
+  if (!comm) return misused("a communicator ends twice");
+  if (!aborts && !comm->finalized) misused("a communicator that is not finalized is destroyed");
+  if (!aborts && comm->questions != 0) misused("a communicator in progress is destroyed");
+  state->aborted += aborts;
+  state->comms.erase(comm);
+  return code;
+}
+ncclResult_t abort(ncclComm_t comm) { return end_of(comm, "ncclCommAbort", true); }
+ncclResult_t destroy(ncclComm_t comm) { return end_of(comm, "ncclCommDestroy", false); }
+
+ncclResult_t finalize(ncclComm_t handle) {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclCommFinalize"); code != ncclSuccess) return code;
+  Comm* const comm = find(handle);
+  if (!comm || comm->finalized) return misused("a communicator is finalized twice, or has ended");
+  comm->finalized = true;
+  ++state->finalized;
+  begin(*comm, "ncclCommFinalize");
+  return ncclInProgress;
+}
+
+ncclResult_t all_reduce(const void* from, void* to, std::size_t elements, ncclDataType_t type,
+                        ncclRedOp_t op, ncclComm_t handle, cudaStream_t) {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclAllReduce"); code != ncclSuccess) return code;
+  Comm* const comm = find(handle);
+  if (!comm || op != ncclSum || elements == 0) return misused("an unexpected all-reduce");
+  if (depth == 0) return misused("tensors of one launch are not one group");
+  if (comm->questions != 0 && comm->sums.empty()) return misused("it is not ready yet");
+  comm->sums.push_back({from, to, elements, type});
+  begin(*comm, "ncclAllReduce");
+  grouped.push_back(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t group_start() {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclGroupStart"); code != ncclSuccess) return code;
+  ++depth;
+  return ncclSuccess;
+}
+
+ncclResult_t group_end() {
+  const std::lock_guard lock(state->mutex);
+  if (--depth < 0) return misused("a group ends that has not begun");
+  std::vector<Comm*> of_group;
+  of_group.swap(grouped);
+  if (const ncclResult_t code = enter("ncclGroupEnd"); code != ncclSuccess) return code;
+  for (Comm* comm : of_group) {
+    if (state->stalls == "ncclGroupEnd") begin(*comm, "ncclGroupEnd");
+    if (const ncclResult_t code = meet(comm->clique); code != ncclSuccess) return code;
+  }
+  return ncclInProgress;
+}
+
+}  // namespace
+
+FakeNccl::FakeNccl() {
+  require<Internal>(!state, "two libraries of NCCL");
+  state = new State;
+  library_.ncclGetVersion = get_version;
+  library_.ncclGetErrorString = get_error_string;
+  library_.ncclGetLastError = get_last_error;
+  library_.ncclGetUniqueId = get_unique_id;
+  library_.ncclCommInitRankConfig = init_rank;
+  library_.ncclCommInitAll = init_all;
+  library_.ncclCommGetAsyncError = get_async_error;
+  library_.ncclCommAbort = abort;
+  library_.ncclCommFinalize = finalize;
+  library_.ncclCommDestroy = destroy;
+  library_.ncclAllReduce = all_reduce;
+  library_.ncclGroupStart = group_start;
+  library_.ncclGroupEnd = group_end;
+  library_.version = 22809;
+}
+
+FakeNccl::~FakeNccl() {
+  delete state;
+  state = nullptr;
+}
+
+void FakeNccl::fail(std::string call, ncclResult_t code, int but) {
+  const std::lock_guard lock(state->mutex);
+  state->fails = std::move(call);
+  state->code = code;
+  state->but = but;
+}
+
+void FakeNccl::stall(std::string call) {
+  const std::lock_guard lock(state->mutex);
+  state->stalls = std::move(call);
+}
+
+void FakeNccl::delay(int questions) {
+  const std::lock_guard lock(state->mutex);
+  state->delay = questions;
+}
+
+void FakeNccl::break_rank(int rank, ncclResult_t code) {
+  const std::lock_guard lock(state->mutex);
+  for (const auto& [key, comm] : state->comms)
+    if (comm->rank == rank) comm->state = code;
+}
+
+int FakeNccl::alive() const { return static_cast<int>(state->comms.size()); }
+int FakeNccl::finalized() const { return state->finalized; }
+int FakeNccl::aborted() const { return state->aborted; }
+int FakeNccl::called(const std::string& call) const { return state->called[call]; }
+std::string FakeNccl::misuse() const { return state->misuse; }
+
+}  // namespace belfry::cuda

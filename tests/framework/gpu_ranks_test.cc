@@ -1,0 +1,285 @@
+// Steps with NCCL, which is stood in for: sums, failures, and what is left after them.
+#include <filesystem>
+
+#include <unistd.h>
+
+#include "belfry/framework/file_system.h"
+#include "belfry/framework/trace.h"
+#include "belfry/tests/framework/gpu_test_support.h"
+#include "belfry/tests/support/programs.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/support/stand_in_communicators.h"
+
+namespace belfry {
+namespace gpu_ranks_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+void expect_near(const std::vector<Tensor>& got, const std::vector<Tensor>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    for (std::size_t e = 0; e < got[i].data<float>().size(); ++e)
+      ASSERT_NEAR(got[i].data<float>()[e], wanted[i].data<float>()[e], 1e-5) << i;
+}
+
+constexpr Layout kLayouts[] = {{1, 1}, {1, 2}, {2, 1}, {1, 8}, {8, 1}, {2, 4}, {3, 2}};
+
+TEST(GpuRanks, TrainAsCpusDo) {
+  for (const Layout layout : kLayouts) {
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    {
+      const Towers model("GPU", layout.devices(), true);
+      Session session(model.graph, on_gpus(layout));
+      expect_near(model.train_in(session, 4), on_cpus(layout.devices(), 4));
+      EXPECT_EQ(gpus.nccl_faults().made, 1);
+      EXPECT_EQ(gpus.calls().all_reduces, 5 * layout.physical) << "one of them to connect";
+      EXPECT_EQ(gpus.calls().drains, 0);
+    }
+    EXPECT_EQ(gpus.nccl_faults().alive, 0);
+    EXPECT_EQ(gpus.nccl_faults().aborted, 0);
+    for (int gpu = 0; gpu < layout.physical; ++gpu) EXPECT_EQ(gpus.in_use(gpu), 0);
+  }
+}
+
+template <class T>
+Tensor values(std::int64_t elements, int tower) {
+  Tensor tensor({elements}, dtype_of<T>());
+  for (std::int64_t i = 0; i < elements; ++i)
+    tensor.mutable_data<T>()[at(i)] = static_cast<T>(i % 7 + tower);
+  return tensor;
+}
+
+// Whole numbers, whose sums are exact.
+TEST(GpuRanks, SumABucketOfAnySizes) {
+  const std::vector<std::int64_t> sizes = {5, 0, 1, 1031};
+  for (const Layout layout : {Layout{1, 3}, {2, 1}, {3, 1}, {2, 2}}) {
+    const int towers = layout.devices();
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const auto expect_sums = [&]<class T>(T, bool mean) {
+      Graph graph;
+      std::vector<std::vector<Output>> tensors;
+      for (const std::int64_t size : sizes) {
+        tensors.emplace_back();
+        for (int t = 0; t < towers; ++t) {
+          DeviceScope on(graph, gpu(t));
+          tensors.back().push_back(constant(graph, values<T>(size, t)));
+        }
+      }
+      std::vector<Fetch> fetches;
+      for (const auto& sums : nccl_all_reduce_bucket(tensors, {.mean = mean}))
+        fetches.insert(fetches.end(), sums.begin(), sums.end());
+      Session session(graph, on_gpus(layout));
+      const std::vector<Tensor> got = session.run(fetches, std::span<const Feed>());
+      for (std::size_t f = 0; f < got.size(); ++f) {
+        const std::span<const T> of = got[f].data<T>();
+        ASSERT_EQ(std::ssize(of), sizes[f / at(towers)]);
+        for (std::size_t i = 0; i < of.size(); ++i) {
+          const T sum =
+              static_cast<T>(static_cast<int>(i % 7) * towers + towers * (towers - 1) / 2);
+          ASSERT_EQ(of[i], mean ? sum / static_cast<T>(towers) : sum) << f << " " << i;
+        }
+      }
+    };
+    for (const bool mean : {false, true}) {
+      expect_sums(float{}, mean);
+      expect_sums(double{}, mean);
+    }
+    expect_sums(std::int32_t{}, false);
+  }
+}
+
+TEST(GpuRanks, ShareCommunicatorsBetweenSteps) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 2, true);
+  Session session(model.graph, on_gpus({2, 1}));
+  Step& all = session.prepare(model.fetches(), model.feed_types());
+  const std::vector<Fetch> train{*model.train};
+  Step& update = session.prepare(train, model.feed_types());
+  for (int i = 0; i < 3; ++i) {
+    all.run(model.feeds(i));
+    update.run(model.feeds(i));
+  }
+  EXPECT_EQ(gpus.nccl_faults().made, 1);
+}
+
+TEST(GpuRanks, AllocateAndConnectNothingInASteadyStep) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 4, true);
+  Session session(model.graph, on_gpus({2, 2}));
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+  const std::vector<Tensor> feeds = model.feeds(0);
+  step.run(feeds);
+  const test::StandInGpus::Calls before = gpus.calls();
+  for (int i = 0; i < 3; ++i) step.run(feeds);
+  const test::StandInGpus::Calls after = gpus.calls();
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.streams, before.streams);
+  EXPECT_EQ(after.events, before.events);
+  EXPECT_EQ(after.all_reduces, before.all_reduces + 3 * 2);
+}
+
+// A step with NCCL that is made to fail, three times running, and then goes on as if nothing had
+// been.
+class GpuRankFailures : public ::testing::TestWithParam<Layout> {
+ protected:
+  // `fault` of what is left of a step after it was connected; `what` the message has.
+  template <class Set>
+  void expect_recovery(const Set& set_fault, const ::testing::Matcher<std::string>& what) {
+    const Layout layout = GetParam();
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    test::NcclFaults& faults = gpus.nccl_faults();
+    const Towers model("GPU", layout.devices(), true);
+    SessionOptions options = on_gpus(layout);
+    options.nccl_timeout_s = kSanitized ? 1 : 0.2;
+    Session session(model.graph, options);
+    Step& step = session.prepare(model.fetches(), model.feed_types());
+    std::vector<Tensor> first;
+    for (const Variable v : model.variables()) first.push_back(session.read(v));
+    const auto restore = [&] {
+      std::vector<VariableBytes> all;
+      for (std::size_t i = 0; i < first.size(); ++i)
+        all.push_back({model.variables()[i], {first[i].raw(), first[i].bytes()}});
+      session.restore(all, 0);
+    };
+    for (int i = 0; i < 3; ++i) {
+      faults.reset();
+      if (i > 0) faults.calls = -layout.physical;  // those that connect anew
+      set_fault(faults);
+      EXPECT_THAT(message_of<CommError>([&] { step.run(model.feeds(0)); }), what);
+      EXPECT_EQ(faults.aborted, i + 1);
+      EXPECT_EQ(faults.alive, 0);
+      restore();
+    }
+    faults.reset();
+    expect_near(model.train_in(session, 3), on_cpus(layout.devices(), 3));
+    EXPECT_EQ(faults.made, 4);
+    EXPECT_EQ(faults.alive, 1);
+  }
+};
+
+TEST_P(GpuRankFailures, OfACallRecover) {
+  for (int call = 0; call < GetParam().physical; ++call)
+    expect_recovery([&](test::NcclFaults& faults) { faults.fail_at = call; },
+                    AllOf(HasSubstr("ncclAllReduce failed: in a test"),
+                          HasSubstr("it failed NcclAllReduce 'NcclAllReduce' (built at ")));
+}
+
+TEST_P(GpuRankFailures, ThatComeLaterRecover) {
+  for (int call = 0; call < GetParam().physical; ++call)
+    expect_recovery(
+        [&](test::NcclFaults& faults) {
+          faults.fail_later_at = call;
+          faults.stall_at = call;  // else the step may end before anybody looks
+        },
+        AllOf(HasSubstr("a collective failed: in a test"), HasSubstr("it failed NcclAllReduce")));
+}
+
+TEST_P(GpuRankFailures, ByAStallAreNamedAfterATime) {
+  for (int call = 0; call < GetParam().physical; ++call)
+    expect_recovery(
+        [&](test::NcclFaults& faults) { faults.stall_at = call; },
+        AllOf(HasSubstr("NcclAllReduce 'NcclAllReduce' (built at "), HasSubstr("device:GPU:"),
+              HasSubstr("has not finished within"), HasSubstr("nccl_timeout_s")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, GpuRankFailures,
+                         ::testing::Values(Layout{1, 2}, Layout{2, 1}, Layout{2, 2}),
+                         [](const auto& layout) {
+                           return cat(layout.param.physical, "x", layout.param.logical);
+                         });
+
+// What fails at any launch, and not in NCCL, leaves ranks that wait for others.
+TEST(GpuRanks, AreAbortedAfterAnyFailure) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 4, true);
+  std::atomic<int> broken{-1};
+  SessionOptions options = on_gpus({2, 2});
+  options.plan_hook = [&](Plan& plan) {
+    for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+      Launch& launch = plan.launches[l];
+      const auto fault = [&broken, l] {
+        if (broken == static_cast<int>(l)) throw DeviceError(cat("broken at ", l));
+      };
+      if (launch.run)
+        launch.run = [fault, run = launch.run](const Pointers& p) {
+          fault();
+          run(p);
+        };
+      else
+        launch.enqueue = [fault, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+          fault();
+          run(p, stream);
+        };
+    }
+  };
+  Session session(model.graph, options);
+  std::vector<Tensor> first;
+  for (const Variable v : model.variables()) first.push_back(session.read(v));
+  std::vector<VariableBytes> all;
+  for (std::size_t i = 0; i < first.size(); ++i)
+    all.push_back({model.variables()[i], {first[i].raw(), first[i].bytes()}});
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+  const std::vector<Tensor> feeds = model.feeds(0), expected = on_cpus(4, 2);
+  for (int l = 0; l < std::ssize(step.plan().launches); l += kSanitized ? 5 : 1) {
+    for (int i = 0; i < 3; ++i) {
+      broken = l;
+      EXPECT_EQ(message_of<DeviceError>([&] { step.run(feeds); }), cat("broken at ", l));
+      broken = -1;
+      session.restore(all, 0);
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_near(model.train_in(session, 2), expected)) << l;
+    session.restore(all, 0);
+  }
+}
+
+TEST(GpuRanks, ThatCannotBeMadeLeaveNothing) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 2, true);
+  Session session(model.graph, on_gpus({2, 1}));
+  test::NcclFaults& faults = gpus.nccl_faults();
+  faults.fails_to_make = true;
+  EXPECT_THAT(message_of<CommError>([&] { session.prepare(model.fetches(), model.feed_types()); }),
+              HasSubstr("ncclCommInitRankConfig failed"));
+  faults.reset();
+  faults.fail_at = 1;  // while they are connected
+  EXPECT_THAT(message_of<CommError>([&] { session.prepare(model.fetches(), model.feed_types()); }),
+              HasSubstr("ncclAllReduce failed"));
+  EXPECT_EQ(faults.alive, 0);
+  faults.reset();
+  expect_near(model.train_in(session, 2), on_cpus(2, 2));
+}
+
+TEST(GpuRanks, AreTraced) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 4, true);
+  Session session(model.graph, on_gpus({2, 2}));
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+  Trace trace;
+  step.run(model.feeds(0), {.trace = &trace});
+  EXPECT_THAT(trace.str(),
+              AllOf(HasSubstr("NcclAllReduce/rank0"), HasSubstr("NcclAllReduce/rank1")));
+  const std::string file =
+      (std::filesystem::temp_directory_path() / cat("ranks.", ::getpid(), ".json")).string();
+  trace.save(file);
+  const Finished done = check_traces({file});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  local_file_system().remove(file);
+}
+
+TEST(GpuRanks, RefuseATimeOutOfNothing) {
+  Graph graph;
+  EXPECT_THAT(message_of<InvalidArgument>([&] { Session(graph, {.nccl_timeout_s = 0}); }),
+              HasSubstr("nccl_timeout_s"));
+}
+
+}  // namespace gpu_ranks_test
+}  // namespace belfry
