@@ -22,11 +22,11 @@ inline std::vector<DeviceSpec> cpus(int count) {
 // Variables v0, v1, ... replicated over towers on cpu:0, cpu:1, ..., or devices of another type,
 // with gradients whose sum depends on the order of additions.
 struct TestGradients {
-  TestGradients(int towers, std::vector<Shape> of, const char* type = "CPU")
+  TestGradients(int towers, std::vector<Shape> of, const char* type = "cpu")
       : shapes(std::move(of)) {
     for (int t = 0; t < towers; ++t) {
       const std::string name = cat("tower", t);
-      DeviceScope on(graph, DeviceSpec::local(type, t));
+      DeviceScope on(graph, DeviceSpec(cat("/", type, ":", t)));
       NameScope names(graph, name + "/");
       ReplicaScope replica(graph, name + "/", t);
       VariableScope variables(graph, t == 0 ? "" : name);
