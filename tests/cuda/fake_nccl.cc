@@ -53,7 +53,7 @@ ncclResult_t misused(std::string why) {
 }
 
 void begin(Comm& comm, const char* call) {
-  comm.questions = state->delay;
+  if (comm.questions >= 0) comm.questions = state->delay;
   if (state->stalls != call) return;
   comm.questions = -1;
   state->stalls.clear();
