@@ -3,7 +3,7 @@
 #include <map>
 
 #include "belfry/framework/collective_hook.h"
-#include "belfry/ops/all_reduce.h"
+#include "belfry/framework/node.h"
 
 namespace belfry::cuda {
 namespace {
@@ -13,14 +13,30 @@ std::map<const Op*, FusedPrepare>& kernels() {
   return all;
 }
 
+using IsMean = bool (*)(const Node&);
+
+std::map<const Op*, IsMean>& sums() {
+  static std::map<const Op*, IsMean> all;
+  return all;
+}
+
+// Throws Internal for an op that says that GPUs fuse it, and is not entered.
+template <class Entries>
+const auto& entry(const Entries& entries, const Op& op, const Node& node) {
+  const auto found = entries.find(&op);
+  require<Internal>(found != entries.end(), node.describe(), ": GPUs do not fuse ", op.name);
+  return found->second;
+}
+
 }  // namespace
+
+FusedSum::FusedSum(const Op& collective, IsMean is_mean) { sums()[&collective] = is_mean; }
 
 FusedKernel::FusedKernel(const Op& update, FusedPrepare prepare) { kernels()[&update] = prepare; }
 
 QueueRun prepare_fused_kernel(const PlanNode& node) {
   const Fusion& fusion = *node.fusion;
-  require<Internal>(fusion.op == &kAllReduce, node.node->describe(), ": no kernel sums as ",
-                    fusion.op->name);
+  const bool mean = entry(sums(), *fusion.op, *node.node)(*node.node);
   const auto towers = static_cast<std::size_t>(fusion.participants);
   std::map<std::size_t, FusedGroup::Tensor> tensors;  // by number in the bucket
   for (const Fusion::Update& update : fusion.updates) {
@@ -37,13 +53,10 @@ QueueRun prepare_fused_kernel(const PlanNode& node) {
   }
   std::vector<QueueRun> runs;
   for (auto& [op, group] : groups) {
-    const auto found = kernels().find(op);
-    require<Internal>(found != kernels().end(), node.node->describe(), ": no kernel fuses ",
-                      op->name);
     group.towers = towers;
-    group.mean = node.node->options<AllReduceOptions>().mean;
+    group.mean = mean;
     group.fusion = node.fusion;
-    runs.push_back(found->second(group));
+    runs.push_back(entry(kernels(), *op, *node.node)(group));
   }
   return [runs, collective = node.node](const Pointers& p, Queue& queue) {
     call_collective_hook(*collective, {p.begin(), p.end()});
@@ -51,10 +64,11 @@ QueueRun prepare_fused_kernel(const PlanNode& node) {
   };
 }
 
-std::vector<const char*> updates_without_fused_kernel() {
+std::vector<const char*> ops_without_fused_kernel() {
   std::vector<const char*> names;
   for (const Op* op : all_ops())
-    if (op->fuses_on_gpus && !op->collective && !kernels().contains(op)) names.push_back(op->name);
+    if (op->fuses_on_gpus && !kernels().contains(op) && !sums().contains(op))
+      names.push_back(op->name);
   return names;
 }
 

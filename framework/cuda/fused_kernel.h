@@ -1,5 +1,6 @@
 // Kernels of FusedUpdates: sums of f32 over the towers, applied by one op in registers.
 //
+//   const FusedSum all_reduce(kAllReduce, is_mean);
 //   const FusedKernel momentum(kMomentumUpdate, fused<Momentum>);
 //
 // Only ops with Op::fuses_on_gpus are fused there.
@@ -24,6 +25,11 @@ struct FusedGroup {
   std::shared_ptr<const Fusion> fusion;  // has the updates
 };
 
+// Of a collective whose results are canonical sums: whether a node's are means.
+struct FusedSum {
+  FusedSum(const Op& collective, bool (*is_mean)(const Node&));
+};
+
 using FusedPrepare = QueueRun (*)(const FusedGroup&);
 
 struct FusedKernel {
@@ -33,7 +39,7 @@ struct FusedKernel {
 // Of a plan node that is a FusedUpdate of one GPU.
 QueueRun prepare_fused_kernel(const PlanNode& node);
 
-// The names of the updates with Op::fuses_on_gpus and without a kernel here.
-std::vector<const char*> updates_without_fused_kernel();
+// The names of the ops with Op::fuses_on_gpus that are not entered here.
+std::vector<const char*> ops_without_fused_kernel();
 
 }  // namespace belfry::cuda

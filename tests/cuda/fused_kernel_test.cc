@@ -135,8 +135,8 @@ void expect_host_bits(const Bucket& bucket) {
 
 const std::vector<std::int64_t> kSizes = {1, 3, 4, 1023, 1024, 1025, 5000};
 
-TEST(FusedKernel, HasOneForEachUpdateThatIsFusedOnGpus) {
-  EXPECT_THAT(updates_without_fused_kernel(), testing::IsEmpty());
+TEST(FusedKernel, IsEnteredForEachOpThatGpusFuse) {
+  EXPECT_THAT(ops_without_fused_kernel(), testing::IsEmpty());
 }
 
 TEST(FusedKernel, GivesTheHostsBitsForEveryOptimizer) {
