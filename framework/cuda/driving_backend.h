@@ -27,6 +27,7 @@ class DrivingBackend : public GpuBackend {
       std::span<const int> gpus, std::chrono::duration<double> limit) const override;
   // Libraries compute by algorithms that give the same bits each time.
   GpuRun prepare(int gpu, KernelPlan& plan) const override;
+  GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const override;
 
  private:
   struct Chooser;

@@ -32,6 +32,7 @@ class FakeGpus : public GpuBackend {
     return nullptr;
   }
   GpuRun prepare(int, KernelPlan&) const override { return {}; }
+  GpuRun prepare_fused(int, const Plan&, const PlanNode&) const override { return {}; }
 
  private:
   int count_;
