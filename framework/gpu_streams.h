@@ -23,6 +23,7 @@ class GpuStreams {
 
  private:
   const std::vector<std::unique_ptr<Device>>& devices_;
+  std::vector<int> gpus_;  // physical ones of the session
   Allocator counters_;
   std::map<int, std::unique_ptr<GpuStream>> streams_;
 };

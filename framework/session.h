@@ -56,6 +56,9 @@ struct SessionOptions {
   bool share_replicas = true;
   // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
   bool reference_kernels = false;
+  // Libraries compute by algorithms that give the same bits each time, on GPUs, too, where others
+  // may be faster. On CPUs all do.
+  bool deterministic = false;
   // Called with each plan before it is given memory: where tests look at plans and inject faults.
   std::function<void(Plan&)> plan_hook = {};
 };

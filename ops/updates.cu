@@ -132,7 +132,7 @@ QueueRun adam(KernelPlan& plan) {
   const auto options = plan.options<AdamUpdateOptions>();
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [refusal, options](const Pointers& p, Queue& queue) {
-      const Adam<T> adam{options, p.input<std::int64_t>(3), p.input<T>(5), queue.fault(*refusal)};
+      const Adam<T> adam{options, p.input<std::int64_t>(3), p.input<T>(5), queue.fault(refusal)};
       update<T>(queue, p, adam, 4);
     };
   });

@@ -52,7 +52,8 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
                              .threads = options_.threads,
                              .placement_sink = options_.placement_sink,
                              .fuse_updates = options_.fuse_updates,
-                             .share_replicas = options_.share_replicas});
+                             .share_replicas = options_.share_replicas,
+                             .deterministic = options_.deterministic});
   prepare();
 }
 

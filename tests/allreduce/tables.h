@@ -19,13 +19,15 @@ inline std::vector<DeviceSpec> cpus(int count) {
   return devices;
 }
 
-// Variables v0, v1, ... replicated over towers on cpu:0, cpu:1, ..., with gradients whose sum
-// depends on the order of additions.
+// Variables v0, v1, ... replicated over towers on cpu:0, cpu:1, ..., or on these devices, with
+// gradients whose sum depends on the order of additions.
 struct TestGradients {
-  TestGradients(int towers, std::vector<Shape> of) : shapes(std::move(of)) {
-    for (int t = 0; t < towers; ++t) {
+  TestGradients(int towers, std::vector<Shape> of) : TestGradients(cpus(towers), std::move(of)) {}
+  TestGradients(const std::vector<DeviceSpec>& devices, std::vector<Shape> of)
+      : shapes(std::move(of)) {
+    for (int t = 0; t < static_cast<int>(devices.size()); ++t) {
       const std::string name = cat("tower", t);
-      DeviceScope on(graph, cpu(t));
+      DeviceScope on(graph, devices[static_cast<std::size_t>(t)]);
       NameScope names(graph, name + "/");
       ReplicaScope replica(graph, name + "/", t);
       VariableScope variables(graph, t == 0 ? "" : name);
