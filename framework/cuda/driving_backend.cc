@@ -4,6 +4,7 @@
 
 #include "belfry/framework/cuda/algorithm_provider.h"
 #include "belfry/framework/cuda/cuda_stream.h"
+#include "belfry/framework/cuda/fused_kernel.h"
 #include "belfry/framework/cuda/gpu_algorithms.h"
 #include "belfry/framework/cuda/gpu_kernel.h"
 
@@ -16,6 +17,12 @@ int gpu_of(const void* address) {
   const cudaError_t status = cudaPointerGetAttributes(&attributes, address);
   if (status != cudaSuccess) cudaGetLastError();
   return status == cudaSuccess && attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
+}
+
+GpuRun in_stream(QueueRun run) {
+  return [run = std::move(run)](const Pointers& p, GpuStream& stream) {
+    run(p, static_cast<CudaStream&>(stream).queue());
+  };
 }
 
 }  // namespace
@@ -107,9 +114,12 @@ GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) co
   chooser->source.serve(plan.node());
   QueueRun run = prepare_gpu_kernel(plan, chooser->provider);
   if (!run) return {};
-  return [run = std::move(run)](const Pointers& p, GpuStream& stream) {
-    run(p, static_cast<CudaStream&>(stream).queue());
-  };
+  return in_stream(std::move(run));
+}
+
+GpuRun DrivingBackend::prepare_fused(int gpu, const Plan&, const PlanNode& node) const {
+  need(gpu);
+  return in_stream(prepare_fused_kernel(node));
 }
 
 std::string DrivingBackend::algorithms(bool deterministic) const {

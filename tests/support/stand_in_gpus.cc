@@ -167,8 +167,16 @@ void StandInGpus::require_used(int gpu) const {
 GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool) const {
   ++counters_->prepared;
   if (plan.node().op().name == lacking_) return {};
-  const auto kernel =
-      std::make_shared<const KernelRun>(prepare_kernel(plan.node().op(), plan, false));
+  return in_stream(gpu, prepare_kernel(plan.node().op(), plan, false));
+}
+
+GpuRun StandInGpus::prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const {
+  ++counters_->prepared;
+  return in_stream(gpu, prepare_fused_update(plan, node, false));
+}
+
+GpuRun StandInGpus::in_stream(int gpu, KernelRun run) const {
+  const auto kernel = std::make_shared<const KernelRun>(std::move(run));
   return [this, gpu, kernel](const Pointers& p, GpuStream& stream) {
     ++counters_->enqueued;
     require<DeviceError>(dynamic_cast<StandInStream&>(stream).gpu() == gpu,

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "belfry/framework/gpus.h"
+#include "belfry/framework/kernel.h"
 #include "belfry/tests/framework/fake_gpus.h"
 
 namespace belfry::test {
@@ -55,6 +56,7 @@ class StandInGpus final : public FakeGpus {
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
   void use(int gpu) const override;
   GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const override;
+  GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const override;
 
  private:
   friend class StandInStream;
@@ -67,6 +69,7 @@ class StandInGpus final : public FakeGpus {
   // What lies behind an address for a stream of `gpu`, or for -1, which reaches everything. Throws
   // DeviceError for what it does not reach.
   std::byte* behind(int gpu, const void* address) const;
+  GpuRun in_stream(int gpu, KernelRun kernel) const;
   std::string failure(int gpu) const;  // "" if it works
   void require_used(int gpu) const;    // by this thread
 
