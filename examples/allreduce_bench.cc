@@ -28,7 +28,7 @@ struct Flags {
   AutoFlags automatic;
   bool predicts = false;  // "auto" is among the strategies
   bool updates = false;
-  std::string csv, json;
+  std::string algorithms, csv, json;
 };
 
 void define(FlagParser& parser, RawFlags& raw) {
@@ -187,6 +187,8 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   DeviceFlags devices = read_devices(raw.devices, false);
   bench.devices = std::move(devices.devices);
   bench.logical_gpus = devices.logical_gpus;
+  bench.deterministic = devices.deterministic;
+  flags.algorithms = std::move(devices.algorithms);
   read_integer("--threads", raw.threads, 0, 1024, bench.threads);
   read_strategies(flags, raw);
   refuse_unfit(flags);
@@ -267,6 +269,8 @@ int run(const Flags& flags) {
   Outputs outputs(local_file_system());
   OutputFile* const csv = outputs.open("--csv", flags.csv);
   OutputFile* const json = outputs.open("--json", flags.json);
+  AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,
+                            flags.bench.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
   Benchmark benchmark(flags, outputs.on_stdout() ? stderr : stdout);
   const auto write = [&] {
@@ -281,6 +285,7 @@ int run(const Flags& flags) {
     throw;
   }
   write();
+  algorithms.write();
   return wrong == 0 ? 0 : 1;
 }
 

@@ -191,7 +191,7 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
 
 BenchedModel benched(const BenchFlags& wanted) {
   return {wanted.model.name, wanted.training.devices, wanted.training.batch_size,
-          wanted.training.tower_weights};
+          wanted.training.tower_weights, wanted.training.deterministic};
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,
@@ -240,6 +240,8 @@ int train_bench(int argc, char** argv) {
   Outputs outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
+  AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,
+                            wanted.training.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
   const TrainFlags& flags = wanted.training;
@@ -250,10 +252,14 @@ int train_bench(int argc, char** argv) {
   print_header(console, wanted);
   std::vector<ModePlan> refused;
   const std::vector<Mode> modes = plan(wanted, training, *data, console, refused);
-  if (flags.check_equivalence > 0)
-    return report_equivalence(training, *data, flags.check_equivalence, console, json);
+  if (flags.check_equivalence > 0) {
+    const int status = report_equivalence(training, *data, flags.check_equivalence, console, json);
+    algorithms.write();
+    return status;
+  }
   if (flags.dry_run) return 0;
   const std::vector<BenchResult> results = measure(wanted, training, modes, *data, console);
+  algorithms.write();
   report(wanted, results, refused, console, json, plot);
   const std::string differing = disagreement(results);
   if (!differing.empty()) log_error("canonical strategies ended with other bits: ", differing);

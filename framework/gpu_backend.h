@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/framework/dtype.h"
@@ -143,7 +144,8 @@ class GpuBackend {
   // Between any two memories, and waits until it is done. Not for steps.
   virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
 
-  virtual std::unique_ptr<GpuStream> make_stream(int gpu) const = 0;
+  // The GPU reaches the memory of these peers from now on, where it can.
+  virtual std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers) const = 0;
   virtual std::unique_ptr<GpuEvent> make_event(int gpu) const = 0;
   // The calling thread enqueues in streams of this GPU from now on.
   virtual void use(int gpu) const = 0;
@@ -153,10 +155,19 @@ class GpuBackend {
   virtual std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int> gpus, std::chrono::duration<double> limit) const = 0;
 
-  // As CpuKernel: empty if there is no kernel for the node's op with these types.
-  virtual GpuRun prepare(int gpu, KernelPlan& plan) const = 0;
+  // As CpuKernel: empty if there is no kernel for the node's op with these types. Asks libraries
+  // for algorithms: those that give the same bits each time, or else the fastest, which are
+  // measured once. That may allocate memory of the GPU, and wait for it.
+  virtual GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const = 0;
   // Of a FusedUpdate, whose ops have Op::fuses_on_gpus.
   virtual GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const = 0;
+  // The algorithms that this process has chosen so, and those it has been given, as the text of a
+  // file.
+  virtual std::string algorithms(bool deterministic) const = 0;
+  // Takes choices from such a text before they are asked for. Throws InvalidArgument, naming
+  // `path`, for any other.
+  virtual void give_algorithms(bool deterministic, std::string_view text,
+                               const std::string& path) const = 0;
 };
 
 // The type and the name of the one function that a module exports with C linkage. Sets `own` to the

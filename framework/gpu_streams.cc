@@ -1,15 +1,21 @@
 #include "belfry/framework/gpu_streams.h"
 
+#include "belfry/framework/sort_unique_impl.h"
+
 namespace belfry {
 
 // The first device is a CPU, whose memory is pinned.
 GpuStreams::GpuStreams(const std::vector<std::unique_ptr<Device>>& devices)
-    : devices_(devices), counters_("counters of GPUs", 0, devices[0]->source.get()) {}
+    : devices_(devices), counters_("counters of GPUs", 0, devices[0]->source.get()) {
+  for (const auto& device : devices)
+    if (device->backend && device->on_gpu()) gpus_.push_back(device->gpu);
+  sort_unique(gpus_);
+}
 
 GpuStream& GpuStreams::of(int device, bool communicates) {
   std::unique_ptr<GpuStream>& stream = streams_[{device, communicates}];
   const Device& of = *devices_[static_cast<std::size_t>(device)];
-  if (!stream) stream = of.backend->make_stream(of.gpu);
+  if (!stream) stream = of.backend->make_stream(of.gpu, gpus_);
   return *stream;
 }
 

@@ -34,6 +34,7 @@ class GpuStreams {
 
  private:
   const std::vector<std::unique_ptr<Device>>& devices_;
+  std::vector<int> gpus_;  // physical ones of the session
   Allocator counters_;
   std::map<std::pair<int, bool>, std::unique_ptr<GpuStream>> streams_;
   std::map<std::vector<int>, Communicators> communicators_;  // by devices; they end before streams

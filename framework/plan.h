@@ -216,6 +216,7 @@ struct PlanContext {
   // The variables in one storage with this one, its owner first; empty before it has memory.
   std::function<std::vector<const Node*>(const Node&)> sharers = {};
   Locks locks = Locks::kWholeRun;
+  bool deterministic = false;  // as in SessionOptions
 };
 
 // What log_device_placement prints of a plan, in TensorFlow's form: "<name>: (<Type>): <full device

@@ -60,6 +60,9 @@ struct SessionOptions {
   // of NCCL that is in progress for so long, fails the run with a CommError. It counts what the
   // collective waits for, too.
   double nccl_timeout_s = 600;
+  // Libraries compute by algorithms that give the same bits each time, on GPUs, too, where others
+  // may be faster. On CPUs all do.
+  bool deterministic = false;
   // Called with each plan before it is given memory: where tests look at plans and inject faults.
   std::function<void(Plan&)> plan_hook = {};
 };

@@ -84,7 +84,9 @@ PlanContext Session::State::context(bool log_placement, int number) {
           options.reference_kernels,
           options.fuse_updates,
           options.share_replicas,
-          [this](const Node& node) { return sharers(node); }};
+          [this](const Node& node) { return sharers(node); },
+          Locks::kWholeRun,
+          options.deterministic};
 }
 
 std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,

@@ -1,5 +1,6 @@
 // Batch normalisation and what it is made of over several towers.
 #include "belfry/framework/cuda/column_tree.h"
+#include "belfry/framework/cuda/fill.h"
 #include "belfry/framework/cuda/gpu_kernel.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/batch_moments.h"
@@ -296,6 +297,7 @@ QueueRun batch_moments(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     plan.workspace(x.parts_bytes<Spread<T>>());
     return [x](const Pointers& p, Queue& queue) {
+      if (x.channels == 0) return fill_one(queue, static_cast<T>(x.rows), p.output<T>(2));
       moments<T>(queue, x, p.input<T>(0), p.output<T>(0), p.output<T>(1), p.output<T>(2),
                  p.workspace());
     };

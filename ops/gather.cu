@@ -37,7 +37,7 @@ struct IdPlan {
               refuse_id(node, id, limit);
             })) {}
   Indices operator()(const Pointers& p, Queue& queue) const {
-    return {p.input<void>(1), wide, queue.fault(*refusal)};
+    return {p.input<void>(1), wide, queue.fault(refusal)};
   }
 
   std::int64_t rows, width, count;

@@ -67,7 +67,7 @@ QueueRun div(KernelPlan& plan) {
       });
   const auto run = [=]<class T>(T) -> QueueRun {
     return [=](const Pointers& p, Queue& queue) {
-      map_broadcast<T>(queue, p, IntegerDiv{queue.fault(*refusal)}, strides);
+      map_broadcast<T>(queue, p, IntegerDiv{queue.fault(refusal)}, strides);
     };
   };
   return plan.dtype() == DType::kI32 ? run(std::int32_t{}) : run(std::int64_t{});

@@ -221,7 +221,7 @@ struct LabelPlan {
               kernels::refuse_label(node, row, label, count);
             })) {}
   Indices operator()(const Pointers& p, Queue& queue) const {
-    return {p.input<void>(1), wide, queue.fault(*refusal)};
+    return {p.input<void>(1), wide, queue.fault(refusal)};
   }
   Grid grid() const { return {.blocks = rows, .threads = kFoldThreads}; }
 

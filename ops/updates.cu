@@ -65,7 +65,7 @@ struct Adam {
         [&node](std::int64_t, std::int64_t step) { refuse_adam_step(node, step); });
     return
         [refusal, options = node.options<AdamUpdateOptions>()](const Operands& in, Queue& queue) {
-          return Adam{options, in.at<std::int64_t>(3), in.at<T>(5), queue.fault(*refusal)};
+          return Adam{options, in.at<std::int64_t>(3), in.at<T>(5), queue.fault(refusal)};
         };
   }
 };

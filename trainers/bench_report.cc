@@ -38,6 +38,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                        .resolved = run.chosen ? mode.allreduce : "",
                        .bucket_mb = run.chosen ? mode.bucket_mb.value_or(0) : 0,
                        .canonical = mode.canonical(model.devices),
+                       .deterministic = model.deterministic,
                        .devices = devices,
                        .batch_size = model.batch_size,
                        .tower_weights = model.tower_weights,
@@ -59,6 +60,7 @@ Json to_json(const BenchResult& result) {
   if (!result.resolved.empty())
     json.set("resolved", result.resolved).set("bucket_mb", result.bucket_mb);
   json.set("canonical", result.canonical)
+      .set("deterministic", result.deterministic)
       .set("devices", result.devices)
       .set("batch_size", result.batch_size);
   if (!result.tower_weights.empty()) {

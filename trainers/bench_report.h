@@ -18,8 +18,9 @@ struct BenchResult {
   std::string resolved = {};  // what "auto" chose, else ""
   double bucket_mb = 0;       // of that
   bool canonical = false;
-  int devices = 0;     // K
-  int batch_size = 0;  // per device, on average
+  bool deterministic = false;  // as in SessionOptions
+  int devices = 0;             // K
+  int batch_size = 0;          // per device, on average
   std::vector<double> tower_weights = {};
   double images_per_second = 0;  // of all devices: the median over rounds
   double images_per_second_per_device = 0;
@@ -34,6 +35,7 @@ struct BenchedModel {
   std::vector<DeviceSpec> devices = {};
   int batch_size = 0;                      // per device, on average
   std::vector<double> tower_weights = {};  // none: equal
+  bool deterministic = false;              // as in SessionOptions
 };
 
 // One result per entry of `runs`, in their order; ratios are to runs[reference], round by round.

@@ -67,6 +67,12 @@ void add_device_flags(FlagParser& parser, RawDevices& raw) {
              "gpu:0,gpu:2 [cpu:2]");
   parser.add("--logical_gpus", raw.logical_gpus, "N",
              "so many logical GPUs share each physical one: gpu:i is on physical GPU i / N [1]");
+  parser.add("--deterministic", raw.deterministic,
+             "on GPUs, compute by algorithms that give the same bits each time, though others may "
+             "be faster; on CPUs all do [false]");
+  parser.add("--algorithms", raw.algorithms, "FILE",
+             "take the algorithms for GPUs from there, and write those that it lacks to it; else "
+             "they are chosen anew in each run [none]");
 }
 
 DeviceFlags read_devices(const RawDevices& raw, bool plans,
@@ -79,6 +85,13 @@ DeviceFlags read_devices(const RawDevices& raw, bool plans,
   require<FlagError>(raw.logical_gpus.empty() || gpus != counts.end(),
                      "--logical_gpus=", raw.logical_gpus, " has no use for --devices=", raw.list,
                      ", which names no GPU; say e.g. --devices=gpu:", flags.logical_gpus);
+  flags.deterministic = raw.deterministic;
+  flags.algorithms = raw.algorithms;
+  require<FlagError>(raw.algorithms.empty() || gpus != counts.end(),
+                     "--algorithms=", raw.algorithms, " has no use for --devices=", raw.list,
+                     ", which names no GPU: only there is a choice of algorithms");
+  require<FlagError>(raw.algorithms.empty() || !plans, "--algorithms=", raw.algorithms,
+                     " has no use for a plan, which chooses none; leave it out");
   if (gpus != counts.end() && !plans) require_gpus(raw, gpus->second, flags.logical_gpus, find());
   return flags;
 }

@@ -18,20 +18,25 @@ class FlagParser;
 struct RawDevices {
   std::string list = "cpu:2";
   std::string logical_gpus = {};  // "": not given
+  bool deterministic = false;
+  std::string algorithms = {};
 };
 
-// Adds --devices and --logical_gpus.
+// Adds --devices, --logical_gpus, --deterministic and --algorithms.
 void add_device_flags(FlagParser& parser, RawDevices& raw);
 
 // What they stand for.
 struct DeviceFlags {
   std::vector<DeviceSpec> devices;  // as parse_devices() gives them
   int logical_gpus = 1;             // per physical GPU, as in SessionOptions
+  bool deterministic = false;       // as in SessionOptions
+  std::string algorithms;           // the file of AlgorithmsFile; "" for none
 };
 
-// Throws FlagError for what parse_devices() refuses, for a --logical_gpus that is no such number or
-// has no GPU to serve, and, unless the program only `plans`, for GPUs that it cannot use. `find` is
-// asked about those alone, so that programs on CPUs load no module.
+// Throws FlagError for what parse_devices() refuses, for a --logical_gpus that is no such number,
+// for one or an --algorithms that has no GPU to serve, and, unless the program only `plans`, for
+// GPUs that it cannot use. `find` is asked about those alone, so that programs on CPUs load no
+// module.
 DeviceFlags read_devices(const RawDevices& raw, bool plans,
                          const std::function<const Gpus&()>& find = gpus);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "belfry/allreduce/all_reduce_spec.h"
@@ -99,6 +100,12 @@ void choose_async(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kin
   flags.async = kind.async && raw.async.empty() ? "ordered" : raw.async;
   require<FlagError>(flags.async.empty() || flags.async == "ordered" || flags.async == "free",
                      "--async=", raw.async, " is neither ordered nor free");
+  const bool on_gpus =
+      std::ranges::any_of(flags.devices, [](const auto& device) { return device.type == "GPU"; });
+  require<FlagError>(flags.async != "free" || !on_gpus,
+                     "--async=free with --devices=", raw.devices.list,
+                     ": towers that do not wait for each other run on CPUs alone; ",
+                     "use cpu:N, or --async=ordered");
 }
 
 // What inspects or compares keeps nothing of a training run, and goes on from none.

@@ -210,6 +210,8 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   DeviceFlags devices = read_devices(raw.devices, flags.plans());
   flags.devices = std::move(devices.devices);
   flags.logical_gpus = devices.logical_gpus;
+  flags.deterministic = devices.deterministic;
+  flags.algorithms = std::move(devices.algorithms);
   flags.trace_file = raw.trace_file;
   flags.save_checkpoint = raw.save_checkpoint;
   flags.restore_checkpoint = raw.restore_checkpoint;

@@ -32,6 +32,8 @@ struct FlagDefaults {
 struct TrainFlags {
   std::vector<DeviceSpec> devices;  // full names, no two equal
   int logical_gpus = 1;             // per physical GPU
+  bool deterministic = false;       // as in SessionOptions
+  std::string algorithms;           // a file; "" for none
   std::string trainer;
   std::string allreduce;  // a spec or "auto"; "" for trainers that combine nothing
   AutoFlags automatic;    // of "auto"

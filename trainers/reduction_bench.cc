@@ -8,12 +8,12 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/session.h"
-#include "belfry/trainers/byte_limit.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/planned_memory.h"
 #include "belfry/trainers/reduction_oracle.h"
 #include "belfry/trainers/strategy_list.h"
+#include "belfry/trainers/timed_limit.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
@@ -183,17 +183,15 @@ class Bench {
   }
 
   void time(ReductionBench& bench) {
-    ByteLimit limit(towers(), bench.bytes, std::min(session_->threads(), towers()));
     Interleaved ways;
-    const int in_turn = ways.add([&] { limit.streams_in_turn(); });
-    const int together = ways.add([&] { limit.streams_together(); });
+    const TimedLimit limit(ways, options_, bench.bytes, std::min(session_->threads(), towers()));
     for (Entry& entry : entries_) {
       if (!entry.result.refusal.empty()) continue;
       entry.out_of_place_way = ways.add([step = entry.out_of_place] { step->run(); });
       entry.in_place_way = ways.add([step = entry.in_place] { step->run(); });
     }
     ways.run(options_.warmup, options_.iterations);
-    bench.limit_seconds = std::min(ways.seconds(in_turn), ways.seconds(together));
+    bench.limit_seconds = limit.seconds();
     for (Entry& entry : entries_) {
       if (!entry.result.refusal.empty()) continue;
       entry.result.out_of_place.seconds = ways.seconds(entry.out_of_place_way);
@@ -208,7 +206,8 @@ class Bench {
     return {.device_count = device_count(options_.devices),
             .logical_gpus = options_.logical_gpus,
             .dry_run = dry_run_,
-            .threads = options_.threads};
+            .threads = options_.threads,
+            .deterministic = options_.deterministic};
   }
   std::int64_t bytes() const {
     return elements_ * static_cast<std::int64_t>(size_of(options_.dtype));

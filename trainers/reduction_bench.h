@@ -12,8 +12,9 @@ namespace belfry {
 
 struct ReductionBenchOptions {
   std::vector<DeviceSpec> devices;
-  int logical_gpus = 1;  // as in SessionOptions
-  int threads = 0;       // 0: one per usable core
+  int logical_gpus = 1;        // as in SessionOptions
+  int threads = 0;             // 0: one per usable core
+  bool deterministic = false;  // as in SessionOptions
   DType dtype = DType::kF32;
   Reduction reduction = Reduction::kSum;
   int iterations = 20, warmup = 1;  // of each strategy and form
@@ -45,7 +46,8 @@ struct ReductionResult {
 
 struct ReductionBench {
   std::int64_t elements = 0, bytes = 0;  // per tower
-  // Of scaling the same buffers in place on the same threads, in the faster of two forms.
+  // Of scaling the same buffers in place on the same threads, in the faster of two forms; on GPUs,
+  // of copying them within the memory of each.
   double limit_seconds = 0;
   std::vector<ReductionResult> results;  // in the order asked for
 };

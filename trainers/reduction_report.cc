@@ -78,6 +78,7 @@ Json subject(const std::string& strategy, bool canonical, bool in_place, std::in
       .set("canonical", canonical)
       .set("devices", static_cast<int>(options.devices.size()))
       .set("device_type", lower(options.devices[0].type.value_or("")))
+      .set("deterministic", options.deterministic)
       .set("dtype", name_of(options.dtype))
       .set("redop", name_of(options.reduction))
       .set("bytes", bytes)

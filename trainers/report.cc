@@ -39,6 +39,7 @@ std::string to_json(const Report& report) {
       .set("small_tensors_kb", report.small_tensors_kb)
       .set("fuse_updates", report.fuse_updates)
       .set("share_replicas", report.share_replicas)
+      .set("deterministic", report.deterministic)
       .set("canonical", report.canonical)
       .set("bucket_mb", report.bucket_mb)
       .set("async", report.async.empty() ? Json() : Json(report.async))

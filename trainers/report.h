@@ -17,6 +17,7 @@ struct Report {
   std::string allreduce_requested;                   // "auto" if it was chosen, else the same
   int gradient_repacking = 0, small_tensors_kb = 0;  // 0: not packed
   bool fuse_updates = true, share_replicas = true;
+  bool deterministic = false;  // --deterministic
   // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
   // canonical sum, and so of all others that are.
   bool canonical = true;

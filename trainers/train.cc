@@ -4,6 +4,7 @@
 
 #include "belfry/framework/log.h"
 #include "belfry/towers/balance.h"
+#include "belfry/trainers/algorithms_file.h"
 #include "belfry/trainers/clock.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/equivalence.h"
@@ -67,6 +68,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .small_tensors_kb = made.small_tensors_kb,
                 .fuse_updates = flags.fuse_updates,
                 .share_replicas = flags.share_replicas,
+                .deterministic = flags.deterministic,
                 .canonical = is_canonical({flags.trainer, made.allreduce}, trainer),
                 .bucket_mb = made.bucket_mb,
                 .async = flags.async,
@@ -126,6 +128,7 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   OutputFile* const json = outputs.open("--json", flags.json);
   OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
   outputs.reserve("--save_checkpoint", flags.save_checkpoint);
+  AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms, flags.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
   TrainerOptions options = trainer_options(flags, recipe.model, recipe.optimizer);
@@ -145,14 +148,19 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   }
   train_data->size();  // loads it
   if (test_data) test_data->size();
-  if (flags.check_equivalence > 0)
-    return report_equivalence(options, *train_data, flags.check_equivalence, console, json);
+  if (flags.check_equivalence > 0) {
+    const int status =
+        report_equivalence(options, *train_data, flags.check_equivalence, console, json);
+    algorithms.write();
+    return status;
+  }
   const double began = seconds_now();
   const std::unique_ptr<Trainer> trainer =
       find_trainer(flags.trainer).make(options, *train_data, test_data.get());
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
   run_training(*trainer, flags, console);
   const double seconds = seconds_now() - began;
+  algorithms.write();
   Report report = make_report(program, flags, *trainer);
   report.seconds = seconds;
   console.line(to_table(report));

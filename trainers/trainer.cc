@@ -53,7 +53,8 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
                              .placement_sink = options_.placement_sink,
                              .fuse_updates = options_.fuse_updates,
                              .share_replicas = options_.share_replicas,
-                             .nccl_timeout_s = options_.nccl_timeout_s});
+                             .nccl_timeout_s = options_.nccl_timeout_s,
+                             .deterministic = options_.deterministic});
   prepare();
 }
 

@@ -43,6 +43,7 @@ struct TrainerOptions {
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
   std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
   int threads = 0;             // workers, the caller included; 0: one per usable core
+  bool deterministic = false;  // as in SessionOptions
   bool log_device_placement = false;
   std::function<void(std::string_view)> placement_sink = {};  // as in SessionOptions
   // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.

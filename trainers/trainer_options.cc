@@ -44,6 +44,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
                          .max_steps = flags.max_steps,
                          .seed = flags.seed,
                          .threads = flags.threads,
+                         .deterministic = flags.deterministic,
                          .log_device_placement = flags.log_device_placement || flags.dry_run,
                          .dry_run = flags.plans()};
   if (flags.learning_rate) options.optimizer = optimizer.with_rate(*flags.learning_rate);

@@ -8,12 +8,12 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/session.h"
 #include "belfry/towers/replicate.h"
-#include "belfry/trainers/byte_limit.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/optimizer.h"
 #include "belfry/trainers/planned_memory.h"
 #include "belfry/trainers/statistics.h"
+#include "belfry/trainers/timed_limit.h"
 
 namespace belfry {
 namespace {
@@ -67,7 +67,8 @@ class Problem {
                                                     .dry_run = dry_run,
                                                     .threads = options_.threads,
                                                     .fuse_updates = fuse,
-                                                    .share_replicas = share});
+                                                    .share_replicas = share,
+                                                    .deterministic = options_.deterministic});
   }
   Step& prepare(Session& session) const {
     const Fetch fetches[] = {*update_};
@@ -170,11 +171,9 @@ UpdateBench bench_update(const std::vector<Shape>& shapes, const std::string& st
     ways.add([&problem, step = steps.back()] { problem.run(*step); });
   }
   if (options.check) check(problem, sessions, steps, bench.cells);
-  ByteLimit limit(towers, bench.bytes, std::min(sessions[0]->threads(), towers));
-  const int in_turn = ways.add([&] { limit.streams_in_turn(); });
-  const int together = ways.add([&] { limit.streams_together(); });
+  const TimedLimit limit(ways, options, bench.bytes, std::min(sessions[0]->threads(), towers));
   ways.run(options.warmup, options.iterations);
-  bench.limit_seconds = std::min(ways.seconds(in_turn), ways.seconds(together));
+  bench.limit_seconds = limit.seconds();
   const std::vector<double> off = ways.rounds(0);
   for (std::size_t c = 0; c < bench.cells.size(); ++c) {
     bench.cells[c].seconds = ways.seconds(static_cast<int>(c));

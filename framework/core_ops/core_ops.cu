@@ -1,9 +1,7 @@
 // The ops of this folder, in one source, as those of ops/pointwise.cu.
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
-#include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/cuda/fill.h"
 #include "belfry/framework/cuda/pointwise.h"
@@ -12,10 +10,6 @@
 
 namespace belfry::cuda {
 namespace {
-
-QueueRun nothing(KernelPlan&) {
-  return [](const Pointers&, Queue&) {};
-}
 
 QueueRun add_n(KernelPlan& plan) {
   TreeSum sum(plan.dtype(), plan.inputs(), 1, 1);
@@ -27,26 +21,15 @@ struct Same {
   BELFRY_HD std::uint8_t operator()(std::uint8_t x) const { return x; }
 };
 
-// Elements [begin, end) of a copy, as bytes.
-void copy_bytes(Queue& queue, const Pointers& p, std::int64_t unit, const void* from, void* to) {
-  const std::int64_t begin = p.begin() * unit;
-  Map<Same, std::uint8_t, 1> kernel{.count = p.end() * unit - begin,
-                                    .y = static_cast<std::uint8_t*>(to) + begin,
-                                    .x = {static_cast<const std::uint8_t*>(from) + begin}};
-  launch_map(queue, kernel);
-}
-
-QueueRun copy(KernelPlan& plan) {
-  const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
-  return [unit](const Pointers& p, Queue& queue) {
-    copy_bytes(queue, p, unit, p.input<void>(0), p.output<void>());
-  };
-}
-
+// Of bytes.
 QueueRun assign(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [unit](const Pointers& p, Queue& queue) {
-    copy_bytes(queue, p, unit, p.input<void>(1), p.written<void>(0));
+    const std::int64_t begin = p.begin() * unit;
+    Map<Same, std::uint8_t, 1> kernel{.count = p.end() * unit - begin,
+                                      .y = p.written<std::uint8_t>(0) + begin,
+                                      .x = {p.input<std::uint8_t>(1) + begin}};
+    launch_map(queue, kernel);
   };
 }
 
@@ -132,9 +115,7 @@ QueueRun random_normal(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kNoOp, nothing},
     {kAddN, add_n},
-    {kCopy, copy},
     {kAssign, assign},
     {kAssignAdd, assign_plus<1>},
     {kAssignSub, assign_plus<-1>},

@@ -30,7 +30,7 @@ class CudaBackend final : public DrivingBackend {
 
   std::string refusal(int gpu) const override {
     const GpuInfo about = info(gpu);
-    const DeviceGuard guard(gpu);
+    const DeviceGuard guard = enter(gpu);
     const cudaError_t status = probe_code();
     cudaGetLastError();
     if (status == cudaSuccess) return "";
@@ -64,11 +64,6 @@ class CudaBackend final : public DrivingBackend {
   static const Presence& found() {
     static const Presence presence = find_devices();
     return presence;
-  }
-
-  static void need(int gpu) {
-    require(gpu >= 0 && gpu < found().count, "there is no GPU ", gpu, "; this machine has ",
-            found().count);
   }
 };
 

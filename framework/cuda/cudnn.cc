@@ -1,5 +1,7 @@
 #include "belfry/framework/cuda/cudnn.h"
 
+#include <limits>
+
 #include "belfry/framework/cuda/cudnn_answers.h"
 
 namespace belfry::cuda {
@@ -153,14 +155,21 @@ cudnnStatus_t Cudnn::enqueue(const PoolingCall& call, const Where& where) {
 
 bool Cudnn::pools(const Pooling& pooling, const Where& where) {
   if (!describable(pooling, where)) return false;
-  const auto bytes = [&](const std::array<int, 4>& shape) {
-    std::size_t product = size_of(pooling.dtype);
-    for (const int size : shape) product *= static_cast<std::size_t>(size);
+  const auto elements = [](const std::array<int, 4>& shape) {
+    std::int64_t product = 1;
+    for (const int size : shape) product *= size;
     return product;
   };
-  const DeviceMemory x = allocate(bytes(pooling.x), where.str());
-  const DeviceMemory y = allocate(bytes(pooling.y), where.str());
-  const cudnnStatus_t status = enqueue({.pooling = pooling,
+  if (elements(pooling.x) > std::numeric_limits<int>::max()) return false;
+  Pooling one = pooling;
+  one.x[0] = one.y[0] = 1;
+  const auto bytes = [&](const std::array<int, 4>& shape) {
+    return static_cast<std::size_t>(elements(shape)) * size_of(pooling.dtype);
+  };
+  const DeviceMemory x = allocate(bytes(one.x), where.str());
+  const DeviceMemory y = allocate(bytes(one.y), where.str());
+  require<OutOfMemory>(x && y, "no memory for an image of ", pooling, " ", where);
+  const cudnnStatus_t status = enqueue({.pooling = one,
                                         .in = pooling.gradient ? y.get() : x.get(),
                                         .out = pooling.gradient ? x.get() : y.get()},
                                        where);

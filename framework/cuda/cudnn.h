@@ -50,7 +50,8 @@ class Cudnn {
   // The same in order of measured time. Allocates and waits.
   std::vector<ConvolutionAlgorithm> measured(const Convolution& convolution, const Where& where);
 
-  // Whether cuDNN computes it, which it says only when it does: this allocates and waits.
+  // Whether cuDNN computes it, which it says only when it does: this allocates one image, and
+  // waits. As kernels count, too, it takes no tensors of 2^31 elements or more.
   bool pools(const Pooling& pooling, const Where& where);
 
   void convolve(const ConvolutionCall& call, const Where& where);

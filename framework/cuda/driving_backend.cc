@@ -1,5 +1,7 @@
 #include "belfry/framework/cuda/driving_backend.h"
 
+#include <algorithm>
+
 #include "belfry/framework/cuda/algorithm_provider.h"
 #include "belfry/framework/cuda/communicators.h"
 #include "belfry/framework/cuda/cuda_stream.h"
@@ -10,12 +12,12 @@
 namespace belfry::cuda {
 namespace {
 
-// Null if the memory is not enough.
-void* checked(cudaError_t status, void* memory, std::string_view call, std::size_t bytes) {
-  if (status == cudaSuccess) return memory;
-  if (status != cudaErrorMemoryAllocation) fail(status, call, cat("for ", bytes, " bytes"));
-  cudaGetLastError();
-  return nullptr;
+// The GPU whose memory the address is in; -1 for memory of the host.
+int gpu_of(const void* address) {
+  cudaPointerAttributes attributes{};
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, address);
+  if (status != cudaSuccess) cudaGetLastError();
+  return status == cudaSuccess && attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
 }
 
 GpuRun in_stream(QueueRun run) {
@@ -27,8 +29,8 @@ GpuRun in_stream(QueueRun run) {
 }  // namespace
 
 struct DrivingBackend::Chooser {
-  Chooser(int gpu, const std::string& name, AlgorithmTable& table)
-      : source(cat("GPU ", gpu), name), provider(source, table, {.deterministic = true}) {}
+  Chooser(int gpu, const std::string& name, AlgorithmTable& table, bool deterministic)
+      : source(cat("GPU ", gpu), name), provider(source, table, {.deterministic = deterministic}) {}
 
   GpuAlgorithms source;
   AlgorithmProvider provider;
@@ -41,39 +43,54 @@ void DrivingBackend::need(int gpu) const {
   require(gpu >= 0 && gpu < count(), "there is no GPU ", gpu, "; this machine has ", count());
 }
 
-void* DrivingBackend::allocate(int gpu, std::size_t bytes) const {
+DeviceGuard DrivingBackend::enter(int gpu) const {
   need(gpu);
-  const DeviceGuard guard(gpu);
-  void* memory = nullptr;
-  const cudaError_t status = cudaMalloc(&memory, bytes);
-  return checked(status, memory, "cudaMalloc", bytes);
+  entered_.store(gpu, std::memory_order_relaxed);
+  return DeviceGuard(gpu);
 }
 
-void DrivingBackend::deallocate(int, void* memory) const noexcept { cudaFree(memory); }
+void* DrivingBackend::allocate(int gpu, std::size_t bytes) const {
+  const DeviceGuard guard = enter(gpu);
+  return cuda::allocate(bytes, cat("on GPU ", gpu)).release();
+}
+
+void DrivingBackend::deallocate(int gpu, void* memory) const noexcept {
+  try {
+    const DeviceGuard guard(gpu);
+    cudaFree(memory);
+  } catch (const Error&) {  // the GPU has failed, which was or will be reported
+  }
+}
 
 void* DrivingBackend::allocate_pinned(std::size_t bytes) const {
-  void* memory = nullptr;
-  const cudaError_t status =
-      cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
-  return checked(status, memory, "cudaHostAlloc", bytes);
+  const DeviceGuard guard(entered_);
+  return cuda::allocate_pinned(bytes, "of the host").release();
 }
 
-void DrivingBackend::deallocate_pinned(void* memory) const noexcept { cudaFreeHost(memory); }
+void DrivingBackend::deallocate_pinned(void* memory) const noexcept {
+  try {
+    const DeviceGuard guard(entered_);
+    cudaFreeHost(memory);
+  } catch (const Error&) {  // as above
+  }
+}
 
-// cudaMemcpy returns before copies within GPUs, and small ones to them, have been made.
+// In a stream of this thread's: others go on meanwhile.
 void DrivingBackend::copy(void* to, const void* from, std::size_t bytes) const {
-  BELFRY_GPU_CALL(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "for ", bytes, " bytes");
-  BELFRY_GPU_CALL(cudaStreamSynchronize(cudaStreamLegacy), "after a copy of ", bytes, " bytes");
+  const int there = gpu_of(to);
+  const DeviceGuard guard(there >= 0 ? there : std::max(gpu_of(from), 0));
+  BELFRY_GPU_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), "for ",
+                  bytes, " bytes");
+  BELFRY_GPU_CALL(cudaStreamSynchronize(cudaStreamPerThread), "after a copy of ", bytes, " bytes");
 }
 
-std::unique_ptr<GpuStream> DrivingBackend::make_stream(int gpu) const {
-  need(gpu);
-  const DeviceGuard guard(gpu);
-  for (int other = 0; other < count(); ++other) {
-    if (other == gpu || !peer_access(gpu, other)) continue;
-    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+std::unique_ptr<GpuStream> DrivingBackend::make_stream(int gpu, std::span<const int> peers) const {
+  const DeviceGuard guard = enter(gpu);
+  for (const int peer : peers) {
+    if (peer == gpu || !peer_access(gpu, peer)) continue;
+    const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
     if (status != cudaSuccess && status != cudaErrorPeerAccessAlreadyEnabled)
-      fail(status, "cudaDeviceEnablePeerAccess", cat("from GPU ", gpu, " to GPU ", other));
+      fail(status, "cudaDeviceEnablePeerAccess", cat("from GPU ", gpu, " to GPU ", peer));
     cudaGetLastError();
   }
   return std::make_unique<CudaStream>(gpu);
@@ -96,12 +113,13 @@ std::unique_ptr<GpuCommunicators> DrivingBackend::make_communicators(
                                          [this](int gpu) { use(gpu); });
 }
 
-GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan) const {
-  need(gpu);
-  const DeviceGuard guard(gpu);
+GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) const {
+  const DeviceGuard guard = enter(gpu);
   const std::lock_guard lock(choosing_);
-  std::unique_ptr<Chooser>& chooser = choosers_[gpu];
-  if (!chooser) chooser = std::make_unique<Chooser>(gpu, info(gpu).name, table_);
+  std::unique_ptr<Chooser>& chooser = choosers_[{gpu, deterministic}];
+  if (!chooser)
+    chooser = std::make_unique<Chooser>(gpu, info(gpu).name,
+                                        deterministic ? deterministic_ : measured_, deterministic);
   chooser->source.serve(plan.node());
   QueueRun run = prepare_gpu_kernel(plan, chooser->provider);
   if (!run) return {};
@@ -111,6 +129,15 @@ GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan) const {
 GpuRun DrivingBackend::prepare_fused(int gpu, const Plan&, const PlanNode& node) const {
   need(gpu);
   return in_stream(prepare_fused_kernel(node));
+}
+
+std::string DrivingBackend::algorithms(bool deterministic) const {
+  return (deterministic ? deterministic_ : measured_).str();
+}
+
+void DrivingBackend::give_algorithms(bool deterministic, std::string_view text,
+                                     const std::string& path) const {
+  (deterministic ? deterministic_ : measured_).read(text, path);
 }
 
 }  // namespace belfry::cuda

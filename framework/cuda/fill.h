@@ -1,5 +1,7 @@
 // Tensors that are all one value.
 #pragma once
+#include <cstring>
+
 #include "belfry/framework/cuda/launch.h"
 #include "belfry/framework/cuda/pack.h"
 
@@ -29,6 +31,12 @@ inline void fill_bytes(Queue& queue, const Pack<std::uint8_t>& pattern, void* y,
                        std::int64_t count) {
   launch(queue, FillBytes{pattern, count, on_16_bytes(y), static_cast<std::uint8_t*>(y)},
          grid_of_packs<std::uint8_t>(count));
+}
+template <class T>
+void fill_one(Queue& queue, T value, T* y) {
+  Pack<std::uint8_t> pattern{};
+  std::memcpy(pattern.at, &value, sizeof value);
+  fill_bytes(queue, pattern, y, sizeof value);
 }
 inline void fill_zeros(Queue& queue, void* y, std::int64_t bytes) {
   fill_bytes(queue, {}, y, bytes);

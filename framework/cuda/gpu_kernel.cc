@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/node.h"
 
 namespace belfry::cuda {
@@ -30,7 +32,8 @@ QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
 std::vector<const char*> ops_without_gpu_kernel() {
   std::vector<const char*> names;
   for (const Op* op : all_ops())
-    if (!kernels().contains(op) && !op->cpu_only && !op->alias && !op->storage)
+    if (!kernels().contains(op) && !op->cpu_only && !op->alias && !op->storage && op != &kCopy &&
+        op != &kNoOp)
       names.push_back(op->name);
   return names;
 }

@@ -26,7 +26,8 @@ using PinnedMemory = Owned<void*, cudaFreeHost>;
 using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
 using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 
-// Makes a physical GPU the current one of this thread, and the one before it again when it ends.
+// Makes a physical GPU the current one of this thread, and the one before it again when it ends, if
+// the thread had used one: going to a GPU makes a context there, which takes memory.
 class DeviceGuard {
  public:
   // Throws DeviceError if there is no such GPU.
@@ -36,17 +37,18 @@ class DeviceGuard {
   DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
-  int before_ = 0;
+  int before_ = 0;  // -1: none
 };
 
 // Of the current GPU. Streams wait for no other one, the default stream included; events measure no
 // time.
 Stream make_stream(std::string_view what);
 Event make_event(std::string_view what);
-DeviceMemory allocate(std::size_t bytes, std::string_view what);
 CudnnHandle make_cudnn(std::string_view what);
 CublasLtHandle make_cublas_lt(std::string_view what);
-// On the host, mapped into the addresses of every GPU.
+// Null if there is not so much memory. Pinned memory is on the host, mapped into the addresses of
+// every GPU.
+DeviceMemory allocate(std::size_t bytes, std::string_view what);
 PinnedMemory allocate_pinned(std::size_t bytes, std::string_view what);
 
 }  // namespace belfry::cuda

@@ -1,6 +1,8 @@
 // Where kernels of the module enqueue their work. Everything that a step asks of CUDA and its
 // libraries goes through this class, so that tests can stand in for a GPU.
 #pragma once
+#include <memory>
+
 #include "belfry/framework/cuda/block.h"
 #include "belfry/framework/cuda/calls.h"
 #include "belfry/framework/cuda/fault.h"
@@ -24,8 +26,8 @@ class Queue {
   virtual void convolve(const ConvolutionCall& call) = 0;
   virtual void pool(const PoolingCall& call) = 0;
   // Where kernels note what `refusal` will throw once they have run: the same place for the same
-  // one in every run. It lives as long as what enqueues it.
-  virtual Fault* fault(const Refusal& refusal) = 0;
+  // one in every run, until nothing holds it any more.
+  virtual Fault* fault(const std::shared_ptr<const Refusal>& refusal) = 0;
 };
 
 }  // namespace belfry::cuda

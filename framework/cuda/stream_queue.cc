@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/stream_queue.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -12,15 +13,25 @@ StreamQueue::StreamQueue(std::string device)
       told_(allocate_pinned(kMostFaults * sizeof(Fault), where_.str())),
       blas_(where_),
       dnn_(where_) {
+  require<OutOfMemory>(faults_ && told_, "no memory for what kernels refuse, ", where_);
   dnn_.set_stream(stream(), where_);
   forget_faults();
 }
 
-Fault* StreamQueue::fault(const Refusal& refusal) {
-  const std::size_t place = fault_of_.emplace(&refusal, fault_of_.size()).first->second;
+Fault* StreamQueue::fault(const std::shared_ptr<const Refusal>& refusal) {
+  auto* const faults = static_cast<Fault*>(faults_.get());
+  if (const auto found = fault_of_.find(refusal); found != fault_of_.end())
+    return faults + found->second;
+  std::size_t place = fault_of_.size();
+  const auto gone = std::ranges::find_if(fault_of_, [](auto& of) { return of.first.expired(); });
+  if (gone != fault_of_.end()) {
+    place = gone->second;
+    fault_of_.erase(gone);
+  }
   require<Internal>(place < kMostFaults, "steps with more than ", kMostFaults,
                     " kernels that may refuse their input, ", where_);
-  return static_cast<Fault*>(faults_.get()) + place;
+  fault_of_.emplace(refusal, place);
+  return faults + place;
 }
 
 void StreamQueue::tell_faults() {
@@ -32,11 +43,11 @@ void StreamQueue::tell_faults() {
 
 void StreamQueue::raise_fault() const {
   const auto* const told = static_cast<const Fault*>(told_.get());
-  const Refusal* first = nullptr;
+  std::shared_ptr<const Refusal> first;
   std::size_t place = kMostFaults;
-  for (const auto& [refusal, at] : fault_of_)
-    if (told[at].first != Fault::kNone && at < place) {
-      first = refusal;
+  for (const auto& [of, at] : fault_of_)
+    if (told[at].first != Fault::kNone && at < place && !of.expired()) {
+      first = of.lock();
       place = at;
     }
   if (first) first->raise(told[place].element(), told[place].value());

@@ -24,13 +24,13 @@ class StreamQueue final : public Queue {
   void matmul(const MatMulCall& call) override { blas_.matmul(call, stream(), where_); }
   void convolve(const ConvolutionCall& call) override { dnn_.convolve(call, where_); }
   void pool(const PoolingCall& call) override { dnn_.pool(call, where_); }
-  // Throws Internal for more than kMostFaults of them.
-  Fault* fault(const Refusal& refusal) override;
+  // Throws Internal for more than kMostFaults of them at once.
+  Fault* fault(const std::shared_ptr<const Refusal>& refusal) override;
 
   // Enqueues that the host be told of the faults so far.
   void tell_faults();
-  // Throws for the first of those that the host was told of, in the order in which they were asked
-  // for.
+  // Throws for the first of those that the host was told of, in the order of their places: that in
+  // which they were asked for, where none took the place of one that is gone.
   void raise_fault() const;
   // Enqueues that there be none. While the host waits for nothing.
   void forget_faults() noexcept;
@@ -42,7 +42,7 @@ class StreamQueue final : public Queue {
   Stream stream_;
   DeviceMemory faults_;  // kMostFaults, and on the host what was told of them
   PinnedMemory told_;
-  std::map<const Refusal*, std::size_t> fault_of_;
+  std::map<std::weak_ptr<const Refusal>, std::size_t, std::owner_less<>> fault_of_;
   CublasLt blas_;
   Cudnn dnn_;
 };

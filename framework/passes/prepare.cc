@@ -15,13 +15,14 @@ KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference) {
 
 namespace {
 
-GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& kernel) {
+GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& kernel,
+                      bool deterministic) {
   if (node.inputs.empty() && node.types.empty()) return [](const Pointers&, GpuStream&) {};
   if (node.op == &kCopy)
     return [bytes = at(node.types[0].bytes())](const Pointers& p, GpuStream& stream) {
       stream.copy(p.output<void>(), p.input<void>(0), bytes);
     };
-  GpuRun run = device.backend->prepare(device.gpu, kernel);
+  GpuRun run = device.backend->prepare(device.gpu, kernel, deterministic);
   require<NotFound>(bool(run), kernel.node().describe(), ": there is no kernel for ",
                     name_of(kernel.dtype()), " on ", device.spec, "; place it on a CPU");
   return run;
@@ -56,7 +57,7 @@ void prepare_kernels(Plan& plan, const PlanContext& context) {
     if (node.rank)
       prepare_rank(node, device, kernel, launch);
     else if (device.backend)
-      launch.enqueue = prepare_on_gpu(node, device, kernel);
+      launch.enqueue = prepare_on_gpu(node, device, kernel, context.deterministic);
     else
       launch.run = prepare_kernel(*node.op, kernel, context.reference_kernels);
     launch.workspace_bytes = kernel.workspace_bytes();

@@ -1,8 +1,52 @@
-# The libraries that Belfry stands on. All are Debian packages; scripts/setup installs them.
+# The libraries that Belfry stands on. All are Debian packages; scripts/setup installs them. What is
+# not installed is taken from the folder BELFRY_THIRD_PARTY, which scripts/gather_dependencies fills.
+set(BELFRY_THIRD_PARTY ${CMAKE_SOURCE_DIR}/third_party CACHE PATH
+    "Copies of libraries, for where they are not installed")
+
+# belfry_copied(NAME): makes the targets of a CMake package from BELFRY_THIRD_PARTY; sets NAME_FOUND.
+function(belfry_copied name)
+  set(include ${BELFRY_THIRD_PARTY}/include)
+  set(sources ${BELFRY_THIRD_PARTY}/googletest)
+  if(name STREQUAL spdlog AND EXISTS ${include}/spdlog AND EXISTS ${include}/fmt)
+    add_library(spdlog::spdlog INTERFACE IMPORTED GLOBAL)
+    target_include_directories(spdlog::spdlog INTERFACE ${include})
+    target_compile_definitions(spdlog::spdlog INTERFACE SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY)
+  elseif(name STREQUAL CLI11 AND EXISTS ${include}/CLI)
+    add_library(CLI11::CLI11 INTERFACE IMPORTED GLOBAL)
+    target_include_directories(CLI11::CLI11 INTERFACE ${include})
+  elseif(name STREQUAL nlohmann_json AND EXISTS ${include}/nlohmann)
+    add_library(nlohmann_json::nlohmann_json INTERFACE IMPORTED GLOBAL)
+    target_include_directories(nlohmann_json::nlohmann_json INTERFACE ${include})
+  elseif(name STREQUAL ZLIB AND EXISTS ${include}/zlib.h)
+    add_library(ZLIB::ZLIB SHARED IMPORTED GLOBAL)
+    set_target_properties(ZLIB::ZLIB PROPERTIES
+      IMPORTED_LOCATION ${BELFRY_THIRD_PARTY}/lib/libz.so.1
+      INTERFACE_INCLUDE_DIRECTORIES ${include})
+  elseif(name STREQUAL GTest AND EXISTS ${sources})
+    foreach(library gtest gmock gtest_main)
+      string(REGEX REPLACE "^g(test|mock).*" "google\\1" folder ${library})
+      string(REGEX REPLACE "^(gtest|gmock)$" "\\1-all" source ${library})
+      add_library(${library} STATIC EXCLUDE_FROM_ALL ${sources}/${folder}/src/${source}.cc)
+      target_include_directories(${library} PRIVATE ${sources}/${folder}
+                                 SYSTEM PUBLIC ${sources}/${folder}/include)
+      target_link_libraries(${library} PUBLIC Threads::Threads)
+      add_library(GTest::${library} ALIAS ${library})
+    endforeach()
+    target_link_libraries(gmock PUBLIC gtest)
+    target_link_libraries(gtest_main PUBLIC gtest)
+  else()
+    return()
+  endif()
+  set(${name}_FOUND TRUE PARENT_SCOPE)
+  message(STATUS "${name}: that of ${BELFRY_THIRD_PARTY}")
+endfunction()
 
 # belfry_find(NAME DEBIAN_PACKAGE): finds a CMake package or says how to get it.
 macro(belfry_find name debian_package)
   find_package(${name} QUIET)
+  if(NOT ${name}_FOUND)
+    belfry_copied(${name})
+  endif()
   if(NOT ${name}_FOUND)
     message(FATAL_ERROR "${name} is missing: install the Debian package ${debian_package}, "
                         "or run scripts/setup, which installs all that Belfry needs")

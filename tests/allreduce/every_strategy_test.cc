@@ -10,6 +10,7 @@
 #include "belfry/tests/allreduce/tables.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/support/test_devices.h"
 
 namespace belfry {
 namespace every_strategy_test {
@@ -98,12 +99,12 @@ TEST_P(EveryStrategy, DividesTheMeanOnceByTheNumberOfTowers) {
 }
 
 TEST_P(EveryStrategy, GivesTheSameBitsInASession) {
+  const int towers = GetParam().towers;
+  BELFRY_NEED_DEVICES(towers);
   for (const auto& strategy : strategies()) {
-    TestGradients gradients(GetParam().towers, odd_shapes());
+    TestGradients gradients(test::devices(towers), odd_shapes());
     const GradientTable reduced = strategy->reduce(gradients.table());
-    Session session(
-        gradients.graph,
-        {.device_count = {{"CPU", GetParam().towers}}, .threads = 2, .all_workers = true});
+    Session session(gradients.graph, test::on_devices(towers, 2));
     const auto values = evaluate_all(reduced);
     for (int v = 0; v < reduced.variables(); ++v) {
       std::vector<Fetch> fetches;
@@ -190,10 +191,10 @@ TEST_P(OtherOrders, GiveEachTowerTheSameSumWithinRounding) {
 
 TEST_P(OtherOrders, GiveTheSameBitsInASession) {
   const auto [spec, towers] = GetParam();
-  TestGradients gradients(towers, {{33, 40}, {5}, {}});
+  BELFRY_NEED_DEVICES(towers);
+  TestGradients gradients(test::devices(towers), {{33, 40}, {5}, {}});
   const GradientTable reduced = make_strategy(spec)->reduce(gradients.table());
-  Session session(gradients.graph,
-                  {.device_count = {{"CPU", towers}}, .threads = 2, .all_workers = true});
+  Session session(gradients.graph, test::on_devices(towers, 2));
   const auto values = evaluate_all(reduced);
   for (int v = 0; v < reduced.variables(); ++v) {
     std::vector<Fetch> fetches;

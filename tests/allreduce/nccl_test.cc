@@ -45,7 +45,7 @@ TEST(NcclStrategy, CombinesOverAnyGpusPlainPackedAndInBuckets) {
     const test::UseGpus use(gpus);
     for (const Reduction reduction : {Reduction::kSum, Reduction::kMean})
       for (const int way : {0, 1, 2, 3}) {
-        const TestGradients gradients(towers, {{33}, {4, 5}, {}, {0}, {2101}}, "gpu");
+        const TestGradients gradients(gpus(towers), {{33}, {4, 5}, {}, {0}, {2101}});
         auto strategy = make_strategy(way == 3 ? "nccl:100:collective" : "nccl");
         if (way == 1) strategy = bucketed(std::move(strategy), 0.001);
         if (way == 2) strategy = packed(std::move(strategy), 2);
@@ -59,7 +59,7 @@ TEST(NcclStrategy, CombinesOverAnyGpusPlainPackedAndInBuckets) {
 TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
-  const TestGradients gradients(2, {{4}, {3}, {2}}, "gpu");
+  const TestGradients gradients(gpus(2), {{4}, {3}, {2}});
   const GradientTable sums = bucketed(make_strategy("nccl"), 20.0 / (1 << 20))  // 2 and 3; 1
                                  ->reduce(gradients.table());
   std::vector<Fetch> fetches;

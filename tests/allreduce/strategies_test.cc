@@ -248,7 +248,7 @@ TEST(Nccl, IsRefusedWithoutGpusInsteadOfFallingBack) {
 
 TEST(Nccl, MakesANodeForEachTensorOrOneForAll) {
   for (const bool in_one_node : {false, true}) {
-    TestGradients gradients(3, {{4}, {2, 3}}, "gpu");
+    TestGradients gradients(gpus(3), {{4}, {2, 3}});
     auto nccl = make_strategy("nccl");
     if (in_one_node) nccl = nccl->in_one_node();
     const GradientTable sums = nccl->reduce(gradients.table());

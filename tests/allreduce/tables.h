@@ -13,20 +13,23 @@ namespace belfry {
 
 inline DeviceSpec cpu(int index) { return DeviceSpec(cat("/cpu:", index)); }
 
-inline std::vector<DeviceSpec> cpus(int count) {
+inline std::vector<DeviceSpec> devices_of(const char* type, int count) {
   std::vector<DeviceSpec> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(cpu(i));
+  for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec(cat("/", type, ":", i)));
   return devices;
 }
+inline std::vector<DeviceSpec> cpus(int count) { return devices_of("cpu", count); }
+inline std::vector<DeviceSpec> gpus(int count) { return devices_of("gpu", count); }
 
-// Variables v0, v1, ... replicated over towers on cpu:0, cpu:1, ..., or devices of another type,
-// with gradients whose sum depends on the order of additions.
+// Variables v0, v1, ... replicated over towers on cpu:0, cpu:1, ..., or on these devices, with
+// gradients whose sum depends on the order of additions.
 struct TestGradients {
-  TestGradients(int towers, std::vector<Shape> of, const char* type = "cpu")
+  TestGradients(int towers, std::vector<Shape> of) : TestGradients(cpus(towers), std::move(of)) {}
+  TestGradients(const std::vector<DeviceSpec>& devices, std::vector<Shape> of)
       : shapes(std::move(of)) {
-    for (int t = 0; t < towers; ++t) {
+    for (int t = 0; t < static_cast<int>(devices.size()); ++t) {
       const std::string name = cat("tower", t);
-      DeviceScope on(graph, DeviceSpec(cat("/", type, ":", t)));
+      DeviceScope on(graph, devices[static_cast<std::size_t>(t)]);
       NameScope names(graph, name + "/");
       ReplicaScope replica(graph, name + "/", t);
       VariableScope variables(graph, t == 0 ? "" : name);

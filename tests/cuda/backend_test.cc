@@ -43,7 +43,7 @@ TEST(CudaBackend, RefusesNumbersThatAreNoGpu) {
     EXPECT_THROW(backend.refusal(gpu), InvalidArgument);
     EXPECT_THROW(backend.peer_access(gpu, 0), InvalidArgument);
     EXPECT_THROW(backend.allocate(gpu, 64), InvalidArgument);
-    EXPECT_THROW(backend.make_stream(gpu), InvalidArgument);
+    EXPECT_THROW(backend.make_stream(gpu, {}), InvalidArgument);
     EXPECT_THROW(backend.make_event(gpu), InvalidArgument);
   }
 }

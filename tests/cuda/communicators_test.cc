@@ -281,7 +281,7 @@ TEST(Communicators, SumOnGpus) {
   constexpr std::int64_t kElements = 1 << 16;
   const std::vector<float> ones(kElements, 3);
   for (const int gpu : all) {
-    streams.push_back(backend.make_stream(gpu));
+    streams.push_back(backend.make_stream(gpu, all));
     memory.push_back({backend.allocate(gpu, 4 * kElements)});
     backend.copy(memory.back()[0], ones.data(), 4 * kElements);
   }

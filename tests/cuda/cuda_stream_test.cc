@@ -50,7 +50,7 @@ TEST_F(CudaStreamTest, CopiesInOrderAndStampsBehindThem) {
   ASSERT_TRUE(on_gpu && from && to && counter);
   *counter = 0;
   {
-    const auto first = backend.make_stream(0), second = backend.make_stream(0);
+    const auto first = backend.make_stream(0, {}), second = backend.make_stream(0, {});
     const auto event = backend.make_event(0);
     backend.use(0);
     for (int round = 1; round <= 20; ++round) {

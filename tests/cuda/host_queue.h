@@ -14,7 +14,7 @@ class HostQueue final : public Queue {
   void matmul(const MatMulCall& call) override;
   void convolve(const ConvolutionCall& call) override;
   void pool(const PoolingCall& call) override;
-  Fault* fault(const Refusal& refusal) override { return &faults_[&refusal]; }
+  Fault* fault(const std::shared_ptr<const Refusal>& refusal) override { return &faults_[refusal]; }
 
   // Throws what kernels have noted.
   void check() const {
@@ -23,7 +23,7 @@ class HostQueue final : public Queue {
   }
 
  private:
-  std::map<const Refusal*, Fault> faults_;
+  std::map<std::shared_ptr<const Refusal>, Fault> faults_;
 };
 
 // Algorithms that need workspace. With own_kernels, none for what kernels of ours compute, too.

@@ -14,7 +14,9 @@ class CountingQueue final : public Queue {
     ++launches;
     host_.launch(launch);
   }
-  Fault* fault(const Refusal& refusal) override { return host_.fault(refusal); }
+  Fault* fault(const std::shared_ptr<const Refusal>& refusal) override {
+    return host_.fault(refusal);
+  }
   void matmul(const MatMulCall& call) override {
     ++library_calls;
     host_.matmul(call);

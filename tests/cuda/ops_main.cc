@@ -1,6 +1,7 @@
-// gpu_ops_tests: the tests of ops once more, with the kernels of the GPU module, run on the host,
-// in place of Op::cpu. All are skipped where the module cannot be loaded. With --own_kernels,
-// convolution and pooling are computed by kernels of ours, as where cuDNN refuses them.
+// gpu_ops_tests: the tests of ops once more, with the kernels of the GPU module in place of
+// Op::cpu: on the host, or on the GPU that $BELFRY_TEST_GPUS gives. All are skipped where the
+// module cannot be loaded. With --own_kernels, convolution and pooling are computed by kernels of
+// ours, as where cuDNN refuses them.
 #include <iostream>
 #include <string_view>
 
@@ -8,39 +9,72 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/gpus.h"
+#include "belfry/tests/support/gpu_runner.h"
 #include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/support/test_devices.h"
 
 namespace {
 
 using OnHost = void(belfry::KernelPlan&, bool own_kernels, belfry::KernelRun&);
+using OwnKernel = void(belfry::KernelPlan&, belfry::GpuRun&);
 OnHost* on_host = nullptr;
+OwnKernel* own_kernel = nullptr;  // on a GPU
 bool own_kernels = false;
 
-belfry::KernelRun take(belfry::KernelPlan& plan) {
+belfry::KernelRun take_on_host(belfry::KernelPlan& plan) {
   belfry::KernelRun run;
   on_host(plan, own_kernels, run);
   return run;
+}
+
+belfry::KernelRun take_on_gpu(belfry::KernelPlan& plan) {
+  const belfry::GpuBackend& backend = *belfry::gpus().backend();
+  static auto& runner = *new belfry::test::GpuRunner(backend);  // CUDA may end before statics do
+  belfry::GpuRun run;
+  if (own_kernels)
+    own_kernel(plan, run);
+  else
+    run = backend.prepare(0, plan, true);
+  testing::Test::RecordProperty("devices", "gpu");
+  return run ? runner.kernel(plan, std::move(run)) : belfry::KernelRun();
 }
 
 class WithoutModule : public testing::Environment {
   void SetUp() override { GTEST_SKIP() << belfry::gpus().why_none(); }
 };
 
+bool load_kernels() {
+  void* const tests = dlopen(BELFRY_BIN_DIR "/../lib/libgpu_kernel_tests.so", RTLD_NOW);
+  if (tests) {
+    on_host = reinterpret_cast<OnHost*>(dlsym(tests, "belfry_gpu_kernel_on_host"));
+    own_kernel = reinterpret_cast<OwnKernel*>(dlsym(tests, "belfry_own_gpu_kernel"));
+  }
+  if (on_host && own_kernel) return true;
+  std::cerr << "the kernels of the GPU module cannot be had: " << dlerror() << "\n";
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   own_kernels = argc > 1 && argv[1] == std::string_view("--own_kernels");
+  try {
+    if (belfry::test::test_gpus() > 0) {
+      belfry::test::use_test_gpus();
+      if (own_kernels && !load_kernels()) return 1;
+      belfry::set_kernel_source(take_on_gpu);
+      return RUN_ALL_TESTS();
+    }
+  } catch (const belfry::Error& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
   if (!belfry::gpus().backend()) {
     testing::AddGlobalTestEnvironment(new WithoutModule);
     return RUN_ALL_TESTS();
   }
-  void* const tests = dlopen(BELFRY_BIN_DIR "/../lib/libgpu_kernel_tests.so", RTLD_NOW);
-  if (tests) on_host = reinterpret_cast<OnHost*>(dlsym(tests, "belfry_gpu_kernel_on_host"));
-  if (!on_host) {
-    std::cerr << "the kernels of the GPU module cannot be had: " << dlerror() << "\n";
-    return 1;
-  }
-  belfry::set_kernel_source(take);
+  if (!load_kernels()) return 1;
+  belfry::set_kernel_source(take_on_host);
   return RUN_ALL_TESTS();
 }

@@ -134,9 +134,10 @@ TEST(StreamQueue, ThrowsWhatKernelsHaveNotedUntilItIsForgotten) {
   if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
   const DeviceGuard guard(0);
   StreamQueue queue("gpu:0");
-  const Refusal refusal{[](std::int64_t element, std::int64_t value) {
-    throw InvalidArgument(cat("element ", element, " is ", value));
-  }};
+  const auto refusal =
+      std::make_shared<const Refusal>([](std::int64_t element, std::int64_t value) {
+        throw InvalidArgument(cat("element ", element, " is ", value));
+      });
   const auto told = [&] {
     queue.tell_faults();
     BELFRY_GPU_CALL(cudaStreamSynchronize(queue.stream()), "in a test");
@@ -153,6 +154,21 @@ TEST(StreamQueue, ThrowsWhatKernelsHaveNotedUntilItIsForgotten) {
   queue.forget_faults();
   told();
   EXPECT_NO_THROW(queue.raise_fault());
+}
+
+TEST(StreamQueue, GivesThePlacesOfRefusalsThatAreGoneToOthers) {
+  if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
+  const DeviceGuard guard(0);
+  StreamQueue queue("gpu:0");
+  const auto refusal = [] {
+    return std::make_shared<const Refusal>([](std::int64_t, std::int64_t) {});
+  };
+  const auto kept = refusal();
+  Fault* const first = queue.fault(kept);
+  Fault* const second = queue.fault(refusal());
+  EXPECT_EQ(queue.fault(refusal()), second);
+  for (int i = 0; i < 100'000; ++i) queue.fault(refusal());
+  EXPECT_EQ(queue.fault(kept), first);
 }
 
 }  // namespace stream_queue_test

@@ -24,14 +24,18 @@ class FakeGpus : public GpuBackend {
   void* allocate_pinned(std::size_t) const override { return nullptr; }
   void deallocate_pinned(void*) const noexcept override {}
   void copy(void*, const void*, std::size_t) const override {}
-  std::unique_ptr<GpuStream> make_stream(int) const override { return nullptr; }
+  std::unique_ptr<GpuStream> make_stream(int, std::span<const int>) const override {
+    return nullptr;
+  }
   std::unique_ptr<GpuEvent> make_event(int) const override { return nullptr; }
   void use(int) const override {}
   std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int>, std::chrono::duration<double>) const override {
     return nullptr;
   }
-  GpuRun prepare(int, KernelPlan&) const override { return {}; }
+  GpuRun prepare(int, KernelPlan&, bool) const override { return {}; }
+  std::string algorithms(bool) const override { return ""; }
+  void give_algorithms(bool, std::string_view, const std::string&) const override {}
   GpuRun prepare_fused(int, const Plan&, const PlanNode&) const override { return {}; }
 
  private:

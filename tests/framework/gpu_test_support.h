@@ -36,7 +36,7 @@ inline SessionOptions on_gpus(Layout layout, int cpus = 1) {
 // the mean of all gradients moves with momentum. What the towers see moves an average on /cpu:0,
 // which they read. With `nccl`, NCCL makes the mean.
 struct Towers {
-  Towers(const char* type, int count, bool nccl = false) {
+  Towers(const std::string& type, int count, bool nccl = false) {
     {
       DeviceScope on(graph, cpu(0));
       average = variable(graph, "average", {3}, {.initializer = init::ones(), .trainable = false});

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
@@ -18,7 +19,7 @@ class StandInGpusTest : public ::testing::Test {
 };
 
 TEST_F(StandInGpusTest, RefusesMemoryThatIsNotPinned) {
-  const auto stream = near.make_stream(0);
+  const auto stream = near.make_stream(0, {});
   void* const on_gpu = near.allocate(0, 64);
   near.use(0);
   char pageable[64] = {};
@@ -33,7 +34,7 @@ TEST_F(StandInGpusTest, RefusesMemoryThatIsNotPinned) {
 
 TEST_F(StandInGpusTest, RefusesMemoryThatIsOutOfReach) {
   for (const test::StandInGpus* gpus : {&near, &apart}) {
-    const auto stream = gpus->make_stream(0);
+    const auto stream = gpus->make_stream(0, {});
     void* const here = gpus->allocate(0, 64);
     void* const there = gpus->allocate(1, 64);
     gpus->use(0);
@@ -46,7 +47,7 @@ TEST_F(StandInGpusTest, RefusesMemoryThatIsOutOfReach) {
 }
 
 TEST_F(StandInGpusTest, RefusesWorkOfAThreadThatUsesAnotherGpu) {
-  const auto stream = near.make_stream(1);
+  const auto stream = near.make_stream(1, {});
   const auto event = near.make_event(1);
   near.use(0);
   EXPECT_EQ(refusal([&] { stream->record(*event); }), "this thread uses GPU 0, not 1");
@@ -55,14 +56,14 @@ TEST_F(StandInGpusTest, RefusesWorkOfAThreadThatUsesAnotherGpu) {
 }
 
 TEST_F(StandInGpusTest, RefusesEventsOfAnotherGpuToBeRecorded) {
-  const auto stream = near.make_stream(0);
+  const auto stream = near.make_stream(0, {});
   const auto event = near.make_event(1);
   near.use(0);
   EXPECT_EQ(refusal([&] { stream->record(*event); }), "an event of another GPU is recorded");
 }
 
 TEST_F(StandInGpusTest, DoesWhatIsEnqueuedInOrderAndWaitsForWhatAnEventStandsFor) {
-  const auto first = near.make_stream(0), second = near.make_stream(0);
+  const auto first = near.make_stream(0, {}), second = near.make_stream(0, {});
   const auto event = near.make_event(0);
   near.use(0);
   std::vector<int> order;
@@ -82,7 +83,7 @@ TEST_F(StandInGpusTest, DoesWhatIsEnqueuedInOrderAndWaitsForWhatAnEventStandsFor
 }
 
 TEST_F(StandInGpusTest, DoesNothingMoreOnceAGpuHasFailed) {
-  const auto stream = near.make_stream(0);
+  const auto stream = near.make_stream(0, {});
   near.use(0);
   std::int64_t* const counter = static_cast<std::int64_t*>(near.allocate_pinned(64));
   *counter = 0;
@@ -97,6 +98,24 @@ TEST_F(StandInGpusTest, DoesNothingMoreOnceAGpuHasFailed) {
   stream->drain();
   EXPECT_EQ(*counter, 1);
   near.deallocate_pinned(counter);
+}
+
+TEST_F(StandInGpusTest, RefusesWorkspacesThatAreNotAligned) {
+  Graph graph;
+  const Output y = fill(graph, {4}, 1);
+  const std::vector<TensorType> outputs{{{4}, DType::kF32}};
+  KernelPlan plan(y.node(), {}, outputs, {0, 4});
+  const GpuRun run = near.prepare(0, plan, true);
+  const auto stream = near.make_stream(0, {});
+  near.use(0);
+  std::vector<void*> out{near.allocate(0, 16)};
+  auto* const workspace = static_cast<std::byte*>(near.allocate(0, 512));
+  run(Pointers({}, out, workspace, {0, 4}, 0), *stream);
+  EXPECT_EQ(refusal([&] {
+              run(Pointers({}, out, workspace + 64, {0, 4}, 0), *stream);
+            }),
+            "workspaces of libraries begin at 256 bytes");
+  stream->drain();
 }
 
 }  // namespace stand_in_gpus_test

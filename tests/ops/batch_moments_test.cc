@@ -27,6 +27,12 @@ TEST(BatchMoments, AreThoseOfThePopulationAndCountRows) {
   EXPECT_EQ(result(2), (std::vector<double>{4}));
 }
 
+TEST(BatchMoments, CountRowsWithoutChannels) {
+  const Tensor x({3, 0}, DType::kF32);
+  EXPECT_EQ(doubles(compute([](Inputs in) { return Built({kBuild(in)[2]}); }, {x})),
+            (std::vector<double>{3}));
+}
+
 TEST(BatchMoments, KeepTheirContract) {
   const Builder differentiable = [](Inputs x) {
     const CountedMoments m = batch_moments(x[0]);

@@ -150,7 +150,7 @@ void StandInGpus::copy(void* to, const void* from, std::size_t bytes) const {
   std::memcpy(behind(-1, to), behind(-1, from), bytes);
 }
 
-std::unique_ptr<GpuStream> StandInGpus::make_stream(int gpu) const {
+std::unique_ptr<GpuStream> StandInGpus::make_stream(int gpu, std::span<const int>) const {
   ++counters_->streams;
   return std::make_unique<StandInStream>(*this, gpu);
 }
@@ -171,7 +171,7 @@ void StandInGpus::require_used(int gpu) const {
   require<DeviceError>(used == gpu, "this thread uses GPU ", used, ", not ", gpu);
 }
 
-GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan) const {
+GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool) const {
   ++counters_->prepared;
   if (plan.node().op().name == lacking_) return {};
   return in_stream(gpu, prepare_kernel(plan.node().op(), plan, false));
@@ -188,6 +188,8 @@ GpuRun StandInGpus::in_stream(int gpu, KernelRun run) const {
     ++counters_->enqueued;
     require<DeviceError>(dynamic_cast<StandInStream&>(stream).gpu() == gpu,
                          "a kernel of another GPU is enqueued");
+    require<DeviceError>(reinterpret_cast<std::uintptr_t>(p.workspace()) % kAlignment == 0,
+                         "workspaces of libraries begin at ", kAlignment, " bytes");
     std::vector<void*> inputs, outputs;
     for (void* const input : p.given_inputs()) inputs.push_back(behind(gpu, input));
     for (void* const output : p.all_outputs()) outputs.push_back(behind(gpu, output));

@@ -4,7 +4,8 @@
 //   lies behind them, of their own GPU and its peers. Streams refuse memory that is not pinned.
 // * Each stream is a thread that does what is enqueued, in order; kernels are Op::cpu's.
 // * What CUDA would refuse, or what would be a race, is refused: work in a stream of a GPU that the
-//   thread does not use, and two threads that enqueue in one stream at once.
+//   thread does not use, two threads that enqueue in one stream at once, workspaces that do not
+//   begin at 256 bytes.
 // * Every call is counted.
 #pragma once
 #include <atomic>
@@ -58,13 +59,13 @@ class StandInGpus final : public FakeGpus {
   void* allocate_pinned(std::size_t bytes) const override;
   void deallocate_pinned(void* memory) const noexcept override;
   void copy(void* to, const void* from, std::size_t bytes) const override;
-  std::unique_ptr<GpuStream> make_stream(int gpu) const override;
+  std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers) const override;
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
   void use(int gpu) const override;
   NcclInfo nccl() const override { return nccl_; }
   std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int> gpus, std::chrono::duration<double> limit) const override;
-  GpuRun prepare(int gpu, KernelPlan& plan) const override;
+  GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const override;
   GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const override;
 
  private:

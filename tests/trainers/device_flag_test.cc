@@ -185,5 +185,23 @@ TEST(LogicalGpusFlag, RefusesNumbersThatCannotBeAndCpus) {
   }
 }
 
+TEST(AlgorithmsFlag, IsForRunsOnGpus) {
+  const RawDevices on_gpus{.list = "gpu:1", .deterministic = true, .algorithms = "chosen.json"};
+  EXPECT_EQ(refusal_with(1, on_gpus), "");
+  EXPECT_THAT(refusal_with(0, on_gpus), HasSubstr("there are no GPU devices"));
+  EXPECT_EQ(refusal_with(1, on_gpus, true),
+            "--algorithms=chosen.json has no use for a plan, which chooses none; leave it out");
+  EXPECT_EQ(
+      refusal_with(1, {.list = "cpu:2", .algorithms = "chosen.json"}),
+      "--algorithms=chosen.json has no use for --devices=cpu:2, which names no GPU: only there "
+      "is a choice of algorithms");
+}
+
+TEST(DeterministicFlag, IsTakenOnAllDevices) {
+  EXPECT_TRUE(read_devices({.list = "cpu:2", .deterministic = true}, false).deterministic);
+  EXPECT_TRUE(read_devices({.list = "gpu:8", .deterministic = true}, true).deterministic);
+  EXPECT_FALSE(read_devices({.list = "cpu:2"}, false).deterministic);
+}
+
 }  // namespace device_flag_test
 }  // namespace belfry

@@ -10,6 +10,7 @@
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
@@ -18,12 +19,6 @@
 
 namespace belfry {
 namespace modes_test {
-
-std::vector<DeviceSpec> cpus(int count) {
-  std::vector<DeviceSpec> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local("CPU", i));
-  return devices;
-}
 
 double relative_difference(std::span<const double> a, std::span<const double> b) {
   double difference = 0, norm = 0;
@@ -51,6 +46,8 @@ struct NamedOptimizer {
 
 class EqualToOneTower : public testing::TestWithParam<std::tuple<int, NamedOptimizer>> {
  protected:
+  void SetUp() override { BELFRY_NEED_DEVICES(std::get<0>(GetParam())); }
+
   static constexpr int kGlobalBatch = 24;  // divided by 1, 2, 3, 4, 6 and 8
 
   static Values run(const char* kind, int towers, const char* strategy,
@@ -58,10 +55,12 @@ class EqualToOneTower : public testing::TestWithParam<std::tuple<int, NamedOptim
     const auto data = smooth_data(5 * kGlobalBatch);
     TrainerOptions options{.model = smooth_model,
                            .optimizer = optimizer,
-                           .devices = cpus(towers),
+                           .devices = test::devices(towers),
+                           .logical_gpus = test::logical_gpus(),
                            .allreduce = strategy,
                            .batch_size = kGlobalBatch / towers,
-                           .epochs = 4};
+                           .epochs = 4,
+                           .deterministic = true};
     const auto trainer = find_trainer(kind).make(std::move(options), *data, nullptr);
     trainer->train();
     EXPECT_EQ(trainer->steps(), 20);
@@ -128,7 +127,8 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
   const auto data = data::generated_digits(160, 3);
   TrainerOptions options{.model = small_convnet,
                          .optimizer = adam(1e-2),
-                         .devices = cpus(towers),
+                         .devices = test::devices(towers),
+                         .logical_gpus = test::logical_gpus(),
                          .allreduce = mode.strategy,
                          .gradient_repacking = mode.repacking,
                          .fuse_updates = mode.fuse,
@@ -138,7 +138,8 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
                          .batch_size = 8,
                          .epochs = 2,
                          .seed = seed,
-                         .threads = mode.threads};
+                         .threads = mode.threads,
+                         .deterministic = true};
   const auto trainer = find_trainer(mode.kind).make(std::move(options), *data, nullptr);
   trainer->train();
   EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
@@ -150,6 +151,7 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
 }
 
 TEST(Hashes, AreEqualForAllModesPackingsAndThreads) {
+  BELFRY_NEED_DEVICES(4);
   const Hashes reference = train_digits({"replicated", "collective"}, 4);
   EXPECT_NE(reference.params, reference.state);
   EXPECT_EQ(reference, train_digits({"replicated", "collective"}, 4)) << "second run";
@@ -177,6 +179,7 @@ TEST(Hashes, AreEqualForAllModesPackingsAndThreads) {
 }
 
 TEST(Hashes, AreEqualFusedOrNotAndSharedOrNot) {
+  BELFRY_NEED_DEVICES(4);
   const Hashes reference = train_digits({"replicated", "collective", 0, 0, 0, 0, false, false}, 4);
   for (const char* strategy : {"collective", "naive", "hierarchical"})
     for (const int repacking : {0, 2})
@@ -187,10 +190,14 @@ TEST(Hashes, AreEqualFusedOrNotAndSharedOrNot) {
 }
 
 TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
+  BELFRY_NEED_DEVICES(2);
   const auto data = data::generated_digits(32, 3);
-  SyncMultiGpuTrainerReplicated trainer(
-      {.model = small_convnet, .optimizer = momentum(0.1), .devices = cpus(2), .batch_size = 8},
-      *data);
+  SyncMultiGpuTrainerReplicated trainer({.model = small_convnet,
+                                         .optimizer = momentum(0.1),
+                                         .devices = test::devices(2),
+                                         .logical_gpus = test::logical_gpus(),
+                                         .batch_size = 8},
+                                        *data);
   Session& session = trainer.session();
   const int shared = count_shared(session, trainer.graph());
   // All that a tower has of its own: trained variables and their slots.
@@ -206,6 +213,7 @@ TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
 }
 
 TEST(Hashes, AreEqualForAllModesOfThreeTowers) {
+  BELFRY_NEED_DEVICES(3);
   const Hashes reference = train_digits({"replicated", "collective"}, 3);
   EXPECT_EQ(reference, train_digits({"replicated", "naive"}, 3));
   EXPECT_EQ(reference, train_digits({"parameter_server", "colocate"}, 3));
@@ -221,7 +229,7 @@ std::vector<Tensor> first_gradients(int towers, const char* strategy) {
   Graph graph;
   std::vector<std::vector<Gradient>> rows;
   std::vector<Feed> feeds;
-  replicate(graph, cpus(towers), VariablePolicy::kReplicated, [&](Tower& tower) {
+  replicate(graph, test::devices(towers), VariablePolicy::kReplicated, [&](Tower& tower) {
     std::vector<std::int64_t> samples;
     for (std::int64_t i = 0; i < batch; ++i) samples.push_back(tower.index() * batch + i);
     std::vector<Tensor> values = gather_tensors(*data, samples);
@@ -236,11 +244,12 @@ std::vector<Tensor> first_gradients(int towers, const char* strategy) {
   const GradientTable combined = make_strategy(strategy)->reduce(GradientTable(rows));
   std::vector<Fetch> fetches;
   for (const Gradient& gradient : combined.row(0)) fetches.emplace_back(gradient.value);
-  Session session(graph, {.device_count = {{"CPU", towers}}});
+  Session session(graph, test::on_devices(towers));
   return session.run(fetches, feeds);
 }
 
 TEST(FirstGradients, OfTheMnistConvnetAreThoseOfOneTower) {
+  BELFRY_NEED_DEVICES(8);
   const std::vector<Tensor> one = first_gradients(1, "collective");
   ASSERT_EQ(one.size(), 8u);
   for (const int towers : {2, 3, 4, 6, 8}) {

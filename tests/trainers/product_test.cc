@@ -10,6 +10,7 @@
 
 #include "belfry/framework/text.h"
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/machines.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/models.h"
@@ -141,6 +142,8 @@ TEST(Pairwise, HoldsEveryPairInFewerCells) {
 
 class EqualBits : public testing::TestWithParam<std::tuple<std::pair<std::string, int>, int>> {
  protected:
+  void SetUp() override { BELFRY_NEED_DEVICES(std::get<1>(GetParam())); }
+
   static std::string run(const Choice& choice) {
     const auto& [model, towers] = GetParam();
     const ModelSpec spec = find_model(model.first, model.second);
@@ -149,8 +152,9 @@ class EqualBits : public testing::TestWithParam<std::tuple<std::pair<std::string
                           .optimizer = spec.optimizer,
                           .batch_size = kBatch,
                           .epochs = steps()}};
-    cell.options.devices.clear();
-    for (int t = 0; t < towers; ++t) cell.options.devices.push_back(DeviceSpec::local("CPU", t));
+    cell.options.devices = test::devices(towers);
+    cell.options.logical_gpus = test::logical_gpus();
+    cell.options.deterministic = true;
     for (std::size_t axis = 0; axis < choice.size(); ++axis) axes()[axis][choice[axis]].apply(cell);
     const auto trainer = find_trainer(cell.trainer).make(std::move(cell.options), *data, nullptr);
     trainer->train();

@@ -20,6 +20,7 @@ Report example() {
           .allreduce_requested = "auto",
           .gradient_repacking = 2,
           .small_tensors_kb = 16,
+          .deterministic = true,
           .canonical = false,
           .bucket_mb = 0.5,
           .batch_size = 64,
@@ -42,7 +43,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 28u);
+  EXPECT_EQ(json.size(), 29u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
@@ -53,6 +54,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["small_tensors_kb"], 16);
   EXPECT_EQ(json["fuse_updates"], true);
   EXPECT_EQ(json["share_replicas"], true);
+  EXPECT_EQ(json["deterministic"], true);
   EXPECT_EQ(json["canonical"], false);
   EXPECT_EQ(json["bucket_mb"], 0.5);
   EXPECT_TRUE(json["async"].is_null());

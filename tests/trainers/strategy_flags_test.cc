@@ -203,6 +203,10 @@ TEST(AsyncFlag, IsOrderedUnlessItIsGivenAndForTheAsyncTrainerAlone) {
   EXPECT_EQ(parse({"--trainer=async", "--async=ordered"}).async, "ordered");
   EXPECT_EQ(parse({"--async=free", "--trainer=async"}).async, "free");
   EXPECT_EQ(parse({"--trainer=async", "--devices=cpu:1"}).async, "ordered");
+  EXPECT_EQ(parse({"--trainer=async", "--devices=gpu:2", "--dry_run"}).async, "ordered");
+  EXPECT_EQ(refusal({"--trainer=async", "--devices=gpu:2", "--dry_run", "--async=free"}),
+            "--async=free with --devices=gpu:2: towers that do not wait for each other run on CPUs "
+            "alone; use cpu:N, or --async=ordered");
   EXPECT_EQ(parse({"--trainer=async"}).allreduce, "");
   EXPECT_EQ(parse({"--trainer=replicated"}).async, "");
   for (const char* trainer : {"replicated", "parameter_server"})

@@ -1,0 +1,33 @@
+// For gpu_ops_tests on a GPU with --own_kernels: libraries compute products alone there.
+#include "belfry/framework/cuda/cuda_stream.h"
+#include "belfry/framework/cuda/gpu_algorithms.h"
+#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/node.h"
+
+namespace belfry::cuda {
+namespace {
+
+class OwnKernels final : public Algorithms {
+ public:
+  explicit OwnKernels(const Node& node) : source_("GPU 0", "a GPU") { source_.serve(node); }
+  MatMulAlgorithm matmul(const MatMul& matmul) override { return source_.matmul(matmul); }
+  std::optional<ConvolutionAlgorithm> convolution(const Convolution&) override { return {}; }
+  bool pooling(const Pooling&) override { return false; }
+
+ private:
+  GpuAlgorithms source_;
+};
+
+}  // namespace
+}  // namespace belfry::cuda
+
+extern "C" void belfry_own_gpu_kernel(belfry::KernelPlan& plan, belfry::GpuRun& run) {
+  using namespace belfry::cuda;
+  const DeviceGuard guard(0);
+  OwnKernels algorithms(plan.node());
+  QueueRun prepared = prepare_gpu_kernel(plan, algorithms);
+  if (!prepared) return;
+  run = [prepared = std::move(prepared)](const belfry::Pointers& p, belfry::GpuStream& stream) {
+    prepared(p, static_cast<CudaStream&>(stream).queue());
+  };
+}

@@ -1,0 +1,28 @@
+#include "belfry/trainers/algorithms_file.h"
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+
+AlgorithmsFile::AlgorithmsFile(FileSystem& files, Outputs& outputs, const std::string& path,
+                               bool deterministic, const Gpus& found)
+    : deterministic_(deterministic) {
+  if (path.empty()) return;
+  backend_ = found.backend();
+  require(backend_ != nullptr, "--algorithms=", path, ": ", found.why_none());
+  file_ = outputs.open("--algorithms", path);
+  if (files.target_kind(path) != FileKind::kFile) return;
+  const std::vector<std::byte> bytes = files.read(path);
+  text_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  backend_->give_algorithms(deterministic_, text_, cat("--algorithms=", path));
+}
+
+void AlgorithmsFile::write() {
+  if (!file_) return;
+  std::string text = backend_->algorithms(deterministic_);
+  if (text == text_) return;
+  file_->write(text);
+  text_ = std::move(text);
+}
+
+}  // namespace belfry

@@ -1,0 +1,28 @@
+// --algorithms=FILE: the algorithms by which libraries compute on GPUs, kept from run to run.
+#pragma once
+#include <string>
+
+#include "belfry/framework/gpus.h"
+#include "belfry/trainers/output_file.h"
+
+namespace belfry {
+
+class AlgorithmsFile {
+ public:
+  // Gives the GPUs' module the choices of the file, if there is one, for steps that are
+  // `deterministic` or not. Does nothing for no path. Throws IoError if the file cannot be read or
+  // written, and InvalidArgument, naming it, for what is no file of algorithms.
+  AlgorithmsFile(FileSystem& files, Outputs& outputs, const std::string& path, bool deterministic,
+                 const Gpus& found = gpus());
+
+  // Writes all choices, old and new, if there are new ones.
+  void write();
+
+ private:
+  const GpuBackend* backend_ = nullptr;  // null: no path
+  OutputFile* file_ = nullptr;
+  bool deterministic_;
+  std::string text_;  // of the file
+};
+
+}  // namespace belfry

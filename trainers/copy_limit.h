@@ -1,0 +1,36 @@
+// How fast GPUs copy the buffers of all towers within their memory: as many bytes are read and
+// written as an all-reduce in place reads and writes.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/device.h"
+#include "belfry/framework/gpu_streams.h"
+
+namespace belfry {
+
+class CopyLimit {
+ public:
+  // A buffer on each of these, all GPU devices. `bytes` per buffer; twice as many are allocated.
+  // Throws InvalidArgument if there are no such GPUs, and OutOfMemory.
+  CopyLimit(std::span<const DeviceSpec> devices, int logical_gpus, std::int64_t bytes);
+
+  // All GPUs at once; returns when it is done.
+  void copy();
+
+ private:
+  struct Copied {
+    int device;  // among devices_
+    Buffer from, to;
+    Buffer counter;
+    Stamp stamp;
+  };
+
+  std::vector<std::unique_ptr<Device>> devices_;
+  GpuStreams streams_;
+  std::vector<Copied> buffers_;
+  std::int64_t copies_ = 0;
+};
+
+}  // namespace belfry

@@ -1,0 +1,27 @@
+#include "belfry/trainers/timed_limit.h"
+
+#include <algorithm>
+
+namespace belfry {
+
+TimedLimit::TimedLimit(Interleaved& ways, const ReductionBenchOptions& options, std::int64_t bytes,
+                       int workers)
+    : ways_(ways) {
+  const auto on_gpu = [](const DeviceSpec& device) { return device.type == "GPU"; };
+  if (std::ranges::all_of(options.devices, on_gpu)) {
+    copy_ = std::make_unique<CopyLimit>(options.devices, options.logical_gpus, bytes);
+    added_ = {ways.add([&limit = *copy_] { limit.copy(); })};
+    return;
+  }
+  scale_ = std::make_unique<ByteLimit>(static_cast<int>(options.devices.size()), bytes, workers);
+  added_ = {ways.add([&limit = *scale_] { limit.streams_in_turn(); }),
+            ways.add([&limit = *scale_] { limit.streams_together(); })};
+}
+
+double TimedLimit::seconds() const {
+  double least = ways_.seconds(added_.front());
+  for (const int way : added_) least = std::min(least, ways_.seconds(way));
+  return least;
+}
+
+}  // namespace belfry

@@ -1,0 +1,29 @@
+// The byte limit of a reduction, timed in turns with what it is compared with.
+#pragma once
+#include <memory>
+
+#include "belfry/trainers/byte_limit.h"
+#include "belfry/trainers/copy_limit.h"
+#include "belfry/trainers/interleaved.h"
+#include "belfry/trainers/reduction_bench.h"
+
+namespace belfry {
+
+class TimedLimit {
+ public:
+  // Adds its ways: where all devices are GPUs, to copy buffers of so many bytes within them
+  // (CopyLimit); else to scale them in place on so many workers (ByteLimit). Outlives their runs.
+  TimedLimit(Interleaved& ways, const ReductionBenchOptions& options, std::int64_t bytes,
+             int workers);
+
+  // Of the fastest of them, after a run.
+  double seconds() const;
+
+ private:
+  const Interleaved& ways_;
+  std::unique_ptr<CopyLimit> copy_;
+  std::unique_ptr<ByteLimit> scale_;
+  std::vector<int> added_;
+};
+
+}  // namespace belfry
