@@ -178,7 +178,8 @@ const Op kAllReduce{.name = "AllReduce",
                     .fuses_on_gpus = true,
                     .collective = participants,
                     .cpu = all_reduce_cpu,
-                    .reference = all_reduce_reference};
+                    .reference = all_reduce_reference,
+                    .half = true};
 
 std::vector<Output> all_reduce(std::span<const Output> xs, AllReduceOptions options, At at) {
   require(!xs.empty(), at.site.str(), ": all_reduce of no tensors");

@@ -20,7 +20,7 @@ QueueRun all_reduce(KernelPlan& plan) {
 
 bool is_mean(const Node& node) { return node.options<AllReduceOptions>().mean; }
 
-const GpuKernel kernel(kAllReduce, all_reduce);
+const GpuKernel kernel(kAllReduce, all_reduce, kTakesHalf);
 const FusedSum fused(kAllReduce, is_mean);
 
 }  // namespace
