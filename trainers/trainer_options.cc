@@ -42,6 +42,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
                          .epochs = flags.epochs,
                          .max_steps = flags.max_steps,
                          .seed = flags.seed,
+                         .precision = flags.precision,
                          .threads = flags.threads,
                          .log_device_placement = flags.log_device_placement || flags.dry_run,
                          .dry_run = flags.plans()};
