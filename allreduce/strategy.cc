@@ -110,6 +110,18 @@ class Weights {
   std::map<std::pair<int, DType>, Output> cast_;  // tower -1: the sum
 };
 
+// Sums of 16 bits are made in f32 and rounded once, in one node. Others would round on the way.
+void require_rounded_once(const Graph& graph, std::size_t first) {
+  for (std::size_t id = first; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    const Op& op = node.op();
+    if (op.half || op.alias || op.storage || node.outputs() == 0) continue;
+    const DType dtype = node.output_type(0).dtype;
+    require(!is_half(dtype), node.describe(), ": no host kernel for ", name_of(dtype),
+            " adds up what other nodes do, rounded once; combine by a collective, or in f32");
+  }
+}
+
 }  // namespace
 
 GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options, At at) const {
@@ -122,8 +134,11 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   SiteScope site(grads.graph(), at.site);
   verify_fresh(grads);
   if (mean) verify_mean(grads);
-  if (!plain) return weighted(grads, options);
-  return verified(grads, mean ? this->mean(grads) : sum(grads));
+  const std::size_t first = grads.graph().size();
+  GradientTable combined = !plain ? weighted(grads, options)
+                                  : verified(grads, mean ? this->mean(grads) : sum(grads));
+  require_rounded_once(grads.graph(), first);
+  return combined;
 }
 
 GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions& options) const {

@@ -32,7 +32,8 @@ class Strategy {
   // The combined gradients: every at(t, v) is the sum or mean over t of the table's. One tower's
   // table comes back as it is. Weights that are equal constants (sums: ones) change no bit, as they
   // are left out. Throws InvalidArgument if the strategy cannot serve so many towers, or gives
-  // results of another layout; and unless there is one scalar weight per tower, or none.
+  // results of another layout; for 16-bit gradients, unless they are combined in f32 and rounded
+  // once; and unless there is one scalar weight per tower, or none.
   GradientTable reduce(const GradientTable& grads, ReduceOptions options = {}, At at = {}) const;
 
   // Why towers on these devices, one for each, cannot be served, as a sentence that names the

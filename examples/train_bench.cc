@@ -150,8 +150,9 @@ void print_header(Console& console, const BenchFlags& wanted) {
   std::vector<std::string> fields;
   for (const Dataset::Field& field : wanted.model.fields)
     fields.push_back(cat(field.name, " ", name_of(field.dtype), field.shape));
-  console.line(
-      cat("model: ", wanted.model.name, " on ", short_names(flags.devices), ", seed ", flags.seed));
+  console.line(cat("model: ", wanted.model.name, " on ", short_names(flags.devices), ", seed ",
+                   flags.seed,
+                   flags.precision == Precision::kF32 ? "" : cat(", ", name_of(flags.precision))));
   const BatchForm batch{.samples = divide_samples(flags.batch_size * std::ssize(flags.devices),
                                                   std::ssize(flags.devices), flags.tower_weights)};
   console.line(cat("batch: ", batch.str(), " per device, ", batch.total(), " in all; synthetic ",
@@ -190,8 +191,12 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
 }
 
 BenchedModel benched(const BenchFlags& wanted) {
-  return {wanted.model.name, wanted.training.devices, wanted.training.batch_size,
-          wanted.training.tower_weights, wanted.training.deterministic};
+  return {wanted.model.name,
+          wanted.training.devices,
+          wanted.training.batch_size,
+          wanted.training.tower_weights,
+          wanted.training.deterministic,
+          std::string(name_of(wanted.training.precision))};
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,

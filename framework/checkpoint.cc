@@ -101,17 +101,19 @@ Safetensors read_tensors(FileSystem& files, const std::string& directory, const 
   return content;
 }
 
-// Where the value of each original is. Throws unless checkpoint and graph have the same variables.
+// Where the value of each original is. Throws unless checkpoint and graph have the same variables,
+// but for `optional` ones.
 using Sources = std::map<const Node*, std::pair<const Safetensors*, const StoredTensor*>>;
 Sources find_sources(const Graph& graph, const std::string& directory,
-                     std::span<const Safetensors> contents) {
+                     std::span<const Safetensors> contents, std::span<const std::string> optional) {
   const Variables variables = originals(graph);
-  std::set<std::string> stored;
+  std::set<std::string> stored(optional.begin(), optional.end());
   Sources sources;
   for (const Safetensors& content : contents)
     for (const auto& [name, tensor] : content.tensors()) {
-      stored.insert(name);
+      const bool known = !stored.insert(name).second;
       const auto found = variables.find(name);
+      if (found == variables.end() && known) continue;
       if (found == variables.end())
         throw InvalidArgument(cat(content.file(), ": tensor '", shown(name), "' at byte ",
                                   tensor.begin, ": the graph has no variable of this name",
@@ -173,12 +175,13 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
   folder.commit();
 }
 
-CheckpointInfo restore_checkpoint(Session& session, const std::string& path, FileSystem& files) {
+CheckpointInfo restore_checkpoint(Session& session, const std::string& path, FileSystem& files,
+                                  std::span<const std::string> optional) {
   const auto [directory, is_old] = find_checkpoint(files, path);
   const Manifest manifest = read_manifest(files, directory);
   const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
                                   read_tensors(files, directory, kStateFile, manifest)};
-  const Sources sources = find_sources(session.graph(), directory, contents);
+  const Sources sources = find_sources(session.graph(), directory, contents, optional);
   session.restore(match(session.graph(), sources), manifest.step);
   log_info("restored the checkpoint ", directory, " (step ", manifest.step, ")",
            is_old ? ": the previous one, as there is no newer" : "");

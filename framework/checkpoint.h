@@ -12,6 +12,7 @@
 // may save to a PATH.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "belfry/framework/file_system.h"
@@ -49,9 +50,11 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
 // nothing. Throws NotFound if there is no checkpoint; IoError naming file, tensor and byte of a
 // damaged or foreign one, or a file that it lacks; InvalidArgument naming the variable and its line
 // if the graph and the checkpoint differ: a variable that it lacks, one that the graph lacks,
-// another shape or dtype.
+// another shape or dtype. Variables named in `optional` may be lacking on either side: in the
+// checkpoint, and they keep their values; in the graph, and theirs is left out.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
-                                  FileSystem& files = local_file_system());
+                                  FileSystem& files = local_file_system(),
+                                  std::span<const std::string> optional = {});
 
 // What restore_checkpoint would return, from the manifest alone.
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files = local_file_system());

@@ -28,6 +28,8 @@ constexpr std::size_t size_of(DType dtype) {
 }
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::kF64; }
+// f16 or bf16.
+constexpr bool is_half(DType dtype) { return dtype <= DType::kBF16; }
 
 // The DType whose elements a C++ `T` holds. 16-bit floats have no C++ type on hosts.
 template <class T>

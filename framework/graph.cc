@@ -27,7 +27,7 @@ Graph::Graph(std::uint64_t seed) : scopes_(std::make_unique<ScopeStack>()), seed
 Graph::~Graph() = default;
 
 Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, Options options) {
-  return append(op, inputs, at, std::move(options), nullptr);
+  return append(op, autocast(op, inputs, at), at, std::move(options), nullptr);
 }
 
 Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options options,
@@ -54,6 +54,8 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options
     node.prefix_ = scopes_->replica_prefix().size();
   node.forward_ = scopes_->forward;
   node.prompt_ = scopes_->innermost<PromptFrame>() != nullptr;
+  const auto* casting = scopes_->innermost<AutocastFrame>();
+  node.tf32_ = node.forward_ ? node.forward_->tf32_ : casting && casting->what.tf32;
   node.id_ = static_cast<int>(nodes_.size());
   node.variable_ = std::move(variable);  // for setters
   place(node);
@@ -198,6 +200,7 @@ void Graph::initialise(Node& node, Initializer make) {
   const TensorType& type = node.output_type(0);
   if (!make) make = is_floating(type.dtype) ? init::glorot_uniform() : init::zeros();
   SiteScope line(*this, node.site());
+  AutocastScope exact(*this, {});
   ColocateWith beside(node.output());
   ReplicaScope any_replica(*this, std::string(scopes_->replica_prefix()), 0);
   NameScope names(*this, cat(node.name(), "/Initializer/"));

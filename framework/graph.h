@@ -108,6 +108,7 @@ class Graph {
                std::unique_ptr<VariableInfo> variable);
   void check(const Op& op, std::span<const Output> inputs, const std::string& what);
   std::string free_name(const Node& node, bool verbatim);
+  std::vector<Output> autocast(const Op& op, std::span<const Output> inputs, const At& at);
   void place(Node& node);
   bool apply(struct DeviceFrame& frame, Node& node);
   void colocate(Node& node);

@@ -1,6 +1,7 @@
 // What the scopes in force do to a new node.
 #include <algorithm>
 
+#include "belfry/framework/core_ops/state.h"
 #include "belfry/framework/graph.h"
 #include "belfry/framework/log.h"
 #include "belfry/framework/scope_stack.h"
@@ -61,6 +62,27 @@ bool Graph::apply(DeviceFrame& frame, Node& node) {
   reason.result = node.device_;
   node.device_reasons_.push_back(std::move(reason));
   return !std::holds_alternative<NoDevice>(frame.entry);
+}
+
+// The inputs of a node to be, as the innermost AutocastScope will have them.
+std::vector<Output> Graph::autocast(const Op& op, std::span<const Output> inputs, const At& at) {
+  std::vector<Output> result(inputs.begin(), inputs.end());
+  auto* frame = scopes_->innermost<AutocastFrame>();
+  if (!frame || !is_half(frame->what.compute) || scopes_->forward || &op == &kRead) return result;
+  // Others are refused when the node is made.
+  const auto own = [&](const Output& input) { return input && &input.graph() == this; };
+  if (!std::ranges::all_of(inputs, own)) return result;
+  const auto is_f32 = [](const Output& input) { return input.dtype() == DType::kF32; };
+  if (op.autocast == Autocast::kAny && std::ranges::none_of(inputs, is_f32)) return result;
+  const bool narrows = op.autocast == Autocast::kCompute;
+  const DType to = narrows ? frame->what.compute : DType::kF32;
+  for (std::size_t i = static_cast<std::size_t>(op.writes); i < result.size(); ++i) {
+    if (narrows ? !is_f32(result[i]) : !is_half(result[i].dtype())) continue;
+    Output& made = frame->made[{result[i].key(), to, scopes_->replica()}];
+    if (!made) made = frame->what.cast(result[i], to, At(at.site));
+    result[i] = made;
+  }
+  return result;
 }
 
 // Newest anchor first, so that the oldest one with a device decides.

@@ -118,6 +118,9 @@ class Node {
   const Node* forward() const { return forward_; }
   // Made in a PromptScope.
   bool prompt() const { return prompt_; }
+  // GPUs may round f32 to tf32 where they multiply: made in an AutocastScope that says so, or for
+  // the gradient of a node that was.
+  bool tf32() const { return tf32_; }
 
   bool is_variable() const { return variable_ != nullptr; }
   const VariableInfo& variable() const { return *variable_; }
@@ -146,6 +149,7 @@ class Node {
   int replica_ = 0;
   const Node* forward_ = nullptr;
   bool prompt_ = false;
+  bool tf32_ = false;
   std::unique_ptr<VariableInfo> variable_;
 };
 

@@ -105,6 +105,14 @@ enum class InPlace : std::uint8_t {
   kPairwise,  // output i over input i
 };
 
+// What becomes of the inputs of a node that is built in an AutocastScope, but for variables that it
+// writes.
+enum class Autocast : std::uint8_t {
+  kAny,      // stay as they are; where f32 meets 16 bits, all become f32
+  kCompute,  // f32 becomes the type of the scope: products, which 16 bits make faster
+  kFull,     // 16 bits become f32: sums to a loss, moments, functions of a wide range
+};
+
 inline constexpr int kVariadic = -1;
 
 namespace detail {
@@ -157,7 +165,11 @@ struct Op {
   CpuKernel cpu = nullptr;
   // Plain loops, evidently right: the oracle in tests, and the fallback.
   CpuKernel reference = nullptr;
+  // Host kernels take f16 and bf16 as they are. Else, where a tensor is of these types, hosts run
+  // the reference kernel on f32 and round its results once.
+  bool half = false;
   const char* cpu_only = nullptr;  // why there is no GPU kernel
+  Autocast autocast = Autocast::kAny;
 
   // Hosts have a kernel for it, or nothing runs.
   bool on_host() const { return cpu || reference || alias || storage; }

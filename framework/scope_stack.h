@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -60,8 +62,22 @@ struct ReplicaFrame {
 
 struct PromptFrame {};
 
-using ScopeFrame = std::variant<DeviceFrame, NameFrame, VariableFrame, ControlFrame,
-                                ColocationFrame, SiteFrame, ReplicaFrame, PromptFrame>;
+// What an AutocastScope makes of the tensors that nodes inside take (Op::autocast).
+struct Autocasting {
+  DType compute = DType::kF32;  // of products; f32: nothing is cast
+  bool tf32 = false;            // Node::tf32()
+  // Makes the nodes: the op lies above this layer.
+  Output (*cast)(Output x, DType dtype, At at) = nullptr;
+};
+
+struct AutocastFrame {
+  Autocasting what;
+  std::map<std::tuple<std::pair<int, int>, DType, int>, Output> made;  // by tensor, type, replica
+};
+
+using ScopeFrame =
+    std::variant<DeviceFrame, NameFrame, VariableFrame, ControlFrame, ColocationFrame, SiteFrame,
+                 ReplicaFrame, PromptFrame, AutocastFrame>;
 
 // What variable() is to do, from all variable scopes in force.
 struct VariableScopeState {
@@ -97,6 +113,10 @@ class ScopeStack {
     for (auto entry = frames_.rbegin(); entry != frames_.rend(); ++entry)
       if (const auto* frame = std::get_if<Frame>(&entry->frame)) return frame;
     return nullptr;
+  }
+  template <class Frame>
+  Frame* innermost() {
+    return const_cast<Frame*>(std::as_const(*this).innermost<Frame>());
   }
 
   std::string_view names() const;          // current name scope, without a slash at the end

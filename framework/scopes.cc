@@ -176,6 +176,9 @@ HostScope::HostScope(Graph& graph, const DeviceSpec& device, Site site)
 
 PromptScope::PromptScope(Graph& graph) : Guard(graph, PromptFrame{}) {}
 
+AutocastScope::AutocastScope(Graph& graph, Autocasting what)
+    : Guard(graph, AutocastFrame{what, {}}) {}
+
 SiteScope::SiteScope(Graph& graph, Site site) : Guard(graph, SiteFrame{site}) {}
 
 ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index)

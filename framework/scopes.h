@@ -186,6 +186,15 @@ class PromptScope : detail::Guard {
   [[nodiscard]] explicit PromptScope(Graph& graph);
 };
 
+// Inputs of new nodes are cast as their ops say (Op::autocast), by nodes on their lines: one for
+// each tensor, type and replica. Gradients go back through the casts, so those of variables are of
+// their type. Initialisers, and nodes that gradients are made of, take what they are given. The
+// innermost one counts. ops/precision.h has what to pass.
+class AutocastScope : detail::Guard {
+ public:
+  [[nodiscard]] AutocastScope(Graph& graph, Autocasting what);
+};
+
 // Nodes and variables inside belong to replica `index`; `prefix` is the part of their names that
 // logical names leave out, e.g. "tower1/".
 class ReplicaScope : detail::Guard {

@@ -39,7 +39,8 @@ const Op kAccuracy{.name = "Accuracy",
                    .inputs = 2,
                    .shape = accuracy_shape,
                    .no_gradient = "it counts, and is constant almost everywhere",
-                   .reference = accuracy_reference};
+                   .reference = accuracy_reference,
+                   .autocast = Autocast::kFull};
 
 Output accuracy(Output logits, Output labels, At at) {
   return logits.graph().add(kAccuracy, {logits, labels}, at).output();

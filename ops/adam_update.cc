@@ -14,18 +14,19 @@ OutputTypes adam_shape(const ShapeContext& c) {
   for (const double beta : {options.beta1, options.beta2})
     c.require(beta >= 0 && beta < 1, "the betas must be in [0, 1), not ", beta);
   c.require(options.epsilon >= 0, "epsilon must not be negative, but is ", options.epsilon);
+  OutputTypes types = kernels::update_types(c, 3, 4, 5);
   c.require(c.dtype(3) == DType::kI64 && c.input(3).rank() == 0, "the step is ", c.type(3),
             ", but a scalar i64 is needed");
-  return kernels::update_types(c, 3, 4, 5);
+  return types;
 }
 
 // Throws unless step >= 1.
 template <class T>
 kernels::AdamStep<T> checked_step(const Node& node, const AdamUpdateOptions& o, std::int64_t step,
-                                  T rate) {
+                                  T rate, T factor) {
   if (step < 1) [[unlikely]]
     refuse_adam_step(node, step);
-  return kernels::AdamStep<T>::at(o, step, rate);
+  return kernels::AdamStep<T>::at(o, step, rate, factor);
 }
 
 template <class T>
@@ -39,7 +40,7 @@ template <class T>
 void plain_step(std::int64_t begin, std::int64_t end, kernels::AdamStep<T> f, const T* gradient,
                 T* x, T* m, T* v) {
   for (std::int64_t i = begin; i < end; ++i) {
-    const T g = gradient[i];
+    const T g = f.factor * gradient[i];
     m[i] = f.beta1 * m[i] + f.rest1 * g;
     v[i] = f.beta2 * v[i] + f.rest2 * (g * g);
     x[i] -= f.rate * m[i] / (std::sqrt(v[i]) + f.epsilon);
@@ -53,9 +54,11 @@ template <class T>
 KernelRun adam_kernel(const KernelPlan& plan, Step<T> step) {
   const Node* const node = &plan.node();
   return [node, options = plan.options<AdamUpdateOptions>(), step](const Pointers& p) {
+    const T factor = kernels::factor_of<T>(p, 6);
+    if (factor == 0) return;
     step(p.begin(), p.end(),
-         checked_step(*node, options, *p.input<std::int64_t>(3), *p.input<T>(5)), p.input<T>(4),
-         p.written<T>(0), p.written<T>(1), p.written<T>(2));
+         checked_step(*node, options, *p.input<std::int64_t>(3), *p.input<T>(5), factor),
+         p.input<T>(4), p.written<T>(0), p.written<T>(1), p.written<T>(2));
   };
 }
 
@@ -71,7 +74,7 @@ KernelRun adam_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kAdamUpdate{.name = "AdamUpdate",
-                     .inputs = 6,
+                     .inputs = kVariadic,
                      .shape = adam_shape,
                      .no_gradient = kernels::kUpdateHasNoGradient,
                      .split = Split::kElements,
@@ -85,10 +88,13 @@ void refuse_adam_step(const Node& node, std::int64_t step) {
   throw InvalidArgument(cat(node.describe(), ": the step is ", step, ", but counts from 1"));
 }
 
-Node& adam_update(Variable variable, Variable m, Variable v, Output step, Output gradient,
+Node& adam_update(Variable variable, Variable m, Variable v, Output step, ScaledGradient gradient,
                   Output rate, AdamUpdateOptions options, At at) {
-  return gradient.graph().add(kAdamUpdate, {variable.ref(), m.ref(), v.ref(), step, gradient, rate},
-                              at, Options(options));
+  return rate.graph().add(
+      kAdamUpdate,
+      kernels::update_inputs({variable.ref(), m.ref(), v.ref(), step, gradient.value, rate},
+                             gradient.factor),
+      at, Options(options));
 }
 
 }  // namespace belfry

@@ -1,6 +1,7 @@
 // AdamUpdate: a step of Adam (Kingma and Ba 2015), in TensorFlow's form.
 #pragma once
 #include "belfry/framework/graph.h"
+#include "belfry/ops/scaled_gradient.h"
 
 namespace belfry {
 
@@ -13,10 +14,11 @@ struct AdamUpdateOptions {
 //   m = beta1 * m + (1 - beta1) * gradient
 //   v = beta2 * v + (1 - beta2) * gradient^2
 //   variable -= rate * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)
-// rate is a scalar; all but the step are of the variable's type, f32 or f64. Outputs are the new
-// values of variable, m and v. A run fails with InvalidArgument if t < 1.
+// rate is a scalar; all but the step and the gradient's factor are of the variable's type, f32 or
+// f64. Outputs are the new values of variable, m and v. A run fails with InvalidArgument if t < 1,
+// unless the factor is 0.
 extern const Op kAdamUpdate;
-Node& adam_update(Variable variable, Variable m, Variable v, Output step, Output gradient,
+Node& adam_update(Variable variable, Variable m, Variable v, Output step, ScaledGradient gradient,
                   Output rate, AdamUpdateOptions options = {}, At at = {});
 
 // Throws: kernels found a step below 1.

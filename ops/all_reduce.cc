@@ -213,7 +213,8 @@ const Op kAllReduce{.name = "AllReduce",
                     .fuses_on_gpus = true,
                     .collective = participants,
                     .cpu = all_reduce_cpu,
-                    .reference = all_reduce_reference};
+                    .reference = all_reduce_reference,
+                    .half = true};
 
 const Op kNcclAllReduce{.name = "NcclAllReduce",
                         .inputs = kVariadic,

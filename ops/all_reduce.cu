@@ -21,7 +21,8 @@ QueueRun all_reduce(KernelPlan& plan) {
 
 bool is_mean(const Node& node) { return node.options<AllReduceOptions>().mean; }
 
-const GpuKernel kernel(kAllReduce, all_reduce), of_ranks(kNcclAllReduce, all_reduce);
+const GpuKernel kernel(kAllReduce, all_reduce, kTakesHalf),
+    of_ranks(kNcclAllReduce, all_reduce, kTakesHalf);
 const FusedSum fused(kAllReduce, is_mean);
 
 }  // namespace

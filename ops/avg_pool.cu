@@ -91,11 +91,11 @@ std::optional<Pooling> for_library(const KernelPlan& plan, Algorithms& algorithm
 
 template <template <class> class Own>
 QueueRun prepare(KernelPlan& plan, Algorithms& algorithms, bool gradient, const Pool& s) {
-  if (plan.dtype() != DType::kF32 && plan.dtype() != DType::kF64) return {};
   if (const auto pooling = for_library(plan, algorithms, gradient, s))
     return [pooling = *pooling](const Pointers& p, Queue& queue) {
       queue.pool({.pooling = pooling, .in = p.input<void>(0), .out = p.output<void>()});
     };
+  if (is_half(plan.dtype())) return {};
   const std::int64_t count = plan.output().shape.elements();
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s, count](const Pointers& p, Queue& queue) {

@@ -66,7 +66,8 @@ const Op kBatchMoments{.name = "BatchMoments",
                        .shape = moments_shape,
                        .gradient = moments_gradient,
                        .cpu = moments_cpu,
-                       .reference = moments_reference};
+                       .reference = moments_reference,
+                       .autocast = Autocast::kFull};
 
 CountedMoments batch_moments(Output x, At at) {
   Node& node = x.graph().add(kBatchMoments, {x}, at);

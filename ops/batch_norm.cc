@@ -255,7 +255,8 @@ const Op kBatchNormTrain{.name = "BatchNormTrain",
                          .missing_grads = true,
                          .in_place = InPlace::kFirst,
                          .cpu = train_cpu,
-                         .reference = train_reference};
+                         .reference = train_reference,
+                         .autocast = Autocast::kFull};
 
 const Op kBatchNormTrainGrad{.name = "BatchNormTrainGrad",
                              .inputs = 5,
@@ -272,7 +273,8 @@ const Op kBatchNormInference{.name = "BatchNormInference",
                              .split = Split::kRows,
                              .in_place = InPlace::kFirst,
                              .cpu = inference_cpu,
-                             .reference = inference_reference};
+                             .reference = inference_reference,
+                             .autocast = Autocast::kFull};
 
 const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
                                  .inputs = 5,

@@ -1,5 +1,8 @@
 #include "belfry/ops/cast.h"
 
+#include <algorithm>
+
+#include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/functors.h"
 
@@ -7,10 +10,7 @@ namespace belfry {
 namespace {
 
 OutputTypes cast_shape(const ShapeContext& c) {
-  const DType to = c.options<CastOptions>().dtype;
-  for (const DType dtype : {c.dtype(0), to})
-    c.require(dtype != DType::kF16 && dtype != DType::kBF16, "hosts do not cast ", name_of(dtype));
-  return {{c.input(0), to}};
+  return {{c.input(0), c.options<CastOptions>().dtype}};
 }
 
 std::vector<Output> cast_gradient(const Node& node, std::span<const Output> grads) {
@@ -23,7 +23,49 @@ BELFRY_KERNEL void convert(const From* x, To* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = functors::Convert<To>{}(x[i]);
 }
 
+// Calls row(i, n, buffer) for rows of n elements from i on that a buffer has room for.
+template <class Row>
+void in_rows(const Pointers& p, const Row& row) {
+  constexpr std::int64_t kRow = 1024;
+  float buffer[kRow];
+  for (std::int64_t i = p.begin(); i < p.end(); i += kRow)
+    row(i, std::min(kRow, p.end() - i), buffer);
+}
+
+KernelRun from_half(DType from, DType to) {
+  const auto widen = kernels::half_conversion(from).widen;
+  if (is_half(to))
+    return [widen, narrow = kernels::half_conversion(to).narrow](const Pointers& p) {
+      in_rows(p, [&](std::int64_t i, std::int64_t n, float* row) {
+        widen(p.input<std::uint16_t>(0) + i, row, n);
+        narrow(row, p.output<std::uint16_t>() + i, n);
+      });
+    };
+  return visit_any(to, [widen]<class To>(To) -> KernelRun {
+    return [widen](const Pointers& p) {
+      in_rows(p, [&](std::int64_t i, std::int64_t n, float* row) {
+        widen(p.input<std::uint16_t>(0) + i, row, n);
+        convert(row, p.output<To>() + i, n);
+      });
+    };
+  });
+}
+
+KernelRun to_half(DType from, DType to) {
+  return visit_any(from,
+                   [narrow = kernels::half_conversion(to).narrow]<class From>(From) -> KernelRun {
+                     return [narrow](const Pointers& p) {
+                       in_rows(p, [&](std::int64_t i, std::int64_t n, float* row) {
+                         convert(p.input<From>(0) + i, row, n);
+                         narrow(row, p.output<std::uint16_t>() + i, n);
+                       });
+                     };
+                   });
+}
+
 KernelRun cast_kernel(KernelPlan& plan) {
+  if (is_half(plan.input(0).dtype)) return from_half(plan.input(0).dtype, plan.dtype());
+  if (is_half(plan.dtype())) return to_half(plan.input(0).dtype, plan.dtype());
   return visit_any(plan.input(0).dtype, [&]<class From>(From) {
     return visit_any(plan.dtype(), []<class To>(To) -> KernelRun {
       return [](const Pointers& p) {
@@ -40,7 +82,8 @@ const Op kCast{.name = "Cast",
                .shape = cast_shape,
                .gradient = cast_gradient,
                .split = Split::kElements,
-               .reference = cast_kernel};
+               .reference = cast_kernel,
+               .half = true};
 
 Output cast(Output x, DType dtype, At at) {
   if (x.dtype() == dtype) return x;

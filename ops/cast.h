@@ -10,9 +10,10 @@ struct CastOptions {
   DType dtype = DType::kF32;
 };
 
-// f32 f64 i32 i64 u8 bool. Floating values become integers by truncation; those out of range become
-// the nearest integer of the type, NaN becomes 0. Integers wrap. Anything but 0 is true. x itself
-// if it has the type already. The gradient flows between floating types only.
+// Any type; to and from f16 and bf16 by way of f32. Floating values become integers by truncation;
+// those out of range become the nearest integer of the type, NaN becomes 0. Integers wrap. Anything
+// but 0 is true. x itself if it has the type already. The gradient flows between floating types
+// only.
 Output cast(Output x, DType dtype, At at = {});
 
 }  // namespace belfry

@@ -102,13 +102,15 @@ const Op kConcat{.name = "Concat",
                  .shape = concat_shape,
                  .gradient = concat_gradient,
                  .split = Split::kRows,
-                 .reference = concat_kernel};
+                 .reference = concat_kernel,
+                 .half = true};
 const Op kConcatGrad{.name = "ConcatGrad",
                      .inputs = kVariadic,
                      .shape = concat_grad_shape,
                      .gradient = concat_grad_gradient,
                      .split = Split::kRows,
-                     .reference = concat_grad_kernel};
+                     .reference = concat_grad_kernel,
+                     .half = true};
 
 Output concat(std::span<const Output> xs, int axis, At at) {
   require(!xs.empty(), "concat (", at.site.str(), "): nothing to concatenate");

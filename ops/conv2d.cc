@@ -170,7 +170,8 @@ const Op kConv2d{.name = "Conv2d",
                  .gradient = conv2d_gradient,
                  .split = Split::kBatch,
                  .cpu = conv2d_cpu,
-                 .reference = conv2d_reference};
+                 .reference = conv2d_reference,
+                 .autocast = Autocast::kCompute};
 
 const Op kConv2dGradInput{.name = "Conv2dGradInput",
                           .inputs = 2,

@@ -36,6 +36,7 @@ std::optional<Prepared> prepare(const KernelPlan& plan, Kind kind, const ConvSha
   Prepared prepared{};
   Convolution& c = prepared.convolution;
   c = {.kind = kind, .dtype = plan.dtype(), .x = *x, .filter = *filter, .y = *y};
+  if (plan.node().tf32() && c.dtype == DType::kF32) c.compute = Compute::kTf32;
   if (!copied) c.padding = {static_cast<int>(v.before), static_cast<int>(h.before)};
   c.stride = {(*strides)[2], (*strides)[3]};
   const auto element = static_cast<std::int64_t>(size_of(plan.dtype()));
@@ -74,8 +75,8 @@ QueueRun by_library(KernelPlan& plan, Algorithms& algorithms, Kind kind, const C
 
 template <template <class> class Direct>
 QueueRun prepare_with(KernelPlan& plan, Algorithms& algorithms, Kind kind, const ConvShape& s) {
-  if (plan.dtype() != DType::kF32 && plan.dtype() != DType::kF64) return {};
   if (QueueRun run = by_library(plan, algorithms, kind, s)) return run;
+  if (is_half(plan.dtype())) return {};
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s](const Pointers& p, Queue& queue) {
       const Direct<T> kernel{s, p.input<T>(0), p.input<T>(1), p.output<T>()};

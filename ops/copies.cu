@@ -317,15 +317,15 @@ QueueRun rank(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kConcat, concat},
-    {kConcatGrad, concat_grad},
-    {kSplit, split},
-    {kSlice, slice},
-    {kSliceGrad, slice_grad},
+    {kConcat, concat, kTakesHalf},
+    {kConcatGrad, concat_grad, kTakesHalf},
+    {kSplit, split, kTakesHalf},
+    {kSlice, slice, kTakesHalf},
+    {kSliceGrad, slice_grad, kTakesHalf},
     {kTranspose, transpose},
-    {kShape, shape},
-    {kSize, size},
-    {kRank, rank},
+    {kShape, shape, kTakesHalf},
+    {kSize, size, kTakesHalf},
+    {kRank, rank, kTakesHalf},
 };
 
 }  // namespace

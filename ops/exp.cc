@@ -29,7 +29,8 @@ const Op kExp{.name = "Exp",
               .split = Split::kElements,
               .in_place = InPlace::kFirst,
               .cpu = unary<functors::Exp>,
-              .reference = plain_unary<PlainExp>};
+              .reference = plain_unary<PlainExp>,
+              .autocast = Autocast::kFull};
 
 Output exp(Output x, At at) { return x.graph().add(kExp, {x}, at).output(); }
 

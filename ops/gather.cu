@@ -138,7 +138,7 @@ QueueRun gather_grad(KernelPlan& plan) {
   });
 }
 
-const GpuKernel kernels_of_ops[] = {{kGather, gather}, {kGatherGrad, gather_grad}};
+const GpuKernel kernels_of_ops[] = {{kGather, gather, kTakesHalf}, {kGatherGrad, gather_grad}};
 
 }  // namespace
 }  // namespace belfry::cuda

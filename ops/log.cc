@@ -29,7 +29,8 @@ const Op kLog{.name = "Log",
               .split = Split::kElements,
               .in_place = InPlace::kFirst,
               .cpu = unary<functors::Log>,
-              .reference = plain_unary<PlainLog>};
+              .reference = plain_unary<PlainLog>,
+              .autocast = Autocast::kFull};
 
 Output log(Output x, At at) { return x.graph().add(kLog, {x}, at).output(); }
 

@@ -163,7 +163,8 @@ const Op kMatMul{.name = "MatMul",
                  .gradient = matmul_gradient,
                  .split = Split::kBatch,
                  .cpu = matmul_cpu,
-                 .reference = matmul_reference};
+                 .reference = matmul_reference,
+                 .autocast = Autocast::kCompute};
 
 const Op kMatMulTransposeA{.name = "MatMulTransposeA",
                            .inputs = 2,
@@ -171,7 +172,8 @@ const Op kMatMulTransposeA{.name = "MatMulTransposeA",
                            .gradient = matmul_gradient,
                            .split = Split::kBatchReduce,
                            .cpu = transpose_a_cpu,
-                           .reference = transpose_a_reference};
+                           .reference = transpose_a_reference,
+                           .autocast = Autocast::kCompute};
 
 Output matmul(Output a, Output b, MatMulOptions options, At at) {
   const bool reduces = a.shape().rank() == 2 && options.transpose_a;

@@ -1,7 +1,7 @@
 // Products by cuBLASLt, whose matrices lie column after column: what it sees of a row-major matrix
 // is the transpose, so it is asked for cT = op(b)T op(a)T.
+#include "belfry/framework/cuda/fill.h"
 #include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/cuda/launch.h"
 #include "belfry/ops/matmul.h"
 
 namespace belfry::cuda {
@@ -16,6 +16,8 @@ MatMul make_matmul(const KernelPlan& plan) {
   const auto [transpose_a, transpose_b] = plan.options<MatMulOptions>();
   const Shape& c = plan.output().shape;
   return {.dtype = plan.dtype(),
+          .compute =
+              plan.node().tf32() && plan.dtype() == DType::kF32 ? Compute::kTf32 : Compute::kExact,
           .count = c.product(0, c.rank() - 2),
           .a = transposed(plan.input(1).shape),
           .b = transposed(plan.input(0).shape),
@@ -24,26 +26,11 @@ MatMul make_matmul(const KernelPlan& plan) {
           .transpose_b = transpose_a};
 }
 
-// Sums of nothing.
-struct Zeros {
-  using Shared = Nothing;
-  std::int64_t words;
-  std::uint32_t* out;
-
-  BELFRY_HD void operator()(const Block& block, Shared&) const {
-    block.each([&](int thread) {
-      const std::int64_t i = block.index * block.threads + thread;
-      if (i < words) out[i] = 0;
-    });
-  }
-};
-
 QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
-  if (plan.dtype() != DType::kF32 && plan.dtype() != DType::kF64) return {};
   if (plan.output().shape.elements() == 0) return [](const Pointers&, Queue&) {};
-  if (plan.input(0).shape.elements() == 0)
-    return [words = plan.output().bytes() / 4](const Pointers& p, Queue& queue) {
-      launch(queue, Zeros{words, p.output<std::uint32_t>()}, grid_for(words));
+  if (plan.input(0).shape.elements() == 0)  // sums of nothing
+    return [bytes = plan.output().bytes()](const Pointers& p, Queue& queue) {
+      fill_zeros(queue, p.output<void>(), bytes);
     };
   const MatMul matmul = make_matmul(plan);
   const MatMulAlgorithm algorithm = algorithms.matmul(matmul);

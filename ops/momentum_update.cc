@@ -23,7 +23,9 @@ KernelRun momentum_cpu(KernelPlan& plan) {
   const double momentum = plan.options<MomentumUpdateOptions>().momentum;
   return visit_floating(plan.dtype(), [momentum]<class T>(T) -> KernelRun {
     return [momentum](const Pointers& p) {
-      momentum_steps<T>(p.begin(), p.end(), {static_cast<T>(momentum), *p.input<T>(3)},
+      const T factor = kernels::factor_of<T>(p, 4);
+      if (factor == 0) return;
+      momentum_steps<T>(p.begin(), p.end(), {static_cast<T>(momentum), *p.input<T>(3), factor},
                         p.input<T>(2), p.written<T>(0), p.written<T>(1));
     };
   });
@@ -33,9 +35,11 @@ KernelRun momentum_reference(KernelPlan& plan) {
   const double momentum = plan.options<MomentumUpdateOptions>().momentum;
   return visit_floating(plan.dtype(), [momentum]<class T>(T) -> KernelRun {
     return [momentum](const Pointers& p) {
+      const T factor = kernels::factor_of<T>(p, 4);
+      if (factor == 0) return;
       for (std::int64_t i = p.begin(); i < p.end(); ++i) {
         T& sum = p.written<T>(1)[i];
-        sum = static_cast<T>(momentum) * sum + p.input<T>(2)[i];
+        sum = static_cast<T>(momentum) * sum + factor * p.input<T>(2)[i];
         p.written<T>(0)[i] -= *p.input<T>(3) * sum;
       }
     };
@@ -45,7 +49,7 @@ KernelRun momentum_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kMomentumUpdate{.name = "MomentumUpdate",
-                         .inputs = 4,
+                         .inputs = kVariadic,
                          .shape = momentum_shape,
                          .no_gradient = kernels::kUpdateHasNoGradient,
                          .split = Split::kElements,
@@ -55,10 +59,12 @@ const Op kMomentumUpdate{.name = "MomentumUpdate",
                          .cpu = momentum_cpu,
                          .reference = momentum_reference};
 
-Node& momentum_update(Variable variable, Variable sum, Output gradient, Output rate,
+Node& momentum_update(Variable variable, Variable sum, ScaledGradient gradient, Output rate,
                       MomentumUpdateOptions options, At at) {
-  return gradient.graph().add(kMomentumUpdate, {variable.ref(), sum.ref(), gradient, rate}, at,
-                              Options(options));
+  return rate.graph().add(
+      kMomentumUpdate,
+      kernels::update_inputs({variable.ref(), sum.ref(), gradient.value, rate}, gradient.factor),
+      at, Options(options));
 }
 
 }  // namespace belfry

@@ -1,6 +1,7 @@
 // MomentumUpdate: a step of gradient descent with momentum, as TensorFlow's.
 #pragma once
 #include "belfry/framework/graph.h"
+#include "belfry/ops/scaled_gradient.h"
 
 namespace belfry {
 
@@ -9,9 +10,10 @@ struct MomentumUpdateOptions {
 };
 
 // sum = momentum * sum + gradient; variable -= rate * sum. rate is a scalar; all are of the
-// variable's type, f32 or f64. Outputs are the new values of variable and sum.
+// variable's type, f32 or f64, but the gradient's factor. Outputs are the new values of variable
+// and sum.
 extern const Op kMomentumUpdate;
-Node& momentum_update(Variable variable, Variable sum, Output gradient, Output rate,
+Node& momentum_update(Variable variable, Variable sum, ScaledGradient gradient, Output rate,
                       MomentumUpdateOptions options = {}, At at = {});
 
 }  // namespace belfry

@@ -24,8 +24,15 @@
 namespace belfry::cuda {
 namespace {
 
+// Calls f(T{}) for f16 bf16 f32 f64 i32 i64.
+template <class F>
+auto visit_stored_numeric(DType dtype, const F& f) {
+  return kernels::visit_half_or(
+      dtype, [](DType other, const F& g) { return visit_numeric(other, g); }, f);
+}
+
 QueueRun neg(KernelPlan& plan) {
-  return visit_numeric(plan.dtype(), []<class T>(T) -> QueueRun {
+  return visit_stored_numeric(plan.dtype(), []<class T>(T) -> QueueRun {
     return [](const Pointers& p, Queue& queue) { map<functors::Neg, T, 1>(queue, p); };
   });
 }
@@ -36,7 +43,7 @@ Strides operands(const KernelPlan& plan) {
 
 template <class F>
 QueueRun arithmetic(KernelPlan& plan) {
-  return visit_numeric(plan.dtype(), [strides = operands(plan)]<class T>(T) -> QueueRun {
+  return visit_stored_numeric(plan.dtype(), [strides = operands(plan)]<class T>(T) -> QueueRun {
     return [strides](const Pointers& p, Queue& queue) { map_broadcast<T>(queue, p, F{}, strides); };
   });
 }
@@ -56,7 +63,7 @@ struct IntegerDiv {
 QueueRun div(KernelPlan& plan) {
   const Strides strides = operands(plan);
   if (is_floating(plan.dtype()))
-    return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
       return [strides](const Pointers& p, Queue& queue) {
         map_broadcast<T>(queue, p, functors::Div{}, strides);
       };
@@ -121,7 +128,9 @@ struct Cast {
 
   template <class To>
   BELFRY_HD void convert(std::int64_t i) const {
-    static_cast<To*>(y)[i] = functors::Convert<To>{}(x[i]);
+    using S = Stored<To>;
+    static_cast<To*>(y)[i] =
+        S::narrow(functors::Convert<typename S::Type>{}(Stored<From>::widen(x[i])));
   }
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
@@ -129,6 +138,8 @@ struct Cast {
       const std::int64_t i = begin + block.index * block.threads + thread;
       if (i >= end) return;
       switch (to) {
+        case DType::kF16: return convert<kernels::F16>(i);
+        case DType::kBF16: return convert<kernels::BF16>(i);
         case DType::kF32: return convert<float>(i);
         case DType::kF64: return convert<double>(i);
         case DType::kI32: return convert<std::int32_t>(i);
@@ -141,12 +152,14 @@ struct Cast {
 };
 
 QueueRun cast(KernelPlan& plan) {
-  return visit_any(plan.input(0).dtype, [to = plan.dtype()]<class From>(From) -> QueueRun {
+  const auto run = [to = plan.dtype()]<class From>(From) -> QueueRun {
     return [to](const Pointers& p, Queue& queue) {
       const Cast<From> kernel{to, p.begin(), p.end(), p.input<From>(0), p.output<void>()};
       launch(queue, kernel, grid_for(p.end() - p.begin()));
     };
-  });
+  };
+  return kernels::visit_half_or(
+      plan.input(0).dtype, [](DType from, const auto& f) { return visit_any(from, f); }, run);
 }
 
 // y[i] = x[i] times `scale` or 0, as the mask says, for begin <= i < end. y may be x.
@@ -205,29 +218,29 @@ QueueRun dropout(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kRelu, unary<functors::Relu>},
-    {kReluGrad, binary<functors::ReluGrad>},
-    {kTanh, unary<functors::Tanh>},
-    {kTanhGrad, binary<functors::TanhGrad>},
-    {kSigmoid, unary<functors::Sigmoid>},
-    {kSigmoidGrad, binary<functors::SigmoidGrad>},
-    {kExp, unary<functors::Exp>},
-    {kLog, unary<functors::Log>},
-    {kSqrt, unary<functors::Sqrt>},
-    {kSin, unary<functors::Sin>},
-    {kCos, unary<functors::Cos>},
-    {kSquare, unary<functors::Square>},
-    {kNeg, neg},
-    {kAdd, arithmetic<functors::Add>},
-    {kSub, arithmetic<functors::Sub>},
-    {kMul, arithmetic<functors::Mul>},
-    {kDiv, div},
+    {kRelu, unary<functors::Relu>, kTakesHalf},
+    {kReluGrad, binary<functors::ReluGrad>, kTakesHalf},
+    {kTanh, unary<functors::Tanh>, kTakesHalf},
+    {kTanhGrad, binary<functors::TanhGrad>, kTakesHalf},
+    {kSigmoid, unary<functors::Sigmoid>, kTakesHalf},
+    {kSigmoidGrad, binary<functors::SigmoidGrad>, kTakesHalf},
+    {kExp, unary<functors::Exp>, kTakesHalf},
+    {kLog, unary<functors::Log>, kTakesHalf},
+    {kSqrt, unary<functors::Sqrt>, kTakesHalf},
+    {kSin, unary<functors::Sin>, kTakesHalf},
+    {kCos, unary<functors::Cos>, kTakesHalf},
+    {kSquare, unary<functors::Square>, kTakesHalf},
+    {kNeg, neg, kTakesHalf},
+    {kAdd, arithmetic<functors::Add>, kTakesHalf},
+    {kSub, arithmetic<functors::Sub>, kTakesHalf},
+    {kMul, arithmetic<functors::Mul>, kTakesHalf},
+    {kDiv, div, kTakesHalf},
     {kWeigh, weigh<functors::Times>},
     {kUnweigh, weigh<functors::Over>},
     {kCounted, weigh<functors::Keep>},
-    {kBroadcastTo, broadcast_to},
+    {kBroadcastTo, broadcast_to, kTakesHalf},
     {kBroadcastAlong, broadcast_along},
-    {kCast, cast},
+    {kCast, cast, kTakesHalf},
     {kDropout, dropout<true>},
     {kDropoutGrad, dropout<false>},
 };

@@ -155,28 +155,32 @@ const Op kReduceSum{.name = "ReduceSum",
                     .gradient = sum_gradient,
                     .split = Split::kBatchReduce,
                     .cpu = sum_cpu,
-                    .reference = sum_reference};
+                    .reference = sum_reference,
+                    .autocast = Autocast::kFull};
 const Op kReduceMean{.name = "ReduceMean",
                      .inputs = 1,
                      .shape = reduce_mean_shape,
                      .gradient = mean_gradient,
                      .split = Split::kBatchReduce,
                      .cpu = mean_cpu,
-                     .reference = mean_reference};
+                     .reference = mean_reference,
+                     .autocast = Autocast::kFull};
 const Op kReduceSumRows{.name = "ReduceSumRows",
                         .inputs = 1,
                         .shape = reduce_sum_shape,
                         .gradient = sum_gradient,
                         .split = Split::kRows,
                         .cpu = sum_cpu,
-                        .reference = sum_reference};
+                        .reference = sum_reference,
+                        .autocast = Autocast::kFull};
 const Op kReduceMeanRows{.name = "ReduceMeanRows",
                          .inputs = 1,
                          .shape = reduce_mean_shape,
                          .gradient = mean_gradient,
                          .split = Split::kRows,
                          .cpu = mean_cpu,
-                         .reference = mean_reference};
+                         .reference = mean_reference,
+                         .autocast = Autocast::kFull};
 
 Output reduce_sum(Output x, std::vector<int> axes, ReducedAxes kept, At at) {
   return reduce(kReduceSum, kReduceSumRows, x, std::move(axes), kept, at);

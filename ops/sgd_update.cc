@@ -18,7 +18,9 @@ BELFRY_KERNEL void sgd_steps(std::int64_t begin, std::int64_t end, kernels::SgdS
 KernelRun sgd_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
     return [](const Pointers& p) {
-      sgd_steps<T>(p.begin(), p.end(), {*p.input<T>(2)}, p.input<T>(1), p.written<T>(0));
+      const T factor = kernels::factor_of<T>(p, 3);
+      if (factor == 0) return;
+      sgd_steps<T>(p.begin(), p.end(), {*p.input<T>(2), factor}, p.input<T>(1), p.written<T>(0));
     };
   });
 }
@@ -26,8 +28,10 @@ KernelRun sgd_cpu(KernelPlan& plan) {
 KernelRun sgd_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
     return [](const Pointers& p) {
+      const T factor = kernels::factor_of<T>(p, 3);
+      if (factor == 0) return;
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
-        p.written<T>(0)[i] -= *p.input<T>(2) * p.input<T>(1)[i];
+        p.written<T>(0)[i] -= *p.input<T>(2) * (factor * p.input<T>(1)[i]);
     };
   });
 }
@@ -35,7 +39,7 @@ KernelRun sgd_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kSgdUpdate{.name = "SgdUpdate",
-                    .inputs = 3,
+                    .inputs = kVariadic,
                     .shape = sgd_shape,
                     .no_gradient = kernels::kUpdateHasNoGradient,
                     .split = Split::kElements,
@@ -45,8 +49,10 @@ const Op kSgdUpdate{.name = "SgdUpdate",
                     .cpu = sgd_cpu,
                     .reference = sgd_reference};
 
-Node& sgd_update(Variable variable, Output gradient, Output rate, At at) {
-  return gradient.graph().add(kSgdUpdate, {variable.ref(), gradient, rate}, at);
+Node& sgd_update(Variable variable, ScaledGradient gradient, Output rate, At at) {
+  return rate.graph().add(
+      kSgdUpdate, kernels::update_inputs({variable.ref(), gradient.value, rate}, gradient.factor),
+      at);
 }
 
 }  // namespace belfry

@@ -32,21 +32,24 @@ const Op kShape{.name = "Shape",
                 .shape = dimensions,
                 .no_gradient = kNoGradient,
                 .metadata = true,
-                .reference = shape_reference};
+                .reference = shape_reference,
+                .half = true};
 
 const Op kSize{.name = "Size",
                .inputs = 1,
                .shape = one_number,
                .no_gradient = kNoGradient,
                .metadata = true,
-               .reference = size_reference};
+               .reference = size_reference,
+               .half = true};
 
 const Op kRank{.name = "Rank",
                .inputs = 1,
                .shape = one_number,
                .no_gradient = kNoGradient,
                .metadata = true,
-               .reference = rank_reference};
+               .reference = rank_reference,
+               .half = true};
 
 Output shape_of(Output x, At at) { return x.graph().add(kShape, {x}, at).output(); }
 Output size_of(Output x, At at) { return x.graph().add(kSize, {x}, at).output(); }

@@ -70,13 +70,15 @@ const Op kSlice{.name = "Slice",
                 .shape = slice_shape,
                 .gradient = slice_gradient,
                 .split = Split::kRows,
-                .reference = slice_kernel};
+                .reference = slice_kernel,
+                .half = true};
 const Op kSliceGrad{.name = "SliceGrad",
                     .inputs = 2,
                     .shape = slice_grad_shape,
                     .gradient = slice_grad_gradient,
                     .split = Split::kRows,
-                    .reference = slice_grad_kernel};
+                    .reference = slice_grad_kernel,
+                    .half = true};
 
 Output slice(Output x, std::vector<std::int64_t> begin, std::vector<std::int64_t> size, At at) {
   Options options(SliceOptions{std::move(begin), std::move(size)});

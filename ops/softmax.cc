@@ -138,7 +138,8 @@ const Op kSoftmax{.name = "Softmax",
                   .split = Split::kRows,
                   .in_place = InPlace::kFirst,
                   .cpu = softmax_cpu,
-                  .reference = softmax_reference};
+                  .reference = softmax_reference,
+                  .autocast = Autocast::kFull};
 
 const Op kSoftmaxGrad{.name = "SoftmaxGrad",
                       .inputs = 2,

@@ -161,7 +161,8 @@ const Op kSparseSoftmaxCrossEntropy{.name = "SparseSoftmaxCrossEntropy",
                                     .gradient = loss_gradient,
                                     .split = Split::kRows,
                                     .cpu = loss_cpu,
-                                    .reference = loss_reference};
+                                    .reference = loss_reference,
+                                    .autocast = Autocast::kFull};
 
 const Op kSparseSoftmaxCrossEntropyGrad{.name = "SparseSoftmaxCrossEntropyGrad",
                                         .inputs = 3,

@@ -48,7 +48,8 @@ const Op kSplit{.name = "Split",
                 .shape = split_shape,
                 .gradient = split_gradient,
                 .split = Split::kRows,
-                .reference = split_kernel};
+                .reference = split_kernel,
+                .half = true};
 
 std::vector<Output> split(Output x, int n, int axis, At at) {
   const Node& node = x.graph().add(kSplit, {x}, at, Options(SplitOptions{n, axis}));

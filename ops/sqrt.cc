@@ -29,7 +29,8 @@ const Op kSqrt{.name = "Sqrt",
                .split = Split::kElements,
                .in_place = InPlace::kFirst,
                .cpu = unary<functors::Sqrt>,
-               .reference = plain_unary<PlainSqrt>};
+               .reference = plain_unary<PlainSqrt>,
+               .autocast = Autocast::kFull};
 
 Output sqrt(Output x, At at) { return x.graph().add(kSqrt, {x}, at).output(); }
 

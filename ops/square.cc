@@ -27,7 +27,8 @@ const Op kSquare{.name = "Square",
                  .split = Split::kElements,
                  .in_place = InPlace::kFirst,
                  .cpu = unary<functors::Square>,
-                 .reference = plain_unary<PlainSquare>};
+                 .reference = plain_unary<PlainSquare>,
+                 .autocast = Autocast::kFull};
 
 Output square(Output x, At at) { return x.graph().add(kSquare, {x}, at).output(); }
 

@@ -14,13 +14,14 @@ struct Sgd {
   using Step = kernels::SgdStep<T>;
   static constexpr std::size_t kVariables = 1, kGradient = 1;
   const T* rate;
+  const float* factor;
   BELFRY_HD bool read(Step& step) const {
-    step = {*rate};
-    return true;
+    step = {*rate, factor_at<T>(factor)};
+    return step.factor != T(0);
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0]); }
   static auto maker(const Node&) {
-    return [](const Operands& in, Queue&) { return Sgd{in.at<T>(2)}; };
+    return [](const Operands& in, Queue&) { return Sgd{in.at<T>(2), in.factor(3)}; };
   }
 };
 
@@ -30,15 +31,16 @@ struct Momentum {
   static constexpr std::size_t kVariables = 2, kGradient = 2;
   T momentum;
   const T* rate;
+  const float* factor;
   BELFRY_HD bool read(Step& step) const {
-    step = {momentum, *rate};
-    return true;
+    step = {momentum, *rate, factor_at<T>(factor)};
+    return step.factor != T(0);
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0], at[1]); }
   static auto maker(const Node& node) {
     return [m = static_cast<T>(node.options<MomentumUpdateOptions>().momentum)](const Operands& in,
                                                                                 Queue&) {
-      return Momentum{m, in.at<T>(3)};
+      return Momentum{m, in.at<T>(3), in.factor(4)};
     };
   }
 };
@@ -50,23 +52,26 @@ struct Adam {
   AdamUpdateOptions options;
   const std::int64_t* count;
   const T* rate;
+  const float* factor;
   Fault* fault;
   BELFRY_HD bool read(Step& step) const {
+    const T by = factor_at<T>(factor);
+    if (by == T(0)) return false;
     if (*count < 1) {
       note(fault, 0, *count);
       return false;
     }
-    step = Step::at(options, *count, *rate);
+    step = Step::at(options, *count, *rate, by);
     return true;
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0], at[1], at[2]); }
   static auto maker(const Node& node) {
     const auto refusal = std::make_shared<const Refusal>(
         [&node](std::int64_t, std::int64_t step) { refuse_adam_step(node, step); });
-    return
-        [refusal, options = node.options<AdamUpdateOptions>()](const Operands& in, Queue& queue) {
-          return Adam{options, in.at<std::int64_t>(3), in.at<T>(5), queue.fault(refusal)};
-        };
+    return [refusal, options = node.options<AdamUpdateOptions>()](const Operands& in,
+                                                                  Queue& queue) {
+      return Adam{options, in.at<std::int64_t>(3), in.at<T>(5), in.factor(6), queue.fault(refusal)};
+    };
   }
 };
 

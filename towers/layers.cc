@@ -2,6 +2,7 @@
 
 #include "belfry/ops/batch_moments.h"
 #include "belfry/ops/batch_norm.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/combine_moments.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
@@ -26,10 +27,13 @@ struct LayerScope {
   VariableScope variables;
 };
 
+// Of variables for tensors like x, which are cast to its type where they are used.
+DType variable_dtype(Output x) { return is_half(x.dtype()) ? DType::kF32 : x.dtype(); }
+
 Output add_bias(Tower& tower, Output x, At at) {
   const Variable b = variable(tower.graph(), "b", {x.shape().back()},
-                              {.dtype = x.dtype(), .initializer = init::zeros()}, at);
-  return x + b;
+                              {.dtype = variable_dtype(x), .initializer = init::zeros()}, at);
+  return x + cast(b, x.dtype());
 }
 
 void require_channels(std::string_view what, std::string_view name, Output x, std::size_t rank,
@@ -84,8 +88,9 @@ Output conv2d(Tower& tower, std::string_view name, Output x, ConvLayer layer, At
   LayerScope scope(tower, "conv2d", name, at);
   const Variable w =
       variable(tower.graph(), "W", {layer.filters, layer.kernel, layer.kernel, x.shape().back()},
-               {.dtype = x.dtype(), .initializer = layer.init}, at.site);
-  const Output y = conv2d(x, w, {.stride = layer.stride, .padding = layer.padding}, at.site);
+               {.dtype = variable_dtype(x), .initializer = layer.init}, at.site);
+  const Output y =
+      conv2d(x, cast(w, x.dtype()), {.stride = layer.stride, .padding = layer.padding}, at.site);
   return layer.bias ? add_bias(tower, y, at.site) : y;
 }
 
@@ -95,18 +100,15 @@ Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At
                 cat("needs at least 1 unit, not ", layer.units));
   LayerScope scope(tower, "dense", name, at);
   const Variable w = variable(tower.graph(), "W", {x.shape().back(), layer.units},
-                              {.dtype = x.dtype(), .initializer = layer.init}, at.site);
-  const Output y = matmul(x, w, {}, at.site);
+                              {.dtype = variable_dtype(x), .initializer = layer.init}, at.site);
+  const Output y = matmul(x, cast(w, x.dtype()), {}, at.site);
   return layer.bias ? add_bias(tower, y, at.site) : y;
 }
 
-Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer layer, At at) {
-  require_channels("batch_norm", name, x, x.shape().rank(), at.site);
-  require_layer(layer.momentum >= 0 && layer.momentum <= 1, "batch_norm", name, at.site,
-                cat("momentum must be from 0 to 1, not ", layer.momentum));
-  require_layer(layer.epsilon > 0, "batch_norm", name, at.site,
-                cat("epsilon must be positive, not ", layer.epsilon));
-  LayerScope scope(tower, "batch_norm", name, at);
+namespace {
+
+// Of f32 or f64.
+Output wide_batch_norm(Tower& tower, Output x, const BatchNormLayer& layer, At at) {
   const Shape shape{x.shape().back()};
   const DType dtype = x.dtype();
   const Variable gamma =
@@ -136,6 +138,18 @@ Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer 
   const BatchNorm train = batch_norm_train(x, gamma, beta, {.epsilon = layer.epsilon}, at.site);
   record(train.mean, train.variance);
   return train.y;
+}
+
+}  // namespace
+
+Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer layer, At at) {
+  require_channels("batch_norm", name, x, x.shape().rank(), at.site);
+  require_layer(layer.momentum >= 0 && layer.momentum <= 1, "batch_norm", name, at.site,
+                cat("momentum must be from 0 to 1, not ", layer.momentum));
+  require_layer(layer.epsilon > 0, "batch_norm", name, at.site,
+                cat("epsilon must be positive, not ", layer.epsilon));
+  LayerScope scope(tower, "batch_norm", name, at);
+  return cast(wide_batch_norm(tower, cast(x, variable_dtype(x)), layer, at), x.dtype());
 }
 
 Output dropout(Tower& tower, Output x, double rate, At at) {

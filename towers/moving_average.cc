@@ -4,8 +4,10 @@
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/combine_moments.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/weigh.h"
 
 namespace belfry {
 namespace {
@@ -42,13 +44,14 @@ Node* last_update(const Graph& graph, Variable average, std::string_view collect
   return found == updates.rend() ? nullptr : *found;
 }
 
-void move_average(Variable average, Output batch, double momentum, std::string_view collection) {
+void move_average(Variable average, Output batch, double momentum, const AverageOptions& options) {
   Graph& graph = average.node().graph();
-  Node* const last = last_update(graph, average, collection);
+  Node* const last = last_update(graph, average, options.collection);
   ControlDependencies after(graph, last ? std::vector<Node*>{last} : std::vector<Node*>());
   const Output value = last ? average.read() : static_cast<Output>(average);
-  Node& update = assign_sub(average, (value - batch) * (1 - momentum));
-  graph.add_to_collection(collection, update);
+  Output change = (value - batch) * (1 - momentum);
+  if (options.applied) change = counted(change, cast(options.applied, change.dtype()));
+  graph.add_to_collection(options.collection, assign_sub(average, change));
 }
 
 // The moments of a layer over all towers.
@@ -72,7 +75,8 @@ Moments combined(std::span<const std::vector<BatchMoments>> towers, std::size_t 
 }  // namespace
 
 void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
-                            std::string_view collection, std::span<const std::int64_t> samples) {
+                            const AverageOptions& options) {
+  const std::span<const std::int64_t> samples = options.samples;
   for (std::size_t t = 1; t < towers.size(); ++t) require_same_layers(towers[0], towers[t], t);
   if (towers.empty() || towers[0].empty()) return;
   require<Internal>(samples.empty() || (samples.size() == towers.size() &&
@@ -86,8 +90,8 @@ void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMomen
     SiteScope site(graph, main.site);
     HostScope host(graph, main.mean_average.device());
     const Moments batch = combined(towers, layer, samples);
-    move_average(main.mean_average, batch.mean, main.momentum, collection);
-    move_average(main.variance_average, batch.variance, main.momentum, collection);
+    move_average(main.mean_average, batch.mean, main.momentum, options);
+    move_average(main.variance_average, batch.variance, main.momentum, options);
   }
 }
 

@@ -19,16 +19,21 @@ struct BatchMoments {
   Site site;
 };
 
+struct AverageOptions {
+  std::string_view collection = kUpdateOps;
+  std::span<const std::int64_t> samples = {};  // of the towers; none: they count equally
+  Output applied = {};  // scalar f32; where it is 0 averages stay as they are. None: they move
+};
+
 // Adds, for each layer, the nodes that combine the moments of all towers in their order and move
 // the averages by
 //   average -= (average - batch) * (1 - momentum).
-// They are where the averages are, and in `collection`. Averages that nodes of this collection move
-// already are moved after these: a layer that was applied several times per tower moves its
+// They are where the averages are, and in the collection. Averages that nodes of this collection
+// move already are moved after these: a layer that was applied several times per tower moves its
 // averages several times, in order of application. Towers count equally, or by `samples`, one
 // number per tower; one without samples is left out. `towers[t]` are the moments of tower t in
 // order of creation. Throws InvalidArgument naming both lines if towers differ in their layers.
 void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
-                            std::string_view collection = kUpdateOps,
-                            std::span<const std::int64_t> samples = {});
+                            const AverageOptions& options = {});
 
 }  // namespace belfry

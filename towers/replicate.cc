@@ -150,7 +150,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
   }
   for (std::size_t t = 0; t < records.size(); ++t) {
     const std::string own = cat(kUpdateOps, "/", records[t].name);
-    update_moving_averages(graph, {&moments[t], 1}, own);
+    update_moving_averages(graph, {&moments[t], 1}, {.collection = own});
     for (Node* update : graph.nodes(own)) records[t].updates.push_back(update);
   }
   return records;

@@ -5,6 +5,7 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/state.h"
+#include "belfry/ops/cast.h"
 
 namespace belfry {
 namespace {
@@ -42,6 +43,11 @@ void require_scalar(std::string_view what, Output value, Site site) {
   require(static_cast<bool>(value), what, " (", site.str(), ") is empty");
   require(value.shape().rank() == 0 && is_floating(value.dtype()), what, " (", site.str(), "), ",
           value.node().describe(), ", must be a floating-point scalar, not ", value.type());
+}
+
+// What is read between steps has a type of hosts.
+Output in_32_bits(Output value, Site site) {
+  return is_half(value.dtype()) ? cast(value, DType::kF32, At(site)) : value;
 }
 
 }  // namespace
@@ -124,12 +130,12 @@ void Tower::loss(Output value, At at) {
   require_scalar("the loss", value, at.site);
   require(!loss_, "the loss (", at.site.str(), "): the tower has one, ",
           loss_ ? loss_.node().describe() : std::string(), "; add them up");
-  loss_ = value;
+  loss_ = in_32_bits(value, at.site);
 }
 
 void Tower::metric(std::string_view name, Output value, At at) {
-  add_named(metrics_, "metric", name, value, at.site);
   require_scalar(cat("metric '", name, "'"), value, at.site);
+  add_named(metrics_, "metric", name, in_32_bits(value, at.site), at.site);
 }
 
 void Tower::output(std::string_view name, Output value, At at) {

@@ -59,7 +59,8 @@ class Tower {
   // What its variables' names have before their logical names: "tower1/" or "".
   const std::string& variable_prefix() const { return variable_prefix_; }
 
-  // What training minimises: a scalar of a floating-point type, once.
+  // What training minimises: a scalar of a floating-point type, once. Of 16 bits, it and metrics
+  // become f32.
   void loss(Output value, At at = {});
   // A scalar to report, e.g. accuracy; the mean over towers is shown. Names differ within a tower.
   void metric(std::string_view name, Output value, At at = {});

@@ -23,13 +23,13 @@ std::vector<std::vector<Gradient>> scaled(const GradientTable& gradients) {
 }
 
 std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& gradients,
-                           UpdateOrder order) {
+                           UpdateOrder order, const Unscaling& unscaling) {
   require(gradients.towers() == std::ssize(options.devices),
           "AsyncMultiGpuTrainer cannot train layers that are synchronised over towers: each tower "
           "updates by its own loss");
   const std::vector<std::vector<Gradient>> rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
-  return options.optimizer.apply_each(rows, order);
+  return options.optimizer.apply_each(rows, order, {}, Slots::kMake, unscaling);
 }
 
 TrainerDesign design_of(const TrainerOptions& wanted) {
@@ -37,16 +37,18 @@ TrainerDesign design_of(const TrainerOptions& wanted) {
   require(async == "ordered" || async == "free",
           "AsyncMultiGpuTrainer runs 'ordered' or 'free', not '", async, "'");
   TrainerDesign design{.variables = VariablePolicy::kSpread};
-  if (async == "free")
+  if (async == "free") {
     design.update_apart = [](const TrainerOptions& options, const GradientTable& gradients) {
-      return updates(options, gradients, UpdateOrder::kApart);
+      return updates(options, gradients, UpdateOrder::kApart, {});
     };
-  else
+  } else {
+    design.unscales = true;
     design.update = [](const TrainerOptions& options, const GradientTable& gradients,
-                       const UpdateForm&) -> Node& {
-      return group(gradients.graph(), updates(options, gradients, UpdateOrder::kOneByOne),
-                   "train_op");
+                       const UpdateForm& form) -> Node& {
+      return group(gradients.graph(),
+                   updates(options, gradients, UpdateOrder::kOneByOne, form.unscaling), "train_op");
     };
+  }
   return design;
 }
 

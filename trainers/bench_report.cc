@@ -42,6 +42,8 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                        .devices = devices,
                        .batch_size = model.batch_size,
                        .tower_weights = model.tower_weights,
+                       .precision = model.precision,
+                       .loss_scale = run.loss_scale,
                        .images_per_second = images,
                        .images_per_second_per_device = images / devices,
                        .uncertainty = speed.uncertainty,
@@ -68,6 +70,10 @@ Json to_json(const BenchResult& result) {
     for (const double weight : result.tower_weights) weights.push(weight);
     json.set("tower_weights", std::move(weights));
   }
+  json.set("precision", result.precision);
+  if (result.loss_scale)
+    json.set("loss_scale", result.loss_scale->scale)
+        .set("skipped_steps", result.loss_scale->skipped_steps);
   return json.set("images_per_second", result.images_per_second)
       .set("images_per_second_per_device", result.images_per_second_per_device)
       .set("uncertainty", result.uncertainty)

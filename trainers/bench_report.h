@@ -11,7 +11,7 @@
 namespace belfry {
 
 // One strategy: a member per field in JSON, `resolved` and `bucket_mb` for "auto" alone,
-// `tower_weights` if there are any.
+// `tower_weights` if there are any, `loss_scale` and `skipped_steps` for f16 alone.
 struct BenchResult {
   std::string model;
   std::string strategy;       // --allreduce, or the trainer if that combines nothing
@@ -22,7 +22,9 @@ struct BenchResult {
   int devices = 0;             // K
   int batch_size = 0;          // per device, on average
   std::vector<double> tower_weights = {};
-  double images_per_second = 0;  // of all devices: the median over rounds
+  std::string precision = "f32";
+  std::optional<LossScaleState> loss_scale = {};  // of f16, after the last round
+  double images_per_second = 0;                   // of all devices: the median over rounds
   double images_per_second_per_device = 0;
   double uncertainty = 0, jitter = 0;  // of all steps, as in statistics.h
   double ratio = 1;                    // to the reference, the median over rounds
@@ -36,6 +38,7 @@ struct BenchedModel {
   int batch_size = 0;                      // per device, on average
   std::vector<double> tower_weights = {};  // none: equal
   bool deterministic = false;              // as in SessionOptions
+  std::string precision = "f32";
 };
 
 // One result per entry of `runs`, in their order; ratios are to runs[reference], round by round.

@@ -6,6 +6,7 @@
 #include "belfry/framework/text.h"
 #include "belfry/trainers/flags_impl.h"
 #include "belfry/trainers/measure_machine.h"
+#include "belfry/trainers/trainer.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
@@ -108,6 +109,15 @@ void choose_async(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kin
                      "use cpu:N, or --async=ordered");
 }
 
+void refuse_precision(const TrainFlags& flags) {
+  const std::string_view name = name_of(flags.precision);
+  const std::string refusal = precision_refusal(flags.precision, flags.devices);
+  require<FlagError>(refusal.empty(), "--precision=", name, ": ", refusal);
+  require<FlagError>(flags.precision != Precision::kF16 || flags.async != "free",
+                     "--precision=f16 scales the loss, and with --async=free towers agree on no ",
+                     "scale; use --precision=bf16, which needs none, or --async=ordered");
+}
+
 // What inspects or compares keeps nothing of a training run, and goes on from none.
 void refuse_unused_files(const TrainFlags& flags) {
   const std::string_view why = flags.dry_run                 ? "--dry_run"
@@ -170,6 +180,7 @@ void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
   check_packing(flags, raw, kind);
   choose_buckets(flags, raw, kind);
   choose_async(flags, raw, kind);
+  refuse_precision(flags);
   // It is one of the modes of --check_equivalence.
   check_auto_flags(flags.automatic,
                    flags.allreduce == "auto" || flags.check_equivalence > 0 || compares_auto,

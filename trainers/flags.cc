@@ -84,6 +84,11 @@ class Definer {
     }
     parser_.add("--learning_rate", raw_.learning_rate, "X",
                 "constant, instead of the program's rate or schedule [the program's]");
+    parser_.add("--precision", raw_.precision, "TYPE",
+                cat(alternatives(precision_names()),
+                    ": what the model computes in; variables are f32. tf32: GPUs alone; bf16, f16: "
+                    "slow on CPUs; f16 scales the loss, and skips updates that are not finite "
+                    "[f32]"));
     parser_.add("--seed", raw_.seed, "N",
                 "of initial values, the order of the data and dropout [1]");
   }
@@ -160,6 +165,8 @@ void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   if (!raw.uneven.empty())
     flags.uneven = as_flag("--uneven", [&] { return find_uneven(raw.uneven); });
   flags.tower_weights = parse_weights(raw.tower_weights);
+  if (!raw.precision.empty())
+    flags.precision = as_flag("--precision", [&] { return find_precision(raw.precision); });
   read_integer("--threads", raw.threads, 0, kMostThreads, flags.threads);
   read_integer("--check_equivalence", raw.check_equivalence, 1, kMost, flags.check_equivalence);
   if (!raw.seed.empty()) flags.seed = parse_number<std::uint64_t>("--seed=" + raw.seed, raw.seed);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
+#include "belfry/ops/precision.h"
 #include "belfry/trainers/auto_flags.h"
 #include "belfry/trainers/batches.h"
 #include "belfry/trainers/flag_values.h"
@@ -50,6 +51,7 @@ struct TrainFlags {
   int epochs = 1;
   std::int64_t max_steps = 0;  // 0: no limit
   std::uint64_t seed = 1;
+  Precision precision = Precision::kF32;
   std::optional<double> learning_rate;  // instead of the recipe's
   std::string data_dir;
   int threads = 0;  // 0: one per usable core

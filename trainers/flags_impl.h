@@ -16,7 +16,7 @@ struct RawFlags {
   std::string fuse_updates, share_replicas, bucket_mb, nccl_timeout_s;
   std::string repacking, small_tensors_kb, batch_size, epochs, max_steps, threads, seed,
       learning_rate;
-  std::string uneven, tower_weights;
+  std::string uneven, tower_weights, precision;
   std::string explain, check_equivalence, trace_file, save_checkpoint, restore_checkpoint;
   bool log_device_placement = false, dry_run = false;
   AutoFlags automatic;

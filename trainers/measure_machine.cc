@@ -45,7 +45,7 @@ class Probe {
   // variable += other, in place.
   Node& update(std::size_t d, Variable variable, Variable other) {
     DeviceScope on(graph_, devices_[d]);
-    return sgd_update(variable, other, constant(graph_, -1));
+    return sgd_update(variable, static_cast<Output>(other), constant(graph_, -1));
   }
 
   // Seconds of a step for the effect of `nodes`: of the fastest round, as others only add to it. Of

@@ -40,6 +40,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const ModeBen
                     runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;
   runs.state_hash = state;
+  runs.loss_scale = trainer->loss_scale();
 }
 
 }  // namespace

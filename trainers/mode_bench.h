@@ -37,6 +37,7 @@ struct ModeRuns {
   std::vector<double> seconds;      // of each step, all rounds
   double total_seconds = 0;         // of the loops over these steps
   std::string params_hash, state_hash;
+  std::optional<LossScaleState> loss_scale = {};  // of the last round
 };
 
 struct ModeBenchOptions {

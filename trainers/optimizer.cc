@@ -88,21 +88,28 @@ struct Optimizer::Shared {
 
   UpdateOrder order;
   Slots state;
+  const Unscaling& unscaling;
   std::map<DType, Output> rates = {};
   Variable counter = {};
   std::map<const Node*, std::vector<Variable>> slots = {};  // by variable
   std::map<const Node*, std::vector<Node*>> last = {};      // by variable: one node, or none
 };
 
-Node& Optimizer::apply(std::span<const Gradient> all, At at, Slots slots) const {
+Node& Optimizer::apply(std::span<const Gradient> all, At at, Slots slots,
+                       const Unscaling& unscaling) const {
   const std::vector<Gradient> row(all.begin(), all.end());
-  return *apply_each({&row, 1}, UpdateOrder::kOneByOne, at, slots)[0];
+  return *apply_each({&row, 1}, UpdateOrder::kOneByOne, at, slots, unscaling)[0];
 }
 
 std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> rows,
-                                         UpdateOrder order, At at, Slots slots) const {
+                                         UpdateOrder order, At at, Slots slots,
+                                         const Unscaling& unscaling) const {
   require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
-  Shared shared{.order = order, .state = slots};
+  require(rule_.unscales || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
+          at.site.str(),
+          ") cannot apply gradients of a scaled loss: its rule does not say that it ",
+          "heeds Update::factor (.unscales)");
+  Shared shared{.order = order, .state = slots, .unscaling = unscaling};
   std::vector<Node*> updates;
   for (const std::vector<Gradient>& row : rows)
     updates.push_back(&apply_row(provided(row, rule_.name, at.site), shared, at));
@@ -132,8 +139,9 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
       shared.counter = state_beside(first, rule_.name + "/step", {}, DType::kI64, at, shared.state);
     const ColocateWith with(shared.counter.ref(), at.site);
     const ControlDependencies after(graph, shared.before(shared.counter));
-    Node& counted =
-        assign_add(shared.counter, constant(graph, 1, DType::kI64), At("step", at.site));
+    const Output one = shared.unscaling.applied;
+    Node& counted = assign_add(shared.counter, one ? one : constant(graph, 1, DType::kI64),
+                               At("step", at.site));
     shared.last[&shared.counter.node()] = {&counted};
     step = counted.output();
   }
@@ -147,8 +155,8 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
     const NameScope update(graph, cat("update_", variable.logical_name()));
     const ColocateWith with(variable.ref(), at.site);
     const ControlDependencies after(graph, shared.before(variable));
-    updates.push_back(
-        &rule_.update({variable, slots, value, shared.rates[variable.dtype()], step, At(at.site)}));
+    updates.push_back(&rule_.update({variable, slots, value, shared.unscaling.factor,
+                                     shared.rates[variable.dtype()], step, At(at.site)}));
     shared.last[&variable.node()] = {updates.back()};
   }
   Node& all_updates = group(graph, updates, At("all", at.site));
@@ -157,13 +165,13 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
 }
 
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at,
-                      Slots slots) {
+                      Slots slots, const Unscaling& unscaling) {
   Graph& graph = gradients.graph();
   std::vector<Node*> towers;
   for (int t = 0; t < gradients.towers(); ++t) {
     if (t > 0 && gradients.at(t, 0).variable == gradients.at(0, 0).variable) break;
     const DeviceScope on(graph, gradients.device(t), at.site);
-    towers.push_back(&optimizer.apply(gradients.row(t), at, slots));
+    towers.push_back(&optimizer.apply(gradients.row(t), at, slots, unscaling));
   }
   return group(graph, towers, At("train_op", at.site));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "belfry/framework/gradients.h"
+#include "belfry/ops/scaled_gradient.h"
 #include "belfry/trainers/rate.h"
 
 namespace belfry {
@@ -34,8 +35,10 @@ class Optimizer {
     Variable variable;
     std::span<const Variable> slots;  // one per UpdateRule::slots
     Output gradient;
-    Output rate;  // scalar of the variable's dtype
-    Output step;  // i64 scalar, 1 in the first update; empty unless the rule counts steps
+    Output factor;  // of the gradient (ScaledGradient); empty: 1
+    Output rate;    // scalar of the variable's dtype
+    // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
+    Output step;
     At at;
   };
   struct Rule {
@@ -43,6 +46,8 @@ class Optimizer {
     Rate rate = 0;
     std::vector<std::string> slots = {};  // each a variable "<variable>/<slot>", zeros at first
     bool counts_steps = false;
+    // Heeds Update::factor: multiplies the gradient by it and, where it is 0, writes nothing.
+    bool unscales = false;
     // Returns a node that waits for all that it adds. If it needs the variable's value it asks
     // Variable::read(), which sees what updates before it have written.
     std::function<Node&(const Update&)> update;
@@ -52,6 +57,9 @@ class Optimizer {
   explicit Optimizer(Rule rule) : rule_(std::move(rule)) {}
 
   const Rate& rate() const { return rule_.rate; }
+  const std::string& name() const { return rule_.name; }
+  // Can apply gradients of a scaled loss (Rule::unscales).
+  bool unscales() const { return rule_.unscales; }
   // The same rule with another rate.
   Optimizer with_rate(Rate rate) const;
 
@@ -65,18 +73,21 @@ class Optimizer {
   // the call and never made unique, as names are keys of checkpoints. Those of a replica are local
   // copies of tower 0's. A rule that counts steps gets one counter "<name>/step" per call (per
   // replica), which moves once per run of the update, whatever the number of variables and
-  // towers.
+  // towers, but in those that `unscaling` skips.
   //
   // Throws InvalidArgument "No variables provided." for an empty list and "No gradients provided
   // for any variable: [...]" if all are empty; for a rate that is negative or not finite, and if a
-  // variable has slots of this name already and they are not to be reused.
-  Node& apply(std::span<const Gradient> gradients, At at = {}, Slots slots = Slots::kMake) const;
+  // variable has slots of this name already and they are not to be reused; and for an `unscaling`
+  // that the rule does not heed.
+  Node& apply(std::span<const Gradient> gradients, At at = {}, Slots slots = Slots::kMake,
+              const Unscaling& unscaling = {}) const;
 
   // Several updates of the same variables, one per row of gradients: as apply() each, but with one
   // set of slots, and one counter that moves once per update. Returns a node per row. Gradients
   // that read variables in the usual way, Output(v), see the values before the first update.
   std::vector<Node*> apply_each(std::span<const std::vector<Gradient>> rows, UpdateOrder order,
-                                At at = {}, Slots slots = Slots::kMake) const;
+                                At at = {}, Slots slots = Slots::kMake,
+                                const Unscaling& unscaling = {}) const;
 
  private:
   struct Shared;
@@ -104,6 +115,6 @@ Optimizer adam(double rate);
 // Applies a table of combined gradients: once per tower, on the tower's device, if each has its own
 // variables; once if all towers share them. Returns one node that waits for all updates.
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at = {},
-                      Slots slots = Slots::kMake);
+                      Slots slots = Slots::kMake, const Unscaling& unscaling = {});
 
 }  // namespace belfry

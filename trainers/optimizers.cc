@@ -6,18 +6,21 @@
 namespace belfry {
 
 Optimizer sgd(Rate rate) {
-  return Optimizer(
-      {.name = "SGD", .rate = std::move(rate), .update = [](const Optimizer::Update& u) -> Node& {
-         return sgd_update(u.variable, u.gradient, u.rate, u.at);
-       }});
+  return Optimizer({.name = "SGD",
+                    .rate = std::move(rate),
+                    .unscales = true,
+                    .update = [](const Optimizer::Update& u) -> Node& {
+                      return sgd_update(u.variable, {u.gradient, u.factor}, u.rate, u.at);
+                    }});
 }
 
 Optimizer momentum(Rate rate, double momentum) {
   return Optimizer({.name = "Momentum",
                     .rate = std::move(rate),
                     .slots = {"Momentum"},
+                    .unscales = true,
                     .update = [momentum](const Optimizer::Update& u) -> Node& {
-                      return momentum_update(u.variable, u.slots[0], u.gradient, u.rate,
+                      return momentum_update(u.variable, u.slots[0], {u.gradient, u.factor}, u.rate,
                                              {.momentum = momentum}, u.at);
                     }});
 }
@@ -28,9 +31,10 @@ Optimizer adam(AdamOptions options) {
                     .rate = std::move(options.rate),
                     .slots = {options.name, options.name + "_1"},
                     .counts_steps = true,
+                    .unscales = true,
                     .update = [factors](const Optimizer::Update& u) -> Node& {
-                      return adam_update(u.variable, u.slots[0], u.slots[1], u.step, u.gradient,
-                                         u.rate, factors, u.at);
+                      return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
+                                         {u.gradient, u.factor}, u.rate, factors, u.at);
                     }});
 }
 

@@ -9,7 +9,7 @@ Node& update(const TrainerOptions& options, const GradientTable& gradients,
   std::unique_ptr<Strategy> strategy = make_strategy("colocate");
   if (options.bucket_mb > 0) strategy = bucketed(std::move(strategy), options.bucket_mb);
   return apply_gradients(options.optimizer, strategy->reduce(gradients, {.weights = form.weights}),
-                         {}, form.slots);
+                         {}, form.slots, form.unscaling);
 }
 
 }  // namespace
@@ -18,7 +18,10 @@ SyncMultiGpuTrainerParameterServer::SyncMultiGpuTrainerParameterServer(TrainerOp
                                                                        const Dataset& train,
                                                                        const Dataset* test)
     : Trainer(std::move(options), train, test,
-              {.variables = VariablePolicy::kSpread, .update = update, .weighs = true}) {}
+              {.variables = VariablePolicy::kSpread,
+               .update = update,
+               .weighs = true,
+               .unscales = true}) {}
 
 namespace {
 

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::int64_t kBlock = 1024;
 
-bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 // Calls f with the type that a dtype is computed in.
 template <class F>
 auto visit(DType dtype, const F& f) {

@@ -38,7 +38,7 @@ Node& update(const TrainerOptions& options, const GradientTable& gradients,
              const UpdateForm& form) {
   return apply_gradients(options.optimizer,
                          assemble(options)->reduce(gradients, {.weights = form.weights}), {},
-                         form.slots);
+                         form.slots, form.unscaling);
 }
 
 const TrainerRegistration kReplicated({
@@ -63,6 +63,7 @@ SyncMultiGpuTrainerReplicated::SyncMultiGpuTrainerReplicated(TrainerOptions opti
               {.variables = VariablePolicy::kReplicated,
                .update = update,
                .choose = choose,
-               .weighs = true}) {}
+               .weighs = true,
+               .unscales = true}) {}
 
 }  // namespace belfry

@@ -47,6 +47,9 @@ std::string to_json(const Report& report) {
       .set("uneven", report.uneven)
       .set("tower_weights", report.tower_weights.empty() ? Json() : std::move(weights))
       .set("seed", report.seed)
+      .set("precision", report.precision)
+      .set("loss_scale", report.loss_scale ? Json(report.loss_scale->scale) : Json())
+      .set("skipped_steps", report.loss_scale ? Json(report.loss_scale->skipped_steps) : Json())
       .set("threads", report.threads)
       .set("steps", report.steps)
       .set("epochs", report.epochs)
@@ -71,6 +74,9 @@ std::string to_table(const Report& report) {
   if (report.loss) table += row("loss", significant(*report.loss));
   if (report.test_accuracy)
     table += row("test accuracy", rounded(100 * *report.test_accuracy, 2) + " %");
+  if (report.loss_scale)
+    table += row("loss scale", cat(significant(report.loss_scale->scale), ", ",
+                                   report.loss_scale->skipped_steps, " steps skipped"));
   table += row("canonical", report.canonical ? "yes" : "no");
   table += row("params_hash", report.params_hash);
   table += row("replicas_equal", report.replicas_equal ? "yes" : "NO");

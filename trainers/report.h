@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
+#include "belfry/trainers/trainer.h"
 
 namespace belfry {
 
@@ -27,6 +28,8 @@ struct Report {
   std::string uneven = "drop";
   std::vector<double> tower_weights;  // none: equal
   std::uint64_t seed = 0;
+  std::string precision = "f32";
+  std::optional<LossScaleState> loss_scale;  // of f16: members loss_scale and skipped_steps
   int threads = 0;
   std::int64_t steps = 0;  // complete
   int epochs = 0;          // complete
@@ -42,8 +45,8 @@ struct Report {
 };
 
 // One JSON object with a member per field above. What does not exist (allreduce,
-// allreduce_requested, async, tower_weights, loss, test_accuracy), and numbers that are not finite,
-// are null.
+// allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss, test_accuracy), and
+// numbers that are not finite, are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

@@ -9,9 +9,11 @@ SimpleTrainer::SimpleTrainer(TrainerOptions options, const Dataset& train, const
                             const UpdateForm& form) -> Node& {
                  require(gradients.towers() == 1, "SimpleTrainer takes one device, not ",
                          gradients.towers());
-                 return apply_gradients(wanted.optimizer, gradients, {}, form.slots);
+                 return apply_gradients(wanted.optimizer, gradients, {}, form.slots,
+                                        form.unscaling);
                },
-               .weighs = true}) {}
+               .weighs = true,
+               .unscales = true}) {}
 
 namespace {
 

@@ -39,7 +39,8 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                    flags.allreduce.empty() ? "" : cat(", ", trainer.options().allreduce),
                    flags.async.empty() ? "" : cat(", ", flags.async), " on ",
                    short_names(flags.devices), ", ", trainer.session().threads(), " threads, seed ",
-                   flags.seed));
+                   flags.seed,
+                   flags.precision == Precision::kF32 ? "" : cat(", ", name_of(flags.precision))));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   const BatchForm& form = plan.forms().front();
@@ -76,6 +77,8 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .uneven = std::string(name_of(flags.uneven)),
                 .tower_weights = flags.tower_weights,
                 .seed = flags.seed,
+                .precision = std::string(name_of(made.precision)),
+                .loss_scale = trainer.loss_scale(),
                 .threads = session.threads(),
                 .steps = trainer.steps(),
                 .epochs = trainer.epochs(),

@@ -12,6 +12,32 @@
 #include "belfry/trainers/prefetch.h"
 
 namespace belfry {
+namespace {
+
+// Before anything is built.
+void check_precision(const TrainerOptions& options, const TrainerDesign& design) {
+  const std::string_view name = name_of(options.precision);
+  const std::string refusal = precision_refusal(options.precision, options.devices);
+  require(refusal.empty(), "precision ", name, ": ", refusal);
+  if (options.precision != Precision::kF16) return;
+  require(design.unscales, "precision ", name, " scales the loss, and this trainer does not take ",
+          design.update_apart ? "one scale for towers that run free" : "the scale out of gradients",
+          "; bf16 needs none");
+  require(options.optimizer.unscales(), "precision ", name, " scales the loss, and the optimizer ",
+          options.optimizer.name(),
+          " does not take the scale out of gradients (Optimizer::Rule::unscales); bf16 needs none");
+}
+
+}  // namespace
+
+std::string precision_refusal(Precision precision, std::span<const DeviceSpec> devices) {
+  if (precision != Precision::kTf32) return "";
+  for (const DeviceSpec& device : devices)
+    if (device.type != "GPU")
+      return cat("tf32 is how GPUs multiply f32, and ", device.short_str(),
+                 " is none; use f32, or GPUs alone");
+  return "";
+}
 
 Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
                  const TrainerDesign& design)
@@ -27,6 +53,7 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
   require(design.weighs || (!unequal && options_.tower_weights.empty()),
           "this trainer takes batches of one size: no ",
           unequal ? cat("--uneven=", name_of(options_.uneven)) : "--tower_weights");
+  check_precision(options_, design);
   const std::map<std::string, int> devices = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
   TrainingGraphOptions wanted{
@@ -38,7 +65,9 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
       .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
         if (design.choose) choice_ += design.choose(options_, gradients);
         return design.update(options_, gradients, form);
-      }};
+      },
+      .precision = options_.precision,
+      .loss_scale = options_.loss_scale};
   if (design.update_apart)
     wanted.update_apart = [&](const GradientTable& gradients) {
       return design.update_apart(options_, gradients);
@@ -242,6 +271,13 @@ std::optional<KeptChoice> Trainer::kept_choice() const {
                     .small_tensors_kb = options_.small_tensors_kb,
                     .devices = options_.devices,
                     .from = "an earlier run"};
+}
+
+std::optional<LossScaleState> Trainer::loss_scale() {
+  const LossScale& state = built_.loss_scale;
+  if (!state) return {};
+  return LossScaleState{.scale = session_->read(state.scale).item<float>(),
+                        .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
 }
 
 std::int64_t Trainer::bytes_moved() const {

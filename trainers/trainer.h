@@ -42,6 +42,9 @@ struct TrainerOptions {
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
   std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
+  // Of what models compute; variables are f32. f16 scales the loss.
+  Precision precision = Precision::kF32;
+  LossScaleOptions loss_scale = {};
   int threads = 0;             // workers, the caller included; 0: one per usable core
   bool deterministic = false;  // as in SessionOptions
   bool log_device_placement = false;
@@ -67,7 +70,18 @@ struct TrainerDesign {
   // `update` heeds UpdateForm's weights and slots; batches of different sizes are refused
   // otherwise.
   bool weighs = false;
+  // `update` heeds UpdateForm::unscaling; f16 is refused otherwise.
+  bool unscales = false;
 };
+
+// Of f16, after a step.
+struct LossScaleState {
+  double scale = 1;
+  std::int64_t skipped_steps = 0;  // since the first step of the first run
+};
+
+// Why these devices do not compute in a precision; "" if they do.
+std::string precision_refusal(Precision precision, std::span<const DeviceSpec> devices);
 
 // How far a training run has come: what a checkpoint keeps of it beside the variables.
 struct TrainingPosition {
@@ -125,6 +139,9 @@ class Trainer {
   void set_metric(std::string_view name, double value);
   // Of the last step: "loss" first.
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
+
+  // None unless the precision is f16.
+  std::optional<LossScaleState> loss_scale();
 
   // Bytes that cross devices in one training step, by its plan; in one with a full batch.
   std::int64_t bytes_moved() const;

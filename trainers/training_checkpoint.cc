@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "belfry/framework/log.h"
+#include "belfry/trainers/loss_scaling.h"
 #include "belfry/trainers/trainer.h"
 
 namespace belfry {
@@ -40,6 +42,16 @@ TrainingPosition position_in(const CheckpointInfo& info) {
   });
 }
 
+// Variables are f32 in all, so this is no error. A scale that the checkpoint lacks starts anew.
+void warn_of_precision(const CheckpointInfo& info, Precision now) {
+  const Json* const kept = info.extra.find("precision");
+  if (!kept) return;
+  const std::string before =
+      read_manifest(info, "the precision of training", [&] { return kept->text(); });
+  if (before != name_of(now))
+    log_warning("the precision was ", shown(before), " and is now ", name_of(now));
+}
+
 int whole_number(const Json& json) {
   const std::int64_t value = json.integer();
   require(value >= 0 && value <= std::numeric_limits<int>::max(), value, " is out of range");
@@ -54,7 +66,8 @@ void save_training(Trainer& trainer, const std::string& path) {
   extra.set("steps", position.steps)
       .set("epoch", position.epoch)
       .set("samples", position.samples)
-      .set("seed", position.seed);
+      .set("seed", position.seed)
+      .set("precision", std::string(name_of(trainer.options().precision)));
   if (const std::optional<KeptChoice> choice = trainer.kept_choice())
     extra.set("auto", to_json(*choice));
   save_checkpoint(trainer.session(), path, extra);
@@ -79,8 +92,11 @@ std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
 
 std::string restore_training(Trainer& trainer, const std::string& path) {
   // First, as it may refuse the position; a failed restore changes nothing.
-  trainer.resume(position_in(inspect_checkpoint(path)));
-  const CheckpointInfo info = restore_checkpoint(trainer.session(), path);
+  const CheckpointInfo before = inspect_checkpoint(path);
+  warn_of_precision(before, trainer.options().precision);
+  trainer.resume(position_in(before));
+  const CheckpointInfo info =
+      restore_checkpoint(trainer.session(), path, local_file_system(), loss_scale_names());
   const std::int64_t left = trainer.total_steps() - trainer.steps();
   return cat("checkpoint: ", info.path, ", after step ", trainer.steps(), "; ",
              left > 0 ? cat(left, " steps are left") : "nothing is left to train");

@@ -9,7 +9,10 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/loss_scale.h"
 #include "belfry/ops/operand.h"
+#include "belfry/trainers/loss_scaling.h"
+#include "belfry/trainers/other_updates.h"
 
 namespace belfry {
 namespace {
@@ -107,7 +110,8 @@ class Forms {
       const bool weighs = !equal && !joint;
       form.train_op = &update(table, batch,
                               {.weights = weighs ? weights(table, batch) : std::vector<Output>(),
-                               .slots = built_.forms.empty() ? Slots::kMake : Slots::kReuse});
+                               .slots = built_.forms.empty() ? Slots::kMake : Slots::kReuse,
+                               .unscaling = unscaling(table, batch, weighs)});
       if (equal) plain_ = form.train_op;
     }
     built_.forms.push_back(std::move(form));
@@ -183,8 +187,11 @@ class Forms {
       if (!shared || variables.empty())
         variables.insert(variables.end(), tower.trainables.begin(), tower.trainables.end());
     }
-    return compute_gradients(add_n(shares, "loss"), variables,
-                             {.colocate = true, .stop = form.zeros});
+    const Output loss = add_n(shares, "loss");
+    return compute_gradients(loss, variables,
+                             {.colocate = true,
+                              .initial = initial_gradients(built_.loss_scale, loss),
+                              .stop = form.zeros});
   }
 
   std::vector<Output> weights(const GradientTable& table, const BatchForm& batch) {
@@ -198,32 +205,23 @@ class Forms {
     return result;
   }
 
-  Node& update(const GradientTable& table, const BatchForm& batch, const UpdateForm& form) {
-    Node& update = options_.update(table, form);
-    return train_step(graph_, update, batch.equal() ? updates_ : weighted_updates(batch));
+  // Sums are of as many gradients as there are towers or, with weights, samples.
+  Unscaling unscaling(const GradientTable& table, const BatchForm& batch, bool weighs) {
+    Rows rows;
+    for (int t = 0; t < table.towers(); ++t) rows.push_back(table.row(t));
+    const auto total = static_cast<double>(weighs ? batch.total() : std::ssize(rows));
+    return unscaling_of(built_.loss_scale, rows, total,
+                        [&](std::size_t t) { return !weighs || batch.samples[t] > 0; });
   }
 
-  // Those of kUpdateOps, but for what is not to run, with averages moved by samples.
-  std::vector<Node*> weighted_updates(const BatchForm& batch) {
-    std::vector<std::vector<BatchMoments>> moments;
-    std::set<const Node*> averages;
-    for (const TowerRecord& tower : built_.towers) {
-      moments.push_back(tower.moments);
-      for (const BatchMoments& layer : tower.moments)
-        averages.insert({&layer.mean_average.node(), &layer.variance_average.node()});
-    }
-    std::vector<Node*> result = updates_;
-    std::erase_if(result, [&](const Node* node) {
-      if (node->op().writes > 0 && averages.contains(&node->input(0).node())) return true;
-      for (std::size_t t = 0; t < towers(); ++t)
-        if (batch.rows[t] == 0 && node->prefix() == built_.towers[t].name + "/") return true;
-      return false;
-    });
-    const std::string own = cat(kUpdateOps, "/form", built_.forms.size());
-    update_moving_averages(graph_, moments, own, batch.samples);
-    const std::vector<Node*> moves = graph_.nodes(own);
-    result.insert(result.end(), moves.begin(), moves.end());
-    return result;
+  Node& update(const GradientTable& table, const BatchForm& batch, const UpdateForm& form) {
+    Node& update = options_.update(table, form);
+    std::vector<Node*> others = other_updates(graph_, built_, updates_, batch, form.unscaling);
+    if (const LossScale& state = built_.loss_scale)
+      others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
+                                          form.unscaling.applied,
+                                          {.growth_steps = options_.loss_scale.growth_steps}));
+    return train_step(graph_, update, others);
   }
 
   Graph& graph_;
@@ -254,14 +252,23 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   require(!options.forms.empty(), "a training graph needs a form of steps");
   TrainingGraph result;
   Rows rows;
+  const bool apart = static_cast<bool>(options.update_apart);
+  require(!apart || options.precision != Precision::kF16,
+          "towers that train apart agree on no loss scale, which f16 needs; bf16 needs none");
+  result.loss_scale = make_loss_scale(graph, options);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
         tower.is_training() ? rows_of_all(options.forms, tower.index()) : kUnknown;
-    tower.loss(options.model(tower, placeholders(tower.graph(), options.fields, batch)));
+    const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
+    {
+      const AutocastScope types(graph, autocasting(options.precision));
+      tower.loss(options.model(tower, inputs));
+    }
     if (tower.is_training() && !graph.open())
-      rows.push_back(compute_gradients(tower.loss(), tower.trainables()));
+      rows.push_back(compute_gradients(
+          tower.loss(), tower.trainables(),
+          {.colocate = true, .initial = initial_gradients(result.loss_scale, tower.loss())}));
   };
-  const bool apart = static_cast<bool>(options.update_apart);
   result.towers = replicate(graph, options.devices, options.variables, build,
                             apart ? Averages::kOfEachTower : Averages::kOfAllTowers);
   if (apart) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "belfry/allreduce/gradient_table.h"
+#include "belfry/ops/precision.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/batches.h"
 #include "belfry/trainers/dataset.h"
@@ -27,6 +28,18 @@ struct TrainingForm {
 struct UpdateForm {
   std::vector<Output> weights = {};  // of the towers' gradients (ReduceOptions)
   Slots slots = Slots::kMake;        // kReuse: another form has been built
+  Unscaling unscaling = {};          // of gradients of a scaled loss, for the optimizer
+};
+
+// The state of loss scaling, one for all towers. Saved as variables are.
+struct LossScale {
+  Variable scale, good_steps, skipped_steps;  // ops/loss_scale.h
+  explicit operator bool() const { return static_cast<bool>(scale); }
+};
+
+struct LossScaleOptions {
+  double initial = 32768;
+  std::int64_t growth_steps = 1000;
 };
 
 struct TrainingGraph {
@@ -38,6 +51,7 @@ struct TrainingGraph {
   // nothing of the others.
   std::vector<Node*> tower_ops;
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
+  LossScale loss_scale;                // empty unless the precision is f16
   // Whether gradients of towers are sums of each tower's, in the order of the towers. False if
   // layers are synchronised over towers that share variables, and a tower uses one of these twice,
   // or has no samples in some form of steps.
@@ -54,6 +68,9 @@ struct TrainingGraphOptions {
   // Instead of `update`, for towers that train apart: a node per tower. Averages are then moved by
   // each tower's moments. There must be one form, in which all towers count alike.
   std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};
+  // Of towers and predictors: an AutocastScope around the model. Losses are f32 or f64.
+  Precision precision = Precision::kF32;
+  LossScaleOptions loss_scale = {};  // of f16, which towers that train apart do not take
 };
 
 // Builds the model once per device with one placeholder per field, [rows, sample...] with the rows
@@ -64,6 +81,11 @@ struct TrainingGraphOptions {
 // equally if these are equal. Towers that a form feeds no rows are not part of its step. Throws
 // InvalidArgument as Model, replicate() and GradientTable do, and if names of fields are empty,
 // equal, or have one of ":/ ".
+//
+// With f16 the loss is scaled: gradients are checked before they are combined, on the devices where
+// they are, and one node for all towers says whether the update is applied (UpdateForm::unscaling).
+// A step in which a gradient is not finite, or so large that a sum over towers need not be, leaves
+// variables, slots and moving averages as they are.
 //
 // A model with layers that are synchronised over towers (TowerRecord::contributions) is
 // differentiated once, as the mean of all towers' losses by samples; what towers without samples

@@ -1,5 +1,7 @@
 #include "belfry/framework/core_ops/constant.h"
 
+#include "belfry/framework/kernels/half.h"
+
 namespace belfry {
 namespace {
 
@@ -29,6 +31,12 @@ Output constant(Graph& graph, double value, DType dtype, At at) {
 }
 
 Tensor scalar_tensor(double value, DType dtype) {
+  if (is_half(dtype)) {
+    Tensor half({}, dtype);
+    const std::uint16_t bits = kernels::half_bits(value, dtype);
+    std::memcpy(half.mutable_raw(), &bits, sizeof bits);
+    return half;
+  }
   return visit_any(dtype, [&](auto zero) {
     using T = decltype(zero);
     const T rounded = static_cast<T>(value);

@@ -21,6 +21,7 @@ const Op kCopy{.name = "Copy",
                .shape = same_as_input,
                .no_gradient = "plans make it after gradients are built",
                .split = Split::kElements,
-               .reference = copy_reference};
+               .reference = copy_reference,
+               .half = true};
 
 }  // namespace belfry

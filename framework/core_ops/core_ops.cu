@@ -7,6 +7,7 @@
 #include "belfry/framework/cuda/pointwise.h"
 #include "belfry/framework/cuda/tree_sum.h"
 #include "belfry/framework/kernels/counter.h"
+#include "belfry/framework/kernels/half.h"
 
 namespace belfry::cuda {
 namespace {
@@ -62,19 +63,23 @@ QueueRun assign_plus(KernelPlan& plan) {
 QueueRun fill_with(double value, DType dtype) {
   const auto unit = static_cast<std::int64_t>(size_of(dtype));
   Pack<std::uint8_t> pattern{};
-  if (size_of(dtype) != sizeof(std::uint16_t))  // of which there are zeros alone
-    visit_any(dtype, [&]<class T>(T) {
-      const T v = static_cast<T>(value);
-      for (std::size_t i = 0; i < sizeof(pattern); i += sizeof(T))
-        std::memcpy(pattern.at + i, &v, sizeof(T));
-    });
+  const auto repeat = [&](auto v) {
+    for (std::size_t i = 0; i < sizeof(pattern); i += sizeof(v))
+      std::memcpy(pattern.at + i, &v, sizeof(v));
+  };
+  if (is_half(dtype))
+    repeat(kernels::half_bits(value, dtype));
+  else
+    visit_any(dtype, [&]<class T>(T) { repeat(static_cast<T>(value)); });
   return [=](const Pointers& p, Queue& queue) {
     fill_bytes(queue, pattern, p.output<std::uint8_t>() + p.begin() * unit,
                (p.end() - p.begin()) * unit);
   };
 }
 
-QueueRun fill(KernelPlan& plan) { return fill_with(plan.options<FillOptions>().value, plan.dtype()); }
+QueueRun fill(KernelPlan& plan) {
+  return fill_with(plan.options<FillOptions>().value, plan.dtype());
+}
 QueueRun fill_like(KernelPlan& plan) {
   return fill_with(plan.options<FillLikeOptions>().value, plan.dtype());
 }
@@ -98,12 +103,14 @@ struct RandomNumbers {
 
 template <class Draw>
 QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
-  return visit_floating(plan.dtype(), [draw, key = random_key(plan.node())]<class T>(T) -> QueueRun {
-    return [draw, key](const Pointers& p, Queue& queue) {
-      launch(queue, RandomNumbers<Draw, T>{draw, key, p.step(), p.begin(), p.end(), p.output<T>()},
-             grid_for(p.end() - p.begin()));
-    };
-  });
+  return visit_floating(
+      plan.dtype(), [draw, key = random_key(plan.node())]<class T>(T) -> QueueRun {
+        return [draw, key](const Pointers& p, Queue& queue) {
+          launch(queue,
+                 RandomNumbers<Draw, T>{draw, key, p.step(), p.begin(), p.end(), p.output<T>()},
+                 grid_for(p.end() - p.begin()));
+        };
+      });
 }
 
 QueueRun random_uniform(KernelPlan& plan) {
@@ -115,12 +122,12 @@ QueueRun random_normal(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kAddN, add_n},
-    {kAssign, assign},
+    {kAddN, add_n, kTakesHalf},
+    {kAssign, assign, kTakesHalf},
     {kAssignAdd, assign_plus<1>},
     {kAssignSub, assign_plus<-1>},
-    {kFill, fill},
-    {kFillLike, fill_like},
+    {kFill, fill, kTakesHalf},
+    {kFillLike, fill_like, kTakesHalf},
     {kRandomUniform, random_uniform},
     {kRandomNormal, random_normal},
 };

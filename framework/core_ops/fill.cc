@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/kernels/half.h"
 
 namespace belfry {
 namespace {
@@ -13,16 +14,14 @@ OutputTypes fill_shape(const ShapeContext& c) {
   return {{options.shape, options.dtype}};
 }
 
-// Zero is zero bits in every type, so 16-bit tensors, which hosts have no numbers for, can be
-// zeros.
 void require_fills(double value, DType dtype) {
-  if (value != 0) scalar_tensor(value, dtype);  // refuses values that the type cannot hold
+  scalar_tensor(value, dtype);  // refuses values that the type cannot hold
 }
 
 KernelRun fill_kernel(double value, DType dtype) {
-  if (size_of(dtype) == sizeof(std::uint16_t))
-    return [](const Pointers& p) {
-      std::fill(p.output<std::uint16_t>() + p.begin(), p.output<std::uint16_t>() + p.end(), 0);
+  if (is_half(dtype))
+    return [bits = kernels::half_bits(value, dtype)](const Pointers& p) {
+      std::fill(p.output<std::uint16_t>() + p.begin(), p.output<std::uint16_t>() + p.end(), bits);
     };
   return visit_any(dtype, [&](auto zero) -> KernelRun {
     using T = decltype(zero);
@@ -50,14 +49,16 @@ const Op kFill{.name = "Fill",
                .shape = fill_shape,
                .no_gradient = "it has no inputs",
                .split = Split::kElements,
-               .reference = fill_reference};
+               .reference = fill_reference,
+               .half = true};
 
 const Op kFillLike{.name = "FillLike",
                    .inputs = 1,
                    .shape = same_as_input,
                    .gradient = fill_like_gradient,
                    .split = Split::kElements,
-                   .reference = fill_like_reference};
+                   .reference = fill_like_reference,
+                   .half = true};
 
 Output fill(Graph& graph, Shape shape, double value, DType dtype, At at) {
   require_fills(value, dtype);

@@ -16,7 +16,7 @@ struct FillLikeOptions {
   double value = 0;
 };
 
-// shape must be known. Of f16 and bf16, which hosts do not compute with, only zeros.
+// shape must be known.
 Output fill(Graph& graph, Shape shape, double value, DType dtype = DType::kF32, At at = {});
 // A tensor of x's dtype and (run-time) shape.
 extern const Op kFillLike;

@@ -4,29 +4,40 @@
 
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/cuda/in_f32.h"
+#include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/node.h"
 
 namespace belfry::cuda {
 namespace {
 
-using Prepare = std::function<QueueRun(KernelPlan&, Algorithms&)>;
+struct Entry {
+  std::function<QueueRun(KernelPlan&, Algorithms&)> prepare;
+  bool takes_half;  // or is empty for them
+};
 
-std::map<const Op*, Prepare>& kernels() {
-  static std::map<const Op*, Prepare> all;
+std::map<const Op*, Entry>& kernels() {
+  static std::map<const Op*, Entry> all;
   return all;
 }
 
 }  // namespace
 
-GpuKernel::GpuKernel(const Op& op, GpuPrepare prepare) {
-  kernels()[&op] = [prepare](KernelPlan& plan, Algorithms&) { return prepare(plan); };
+GpuKernel::GpuKernel(const Op& op, GpuPrepare prepare, bool takes_half) {
+  kernels()[&op] = {[prepare](KernelPlan& plan, Algorithms&) { return prepare(plan); }, takes_half};
 }
 
-GpuKernel::GpuKernel(const Op& op, GpuLibraryPrepare prepare) { kernels()[&op] = prepare; }
+GpuKernel::GpuKernel(const Op& op, GpuLibraryPrepare prepare) { kernels()[&op] = {prepare, true}; }
 
 QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
-  const auto found = kernels().find(&plan.node().op());
-  return found == kernels().end() ? QueueRun() : found->second(plan, algorithms);
+  const Op& op = plan.node().op();
+  const auto found = kernels().find(&op);
+  if (found == kernels().end()) return {};
+  const auto& [prepare, takes_half] = found->second;
+  if (!has_half(plan)) return prepare(plan, algorithms);
+  if (takes_half)
+    if (QueueRun run = prepare(plan, algorithms)) return run;
+  return in_f32(op, plan, [&](KernelPlan& wide) { return prepare(wide, algorithms); });
 }
 
 std::vector<const char*> ops_without_gpu_kernel() {

@@ -21,12 +21,17 @@ using GpuPrepare = QueueRun (*)(KernelPlan&);
 // Of ops that a library computes.
 using GpuLibraryPrepare = QueueRun (*)(KernelPlan&, Algorithms&);
 
+inline constexpr bool kTakesHalf = true;
+
 struct GpuKernel {
-  GpuKernel(const Op& op, GpuPrepare prepare);
+  // `takes_half`: tensors of f16 and bf16, as they are.
+  GpuKernel(const Op& op, GpuPrepare prepare, bool takes_half = false);
+  // Of f16 and bf16 it is asked.
   GpuKernel(const Op& op, GpuLibraryPrepare prepare);
 };
 
-// Empty if the op has none, or none for these types.
+// Empty if the op has none, or none for these types. One that does not take f16 and bf16 is run on
+// f32, which tensors of these types are made of and rounded to.
 QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms);
 
 // The names of the ops without a kernel here, without Op::cpu_only, and that are neither aliases

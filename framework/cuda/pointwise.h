@@ -4,11 +4,15 @@
 #include "belfry/framework/cuda/launch.h"
 #include "belfry/framework/cuda/pack.h"
 #include "belfry/framework/cuda/strides.h"
+#include "belfry/framework/kernels/half_bits.h"
 
 namespace belfry::cuda {
 
+using kernels::Stored;
+
 // y[i] = f(x[0][i], ...) for i < count; N is 1 or 2. An output may be an input. A thread takes
-// Pack<T>::kSize elements, 16 bytes at once where all tensors start at a multiple of them.
+// Pack<T>::kSize elements, 16 bytes at once where all tensors start at a multiple of them. What is
+// F16 or BF16 is computed in f32 and rounded.
 template <class F, class T, int N>
 struct Map {
   using Shared = Nothing;
@@ -19,10 +23,11 @@ struct Map {
   const T* x[N];
 
   BELFRY_HD T value(const Pack<T>* in, int j) const {
+    using S = Stored<T>;
     if constexpr (N == 1)
-      return f(in[0].at[j]);
+      return S::narrow(f(S::widen(in[0].at[j])));
     else
-      return f(in[0].at[j], in[1].at[j]);
+      return S::narrow(f(S::widen(in[0].at[j]), S::widen(in[1].at[j])));
   }
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
@@ -60,10 +65,17 @@ void map(Queue& queue, const Pointers& p) {
   launch_map(queue, kernel);
 }
 
+// Calls f(T{}) for f16 bf16 f32 f64.
+template <class F>
+auto visit_stored(DType dtype, const F& f) {
+  return kernels::visit_half_or(
+      dtype, [](DType other, const F& g) { return visit_floating(other, g); }, f);
+}
+
 // The kernel of y = F(x), or y = F(a, b) for equal shapes.
 template <class F, int N>
 QueueRun pointwise(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), []<class T>(T) -> QueueRun {
+  return visit_stored(plan.dtype(), []<class T>(T) -> QueueRun {
     return [](const Pointers& p, Queue& queue) { map<F, T, N>(queue, p); };
   });
 }
@@ -87,6 +99,9 @@ struct MapBroadcast {
   T* y;
   const T *a, *b;
 
+  BELFRY_HD T value(T left, T right) const {
+    return Stored<T>::narrow(f(Stored<T>::widen(left), Stored<T>::widen(right)));
+  }
   BELFRY_HD static Pack<T> load(const T* from, bool runs) {
     if (runs) return *reinterpret_cast<const Pack<T>*>(from);
     Pack<T> same;
@@ -102,13 +117,13 @@ struct MapBroadcast {
         const auto [left, right] = strides.at(first);
         const Pack<T> l = load(a + left, strides.a_runs), r = load(b + right, strides.b_runs);
         Pack<T> out;
-        for (int j = 0; j < kSize; ++j) out.at[j] = f(l.at[j], r.at[j]);
+        for (int j = 0; j < kSize; ++j) out.at[j] = value(l.at[j], r.at[j]);
         *reinterpret_cast<Pack<T>*>(y + first) = out;
         return;
       }
       for (std::int64_t i = first; i < first + kSize && i < end; ++i) {
         const auto [left, right] = strides.at(i);
-        y[i] = f(a[left], b[right]);
+        y[i] = value(a[left], b[right]);
       }
     });
   }

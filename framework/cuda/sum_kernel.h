@@ -21,33 +21,11 @@
 #include "belfry/framework/kernels/half_bits.h"
 
 namespace belfry::cuda {
-// Elements of 16 bits, which are summed and divided in f32 and rounded once.
-struct F16 {
-  std::uint16_t bits;
-};
-struct BF16 {
-  std::uint16_t bits;
-};
 
-// The type in which sums are made, and how elements get there and back.
-template <class T>
-struct Sums {
-  using Type = T;
-  BELFRY_HD static T widen(T x) { return x; }
-  BELFRY_HD static T narrow(T x) { return x; }
-};
-template <>
-struct Sums<F16> {
-  using Type = float;
-  BELFRY_HD static float widen(F16 x) { return kernels::widen_f16(x.bits); }
-  BELFRY_HD static F16 narrow(float x) { return {kernels::narrow_f16(x)}; }
-};
-template <>
-struct Sums<BF16> {
-  using Type = float;
-  BELFRY_HD static float widen(BF16 x) { return kernels::widen_bf16(x.bits); }
-  BELFRY_HD static BF16 narrow(float x) { return {kernels::narrow_bf16(x)}; }
-};
+// Elements of 16 bits are summed and divided in f32 and rounded once.
+using kernels::BF16;
+using kernels::F16;
+using kernels::Stored;
 
 // Integers wrap.
 template <class T>
@@ -65,13 +43,13 @@ using SumGroups = TreeOrder<8, 80>;
 
 // Types that gradients have: others are summed element by element.
 template <class T>
-inline constexpr bool kPacked = std::is_same_v<typename Sums<T>::Type, float> ||
+inline constexpr bool kPacked = std::is_same_v<typename Stored<T>::Type, float> ||
                                 std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>;
 
 template <class T, class Sink>
 struct SumKernel {
   using Shared = typename Sink::Shared;
-  using Sum = typename Sums<T>::Type;
+  using Sum = typename Stored<T>::Type;
 
   // Elements [begin, end) of a tensor, by blocks first_block and so on.
   struct Tensor {
@@ -98,10 +76,10 @@ struct SumKernel {
   BELFRY_HD static Row<W> load(const void* from, std::int64_t i) {
     Row<W> row;
     if constexpr (W == 1) {
-      row.at[0] = Sums<T>::widen(static_cast<const T*>(from)[i]);
+      row.at[0] = Stored<T>::widen(static_cast<const T*>(from)[i]);
     } else {
       const auto pack = *reinterpret_cast<const Pack<T>*>(static_cast<const T*>(from) + i);
-      for (int j = 0; j < W; ++j) row.at[j] = Sums<T>::widen(pack.at[j]);
+      for (int j = 0; j < W; ++j) row.at[j] = Stored<T>::widen(pack.at[j]);
     }
     return row;
   }
@@ -175,7 +153,7 @@ struct SumKernel {
       if (divisor > 1)
         for (int j = 0; j < W; ++j) sum.at[j] /= static_cast<Sum>(divisor);
     T result[W];
-    for (int j = 0; j < W; ++j) result[j] = Sums<T>::narrow(sum.at[j]);
+    for (int j = 0; j < W; ++j) result[j] = Stored<T>::narrow(sum.at[j]);
     sink.take(at, i, result, from + towers, shared);
   }
 

@@ -32,11 +32,8 @@ constexpr std::size_t kPointers = Store<float>::kPointers;
 
 template <class F>
 void visit_summed(DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::kF16: return f(F16{});
-    case DType::kBF16: return f(BF16{});
-    default: return visit_any(dtype, f);
-  }
+  kernels::visit_half_or(
+      dtype, [](DType other, const F& g) { visit_any(other, g); }, f);
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 //     static constexpr std::size_t kVariables = 1;  // it writes: its inputs 0..
 //     static constexpr std::size_t kGradient = 1;   // the input
 //     const T* rate;
-//     // Takes the rate and so on from the GPU's memory; false if they cannot be used.
+//     // Takes the rate and so on from the GPU's memory; false if nothing is to be written: they
+//     // cannot be used, or the gradient's factor is 0.
 //     BELFRY_HD bool read(Step& step) const;
 //     BELFRY_HD static void apply(const Step& step, T g, T* at);  // of each variable
 //     // make(operands, queue) is the update in a launch.
@@ -31,11 +32,22 @@ class Operands {
   T* at(std::size_t i) const {
     return static_cast<T*>(inputs_[update_ ? static_cast<std::size_t>(update_->inputs[i]) : i]);
   }
+  // Input i if there are so many, or null: the gradient's factor.
+  const float* factor(std::size_t i) const {
+    const std::size_t count = update_ ? update_->inputs.size() : inputs_.size();
+    return i < count ? at<float>(i) : nullptr;
+  }
 
  private:
   std::span<void* const> inputs_;
   const Fusion::Update* update_ = nullptr;
 };
+
+// Of a factor that may be left out.
+template <class T>
+BELFRY_HD T factor_at(const float* factor) {
+  return factor ? static_cast<T>(*factor) : T(1);
+}
 
 // Elements first .. first + W - 1.
 template <int W, class U, class T>

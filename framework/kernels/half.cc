@@ -109,6 +109,14 @@ std::span<const HalfPath> half_paths() {
   return paths;
 }
 
+std::uint16_t half_bits(double value, DType dtype) {
+  const auto narrow = half_conversion(dtype, HalfPath::kScalar).narrow;
+  const auto rounded = static_cast<float>(value);
+  std::uint16_t bits = 0;
+  narrow(&rounded, &bits, 1);
+  return bits;
+}
+
 HalfConversion half_conversion(DType dtype, HalfPath path) {
   const bool f16 = dtype == DType::kF16;
   require<Internal>(f16 || dtype == DType::kBF16, name_of(dtype), " is no 16-bit type");

@@ -20,6 +20,9 @@ struct HalfConversion {
 
 // What this processor has, slowest first.
 std::span<const HalfPath> half_paths();
+// The bits of `value`, rounded to f32 and then to kF16 or kBF16.
+std::uint16_t half_bits(double value, DType dtype);
+
 // For kF16 or kBF16; `path` is one of half_paths().
 HalfConversion half_conversion(DType dtype, HalfPath path = half_paths().back());
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "belfry/framework/dtype.h"
 #include "belfry/framework/kernels/math.h"
 
 namespace belfry::kernels {
@@ -44,6 +45,41 @@ BELFRY_HD std::uint16_t narrow_bf16(float value) {
   const std::uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   const std::uint32_t nan = bits >> 16 | 0x40u;
   return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+struct F16 {
+  std::uint16_t bits;
+};
+struct BF16 {
+  std::uint16_t bits;
+};
+
+// The type in which elements of type T are computed with, and how they get there and back.
+template <class T>
+struct Stored {
+  using Type = T;
+  BELFRY_HD static T widen(T x) { return x; }
+  BELFRY_HD static T narrow(T x) { return x; }
+};
+template <>
+struct Stored<F16> {
+  using Type = float;
+  BELFRY_HD static float widen(F16 x) { return widen_f16(x.bits); }
+  BELFRY_HD static F16 narrow(float x) { return {narrow_f16(x)}; }
+};
+template <>
+struct Stored<BF16> {
+  using Type = float;
+  BELFRY_HD static float widen(BF16 x) { return widen_bf16(x.bits); }
+  BELFRY_HD static BF16 narrow(float x) { return {narrow_bf16(x)}; }
+};
+
+// Calls f(F16{}) or f(BF16{}), else visit(dtype, f).
+template <class Visit, class F>
+auto visit_half_or(DType dtype, const Visit& visit, const F& f) {
+  if (dtype == DType::kF16) return f(F16{});
+  if (dtype == DType::kBF16) return f(BF16{});
+  return visit(dtype, f);
 }
 
 }  // namespace belfry::kernels

@@ -61,6 +61,7 @@ class UpdateFuser {
 
   bool applies(const PlanNode& user, int sum) const {
     const Op& op = *user.op;
+    if (is_half(user.types.empty() ? DType::kF32 : user.types[0].dtype) && !op.half) return false;
     return op.elementwise_input >= op.writes && op.writes > 0 && op.split == Split::kElements &&
            at(op.writes) == user.types.size() && user.inputs.size() <= Fusion::kMostInputs &&
            user.inputs[at(op.elementwise_input)].node == sum &&

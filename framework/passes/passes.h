@@ -75,6 +75,8 @@ void prepare_kernels(Plan& plan, const PlanContext& context);
 // The kernel of a node whose op is `op`: the host's, or the plain one. Throws NotFound if neither
 // serves these types.
 KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference);
+// For tensors of 16 bits, which Op::half does not cover: the reference kernel, on f32.
+KernelRun prepare_half_kernel(const Op& op, KernelPlan& kernel);
 // That of a FusedUpdate: the collective's, then its updates', on parts that fit in a cache.
 KernelRun prepare_fused_update(const Plan& plan, const PlanNode& node, bool reference);
 

@@ -1,10 +1,12 @@
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/rank_launch.h"
 
 namespace belfry {
 
 KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference) {
+  if (!op.half && has_half(kernel)) return prepare_half_kernel(op, kernel);
   if (op.cpu && !(reference && op.reference))
     if (KernelRun run = op.cpu(kernel)) return run;
   require<NotFound>(op.reference != nullptr, kernel.node().describe(), ": no host kernel for ",

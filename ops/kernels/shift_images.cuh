@@ -9,7 +9,7 @@ struct Margins {
   std::int64_t images;
   std::int64_t in_height, in_width, out_height, out_width;
   std::int64_t down, right;
-  std::int64_t pixel_bytes;  // a multiple of 4
+  std::int64_t pixel_bytes;  // a multiple of 2
 };
 
 template <class Unit>
@@ -56,7 +56,8 @@ inline void shift_images(Queue& queue, const Margins& m, const void* in, void* o
   };
   if (fits(16)) return shift_images_by<SixteenBytes>(queue, m, in, out);
   if (fits(8)) return shift_images_by<std::uint64_t>(queue, m, in, out);
-  shift_images_by<std::uint32_t>(queue, m, in, out);
+  if (fits(4)) return shift_images_by<std::uint32_t>(queue, m, in, out);
+  shift_images_by<std::uint16_t>(queue, m, in, out);
 }
 
 }  // namespace belfry::cuda

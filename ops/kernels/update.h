@@ -1,16 +1,25 @@
 // What optimizer updates share.
 #pragma once
+#include <initializer_list>
+#include <vector>
+
+#include "belfry/framework/node.h"
 #include "belfry/framework/op.h"
 
 namespace belfry::kernels {
 
 inline constexpr const char* kUpdateHasNoGradient = "it changes a variable";
 
-// Requires inputs 0, .., slots and `gradient` to be of one shape and floating type, and `rate` to
-// be a scalar of that type. Returns the types of the variables.
+// Requires inputs 0, .., slots and `gradient` to be of one shape and type, f32 or f64, and `rate`
+// to be a scalar of that type. It is the last input, or the last but a factor (ScaledGradient).
+// Returns the types of the variables.
 inline OutputTypes update_types(const ShapeContext& c, std::size_t variables, std::size_t gradient,
                                 std::size_t rate) {
+  c.require(c.inputs() == rate + 1 || c.inputs() == rate + 2, "takes ", rate + 1,
+            " inputs, and perhaps a factor, not ", c.inputs());
   c.require_floating(0);
+  c.require(!is_half(c.dtype(0)), "the variable is ", c.type(0),
+            ", but those that are updated are f32 or f64; keep it in f32 and cast what is read");
   const auto like_variable = [&](std::size_t i, const char* what) {
     c.require(c.dtype(i) == c.dtype(0) && c.input(i).compatible(c.input(0)), "the variable is ",
               c.type(0), ", but its ", what, " is ", c.type(i));
@@ -19,9 +28,25 @@ inline OutputTypes update_types(const ShapeContext& c, std::size_t variables, st
   like_variable(gradient, "gradient");
   c.require(c.dtype(rate) == c.dtype(0) && c.input(rate).rank() == 0, "the learning rate is ",
             c.type(rate), ", but a scalar ", name_of(c.dtype(0)), " is needed");
+  if (c.inputs() == rate + 2)
+    c.require(c.dtype(rate + 1) == DType::kF32 && c.input(rate + 1).rank() == 0, "the factor is ",
+              c.type(rate + 1), ", but a scalar f32 is needed");
   OutputTypes types;
   for (std::size_t i = 0; i < variables; ++i) types.emplace_back(c.type(0));
   return types;
+}
+
+// The inputs of an update: those up to the rate, and the factor, if there is one.
+inline std::vector<Output> update_inputs(std::initializer_list<Output> inputs, Output factor) {
+  std::vector<Output> result(inputs);
+  if (factor) result.push_back(factor);
+  return result;
+}
+
+// The factor, which may be input i; 0: write nothing.
+template <class T>
+T factor_of(const Pointers& p, std::size_t i) {
+  return i < p.inputs() ? static_cast<T>(*p.input<float>(i)) : T(1);
 }
 
 }  // namespace belfry::kernels

@@ -9,15 +9,15 @@ namespace belfry::kernels {
 
 template <class T>
 struct SgdStep {
-  T rate;
-  BELFRY_HD void operator()(T gradient, T& x) const { x = x - rate * gradient; }
+  T rate, factor;  // the gradient's
+  BELFRY_HD void operator()(T gradient, T& x) const { x = x - rate * (factor * gradient); }
 };
 
 template <class T>
 struct MomentumStep {
-  T momentum, rate;
+  T momentum, rate, factor;
   BELFRY_HD void operator()(T gradient, T& x, T& sum) const {
-    sum = momentum * sum + gradient;
+    sum = momentum * sum + factor * gradient;
     x = x - rate * sum;
   }
 };
@@ -35,17 +35,22 @@ BELFRY_HD double power(double base, std::int64_t n) {
 
 template <class T>
 struct AdamStep {
-  T beta1, rest1, beta2, rest2, epsilon, rate;
+  T beta1, rest1, beta2, rest2, epsilon, rate, factor;
 
   // At a step >= 1.
-  BELFRY_HD static AdamStep at(const AdamUpdateOptions& o, std::int64_t step, T rate) {
+  BELFRY_HD static AdamStep at(const AdamUpdateOptions& o, std::int64_t step, T rate, T factor) {
     const double correction = math::sqrt(1 - power(o.beta2, step)) / (1 - power(o.beta1, step));
-    return {static_cast<T>(o.beta1),   static_cast<T>(1 - o.beta1),
-            static_cast<T>(o.beta2),   static_cast<T>(1 - o.beta2),
-            static_cast<T>(o.epsilon), static_cast<T>(static_cast<double>(rate) * correction)};
+    return {static_cast<T>(o.beta1),
+            static_cast<T>(1 - o.beta1),
+            static_cast<T>(o.beta2),
+            static_cast<T>(1 - o.beta2),
+            static_cast<T>(o.epsilon),
+            static_cast<T>(static_cast<double>(rate) * correction),
+            factor};
   }
 
-  BELFRY_HD void operator()(T gradient, T& x, T& m, T& v) const {
+  BELFRY_HD void operator()(T scaled, T& x, T& m, T& v) const {
+    const T gradient = factor * scaled;
     m = beta1 * m + rest1 * gradient;
     v = beta2 * v + rest2 * (gradient * gradient);
     x = x - rate * m / (math::sqrt(v) + epsilon);

@@ -44,7 +44,7 @@ class Bucket {
         const Output& gradient = tensors[b][static_cast<std::size_t>(t)];
         feeds.push_back({gradient, {sizes[b]}});
         if (once && t > 0) continue;
-        updates.push_back(&update(optimizer == "any" ? kOptimizers[b % 4] : optimizer, b, t,
+        updates.push_back(&update(optimizer == "any" ? kOptimizers[b % 5] : optimizer, b, t,
                                   sums[b][static_cast<std::size_t>(t)]));
       }
     PlanContext context{devices_, [](const Node&) { return -1; }};
@@ -89,7 +89,7 @@ class Bucket {
   }
 
  private:
-  inline static const std::string kOptimizers[] = {"sgd", "momentum", "adam", "assign"};
+  inline static const std::string kOptimizers[] = {"sgd", "momentum", "adam", "assign", "scaled"};
 
   static std::byte* aligned(std::vector<std::byte>& bytes) {
     void* start = bytes.data();
@@ -107,6 +107,7 @@ class Bucket {
     if (optimizer == "sgd") return sgd_update(w, sum, rate);
     if (optimizer == "momentum") return momentum_update(w, make("m"), sum, rate);
     if (optimizer == "assign") return assign(w, sum);
+    if (optimizer == "scaled") return sgd_update(w, {sum, constant(graph_, 0.5)}, rate);
     return adam_update(w, make("m"), make("v"), constant(graph_, 3, DType::kI64), sum, rate);
   }
 
@@ -140,7 +141,7 @@ TEST(FusedKernel, IsEnteredForEachOpThatGpusFuse) {
 }
 
 TEST(FusedKernel, GivesTheHostsBitsForEveryOptimizer) {
-  for (const std::string optimizer : {"sgd", "momentum", "adam", "assign", "any"})
+  for (const std::string optimizer : {"sgd", "momentum", "adam", "assign", "scaled", "any"})
     for (const int towers : {1, 2, 3, 8, 9, 24}) {
       SCOPED_TRACE(cat(optimizer, " of ", towers, " towers"));
       expect_host_bits(Bucket(optimizer, towers, kSizes));

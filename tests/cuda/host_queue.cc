@@ -2,6 +2,9 @@
 
 #include <cstring>
 
+#include "belfry/framework/kernels/half.h"
+#include "belfry/framework/kernels/half_bits.h"
+
 namespace belfry::cuda {
 namespace {
 
@@ -10,8 +13,12 @@ void spoil(std::byte* workspace, std::int64_t bytes) {
   std::memset(workspace, 0xff, static_cast<std::size_t>(bytes));
 }
 
+using kernels::Stored;
+
+// Elements of 16 bits are multiplied and added in f32.
 template <class T>
 void multiply(const MatMulCall& call) {
+  using S = Stored<T>;
   const MatMul& s = call.matmul;
   const std::int64_t m = s.c.rows, n = s.c.columns;
   const std::int64_t k = s.transpose_a ? s.a.rows : s.a.columns;
@@ -27,11 +34,11 @@ void multiply(const MatMulCall& call) {
     T* c = static_cast<T*>(call.c) + batch * s.c.step;
     for (std::int64_t j = 0; j < n; ++j)
       for (std::int64_t i = 0; i < m; ++i) {
-        T sum = 0;
+        typename S::Type sum = 0;
         for (std::int64_t p = 0; p < k; ++p)
-          sum += a[s.transpose_a ? i * s.a.leading + p : p * s.a.leading + i] *
-                 b[s.transpose_b ? p * s.b.leading + j : j * s.b.leading + p];
-        c[j * s.c.leading + i] = sum;
+          sum += S::widen(a[s.transpose_a ? i * s.a.leading + p : p * s.a.leading + i]) *
+                 S::widen(b[s.transpose_b ? p * s.b.leading + j : j * s.b.leading + p]);
+        c[j * s.c.leading + i] = S::narrow(sum);
       }
   }
 }
@@ -133,20 +140,66 @@ void pool_as(const PoolingCall& call) {
         for (int c = 0; c < s.y[3]; ++c) out[at(s.y, n, row, column, c)] /= under(row, column);
 }
 
+std::vector<float> widened(DType dtype, const void* from, std::int64_t count) {
+  std::vector<float> wide(static_cast<std::size_t>(count));
+  kernels::half_conversion(dtype).widen(static_cast<const std::uint16_t*>(from), wide.data(),
+                                        count);
+  return wide;
+}
+
+void narrow(DType dtype, const std::vector<float>& from, void* to) {
+  kernels::half_conversion(dtype).narrow(from.data(), static_cast<std::uint16_t*>(to),
+                                         std::ssize(from));
+}
+
+void convolve_half(ConvolutionCall call) {
+  const Convolution& s = call.convolution;
+  const bool filter = s.kind == Convolution::Kind::kGradFilter;
+  const bool input = s.kind == Convolution::Kind::kGradInput;
+  const std::vector<float> first = widened(s.dtype, call.first, elements(input ? s.y : s.x));
+  const std::vector<float> second =
+      widened(s.dtype, call.second, elements(filter ? s.y : s.filter));
+  const std::int64_t count = elements(filter ? s.filter : input ? s.x : s.y);
+  std::vector<float> out(static_cast<std::size_t>(count));
+  void* const to = call.out;
+  call.first = first.data();
+  call.second = second.data();
+  call.out = out.data();
+  convolve_as<float>(call);
+  narrow(s.dtype, out, to);
+}
+
+void pool_half(PoolingCall call) {
+  const Pooling& s = call.pooling;
+  const std::vector<float> in = widened(s.dtype, call.in, elements(s.gradient ? s.y : s.x));
+  std::vector<float> out(static_cast<std::size_t>(elements(s.gradient ? s.x : s.y)));
+  void* const to = call.out;
+  call.in = in.data();
+  call.out = out.data();
+  pool_as<float>(call);
+  narrow(s.dtype, out, to);
+}
+
 }  // namespace
 
 void HostQueue::matmul(const MatMulCall& call) {
   spoil(call.workspace, call.algorithm.workspace_bytes);
-  visit_floating(call.matmul.dtype, [&]<class T>(T) { multiply<T>(call); });
+  const auto run = [&]<class T>(T) { multiply<T>(call); };
+  kernels::visit_half_or(
+      call.matmul.dtype, [](DType dtype, const auto& f) { visit_floating(dtype, f); }, run);
 }
 
 void HostQueue::convolve(const ConvolutionCall& call) {
   spoil(call.workspace, call.algorithm.workspace_bytes);
-  visit_floating(call.convolution.dtype, [&]<class T>(T) { convolve_as<T>(call); });
+  if (is_half(call.convolution.dtype))
+    convolve_half(call);
+  else
+    visit_floating(call.convolution.dtype, [&]<class T>(T) { convolve_as<T>(call); });
   spoil(call.workspace, call.algorithm.workspace_bytes);
 }
 
 void HostQueue::pool(const PoolingCall& call) {
+  if (is_half(call.pooling.dtype)) return pool_half(call);
   visit_floating(call.pooling.dtype, [&]<class T>(T) { pool_as<T>(call); });
 }
 

@@ -62,12 +62,20 @@ TEST(Fill, HoldsItsValueInEveryType) {
   EXPECT_THROW(fill(graph, {2}, 0.5, DType::kI32), InvalidArgument);
 }
 
-TEST(Fill, MakesZerosOf16BitTypesAndNothingElse) {
+TEST(Fill, RoundsTo16Bits) {
   Graph graph;
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     EXPECT_EQ(evaluate(fill(graph, {3}, 0, dtype)), Tensor({3}, dtype));
-    EXPECT_EQ(evaluate(fill_like(constant(graph, Tensor({3}, dtype)), 0)), Tensor({3}, dtype));
-    EXPECT_THROW(fill(graph, {3}, 1, dtype), InvalidArgument);
+    const std::uint16_t one = dtype == DType::kF16 ? 0x3c00 : 0x3f80;
+    for (const Output x : {fill(graph, {3}, 1.0001, dtype),
+                           fill_like(constant(graph, Tensor({3}, dtype)), 1.0001)}) {
+      const Tensor ones = evaluate(x);
+      for (int i = 0; i < 3; ++i) {
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, ones.raw() + 2 * i, sizeof bits);
+        EXPECT_EQ(bits, one);
+      }
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "belfry/ops/cast.h"
 
+#include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -62,9 +63,34 @@ TEST(Cast, GradientsFlowBetweenFloatingTypesOnly) {
   EXPECT_FALSE(gradients(cast(cast(x, DType::kI32), DType::kF32), {x})[0]);
 }
 
-TEST(Cast, Refuses16BitTypesOnHosts) {
-  expect_refused([](Inputs x) { return cast(x[0], DType::kF16); }, {{{2}}},
-                 "hosts do not cast f16");
+TEST(Cast, RoundsTo16BitsAndWidensExactly) {
+  const Tensor x({7}, std::vector<float>{0, -1.5f, 1.0009765625f, 65504, 70000, 0x1p-30f, 0.1f});
+  const auto through = [&](DType half, DType to) {
+    return compute([=](Inputs in) { return cast(cast(in[0], half), to); }, {x});
+  };
+  EXPECT_EQ(doubles(through(DType::kF16, DType::kF64)),
+            (std::vector<double>{0, -1.5, 1.0009765625, 65504, HUGE_VAL, 0, 0.0999755859375}));
+  EXPECT_EQ(doubles(through(DType::kBF16, DType::kF64)),
+            (std::vector<double>{0, -1.5, 1, 65536, 70144, 0x1p-30, 0.10009765625}));
+  EXPECT_EQ(doubles(through(DType::kF16, DType::kI32))[3], 65504);
+  const Tensor both = compute(
+      [](Inputs in) { return cast(cast(cast(in[0], DType::kF16), DType::kBF16), DType::kF32); },
+      {x});
+  EXPECT_EQ(doubles(both)[2], 1);
+  EXPECT_EQ(doubles(compute([](Inputs in) { return cast(cast(in[0], DType::kF16), DType::kF32); },
+                            {Tensor({2}, std::vector<std::int32_t>{3, -2049})})),
+            (std::vector<double>{3, -2048}));
+}
+
+TEST(Cast, TakesRowsOfAnyLength) {
+  for (const std::int64_t n : {1, 1023, 1024, 1025, 5000})
+    for (const DType half : {DType::kF16, DType::kBF16}) {
+      Tensor x({n}, DType::kI32);
+      for (std::int64_t i = 0; i < n; ++i)
+        x.mutable_data<std::int32_t>()[static_cast<std::size_t>(i)] =
+            static_cast<std::int32_t>(i % 256);
+      EXPECT_EQ(compute([=](Inputs in) { return cast(cast(in[0], half), DType::kI32); }, {x}), x);
+    }
 }
 
 }  // namespace cast_test

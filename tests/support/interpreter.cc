@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/passes/passes.h"
 #include "belfry/tests/support/parts.h"
 
 namespace belfry {
@@ -191,10 +192,7 @@ class Evaluation {
     KernelPlan plan(node, inputs, outputs, range);
     KernelRun kernel;
     if (kernel_source && !options_.reference) kernel = kernel_source(plan);
-    if (!kernel && op.cpu && !(options_.reference && op.reference)) kernel = op.cpu(plan);
-    if (!kernel && op.reference) kernel = op.reference(plan);
-    require<Internal>(static_cast<bool>(kernel), node.describe(), ": no kernel for ",
-                      name_of(plan.dtype()));
+    if (!kernel) kernel = prepare_kernel(op, plan, options_.reference);
     return {std::move(kernel), plan.workspace_bytes()};
   }
 

@@ -138,7 +138,7 @@ TEST(ReductionBench, FindsNothingWrongWithTheStrategiesThatWeHave) {
     }
 }
 
-// Other strategies have no kernels for them on hosts.
+// Other strategies would round sums of them more than once.
 TEST(ReductionBench, ChecksSixteenBitTypesOfTheCollective) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     ReductionBenchOptions asked = options("cpu:3");

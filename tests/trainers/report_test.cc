@@ -27,6 +27,8 @@ Report example() {
           .uneven = "weight",
           .tower_weights = {2, 1.5},
           .seed = 18446744073709551615u,
+          .precision = "f16",
+          .loss_scale = LossScaleState{.scale = 1024, .skipped_steps = 7},
           .threads = 2,
           .steps = 702,
           .epochs = 3,
@@ -43,7 +45,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 29u);
+  EXPECT_EQ(json.size(), 32u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
@@ -62,6 +64,9 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["uneven"], "weight");
   EXPECT_EQ(json["tower_weights"], (nlohmann::json{2, 1.5}));
   EXPECT_EQ(json["seed"], 18446744073709551615u);
+  EXPECT_EQ(json["precision"], "f16");
+  EXPECT_EQ(json["loss_scale"], 1024);
+  EXPECT_EQ(json["skipped_steps"], 7);
   EXPECT_EQ(json["threads"], 2);
   EXPECT_EQ(json["steps"], 702);
   EXPECT_EQ(json["epochs"], 3);
@@ -82,8 +87,11 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   report.tower_weights.clear();
   report.test_accuracy.reset();
   report.loss = std::nan("");
+  report.loss_scale.reset();
   const nlohmann::json json = nlohmann::json::parse(to_json(report));
   EXPECT_TRUE(json["allreduce"].is_null());
+  EXPECT_TRUE(json["loss_scale"].is_null());
+  EXPECT_TRUE(json["skipped_steps"].is_null());
   EXPECT_TRUE(json["allreduce_requested"].is_null());
   EXPECT_TRUE(json["tower_weights"].is_null());
   EXPECT_TRUE(json["test_accuracy"].is_null());
@@ -94,7 +102,7 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
 
 TEST(ReportTable, ShowsTheResultsToPeople) {
   const std::string table = to_table(example());
-  for (const char* part : {"702", "12.50", "1000", "0.125", "98.71 %", "00000000000000ab", "yes",
+  for (const char* part : {"702", "12.50", "1000", "0.125", "98.71 %", "1024, 7 steps skipped", "00000000000000ab", "yes",
                            "peak CPU:0        3.00 MiB"})
     EXPECT_THAT(table, HasSubstr(part)) << part;
   Report without = example();

@@ -1,0 +1,47 @@
+#include "belfry/framework/kernels/widened.h"
+
+#include <algorithm>
+
+namespace belfry {
+namespace {
+
+constexpr std::int64_t kWidenedAlignment = 256;
+
+}  // namespace
+
+bool has_half(const KernelPlan& plan) {
+  for (std::size_t i = 0; i < plan.inputs(); ++i)
+    if (is_half(plan.input(i).dtype)) return true;
+  for (std::size_t i = 0; i < plan.outputs(); ++i)
+    if (is_half(plan.output(i).dtype)) return true;
+  return false;
+}
+
+Widened::Widened(const Op& op, const KernelPlan& plan) {
+  const auto add = [&](const TensorType& type, std::size_t i, std::vector<TensorType>& types,
+                       std::vector<Tensor>& tensors) {
+    types.push_back(type);
+    if (!is_half(type.dtype)) return;
+    types.back().dtype = DType::kF32;
+    tensors.push_back({i, type.dtype, type.shape.elements(), bytes});
+    bytes += (types.back().bytes() + kWidenedAlignment - 1) / kWidenedAlignment * kWidenedAlignment;
+  };
+  const auto writes = static_cast<std::size_t>(op.writes);
+  for (std::size_t i = 0; i < plan.inputs(); ++i) {
+    add(plan.input(i), i, inputs, read);
+    if (i < writes) variables = read.size();
+  }
+  // The first outputs of an op that writes are the variables.
+  std::vector<Tensor> none;
+  for (std::size_t i = 0; i < plan.outputs(); ++i)
+    add(plan.output(i), i, outputs, i < writes ? none : made);
+}
+
+void Widened::point(const Pointers& p, std::vector<void*>& in, std::vector<void*>& out) const {
+  in.assign(p.given_inputs().begin(), p.given_inputs().end());
+  out.assign(p.all_outputs().begin(), p.all_outputs().end());
+  for (const Tensor& tensor : read) in[tensor.index] = p.workspace() + tensor.offset;
+  for (const Tensor& tensor : made) out[tensor.index] = p.workspace() + tensor.offset;
+}
+
+}  // namespace belfry

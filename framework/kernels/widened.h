@@ -1,0 +1,37 @@
+// Kernels of f32 for tensors of 16 bits: what becomes of a KernelPlan, and of its tensors.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/kernel.h"
+#include "belfry/framework/op.h"
+
+namespace belfry {
+
+// Whether a tensor of the plan is f16 or bf16.
+bool has_half(const KernelPlan& plan);
+
+// A kernel is prepared for `inputs` and `outputs`, and given tensors in a workspace of `bytes`, in
+// front of its own, in place of those of 16 bits. Those that it reads are widened before, those
+// that it writes are rounded after: outputs and, of an op that writes, variables.
+struct Widened {
+  struct Tensor {
+    std::size_t index;  // among the inputs, or the outputs
+    DType dtype;
+    std::int64_t elements;
+    std::int64_t offset;  // in the workspace, a multiple of 256
+  };
+
+  Widened(const Op& op, const KernelPlan& plan);
+
+  // The pointers of a launch with those in `workspace` in place of others.
+  void point(const Pointers& p, std::vector<void*>& in, std::vector<void*>& out) const;
+
+  std::vector<TensorType> inputs, outputs;
+  std::vector<Tensor> read, made;
+  std::size_t variables = 0;  // of `read`, these first are written, too
+  std::int64_t bytes = 0;
+};
+
+}  // namespace belfry

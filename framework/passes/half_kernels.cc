@@ -1,0 +1,67 @@
+// How hosts run ops on f16 and bf16 whose kernels do not take them.
+#include <atomic>
+#include <memory>
+
+#include "belfry/framework/kernels/half.h"
+#include "belfry/framework/kernels/widened.h"
+#include "belfry/framework/log.h"
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+void say_once(DType dtype) {
+  static std::atomic<bool> said[2];
+  if (!said[dtype == DType::kF16].exchange(true))
+    log_info(name_of(dtype),
+             " runs through the reference kernels on CPUs, which compute in f32: far slower than "
+             "f32 itself");
+}
+
+// One launch runs at a time, and does all of its node's work.
+class HalfKernel {
+ public:
+  HalfKernel(const Op& op, KernelPlan& plan) : tensors_(op, plan) {
+    require<Internal>(op.reference && !op.collective, plan.node().describe(),
+                      ": no host kernel for 16 bits");
+    KernelPlan wide(plan.node(), tensors_.inputs, tensors_.outputs, plan.range());
+    run_ = op.reference(wide);
+    plan.workspace(tensors_.bytes + wide.workspace_bytes());
+    for (const auto* list : {&tensors_.read, &tensors_.made})
+      for (const Widened::Tensor& tensor : *list) say_once(tensor.dtype);
+  }
+
+  void operator()(const Pointers& p) {
+    tensors_.point(p, inputs_, outputs_);
+    for (const Widened::Tensor& tensor : tensors_.read)
+      kernels::half_conversion(tensor.dtype)
+          .widen(p.input<std::uint16_t>(tensor.index), at<float>(p, tensor), tensor.elements);
+    run_(Pointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()},
+                  p.step()));
+    for (std::size_t i = 0; i < tensors_.variables; ++i)
+      narrow(p, tensors_.read[i], p.written<std::uint16_t>(tensors_.read[i].index));
+    for (const Widened::Tensor& tensor : tensors_.made)
+      narrow(p, tensor, p.output<std::uint16_t>(tensor.index));
+  }
+
+ private:
+  template <class T>
+  static T* at(const Pointers& p, const Widened::Tensor& tensor) {
+    return reinterpret_cast<T*>(p.workspace() + tensor.offset);
+  }
+  static void narrow(const Pointers& p, const Widened::Tensor& from, std::uint16_t* to) {
+    kernels::half_conversion(from.dtype).narrow(at<float>(p, from), to, from.elements);
+  }
+
+  Widened tensors_;
+  KernelRun run_;
+  std::vector<void*> inputs_, outputs_;  // their memory is kept from launch to launch
+};
+
+}  // namespace
+
+KernelRun prepare_half_kernel(const Op& op, KernelPlan& plan) {
+  return [kernel = std::make_shared<HalfKernel>(op, plan)](const Pointers& p) { (*kernel)(p); };
+}
+
+}  // namespace belfry

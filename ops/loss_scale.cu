@@ -1,0 +1,174 @@
+// The ops of loss scaling, in one source, as those of ops/pointwise.cu.
+#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/launch.h"
+#include "belfry/ops/all_finite.h"
+#include "belfry/ops/kernels/loss_scale_step.h"
+#include "belfry/ops/loss_scale.h"
+
+namespace belfry::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// What threads of a block have found: afterwards at(0) is the union.
+struct Found {
+  int at[kThreads];
+
+  BELFRY_HD static void unite(const Block& block, Found& found) {
+    for (int half = kThreads / 2; half > 0; half /= 2)
+      block.each([&](int thread) {
+        if (thread < half) found.at[thread] |= found.at[thread + half];
+      });
+  }
+};
+
+// found[block]: whether an element of a part is NaN or beyond the limit.
+template <class T>
+struct Exceed {
+  static constexpr int kEach = 16;  // elements of a thread
+  using Shared = Found;
+  const T* x;
+  std::int64_t count;
+  T limit;
+  std::uint8_t* found;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    block.each([&](int thread) {
+      int any = 0;
+      for (int k = 0; k < kEach; ++k) {
+        const std::int64_t i = (block.index * kEach + k) * kThreads + thread;
+        if (i < count) any |= !(x[i] <= limit && x[i] >= -limit);
+      }
+      shared.at[thread] = any;
+    });
+    Found::unite(block, shared);
+    block.each([&](int thread) {
+      if (thread == 0) found[block.index] = shared.at[0] != 0;
+    });
+  }
+};
+
+// Whether nothing was found, by one block.
+struct NoneFound {
+  using Shared = Found;
+  const std::uint8_t* found;
+  std::int64_t count;
+  bool* none;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    block.each([&](int thread) {
+      int any = 0;
+      for (std::int64_t i = thread; i < count; i += kThreads) any |= found[i];
+      shared.at[thread] = any;
+    });
+    Found::unite(block, shared);
+    block.each([&](int thread) {
+      if (thread == 0) *none = shared.at[0] == 0;
+    });
+  }
+};
+
+std::int64_t parts(const Shape& shape) {
+  constexpr std::int64_t kPart = std::int64_t{kThreads} * Exceed<float>::kEach;
+  return (shape.elements() + kPart - 1) / kPart;
+}
+
+QueueRun all_finite(KernelPlan& plan) {
+  struct Tensor {
+    DType dtype;
+    std::int64_t count, blocks;
+  };
+  std::vector<Tensor> tensors;
+  std::int64_t blocks = 0;
+  for (std::size_t i = 0; i < plan.inputs(); ++i) {
+    const auto& [shape, dtype] = plan.input(i);
+    tensors.push_back({dtype, shape.elements(), parts(shape)});
+    blocks += parts(shape);
+  }
+  plan.workspace(blocks);
+  return [tensors, blocks, limit = plan.options<AllFiniteOptions>().limit](const Pointers& p,
+                                                                           Queue& queue) {
+    auto* found = reinterpret_cast<std::uint8_t*>(p.workspace());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& t = tensors[i];
+      visit_floating(t.dtype, [&]<class T>(T) {
+        launch(queue, Exceed<T>{p.input<T>(i), t.count, static_cast<T>(limit), found},
+               {.blocks = t.blocks, .threads = kThreads});
+      });
+      found += t.blocks;
+    }
+    launch(queue, NoneFound{found - blocks, blocks, p.output<bool>()}, {.threads = kThreads});
+  };
+}
+
+constexpr std::size_t kMostFinite = 256;  // towers
+
+struct Unscale {
+  using Shared = Nothing;
+  const float* scale;
+  int count;
+  const bool* finite[kMostFinite];
+  float* factor;
+  std::int64_t* applied;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      if (thread > 0) return;
+      bool all = true;
+      for (int i = 0; i < count; ++i) all = all && *finite[i];
+      *factor = all ? 1 / *scale : 0;
+      *applied = all ? 1 : 0;
+    });
+  }
+};
+
+QueueRun unscale(KernelPlan& plan) {
+  if (plan.inputs() > kMostFinite + 1) return {};
+  return [](const Pointers& p, Queue& queue) {
+    Unscale kernel{p.input<float>(0),
+                   static_cast<int>(p.inputs()) - 1,
+                   {},
+                   p.output<float>(0),
+                   p.output<std::int64_t>(1)};
+    for (std::size_t i = 1; i < p.inputs(); ++i) kernel.finite[i - 1] = p.input<bool>(i);
+    launch(queue, kernel, {.threads = 1});
+  };
+}
+
+struct UpdateScale {
+  using Shared = Nothing;
+  std::int64_t growth;
+  float* scale;
+  std::int64_t *good, *skipped;
+  const std::int64_t* applied;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      if (thread > 0) return;
+      const kernels::LossScale now =
+          kernels::next({*scale, *good, *skipped}, *applied != 0, growth);
+      *scale = now.scale;
+      *good = now.good_steps;
+      *skipped = now.skipped_steps;
+    });
+  }
+};
+
+QueueRun update(KernelPlan& plan) {
+  return [growth = plan.options<LossScaleUpdateOptions>().growth_steps](const Pointers& p,
+                                                                        Queue& queue) {
+    launch(queue,
+           UpdateScale{growth, p.written<float>(0), p.written<std::int64_t>(1),
+                       p.written<std::int64_t>(2), p.input<std::int64_t>(3)},
+           {.threads = 1});
+  };
+}
+
+const GpuKernel kernels_of_ops[] = {
+    {kAllFinite, all_finite},
+    {kUnscale, unscale},
+    {kLossScaleUpdate, update},
+};
+
+}  // namespace
+}  // namespace belfry::cuda

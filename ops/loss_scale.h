@@ -1,0 +1,30 @@
+// Loss scaling: gradients in f16 are those of the loss times a scale, so that small ones do not
+// vanish. An update takes the scale out again, or is skipped where a gradient is not finite.
+//
+//   Unscaling by = unscale(scale, {all_finite(tower0), all_finite(tower1)});
+//   sgd_update(v, {gradient, by.factor}, rate);
+//   update_loss_scale(scale, good_steps, skipped_steps, by.applied);
+#pragma once
+#include "belfry/framework/graph.h"
+#include "belfry/ops/scaled_gradient.h"
+
+namespace belfry {
+
+// `scale` is a scalar f32, `finite` are bool scalars.
+extern const Op kUnscale;
+Unscaling unscale(Output scale, std::span<const Output> finite, At at = {});
+
+struct LossScaleUpdateOptions {
+  std::int64_t growth_steps = 1000;  // at least 1
+};
+
+// The rule, for an update that was applied (1) or skipped (0), a scalar i64:
+//   skipped: scale /= 2, good_steps = 0, skipped_steps += 1
+//   applied: good_steps += 1; at growth_steps of them: scale *= 2, good_steps = 0
+// The scale, a scalar f32, stays between 2^-126 and 2^126, so that it and its inverse are exact.
+// The counts are scalars, i64. Outputs are their new values.
+extern const Op kLossScaleUpdate;
+Node& update_loss_scale(Variable scale, Variable good_steps, Variable skipped_steps, Output applied,
+                        LossScaleUpdateOptions options = {}, At at = {});
+
+}  // namespace belfry

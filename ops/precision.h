@@ -1,0 +1,28 @@
+// Mixed precision: in which types a model computes whose variables are f32.
+//
+//   const AutocastScope scope(graph, autocasting(Precision::kBf16));
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/framework/scopes.h"
+
+namespace belfry {
+
+enum class Precision {
+  kF32,
+  kTf32,  // as f32, but GPUs round it to tf32 where they multiply
+  kBf16,  // products, and what follows from them up to an op that asks for f32, are bf16
+  kF16,   // likewise; gradients need a loss scale (ops/loss_scale.h)
+};
+
+std::vector<std::string> precision_names();
+std::string_view name_of(Precision precision);
+// Throws InvalidArgument with all names and the nearest one.
+Precision find_precision(std::string_view name);
+
+// What to give an AutocastScope around the model.
+Autocasting autocasting(Precision precision);
+
+}  // namespace belfry

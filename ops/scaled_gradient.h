@@ -1,0 +1,23 @@
+// What loss scaling makes of updates.
+#pragma once
+#include "belfry/framework/node.h"
+
+namespace belfry {
+
+// Empty, but for both or none, where the loss is not scaled.
+struct Unscaling {
+  Output factor = {};   // scalar f32: 1 / scale, or 0: nothing is to be written
+  Output applied = {};  // scalar i64: 1, or 0 for an update that is skipped
+};
+
+// What an update takes: a gradient, and a factor to multiply it by. Where that is 0 the update
+// writes nothing: the bits of variables and slots stay, whatever the gradient is.
+struct ScaledGradient {
+  ScaledGradient(Output gradient, Output times = {})  // NOLINT
+      : value(gradient), factor(times) {}
+
+  Output value;
+  Output factor;  // empty: 1
+};
+
+}  // namespace belfry

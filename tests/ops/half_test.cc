@@ -1,0 +1,221 @@
+// Ops on f16 and bf16: what f32 gives, rounded once.
+#include "belfry/framework/kernels/half.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/framework/session.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/avg_pool.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/concat.h"
+#include "belfry/ops/conv2d.h"
+#include "belfry/ops/dropout.h"
+#include "belfry/ops/exp.h"
+#include "belfry/ops/gather.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/ops/max_pool.h"
+#include "belfry/ops/neg.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sigmoid.h"
+#include "belfry/ops/slice.h"
+#include "belfry/ops/softmax.h"
+#include "belfry/ops/split.h"
+#include "belfry/ops/tanh.h"
+#include "belfry/ops/transpose.h"
+#include "belfry/tests/support/interpreter.h"
+#include "belfry/tests/support/op_test.h"
+
+namespace belfry {
+namespace half_test {
+
+Tensor widened(const Tensor& half) {
+  Tensor wide(half.shape(), DType::kF32);
+  kernels::half_conversion(half.dtype())
+      .widen(reinterpret_cast<const std::uint16_t*>(half.raw()), wide.mutable_data<float>().data(),
+             half.elements());
+  return wide;
+}
+
+Tensor rounded(const Tensor& wide, DType dtype) {
+  Tensor half(wide.shape(), dtype);
+  kernels::half_conversion(dtype).narrow(wide.data<float>().data(),
+                                         reinterpret_cast<std::uint16_t*>(half.mutable_raw()),
+                                         wide.elements());
+  return half;
+}
+
+Tensor as_f32(const Tensor& tensor) { return is_half(tensor.dtype()) ? widened(tensor) : tensor; }
+
+struct HalfCase {
+  const char* name;
+  std::vector<Shape> inputs;
+  // One op, so that nothing is rounded on the way.
+  std::function<Output(Inputs)> build;
+  double low = -2, high = 2;
+};
+
+void PrintTo(const HalfCase& c, std::ostream* out) { *out << c.name; }
+
+const HalfCase kCases[] = {
+    {"matmul", {{5, 7}, {7, 3}}, [](Inputs x) { return matmul(x[0], x[1]); }},
+    {"matmul_transposed",
+     {{7, 5}, {3, 7}},
+     [](Inputs x) { return matmul(x[0], x[1], {.transpose_a = true, .transpose_b = true}); }},
+    {"matmul_of_nothing", {{3, 0}, {0, 3}}, [](Inputs x) { return matmul(x[0], x[1]); }},
+    {"conv2d", {{2, 5, 6, 3}, {4, 3, 3, 3}}, [](Inputs x) { return conv2d(x[0], x[1]); }},
+    {"conv2d_odd_padding",
+     {{2, 6, 6, 1}, {3, 2, 2, 1}},
+     [](Inputs x) { return conv2d(x[0], x[1]); }},
+    {"conv2d_strided",
+     {{2, 6, 5, 3}, {4, 3, 3, 3}},
+     [](Inputs x) { return conv2d(x[0], x[1], {.stride = 2}); }},
+    {"max_pool", {{2, 6, 6, 3}}, [](Inputs x) { return max_pool(x[0], {.window = 2}); }},
+    {"avg_pool", {{2, 6, 6, 3}}, [](Inputs x) { return avg_pool(x[0], {.window = 2}); }},
+    {"avg_pool_odd", {{2, 5, 5, 3}}, [](Inputs x) { return avg_pool(x[0], {.window = 2}); }},
+    {"relu", {{5, 7}}, [](Inputs x) { return relu(x[0]); }},
+    {"tanh", {{37}}, [](Inputs x) { return tanh(x[0]); }},
+    {"sigmoid", {{37}}, [](Inputs x) { return sigmoid(x[0]); }},
+    {"exp", {{37}}, [](Inputs x) { return exp(x[0]); }},
+    {"neg", {{37}}, [](Inputs x) { return neg(x[0]); }},
+    {"add", {{5, 7}, {5, 7}}, [](Inputs x) { return add(x[0], x[1]); }},
+    {"add_bias", {{5, 16}, {16}}, [](Inputs x) { return add(x[0], x[1]); }},
+    {"sub", {{5, 1}, {7}}, [](Inputs x) { return sub(x[0], x[1]); }},
+    {"mul", {{5, 7}, {5, 7}}, [](Inputs x) { return mul(x[0], x[1]); }},
+    {"div", {{5, 7}, {5, 7}}, [](Inputs x) { return div(x[0], x[1]); }, 0.5, 2},
+    {"add_n", {{5, 7}, {5, 7}, {5, 7}}, [](Inputs x) { return add_n(x); }},
+    {"softmax", {{5, 7}}, [](Inputs x) { return softmax(x[0]); }},
+    {"reduce_sum", {{5, 7}}, [](Inputs x) { return reduce_sum(x[0], {0}); }},
+    {"reduce_mean", {{5, 7}}, [](Inputs x) { return reduce_mean(x[0]); }},
+    {"concat", {{5, 7}, {5, 3}}, [](Inputs x) { return concat(x, 1); }},
+    {"slice",
+     {{5, 7}},
+     [](Inputs x) {
+       return slice(x[0], {1, 2}, {3, 5});
+     }},
+    {"transpose", {{5, 7}}, [](Inputs x) { return transpose(x[0]); }},
+    {"flatten", {{5, 7, 2}}, [](Inputs x) { return flatten(x[0]); }},
+    {"dropout", {{5, 70}}, [](Inputs x) { return dropout(x[0], 0.5, "dropped"); }},
+};
+
+class Half : public testing::TestWithParam<std::tuple<DType, HalfCase>> {};
+
+// Largest distance in units of the last place of 16 bits.
+double distance(const Tensor& a, const Tensor& b, DType dtype) {
+  if (a.shape() != b.shape()) return HUGE_VAL;
+  const std::vector<double> left = doubles(a), right = doubles(b);
+  const int digits = dtype == DType::kF16 ? 11 : 8;
+  double largest = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (left[i] == right[i]) continue;
+    const int exponent = std::max(std::ilogb(std::max(std::abs(left[i]), std::abs(right[i]))), -14);
+    largest =
+        std::max(largest, std::abs(left[i] - right[i]) / std::ldexp(1, exponent - digits + 1));
+  }
+  return largest;
+}
+
+// One unit allows for another order of sums, which may move what is rounded.
+TEST_P(Half, IsF32RoundedOnce) {
+  const auto& [dtype, test] = GetParam();
+  Graph graph;
+  std::vector<Output> halves, wides;
+  std::vector<Feed> feeds;
+  for (std::size_t i = 0; i < test.inputs.size(); ++i) {
+    const Shape& shape = test.inputs[i];
+    const Tensor x =
+        rounded(random_values(shape, test.low, test.high, static_cast<unsigned>(i) + 1), dtype);
+    halves.push_back(placeholder(graph, cat("half", i), dtype, shape));
+    wides.push_back(placeholder(graph, cat("wide", i), DType::kF32, shape));
+    feeds.push_back({halves.back(), x});
+    feeds.push_back({wides.back(), widened(x)});
+  }
+  // Random ops are keyed by their names.
+  const Output half = [&] {
+    const ReplicaScope replica(graph, "a/", 0);
+    const NameScope names(graph, "a/");
+    return test.build(halves);
+  }();
+  const Output wide = [&] {
+    const ReplicaScope replica(graph, "b/", 0);
+    const NameScope names(graph, "b/");
+    return test.build(wides);
+  }();
+  ASSERT_EQ(half.dtype(), dtype);
+  for (const bool reference : {false, true}) {
+    const Tensor actual = as_f32(evaluate(half, feeds, {.reference = reference}));
+    const Tensor plain = evaluate(wide, feeds, {.reference = true});
+    EXPECT_LE(distance(actual, widened(rounded(plain, dtype)), dtype), reference ? 0 : 1)
+        << actual.str() << "\ninstead of\n"
+        << plain.str();
+  }
+  // Gradients are of the type, too, and near those of f32: they take the rounded y.
+  const Tensor direction = random_values(half.shape(), -1, 1, 9);
+  const std::vector<Output> ys = gradients(
+                                half, halves,
+                                {.initial = {constant(graph, rounded(direction, dtype))}}),
+                            wide_ys =
+                                gradients(wide, wides, {.initial = {constant(graph, direction)}});
+  for (std::size_t i = 0; i < ys.size(); ++i) {
+    ASSERT_EQ(ys[i].dtype(), dtype);
+    const Tensor actual = as_f32(evaluate(ys[i], feeds)), plain = evaluate(wide_ys[i], feeds);
+    if (plain.elements() > 0) {
+      EXPECT_LE(difference(actual, plain), dtype == DType::kF16 ? 4e-3 : 3e-2) << ys[i].name();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Half,
+                         testing::Combine(testing::Values(DType::kF16, DType::kBF16),
+                                          testing::ValuesIn(kCases)),
+                         [](const auto& test) {
+                           return cat(std::get<1>(test.param).name, "_",
+                                      name_of(std::get<0>(test.param)));
+                         });
+
+// Whole plans, with the workspaces that they have there.
+TEST(HalfInSessions, GivesTheBitsOfTheInterpreter) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    Graph graph;
+    const Output x = placeholder(graph, "x", dtype, {6, 8}),
+                 w = placeholder(graph, "w", dtype, {8, 4});
+    const Output y = softmax(add(relu(matmul(x, w)), constant(graph, 0.25, dtype)));
+    const std::vector<Output> wanted = gradients(reduce_sum(mul(y, y)), {x, w});
+    const std::vector<Feed> feeds{{x, rounded(random_values({6, 8}), dtype)},
+                                  {w, rounded(random_values({8, 4}, -1, 1, 2), dtype)}};
+    Session session(graph, {.device_count = {{"CPU", 1}}});
+    for (int run = 0; run < 2; ++run)
+      for (const Output& output : wanted)
+        EXPECT_EQ(session.run(output, feeds), evaluate(output, feeds, {.reference = true}));
+  }
+}
+
+TEST(HalfInSessions, WritesVariablesOf16Bits) {
+  Graph graph;
+  const Variable v = variable(graph, "v", {3}, {.dtype = DType::kF16, .initializer = init::ones()});
+  Node& moved = assign_add(v, fill(graph, {3}, 0.5, DType::kF16));
+  Session session(graph, {.device_count = {{"CPU", 1}}});
+  session.run({moved});
+  session.run({moved});
+  EXPECT_EQ(doubles(widened(session.read(v))), (std::vector<double>{2, 2, 2}));
+}
+
+TEST(Half, IsWhatScalarsAreRoundedTo) {
+  EXPECT_EQ(widened(scalar_tensor(0.1, DType::kBF16)), Tensor(0.10009765625f));
+  EXPECT_EQ(widened(scalar_tensor(70000, DType::kF16)), Tensor(HUGE_VALF));
+}
+
+}  // namespace half_test
+}  // namespace belfry

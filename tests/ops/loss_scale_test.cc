@@ -1,0 +1,177 @@
+#include "belfry/ops/loss_scale.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/ops/adam_update.h"
+#include "belfry/ops/all_finite.h"
+#include "belfry/ops/momentum_update.h"
+#include "belfry/ops/sgd_update.h"
+#include "belfry/tests/support/update_check.h"
+
+namespace belfry {
+namespace loss_scale_test {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kMost = std::numeric_limits<float>::max();
+
+bool finite(const std::vector<Tensor>& tensors, AllFiniteOptions options = {}) {
+  const Builder build = [&](Inputs x) { return all_finite(x, options); };
+  const bool result = compute(build, tensors).item<bool>();
+  Graph graph;
+  std::vector<Output> xs;
+  for (const Tensor& tensor : tensors) xs.push_back(constant(graph, tensor));
+  EXPECT_EQ(evaluate(all_finite(xs, options), {}, {.reference = true}).item<bool>(), result);
+  return result;
+}
+
+TEST(AllFinite, FindsNaNAndInfinityWhereverTheyAre) {
+  for (const std::int64_t size : {1, 7, 4097, 12345}) {
+    const Tensor good = random_values({size});
+    EXPECT_TRUE(finite({good, Tensor({2, 3}, DType::kF64), Tensor({0}, DType::kF32)}));
+    for (const float bad : {kInfinity, -kInfinity, kNaN})
+      for (const std::int64_t at : {std::int64_t{0}, size / 2, size - 1}) {
+        Tensor x = good;
+        x.mutable_data<float>()[static_cast<std::size_t>(at)] = bad;
+        EXPECT_FALSE(finite({x})) << bad << " at " << at << " of " << size;
+        EXPECT_FALSE(finite({good, x, good})) << bad << " at " << at << " of " << size;
+      }
+  }
+}
+
+TEST(AllFinite, CountsWhatIsBeyondTheLimitAsInfinite) {
+  EXPECT_TRUE(finite({Tensor(kMost), Tensor(-kMost)}));
+  EXPECT_TRUE(finite({Tensor(-2.0f)}, {.limit = 2}));
+  EXPECT_FALSE(finite({Tensor(-2.001f)}, {.limit = 2}));
+  EXPECT_FALSE(finite({Tensor(1e300)}));
+}
+
+TEST(AllFinite, RefusesIntegers) {
+  expect_refused([](Inputs x) { return all_finite(x); }, {{{2}}, {{2}, DType::kI32}},
+                 "input 1 is i32, but a floating-point type is needed");
+}
+
+TEST(Unscale, IsTheInverseOr0WhereOneTowerIsNotFinite) {
+  for (const bool other : {true, false}) {
+    Graph graph;
+    const Output flags[] = {constant(graph, Tensor(true)), constant(graph, Tensor(other))};
+    const Unscaling by = unscale(constant(graph, Tensor(1024.0f)), flags);
+    EXPECT_EQ(evaluate(by.factor), Tensor(other ? 0x1p-10f : 0.0f));
+    EXPECT_EQ(evaluate(by.applied), Tensor(std::int64_t{other}));
+  }
+}
+
+TEST(Unscale, RefusesAScaleThatIsNoScalar) {
+  expect_refused([](Inputs x) { return unscale(x[0], x.subspan(1)).factor; },
+                 {{{2}}, {{}, DType::kBool}}, "the scale is f32[2], but a scalar f32 is needed");
+}
+
+// scale, good steps, skipped steps.
+std::vector<double> after(float scale, std::int64_t good, std::int64_t skipped, bool applied) {
+  const UpdateBuilder build = [](std::span<const Variable> v, Inputs x) -> Node& {
+    return update_loss_scale(v[0], v[1], v[2], x[0], {.growth_steps = 3});
+  };
+  std::vector<double> values;
+  for (const Tensor& tensor : update(build, {Tensor(scale), Tensor(good), Tensor(skipped)},
+                                     {Tensor(std::int64_t{applied})}))
+    values.push_back(doubles(tensor)[0]);
+  return values;
+}
+
+TEST(LossScaleUpdate, DoublesAfterGoodStepsAndHalvesAfterABadOne) {
+  using Values = std::vector<double>;
+  EXPECT_EQ(after(8, 0, 5, true), (Values{8, 1, 5}));
+  EXPECT_EQ(after(8, 1, 5, true), (Values{8, 2, 5}));
+  EXPECT_EQ(after(8, 2, 5, true), (Values{16, 0, 5}));
+  EXPECT_EQ(after(8, 2, 5, false), (Values{4, 0, 6}));
+}
+
+TEST(LossScaleUpdate, KeepsTheScaleAndItsInverseExact) {
+  EXPECT_EQ(after(0x1p-126f, 0, 0, false)[0], 0x1p-126);
+  EXPECT_EQ(after(0x1p126f, 2, 0, true)[0], 0x1p126);
+}
+
+TEST(LossScaleUpdate, RefusesToGrowWithoutGoodSteps) {
+  Graph graph;
+  const auto scalar = [&](const char* name, DType dtype) {
+    return variable(graph, name, {}, {.dtype = dtype, .initializer = init::zeros()});
+  };
+  EXPECT_THROW(update_loss_scale(scalar("scale", DType::kF32), scalar("good", DType::kI64),
+                                 scalar("bad", DType::kI64), constant(graph, 1, DType::kI64),
+                                 {.growth_steps = 0}),
+               InvalidArgument);
+}
+
+// An update of a variable and `slots` slots by x[0], times the factor x[1] if there are two.
+struct Rule {
+  const char* name;
+  std::size_t slots;
+  UpdateBuilder build;
+};
+
+ScaledGradient gradient_of(Inputs x) { return x.size() > 1 ? ScaledGradient{x[0], x[1]} : x[0]; }
+
+const Rule kRules[] = {{"sgd", 0,
+                        [](std::span<const Variable> v, Inputs x) -> Node& {
+                          return sgd_update(v[0], gradient_of(x),
+                                            constant(x[0].graph(), 0.1, x[0].dtype()));
+                        }},
+                       {"momentum", 1,
+                        [](std::span<const Variable> v, Inputs x) -> Node& {
+                          return momentum_update(v[0], v[1], gradient_of(x),
+                                                 constant(x[0].graph(), 0.1, x[0].dtype()));
+                        }},
+                       // The counter does not move in updates that are skipped, so it may be 0.
+                       {"adam", 2, [](std::span<const Variable> v, Inputs x) -> Node& {
+                          const Output rate = constant(x[0].graph(), 0.1, x[0].dtype());
+                          const std::int64_t step = x.size() > 2 ? 0 : 1;
+                          return adam_update(v[0], v[1], v[2], constant(x[0].graph(), Tensor(step)),
+                                             gradient_of(x), rate);
+                        }}};
+
+std::vector<Tensor> variables_of(const Rule& rule) {
+  std::vector<Tensor> variables;
+  for (std::size_t i = 0; i <= rule.slots; ++i)
+    variables.push_back(random_values({33}, i == 0 ? -1 : 0, 1, static_cast<unsigned>(i) + 5));
+  return variables;
+}
+
+TEST(UpdatesWithAFactor, GiveTheBitsOfUnscaledGradients) {
+  const Tensor gradient = random_values({33}, -1, 1, 2);
+  Tensor scaled = gradient;
+  for (float& value : scaled.mutable_data<float>()) value *= 4096;
+  for (const Rule& rule : kRules)
+    for (const bool reference : {false, true})
+      EXPECT_EQ(update(rule.build, variables_of(rule), {scaled, Tensor(0x1p-12f)},
+                       {.reference = reference}),
+                update(rule.build, variables_of(rule), {gradient}, {.reference = reference}))
+          << rule.name;
+}
+
+TEST(UpdatesWithAFactor, WriteNothingWhereItIs0) {
+  Tensor gradient = random_values({33}, -1, 1, 2);
+  gradient.mutable_data<float>()[3] = kNaN;
+  gradient.mutable_data<float>()[30] = kInfinity;
+  for (const Rule& rule : kRules)
+    for (const bool reference : {false, true}) {
+      std::vector<Tensor> variables = variables_of(rule);
+      variables[0].mutable_data<float>()[7] = -0.0f;
+      EXPECT_EQ(update(rule.build, variables, {gradient, Tensor(0.0f), Tensor(0.0f)},
+                       {.reference = reference}),
+                variables)
+          << rule.name;
+    }
+}
+
+TEST(UpdatesWithAFactor, RefuseOneThatIsNoScalar) {
+  for (const Rule& rule : kRules)
+    expect_update_refused(rule.build, variables_of(rule),
+                          {random_values({33}), random_values({33})},
+                          "the factor is f32[33], but a scalar f32 is needed");
+}
+
+}  // namespace loss_scale_test
+}  // namespace belfry
