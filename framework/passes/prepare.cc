@@ -31,8 +31,9 @@ GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& ke
 }
 
 void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel,
-                  Launch& launch) {
-  GpuRun sum = node.participants() > 1 ? prepare_on_gpu(node, device, kernel) : GpuRun();
+                  bool deterministic, Launch& launch) {
+  GpuRun sum =
+      node.participants() > 1 ? prepare_on_gpu(node, device, kernel, deterministic) : GpuRun();
   launch.rank = std::make_shared<RankLaunch>(node, std::move(sum));
   launch.enqueue = [rank = launch.rank](const Pointers& p, GpuStream& stream) {
     rank->enqueue(p, stream);
@@ -57,7 +58,7 @@ void prepare_kernels(Plan& plan, const PlanContext& context) {
     const std::vector<TensorType> inputs = plan.input_types(node);
     KernelPlan kernel(*node.node, inputs, node.types, launch.range);
     if (node.rank)
-      prepare_rank(node, device, kernel, launch);
+      prepare_rank(node, device, kernel, context.deterministic, launch);
     else if (device.backend)
       launch.enqueue = prepare_on_gpu(node, device, kernel, context.deterministic);
     else
