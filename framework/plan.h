@@ -100,6 +100,7 @@ struct Launch {
   std::int64_t chunk;       // units that a worker takes at a time; range.size() if it is not shared
   KernelRun run;            // on lanes of CPUs
   GpuRun enqueue;           // on lanes of GPUs
+  bool captured = true;     // on lanes of GPUs: may be a part of a segment (segments.h)
   std::int64_t workspace_bytes = 0;
   int workspace = -1;  // buffer
 

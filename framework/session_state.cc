@@ -46,6 +46,7 @@ Session::State::State(const Graph& g, SessionOptions o)
   if (count_gpus(devices) > 0) runner.gpus = std::make_unique<GpuStreams>(devices);
   runner.dry = options.dry_run;
   runner.all_workers = options.all_workers;
+  runner.capture = options.capture;
   if (options.log_device_placement) print(device_mapping(devices));
 }
 

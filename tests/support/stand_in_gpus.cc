@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include <sys/mman.h>
 
@@ -40,6 +41,14 @@ struct StandInGpus::Space {
   std::map<std::size_t, std::size_t> blocks;  // bytes by offset
 };
 
+struct StandInGpus::InFlight {
+  int stream;
+  std::int64_t count;  // of the stream's work up to it
+  std::string served;
+  std::vector<Access> accesses;
+  std::shared_ptr<std::atomic<bool>> done;
+};
+
 StandInGpus::StandInGpus(int count, bool peers)
     : FakeGpus(count),
       peers_(peers),
@@ -52,8 +61,8 @@ StandInGpus::~StandInGpus() = default;
 
 StandInGpus::Calls StandInGpus::calls() const {
   const Counters& c = *counters_;
-  return {c.allocations, c.copies,  c.streams, c.events, c.prepared, c.enqueued,
-          c.copied,      c.records, c.waits,   c.stamps, c.drains};
+  return {c.allocations, c.copies, c.streams, c.events, c.prepared, c.enqueued, c.copied,
+          c.records,     c.waits,  c.stamps,  c.drains, c.captures, c.replays};
 }
 
 std::int64_t StandInGpus::in_use(int gpu) const {
@@ -64,6 +73,40 @@ std::int64_t StandInGpus::in_use(int gpu) const {
   else
     for (const auto& [offset, size] : spaces_[static_cast<std::size_t>(gpu)]->blocks) bytes += size;
   return static_cast<std::int64_t>(bytes);
+}
+
+int StandInGpus::waits_of(int gpu) const {
+  const std::lock_guard lock(mutex_);
+  return waits_[gpu];
+}
+
+void StandInGpus::lose_wait(int gpu, int number) {
+  const std::lock_guard lock(mutex_);
+  lost_wait_[gpu] = number;
+  const std::lock_guard idling(idling_);
+  held_ = true;
+}
+
+void StandInGpus::release() const {
+  const std::lock_guard idling(idling_);
+  held_ = false;
+  idle_until_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  released_.notify_all();
+}
+
+void StandInGpus::idle() const {
+  std::unique_lock idling(idling_);
+  released_.wait(idling, [&] { return !held_; });
+  const auto until = idle_until_;
+  idling.unlock();
+  std::this_thread::sleep_until(until);
+}
+
+bool StandInGpus::loses_wait(int gpu) const {
+  const std::lock_guard lock(mutex_);
+  const auto lost = lost_wait_.find(gpu);
+  const int number = waits_[gpu]++;
+  return lost != lost_wait_.end() && lost->second == number;
 }
 
 void StandInGpus::fail(int gpu, const std::string& what) const {
@@ -86,7 +129,27 @@ void StandInGpus::enqueue(GpuStream& stream, std::function<void()> what) {
   dynamic_cast<StandInStream&>(stream).enqueue(std::move(what));
 }
 
+std::shared_ptr<std::atomic<bool>> StandInGpus::set_out(int stream, const Clock& clock,
+                                                        const Work& work) const {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(in_flight_,
+                [](const InFlight& other) { return other.done->load(std::memory_order_acquire); });
+  for (const InFlight& other : in_flight_)
+    if (clock.of(other.stream) < other.count && conflict(work.accesses, other.accesses))
+      refuse_race(other.served, work.served);
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  if (work.noted)
+    in_flight_.push_back({stream, clock.of(stream), work.served, work.accesses, done});
+  return done;
+}
+
+// Of this thread, if it captures.
+void StandInGpus::refuse_capture(const char* call) {
+  if (capturing) capturing->refuse(cat(call, " in a thread that captures (900)"));
+}
+
 void* StandInGpus::allocate(int gpu, std::size_t bytes) const {
+  refuse_capture("cudaMalloc");
   ++counters_->allocations;
   const std::lock_guard lock(mutex_);
   Space& space = *spaces_[static_cast<std::size_t>(gpu)];
@@ -102,12 +165,14 @@ void* StandInGpus::allocate(int gpu, std::size_t bytes) const {
 }
 
 void StandInGpus::deallocate(int gpu, void* memory) const noexcept {
+  if (capturing) capturing->spoil("cudaFree in a thread that captures (900)");
   const std::lock_guard lock(mutex_);
   Space& space = *spaces_[static_cast<std::size_t>(gpu)];
   space.blocks.erase(static_cast<std::size_t>(static_cast<std::byte*>(memory) - space.addresses));
 }
 
 void* StandInGpus::allocate_pinned(std::size_t bytes) const {
+  refuse_capture("cudaHostAlloc");
   ++counters_->allocations;
   void* const memory =
       std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
@@ -118,6 +183,7 @@ void* StandInGpus::allocate_pinned(std::size_t bytes) const {
 }
 
 void StandInGpus::deallocate_pinned(void* memory) const noexcept {
+  if (capturing) capturing->spoil("cudaFreeHost in a thread that captures (900)");
   const std::lock_guard lock(mutex_);
   pinned_.erase(reinterpret_cast<std::uintptr_t>(memory));
   std::free(memory);
@@ -144,6 +210,7 @@ std::byte* StandInGpus::behind(int gpu, const void* address) const {
 }
 
 void StandInGpus::copy(void* to, const void* from, std::size_t bytes) const {
+  refuse_capture("cudaMemcpy");
   ++counters_->copies;
   std::memcpy(behind(-1, to), behind(-1, from), bytes);
 }
@@ -165,21 +232,42 @@ void StandInGpus::require_used(int gpu) const {
 }
 
 GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan) const {
+  refuse_capture("a search for algorithms");
   ++counters_->prepared;
-  if (plan.node().op().name == lacking_) return {};
-  const auto kernel =
-      std::make_shared<const KernelRun>(prepare_kernel(plan.node().op(), plan, false));
-  return [this, gpu, kernel](const Pointers& p, GpuStream& stream) {
+  const Op& op = plan.node().op();
+  if (op.name == lacking_) return {};
+  const auto kernel = std::make_shared<const KernelRun>(prepare_kernel(op, plan, false));
+  std::vector<std::size_t> read, written;  // bytes
+  for (std::size_t i = 0; i < plan.inputs(); ++i)
+    read.push_back(static_cast<std::size_t>(plan.input(i).bytes()));
+  for (std::size_t i = 0; i < plan.outputs(); ++i)
+    written.push_back(static_cast<std::size_t>(plan.output(i).bytes()));
+  return [=, this, writes = static_cast<std::size_t>(op.writes), random = op.random,
+          scratch = static_cast<std::size_t>(plan.workspace_bytes())](const Pointers& p,
+                                                                      GpuStream& stream) {
     ++counters_->enqueued;
-    require<DeviceError>(dynamic_cast<StandInStream&>(stream).gpu() == gpu,
-                         "a kernel of another GPU is enqueued");
+    auto& in = dynamic_cast<StandInStream&>(stream);
+    require<DeviceError>(in.gpu() == gpu, "a kernel of another GPU is enqueued");
     std::vector<void*> inputs, outputs;
-    for (void* const input : p.given_inputs()) inputs.push_back(behind(gpu, input));
-    for (void* const output : p.all_outputs()) outputs.push_back(behind(gpu, output));
-    enqueue(stream, [kernel, inputs, outputs, workspace = behind(gpu, p.workspace()),
-                     range = Range{p.begin(), p.end()}, step = p.step()] {
-      (*kernel)(Pointers(inputs, outputs, workspace, range, step));
-    });
+    std::vector<Access> accesses;
+    for (void* const input : p.given_inputs()) {
+      const std::size_t i = inputs.size();
+      inputs.push_back(behind(gpu, input));
+      accesses.push_back(accessed(inputs.back(), read[i], i < writes));
+    }
+    for (void* const output : p.all_outputs()) {
+      const std::size_t i = outputs.size();
+      outputs.push_back(behind(gpu, output));
+      accesses.push_back(accessed(outputs.back(), written[i], true));
+    }
+    std::byte* const workspace = behind(gpu, p.workspace());
+    accesses.push_back(accessed(workspace, scratch, true));
+    if (random) accesses.push_back(accessed(&in.step(), sizeof in.step(), false));
+    in.enqueue(
+        [=, &in, range = Range{p.begin(), p.end()}] {
+          (*kernel)(Pointers(inputs, outputs, workspace, range, random ? in.step() : 0));
+        },
+        std::move(accesses));
   };
 }
 

@@ -5,9 +5,18 @@
 // * Each stream is a thread that does what is enqueued, in order; kernels are Op::cpu's.
 // * What CUDA would refuse, or what would be a race, is refused: work in a stream of a GPU that the
 //   thread does not use, and two threads that enqueue in one stream at once.
+// * So is what CUDA refuses of captures, with its number: work of others that a captured stream
+// waits
+//   for, stamps, questions, streams that are not waited for at the end, and allocations and waits
+//   of the thread that captures. What was captured is done in any order that it allows.
+// * Work in two streams that uses the same memory, unless one is behind the other or has been done
+//   by then, is a race, and refused; so is a stamp that is not behind its stream's work in a
+//   segment.
 // * Every call is counted.
 #pragma once
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,6 +26,7 @@
 
 #include "belfry/framework/gpus.h"
 #include "belfry/tests/framework/fake_gpus.h"
+#include "belfry/tests/support/stand_in_capture.h"
 
 namespace belfry::test {
 
@@ -25,6 +35,7 @@ class StandInGpus final : public FakeGpus {
   struct Calls {
     int allocations = 0, copies = 0, streams = 0, events = 0, prepared = 0;
     int enqueued = 0, copied = 0, records = 0, waits = 0, stamps = 0, drains = 0;
+    int captures = 0, replays = 0;
   };
 
   // `peers`: each GPU reaches the memory of every other.
@@ -36,6 +47,11 @@ class StandInGpus final : public FakeGpus {
   std::int64_t in_use(int gpu) const;
   // There is no kernel for an op with this name.
   void lack_kernel(std::string op) { lacking_ = std::move(op); }
+  // Waits that streams of a GPU have been asked for so far.
+  int waits_of(int gpu) const;
+  // The wait of this number among them is forgotten. Until then no GPU works, and a little longer:
+  // so what did not wait comes too early.
+  void lose_wait(int gpu, int number);
   // A GPU fails: it does nothing any more of what it is given.
   void fail(int gpu, const std::string& what) const;
   // All work again.
@@ -59,15 +75,24 @@ class StandInGpus final : public FakeGpus {
   friend class StandInStream;
   struct Counters {
     std::atomic<int> allocations, copies, streams, events, prepared;
-    std::atomic<int> enqueued, copied, records, waits, stamps, drains;
+    std::atomic<int> enqueued, copied, records, waits, stamps, drains, captures, replays;
   };
   struct Space;
+  struct InFlight;
 
   // What lies behind an address for a stream of `gpu`, or for -1, which reaches everything. Throws
   // DeviceError for what it does not reach.
   std::byte* behind(int gpu, const void* address) const;
   std::string failure(int gpu) const;  // "" if it works
   void require_used(int gpu) const;    // by this thread
+  static void refuse_capture(const char* call);
+  bool loses_wait(int gpu) const;  // the next one
+  void release() const;            // GPUs go on
+  void idle() const;               // while they are held
+  // Throws DeviceError if other work is in flight that must not be beside it; what is returned
+  // becomes true when the work has been done. `clock` ends with the work.
+  std::shared_ptr<std::atomic<bool>> set_out(int stream, const Clock& clock,
+                                             const Work& work) const;
 
   bool peers_;
   std::string lacking_;
@@ -76,6 +101,13 @@ class StandInGpus final : public FakeGpus {
   std::vector<std::unique_ptr<Space>> spaces_;
   mutable std::map<std::uintptr_t, std::size_t> pinned_;
   mutable std::vector<std::string> failures_;  // by GPU
+  mutable std::vector<InFlight> in_flight_;
+  mutable std::map<int, int> waits_;  // by GPU
+  std::map<int, int> lost_wait_;
+  mutable std::mutex idling_;
+  mutable std::condition_variable released_;
+  mutable bool held_ = false;
+  mutable std::chrono::steady_clock::time_point idle_until_;
 };
 
 // While it lives, these are the GPUs of this process.
