@@ -12,6 +12,8 @@ namespace belfry {
 
 class KernelPlan;
 class Node;
+struct Plan;
+struct PlanNode;
 class Pointers;
 
 // A physical GPU.
@@ -129,6 +131,8 @@ class GpuBackend {
 
   // As CpuKernel: empty if there is no kernel for the node's op with these types.
   virtual GpuRun prepare(int gpu, KernelPlan& plan) const = 0;
+  // Of a FusedUpdate, whose ops have Op::fuses_on_gpus.
+  virtual GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const = 0;
 };
 
 // The type and the name of the one function that a module exports with C linkage. Sets `own` to the

@@ -134,6 +134,9 @@ struct Op {
   // Of an op that writes: the input whose element i, with scalars, is all that moves element i of
   // the variables. A sum that only such updates read is made in the same pass over memory.
   int elementwise_input = -1;
+  // Of a collective, or of an update: the GPU module has a kernel that applies such sums of f32 by
+  // such updates in registers.
+  bool fuses_on_gpus = false;
   // Set for a collective, which combines a list of tensors over K participants. Inputs and outputs
   // are tensor-major: number b * K + t is tensor b of participant t. Outputs b * K .. b * K + K - 1
   // are equal, and output i lives on the device of input i; equal outputs of one memory space are

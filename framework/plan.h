@@ -58,6 +58,7 @@ struct PlanNode {
 struct Fusion {
   static constexpr std::size_t kMostInputs = 16;  // of an update
   static constexpr std::size_t kMostParticipants = 256;
+  static constexpr int kMostOnGpus = 24;  // participants there, and updates of a tensor
   struct Update {
     const Op* op;
     const Node* node;

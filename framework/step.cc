@@ -159,33 +159,32 @@ void Step::State::call(const Task& task, Range range) const {
 // Opens the launch to the others, takes chunks like them, and waits for theirs.
 void Step::State::run_shared(const Task& task, int worker) {
   Share& share = lists[at(worker)].share;
-  const std::uint64_t opening = (share.ticket.load(std::memory_order_relaxed) >> 32) + 1;
+  const Ticket ticket = share.ticket.load(std::memory_order_relaxed).opened();
   share.done.store(0, std::memory_order_relaxed);
   share.task.store(&task, std::memory_order_relaxed);
-  share.ticket.store(opening << 32, std::memory_order_release);
+  share.ticket.store(ticket, std::memory_order_release);
   pool().gate().wake();
-  while (take_chunk(share)) {
+  while (take_chunk(share, Ticket::End::kFront)) {
   }
   const auto all_done = [&] { return share.done.load(std::memory_order_seq_cst) == task.parts; };
   SpinTimer timer;
   while (!all_done())
     if (!help(worker) && timer.expired()) pool().gate().sleep(all_done);
   // Before the next opening sets the task: a ticket read now must not fit it.
-  share.ticket.store(opening << 32 | Share::kClosed, std::memory_order_release);
+  share.ticket.store(ticket.closed(), std::memory_order_release);
 }
 
 // Runs one chunk of a shared launch; false if none is left.
-bool Step::State::take_chunk(Share& share, std::vector<Recording::Chunk>* helped) {
-  std::uint64_t ticket = share.ticket.load(std::memory_order_acquire);
+bool Step::State::take_chunk(Share& share, Ticket::End end, std::vector<Recording::Chunk>* helped) {
+  Ticket ticket = share.ticket.load(std::memory_order_acquire);
   const Task* task;
   do {
     task = share.task.load(std::memory_order_relaxed);
-    if (!task || (ticket & Share::kClosed) >= static_cast<std::uint64_t>(task->parts)) return false;
-  } while (!share.ticket.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel,
+    if (!task || !ticket.open(task->parts)) return false;
+  } while (!share.ticket.compare_exchange_weak(ticket, ticket.taken(end), std::memory_order_acq_rel,
                                                std::memory_order_acquire));
   const Launch& launch = *task->launch;
-  const std::int64_t begin =
-      launch.range.begin + static_cast<std::int64_t>(ticket & Share::kClosed) * launch.chunk;
+  const std::int64_t begin = launch.range.begin + ticket.next(end, task->parts) * launch.chunk;
   const Range range{begin, std::min(begin + launch.chunk, launch.range.end)};
   const std::int64_t start = helped ? recording_->now() : 0;
   try {
@@ -202,7 +201,9 @@ bool Step::State::take_chunk(Share& share, std::vector<Recording::Chunk>* helped
 bool Step::State::help(int worker) {
   auto* const helped = recording_ ? &recording_->chunks[at(worker)] : nullptr;
   for (std::size_t other = 0; other < lists.size(); ++other)
-    if (static_cast<int>(other) != worker && take_chunk(lists[other].share, helped)) return true;
+    if (static_cast<int>(other) != worker &&
+        take_chunk(lists[other].share, Ticket::End::kBack, helped))
+      return true;
   return false;
 }
 

@@ -61,7 +61,7 @@ struct Task {
 
 // What the thread that enqueues for a GPU does at once: a launch, or a segment of several, with
 // what it waits for and leaves for others. The signal of a GPU's lane counts launches that have
-// been enqueued. Lanes of GPUs are meant by a Wait: how far the task brings them.
+// been enqueued. `stamps` and `signals` say how far the task brings lanes.
 struct GpuTask {
   std::vector<int> launches;  // in order
   int lane;                   // in whose stream
@@ -87,12 +87,41 @@ struct GpuLane {
   Stamp finished;
 };
 
-// A launch that its worker has opened to others, chunk by chunk. A ticket is the number of the
-// opening and the next chunk; chunks are taken by compare-and-swap, so a late worker never takes
-// one of another opening.
+// A launch that its worker has opened to others, chunk by chunk. The owner takes them from the
+// front, the others from the back: so a worker finds in its cache what it wrote in the run before.
+// A ticket is the number of the opening and how many were taken from either end; chunks are taken
+// by compare-and-swap, so a late worker never takes one of another opening.
+class Ticket {
+ public:
+  enum class End : std::uint8_t { kFront, kBack };
+
+  Ticket() = default;  // nothing is open
+  // Of the next opening.
+  Ticket opened() const { return Ticket(((bits_ >> 2 * kBits) + 1) << 2 * kBits); }
+  Ticket closed() const { return Ticket(bits_ | kNone); }
+  Ticket taken(End end) const {
+    return Ticket(bits_ + (end == End::kFront ? 1 : std::uint64_t{1} << kBits));
+  }
+  bool open(std::int64_t parts) const { return front() + back() < parts; }
+  // The chunk that is taken next.
+  std::int64_t next(End end, std::int64_t parts) const {
+    return end == End::kFront ? front() : parts - 1 - back();
+  }
+
+ private:
+  static constexpr int kBits = 22;
+  static constexpr std::uint64_t kMost = (std::uint64_t{1} << kBits) - 1;
+  static constexpr std::uint64_t kNone = kMost << kBits | kMost;
+
+  explicit Ticket(std::uint64_t bits) : bits_(bits) {}
+  std::int64_t front() const { return static_cast<std::int64_t>(bits_ & kMost); }
+  std::int64_t back() const { return static_cast<std::int64_t>(bits_ >> kBits & kMost); }
+
+  std::uint64_t bits_ = kNone;
+};
+
 struct alignas(64) Share {
-  static constexpr std::uint64_t kClosed = 0xffffffff;
-  std::atomic<std::uint64_t> ticket{kClosed};
+  std::atomic<Ticket> ticket{Ticket()};
   std::atomic<const Task*> task{nullptr};
   std::atomic<std::int64_t> done{0};
 };
@@ -175,7 +204,7 @@ struct Step::State : LinkedPlan {
   void drain_gpus();
   void run_shared(const Task& task, int worker);
   // A chunk of another worker is noted in `helped`, if that is given.
-  bool take_chunk(Share& share, std::vector<Recording::Chunk>* helped = nullptr);
+  bool take_chunk(Share& share, Ticket::End end, std::vector<Recording::Chunk>* helped = nullptr);
   bool help(int worker);
   void help_others(int worker);
   void call(const Task& task, Range range) const;

@@ -13,8 +13,8 @@ namespace belfry {
 std::vector<double> foreign_bytes(const Plan& plan, std::span<const int> worker_of_lane,
                                   int workers, double most_of_each);
 
-// How many of `most` workers, at least 1, make a run of the plan fastest: 1 or workers_for(). Guessed from the
-// bytes that launches touch and from foreign_bytes().
+// How many of `most` workers, at least 1, make a run of the plan fastest: 1 or workers_for().
+// Guessed from the bytes that launches touch and from foreign_bytes().
 int useful_workers(const Plan& plan, int most);
 
 }  // namespace belfry

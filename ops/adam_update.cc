@@ -77,6 +77,7 @@ const Op kAdamUpdate{.name = "AdamUpdate",
                      .split = Split::kElements,
                      .writes = 3,
                      .elementwise_input = 4,
+                     .fuses_on_gpus = true,
                      .cpu = adam_cpu,
                      .reference = adam_reference};
 

@@ -175,6 +175,7 @@ const Op kAllReduce{.name = "AllReduce",
                     .missing_grads = true,
                     .split = Split::kElements,
                     .in_place = InPlace::kPairwise,
+                    .fuses_on_gpus = true,
                     .collective = participants,
                     .cpu = all_reduce_cpu,
                     .reference = all_reduce_reference};

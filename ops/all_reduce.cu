@@ -1,5 +1,5 @@
 #include "belfry/framework/collective_hook.h"
-#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/fused_kernel.h"
 #include "belfry/framework/cuda/tree_sum.h"
 #include "belfry/ops/all_reduce.h"
 
@@ -18,7 +18,10 @@ QueueRun all_reduce(KernelPlan& plan) {
   };
 }
 
+bool is_mean(const Node& node) { return node.options<AllReduceOptions>().mean; }
+
 const GpuKernel kernel(kAllReduce, all_reduce);
+const FusedSum fused(kAllReduce, is_mean);
 
 }  // namespace
 }  // namespace belfry::cuda

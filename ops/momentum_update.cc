@@ -51,6 +51,7 @@ const Op kMomentumUpdate{.name = "MomentumUpdate",
                          .split = Split::kElements,
                          .writes = 2,
                          .elementwise_input = 2,
+                         .fuses_on_gpus = true,
                          .cpu = momentum_cpu,
                          .reference = momentum_reference};
 

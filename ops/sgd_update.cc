@@ -41,6 +41,7 @@ const Op kSgdUpdate{.name = "SgdUpdate",
                     .split = Split::kElements,
                     .writes = 1,
                     .elementwise_input = 1,
+                    .fuses_on_gpus = true,
                     .cpu = sgd_cpu,
                     .reference = sgd_reference};
 

@@ -1,7 +1,6 @@
-// The optimizers' updates, in one source, as the ops of ops/pointwise.cu.
-#include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/cuda/launch.h"
-#include "belfry/framework/cuda/pack.h"
+// The optimizers' updates, in one source, as the ops of ops/pointwise.cu; and assignments of sums.
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/cuda/update_kernel.h"
 #include "belfry/ops/adam_update.h"
 #include "belfry/ops/kernels/update_steps.h"
 #include "belfry/ops/momentum_update.h"
@@ -10,24 +9,25 @@
 namespace belfry::cuda {
 namespace {
 
-// What an update is made of: read() takes the rate and so on from the GPU's memory and tells
-// whether they can be used.
 template <class T>
 struct Sgd {
   using Step = kernels::SgdStep<T>;
-  static constexpr int kVariables = 1;
+  static constexpr std::size_t kVariables = 1, kGradient = 1;
   const T* rate;
   BELFRY_HD bool read(Step& step) const {
     step = {*rate};
     return true;
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0]); }
+  static auto maker(const Node&) {
+    return [](const Operands& in, Queue&) { return Sgd{in.at<T>(2)}; };
+  }
 };
 
 template <class T>
 struct Momentum {
   using Step = kernels::MomentumStep<T>;
-  static constexpr int kVariables = 2;
+  static constexpr std::size_t kVariables = 2, kGradient = 2;
   T momentum;
   const T* rate;
   BELFRY_HD bool read(Step& step) const {
@@ -35,12 +35,18 @@ struct Momentum {
     return true;
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0], at[1]); }
+  static auto maker(const Node& node) {
+    return [m = static_cast<T>(node.options<MomentumUpdateOptions>().momentum)](const Operands& in,
+                                                                                Queue&) {
+      return Momentum{m, in.at<T>(3)};
+    };
+  }
 };
 
 template <class T>
 struct Adam {
   using Step = kernels::AdamStep<T>;
-  static constexpr int kVariables = 3;
+  static constexpr std::size_t kVariables = 3, kGradient = 4;
   AdamUpdateOptions options;
   const std::int64_t* count;
   const T* rate;
@@ -54,94 +60,39 @@ struct Adam {
     return true;
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0], at[1], at[2]); }
-};
-
-// Elements [0, count) of the variables. A thread takes a Pack of each.
-template <class U, class T>
-struct Update {
-  struct Shared {
-    typename U::Step step;
-    bool valid;
-  };
-  U update;
-  std::int64_t count;
-  bool packed;
-  const T* gradient;
-  T* variable[U::kVariables];
-
-  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    block.each([&](int thread) {
-      if (thread == 0) shared.valid = update.read(shared.step);
-    });
-    block.each([&](int thread) {
-      if (!shared.valid) return;
-      constexpr int kSize = Pack<T>::kSize, n = U::kVariables;
-      const std::int64_t first = (block.index * block.threads + thread) * kSize;
-      if (packed && first + kSize <= count) {
-        const auto g = *reinterpret_cast<const Pack<T>*>(gradient + first);
-        Pack<T> packs[n];
-        for (int k = 0; k < n; ++k) packs[k] = *reinterpret_cast<Pack<T>*>(variable[k] + first);
-        for (int j = 0; j < kSize; ++j) {
-          T at[n];
-          for (int k = 0; k < n; ++k) at[k] = packs[k].at[j];
-          U::apply(shared.step, g.at[j], at);
-          for (int k = 0; k < n; ++k) packs[k].at[j] = at[k];
-        }
-        for (int k = 0; k < n; ++k) *reinterpret_cast<Pack<T>*>(variable[k] + first) = packs[k];
-        return;
-      }
-      for (std::int64_t i = first; i < first + kSize && i < count; ++i) {
-        T at[n];
-        for (int k = 0; k < n; ++k) at[k] = variable[k][i];
-        U::apply(shared.step, gradient[i], at);
-        for (int k = 0; k < n; ++k) variable[k][i] = at[k];
-      }
-    });
+  static auto maker(const Node& node) {
+    const auto refusal = std::make_shared<const Refusal>(
+        [&node](std::int64_t, std::int64_t step) { refuse_adam_step(node, step); });
+    return
+        [refusal, options = node.options<AdamUpdateOptions>()](const Operands& in, Queue& queue) {
+          return Adam{options, in.at<std::int64_t>(3), in.at<T>(5), queue.fault(*refusal)};
+        };
   }
 };
 
-template <class T, class U>
-void update(Queue& queue, const Pointers& p, const U& how, std::size_t gradient) {
-  Update<U, T> kernel{how, p.end() - p.begin(), true, p.input<T>(gradient) + p.begin(), {}};
-  kernel.packed = on_16_bytes(kernel.gradient);
-  for (int k = 0; k < U::kVariables; ++k) {
-    kernel.variable[k] = p.written<T>(static_cast<std::size_t>(k)) + p.begin();
-    kernel.packed = kernel.packed && on_16_bytes(kernel.variable[k]);
+// Behind a sum alone: elsewhere it copies.
+template <class T>
+struct Assign {
+  using Step = Nothing;
+  static constexpr std::size_t kVariables = 1;
+  BELFRY_HD bool read(Step&) const { return true; }
+  BELFRY_HD static void apply(const Step&, T sum, T* at) { at[0] = sum; }
+  static auto maker(const Node&) {
+    return [](const Operands&, Queue&) { return Assign{}; };
   }
-  launch(queue, kernel, grid_of_packs<T>(kernel.count));
-}
-
-QueueRun sgd(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), []<class T>(T) -> QueueRun {
-    return [](const Pointers& p, Queue& queue) { update<T>(queue, p, Sgd<T>{p.input<T>(2)}, 1); };
-  });
-}
-
-QueueRun momentum(KernelPlan& plan) {
-  const double momentum = plan.options<MomentumUpdateOptions>().momentum;
-  return visit_floating(plan.dtype(), [momentum]<class T>(T) -> QueueRun {
-    return [m = static_cast<T>(momentum)](const Pointers& p, Queue& queue) {
-      update<T>(queue, p, Momentum<T>{m, p.input<T>(3)}, 2);
-    };
-  });
-}
-
-QueueRun adam(KernelPlan& plan) {
-  const auto refusal = std::make_shared<const Refusal>(
-      [&node = plan.node()](std::int64_t, std::int64_t step) { refuse_adam_step(node, step); });
-  const auto options = plan.options<AdamUpdateOptions>();
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [refusal, options](const Pointers& p, Queue& queue) {
-      const Adam<T> adam{options, p.input<std::int64_t>(3), p.input<T>(5), queue.fault(*refusal)};
-      update<T>(queue, p, adam, 4);
-    };
-  });
-}
+};
 
 const GpuKernel kernels_of_ops[] = {
-    {kSgdUpdate, sgd},
-    {kMomentumUpdate, momentum},
-    {kAdamUpdate, adam},
+    {kSgdUpdate, update<Sgd>},
+    {kMomentumUpdate, update<Momentum>},
+    {kAdamUpdate, update<Adam>},
+};
+
+const FusedKernel fused_kernels[] = {
+    {kSgdUpdate, fused<Sgd>},
+    {kMomentumUpdate, fused<Momentum>},
+    {kAdamUpdate, fused<Adam>},
+    {kAssign, fused<Assign>},
 };
 
 }  // namespace

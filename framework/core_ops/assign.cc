@@ -55,6 +55,7 @@ const Op kAssign{.name = "Assign",
                  .split = Split::kElements,
                  .writes = 1,
                  .elementwise_input = 1,
+                 .fuses_on_gpus = true,
                  .reference = assign_reference};
 const Op kAssignAdd{.name = "AssignAdd",
                     .inputs = 2,

@@ -19,6 +19,6 @@ const Op kFusedUpdate{.name = "FusedUpdate",
                       .no_gradient = "plans make it after gradients are built",
                       .split = Split::kElements,
                       .reference = no_kernel,
-                      .cpu_only = "there a sum and its updates are kernels of their own"};
+                      .cpu_only = "plans make it, where its collective is"};
 
 }  // namespace belfry

@@ -2,6 +2,7 @@
 
 #include "belfry/framework/cuda/algorithm_provider.h"
 #include "belfry/framework/cuda/cuda_stream.h"
+#include "belfry/framework/cuda/fused_kernel.h"
 #include "belfry/framework/cuda/gpu_algorithms.h"
 #include "belfry/framework/cuda/gpu_kernel.h"
 
@@ -14,6 +15,12 @@ void* checked(cudaError_t status, void* memory, std::string_view call, std::size
   if (status != cudaErrorMemoryAllocation) fail(status, call, cat("for ", bytes, " bytes"));
   cudaGetLastError();
   return nullptr;
+}
+
+GpuRun in_stream(QueueRun run) {
+  return [run = std::move(run)](const Pointers& p, GpuStream& stream) {
+    run(p, static_cast<CudaStream&>(stream).queue());
+  };
 }
 
 }  // namespace
@@ -89,9 +96,12 @@ GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan) const {
   chooser->source.serve(plan.node());
   QueueRun run = prepare_gpu_kernel(plan, chooser->provider);
   if (!run) return {};
-  return [run = std::move(run)](const Pointers& p, GpuStream& stream) {
-    run(p, static_cast<CudaStream&>(stream).queue());
-  };
+  return in_stream(std::move(run));
+}
+
+GpuRun DrivingBackend::prepare_fused(int gpu, const Plan&, const PlanNode& node) const {
+  need(gpu);
+  return in_stream(prepare_fused_kernel(node));
 }
 
 }  // namespace belfry::cuda

@@ -25,6 +25,7 @@ class DrivingBackend : public GpuBackend {
   void use(int gpu) const override;
   // Libraries compute by algorithms that give the same bits each time.
   GpuRun prepare(int gpu, KernelPlan& plan) const override;
+  GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const override;
 
  private:
   struct Chooser;

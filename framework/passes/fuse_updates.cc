@@ -17,7 +17,7 @@ class UpdateFuser {
   void run() {
     const std::size_t count = plan_.nodes.size();
     for (std::size_t n = 0; n < count; ++n)
-      if (on_one_host(plan_.nodes[n])) consider(static_cast<int>(n));
+      if (is_fusible(plan_.nodes[n])) consider(static_cast<int>(n));
     // Fusions that close a cycle with each other are given up, all of them: graphs of training
     // programs have none.
     if (!replacements_.nodes.empty() && !replace_nodes(plan_, replacements_))
@@ -30,15 +30,19 @@ class UpdateFuser {
     int result;  // the output of the collective that it applies
   };
 
-  bool on_one_host(const PlanNode& node) const {
-    if (!node.op->collective || node.op->split != Split::kElements ||
-        at(node.participants()) > Fusion::kMostParticipants)
-      return false;
-    return all_on_hosts(node.devices);
+  bool is_fusible(const PlanNode& node) const {
+    if (!node.op->collective || node.op->split != Split::kElements) return false;
+    const int space = space_of(node.devices);
+    if (space <= 0) return space == 0 && at(node.participants()) <= Fusion::kMostParticipants;
+    return node.op->fuses_on_gpus && node.types[0].dtype == DType::kF32 &&
+           node.participants() <= Fusion::kMostOnGpus;
   }
 
-  bool all_on_hosts(const std::vector<int>& devices) const {
-    return std::ranges::none_of(devices, [&](int d) { return context_.devices[at(d)]->on_gpu(); });
+  // The memory space of the devices, or -1 if they have several.
+  int space_of(const std::vector<int>& devices) const {
+    const auto of = [&](int d) { return context_.devices[at(d)]->memory_space; };
+    const bool same = std::ranges::all_of(devices, [&](int d) { return of(d) == of(devices[0]); });
+    return same ? of(devices[0]) : -1;
   }
 
   void consider(int sum) {
@@ -50,7 +54,8 @@ class UpdateFuser {
       if (uses > 1 || !applies(plan_.node(user), sum)) return;
       members.push_back({user, inputs[at(plan_.node(user).op->elementwise_input)].index});
     }
-    if (!members.empty() && reads_before_writes(sum, members) && keeps_versions(sum, members))
+    if (!members.empty() && has_kernel(sum, members) && reads_before_writes(sum, members) &&
+        keeps_versions(sum, members))
       fuse(sum, members);
   }
 
@@ -58,7 +63,22 @@ class UpdateFuser {
     const Op& op = *user.op;
     return op.elementwise_input >= op.writes && op.writes > 0 && op.split == Split::kElements &&
            at(op.writes) == user.types.size() && user.inputs.size() <= Fusion::kMostInputs &&
-           user.inputs[at(op.elementwise_input)].node == sum && all_on_hosts(user.devices);
+           user.inputs[at(op.elementwise_input)].node == sum &&
+           space_of(user.devices) == space_of(plan_.node(sum).devices);
+  }
+
+  // A kernel of a GPU applies a sum by one op.
+  bool has_kernel(int sum, const std::vector<Member>& members) const {
+    const PlanNode& collective = plan_.node(sum);
+    if (space_of(collective.devices) == 0) return true;
+    std::map<int, std::vector<const Op*>> updates;  // of each tensor
+    for (const Member& member : members)
+      updates[member.result / collective.participants()].push_back(plan_.node(member.node).op);
+    return std::ranges::all_of(updates, [](const auto& of_tensor) {
+      const std::vector<const Op*>& ops = of_tensor.second;
+      return ops[0]->fuses_on_gpus && std::ssize(ops) <= Fusion::kMostOnGpus &&
+             std::ranges::count(ops, ops[0]) == std::ssize(ops);
+    });
   }
 
   // What a path from one member reaches, a path from all of them will. No member may be reached,

@@ -33,6 +33,10 @@ void prepare_kernels(Plan& plan, const PlanContext& context) {
     const PlanNode& node = plan.node(launch.node);
     const Device& device = *context.devices[at(plan.lanes[at(launch.lane)].device)];
     if (device.declared) continue;
+    if (node.fusion && device.backend) {
+      launch.enqueue = device.backend->prepare_fused(device.gpu, plan, node);
+      continue;
+    }
     if (node.fusion) {
       launch.run = prepare_fused_update(plan, node, context.reference_kernels);
       continue;

@@ -99,10 +99,11 @@ class Scheduler {
     const TensorType& first = node.fusion ? node.fusion->types[0] : node.types[0];
     const auto element = static_cast<std::int64_t>(size_of(first.dtype));
     if (whole * element <= kWorkerChunk) return whole;
-    // At least 4 KiB of each participant, in whole cache lines.
+    // At least 4 KiB of each participant, in whole cache lines, and no more chunks than can be
+    // counted (Ticket).
     const std::int64_t bytes =
         std::max<std::int64_t>(4096, 2 * kWorkerChunk / node.participants() / 64 * 64);
-    return bytes / element;
+    return std::max(bytes / element, (whole >> 20) / 64 * 64);
   }
 
   int lane_of(int device) {

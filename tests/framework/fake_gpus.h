@@ -28,6 +28,7 @@ class FakeGpus : public GpuBackend {
   std::unique_ptr<GpuEvent> make_event(int) const override { return nullptr; }
   void use(int) const override {}
   GpuRun prepare(int, KernelPlan&) const override { return {}; }
+  GpuRun prepare_fused(int, const Plan&, const PlanNode&) const override { return {}; }
 
  private:
   int count_;

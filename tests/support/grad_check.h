@@ -26,8 +26,8 @@ struct GradientError {
 };
 
 // Differentiates <r, y> for each floating output y of `build`, r being random and fixed, with
-// respect to every f64 input. A missing gradient counts as zeros. Inputs should keep `step` away
-// from kinks.
+// respect to every f64 input: to each element, or to some and all together if they are many. A
+// missing gradient counts as zeros. Inputs should keep `step` away from kinks.
 GradientError gradient_error(const Builder& build, std::span<const Tensor> inputs,
                              double step = 1e-5);
 

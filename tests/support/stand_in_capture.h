@@ -1,6 +1,7 @@
 // What streams of a StandInGpus are given: its memory, its order, and captures, by CUDA's rules.
 #pragma once
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -51,9 +52,10 @@ class Clock {
 // The capture that this thread has begun.
 inline thread_local class StandInCapture* capturing = nullptr;
 
-inline Access accessed(const void* memory, std::size_t bytes, bool writes) {
+// Null has no bytes.
+inline Access accessed(const void* memory, std::integral auto bytes, bool writes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  return {begin, begin + bytes, writes};
+  return {begin, memory ? begin + static_cast<std::uintptr_t>(bytes) : begin, writes};
 }
 
 // Two that touch the same bytes, of which one writes them.

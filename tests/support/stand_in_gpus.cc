@@ -236,15 +236,26 @@ GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan) const {
   ++counters_->prepared;
   const Op& op = plan.node().op();
   if (op.name == lacking_) return {};
-  const auto kernel = std::make_shared<const KernelRun>(prepare_kernel(op, plan, false));
-  std::vector<std::size_t> read, written;  // bytes
-  for (std::size_t i = 0; i < plan.inputs(); ++i)
-    read.push_back(static_cast<std::size_t>(plan.input(i).bytes()));
-  for (std::size_t i = 0; i < plan.outputs(); ++i)
-    written.push_back(static_cast<std::size_t>(plan.output(i).bytes()));
-  return [=, this, writes = static_cast<std::size_t>(op.writes), random = op.random,
-          scratch = static_cast<std::size_t>(plan.workspace_bytes())](const Pointers& p,
-                                                                      GpuStream& stream) {
+  KernelRun kernel = prepare_kernel(op, plan, false);
+  Memory memory{.writes = static_cast<std::size_t>(op.writes),
+                .workspace = static_cast<std::size_t>(plan.workspace_bytes()),
+                .step = op.random};
+  for (std::size_t i = 0; i < plan.inputs(); ++i) memory.inputs.push_back(plan.input(i).bytes());
+  for (std::size_t i = 0; i < plan.outputs(); ++i) memory.outputs.push_back(plan.output(i).bytes());
+  return in_stream(gpu, std::move(kernel), std::move(memory));
+}
+
+GpuRun StandInGpus::prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const {
+  ++counters_->prepared;
+  Memory memory{.writes = static_cast<std::size_t>(node.writes())};
+  for (const TensorType& input : plan.input_types(node)) memory.inputs.push_back(input.bytes());
+  for (const TensorType& output : node.types) memory.outputs.push_back(output.bytes());
+  return in_stream(gpu, prepare_fused_update(plan, node, false), std::move(memory));
+}
+
+GpuRun StandInGpus::in_stream(int gpu, KernelRun run, Memory memory) const {
+  const auto kernel = std::make_shared<const KernelRun>(std::move(run));
+  return [this, gpu, kernel, memory = std::move(memory)](const Pointers& p, GpuStream& stream) {
     ++counters_->enqueued;
     auto& in = dynamic_cast<StandInStream&>(stream);
     require<DeviceError>(in.gpu() == gpu, "a kernel of another GPU is enqueued");
@@ -253,19 +264,20 @@ GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan) const {
     for (void* const input : p.given_inputs()) {
       const std::size_t i = inputs.size();
       inputs.push_back(behind(gpu, input));
-      accesses.push_back(accessed(inputs.back(), read[i], i < writes));
+      accesses.push_back(accessed(inputs.back(), memory.inputs[i], i < memory.writes));
     }
     for (void* const output : p.all_outputs()) {
       const std::size_t i = outputs.size();
       outputs.push_back(behind(gpu, output));
-      accesses.push_back(accessed(outputs.back(), written[i], true));
+      accesses.push_back(accessed(outputs.back(), memory.outputs[i], true));
     }
     std::byte* const workspace = behind(gpu, p.workspace());
-    accesses.push_back(accessed(workspace, scratch, true));
-    if (random) accesses.push_back(accessed(&in.step(), sizeof in.step(), false));
+    accesses.push_back(accessed(workspace, memory.workspace, true));
+    if (memory.step) accesses.push_back(accessed(&in.step(), sizeof in.step(), false));
     in.enqueue(
-        [=, &in, range = Range{p.begin(), p.end()}] {
-          (*kernel)(Pointers(inputs, outputs, workspace, range, random ? in.step() : 0));
+        [kernel, inputs, outputs, workspace, range = Range{p.begin(), p.end()},
+         step = memory.step ? &in.step() : nullptr] {
+          (*kernel)(Pointers(inputs, outputs, workspace, range, step ? *step : 0));
         },
         std::move(accesses));
   };

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "belfry/framework/gpus.h"
+#include "belfry/framework/kernel.h"
 #include "belfry/tests/framework/fake_gpus.h"
 #include "belfry/tests/support/stand_in_capture.h"
 
@@ -70,6 +71,7 @@ class StandInGpus final : public FakeGpus {
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
   void use(int gpu) const override;
   GpuRun prepare(int gpu, KernelPlan& plan) const override;
+  GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const override;
 
  private:
   friend class StandInStream;
@@ -83,6 +85,13 @@ class StandInGpus final : public FakeGpus {
   // What lies behind an address for a stream of `gpu`, or for -1, which reaches everything. Throws
   // DeviceError for what it does not reach.
   std::byte* behind(int gpu, const void* address) const;
+  // What a kernel touches, in bytes by input and output; the first inputs are written.
+  struct Memory {
+    std::vector<std::int64_t> inputs = {}, outputs = {};
+    std::size_t writes = 0, workspace = 0;
+    bool step = false;  // reads its number
+  };
+  GpuRun in_stream(int gpu, KernelRun kernel, Memory memory) const;
   std::string failure(int gpu) const;  // "" if it works
   void require_used(int gpu) const;    // by this thread
   static void refuse_capture(const char* call);
