@@ -50,6 +50,12 @@ class GpuEvent {
   virtual ~GpuEvent() = default;
 };
 
+// What a GPU has been given once and can be given again as a whole (GpuStream::end_capture).
+class GpuSegment {
+ public:
+  virtual ~GpuSegment() = default;
+};
+
 // Work of one GPU that is done in the order in which it is enqueued. Its functions return at once,
 // but for drain(), and are called by one thread at a time, check() apart. They throw DeviceError
 // naming the node that is served.
@@ -68,6 +74,23 @@ class GpuStream {
   // Sets the counter, which lies in pinned memory, once all before has been done and its writes can
   // be seen by the host.
   virtual void stamp(std::int64_t& counter, std::int64_t value) = 0;
+  // Behind what is enqueued here, kernels in `kernels`, a stream of the same GPU, compute with this
+  // number of the step (Pointers::step()), until it is set again. It is no part of a segment.
+  virtual void set_step(GpuStream& kernels, std::uint64_t step) = 0;
+
+  // Until end_capture() what is enqueued here is kept and not done, and so is what is enqueued in
+  // streams of the same GPU from where they wait for an event that was recorded in between. All
+  // their work must have been waited for here by then. In between, copies, records, waits and
+  // kernels may be enqueued in them, no event from before is waited for, nothing is asked of these
+  // streams, and the calling thread neither allocates nor waits. Errors name the two nodes, with
+  // which the segment begins and ends.
+  virtual void begin_capture(const Node& first, const Node& last) = 0;
+  virtual std::unique_ptr<GpuSegment> end_capture() = 0;
+  // Instead, after a failure: nothing is kept.
+  virtual void abandon_capture() noexcept = 0;
+  // Does what has been captured in a stream of this GPU.
+  virtual void launch(const GpuSegment& segment) = 0;
+
   // Throws what the GPU has failed with, if it has: then nothing more may happen in its streams.
   virtual void check() const = 0;
   // Throws what kernels have refused of their input before the last stamp that the host has seen.
@@ -112,7 +135,8 @@ class GpuCommunicators {
 };
 
 // Enqueues one launch, in a stream of the GPU that it was prepared for. It allocates nothing, waits
-// for nothing, and keeps no pointer to what Pointers are made of once it returns.
+// for nothing, and keeps no pointer to what Pointers are made of once it returns. What it enqueues
+// does not depend on Pointers::step(), which the stream knows where it runs (set_step).
 using GpuRun = std::function<void(const Pointers&, GpuStream&)>;
 
 // Its functions may be called from several threads, and throw DeviceError for what CUDA refuses.

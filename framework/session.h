@@ -54,6 +54,9 @@ struct SessionOptions {
   // plan is the first to hold them and all plans write them alike. A plan that does not, or a
   // write() to one of them, gives each its own first. Neither option changes a bit of any value.
   bool share_replicas = true;
+  // Captures what a step has for each GPU at its second run, and gives it to the GPU in a few
+  // pieces at later ones, instead of launch by launch; not in runs that are traced. Changes no bit.
+  bool capture = true;
   // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
   bool reference_kernels = false;
   // A collective of NCCL that has been enqueued and has not finished for so many seconds, or a call

@@ -49,6 +49,7 @@ Session::State::State(const Graph& g, SessionOptions o)
   require(options.nccl_timeout_s > 0, "nccl_timeout_s must be more than 0, not ",
           options.nccl_timeout_s);
   runner.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
+  runner.capture = options.capture;
   if (options.log_device_placement) print(device_mapping(devices));
 }
 

@@ -42,15 +42,18 @@ void Step::State::execute(std::span<const Tensor> feeds, RunOptions options) {
   recording_.reset();
   make_connections();
   if (options.trace) start_recording();
+  has_written_.store(false, std::memory_order_relaxed);
+  replaying_ = warm && !options.trace && !gpu_segments.tasks.empty();
+  if (replaying_ && !captured) capture();
   for (std::size_t l = 0; l < signals.size(); ++l)
     bases[l] = runs * static_cast<std::int64_t>(plan.lanes[l].launches.size());
   ++runs;
-  has_written_.store(false, std::memory_order_relaxed);
   busy_.store(workers, std::memory_order_relaxed);
   // Runs beside each other have different steps.
   step_ = shares() && plan.writes ? runner.step.fetch_add(1) : runner.step.load();
   pool().run(static_cast<int>(lists.size()), work_);
   if (failed_.load(std::memory_order_acquire)) recover();
+  warm = true;
   if (!shares() && plan.writes) ++runner.step;
   if (options.trace) *options.trace = Trace(plan, runner.devices, *recording_);
 }

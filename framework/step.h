@@ -18,6 +18,7 @@
 #include "belfry/framework/rank_launch.h"
 #include "belfry/framework/recording.h"
 #include "belfry/framework/run_lock.h"
+#include "belfry/framework/segments.h"
 #include "belfry/framework/session.h"
 #include "belfry/framework/workers.h"
 
@@ -38,6 +39,7 @@ struct Runner {
   std::map<const void*, std::mutex> variable_locks;
   bool dry = false;          // nothing has memory, and nothing runs
   bool all_workers = false;  // even for little work
+  bool capture = true;       // what GPUs are given, from the second run of a step on
   int workers = 1;           // of the pool; its others enqueue, one for each physical GPU
   std::unique_ptr<GpuStreams> gpus = {};  // if GPUs are driven
   std::chrono::duration<double> nccl_timeout{600};
@@ -54,7 +56,7 @@ struct Task {
   std::byte* workspace = nullptr;
   std::int64_t parts = 1;          // chunks, when workers share it
   std::vector<Wait> waits;         // on lanes of other workers: for their signals
-  std::vector<Wait> stamps;        // on lanes of GPUs, if its own is a CPU's: for their stamps
+  std::vector<Wait> stamps;        // on lanes of GPUs: for their stamps
   bool signals = false;            // somebody waits for its signal
   std::vector<std::mutex*> locks;  // of the variables that it touches
   bool keeps_locks = false;        // for the next task
@@ -62,13 +64,28 @@ struct Task {
 
 struct RankLane;
 
-// What a launch on a GPU's lane waits for in its stream, and leaves there for others. The signal of
-// such a lane counts launches that have been enqueued.
+// What the thread that enqueues for a GPU does at once: a launch, or a segment of several, with
+// what it waits for and leaves for others. The signal of a GPU's lane counts launches that have
+// been enqueued. `stamps` and `signals` say how far the task brings lanes.
 struct GpuTask {
-  std::vector<const GpuEvent*> events;  // of other lanes of GPUs
-  std::unique_ptr<GpuEvent> event;      // behind it, if another lane of a GPU waits for it
-  bool stamps = false;                  // the host waits for it
-  RankLane* rank_lane = nullptr;        // of the part of a rank
+  std::vector<int> launches;  // in order
+  int lane;                   // in whose stream
+  bool writes = false;        // variables
+  std::vector<Wait> waits;    // for signals, of hosts and of other GPUs
+  std::vector<int> after;     // tasks of other streams, for whose events the stream waits
+  std::unique_ptr<GpuEvent> event = {};  // behind it, if another stream waits for it
+  std::vector<int> steps = {};     // lanes whose kernels need the number of the step from here on
+  std::vector<Wait> stamps = {};   // the host waits for these
+  std::vector<Wait> signals = {};  // threads of other GPUs wait for these
+  RankLane* rank_lane = nullptr;   // of the part of a rank
+  std::unique_ptr<GpuSegment> segment = {};  // once it is captured
+};
+
+// All work of a plan for GPUs: launch by launch, or cut into segments.
+struct GpuTasks {
+  std::vector<GpuTask> tasks;           // in the order of their first launches
+  std::vector<std::vector<int>> lists;  // of tasks, by gpus_of()
+  std::vector<int> of;                  // the task of each launch; -1 on a host
 };
 
 struct GpuLane {
@@ -127,7 +144,7 @@ struct alignas(64) Share {
 // exchanges.
 struct LinkedPlan {
   struct WorkerList {
-    std::vector<int> tasks;
+    std::vector<int> tasks;  // none if it enqueues
     Share share;
     int device = -1;  // of the GPU whose work it enqueues; -1: it runs its launches itself
   };
@@ -143,11 +160,13 @@ struct LinkedPlan {
   std::vector<Signal> signals;                  // per lane
   std::vector<std::int64_t> bases;              // per lane: launches of earlier runs
   std::int64_t runs = 0;
-  std::vector<GpuTask> gpu_tasks;        // as tasks; none if the plan has no lanes of GPUs
   std::vector<GpuLane> gpu_lanes;        // per lane
   Buffer counters;                       // of gpu_lanes
   std::vector<RankLane> rank_lanes;      // of the plan's lanes, those that communicate
   std::map<Communicators*, int> joined;  // that the plan uses, as they were when it connected them
+  GpuTasks gpu_tasks, gpu_segments;      // the latter empty if nothing is worth a capture
+  bool warm = false;                     // has run launch by launch, and not failed since
+  bool captured = false;                 // gpu_segments can be replayed
   std::unique_ptr<ArenaGuard> guard;     // refers to the arenas
 };
 
@@ -181,6 +200,8 @@ struct Step::State : LinkedPlan {
   void link();
   void link_locks();
   void link_gpus();
+  void link_gpu_tasks(std::span<const int> worker_of);
+  GpuTasks make_gpu_tasks(const std::vector<Segment>& segments);
   void link_wait(std::size_t t, const Wait& wait, std::span<const int> worker_of);
   void share_out();
   void* address(int buffer);
@@ -190,7 +211,13 @@ struct Step::State : LinkedPlan {
   void run_list(int worker);
   bool run_task(std::size_t t, int worker);
   void enqueue_list(int worker);
-  bool enqueue_task(std::size_t t);
+  bool enqueue_task(const GpuTask& task);
+  void enqueue_launch(int launch, GpuStream& stream);
+  // Of the plan's GPUs, in their threads. Throws as a run does.
+  void capture();
+  void capture_list(int worker);
+  void capture_segment(GpuTask& task);
+  void forget_captures();
   // Until a lane of a GPU has finished so many launches; false if a worker failed. Helps others as
   // `worker`, or nobody if that is -1.
   bool await_stamp(std::size_t lane, std::int64_t epoch, int worker);
@@ -215,7 +242,8 @@ struct Step::State : LinkedPlan {
   void poison();
   [[noreturn]] void recover();
 
-  std::function<void(int)> work_;
+  std::function<void(int)> work_, capture_;
+  bool replaying_ = false;              // in the current run
   std::mutex watching_;                 // over rank_lanes, but for `enqueued`
   std::atomic<int> busy_{0};            // workers that go through their lists
   std::optional<Recording> recording_;  // of the current run, if it is traced

@@ -17,10 +17,11 @@ Step::State::State(Plan compiled, Runner& owner) : runner(owner) {
   link();
   link_locks();
   link_gpus();
-  link_ranks();
   share_out();
+  link_ranks();
   guard = std::make_unique<ArenaGuard>(plan, arenas);
   work_ = [this](int worker) { run_list(worker); };
+  capture_ = [this](int worker) { capture_list(worker); };
 }
 
 void Step::State::replace(State& other) {
@@ -108,33 +109,28 @@ void Step::State::share_out() {
   signals = std::vector<Signal>(plan.lanes.size());
   bases.resize(plan.lanes.size());
   for (std::size_t t = 0; t < tasks.size(); ++t) {
-    Task& task = tasks[t];
-    const int worker = worker_of[at(task.launch->lane)];
-    lists[at(worker)].tasks.push_back(static_cast<int>(t));
-    if (worker >= workers) lists[at(worker)].device = plan.lanes[at(task.launch->lane)].device;
-    for (const Wait& wait : task.launch->waits) link_wait(t, wait, worker_of);
+    const Launch& launch = *tasks[t].launch;
+    const Lane& lane = plan.lanes[at(launch.lane)];
+    WorkerList& list = lists[at(worker_of[at(launch.lane)])];
+    if (lane.gpu >= 0) {
+      list.device = lane.device;
+      continue;
+    }
+    list.tasks.push_back(static_cast<int>(t));
+    for (const Wait& wait : launch.waits) link_wait(t, wait, worker_of);
   }
+  link_gpu_tasks(worker_of);
 }
 
+// Of a launch on a host.
 void Step::State::link_wait(std::size_t t, const Wait& wait, std::span<const int> worker_of) {
   Task& task = tasks[t];
-  const Lane& lane = plan.lanes[at(wait.lane)];
-  const std::size_t awaited = at(lane.launches[at(wait.position)]);
-  if (lane.gpu >= 0 && plan.lanes[at(task.launch->lane)].gpu < 0) {
+  if (plan.lanes[at(wait.lane)].gpu >= 0) {
     task.stamps.push_back(wait);
-    gpu_tasks[awaited].stamps = true;
-    return;
+  } else if (worker_of[at(wait.lane)] != worker_of[at(task.launch->lane)]) {
+    task.waits.push_back(wait);
+    tasks[at(awaited(plan, wait))].signals = true;
   }
-  if (lane.gpu >= 0) {
-    GpuTask& earlier = gpu_tasks[awaited];
-    const Device& device = *runner.devices[at(lane.device)];
-    if (!earlier.event) earlier.event = device.backend->make_event(device.gpu);
-    gpu_tasks[t].events.push_back(earlier.event.get());
-  }
-  // Who enqueues for one GPU does so in the global order.
-  if (worker_of[at(wait.lane)] == worker_of[at(task.launch->lane)]) return;
-  task.waits.push_back(wait);
-  tasks[awaited].signals = true;
 }
 
 }  // namespace belfry

@@ -15,10 +15,10 @@ void Step::State::link_ranks() {
   for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
     if (!plan.lanes[l].communicates) continue;
     next->lane = l;
-    for (const int t : plan.lanes[l].launches) {
-      gpu_tasks[at(t)].rank_lane = &*next;
-      gpu_tasks[at(t)].stamps = true;  // to know which one does not finish
-      joined[&runner.gpus->communicators(plan.launches[at(t)].rank->rank().devices)] = 0;
+    for (const int launch : plan.lanes[l].launches) {
+      for (GpuTasks* all : {&gpu_tasks, &gpu_segments})
+        if (!all->tasks.empty()) all->tasks[at(all->of[at(launch)])].rank_lane = &*next;
+      joined[&runner.gpus->communicators(plan.launches[at(launch)].rank->rank().devices)] = 0;
     }
     ++next;
   }
@@ -77,8 +77,8 @@ void Step::State::connect_list(int worker) {
       group.clear();
       first = nullptr;
     };
-    for (const int t : list.tasks) {
-      const Task& task = tasks[at(t)];
+    for (const int t : gpu_tasks.lists[at(worker - workers)]) {
+      const Task& task = tasks[at(gpu_tasks.tasks[at(t)].launches[0])];
       if (!task.launch->rank) continue;
       RankLaunch& rank = *task.launch->rank;
       if (first && &first->node() != &rank.node()) flush();

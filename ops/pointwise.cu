@@ -167,7 +167,9 @@ template <class T>
 struct Dropout {
   using Shared = Nothing;
   bool draws;  // the mask is an output
-  std::uint64_t key, step, threshold;
+  std::uint64_t key;
+  const std::uint64_t* step;
+  std::uint64_t threshold;
   T scale;
   std::int64_t begin, end;
   bool packed;
@@ -178,7 +180,7 @@ struct Dropout {
   // Multiplies dropped elements by zero, which keeps NaN.
   BELFRY_HD T value(std::int64_t i, T from) const {
     if (draws)
-      mask[i] = kernels::mix(key, step, static_cast<std::uint64_t>(i)) >= threshold ? 1 : 0;
+      mask[i] = kernels::mix(key, *step, static_cast<std::uint64_t>(i)) >= threshold ? 1 : 0;
     return from * (mask[i] != 0 ? scale : T(0));
   }
 
@@ -204,7 +206,7 @@ QueueRun dropout(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [key, threshold = options.threshold(), scale = static_cast<T>(options.scale())](
                const Pointers& p, Queue& queue) {
-      Dropout<T> kernel{draws,   key,   p.step(),      threshold, scale,        p.begin(),
+      Dropout<T> kernel{draws,   key,   queue.step(),  threshold, scale,        p.begin(),
                         p.end(), false, p.input<T>(0), nullptr,   p.output<T>()};
       if constexpr (draws)
         kernel.mask = p.output<std::uint8_t>(1);

@@ -84,19 +84,20 @@ QueueRun fill_like(KernelPlan& plan) {
   return fill_with(plan.options<FillLikeOptions>().value, plan.dtype());
 }
 
-// y[i] = draw(key, step, i).
+// y[i] = draw(key, *step, i).
 template <class Draw, class T>
 struct RandomNumbers {
   using Shared = Nothing;
   Draw draw;
-  std::uint64_t key, step;
+  std::uint64_t key;
+  const std::uint64_t* step;
   std::int64_t begin, end;
   T* y;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t i = begin + block.index * block.threads + thread;
-      if (i < end) y[i] = static_cast<T>(draw(key, step, static_cast<std::uint64_t>(i)));
+      if (i < end) y[i] = static_cast<T>(draw(key, *step, static_cast<std::uint64_t>(i)));
     });
   }
 };
@@ -107,7 +108,7 @@ QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
       plan.dtype(), [draw, key = random_key(plan.node())]<class T>(T) -> QueueRun {
         return [draw, key](const Pointers& p, Queue& queue) {
           launch(queue,
-                 RandomNumbers<Draw, T>{draw, key, p.step(), p.begin(), p.end(), p.output<T>()},
+                 RandomNumbers<Draw, T>{draw, key, queue.step(), p.begin(), p.end(), p.output<T>()},
                  grid_for(p.end() - p.begin()));
         };
       });

@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/cuda_stream.h"
 
+#include "belfry/framework/cuda/cuda_segment.h"
 #include "belfry/framework/cuda/stamp.h"
 #include "belfry/framework/node.h"
 
@@ -29,6 +30,36 @@ void CudaStream::wait(const GpuEvent& event) {
 void CudaStream::stamp(std::int64_t& counter, std::int64_t value) {
   queue_.tell_faults();
   BELFRY_GPU_CALL(cuda::stamp(queue_.stream(), &counter, value), where());
+}
+
+void CudaStream::set_step(GpuStream& kernels, std::uint64_t step) {
+  std::uint64_t* const word = static_cast<CudaStream&>(kernels).queue_.step_word();
+  BELFRY_GPU_CALL(cuda::store(queue_.stream(), word, step), where());
+}
+
+// ThreadLocal: what other threads do meanwhile ends no capture.
+void CudaStream::begin_capture(const Node& first, const Node& last) {
+  captured_ = segment_text(first, last, cat("GPU ", gpu_));
+  BELFRY_GPU_CALL(cudaStreamBeginCapture(queue_.stream(), cudaStreamCaptureModeThreadLocal),
+                  captured_);
+}
+
+std::unique_ptr<GpuSegment> CudaStream::end_capture() {
+  cudaGraph_t graph = nullptr;
+  BELFRY_GPU_CALL(cudaStreamEndCapture(queue_.stream(), &graph), captured_);
+  return std::make_unique<CudaSegment>(graph, queue_.stream(), captured_);
+}
+
+// A capture that has failed has to be ended, too; one that has been ended cannot be again.
+void CudaStream::abandon_capture() noexcept {
+  cudaGraph_t graph = nullptr;
+  cudaStreamEndCapture(queue_.stream(), &graph);
+  if (graph) cudaGraphDestroy(graph);
+  cudaGetLastError();
+}
+
+void CudaStream::launch(const GpuSegment& segment) {
+  static_cast<const CudaSegment&>(segment).launch(queue_.stream());
 }
 
 void CudaStream::check() const {

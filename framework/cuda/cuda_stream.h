@@ -36,6 +36,11 @@ class CudaStream final : public QueueStream {
   void record(GpuEvent& event) override;
   void wait(const GpuEvent& event) override;
   void stamp(std::int64_t& counter, std::int64_t value) override;
+  void set_step(GpuStream& kernels, std::uint64_t step) override;
+  void begin_capture(const Node& first, const Node& last) override;
+  std::unique_ptr<GpuSegment> end_capture() override;
+  void abandon_capture() noexcept override;
+  void launch(const GpuSegment& segment) override;
   void check() const override;
   void check_inputs() const override { queue_.raise_fault(); }
   void drain() noexcept override;
@@ -47,6 +52,7 @@ class CudaStream final : public QueueStream {
 
   int gpu_;
   StreamQueue queue_;
+  std::string captured_;  // what errors say that is
 };
 
 }  // namespace belfry::cuda

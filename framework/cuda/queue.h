@@ -28,6 +28,8 @@ class Queue {
   // Where kernels note what `refusal` will throw once they have run: the same place for the same
   // one in every run, until nothing holds it any more.
   virtual Fault* fault(const std::shared_ptr<const Refusal>& refusal) = 0;
+  // Where kernels read Pointers::step() when they run.
+  virtual const std::uint64_t* step() const = 0;
 };
 
 }  // namespace belfry::cuda

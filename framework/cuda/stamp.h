@@ -10,4 +10,7 @@ namespace belfry::cuda {
 // given; what that wrote can be seen by whoever sees the value.
 cudaError_t stamp(cudaStream_t stream, std::int64_t* counter, std::int64_t value);
 
+// Enqueues a store to memory of the stream's GPU.
+cudaError_t store(cudaStream_t stream, std::uint64_t* word, std::uint64_t value);
+
 }  // namespace belfry::cuda

@@ -11,6 +11,7 @@ StreamQueue::StreamQueue(std::string device)
       stream_(make_stream(where_.str())),
       faults_(allocate(kMostFaults * sizeof(Fault), where_.str())),
       told_(allocate_pinned(kMostFaults * sizeof(Fault), where_.str())),
+      step_(allocate(sizeof(std::uint64_t), where_.str())),
       blas_(where_),
       dnn_(where_) {
   require<OutOfMemory>(faults_ && told_, "no memory for what kernels refuse, ", where_);

@@ -26,6 +26,9 @@ class StreamQueue final : public Queue {
   void pool(const PoolingCall& call) override { dnn_.pool(call, where_); }
   // Throws Internal for more than kMostFaults of them at once.
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override;
+  const std::uint64_t* step() const override { return static_cast<std::uint64_t*>(step_.get()); }
+  // What step() points to.
+  std::uint64_t* step_word() { return static_cast<std::uint64_t*>(step_.get()); }
 
   // Enqueues that the host be told of the faults so far.
   void tell_faults();
@@ -43,6 +46,7 @@ class StreamQueue final : public Queue {
   DeviceMemory faults_;  // kMostFaults, and on the host what was told of them
   PinnedMemory told_;
   std::map<std::weak_ptr<const Refusal>, std::size_t, std::owner_less<>> fault_of_;
+  DeviceMemory step_;
   CublasLt blas_;
   Cudnn dnn_;
 };

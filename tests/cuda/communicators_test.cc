@@ -30,6 +30,11 @@ class HostStream final : public QueueStream {
   void record(GpuEvent&) override {}
   void wait(const GpuEvent&) override {}
   void stamp(std::int64_t&, std::int64_t) override {}
+  void set_step(GpuStream&, std::uint64_t) override {}
+  void begin_capture(const Node&, const Node&) override {}
+  std::unique_ptr<GpuSegment> end_capture() override { return nullptr; }
+  void abandon_capture() noexcept override {}
+  void launch(const GpuSegment&) override {}
   void check() const override {}
   void check_inputs() const override {}
   void drain() noexcept override {}

@@ -4,8 +4,11 @@
 #include <numeric>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/cuda/cuda_segment.h"
 #include "belfry/framework/error.h"
 #include "belfry/framework/gpus.h"
 
@@ -73,6 +76,84 @@ TEST_F(CudaStreamTest, CopiesInOrderAndStampsBehindThem) {
   for (void* const memory :
        {static_cast<void*>(from), static_cast<void*>(to), static_cast<void*>(counter)})
     backend.deallocate_pinned(memory);
+}
+
+TEST_F(CudaStreamTest, ReplaysWhatItHasCapturedInTwoStreams) {
+  constexpr std::size_t kBytes = 1 << 20;
+  Graph graph;
+  const Node& node = fill(graph, {4}, 1).node();
+  void* const near = backend.allocate(0, kBytes);
+  void* const far = backend.allocate(0, kBytes);
+  auto* const from = static_cast<unsigned char*>(backend.allocate_pinned(kBytes));
+  auto* const to = static_cast<unsigned char*>(backend.allocate_pinned(kBytes));
+  auto* const counter = static_cast<std::int64_t*>(backend.allocate_pinned(64));
+  ASSERT_TRUE(near && far && from && to && counter);
+  *counter = 0;
+  {
+    const auto first = backend.make_stream(0), second = backend.make_stream(0);
+    const auto fork = backend.make_event(0), join = backend.make_event(0);
+    backend.use(0);
+    first->begin_capture(node, node);
+    first->copy(near, from, kBytes);
+    first->record(*fork);
+    second->wait(*fork);
+    second->copy(far, near, kBytes);
+    second->record(*join);
+    first->wait(*join);
+    first->copy(to, far, kBytes);
+    const auto segment = first->end_capture();
+    for (int round = 1; round <= 20; ++round) {
+      std::iota(from, from + kBytes, static_cast<unsigned char>(round));
+      first->launch(*segment);
+      first->record(*join);
+      second->wait(*join);
+      second->stamp(*counter, round);
+      ASSERT_TRUE(reaches(*counter, round, *second));
+      ASSERT_TRUE(std::equal(from, from + kBytes, to)) << round;
+    }
+    first->drain();
+    second->drain();
+  }
+  for (void* const memory : {near, far}) backend.deallocate(0, memory);
+  for (void* const memory :
+       {static_cast<void*>(from), static_cast<void*>(to), static_cast<void*>(counter)})
+    backend.deallocate_pinned(memory);
+}
+
+TEST_F(CudaStreamTest, CapturesNoWaitForWorkFromBeforeAndWorksOn) {
+  Graph graph;
+  const Node& node = fill(graph, {4}, 1).node();
+  const auto stream = backend.make_stream(0);
+  const auto event = backend.make_event(0);
+  backend.use(0);
+  stream->record(*event);
+  stream->begin_capture(node, node);
+  try {
+    stream->wait(*event);
+    ADD_FAILURE() << "threw nothing";
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("cudaErrorStreamCaptureIsolation"));
+  }
+  stream->abandon_capture();
+  stream->wait(*event);
+  stream->drain();
+  stream->check();
+}
+
+TEST(CudaSegment, IsNamedByItsFirstAndLastNode) {
+  Graph graph;
+  const Node& first = fill(graph, {4}, 1, DType::kF32, "first").node();
+  const Node& last = fill(graph, {4}, 1, DType::kF32, "last").node();
+  const std::string text = cuda::segment_text(first, last, "GPU 3");
+  EXPECT_EQ(text,
+            cat("for the segment from ", first.describe(), " to ", last.describe(), ", on GPU 3"));
+  try {
+    const cuda::CudaSegment segment(nullptr, nullptr, text);
+    ADD_FAILURE() << "threw nothing";
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::StartsWith("cudaGraphInstantiate failed: "),
+                                             testing::EndsWith(text)));
+  }
 }
 
 }  // namespace cuda_stream_test

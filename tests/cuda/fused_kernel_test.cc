@@ -168,7 +168,8 @@ TEST(FusedKernel, TensorsOfOneOptimizerAreOneLaunch) {
     void matmul(const MatMulCall&) override {}
     void convolve(const ConvolutionCall&) override {}
     void pool(const PoolingCall&) override {}
-    Fault* fault(const Refusal&) override { return nullptr; }
+    Fault* fault(const std::shared_ptr<const Refusal>&) override { return nullptr; }
+    const std::uint64_t* step() const override { return nullptr; }
     int launches = 0;
   };
   const Bucket bucket("momentum", 8, {10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120}, true);

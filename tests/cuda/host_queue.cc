@@ -207,7 +207,7 @@ KernelRun gpu_kernel_on_host(KernelPlan& plan, Algorithms& algorithms) {
   QueueRun run = prepare_gpu_kernel(plan, algorithms);
   if (!run) return {};
   return [run = std::move(run)](const Pointers& p) {
-    HostQueue queue;
+    HostQueue queue(p.step());
     run(p, queue);
     queue.check();
   };

@@ -10,11 +10,14 @@ namespace belfry::cuda {
 
 class HostQueue final : public Queue {
  public:
+  explicit HostQueue(std::uint64_t step = 0) : step_(step) {}
+
   void launch(const KernelLaunch& launch) override { launch.on_host(launch.kernel, launch.grid); }
   void matmul(const MatMulCall& call) override;
   void convolve(const ConvolutionCall& call) override;
   void pool(const PoolingCall& call) override;
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override { return &faults_[refusal]; }
+  const std::uint64_t* step() const override { return &step_; }
 
   // Throws what kernels have noted.
   void check() const {
@@ -23,6 +26,7 @@ class HostQueue final : public Queue {
   }
 
  private:
+  std::uint64_t step_;
   std::map<std::shared_ptr<const Refusal>, Fault> faults_;
 };
 

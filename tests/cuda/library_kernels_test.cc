@@ -17,6 +17,7 @@ class CountingQueue final : public Queue {
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override {
     return host_.fault(refusal);
   }
+  const std::uint64_t* step() const override { return host_.step(); }
   void matmul(const MatMulCall& call) override {
     ++library_calls;
     host_.matmul(call);

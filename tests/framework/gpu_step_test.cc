@@ -56,7 +56,7 @@ TEST(GpuStep, WaitsForNothingAndAllocatesNothingInASteadyStep) {
   Session session(model.graph, on_gpus({2, 2}));
   Step& step = session.prepare(model.fetches(), model.feed_types());
   const std::vector<Tensor> feeds = model.feeds(0);
-  step.run(feeds);
+  for (int i = 0; i < 2; ++i) step.run(feeds);
   const test::StandInGpus::Calls before = gpus.calls();
   for (int i = 0; i < 5; ++i) step.run(feeds);
   const test::StandInGpus::Calls after = gpus.calls();
@@ -65,9 +65,9 @@ TEST(GpuStep, WaitsForNothingAndAllocatesNothingInASteadyStep) {
   EXPECT_EQ(after.streams, before.streams);
   EXPECT_EQ(after.events, before.events);
   EXPECT_EQ(after.prepared, before.prepared);
+  EXPECT_EQ(after.captures, before.captures);
   EXPECT_EQ(after.drains, 0);
-  EXPECT_GT(after.enqueued, before.enqueued);
-  EXPECT_GT(after.copied, before.copied);
+  EXPECT_GT(after.replays, before.replays);
 }
 
 // An event or a stamp that nobody waits for would cost time.
@@ -260,11 +260,13 @@ TEST(GpuStep, GivesTheBitsOfTheInterpreterOnTwoGpus) { expect_agreement(100, 130
 TEST(GpuStep, GivesTheBitsOfTheInterpreterOnFourGpus) { expect_agreement(200, 230, {4, 1}, 3); }
 
 // What fails, and where, in the middle of a step.
+// In runs launch by launch; gpu_segments_test has the others.
 class GpuFailureTest : public ::testing::Test {
  protected:
   // `fault` is called with every launch where it is enqueued or runs.
   std::unique_ptr<Session> session(const Towers& model, Layout layout) {
     SessionOptions options = on_gpus(layout);
+    options.capture = false;
     options.plan_hook = [this](Plan& plan) {
       for (std::size_t l = 0; l < plan.launches.size(); ++l) {
         Launch& launch = plan.launches[l];

@@ -102,7 +102,12 @@ class GpuWaits {
       observe(plan, *hold);
     };
     Session session(model_.graph, options);
-    session.prepare(model_.fetches(), model_.feed_types()).run(model_.feeds(0));
+    try {
+      session.prepare(model_.fetches(), model_.feed_types()).run(model_.feeds(0));
+    } catch (const DeviceError&) {
+      if (!without) throw;
+      return true;  // the GPUs have noticed
+    }
     return hold->too_early();
   }
 

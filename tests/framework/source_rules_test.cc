@@ -68,6 +68,17 @@ TEST(Sources, OpenFilesThroughTheFileSystemSeamOnly) {
   }
 }
 
+// A launch that is replayed would compute with the step at which it was captured.
+TEST(Sources, OfGpuKernelsReadTheStepFromMemory) {
+  int kernels = 0;
+  for (const SourceFile& file : source_files(kShipped)) {
+    if (!file.path.ends_with(".cu")) continue;
+    ++kernels;
+    EXPECT_EQ(code_only(file.text).find("p.step()"), std::string::npos) << file.path;
+  }
+  EXPECT_GT(kernels, 5);
+}
+
 TEST(Sources, ThatBreakTheseRulesAreFound) {
   EXPECT_THAT(calls({"a.cc", "void f() { std::abort(); exit (1); }"}, kExits),
               ElementsAre("a.cc calls abort", "a.cc calls exit"));

@@ -91,14 +91,18 @@ void StandInCommunicators::all_reduce(const RankReduction& what, std::span<const
     }
     std::vector<const std::byte*> from;
     std::vector<std::byte*> to;
+    std::vector<Access> accesses;
     for (std::size_t b = 0; b < what.elements.size(); ++b) {
       from.push_back(gpus_.behind(gpu_of_[r], of.from[b]));
       to.push_back(gpus_.behind(gpu_of_[r], of.to[b]));
+      const auto bytes = what.elements[b] * static_cast<std::int64_t>(size_of(what.dtype));
+      accesses.push_back(accessed(from.back(), bytes, false));
+      accesses.push_back(accessed(to.back(), bytes, true));
     }
     const bool stalls = call == faults.stall_at;
-    StandInGpus::enqueue(*of.stream, [=, this, number = enqueued_[r]++] {
-      meet(r, number, what, from, to, stalls);
-    });
+    dynamic_cast<StandInStream&>(*of.stream)
+        .enqueue([=, this, number = enqueued_[r]++] { meet(r, number, what, from, to, stalls); },
+                 std::move(accesses));
     if (call == faults.fail_later_at) broken_ = true;
     busy_[r] = false;
   }

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include <sys/mman.h>
 
@@ -41,6 +42,14 @@ struct StandInGpus::Space {
   std::map<std::size_t, std::size_t> blocks;  // bytes by offset
 };
 
+struct StandInGpus::InFlight {
+  int stream;
+  std::int64_t count;  // of the stream's work up to it
+  std::string served;
+  std::vector<Access> accesses;
+  std::shared_ptr<std::atomic<bool>> done;
+};
+
 StandInGpus::StandInGpus(int count, bool peers)
     : FakeGpus(count),
       peers_(peers),
@@ -54,8 +63,8 @@ StandInGpus::~StandInGpus() = default;
 
 StandInGpus::Calls StandInGpus::calls() const {
   const Counters& c = *counters_;
-  return {c.allocations, c.copies,  c.streams, c.events, c.prepared, c.enqueued,
-          c.copied,      c.records, c.waits,   c.stamps, c.drains,   c.all_reduces};
+  return {c.allocations, c.copies, c.streams, c.events, c.prepared,    c.enqueued, c.copied,
+          c.records,     c.waits,  c.stamps,  c.drains, c.all_reduces, c.captures, c.replays};
 }
 
 std::int64_t StandInGpus::in_use(int gpu) const {
@@ -66,6 +75,40 @@ std::int64_t StandInGpus::in_use(int gpu) const {
   else
     for (const auto& [offset, size] : spaces_[static_cast<std::size_t>(gpu)]->blocks) bytes += size;
   return static_cast<std::int64_t>(bytes);
+}
+
+int StandInGpus::waits_of(int gpu) const {
+  const std::lock_guard lock(mutex_);
+  return waits_[gpu];
+}
+
+void StandInGpus::lose_wait(int gpu, int number) {
+  const std::lock_guard lock(mutex_);
+  lost_wait_[gpu] = number;
+  const std::lock_guard idling(idling_);
+  held_ = true;
+}
+
+void StandInGpus::release() const {
+  const std::lock_guard idling(idling_);
+  held_ = false;
+  idle_until_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  released_.notify_all();
+}
+
+void StandInGpus::idle() const {
+  std::unique_lock idling(idling_);
+  released_.wait(idling, [&] { return !held_; });
+  const auto until = idle_until_;
+  idling.unlock();
+  std::this_thread::sleep_until(until);
+}
+
+bool StandInGpus::loses_wait(int gpu) const {
+  const std::lock_guard lock(mutex_);
+  const auto lost = lost_wait_.find(gpu);
+  const int number = waits_[gpu]++;
+  return lost != lost_wait_.end() && lost->second == number;
 }
 
 void StandInGpus::fail(int gpu, const std::string& what) const {
@@ -88,7 +131,27 @@ void StandInGpus::enqueue(GpuStream& stream, std::function<void()> what) {
   dynamic_cast<StandInStream&>(stream).enqueue(std::move(what));
 }
 
+std::shared_ptr<std::atomic<bool>> StandInGpus::set_out(int stream, const Clock& clock,
+                                                        const Work& work) const {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(in_flight_,
+                [](const InFlight& other) { return other.done->load(std::memory_order_acquire); });
+  for (const InFlight& other : in_flight_)
+    if (clock.of(other.stream) < other.count && conflict(work.accesses, other.accesses))
+      refuse_race(other.served, work.served);
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  if (work.noted)
+    in_flight_.push_back({stream, clock.of(stream), work.served, work.accesses, done});
+  return done;
+}
+
+// Of this thread, if it captures.
+void StandInGpus::refuse_capture(const char* call) {
+  if (capturing) capturing->refuse(cat(call, " in a thread that captures (900)"));
+}
+
 void* StandInGpus::allocate(int gpu, std::size_t bytes) const {
+  refuse_capture("cudaMalloc");
   ++counters_->allocations;
   const std::lock_guard lock(mutex_);
   Space& space = *spaces_[static_cast<std::size_t>(gpu)];
@@ -104,12 +167,14 @@ void* StandInGpus::allocate(int gpu, std::size_t bytes) const {
 }
 
 void StandInGpus::deallocate(int gpu, void* memory) const noexcept {
+  if (capturing) capturing->spoil("cudaFree in a thread that captures (900)");
   const std::lock_guard lock(mutex_);
   Space& space = *spaces_[static_cast<std::size_t>(gpu)];
   space.blocks.erase(static_cast<std::size_t>(static_cast<std::byte*>(memory) - space.addresses));
 }
 
 void* StandInGpus::allocate_pinned(std::size_t bytes) const {
+  refuse_capture("cudaHostAlloc");
   ++counters_->allocations;
   void* const memory =
       std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
@@ -120,6 +185,7 @@ void* StandInGpus::allocate_pinned(std::size_t bytes) const {
 }
 
 void StandInGpus::deallocate_pinned(void* memory) const noexcept {
+  if (capturing) capturing->spoil("cudaFreeHost in a thread that captures (900)");
   const std::lock_guard lock(mutex_);
   pinned_.erase(reinterpret_cast<std::uintptr_t>(memory));
   std::free(memory);
@@ -146,6 +212,7 @@ std::byte* StandInGpus::behind(int gpu, const void* address) const {
 }
 
 void StandInGpus::copy(void* to, const void* from, std::size_t bytes) const {
+  refuse_capture("cudaMemcpy");
   ++counters_->copies;
   std::memcpy(behind(-1, to), behind(-1, from), bytes);
 }
@@ -172,31 +239,56 @@ void StandInGpus::require_used(int gpu) const {
 }
 
 GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool) const {
+  refuse_capture("a search for algorithms");
   ++counters_->prepared;
-  if (plan.node().op().name == lacking_) return {};
-  return in_stream(gpu, prepare_kernel(plan.node().op(), plan, false));
+  const Op& op = plan.node().op();
+  if (op.name == lacking_) return {};
+  KernelRun kernel = prepare_kernel(op, plan, false);
+  Memory memory{.writes = static_cast<std::size_t>(op.writes),
+                .workspace = static_cast<std::size_t>(plan.workspace_bytes()),
+                .step = op.random};
+  for (std::size_t i = 0; i < plan.inputs(); ++i) memory.inputs.push_back(plan.input(i).bytes());
+  for (std::size_t i = 0; i < plan.outputs(); ++i) memory.outputs.push_back(plan.output(i).bytes());
+  return in_stream(gpu, std::move(kernel), std::move(memory));
 }
 
 GpuRun StandInGpus::prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const {
   ++counters_->prepared;
-  return in_stream(gpu, prepare_fused_update(plan, node, false));
+  Memory memory{.writes = static_cast<std::size_t>(node.writes())};
+  for (const TensorType& input : plan.input_types(node)) memory.inputs.push_back(input.bytes());
+  for (const TensorType& output : node.types) memory.outputs.push_back(output.bytes());
+  return in_stream(gpu, prepare_fused_update(plan, node, false), std::move(memory));
 }
 
-GpuRun StandInGpus::in_stream(int gpu, KernelRun run) const {
+GpuRun StandInGpus::in_stream(int gpu, KernelRun run, Memory memory) const {
   const auto kernel = std::make_shared<const KernelRun>(std::move(run));
-  return [this, gpu, kernel](const Pointers& p, GpuStream& stream) {
+  return [this, gpu, kernel, memory = std::move(memory)](const Pointers& p, GpuStream& stream) {
     ++counters_->enqueued;
-    require<DeviceError>(dynamic_cast<StandInStream&>(stream).gpu() == gpu,
-                         "a kernel of another GPU is enqueued");
+    auto& in = dynamic_cast<StandInStream&>(stream);
+    require<DeviceError>(in.gpu() == gpu, "a kernel of another GPU is enqueued");
     require<DeviceError>(reinterpret_cast<std::uintptr_t>(p.workspace()) % kAlignment == 0,
                          "workspaces of libraries begin at ", kAlignment, " bytes");
     std::vector<void*> inputs, outputs;
-    for (void* const input : p.given_inputs()) inputs.push_back(behind(gpu, input));
-    for (void* const output : p.all_outputs()) outputs.push_back(behind(gpu, output));
-    enqueue(stream, [kernel, inputs, outputs, workspace = behind(gpu, p.workspace()),
-                     range = Range{p.begin(), p.end()}, step = p.step()] {
-      (*kernel)(Pointers(inputs, outputs, workspace, range, step));
-    });
+    std::vector<Access> accesses;
+    for (void* const input : p.given_inputs()) {
+      const std::size_t i = inputs.size();
+      inputs.push_back(behind(gpu, input));
+      accesses.push_back(accessed(inputs.back(), memory.inputs[i], i < memory.writes));
+    }
+    for (void* const output : p.all_outputs()) {
+      const std::size_t i = outputs.size();
+      outputs.push_back(behind(gpu, output));
+      accesses.push_back(accessed(outputs.back(), memory.outputs[i], true));
+    }
+    std::byte* const workspace = behind(gpu, p.workspace());
+    accesses.push_back(accessed(workspace, memory.workspace, true));
+    if (memory.step) accesses.push_back(accessed(&in.step(), sizeof in.step(), false));
+    in.enqueue(
+        [kernel, inputs, outputs, workspace, range = Range{p.begin(), p.end()},
+         step = memory.step ? &in.step() : nullptr] {
+          (*kernel)(Pointers(inputs, outputs, workspace, range, step ? *step : 0));
+        },
+        std::move(accesses));
   };
 }
 

@@ -6,9 +6,17 @@
 // * What CUDA would refuse, or what would be a race, is refused: work in a stream of a GPU that the
 //   thread does not use, two threads that enqueue in one stream at once, workspaces that do not
 //   begin at 256 bytes.
+// * So is what CUDA refuses of captures, with its number: work of others that a captured stream
+//   waits for, stamps, questions, streams that are not waited for at the end, and allocations and
+//   waits of the thread that captures. What was captured is done in any order that it allows.
+// * Work in two streams that uses the same memory, unless one is behind the other or has been done
+//   by then, is a race, and refused; so is a stamp that is not behind its stream's work in a
+//   segment.
 // * Every call is counted.
 #pragma once
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,6 +27,7 @@
 #include "belfry/framework/gpus.h"
 #include "belfry/framework/kernel.h"
 #include "belfry/tests/framework/fake_gpus.h"
+#include "belfry/tests/support/stand_in_capture.h"
 
 namespace belfry::test {
 
@@ -30,6 +39,7 @@ class StandInGpus final : public FakeGpus {
     int allocations = 0, copies = 0, streams = 0, events = 0, prepared = 0;
     int enqueued = 0, copied = 0, records = 0, waits = 0, stamps = 0, drains = 0;
     int all_reduces = 0;  // of one rank
+    int captures = 0, replays = 0;
   };
 
   // `peers`: each GPU reaches the memory of every other.
@@ -45,6 +55,11 @@ class StandInGpus final : public FakeGpus {
   void set_nccl(NcclInfo info) { nccl_ = std::move(info); }
   // What happens at the next calls of NCCL; see stand_in_communicators.h.
   NcclFaults& nccl_faults() const { return *nccl_faults_; }
+  // Waits that streams of a GPU have been asked for so far.
+  int waits_of(int gpu) const;
+  // The wait of this number among them is forgotten. Until then no GPU works, and a little longer:
+  // so what did not wait comes too early.
+  void lose_wait(int gpu, int number);
   // A GPU fails: it does nothing any more of what it is given.
   void fail(int gpu, const std::string& what) const;
   // All work again.
@@ -73,16 +88,32 @@ class StandInGpus final : public FakeGpus {
   friend class StandInCommunicators;
   struct Counters {
     std::atomic<int> allocations, copies, streams, events, prepared;
-    std::atomic<int> enqueued, copied, records, waits, stamps, drains, all_reduces;
+    std::atomic<int> enqueued, copied, records, waits, stamps, drains, all_reduces, captures,
+        replays;
   };
   struct Space;
+  struct InFlight;
 
   // What lies behind an address for a stream of `gpu`, or for -1, which reaches everything. Throws
   // DeviceError for what it does not reach.
   std::byte* behind(int gpu, const void* address) const;
-  GpuRun in_stream(int gpu, KernelRun kernel) const;
+  // What a kernel touches, in bytes by input and output; the first inputs are written.
+  struct Memory {
+    std::vector<std::int64_t> inputs = {}, outputs = {};
+    std::size_t writes = 0, workspace = 0;
+    bool step = false;  // reads its number
+  };
+  GpuRun in_stream(int gpu, KernelRun kernel, Memory memory) const;
   std::string failure(int gpu) const;  // "" if it works
   void require_used(int gpu) const;    // by this thread
+  static void refuse_capture(const char* call);
+  bool loses_wait(int gpu) const;  // the next one
+  void release() const;            // GPUs go on
+  void idle() const;               // while they are held
+  // Throws DeviceError if other work is in flight that must not be beside it; what is returned
+  // becomes true when the work has been done. `clock` ends with the work.
+  std::shared_ptr<std::atomic<bool>> set_out(int stream, const Clock& clock,
+                                             const Work& work) const;
 
   bool peers_;
   std::string lacking_;
@@ -93,6 +124,13 @@ class StandInGpus final : public FakeGpus {
   std::vector<std::unique_ptr<Space>> spaces_;
   mutable std::map<std::uintptr_t, std::size_t> pinned_;
   mutable std::vector<std::string> failures_;  // by GPU
+  mutable std::vector<InFlight> in_flight_;
+  mutable std::map<int, int> waits_;  // by GPU
+  std::map<int, int> lost_wait_;
+  mutable std::mutex idling_;
+  mutable std::condition_variable released_;
+  mutable bool held_ = false;
+  mutable std::chrono::steady_clock::time_point idle_until_;
 };
 
 // While it lives, these are the GPUs of this process.

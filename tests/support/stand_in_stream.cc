@@ -1,6 +1,7 @@
 #include "belfry/tests/support/stand_in_stream.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "belfry/framework/node.h"
 
@@ -19,7 +20,7 @@ class StandInStream::Turn {
 };
 
 StandInStream::StandInStream(const StandInGpus& gpus, int gpu)
-    : gpus_(gpus), gpu_(gpu), thread_([this] { loop(); }) {}
+    : gpus_(gpus), gpu_(gpu), number_(gpus.counters_->streams), thread_([this] { loop(); }) {}
 
 StandInStream::~StandInStream() {
   {
@@ -30,16 +31,30 @@ StandInStream::~StandInStream() {
   thread_.join();
 }
 
-void StandInStream::push(std::function<void()> what, bool always) {
+void StandInStream::push(Work work, bool always) {
   gpus_.require_used(gpu_);
+  release();
+  work.served = served_;
+  if (capture_) {
+    work.accesses.push_back(own(true));
+    return capture_->add(number_, front_, std::move(work));
+  }
+  clock_.reach(number_, clock_.of(number_) + 1);
+  Entry entry{std::move(work), always};
+  if (!entry.work.accesses.empty()) entry.done = gpus_.set_out(number_, clock_, entry.work);
   const std::lock_guard lock(mutex_);
-  entries_.push_back({std::move(what), always, served_});
+  entries_.push_back(std::move(entry));
   changed_.notify_all();
 }
 
-void StandInStream::enqueue(std::function<void()> what) {
+// What comes behind a wait that was lost is enqueued.
+void StandInStream::release() {
+  if (std::exchange(lost_, false)) gpus_.release();
+}
+
+void StandInStream::enqueue(std::function<void()> what, std::vector<Access> accesses) {
   const Turn turn(*this);
-  push(std::move(what), false);
+  push({std::move(what), std::move(accesses)});
 }
 
 void StandInStream::serve(const Node& node) {
@@ -50,9 +65,10 @@ void StandInStream::serve(const Node& node) {
 void StandInStream::copy(void* to, const void* from, std::size_t bytes) {
   const Turn turn(*this);
   ++gpus_.counters_->copied;
-  push([to = gpus_.behind(gpu_, to), from = gpus_.behind(gpu_, from),
-        bytes] { std::copy_n(from, bytes, to); },
-       false);
+  std::byte* const target = gpus_.behind(gpu_, to);
+  const std::byte* const source = gpus_.behind(gpu_, from);
+  push({[=] { std::copy_n(source, bytes, target); },
+        {accessed(source, bytes, false), accessed(target, bytes, true)}});
 }
 
 void StandInStream::record(GpuEvent& event) {
@@ -60,33 +76,141 @@ void StandInStream::record(GpuEvent& event) {
   ++gpus_.counters_->records;
   auto& recorded = dynamic_cast<StandInEvent&>(event);
   require<DeviceError>(recorded.gpu() == gpu_, "an event of another GPU is recorded");
-  push([mark = recorded.renew()] { mark->set(); }, true);
+  gpus_.require_used(gpu_);
+  if (capture_) return recorded.set({.capture = capture_, .front = front_});
+  const auto mark = std::make_shared<Mark>();
+  recorded.set({.mark = mark, .clock = clock_});
+  push({[mark] { mark->set(); }}, true);
 }
 
 void StandInStream::wait(const GpuEvent& event) {
   const Turn turn(*this);
   ++gpus_.counters_->waits;
-  const auto mark = dynamic_cast<const StandInEvent&>(event).mark();
-  if (mark) push([mark] { mark->wait(); }, true);
+  const StandInEvent::Recorded recorded = dynamic_cast<const StandInEvent&>(event).get();
+  if (gpus_.loses_wait(gpu_)) {
+    lost_ = true;
+    if (recorded.capture) release();
+    return;
+  }
+  if (recorded.capture && !capture_) {
+    require<DeviceError>(recorded.capture->active(),
+                         "an event of a capture that has ended is waited for (907)");
+    require<DeviceError>(dynamic_cast<const StandInEvent&>(event).gpu() == gpu_,
+                         "a stream of another GPU takes part in a capture");
+    recorded.capture->join(*this);
+    capture_ = recorded.capture;
+    front_ = {};
+  }
+  if (capture_) {
+    if (recorded.capture != capture_)
+      capture_->refuse(cat(served_, ": what a capture waits for is no part of it (905)"));
+    front_.nodes.insert(front_.nodes.end(), recorded.front.nodes.begin(),
+                        recorded.front.nodes.end());
+    front_.clock.come_behind(recorded.front.clock);
+    return;
+  }
+  if (!recorded.mark) return;
+  clock_.come_behind(recorded.clock);
+  push({[mark = recorded.mark] { mark->wait(); }}, true);
 }
 
 void StandInStream::stamp(std::int64_t& counter, std::int64_t value) {
   const Turn turn(*this);
+  refuse_capture("a stamp, which would be the same each time,");
   ++gpus_.counters_->stamps;
   gpus_.behind(gpu_, &counter);
-  push([&counter, value] { std::atomic_ref(counter).store(value, std::memory_order_release); },
-       false);
+  push({[&counter, value] { std::atomic_ref(counter).store(value, std::memory_order_release); },
+        {own(false)},
+        {},
+        false});
+}
+
+// Stands for all that is done for the stream in segments: a stamp comes behind it.
+Access StandInStream::own(bool writes) const { return accessed(&number_, 1, writes); }
+
+void StandInStream::set_step(GpuStream& kernels, std::uint64_t step) {
+  const Turn turn(*this);
+  auto& of = dynamic_cast<StandInStream&>(kernels);
+  require<DeviceError>(of.gpu_ == gpu_, "the step is set on another GPU");
+  refuse_capture("the number of a step, which would be the same each time,");
+  push({[&of, step] { of.step_ = step; }, {accessed(&of.step_, sizeof step, true)}});
+}
+
+void StandInStream::begin_capture(const Node&, const Node&) {
+  const Turn turn(*this);
+  gpus_.require_used(gpu_);
+  refuse_capture("a capture in a capture");
+  require<DeviceError>(!capturing, "a thread captures in two streams at once");
+  ++gpus_.counters_->captures;
+  capture_ = std::make_shared<StandInCapture>(*this);
+  capturing = capture_.get();
+  front_ = {};
+}
+
+std::unique_ptr<GpuSegment> StandInStream::end_capture() {
+  const Turn turn(*this);
+  require<DeviceError>(capture_ && capture_->is_of(*this),
+                       "a capture ends in another stream than it began in (903)");
+  require<DeviceError>(capture_->by_this_thread(),
+                       "a capture ends in another thread than it began in (908)");
+  require<DeviceError>(capture_->broken().empty(), "a capture was ended by: ", capture_->broken(),
+                       " (901)");
+  for (const StandInStream* stream : capture_->streams())
+    if (stream->front_.clock.of(stream->number_) > front_.clock.of(stream->number_))
+      capture_->refuse("a capture ends before a stream that takes part in it (904)");
+  const std::shared_ptr<StandInCapture> ended = capture_;
+  for (StandInStream* stream : ended->streams()) stream->capture_ = nullptr;
+  ended->end();
+  capturing = nullptr;
+  return std::make_unique<StandInSegment>(gpu_, ended->in_order());
+}
+
+void StandInStream::abandon_capture() noexcept {
+  const std::shared_ptr<StandInCapture> ended = capture_;
+  if (!ended) return;
+  for (StandInStream* stream : ended->streams()) stream->capture_ = nullptr;
+  ended->end();
+  capturing = nullptr;
+}
+
+void StandInStream::launch(const GpuSegment& segment) {
+  const Turn turn(*this);
+  refuse_capture("a segment");
+  const auto& captured = dynamic_cast<const StandInSegment&>(segment);
+  require<DeviceError>(captured.gpu() == gpu_, "a segment of another GPU is launched");
+  ++gpus_.counters_->replays;
+  push({[this, work = captured.keep()] {
+          for (const Work& part : *work) run(part);
+        },
+        captured.accesses()});
+}
+
+void StandInStream::refuse_capture(const char* call) const {
+  if (capture_) capture_->refuse(cat(call, " is asked of a stream that is captured (900)"));
 }
 
 void StandInStream::check() const {
+  refuse_capture("whether it has failed");
   const std::string failure = gpus_.failure(gpu_);
   require<DeviceError>(failure.empty(), failure);
 }
 
 void StandInStream::drain() noexcept {
   ++gpus_.counters_->drains;
+  if (capture_) capture_->spoil("it is waited for a stream that is captured (900)");
+  if (capturing) capturing->spoil("a thread that captures waits (900)");
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return entries_.empty() && idle_; });
+}
+
+// A GPU that has failed does nothing.
+void StandInStream::run(const Work& work) const {
+  if (!gpus_.failure(gpu_).empty()) return;
+  try {
+    work.what();
+  } catch (const std::exception& error) {
+    gpus_.fail(gpu_, cat(work.served, ": ", error.what()));
+  }
 }
 
 void StandInStream::loop() {
@@ -100,11 +224,12 @@ void StandInStream::loop() {
     entries_.pop_front();
     idle_ = false;
     lock.unlock();
-    try {
-      if (entry.always || gpus_.failure(gpu_).empty()) entry.what();
-    } catch (const std::exception& error) {
-      gpus_.fail(gpu_, cat(entry.served, ": ", error.what()));
-    }
+    if (entry.done) gpus_.idle();
+    if (entry.always)
+      entry.work.what();
+    else
+      run(entry.work);
+    if (entry.done) entry.done->store(true, std::memory_order_release);
     lock.lock();
   }
 }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <thread>
 
+#include "belfry/tests/support/stand_in_capture.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 
 namespace belfry::test {
@@ -27,22 +28,30 @@ struct Mark {
 
 class StandInEvent final : public GpuEvent {
  public:
+  // What it stands for: what a stream had been given, or a place in a capture.
+  struct Recorded {
+    std::shared_ptr<Mark> mark;
+    Clock clock;
+    std::shared_ptr<StandInCapture> capture;
+    StandInCapture::Front front;
+  };
+
   explicit StandInEvent(int gpu) : gpu_(gpu) {}
   int gpu() const { return gpu_; }
-  std::shared_ptr<Mark> renew() {
+  void set(Recorded recorded) {
     const std::lock_guard lock(mutex_);
-    return mark_ = std::make_shared<Mark>();
+    recorded_ = std::move(recorded);
   }
-  // Null before the first record.
-  std::shared_ptr<Mark> mark() const {
+  // Of neither before the first record.
+  Recorded get() const {
     const std::lock_guard lock(mutex_);
-    return mark_;
+    return recorded_;
   }
 
  private:
   int gpu_;
   mutable std::mutex mutex_;
-  std::shared_ptr<Mark> mark_;
+  Recorded recorded_;
 };
 
 class StandInStream final : public GpuStream {
@@ -55,28 +64,46 @@ class StandInStream final : public GpuStream {
   void record(GpuEvent& event) override;
   void wait(const GpuEvent& event) override;
   void stamp(std::int64_t& counter, std::int64_t value) override;
+  void set_step(GpuStream& kernels, std::uint64_t step) override;
+  void begin_capture(const Node& first, const Node& last) override;
+  std::unique_ptr<GpuSegment> end_capture() override;
+  void abandon_capture() noexcept override;
+  void launch(const GpuSegment& segment) override;
   void check() const override;
   void check_inputs() const override {}  // kernels of hosts throw themselves
   void drain() noexcept override;
 
   int gpu() const { return gpu_; }
   // What throws fails the GPU, with a message that names the node.
-  void enqueue(std::function<void()> what);
+  void enqueue(std::function<void()> what, std::vector<Access> accesses = {});
+  // Where kernels read the number of the step, when they run.
+  const std::uint64_t& step() const { return step_; }
 
  private:
   struct Entry {
-    std::function<void()> what;
-    bool always;  // even if the GPU has failed
-    std::string served;
+    Work work;
+    bool always;                                   // even if the GPU has failed
+    std::shared_ptr<std::atomic<bool>> done = {};  // if it is in flight for others to see
   };
   class Turn;
 
-  void push(std::function<void()> what, bool always);
+  void push(Work work, bool always = false);
+  Access own(bool writes) const;
+  void release();
   void loop();
+  void run(const Work& work) const;
+  // Throws if this stream takes part in a capture, which then is broken.
+  void refuse_capture(const char* call) const;
 
   const StandInGpus& gpus_;
   int gpu_;
+  int number_;  // among all streams
   std::string served_ = "nothing";
+  bool lost_ = false;  // a wait, right now
+  Clock clock_;
+  std::shared_ptr<StandInCapture> capture_;  // that goes on
+  StandInCapture::Front front_;
+  std::uint64_t step_ = 0;
   std::atomic<bool> busy_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -5,6 +5,7 @@
 #include "belfry/framework/text.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/synthetic_data.h"
@@ -83,6 +84,28 @@ TEST(GpuTrainer, LearnsWithNccl) {
         << physical;
     EXPECT_GT(gpus.calls().all_reduces, 0);
     EXPECT_EQ(gpus.calls().drains, 0);
+  }
+}
+
+// The device part of a step: only losses are fetched, and nothing else is the host's.
+TEST(GpuTrainer, GivesAGpuOneSegmentInEachCanonicalMode) {
+  for (const char* allreduce : {"collective", "naive", "hierarchical", "shuffle"}) {
+    const test::StandInGpus gpus(1);
+    const test::UseGpus use(gpus);
+    const auto data = smooth_data(8 * kBatch);
+    TrainerOptions options{.model = smooth_model,
+                           .allreduce = allreduce,
+                           .batch_size = kBatch,
+                           .epochs = 4,
+                           .threads = 1};
+    options.devices.clear();
+    options.logical_gpus = 8;
+    for (int t = 0; t < 8; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
+    const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+    trainer->train();
+    EXPECT_EQ(trainer->steps(), 4);
+    EXPECT_EQ(gpus.calls().captures, 1) << allreduce;
+    EXPECT_EQ(gpus.calls().replays, 3) << allreduce;
   }
 }
 

@@ -1,0 +1,337 @@
+// Steps whose work for GPUs is captured at the second run and replayed from there on.
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/segments.h"
+#include "belfry/framework/trace.h"
+#include "belfry/ops/dropout.h"
+#include "belfry/tests/framework/gpu_test_support.h"
+#include "belfry/tests/support/sanitizers.h"
+
+namespace belfry {
+namespace gpu_segments_test {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr Layout kLayouts[] = {{1, 1}, {2, 1}, {8, 1}, {1, 8}, {2, 4}};
+
+// Data-parallel training whose towers drop inputs, at a rate of learning that the host is fed with.
+struct DroppingTowers {
+  DroppingTowers(const char* type, int count) {
+    Output rate;
+    {
+      DeviceScope on(graph, cpu(0));
+      fed_rate = placeholder(graph, "rate", DType::kF32, Shape{});
+      rate = fed_rate * 0.5;
+    }
+    std::vector<Output> gradients_of;
+    for (int t = 0; t < count; ++t) {
+      DeviceScope on(graph, DeviceSpec::local(type, t));
+      VariableOptions matrix{.initializer = init::value(Towers::first_matrix())};
+      VariableOptions slot{.initializer = init::zeros(), .trainable = false};
+      if (t > 0) {
+        matrix.copy_of = &w[0].node();
+        slot.copy_of = &slots[0].node();
+      }
+      x.push_back(placeholder(graph, cat("x", t), DType::kF32, {5, 4}));
+      w.push_back(variable(graph, cat("w", t), {4, 3}, matrix));
+      slots.push_back(variable(graph, cat("slot", t), {4, 3}, slot));
+      const Output y = tanh(matmul(dropout(x.back(), 0.3, At(cat("drop", t))), w.back()));
+      losses.push_back(reduce_mean(square(y - constant(graph, {0.5, -0.5, 0.25}, {3}))));
+      gradients_of.push_back(gradients(losses.back(), {w.back()}, {.colocate = true})[0]);
+    }
+    const auto mean = all_reduce(gradients_of, {.mean = true});
+    for (std::size_t t = 0; t < w.size(); ++t) {
+      DeviceScope on(graph, DeviceSpec::local(type, static_cast<int>(t)));
+      updates.push_back(&momentum_update(w[t], slots[t], mean[t], rate));
+    }
+  }
+
+  Step& step(Session& session) const {
+    std::vector<Fetch> fetches(losses.begin(), losses.end());
+    for (Node* update : updates) fetches.emplace_back(*update);
+    std::vector<FeedType> types{{fed_rate, {}}};
+    for (const Output& of_tower : x) types.push_back({of_tower, {5, 4}});
+    return session.prepare(fetches, types);
+  }
+  std::vector<Tensor> feeds(int number) const {
+    std::vector<Tensor> values{Tensor(0.4f / static_cast<float>(1 + number))};
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      values.emplace_back(Shape{5, 4}, DType::kF32);
+      for (std::size_t i = 0; i < 20; ++i)
+        values.back().mutable_data<float>()[i] =
+            static_cast<float>((i * 5 + t * 11 + static_cast<std::size_t>(number) * 7) % 19) / 9 -
+            1;
+    }
+    return values;
+  }
+  // Losses, and then the variables.
+  std::vector<Tensor> results(Session& session) const {
+    std::vector<Tensor> all;
+    Step& run = step(session);
+    for (std::size_t t = 0; t < losses.size(); ++t) all.emplace_back(run.fetched(t).item<float>());
+    for (const auto& variables : {w, slots})
+      for (const Variable v : variables) all.push_back(session.read(v));
+    return all;
+  }
+
+  Graph graph;
+  Output fed_rate;
+  std::vector<Output> x, losses;
+  std::vector<Variable> w, slots;
+  std::vector<Node*> updates;
+};
+
+// After each of some steps.
+std::vector<std::vector<Tensor>> on_cpus(int towers, int steps) {
+  const DroppingTowers model("CPU", towers);
+  Session session(model.graph, {.device_count = {{"CPU", towers}}, .threads = 1});
+  std::vector<std::vector<Tensor>> all;
+  for (int i = 0; i < steps; ++i) {
+    model.step(session).run(model.feeds(i));
+    all.push_back(model.results(session));
+  }
+  return all;
+}
+
+int captured_segments(const Plan& plan) {
+  const auto segments = cut_segments(plan, deal_lanes(plan, 1));
+  return static_cast<int>(std::ranges::count_if(segments, &Segment::captured));
+}
+
+TEST(GpuSegments, TrainToTheBitsOfCpus) {
+  constexpr int kSteps = 5;
+  for (const Layout layout : kLayouts) {
+    SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
+    const auto expected = on_cpus(layout.devices(), kSteps);
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const DroppingTowers model("GPU", layout.devices());
+    Session session(model.graph, on_gpus(layout));
+    Step& step = model.step(session);
+    for (int i = 0; i < kSteps; ++i) {
+      step.run(model.feeds(i));
+      EXPECT_EQ(model.results(session), expected[at(i)]) << "step " << i;
+    }
+    const int segments = captured_segments(step.plan());
+    EXPECT_EQ(segments == 1, layout.physical == 1);
+    EXPECT_GE(segments, layout.physical);
+    EXPECT_EQ(gpus.calls().captures, segments);
+    EXPECT_EQ(gpus.calls().replays, segments * (kSteps - 1));
+    EXPECT_EQ(gpus.calls().drains, 0);
+  }
+}
+
+TEST(GpuSegments, AreAllOfAStepOnOneGpu) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  const DroppingTowers model("GPU", 4);
+  Session session(model.graph, on_gpus({1, 4}));
+  Step& step = model.step(session);
+  for (int i = 0; i < 3; ++i) {
+    const test::StandInGpus::Calls before = gpus.calls();
+    step.run(model.feeds(i));
+    const test::StandInGpus::Calls after = gpus.calls();
+    EXPECT_EQ(after.enqueued > before.enqueued, i < 2) << i;
+    EXPECT_EQ(after.copied > before.copied, i < 2) << i;
+    EXPECT_EQ(after.replays - before.replays, i > 0) << i;
+    if (i < 2) continue;
+    EXPECT_EQ(after.stamps - before.stamps, 4);
+    EXPECT_EQ(after.waits - before.waits, 3);
+    EXPECT_EQ(after.records - before.records, 1);
+  }
+}
+
+TEST(GpuSegments, AreNotReplayedWhereARunIsTraced) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  const auto expected = on_cpus(2, 5);
+  const DroppingTowers model("GPU", 2);
+  Session session(model.graph, on_gpus({1, 2}));
+  Step& step = model.step(session);
+  for (int i = 0; i < 5; ++i) {
+    Trace trace;
+    step.run(model.feeds(i), {.trace = i == 0 || i == 3 ? &trace : nullptr});
+    EXPECT_EQ(model.results(session), expected[at(i)]) << i;
+    if (i == 3) {
+      EXPECT_THAT(trace.str(), HasSubstr("MomentumUpdate"));
+    }
+  }
+  EXPECT_EQ(gpus.calls().captures, 1);
+  EXPECT_EQ(gpus.calls().replays, 3);
+}
+
+TEST(GpuSegments, AreNotCapturedWhereThatIsSwitchedOff) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  const DroppingTowers model("GPU", 2);
+  SessionOptions options = on_gpus({1, 2});
+  options.capture = false;
+  Session session(model.graph, options);
+  for (int i = 0; i < 3; ++i) model.step(session).run(model.feeds(i));
+  EXPECT_EQ(gpus.calls().captures, 0);
+}
+
+TEST(GpuSegments, AreCapturedAgainForAPlanThatReplacesTheirs) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  std::vector<std::vector<Tensor>> results;
+  for (const char* type : {"CPU", "GPU"}) {
+    const DroppingTowers model(type, 2);
+    SessionOptions options = on_gpus({1, 2}, 2);
+    if (type[0] == 'C') options = {.device_count = {{"CPU", 2}}, .threads = 1};
+    Session session(model.graph, options);
+    for (int i = 0; i < 7; ++i) {
+      if (i == 3) {
+        EXPECT_TRUE(session.shared(model.w[1]));
+        session.write(model.w[1], Tensor({4, 3}, std::vector<float>(12, 0.25f)));
+        EXPECT_FALSE(session.shared(model.w[1]));
+      }
+      model.step(session).run(model.feeds(i));
+    }
+    results.push_back(model.results(session));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(gpus.calls().captures, 2);
+}
+
+// A launch fails on its GPU in the first run, which is launch by launch, in the second, which
+// captures, or in a replay.
+TEST(GpuSegments, ThatFailReleaseEveryLaneThreeStepsRunning) {
+  for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
+    const auto expected = on_cpus(2, 4);
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const DroppingTowers model("GPU", 2);
+    std::atomic<int> broken{-1};
+    SessionOptions options = on_gpus(layout);
+    options.plan_hook = [&](Plan& plan) {
+      for (std::size_t l = 0; l < plan.launches.size(); ++l)
+        if (plan.launches[l].enqueue)
+          plan.launches[l].enqueue = [&, l, run = plan.launches[l].enqueue](const Pointers& p,
+                                                                            GpuStream& stream) {
+            test::StandInGpus::enqueue(stream, [&, l] {
+              if (static_cast<int>(l) == broken) throw DeviceError("broken");
+            });
+            run(p, stream);
+          };
+    };
+    Session session(model.graph, options);
+    std::vector<Tensor> values;
+    std::vector<VariableBytes> first;
+    for (const auto& variables : {model.w, model.slots})
+      for (const Variable v : variables) values.push_back(session.read(v));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      first.push_back(
+          {i < 2 ? model.w[i] : model.slots[i - 2], {values[i].raw(), values[i].bytes()}});
+    Step& step = model.step(session);
+    for (int l = 0; l < std::ssize(step.plan().launches); ++l) {
+      const Launch& launch = step.plan().launches[at(l)];
+      if (!launch.enqueue) continue;
+      const std::string name(step.plan().node(launch.node).node->name());
+      for (int healthy = 0; healthy < 3; ++healthy) {
+        for (int i = 0; i < 3; ++i) {
+          session.restore(first, 0);
+          for (int h = 0; h < (i == 0 ? healthy : 0); ++h) step.run(model.feeds(h));
+          broken = l;
+          EXPECT_THAT(message_of<DeviceError>([&] { step.run(model.feeds(0)); }),
+                      StartsWith(name + ": broken"));
+          broken = -1;
+          gpus.mend();
+        }
+        session.restore(first, 0);
+        const int drains = gpus.calls().drains;
+        for (int i = 0; i < 4; ++i) {
+          step.run(model.feeds(i));
+          ASSERT_EQ(model.results(session), expected[at(i)])
+              << "step " << i << " after launch " << l << " broke after " << healthy;
+        }
+        EXPECT_EQ(gpus.calls().drains, drains);
+      }
+    }
+  }
+}
+
+TEST(GpuSegments, ThatCannotBeCapturedSayWhyAndLeaveTheStepIntact) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  const auto expected = on_cpus(2, 3);
+  const DroppingTowers model("GPU", 2);
+  bool allocates = false;
+  SessionOptions options = on_gpus({1, 2});
+  options.plan_hook = [&](Plan& plan) {
+    for (Launch& launch : plan.launches)
+      if (launch.enqueue)
+        launch.enqueue = [&, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+          run(p, stream);
+          if (allocates) gpus.allocate(0, 64);
+        };
+  };
+  Session session(model.graph, options);
+  Step& step = model.step(session);
+  step.run(model.feeds(0));
+  allocates = true;
+  EXPECT_THAT(message_of<DeviceError>([&] { step.run(model.feeds(1)); }), HasSubstr("(900)"));
+  allocates = false;
+  EXPECT_TRUE(session.intact());
+  for (int i = 1; i < 3; ++i) {
+    step.run(model.feeds(i));
+    EXPECT_EQ(model.results(session), expected[at(i)]) << i;
+  }
+}
+
+class GpuSegmentWaitsTest : public ::testing::TestWithParam<Layout> {
+ protected:
+  // What the second and the third run give, if a GPU forgets a wait of one of them: in the second
+  // segments are captured.
+  std::vector<std::vector<Tensor>> results(int gpu, int run = -1, int lost = -1) {
+    test::StandInGpus gpus(GetParam().physical);
+    const test::UseGpus use(gpus);
+    const DroppingTowers model("GPU", GetParam().devices());
+    Session session(model.graph, on_gpus(GetParam()));
+    Step& step = model.step(session);
+    step.run(model.feeds(0));
+    std::vector<std::vector<Tensor>> all;
+    for (int i = 0; i < 2; ++i) {
+      const int before = gpus.waits_of(gpu);
+      if (i == run) gpus.lose_wait(gpu, before + lost);
+      step.run(model.feeds(1 + i));
+      all.push_back(model.results(session));
+      waits_[i] = gpus.waits_of(gpu) - before;
+    }
+    return all;
+  }
+
+  int waits_[2] = {};  // of that GPU in each of them
+};
+
+TEST_P(GpuSegmentWaitsTest, AreAllNeeded) {
+  if (kThreadSanitized) GTEST_SKIP() << "what a wait was taken from is a race";
+  auto expected = on_cpus(GetParam().devices(), 3);
+  expected.erase(expected.begin());
+  for (int gpu = 0; gpu < GetParam().physical; ++gpu) {
+    EXPECT_EQ(results(gpu), expected);
+    const int waits[] = {waits_[0], waits_[1]};
+    EXPECT_GT(waits[1], 0);
+    for (int run = 0; run < 2; ++run)
+      for (int lost = 0; lost < waits[run]; ++lost) {
+        bool noticed = false;
+        try {
+          noticed = results(gpu, run, lost) != expected;
+        } catch (const DeviceError&) {
+          noticed = true;
+        }
+        EXPECT_TRUE(noticed) << "GPU " << gpu << ", run " << run << ", wait " << lost << " of "
+                             << waits[run];
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, GpuSegmentWaitsTest,
+                         ::testing::Values(Layout{1, 2}, Layout{2, 1}, Layout{2, 2}, Layout{1, 8},
+                                           Layout{2, 4}),
+                         [](const auto& layout) {
+                           return cat(layout.param.physical, "x", layout.param.logical);
+                         });
+
+}  // namespace gpu_segments_test
+}  // namespace belfry

@@ -1,0 +1,128 @@
+// What streams of a StandInGpus are given: its memory, its order, and captures, by CUDA's rules.
+#pragma once
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "belfry/framework/gpu_backend.h"
+
+namespace belfry::test {
+
+class StandInStream;
+
+// Bytes that work on a GPU reads or writes.
+struct Access {
+  std::uintptr_t begin, end;
+  bool writes;
+};
+
+// Work with the memory that it touches, and for whom.
+struct Work {
+  std::function<void()> what;
+  std::vector<Access> accesses = {};
+  std::string served = {};
+  bool noted = true;  // others must be behind it
+};
+
+// How much of each stream, by its number, something is behind.
+class Clock {
+ public:
+  std::int64_t of(int stream) const {
+    const auto found = counts_.find(stream);
+    return found == counts_.end() ? 0 : found->second;
+  }
+  void reach(int stream, std::int64_t count) {
+    std::int64_t& known = counts_[stream];
+    known = std::max(known, count);
+  }
+  void come_behind(const Clock& other) {
+    for (const auto& [stream, count] : other.counts_) reach(stream, count);
+  }
+
+ private:
+  std::map<int, std::int64_t> counts_;
+};
+
+// The capture that this thread has begun.
+inline thread_local class StandInCapture* capturing = nullptr;
+
+// Null has no bytes.
+inline Access accessed(const void* memory, std::integral auto bytes, bool writes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  return {begin, memory ? begin + static_cast<std::uintptr_t>(bytes) : begin, writes};
+}
+
+// Two that touch the same bytes, of which one writes them.
+bool conflict(const std::vector<Access>& a, const std::vector<Access>& b);
+// Throws DeviceError naming both.
+[[noreturn]] void refuse_race(const std::string& first, const std::string& second);
+
+// Done as a whole, in an order that what was captured allows, but otherwise as unlike that of the
+// capture as can be.
+class StandInSegment final : public GpuSegment {
+ public:
+  StandInSegment(int gpu, std::vector<Work> in_order);
+
+  int gpu() const { return gpu_; }
+  const std::vector<Work>& work() const { return *work_; }
+  // Of all work together.
+  const std::vector<Access>& accesses() const { return accesses_; }
+  // What is done may outlive the segment.
+  std::shared_ptr<const std::vector<Work>> keep() const { return work_; }
+
+ private:
+  int gpu_;
+  std::shared_ptr<const std::vector<Work>> work_;
+  std::vector<Access> accesses_;
+};
+
+// While it goes on, work becomes nodes of a graph. A call that CUDA refuses breaks it.
+class StandInCapture {
+ public:
+  // Where a stream stands in a capture: behind these nodes.
+  struct Front {
+    std::vector<int> nodes;
+    Clock clock;  // counts are numbers of nodes
+  };
+
+  explicit StandInCapture(StandInStream& origin) : origin_(&origin) { streams_.push_back(&origin); }
+
+  bool is_of(const StandInStream& stream) const { return origin_ == &stream; }
+  bool by_this_thread() const { return thread_ == std::this_thread::get_id(); }
+  bool active() const { return active_; }
+  const std::vector<StandInStream*>& streams() const { return streams_; }
+  void join(StandInStream& stream) { streams_.push_back(&stream); }
+
+  // Throws DeviceError if it touches what a node touches that it is not behind.
+  void add(int stream, Front& front, Work work);
+  // Breaks the capture and throws DeviceError.
+  [[noreturn]] void refuse(const std::string& why);
+  // Breaks it.
+  void spoil(const std::string& why) { broken_ = why; }
+  void end() { active_ = false; }
+  // Once all streams have been joined; in the order in which a segment does it.
+  std::vector<Work> in_order() const;
+  const std::string& broken() const { return broken_; }  // "" if it is not
+
+ private:
+  struct Node {
+    int stream;
+    Work work;
+    Front front;
+  };
+
+  StandInStream* origin_;
+  std::thread::id thread_ = std::this_thread::get_id();
+  std::vector<StandInStream*> streams_;
+  std::vector<Node> nodes_;
+  std::string broken_;
+  bool active_ = true;
+};
+
+}  // namespace belfry::test
