@@ -135,6 +135,9 @@ bool distinct(Outputs outputs, std::size_t count) {
 
 template <bool mean, class T>
 void sum_tensors(Inputs inputs, Outputs outputs, T divisor, std::int64_t begin, std::int64_t end) {
+  // Equal results of one memory space are one tensor.
+  if (std::ranges::all_of(outputs, [&](void* output) { return output == outputs[0]; }))
+    outputs = outputs.first(1);
   if (inputs.size() <= kFew && (outputs.size() == 1 || distinct(outputs, inputs.size()))) {
     const Part all{inputs.data(), inputs.size(), begin, outputs.data(), begin, end - begin};
     return sum_few<mean>(all, outputs.size() > 1, divisor);

@@ -154,6 +154,7 @@ KernelRun GpuRunner::kernel(const KernelPlan& plan, GpuRun run) {
     state.backend.use(state.gpu);
     state.stream->serve(node);
     state.run(bytes, [&] {
+      state.stream->set_step(*state.stream, p.step());
       run(Pointers(in, out, scratch, {p.begin(), p.end()}, p.step()), *state.stream);
     });
 
