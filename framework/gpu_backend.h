@@ -131,7 +131,7 @@ class GpuCommunicators {
   virtual void check() = 0;
   // Nothing in any stream waits for another rank any more. While no thread is in another function;
   // none may be called afterwards.
-  virtual void abort() noexcept = 0;
+  virtual void abort_all() noexcept = 0;
 };
 
 // Enqueues one launch, in a stream of the GPU that it was prepared for. It allocates nothing, waits

@@ -154,7 +154,7 @@ std::string Step::State::unfinished() const {
 // All workers are parked.
 void Step::State::abort_ranks() noexcept {
   for (const auto& [communicators, made] : joined)
-    if (communicators->live) communicators->live->abort();
+    if (communicators->live) communicators->live->abort_all();
   for (RankLane& lane : rank_lanes) {
     lane.seen = -1;
     lane.enqueued.store(0, std::memory_order_relaxed);

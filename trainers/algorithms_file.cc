@@ -5,11 +5,12 @@
 namespace belfry {
 
 AlgorithmsFile::AlgorithmsFile(FileSystem& files, Outputs& outputs, const std::string& path,
-                               bool deterministic, const Gpus& found)
+                               bool deterministic, const Gpus* found)
     : deterministic_(deterministic) {
   if (path.empty()) return;
-  backend_ = found.backend();
-  require(backend_ != nullptr, "--algorithms=", path, ": ", found.why_none());
+  const Gpus& all = found ? *found : gpus();
+  backend_ = all.backend();
+  require(backend_ != nullptr, "--algorithms=", path, ": ", all.why_none());
   file_ = outputs.open("--algorithms", path);
   if (files.target_kind(path) != FileKind::kFile) return;
   const std::vector<std::byte> bytes = files.read(path);

@@ -12,8 +12,9 @@ class AlgorithmsFile {
   // Gives the GPUs' module the choices of the file, if there is one, for steps that are
   // `deterministic` or not. Does nothing for no path. Throws IoError if the file cannot be read or
   // written, and InvalidArgument, naming it, for what is no file of algorithms.
+  // `found` is in place of gpus(), which are asked for a path alone.
   AlgorithmsFile(FileSystem& files, Outputs& outputs, const std::string& path, bool deterministic,
-                 const Gpus& found = gpus());
+                 const Gpus* found = nullptr);
 
   // Writes all choices, old and new, if there are new ones.
   void write();

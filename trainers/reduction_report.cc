@@ -78,7 +78,6 @@ Json subject(const std::string& strategy, bool canonical, bool in_place, std::in
       .set("canonical", canonical)
       .set("devices", static_cast<int>(options.devices.size()))
       .set("device_type", lower(options.devices[0].type.value_or("")))
-      .set("deterministic", options.deterministic)
       .set("dtype", name_of(options.dtype))
       .set("redop", name_of(options.reduction))
       .set("bytes", bytes)
@@ -94,7 +93,8 @@ void set_times(Json& json, std::int64_t bytes, double seconds, double limit_seco
       .set("algbw", algorithm_bandwidth(bytes, seconds))
       .set("busbw", bus_bandwidth(bytes, seconds, devices) / 1e9)
       .set("wrong", wrong ? Json(*wrong) : Json())
-      .set("limit_us", limit_seconds * 1e6);
+      .set("limit_us", limit_seconds * 1e6)
+      .set("deterministic", options.deterministic);
 }
 
 Json record(const ReductionResult& result, bool in_place, const ReductionBench& bench,

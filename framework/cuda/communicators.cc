@@ -74,7 +74,7 @@ Communicators::Communicators(const NcclLibrary& nccl, std::span<const int> gpus,
   try {
     make();
   } catch (...) {
-    abort();
+    abort_all();
     throw;
   }
 }
@@ -98,7 +98,7 @@ void Communicators::make() {
 }
 
 Communicators::~Communicators() {
-  if (!finalize()) abort();
+  if (!finalize()) abort_all();
 }
 
 // False if some cannot be; what can has been destroyed.
@@ -155,7 +155,7 @@ void Communicators::check() {
   }
 }
 
-void Communicators::abort() noexcept {
+void Communicators::abort_all() noexcept {
   for (Rank& rank : ranks_)
     if (const ncclComm_t comm = std::exchange(rank.comm, nullptr)) nccl_.ncclCommAbort(comm);
 }

@@ -24,7 +24,7 @@ class Communicators final : public GpuCommunicators {
   void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                   const std::atomic<bool>& failed) override;
   void check() override;
-  void abort() noexcept override;
+  void abort_all() noexcept override;
 
  private:
   struct Rank {

@@ -59,9 +59,9 @@ class InF32 {
         launch(queue, Widen<T>{tensor.elements, p.input<T>(tensor.index), at(p, tensor)},
                grid_for(tensor.elements));
       });
-    run_(
-        Pointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()}, p.step()),
-        queue);
+    // Kernels read the step from their GPU's memory.
+    run_(Pointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()}, 0),
+         queue);
     for (std::size_t i = 0; i < tensors_.variables; ++i) {
       const Widened::Tensor& tensor = tensors_.read[i];
       narrow(queue, p, tensor, p.written<void>(tensor.index));

@@ -41,8 +41,8 @@ void expect_sums(const TestGradients& gradients, const GradientTable& sums, Sess
 TEST(NcclStrategy, CombinesOverAnyGpusPlainPackedAndInBuckets) {
   for (const auto& [physical, logical] : {std::pair{2, 1}, {1, 3}, {3, 2}, {8, 1}}) {
     const int towers = physical * logical;
-    const test::StandInGpus gpus(physical);
-    const test::UseGpus use(gpus);
+    const test::StandInGpus present(physical);
+    const test::UseGpus use(present);
     for (const Reduction reduction : {Reduction::kSum, Reduction::kMean})
       for (const int way : {0, 1, 2, 3}) {
         const TestGradients gradients(gpus(towers), {{33}, {4, 5}, {}, {0}, {2101}});
@@ -57,8 +57,8 @@ TEST(NcclStrategy, CombinesOverAnyGpusPlainPackedAndInBuckets) {
 }
 
 TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
-  const test::StandInGpus gpus(2);
-  const test::UseGpus use(gpus);
+  const test::StandInGpus present(2);
+  const test::UseGpus use(present);
   const TestGradients gradients(gpus(2), {{4}, {3}, {2}});
   const GradientTable sums = bucketed(make_strategy("nccl"), 20.0 / (1 << 20))  // 2 and 3; 1
                                  ->reduce(gradients.table());
@@ -70,8 +70,8 @@ TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
   Session session(gradients.graph, options);
   Step& step = session.prepare(fetches);
   const auto error = [&](auto set_fault) {
-    gpus.nccl_faults().reset();
-    set_fault(gpus.nccl_faults());
+    present.nccl_faults().reset();
+    set_fault(present.nccl_faults());
     try {
       step.run();
     } catch (const CommError& failure) {

@@ -184,7 +184,7 @@ TEST(Communicators, NameTheCallTheRankAndTheNodeOfAnError) {
                                  HasSubstr("on GPU 1"), HasSubstr(" of 2")));
         const bool of_node = std::string_view(call) != "ncclCommGetAsyncError";
         EXPECT_EQ(error.find("for Const 'bucket'") != std::string::npos, of_node) << error;
-        ranks.made->abort();
+        ranks.made->abort_all();
         EXPECT_EQ(nccl.alive(), 0);
         EXPECT_EQ(nccl.aborted(), 2);
         EXPECT_EQ(nccl.misuse(), "");
@@ -201,7 +201,7 @@ TEST(Communicators, AreCheckedForWhatFailsLater) {
                 AllOf(StartsWith(cat("a collective failed: broken in a test (", int{code}, ")")),
                       HasSubstr("on GPU 11, rank 1 of 2")));
     EXPECT_THAT(error_of([&] { ranks.reduce(); }), HasSubstr("for Const 'bucket'"));
-    ranks.made->abort();
+    ranks.made->abort_all();
     EXPECT_EQ(nccl.aborted(), 2);
   }
 }
@@ -221,7 +221,7 @@ TEST(Communicators, WaitForNoCallLongerThanTheLimit) {
     EXPECT_THAT(error_of([&] { ranks.reduce(); }),
                 AllOf(StartsWith("ncclGroupEnd is still in progress after 0.02 s, for Const"),
                       HasSubstr("on GPU 10, rank 0 of 2")));
-    ranks.made->abort();
+    ranks.made->abort_all();
     EXPECT_EQ(nccl.alive(), 0);
   }
 }
@@ -232,7 +232,7 @@ TEST(Communicators, StopWaitingOnceARunHasFailed) {
   nccl.stall("ncclGroupEnd");
   ranks.failed = true;
   ranks.reduce();
-  ranks.made->abort();
+  ranks.made->abort_all();
   EXPECT_EQ(nccl.aborted(), 2);
 }
 

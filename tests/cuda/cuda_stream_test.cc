@@ -90,7 +90,7 @@ TEST_F(CudaStreamTest, ReplaysWhatItHasCapturedInTwoStreams) {
   ASSERT_TRUE(near && far && from && to && counter);
   *counter = 0;
   {
-    const auto first = backend.make_stream(0), second = backend.make_stream(0);
+    const auto first = backend.make_stream(0, {}), second = backend.make_stream(0, {});
     const auto fork = backend.make_event(0), join = backend.make_event(0);
     backend.use(0);
     first->begin_capture(node, node);
@@ -123,7 +123,7 @@ TEST_F(CudaStreamTest, ReplaysWhatItHasCapturedInTwoStreams) {
 TEST_F(CudaStreamTest, CapturesNoWaitForWorkFromBeforeAndWorksOn) {
   Graph graph;
   const Node& node = fill(graph, {4}, 1).node();
-  const auto stream = backend.make_stream(0);
+  const auto stream = backend.make_stream(0, {});
   const auto event = backend.make_event(0);
   backend.use(0);
   stream->record(*event);

@@ -134,7 +134,7 @@ TEST(Programs, AllreduceBenchPrintsItsTableAndWritesJsonAndCsv) {
   const auto records = nlohmann::json::parse(text_of(json));
   EXPECT_THAT(text_of(csv), testing::StartsWith(
                                 "strategy,canonical,devices,device_type,dtype,redop,bytes,in_place,"
-                                "time_us,algbw,busbw,wrong,limit_us\n"));
+                                "time_us,algbw,busbw,wrong,limit_us,deterministic\n"));
   local_file_system().remove(json);
   local_file_system().remove(csv);
   ASSERT_GE(records.size(), 8u);
@@ -226,6 +226,18 @@ TEST(Programs, AllreduceBenchSaysWhereItKeepsMeasurements) {
   const Finished lost =
       run_program("env", {"-u", "XDG_CACHE_HOME", "-u", "HOME", program, "--help"});
   EXPECT_THAT(lost.output, HasSubstr("[none: they are measured]"));
+}
+
+// It takes a while, and much address space.
+TEST(Programs, OnCpusDoNotLoadTheGpuModule) {
+  for (const char* program : {"mnist --max_steps=1", "allreduce_bench -b 8 -e 8 -n 1",
+                              "train_bench --model=mlp --num_batches=2 --num_warmup_batches=1"}) {
+    const Finished done =
+        run_program("sh", {"-c", cat("LD_DEBUG=files exec ", BELFRY_BIN_DIR, "/", program)});
+    ASSERT_EQ(done.status, 0) << program;
+    EXPECT_THAT(done.errors, HasSubstr("libbelfry")) << "the linker tells nothing";
+    EXPECT_THAT(done.errors, testing::Not(HasSubstr("belfry_cuda"))) << program;
+  }
 }
 
 TEST(Programs, AllreduceBenchPutsNothingButTheFileOnStdout) {

@@ -85,7 +85,7 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   for (const char* strategy : {"collective", "naive", "colocate"}) {
     ASSERT_TRUE(results.contains(strategy)) << strategy;
     const auto& result = results[strategy];
-    EXPECT_EQ(result.size(), 13u);
+    EXPECT_EQ(result.size(), 15u);
     EXPECT_EQ(result["devices"], 3);
     EXPECT_EQ(result["canonical"], true) << strategy;
     EXPECT_EQ(result["params_hash"], results["collective"]["params_hash"]) << strategy;

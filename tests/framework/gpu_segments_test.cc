@@ -153,7 +153,7 @@ TEST(GpuSegments, AreNotReplayedWhereARunIsTraced) {
     step.run(model.feeds(i), {.trace = i == 0 || i == 3 ? &trace : nullptr});
     EXPECT_EQ(model.results(session), expected[at(i)]) << i;
     if (i == 3) {
-      EXPECT_THAT(trace.str(), HasSubstr("MomentumUpdate"));
+      EXPECT_THAT(trace.str(), HasSubstr("FusedUpdate"));
     }
   }
   EXPECT_EQ(gpus.calls().captures, 1);

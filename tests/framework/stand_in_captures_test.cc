@@ -38,7 +38,7 @@ class StandInCapturesTest : public ::testing::Test {
   Graph graph;
   const Node& node = fill(graph, {4}, 1, DType::kF32, "y").node();
   test::StandInGpus gpus{2};
-  std::unique_ptr<GpuStream> a = gpus.make_stream(0), b = gpus.make_stream(0);
+  std::unique_ptr<GpuStream> a = gpus.make_stream(0, {}), b = gpus.make_stream(0, {});
   std::unique_ptr<GpuEvent> fork = gpus.make_event(0), join = gpus.make_event(0),
                             other = gpus.make_event(0);
   std::vector<int> done;

@@ -135,7 +135,7 @@ void StandInCommunicators::check() {
   if (broken_) throw CommError("a collective failed: in a test");
 }
 
-void StandInCommunicators::abort() noexcept {
+void StandInCommunicators::abort_all() noexcept {
   const std::lock_guard lock(mutex_);
   aborted_ = true;
   ++gpus_.nccl_faults().aborted;

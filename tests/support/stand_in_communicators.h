@@ -33,7 +33,7 @@ class StandInCommunicators final : public GpuCommunicators {
   void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                   const std::atomic<bool>& failed) override;
   void check() override;
-  void abort() noexcept override;
+  void abort_all() noexcept override;
 
  private:
   // One all-reduce. Ranks are told apart by what they bring.

@@ -37,7 +37,7 @@ class AlgorithmsFileTest : public testing::Test {
 };
 
 TEST_F(AlgorithmsFileTest, IsWrittenOnceThereAreChoices) {
-  AlgorithmsFile file(files, outputs, "/m/chosen", true, gpus);
+  AlgorithmsFile file(files, outputs, "/m/chosen", true, &gpus);
   EXPECT_FALSE(files.exists("/m/chosen"));
   file.write();
   EXPECT_FALSE(files.exists("/m/chosen"));
@@ -49,7 +49,7 @@ TEST_F(AlgorithmsFileTest, IsWrittenOnceThereAreChoices) {
 
 TEST_F(AlgorithmsFileTest, GivesItsChoicesToTheRunAndKeepsThem) {
   write_text_file(files, "/m/chosen", "choices of yesterday");
-  AlgorithmsFile file(files, outputs, "/m/chosen", false, gpus);
+  AlgorithmsFile file(files, outputs, "/m/chosen", false, &gpus);
   EXPECT_EQ(chooser.chosen[false], "choices of yesterday");
   EXPECT_EQ(chooser.chosen[true], "");
   chooser.chosen[false] += " and of today";
@@ -60,7 +60,7 @@ TEST_F(AlgorithmsFileTest, GivesItsChoicesToTheRunAndKeepsThem) {
 TEST_F(AlgorithmsFileTest, IsNamedWhereItIsNone) {
   write_text_file(files, "/m/other", "{}");
   try {
-    AlgorithmsFile file(files, outputs, "/m/other", true, gpus);
+    AlgorithmsFile file(files, outputs, "/m/other", true, &gpus);
     FAIL() << "it was taken";
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(), "--algorithms=/m/other: no file of algorithms");
@@ -69,13 +69,13 @@ TEST_F(AlgorithmsFileTest, IsNamedWhereItIsNone) {
 }
 
 TEST_F(AlgorithmsFileTest, ThatCannotBeWrittenIsRefusedAtOnce) {
-  EXPECT_THROW(AlgorithmsFile(files, outputs, "/nowhere/chosen", true, gpus), IoError);
+  EXPECT_THROW(AlgorithmsFile(files, outputs, "/nowhere/chosen", true, &gpus), IoError);
 }
 
 TEST_F(AlgorithmsFileTest, ChangesNothingWithoutAPath) {
   chooser.chosen[true] = "choices of this run";
   const Gpus none("there is no module");
-  AlgorithmsFile(files, outputs, "", true, none).write();
+  AlgorithmsFile(files, outputs, "", true, &none).write();
 }
 
 }  // namespace algorithms_file_test
