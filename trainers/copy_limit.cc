@@ -26,6 +26,16 @@ CopyLimit::CopyLimit(std::span<const DeviceSpec> devices, int logical_gpus, std:
 
 void CopyLimit::copy() {
   ++copies_;
+  try {
+    enqueue_and_wait();
+  } catch (...) {
+    // What has been enqueued still uses the buffers.
+    for (const Copied& buffer : buffers_) streams_.of(buffer.device).drain();
+    throw;
+  }
+}
+
+void CopyLimit::enqueue_and_wait() {
   for (const Copied& buffer : buffers_) {
     const Device& device = *devices_[static_cast<std::size_t>(buffer.device)];
     GpuStream& stream = streams_.of(buffer.device);

@@ -20,6 +20,8 @@ class CopyLimit {
   void copy();
 
  private:
+  void enqueue_and_wait();
+
   struct Copied {
     int device;  // among devices_
     Buffer from, to;

@@ -94,6 +94,7 @@ TEST(GpuTrainer, GivesAGpuOneSegmentInEachCanonicalMode) {
     const test::UseGpus use(gpus);
     const auto data = smooth_data(8 * kBatch);
     TrainerOptions options{.model = smooth_model,
+                           .optimizer = sgd(0.1),
                            .allreduce = allreduce,
                            .batch_size = kBatch,
                            .epochs = 4,

@@ -362,10 +362,10 @@ TEST_F(TrainTest, InspectsAndTracesTowersThatRunFree) {
     more.insert(more.end(), free.begin(), free.end());
     return more;
   };
-  const Result dry = run(with({"--dry_run", "--devices=gpu:3"}), unreadable_recipe());
+  const Result dry = run(with({"--dry_run", "--devices=cpu:3"}), unreadable_recipe());
   EXPECT_EQ(dry.code, 0) << dry.error;
   EXPECT_THAT(dry.out, HasSubstr("tower2/fc0/MatMul: (MatMul): "
-                                 "/job:localhost/replica:0/task:0/device:GPU:2\n"));
+                                 "/job:localhost/replica:0/task:0/device:CPU:2\n"));
   const Result explained = run(with({"--explain=tower1/fc0/MatMul"}), unreadable_recipe());
   EXPECT_EQ(explained.code, 0) << explained.error;
   EXPECT_THAT(explained.out, HasSubstr("device:CPU:1"));
