@@ -43,6 +43,9 @@ bool Step::State::enqueue_task(const GpuTask& task) {
   for (const int earlier : task.after) stream.wait(*all[at(earlier)].event);
   for (const int lane : task.steps)
     stream.set_step(*gpu_lanes[at(lane)].stream, initial ? 0 : step_);
+  // Before it is: it may fail, and be asked about, at once. Its lane alone is stamped.
+  if (task.rank_lane)
+    task.rank_lane->enqueued.store(epoch(task.stamps[0]), std::memory_order_release);
   if (task.segment)
     stream.launch(*task.segment);
   else
@@ -52,7 +55,6 @@ bool Step::State::enqueue_task(const GpuTask& task) {
     const GpuLane& lane = gpu_lanes[at(stamp.lane)];
     if (lane.stream != &stream) lane.stream->wait(*task.event);
     lane.stream->stamp(lane.finished.counter(), epoch(stamp));
-    if (task.rank_lane) task.rank_lane->enqueued.store(epoch(stamp), std::memory_order_release);
   }
   if (recording_) recording_->launches[at(task.launches[0])].end = recording_->now();
   for (const Wait& signal : task.signals)
