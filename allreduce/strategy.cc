@@ -135,8 +135,8 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   verify_fresh(grads);
   if (mean) verify_mean(grads);
   const std::size_t first = grads.graph().size();
-  GradientTable combined = !plain ? weighted(grads, options)
-                                  : verified(grads, mean ? this->mean(grads) : sum(grads));
+  GradientTable combined =
+      !plain ? weighted(grads, options) : verified(grads, mean ? this->mean(grads) : sum(grads));
   require_rounded_once(grads.graph(), first);
   return combined;
 }

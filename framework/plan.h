@@ -114,7 +114,7 @@ struct Launch {
   KernelRun run;            // on lanes of CPUs
   GpuRun enqueue;           // on lanes of GPUs
   std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls, of the part of a rank
-  bool captured = true;     // on lanes of GPUs: may be a part of a segment (segments.h)
+  bool captured = true;  // on lanes of GPUs: may be a part of a segment (segments.h)
   std::int64_t workspace_bytes = 0;
   int workspace = -1;  // buffer
 

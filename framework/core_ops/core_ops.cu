@@ -123,14 +123,10 @@ QueueRun random_normal(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kAddN, add_n, kTakesHalf},
-    {kAssign, assign, kTakesHalf},
-    {kAssignAdd, assign_plus<1>},
-    {kAssignSub, assign_plus<-1>},
-    {kFill, fill, kTakesHalf},
-    {kFillLike, fill_like, kTakesHalf},
-    {kRandomUniform, random_uniform},
-    {kRandomNormal, random_normal},
+    {kAddN, add_n, kTakesHalf},       {kAssign, assign, kTakesHalf},
+    {kAssignAdd, assign_plus<1>},     {kAssignSub, assign_plus<-1>},
+    {kFill, fill, kTakesHalf},        {kFillLike, fill_like, kTakesHalf},
+    {kRandomUniform, random_uniform}, {kRandomNormal, random_normal},
 };
 
 }  // namespace

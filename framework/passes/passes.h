@@ -63,9 +63,9 @@ void check_ranks(const Plan& plan, const PlanContext& context);
 void split_ranks(Plan& plan, const PlanContext& context);
 
 // Puts launches in one global order, on lanes, with the waits between them. Copies between host and
-// GPU are on the lane of the GPU, those between GPUs on that of their destination; parts of ranks are
-// on communication lanes. Throws
-// InvalidArgument for collectives that no device of theirs reaches the tensors of.
+// GPU are on the lane of the GPU, those between GPUs on that of their destination; parts of ranks
+// are on communication lanes. Throws InvalidArgument for collectives that no device of theirs
+// reaches the tensors of.
 void schedule(Plan& plan, const PlanContext& context);
 
 // Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs. Declared

@@ -36,8 +36,8 @@ class Scheduler {
         fused ? whole_range(*fused->op, fused->participants, fused->types, fused->types)
               : whole_range(*node.op, node.participants(), plan_.input_types(node), node.types);
     const bool on_cpu = plan_.lanes[at(lane)].gpu < 0 && !node.rank;
-    launch.chunk = on_cpu ? chunk_of(node, launch.range)
-                          : std::max<std::int64_t>(1, launch.range.size());
+    launch.chunk =
+        on_cpu ? chunk_of(node, launch.range) : std::max<std::int64_t>(1, launch.range.size());
     std::vector<int> clock(plan_.lanes.size());
     if (!launches.empty()) clock = plan_.clocks[at(launches.back())];
     clock.resize(plan_.lanes.size());
