@@ -71,6 +71,9 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
     int& count = options.device_count[*device.type];
     count = std::max(count, *device.index + 1);
   }
+  // Without links they share a memory: logical GPUs of one.
+  if (machine.links.empty() && options.device_count.contains("GPU"))
+    options.logical_gpus = options.device_count["GPU"];
   Session session(graph, options);
   return predict_seconds(session.prepare({group(graph, writes)}).plan(), session.devices(), machine,
                          work);

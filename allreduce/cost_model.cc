@@ -8,6 +8,7 @@
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/useful_workers.h"
 #include "belfry/ops/slice.h"
@@ -77,7 +78,8 @@ class Jobs {
     const bool has_workers = machine_.workers > 0;
     const int count = count_executors(devices);
     executor_of_lane_ = deal_lanes(plan_, count);
-    executors.resize(at(count), Executor{.worker = has_workers});
+    const int last = std::ranges::max(executor_of_lane_);  // GPUs are behind the workers of CPUs
+    executors.resize(at(std::max(count, last + 1)), Executor{.worker = has_workers});
     on_several_ = has_workers && count > 1;
     if (on_several_ && bandwidth_.other_gbps > 0)
       foreign_ = foreign_bytes(plan_, executor_of_lane_, count, std::numeric_limits<double>::max());
@@ -97,6 +99,7 @@ class Jobs {
   void price(int l, Job& job) {
     const Launch& launch = plan_.launches[at(l)];
     const PlanNode& node = plan_.node(launch.node);
+    require_one_memory(node);
     job.fixed = machine_.launch_us * 1e-6;
     job.bytes = touched(launch.node);
     if (machine_.workers == 0) job.rate = bandwidth_.one_gbps * 1e9;
@@ -107,6 +110,19 @@ class Jobs {
       job.fixed += fetching_seconds(l) / (job.shared ? static_cast<double>(executors.size()) : 1);
     const auto elsewhere = [&](int dep) { return jobs[at(dep)].executor != job.executor; };
     if (std::ranges::any_of(job.deps, elsewhere)) job.fixed += machine_.wait_us * 1e-6;
+  }
+
+  // A machine without links is one memory, of one kind of device.
+  void require_one_memory(const PlanNode& node) const {
+    const auto is_known = [&](int device) {
+      return names_[at(device)].type == machine_.devices[0].type;
+    };
+    if (!machine_.links.empty() || machine_.devices.empty()) return;
+    for (const Value& input : node.inputs)
+      require<NotFound>(is_known(plan_.device(input)) && is_known(node.device()),
+                        "the machine has no link between ",
+                        names_[at(plan_.device(input))].short_str(), " and ",
+                        names_[at(node.device())].short_str());
   }
 
   // What reading takes more because other workers wrote it.
@@ -169,18 +185,28 @@ class Jobs {
 
   // What goes from one memory to another.
   void cross(const PlanNode& node, Job& job) {
-    if (node.op == &kCopy && plan_.device(node.inputs[0]) != node.device()) {
-      const int from = index(plan_.device(node.inputs[0])), to = index(node.device());
-      const Link& link = machine_.links[at(from)][at(to)];
-      job.executor = executor_called(link.bus.empty() ? cat(from, ">", to) : "bus " + link.bus);
-      job.fixed += link.latency_us * 1e-6;
-      job.bytes = static_cast<double>(node.types[0].bytes());
-      job.rate = link.gbps * 1e9;
+    const int there = node.inputs.empty() ? node.device() : plan_.device(node.inputs[0]);
+    if (node.op == &kCopy && there != node.device()) {
+      send(there, node.device(), node.types[0].bytes(), job);
+    } else if (node.op == &kCopyToHost) {
+      std::int64_t bytes = 0;
+      for (std::size_t i = 0; i < node.inputs.size() / 2; ++i)
+        bytes += plan_.type(node.inputs[i]).bytes();
+      send(node.device(), there, bytes, job);
     } else if (node.participants() > 0) {
       if (!node.rank) job.executor = executor_called("collectives");
       job.fixed += exchange_seconds(node);
       job.bytes = 0;
     }
+  }
+
+  void send(int from_device, int to_device, std::int64_t bytes, Job& job) {
+    const int from = index(from_device), to = index(to_device);
+    const Link& link = machine_.links[at(from)][at(to)];
+    job.executor = executor_called(link.bus.empty() ? cat(from, ">", to) : "bus " + link.bus);
+    job.fixed += link.latency_us * 1e-6;
+    job.bytes = static_cast<double>(bytes);
+    job.rate = link.gbps * 1e9;
   }
 
   // Reduce-scatter by fragments, then gather: twice the slowest device's, or bus's, transfers, and

@@ -113,9 +113,14 @@ bool Machine::has(const DeviceSpec& device) const {
 std::vector<DeviceSpec> Machine::devices_for(const std::vector<DeviceSpec>& run) const {
   if (std::ranges::all_of(run, [this](const DeviceSpec& device) { return has(device); }))
     return run;
-  require(run.size() <= devices.size(), "the machine has ", devices.size(), " devices, but ",
-          run.size(), " are asked for");
-  return {devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(run.size())};
+  // The host of a machine with GPUs is there for strategies, not for towers.
+  std::vector<DeviceSpec> alike;
+  std::ranges::copy_if(devices, std::back_inserter(alike),
+                       [this](const DeviceSpec& device) { return device.type == devices[0].type; });
+  require(run.size() <= alike.size(), "the machine has ", alike.size(), " devices of type ",
+          *devices[0].type, ", but ", run.size(), " devices are asked for");
+  alike.resize(run.size());
+  return alike;
 }
 
 int Machine::index_of(const DeviceSpec& device) const {

@@ -48,7 +48,7 @@ struct Machine {
   // Throws NotFound naming the devices that there are.
   int index_of(const DeviceSpec& device) const;
   // The machine's devices that a run's stand for: the same, if it has them all, else as many of its
-  // first. Throws InvalidArgument if it has fewer.
+  // first, of the type of the very first. Throws InvalidArgument if it has fewer.
   std::vector<DeviceSpec> devices_for(const std::vector<DeviceSpec>& run) const;
   bool operator==(const Machine&) const = default;
 };

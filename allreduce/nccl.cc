@@ -1,6 +1,7 @@
 #include "belfry/allreduce/nccl.h"
 
 #include "belfry/allreduce/collective.h"
+#include "belfry/framework/gpus.h"
 
 namespace belfry {
 namespace {
@@ -9,14 +10,15 @@ class Nccl final : public Strategy {
  public:
   explicit Nccl(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
-  // Whether this machine has NCCL is not asked: programs on CPUs list strategies, too, and load no
-  // module for that.
+  // Programs on CPUs list strategies, too, and load no module for that.
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
     for (std::size_t t = 0; t < devices.size(); ++t)
       if (devices[t].type && *devices[t].type != "GPU")
         return cat("NCCL needs GPUs, but tower ", t, " is on ", devices[t].short_str(),
                    "; use collective");
-    return "";
+    if (devices.empty() || !devices[0].type || gpus().count() == 0) return "";  // to be planned
+    const NcclInfo here = gpus().backend()->nccl();
+    return here.version > 0 ? "" : cat("there is no NCCL: ", here.why_not, "; use collective");
   }
   std::unique_ptr<Strategy> in_one_node() const override { return std::make_unique<Nccl>(true); }
 

@@ -1,6 +1,7 @@
 #include "belfry/allreduce/strategy.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -33,29 +34,45 @@ std::vector<std::string> names_of(StrategyName kind) {
   return names;
 }
 
+// Of a constant; else nothing is known.
+std::optional<Tensor> constant_value(const Output& weight) {
+  if (&weight.node().op() != &kConst) return {};
+  return weight.node().options<ConstantOptions>().value;
+}
+
+// Whether it may be how often a gradient counts.
+bool is_count(const Tensor& weight) {
+  if (weight.dtype() == DType::kI64) return weight.data<std::int64_t>()[0] >= 0;
+  if (!is_floating(weight.dtype())) return true;
+  return visit_floating(weight.dtype(), [&](auto type) {
+    const auto value = static_cast<double>(weight.data<decltype(type)>()[0]);
+    return std::isfinite(value) && value >= 0;
+  });
+}
+
 void require_weights(const GradientTable& grads, const std::vector<Output>& weights, Site site) {
   require(weights.empty() || std::ssize(weights) == grads.towers(), site.str(), ": ",
           weights.size(), " weights for the gradients of ", grads.towers(), " towers");
-  for (std::size_t t = 0; t < weights.size(); ++t)
+  for (std::size_t t = 0; t < weights.size(); ++t) {
     require(static_cast<bool>(weights[t]) && weights[t].shape().rank() == 0, site.str(),
             ": the weight of tower ", t,
             weights[t] ? cat(", ", weights[t].node().describe(), ", is ", weights[t].type(),
                              "; it must be a scalar")
                        : " is empty");
+    const std::optional<Tensor> value = constant_value(weights[t]);
+    require(!value || is_count(*value), site.str(), ": the weight of tower ", t, ", ",
+            weights[t].node().describe(), ", is below 0 or not finite");
+  }
 }
 
 // Whether they are known to be one number, which may be left out.
 bool change_nothing(const std::vector<Output>& weights, Reduction reduction) {
-  const auto value = [](const Output& weight) -> std::optional<Tensor> {
-    if (&weight.node().op() != &kConst) return {};
-    return weight.node().options<ConstantOptions>().value;
-  };
   if (weights.empty()) return true;
-  const std::optional<Tensor> first = value(weights[0]);
+  const std::optional<Tensor> first = constant_value(weights[0]);
   const double wanted = reduction == Reduction::kMean ? 0 : 1;
   const bool is_wanted = first && *first == scalar_tensor(wanted, first->dtype());
   return first && is_wanted == (reduction == Reduction::kSum) &&
-         std::ranges::all_of(weights, [&](const Output& w) { return value(w) == first; });
+         std::ranges::all_of(weights, [&](const Output& w) { return constant_value(w) == first; });
 }
 
 // Of each distinct sum, on the tower's device, or where the sum is if several towers share it.
@@ -182,9 +199,9 @@ std::vector<std::vector<Output>> Strategy::mean(const GradientTable& grads) cons
 
 void register_strategy(std::string name, StrategyFactory factory, StrategyName kind) {
   require(!name.empty() && factory, "an aggregation strategy needs a name and a factory");
-  require(name != "auto" && name.find_first_of(":#, \t\r\n") == std::string::npos,
+  require(name != "auto" && name != "all" && name.find_first_of(":#,- \t\r\n") == std::string::npos,
           "an aggregation strategy cannot be called '", name,
-          "': 'auto' and the characters : # , and blanks have a meaning of their own");
+          "': 'auto', 'all', and the characters : # , - and blanks have a meaning of their own");
   const auto [entry, added] =
       registry().try_emplace(std::move(name), Registered{std::move(factory), kind});
   require(added, "an aggregation strategy called '", entry->first, "' is already registered");

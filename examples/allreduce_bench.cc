@@ -169,7 +169,9 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   flags.least = parse_size("-b", raw.least, bench.dtype);
   flags.most = raw.most.empty() ? std::max(flags.least, parse_size("-e", "32M", bench.dtype))
                                 : parse_size("-e", raw.most, bench.dtype);
-  require<FlagError>(flags.least <= flags.most, "-b ", raw.least, " is more than -e ", raw.most);
+  require<FlagError>(flags.least <= flags.most, "-b ", raw.least,
+                     parser.given("--minbytes") ? "" : ", the default,", " is more than -e ",
+                     raw.most);
   read_integer("-f", raw.factor, 2, kMost, flags.factor);
   read_integer("-n", raw.iterations, 1, kMost, bench.iterations);
   read_integer("-w", raw.warmup, 0, kMost, bench.warmup);
@@ -228,7 +230,7 @@ class Benchmark {
     ReductionBenchOptions bench = flags_.bench;
     std::optional<Machine> machine;
     if (flags_.predicts) {
-      machine = machine_for(flags_.automatic, bench.devices, bench.threads);
+      machine = machine_for(flags_.automatic, {bench.devices, bench.threads, bench.logical_gpus});
       bench.machine = &*machine;
     }
     ReductionTable table(bench);

@@ -56,7 +56,10 @@ void check(const FlagParser& parser, const TrainFlags& training) {
   if (training.check_equivalence > 0)
     refuse({"--strategies", "--num_batches", "--num_warmup_batches", "--display_every"},
            "beside --check_equivalence, which runs its steps in every mode");
-  if (training.dry_run) refuse({"--json", "--plot"}, "beside --dry_run, which measures nothing");
+  if (training.dry_run)
+    refuse({"--json", "--plot", "--num_batches", "--num_warmup_batches", "--display_every",
+            "--repetitions"},
+           "beside --dry_run, which measures nothing");
 }
 
 // The trainer for a strategy: the one asked for, else the replicated one, else any that takes it.
@@ -80,7 +83,9 @@ void require_serves(const std::string& strategy, const TrainFlags& training) {
     const std::string refusal = make_strategy(strategy)->refusal(training.devices);
     require<FlagError>(refusal.empty(), flag, ": ", refusal);
   } else if (training.automatic.links.empty()) {
-    as_flag(flag.c_str(), [&] { require_measurable(training.devices); });
+    as_flag(flag.c_str(), [&] {
+      require_measurable({training.devices, training.threads, training.logical_gpus});
+    });
   }
 }
 

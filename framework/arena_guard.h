@@ -1,5 +1,5 @@
 // Under AddressSanitizer, keeps the parts of arenas that hold no live tensor poisoned: gaps,
-// paddings and tensors past their last use. Elsewhere it costs nothing.
+// paddings and tensors past their last use; slots of feeds apart. Elsewhere it costs nothing.
 #pragma once
 #include <cstddef>
 #include <span>

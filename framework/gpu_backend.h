@@ -67,6 +67,10 @@ class GpuStream {
   virtual void serve(const Node& node) = 0;
   // Between this GPU, its peers and pinned memory.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  // Several tensors of this GPU to pinned memory, bytes[i] from from[i] to to[i], at once: small
+  // ones.
+  virtual void copy_each(std::span<void* const> to, std::span<const void* const> from,
+                         std::span<const std::size_t> bytes) = 0;
   // The event stands for all that has been enqueued so far. It is of this stream's GPU.
   virtual void record(GpuEvent& event) = 0;
   // What is enqueued from now on waits for what the event stands for now. It may be of another GPU.
@@ -80,10 +84,10 @@ class GpuStream {
 
   // Until end_capture() what is enqueued here is kept and not done, and so is what is enqueued in
   // streams of the same GPU from where they wait for an event that was recorded in between. All
-  // their work must have been waited for here by then. In between, copies, records, waits and
-  // kernels may be enqueued in them, no event from before is waited for, nothing is asked of these
-  // streams, and the calling thread neither allocates nor waits. Errors name the two nodes, with
-  // which the segment begins and ends.
+  // their work must have been waited for here by then. In between, copies, records, waits, kernels
+  // and all-reduces of one rank may be enqueued in them, no event from before is waited for,
+  // nothing is asked of these streams, and the calling thread neither allocates nor waits. Errors
+  // name the two nodes, with which the segment begins and ends.
   virtual void begin_capture(const Node& first, const Node& last) = 0;
   virtual std::unique_ptr<GpuSegment> end_capture() = 0;
   // Instead, after a failure: nothing is kept.
@@ -134,9 +138,11 @@ class GpuCommunicators {
   virtual void abort_all() noexcept = 0;
 };
 
-// Enqueues one launch, in a stream of the GPU that it was prepared for. It allocates nothing, waits
-// for nothing, and keeps no pointer to what Pointers are made of once it returns. What it enqueues
-// does not depend on Pointers::step(), which the stream knows where it runs (set_step).
+// Enqueues one launch, in a stream of the GPU that it was prepared for. It allocates nothing and
+// waits for nothing, but that of the part of a rank calls NCCL, which may allocate memory of the
+// host and begin threads, and waits until these calls are not in progress any more. It keeps no
+// pointer to what Pointers are made of once it returns. What it enqueues does not depend on
+// Pointers::step(), which the stream knows where it runs (set_step).
 using GpuRun = std::function<void(const Pointers&, GpuStream&)>;
 
 // Its functions may be called from several threads, and throw DeviceError for what CUDA refuses.

@@ -19,6 +19,20 @@ GpuStream& GpuStreams::of(int device, bool communicates) {
   return *stream;
 }
 
+GpuStream& GpuStreams::copies(int device) {
+  const Device& of = *devices_[static_cast<std::size_t>(device)];
+  const std::lock_guard lock(copying_);
+  std::unique_ptr<GpuStream>& stream = copies_[of.gpu];
+  if (!stream) stream = of.backend->make_stream(of.gpu, gpus_);
+  return *stream;
+}
+
+void GpuStreams::drain_copies() noexcept {
+  const std::lock_guard lock(copying_);
+  for (const auto& [gpu, stream] : copies_) stream->drain();
+  failures_.fetch_add(1, std::memory_order_release);
+}
+
 Communicators& GpuStreams::communicators(const std::vector<int>& devices) {
   Communicators& found = communicators_[devices];
   if (found.gpus.empty())

@@ -1,9 +1,10 @@
-// What the steps of a session share of its GPUs: their runs take turns.
+// What the steps of a session share of its GPUs: their runs take turns; feeds are copied meanwhile.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,14 @@ class GpuStreams {
   GpuStream& of(int device, bool communicates = false);
   // Whose rank r is on the GPU of devices[r].
   Communicators& communicators(const std::vector<int>& devices);
+  // Of the physical GPU that a device is on, for copies of feeds beside what is computed: made at
+  // its first use. It is used by whoever holds copying().
+  GpuStream& copies(int device);
+  std::mutex& copying() { return copying_; }
+  // After a failure: waits until no copy is under way. Copies from before need not have been done,
+  // which failures() tells.
+  void drain_copies() noexcept;
+  int failures() const { return failures_.load(std::memory_order_acquire); }
   // Pinned memory of the host, for what GPUs write to be polled.
   Allocator& counters() { return counters_; }
 
@@ -37,6 +46,9 @@ class GpuStreams {
   std::vector<int> gpus_;  // physical ones of the session
   Allocator counters_;
   std::map<std::pair<int, bool>, std::unique_ptr<GpuStream>> streams_;
+  std::mutex copying_;
+  std::map<int, std::unique_ptr<GpuStream>> copies_;  // by physical GPU
+  std::atomic<int> failures_{0};
   std::map<std::vector<int>, Communicators> communicators_;  // by devices; they end before streams
 };
 

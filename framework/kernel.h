@@ -32,7 +32,8 @@ struct Range {
 };
 
 // What a kernel may know before it runs: real shapes, options, and the part of the work it
-// prepares. Preparing touches no device.
+// prepares. Preparing one for a host touches no device; what it may do for a GPU says
+// GpuBackend::prepare().
 class KernelPlan {
  public:
   KernelPlan(const Node& node, std::span<const TensorType> inputs,

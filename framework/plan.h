@@ -42,6 +42,7 @@ struct PlanNode {
   bool shared = false;            // a read of what another device's variable stores for this one
   std::shared_ptr<const Fusion> fusion = {};  // of a FusedUpdate
   std::shared_ptr<const Rank> rank = {};      // of the part of a collective that one rank does
+  bool late = false;                          // done beside the next run of the step
 
   int device() const { return devices[0]; }
   // Is the storage of a variable, not a read or copy of it or what it is fed with.
@@ -57,8 +58,9 @@ struct PlanNode {
   std::string name() const;
 };
 
-// What a FusedUpdate stands for: a collective, and the updates that alone read its results. Its
-// inputs are the variables that these write, the collective's inputs, then what else they take.
+// What a FusedUpdate stands for: a collective, and the updates that alone read its results; or, on
+// a GPU, updates of one op without a collective, each of a gradient of its own. Its inputs are the
+// variables that these write, the collective's inputs or the gradients, then what else they take.
 struct Fusion {
   static constexpr std::size_t kMostInputs = 16;  // of an update
   static constexpr std::size_t kMostParticipants = 256;
@@ -69,12 +71,12 @@ struct Fusion {
     std::vector<int> inputs;        // of the FusedUpdate; -1: the combined tensor
     std::vector<TensorType> types;  // of its outputs
     int first_output;               // of the FusedUpdate
-    int result;                     // of the collective: the output that it applies
+    int result;                     // of the collective: the output that it applies; the gradient
   };
-  const Op* op;  // the collective
-  int participants;
+  const Op* op;      // the collective, or null
+  int participants;  // 1 without one
   int writes, first_input;
-  std::vector<TensorType> types;  // of the collective's outputs, one per input
+  std::vector<TensorType> types;  // of the collective's outputs, one per input; of the gradients
   std::vector<int> devices;
   std::vector<Update> updates;
 };
@@ -131,18 +133,33 @@ struct Lane {
   bool communicates = false;  // of the parts of a rank alone
 };
 
-// kState is a variable, kFixed the value of a Const: on a GPU, a part of the arena that holds
-// nothing else.
-enum class Place : std::uint8_t { kArena, kState, kFeed, kFixed, kFetch };
+// kState is a variable, kFixed the value of a Const, kLasting what a run leaves for the next one:
+// on a GPU, and in memory that is kept, a part of the arena that holds nothing else. So is a kFeed
+// on a GPU, in each slot of FeedSlots.
+enum class Place : std::uint8_t { kArena, kState, kFeed, kFixed, kFetch, kLasting };
 
 // Where a value is. Aliases have the buffer of what they alias.
 struct BufferRecord {
   Place place;
   int device;
   std::int64_t bytes;
-  std::int64_t offset = 0;     // kArena, and kFixed on a GPU: in the device's arena
+  // In the device's arena: kArena, kLasting; on a GPU kFixed and kFeed (slot 0).
+  std::int64_t offset = 0;
   int index = 0;               // kFeed, kFetch
   const Node* node = nullptr;  // kState, kFixed
+};
+
+// Where what a GPU device is fed with lies: two slots behind its arena, so that one can be filled
+// while a step reads the other, and two alike behind that of the first CPU, which it goes through.
+// Slot s begins s * bytes further on.
+struct FeedSlots {
+  static constexpr int kCount = 2;
+  int device;
+  int gpu;                        // the physical one; -1: the device is declared
+  std::int64_t bytes;             // of a slot
+  std::int64_t offset;            // in the device's arena
+  std::int64_t on_host;           // in that of the first CPU
+  std::vector<int> buffers = {};  // that lie in it
 };
 
 // The placer's decision about a node: one per output of a collective, else one for all outputs.
@@ -170,6 +187,7 @@ struct Plan {
   std::vector<BufferRecord> buffers;
   std::vector<std::vector<int>> buffer_of;  // [node][output]
   std::vector<std::int64_t> arena_bytes;    // per device
+  std::vector<FeedSlots> feed_slots;        // of the devices that need them, in order
 
   std::vector<const Node*> variables;  // read or written
   bool writes = false;
@@ -188,6 +206,8 @@ struct Plan {
   int device(Value value) const { return node(value.node).devices[at(value.index)]; }
   int buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
   std::vector<TensorType> input_types(const PlanNode& of) const;
+  // The tensor of a GPU that a CopyToHost copies to such memory.
+  Value copied_to(Value kept) const;
   // Of the graph's tensor that a value is, carries or copies.
   std::string name(Value value) const;
 
@@ -197,6 +217,8 @@ struct Plan {
 
 // The physical GPUs that a plan has lanes of, in order.
 std::vector<int> gpus_of(const Plan& plan);
+// Those that have slots for feeds, in order.
+std::vector<int> fed_gpus(const Plan& plan);
 // How many of `most` workers a plan has work for: all if there are chunks of launches for those
 // without launches of their own; else at most one per lane of a CPU, and at least one.
 int workers_for(const Plan& plan, int most);

@@ -20,7 +20,7 @@ class RankLaunch {
   const Rank& rank() const { return *rank_; }
   const RankReduction& reduction() const { return what_; }
 
-  // Before a run: whose rank it is, and what tells that the run has failed. Both outlive the run.
+  // Before the first run: whose rank it is, and what tells that a run has failed.
   void join(Communicators& communicators, const std::atomic<bool>& failed) {
     communicators_ = &communicators;
     failed_ = &failed;

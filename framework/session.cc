@@ -57,7 +57,8 @@ std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const
     values.push_back(feed.what);
   }
   std::vector<Tensor> results;
-  prepare(fetches, types).state_->run(values, options, &results);
+  Step::State& step = *prepare(fetches, types).state_;
+  step.run(step.stage(values), values, options, &results);
   return results;
 }
 
@@ -76,7 +77,7 @@ Tensor Session::read(Variable variable) {
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
   const Buffer& memory = state_->memory_of(variable.node());
-  const std::lock_guard no_run(state_->runner.mutex);
+  const auto no_run = between_runs(state_->runner);
   Tensor value(variable.shape(), variable.dtype());
   memory.load(value.mutable_raw());
   return value;
@@ -89,7 +90,7 @@ void Session::write(Variable variable, const Tensor& value) {
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
   state_->unshare(variable.node());
-  const std::lock_guard no_run(state_->runner.mutex);
+  const auto no_run = between_runs(state_->runner);
   state_->copy_into(variable.node(), value.raw());
   state_->runner.suspects.erase(&variable.node());
 }
@@ -118,7 +119,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   }
   state_->unshare_unequal(all);
   std::vector<std::vector<Tensor>> first;  // which `all` refers to
-  std::unique_lock no_run(state_->runner.mutex);
+  auto no_run = between_runs(state_->runner);
   for (;;) {  // runs may fail while the lock is let go
     std::vector<const Node*> lost;
     for (const Node* node : state_->runner.suspects)
@@ -128,7 +129,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
     first.push_back(state_->first_values(lost));
     for (std::size_t i = 0; i < lost.size(); ++i)
       all.emplace(lost[i], std::span(first.back()[i].raw(), first.back()[i].bytes()));
-    no_run.lock();
+    no_run = between_runs(state_->runner);
   }
   for (const auto& [node, bytes] : all) state_->memory_of(*node).store(bytes.data());
   state_->runner.suspects.clear();

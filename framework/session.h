@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/graph.h"
@@ -16,6 +18,7 @@ namespace belfry {
 
 struct Explanation;
 struct Plan;
+class Staging;
 class Trace;
 
 struct SessionOptions {
@@ -48,14 +51,16 @@ struct SessionOptions {
   std::string visible_devices = {};
   // Where log_device_placement prints: whole lines. Standard output by default.
   std::function<void(std::string_view)> placement_sink = {};
-  // Makes a collective and the optimizer updates that alone read its results one pass over memory.
+  // Makes a collective and the optimizer updates that alone read its results one pass over memory;
+  // on GPUs, several other updates one launch.
   bool fuse_updates = true;
   // Lets replicas (VariableOptions::copy_of) in one memory space lie in one storage, if the same
   // plan is the first to hold them and all plans write them alike. A plan that does not, or a
   // write() to one of them, gives each its own first. Neither option changes a bit of any value.
   bool share_replicas = true;
-  // Captures what a step has for each GPU at its second run, and gives it to the GPU in a few
-  // pieces at later ones, instead of launch by launch; not in runs that are traced. Changes no bit.
+  // Captures what a step has for each GPU at its second run (if GPUs are fed, for each of two
+  // slots, at its second and third), and gives it to the GPU in a few pieces at later ones, instead
+  // of launch by launch; not in runs that are traced. Changes no bit.
   bool capture = true;
   // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
   bool reference_kernels = false;
@@ -136,11 +141,43 @@ struct DeviceUse {
   std::string str() const;
 };
 
-// A compiled step: run() allocates nothing, but for a trace. Belongs to its Session and dies with
-// it. One run of it at a time; others wait.
+// What Step::stage() has sent to the GPUs, in one of the two slots of its step. The slot is free
+// again when this ends, or the run that takes it. Ends before the session does.
+class StagedFeeds {
+ public:
+  StagedFeeds() = default;  // none
+  StagedFeeds(StagedFeeds&& other) noexcept
+      : staging_(std::exchange(other.staging_, nullptr)), slot_(other.slot_) {}
+  StagedFeeds& operator=(StagedFeeds&& other) noexcept;
+  ~StagedFeeds() { reset(); }
+  explicit operator bool() const { return staging_ != nullptr; }
+  // Gives the slot back.
+  void reset() noexcept;
+
+ private:
+  friend class Staging;
+  StagedFeeds(Staging& staging, int slot) : staging_(&staging), slot_(slot) {}
+
+  Staging* staging_ = nullptr;
+  int slot_ = 0;
+};
+
+// A compiled step: stage() and run() allocate nothing, but for a trace. Belongs to its Session and
+// dies with it. One run of it at a time; others wait.
+//
+// Feeds are in the order given to prepare(). Those placed on GPUs are copied there beforehand,
+// through pinned memory; those on CPUs are used where they are.
 class Step {
  public:
-  // Feeds are in the order given to prepare(); their memory is read until run returns.
+  // Copies what GPUs are fed with into pinned memory, and enqueues the copies to them: beside what
+  // runs, which any other thread may have begun. The feeds are read until this returns, those of
+  // CPUs not at all. Waits while both slots are taken - for ever, if by this thread alone - or
+  // until `stop` is requested, which gives none.
+  StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
+  // With what this step has staged, even if a run has failed since. Of `feeds` those of CPUs are
+  // read, until run returns, and no others. Throws InvalidArgument for what has not been staged.
+  void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {});
+  // Stages all feeds first.
   void run(std::span<const Tensor> feeds = {}, RunOptions options = {});
   // The value of fetch i after a run. The next run overwrites it, and copies of it with it;
   // Session::run returns tensors of their own.
@@ -185,7 +222,9 @@ class Session {
                    std::span(feeds.begin(), feeds.size()), options);
   }
 
-  // Values of variables, between steps.
+  // Values of variables, between steps. What a step on GPUs has left to be done beside the next one
+  // (updates on the host that it does not wait for) is done before; what that throws is thrown
+  // here, or by the next run.
   Tensor read(Variable variable);
   void write(Variable variable, const Tensor& value);
   // False after a run that failed when it had begun to write variables, until they are restored.

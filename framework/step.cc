@@ -1,7 +1,6 @@
 #include "belfry/framework/step.h"
 
 #include <algorithm>
-#include <shared_mutex>
 #include <utility>
 
 #include "belfry/framework/trace.h"
@@ -19,32 +18,39 @@ void refuse_dry_run(const Plan& plan, const std::vector<std::unique_ptr<Device>>
                             "; prepare() plans, and a session without dry_run runs"));
 }
 
-void Step::State::run(std::span<const Tensor> feeds, RunOptions options,
+StagedFeeds Step::State::stage(std::span<const Tensor> feeds, std::stop_token stop) {
+  if (runner.dry) refuse_dry_run(plan, runner.devices);
+  return staging_.stage(feeds, std::move(stop));
+}
+
+void Step::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options,
                       std::vector<Tensor>* results) {
   if (options.trace) *options.trace = Trace();
   const std::lock_guard one(running_);
   if (shares()) {
-    const std::shared_lock lock(runner.mutex);
-    execute(feeds, options);
+    const auto lock = beside_runs(runner);
+    execute(staged, feeds, options);
   } else {
     const std::lock_guard lock(runner.mutex);
-    execute(feeds, options);
+    execute(staged, feeds, options);
   }
   if (!results) return;
   results->assign(fetched.begin(), fetched.end());
   for (Tensor& result : *results) result.mutable_raw();  // memory of its own
 }
 
-void Step::State::execute(std::span<const Tensor> feeds, RunOptions options) {
-  if (runner.dry) refuse_dry_run(plan, runner.devices);
+void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,
+                          RunOptions options) {
   if (!initial) check_intact();
+  slot_ = staging_.begin(staged);
   set_feeds(feeds);
   recording_.reset();
+  if (!shares()) begin_late(options.trace);
   make_connections();
   if (options.trace) start_recording();
   has_written_.store(false, std::memory_order_relaxed);
   replaying_ = warm && !options.trace && !gpu_segments.tasks.empty();
-  if (replaying_ && !captured) capture();
+  if (replaying_ && !captured[at(slot_)]) capture();
   for (std::size_t l = 0; l < signals.size(); ++l)
     bases[l] = runs * static_cast<std::int64_t>(plan.lanes[l].launches.size());
   ++runs;
@@ -53,7 +59,9 @@ void Step::State::execute(std::span<const Tensor> feeds, RunOptions options) {
   step_ = shares() && plan.writes ? runner.step.fetch_add(1) : runner.step.load();
   pool().run(static_cast<int>(lists.size()), work_);
   if (failed_.load(std::memory_order_acquire)) recover();
+  staging_.end(slot_);
   warm = true;
+  leave_late(options.trace);
   if (!shares() && plan.writes) ++runner.step;
   if (options.trace) *options.trace = Trace(plan, runner.devices, *recording_);
 }
@@ -83,15 +91,12 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
   require(feeds.size() == plan.feeds.size(), "the step takes ", plan.feeds.size(), " feeds, not ",
           feeds.size());
   for (std::size_t i = 0; i < feeds.size(); ++i) {
-    const FeedType& type = plan.feeds[i];
-    // The text is made only when it is needed: a step allocates nothing.
-    if (feeds[i].shape() != type.shape || feeds[i].dtype() != type.where.dtype())
-      throw InvalidArgument(cat(
-          type.where.node().describe(), ": fed with ", name_of(feeds[i].dtype()), feeds[i].shape(),
-          ", but the step was prepared for ", name_of(type.where.dtype()), type.shape));
+    const bool staged = staging_.stages(i);
+    if (!staged) check_feed(plan.feeds[i], feeds[i]);
     // Kernels do not write their inputs; Pointers carry inputs and outputs alike.
-    void* const memory = const_cast<std::byte*>(feeds[i].raw());
-    for (void** slot : feed_slots[i]) *slot = memory;
+    void* const memory =
+        staged ? staging_.address(i, slot_) : const_cast<std::byte*>(feeds[i].raw());
+    for (void** address : feed_uses[i]) *address = memory;
   }
 }
 
@@ -136,6 +141,15 @@ bool Step::State::run_task(std::size_t t, int worker) {
   for (const Wait& wait : task.stamps)
     if (!await_stamp(at(wait.lane), bases[at(wait.lane)] + wait.position + 1, worker)) return false;
   if (failed_.load(std::memory_order_acquire)) return false;
+  const auto signal = [&] {
+    const auto lane = at(launch.lane);
+    if (task.signals) signals[lane].set(bases[lane] + launch.position + 1, pool().gate());
+    return true;
+  };
+  if (plan.node(launch.node).late) {
+    if (does_late_ && !late_done[t]) run_late(t);
+    return signal();
+  }
   if (plan.node(launch.node).writes() > 0) has_written_.store(true, std::memory_order_relaxed);
   guard->before(t);
   if (!task.locks.empty()) hold_variables(task);
@@ -147,9 +161,7 @@ bool Step::State::run_task(std::size_t t, int worker) {
   if (recording_) recording_->launches[t].end = recording_->now();
   if (!task.locks.empty() && !task.keeps_locks) release_variables();
   guard->after(t);
-  const auto lane = at(launch.lane);
-  if (task.signals) signals[lane].set(bases[lane] + launch.position + 1, pool().gate());
-  return true;
+  return signal();
 }
 
 void Step::State::call(const Task& task, Range range) const {
@@ -229,20 +241,33 @@ void Step::State::recover() {
     signals[l].set(runs * static_cast<std::int64_t>(plan.lanes[l].launches.size()), pool().gate());
   failed_.store(false, std::memory_order_relaxed);
   const std::exception_ptr error = std::exchange(error_, nullptr);
+  settle_late();
   if (has_written_.load(std::memory_order_relaxed)) {
     const std::lock_guard lock(runner.failures);
     if (runner.suspects.empty()) runner.cause = shares() ? error : nullptr;
-    for (const PlanNode& node : plan.nodes)
-      for (int i = 0; i < node.writes(); ++i)
-        runner.suspects.insert(plan.node(node.inputs[at(i)].node).node);
+    for (const PlanNode& node : plan.nodes) suspect(node);
   }
   std::rethrow_exception(error);
+}
+
+// What it writes. Call it with runner.failures.
+void Step::State::suspect(const PlanNode& writer) {
+  for (int i = 0; i < writer.writes(); ++i)
+    runner.suspects.insert(plan.node(writer.inputs[at(i)].node).node);
 }
 
 Step::Step(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Step::~Step() = default;
 
-void Step::run(std::span<const Tensor> feeds, RunOptions options) { state_->run(feeds, options); }
+StagedFeeds Step::stage(std::span<const Tensor> feeds, std::stop_token stop) {
+  return state_->stage(feeds, std::move(stop));
+}
+void Step::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options) {
+  state_->run(std::move(staged), feeds, options);
+}
+void Step::run(std::span<const Tensor> feeds, RunOptions options) {
+  run(stage(feeds), feeds, options);
+}
 const Tensor& Step::fetched(std::size_t i) const { return state_->fetched[i]; }
 const Plan& Step::plan() const { return state_->plan; }
 

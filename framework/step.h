@@ -1,5 +1,6 @@
 // The run-time side of a plan: its memory, its pointers, and the lists that workers go through.
 #pragma once
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <shared_mutex>
 #include <span>
 #include <vector>
 
@@ -20,9 +22,22 @@
 #include "belfry/framework/run_lock.h"
 #include "belfry/framework/segments.h"
 #include "belfry/framework/session.h"
+#include "belfry/framework/staging.h"
 #include "belfry/framework/workers.h"
 
 namespace belfry {
+
+// A step whose last run has left something to be done (PlanNode::late).
+class Pending {
+ public:
+  // Does it, in the calling thread. If that throws, the variables which it writes are suspects.
+  virtual void flush() = 0;
+
+ protected:
+  ~Pending() = default;
+};
+
+struct LinkedPlan;
 
 // What steps borrow from their session.
 struct Runner {
@@ -42,8 +57,15 @@ struct Runner {
   bool capture = true;       // what GPUs are given, from the second run of a step on
   int workers = 1;           // of the pool; its others enqueue, one for each physical GPU
   std::unique_ptr<GpuStreams> gpus = {};  // if GPUs are driven
+  std::set<LinkedPlan*> captured = {};    // of steps that live: those with ranks
   std::chrono::duration<double> nccl_timeout{600};
+  Pending* pending = nullptr;  // null if nothing is; by who has `mutex` alone
 };
+
+// Between two runs, with nothing pending: whoever looks at variables from outside holds this.
+std::unique_lock<RunLock> between_runs(Runner& runner);
+// Beside runs that share the lock, with nothing pending.
+std::shared_lock<RunLock> beside_runs(Runner& runner);
 
 // Throws InvalidArgument naming a device of the plan, a declared one if there is any.
 [[noreturn]] void refuse_dry_run(const Plan& plan,
@@ -62,8 +84,6 @@ struct Task {
   bool keeps_locks = false;        // for the next task
 };
 
-struct RankLane;
-
 // What the thread that enqueues for a GPU does at once: a launch, or a segment of several, with
 // what it waits for and leaves for others. The signal of a GPU's lane counts launches that have
 // been enqueued. `stamps` and `signals` say how far the task brings lanes.
@@ -73,12 +93,13 @@ struct GpuTask {
   bool writes = false;        // variables
   std::vector<Wait> waits;    // for signals, of hosts and of other GPUs
   std::vector<int> after;     // tasks of other streams, for whose events the stream waits
+  std::vector<int> fed = {};  // of fed_gpus(): for whose copies of feeds it waits, too
   std::unique_ptr<GpuEvent> event = {};  // behind it, if another stream waits for it
   std::vector<int> steps = {};     // lanes whose kernels need the number of the step from here on
   std::vector<Wait> stamps = {};   // the host waits for these
   std::vector<Wait> signals = {};  // threads of other GPUs wait for these
-  RankLane* rank_lane = nullptr;   // of the part of a rank
-  std::unique_ptr<GpuSegment> segment = {};  // once it is captured
+  // Once they are captured: by slot of feeds, whose addresses they have.
+  std::array<std::unique_ptr<GpuSegment>, FeedSlots::kCount> segments = {};
 };
 
 // All work of a plan for GPUs: launch by launch, or cut into segments.
@@ -88,17 +109,18 @@ struct GpuTasks {
   std::vector<int> of;                  // the task of each launch; -1 on a host
 };
 
-struct GpuLane {
-  GpuStream* stream = nullptr;  // null: a CPU's
-  Stamp finished;
-};
-
 // The watch over a communication lane: how long what was enqueued there has not finished.
 struct RankLane {
   std::size_t lane = 0;
   std::atomic<std::int64_t> enqueued{0};  // epoch
   std::int64_t seen = -1;                 // epoch that had been finished at the last look
   std::chrono::steady_clock::time_point since = {};
+};
+
+struct GpuLane {
+  GpuStream* stream = nullptr;  // null: a CPU's
+  Stamp finished;
+  RankLane* ranks = nullptr;  // if it communicates
 };
 
 // A launch that its worker has opened to others, chunk by chunk. The owner takes them from the
@@ -153,12 +175,14 @@ struct LinkedPlan {
   int workers = 1;             // that run launches; behind them are those that enqueue
   bool opens = false;          // some launch is cut into chunks, and there are others to take them
   std::vector<Buffer> arenas;  // per device
-  std::vector<void*> addresses;                 // of all tasks
-  std::vector<std::vector<void**>> feed_slots;  // addresses to set, per feed
-  std::vector<Task> tasks;                      // in the order of plan.launches
-  std::vector<WorkerList> lists;                // per worker, those that enqueue behind the others
-  std::vector<Signal> signals;                  // per lane
-  std::vector<std::int64_t> bases;              // per lane: launches of earlier runs
+  std::vector<void*> addresses;                // of all tasks
+  std::vector<std::vector<void**>> feed_uses;  // addresses to set, per feed
+  std::vector<Task> tasks;                     // in the order of plan.launches
+  std::vector<int> late;                       // tasks
+  std::vector<char> late_done;      // by task: since the run before this one; each by its worker
+  std::vector<WorkerList> lists;    // per worker, those that enqueue behind the others
+  std::vector<Signal> signals;      // per lane
+  std::vector<std::int64_t> bases;  // per lane: launches of earlier runs
   std::int64_t runs = 0;
   std::vector<GpuLane> gpu_lanes;        // per lane
   Buffer counters;                       // of gpu_lanes
@@ -166,11 +190,14 @@ struct LinkedPlan {
   std::map<Communicators*, int> joined;  // that the plan uses, as they were when it connected them
   GpuTasks gpu_tasks, gpu_segments;      // the latter empty if nothing is worth a capture
   bool warm = false;                     // has run launch by launch, and not failed since
-  bool captured = false;                 // gpu_segments can be replayed
-  std::unique_ptr<ArenaGuard> guard;     // refers to the arenas
+  // By slot of feeds: gpu_segments can be replayed.
+  std::array<bool, FeedSlots::kCount> captured = {};
+  std::unique_ptr<ArenaGuard> guard;  // refers to the arenas
+
+  void forget_captures();
 };
 
-struct Step::State : LinkedPlan {
+struct Step::State final : LinkedPlan, Pending {
   State(Plan compiled, Runner& owner);
 
   // Becomes `other`, another plan of the same fetches and feeds, and keeps the values that were
@@ -181,9 +208,12 @@ struct Step::State : LinkedPlan {
   // run does so, too, if they are not there any more. Waits for other runs.
   void connect();
 
+  StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
   // Copies the fetches to `results` before another thread can run the step again.
-  void run(std::span<const Tensor> feeds, RunOptions options = {},
+  void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {},
            std::vector<Tensor>* results = nullptr);
+
+  void flush() override;
 
   Runner& runner;
   std::vector<Tensor> fetched;
@@ -194,7 +224,7 @@ struct Step::State : LinkedPlan {
   bool shares() const { return plan.locks == Locks::kEachVariable; }
   WorkerPool& pool() { return shares() ? alone_ : runner.pool; }
 
-  void execute(std::span<const Tensor> feeds, RunOptions options);
+  void execute(const StagedFeeds& staged, std::span<const Tensor> feeds, RunOptions options);
   void check_intact();
   void allocate();
   void link();
@@ -217,12 +247,12 @@ struct Step::State : LinkedPlan {
   void capture();
   void capture_list(int worker);
   void capture_segment(GpuTask& task);
-  void forget_captures();
   // Until a lane of a GPU has finished so many launches; false if a worker failed. Helps others as
   // `worker`, or nobody if that is -1.
   bool await_stamp(std::size_t lane, std::int64_t epoch, int worker);
   void drain_gpus();
   void link_ranks();
+  void join_ranks();
   bool connected() const;
   void make_connections();
   void connect_list(int worker);
@@ -230,6 +260,12 @@ struct Step::State : LinkedPlan {
   void watch_ranks();
   std::string unfinished() const;
   void abort_ranks() noexcept;
+  void begin_late(bool traced);
+  void run_late(std::size_t t);
+  void leave_late(bool traced);
+  void lose_late();
+  void settle_late() noexcept;
+  void suspect(const PlanNode& writer);
   void run_shared(const Task& task, int worker);
   // A chunk of another worker is noted in `helped`, if that is given.
   bool take_chunk(Share& share, Ticket::End end, std::vector<Recording::Chunk>* helped = nullptr);
@@ -242,8 +278,12 @@ struct Step::State : LinkedPlan {
   void poison();
   [[noreturn]] void recover();
 
+  Staging staging_;
+  int slot_ = 0;  // of the current run's feeds
   std::function<void(int)> work_, capture_;
-  bool replaying_ = false;              // in the current run
+  bool replaying_ = false;  // in the current run
+  bool does_late_ = false;  // in the current run: what the one before has left
+  std::atomic<bool> late_failed_{false};
   std::mutex watching_;                 // over rank_lanes, but for `enqueued`
   std::atomic<int> busy_{0};            // workers that go through their lists
   std::optional<Recording> recording_;  // of the current run, if it is traced

@@ -9,9 +9,10 @@
 namespace belfry {
 
 void Step::State::capture() {
+  if (!joined.empty()) runner.captured.insert(this);
   pool().run(static_cast<int>(lists.size()), capture_);
   if (failed_.load(std::memory_order_acquire)) recover();
-  captured = true;
+  captured[at(slot_)] = true;
 }
 
 void Step::State::capture_list(int worker) {
@@ -77,16 +78,17 @@ void Step::State::capture_segment(GpuTask& task) {
       stream_of(lane).record(*end);
       origin.wait(*end);
     }
-    task.segment = origin.end_capture();
+    task.segments[at(slot_)] = origin.end_capture();
   } catch (...) {
     origin.abandon_capture();
     throw;
   }
 }
 
-void Step::State::forget_captures() {
-  for (GpuTask& task : gpu_segments.tasks) task.segment.reset();
-  captured = warm = false;
+void LinkedPlan::forget_captures() {
+  for (GpuTask& task : gpu_segments.tasks) task.segments = {};
+  captured = {};
+  warm = false;
 }
 
 }  // namespace belfry

@@ -41,13 +41,15 @@ bool Step::State::enqueue_task(const GpuTask& task) {
   stream.serve(*plan.node(plan.launches[at(task.launches[0])].node).node);
   const std::vector<GpuTask>& all = (replaying_ ? gpu_segments : gpu_tasks).tasks;
   for (const int earlier : task.after) stream.wait(*all[at(earlier)].event);
+  for (const int gpu : task.fed) stream.wait(staging_.copied(gpu, slot_));
   for (const int lane : task.steps)
     stream.set_step(*gpu_lanes[at(lane)].stream, initial ? 0 : step_);
-  // Before it is: it may fail, and be asked about, at once. Its lane alone is stamped.
-  if (task.rank_lane)
-    task.rank_lane->enqueued.store(epoch(task.stamps[0]), std::memory_order_release);
-  if (task.segment)
-    stream.launch(*task.segment);
+  // Before it is: it may fail, and be asked about, at once.
+  for (const Wait& stamp : task.stamps)
+    if (RankLane* const ranks = gpu_lanes[at(stamp.lane)].ranks)
+      ranks->enqueued.store(epoch(stamp), std::memory_order_release);
+  if (const GpuSegment* const segment = task.segments[at(slot_)].get())
+    stream.launch(*segment);
   else
     enqueue_launch(task.launches[0], stream);
   if (task.event) stream.record(*task.event);
@@ -91,6 +93,7 @@ void Step::State::drain_gpus() {
   abort_ranks();  // what waits for other ranks ends
   for (const GpuLane& lane : gpu_lanes)
     if (lane.stream) lane.stream->drain();
+  if (runner.gpus) runner.gpus->drain_copies();
   for (std::size_t l = 0; l < gpu_lanes.size(); ++l)
     if (gpu_lanes[l].stream)
       gpu_lanes[l].finished.set(runs * static_cast<std::int64_t>(plan.lanes[l].launches.size()));

@@ -15,6 +15,7 @@ Step::State::State(Plan compiled, Runner& owner) : runner(owner) {
   if (runner.dry) return;
   allocate();
   link();
+  staging_.link(plan, arenas, runner.devices, runner.gpus.get());
   link_locks();
   link_gpus();
   share_out();
@@ -31,6 +32,8 @@ void Step::State::replace(State& other) {
     fetched[i] = std::move(other.fetched[i]);
   }
   std::swap<LinkedPlan>(*this, other);
+  staging_.replace(other.staging_);
+  join_ranks();
 }
 
 void Step::State::allocate() {
@@ -58,7 +61,8 @@ void Step::State::fill_constants() {
 void* Step::State::address(int buffer) {
   const BufferRecord& record = plan.buffers[at(buffer)];
   switch (record.place) {
-    case Place::kArena: return arenas[at(record.device)].data() + record.offset;
+    case Place::kArena:
+    case Place::kLasting: return arenas[at(record.device)].data() + record.offset;
     case Place::kState: return runner.variable_memory(*record.node);
     case Place::kFixed:
       if (runner.devices[at(record.device)]->on_gpu())
@@ -66,7 +70,7 @@ void* Step::State::address(int buffer) {
       // Kernels do not write their inputs, so the graph's tensor serves all sessions.
       return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
     case Place::kFetch: return fetched[at(record.index)].mutable_raw();
-    case Place::kFeed: break;
+    case Place::kFeed: break;  // in a slot, or the caller's
   }
   return nullptr;  // set at every run
 }
@@ -79,11 +83,11 @@ void Step::State::link() {
     pointers += node.inputs.size() + node.types.size();
   }
   addresses.reserve(pointers);
-  feed_slots.resize(plan.feeds.size());
+  feed_uses.resize(plan.feeds.size());
   const auto add = [&](int buffer) {
     const BufferRecord& record = plan.buffers[at(buffer)];
     addresses.push_back(address(buffer));
-    if (record.place == Place::kFeed) feed_slots[at(record.index)].push_back(&addresses.back());
+    if (record.place == Place::kFeed) feed_uses[at(record.index)].push_back(&addresses.back());
   };
   for (const Launch& launch : plan.launches) {
     const PlanNode& node = plan.node(launch.node);
@@ -96,8 +100,10 @@ void Step::State::link() {
     task.outputs = {addresses.data() + first + node.inputs.size(), node.types.size()};
     if (launch.workspace >= 0) task.workspace = static_cast<std::byte*>(address(launch.workspace));
     task.parts = launch.chunks();
+    if (node.late) late.push_back(static_cast<int>(tasks.size()));
     tasks.push_back(std::move(task));
   }
+  late_done.resize(tasks.size());
 }
 
 void Step::State::share_out() {

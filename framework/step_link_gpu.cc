@@ -21,15 +21,17 @@ void add_wait(std::vector<Wait>& waits, const Wait& wait) {
 }
 
 // Streams are told apart by their lanes. A vector clock per stream says which task of each other
-// stream it is behind; -1: none.
+// stream it is behind; -1: none. Behind these it has 0 for each GPU whose copies of feeds it is
+// behind, else -1.
 class GpuLinker {
  public:
   GpuLinker(const Plan& plan, const std::function<std::unique_ptr<GpuEvent>(int lane)>& make_event)
       : plan_(plan),
         make_event_(make_event),
+        fed_(fed_gpus(plan)),
         stamped_(plan.launches.size()),
         stepped_(plan.lanes.size()),
-        known_(plan.lanes.size(), std::vector<int>(plan.lanes.size(), -1)) {
+        known_(plan.lanes.size(), std::vector<int>(plan.lanes.size() + fed_.size(), -1)) {
     for (std::size_t l = 0; l < plan.launches.size(); ++l) {
       const Launch& launch = plan.launches[l];
       if (launch.rank) stamped_[l] = true;  // to know which one does not finish
@@ -80,8 +82,21 @@ class GpuLinker {
       leave_event(earlier);
       come_behind(clock, earlier);
     }
+    await_feeds(number, clock);
     clock[at(task(number).lane)] = number;
     clocks_.push_back(clock);
+  }
+
+  void await_feeds(int number, std::vector<int>& clock) {
+    for (const int l : task(number).launches)
+      for (const Value& input : plan_.node(plan_.launches[at(l)].node).inputs) {
+        const BufferRecord& record = plan_.buffers[at(plan_.buffer(input))];
+        const auto slots = std::ranges::find(plan_.feed_slots, record.device, &FeedSlots::device);
+        if (record.place != Place::kFeed || slots == plan_.feed_slots.end()) continue;
+        const auto gpu = std::ranges::lower_bound(fed_, slots->gpu) - fed_.begin();
+        if (std::exchange(clock[plan_.lanes.size() + at(gpu)], 0) < 0)
+          task(number).fed.push_back(static_cast<int>(gpu));
+      }
   }
 
   void add_wait_of(int number, const Wait& wait, std::vector<int>& before) {
@@ -121,6 +136,7 @@ class GpuLinker {
 
   const Plan& plan_;
   const std::function<std::unique_ptr<GpuEvent>(int lane)>& make_event_;
+  const std::vector<int> fed_;            // fed_gpus()
   std::vector<char> stamped_;             // by launch: the host waits for it
   std::vector<char> stepped_;             // by lane: its kernels know the step
   std::vector<std::vector<int>> known_;   // by stream

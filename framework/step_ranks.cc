@@ -15,13 +15,18 @@ void Step::State::link_ranks() {
   for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
     if (!plan.lanes[l].communicates) continue;
     next->lane = l;
-    for (const int launch : plan.lanes[l].launches) {
-      for (GpuTasks* all : {&gpu_tasks, &gpu_segments})
-        if (!all->tasks.empty()) all->tasks[at(all->of[at(launch)])].rank_lane = &*next;
-      joined[&runner.gpus->communicators(plan.launches[at(launch)].rank->rank().devices)] = 0;
-    }
-    ++next;
+    gpu_lanes[l].ranks = &*next++;
   }
+  join_ranks();
+  for (const Launch& launch : plan.launches)
+    if (launch.rank) joined[&launch.rank->communicators()] = 0;
+}
+
+// Again where the plan becomes another state's, whose `failed_` they look at from then on.
+void Step::State::join_ranks() {
+  for (const Launch& launch : plan.launches)
+    if (launch.rank)
+      launch.rank->join(runner.gpus->communicators(launch.rank->rank().devices), failed_);
 }
 
 void Step::State::connect() {
@@ -36,11 +41,7 @@ bool Step::State::connected() const {
 }
 
 void Step::State::make_connections() {
-  if (joined.empty()) return;
-  for (const Launch& launch : plan.launches)
-    if (launch.rank)
-      launch.rank->join(runner.gpus->communicators(launch.rank->rank().devices), failed_);
-  if (connected()) return;
+  if (joined.empty() || connected()) return;
   for (auto& [communicators, made] : joined) {
     if (!communicators->live) {
       const Device& first = *runner.devices[at(plan.lanes[rank_lanes[0].lane].device)];
@@ -151,8 +152,10 @@ std::string Step::State::unfinished() const {
              runner.devices[at(plan.lanes[lane_of].device)]->spec);
 }
 
-// All workers are parked.
+// All workers are parked. What any step has captured may refer to the communicators: it ends first.
 void Step::State::abort_ranks() noexcept {
+  if (joined.empty()) return;
+  for (LinkedPlan* const of_step : runner.captured) of_step->forget_captures();
   for (const auto& [communicators, made] : joined)
     if (communicators->live) communicators->live->abort_all();
   for (RankLane& lane : rank_lanes) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/core_ops/state.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/passes/passes.h"
@@ -24,7 +25,9 @@ class TimelineMaker {
     add_launches();
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
       const PlanNode& node = plan_.nodes[n];
+      if (node.feed >= 0) add_feed(static_cast<int>(n));
       if (node.op == &kTransfer || node.op == &kCopy) add_transfer(static_cast<int>(n));
+      if (node.op == &kCopyToHost) add_copies(static_cast<int>(n));
       if (node.participants() > 0) add_collective(static_cast<int>(n));
     }
     set_times();
@@ -50,6 +53,13 @@ class TimelineMaker {
     return static_cast<int>(line_.tracks.size()) - 1;
   }
 
+  // What a GPU is fed with comes from the first CPU.
+  void add_feed(int n) {
+    const int device = plan_.node(n).device(), use = first_use(n, 0);
+    if (use >= 0 && std::ranges::count(plan_.feed_slots, device, &FeedSlots::device) > 0)
+      line_.arrows.push_back({stored(n, 0), use, {n, 0}});
+  }
+
   // Of a tensor that crosses devices: to its first use there, or to the copy that is made there.
   // One that is made where the tensor is, as those from GPUs are, is taken to that use itself.
   void add_transfer(int n) {
@@ -58,6 +68,14 @@ class TimelineMaker {
     if (from == node.device()) return;
     if (copy >= 0 && device_of(copy) == from) return add_arrow({n, 0}, first_use(n, 0));
     add_arrow(node.inputs[0], node.launches() ? copy : first_use(n, 0));
+  }
+
+  // To what is late, and was done behind all else.
+  void add_copies(int n) {
+    const std::vector<Value>& inputs = plan_.node(n).inputs;
+    for (std::size_t i = 0; i < inputs.size() / 2; ++i)
+      if (const int use = first_use(inputs[i].node, 0); use >= 0)
+        line_.arrows.push_back({launch_of_[at(n)], use, inputs[inputs.size() / 2 + i]});
   }
 
   // A collective takes each tensor from where it is, and each other device its results from it.
@@ -126,13 +144,14 @@ class TimelineMaker {
       const auto written = std::span(node.inputs).first(at(node.writes()));
       if (std::ranges::find(written, value) != written.end()) return launch_of_[at(n)];
     }
-    return stored(is_read ? alias : value.node);
+    const int node = is_read ? alias : value.node;
+    return stored(node, plan_.node(node).device());
   }
 
-  int stored(int node) {
-    const auto [made, fresh] = stored_.emplace(node, static_cast<int>(line_.slices.size()));
+  int stored(int node, int device) {
+    const auto [made, fresh] =
+        stored_.emplace(std::pair(node, device), static_cast<int>(line_.slices.size()));
     if (fresh) {
-      const int device = plan_.node(node).device();
       const auto track = std::ranges::find(line_.tracks, device, &Timeline::Track::device);
       const bool has_lane = track != line_.tracks.end();
       const int index =
@@ -142,22 +161,29 @@ class TimelineMaker {
     return made->second;
   }
 
-  // The global order is a topological one, so a single pass settles all.
+  // The global order is a topological one, so a single pass settles all, and another one what is
+  // late.
   void set_times() {
     std::vector<std::vector<int>> sources(plan_.launches.size());
     for (const Timeline::Arrow& arrow : line_.arrows) sources[at(arrow.to)].push_back(arrow.from);
     std::vector<std::int64_t> free(line_.tracks.size());
     for (std::size_t s = plan_.launches.size(); s < line_.slices.size(); ++s)
       settle(line_.slices[s], {}, 0, free);
-    for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
-      std::int64_t earliest = 0;
-      for (const Wait& wait : plan_.launches[l].waits)
-        sources[l].push_back(plan_.lanes[at(wait.lane)].launches[at(wait.position)]);
-      for (const int slice : sources[l])
-        earliest = std::max(earliest, line_.slices[at(slice)].end + kGap);
-      settle(line_.slices[l], recording_.launches[l], earliest, free);
-    }
+    for (const bool late : {false, true})
+      for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
+        if (is_late(static_cast<int>(l)) != late) continue;
+        std::int64_t earliest = 0;
+        for (const Wait& wait : plan_.launches[l].waits) {
+          const int before = plan_.lanes[at(wait.lane)].launches[at(wait.position)];
+          if (is_late(before) == late) sources[l].push_back(before);
+        }
+        for (const int slice : sources[l])
+          earliest = std::max(earliest, line_.slices[at(slice)].end + kGap);
+        settle(line_.slices[l], recording_.launches[l], earliest, free);
+      }
   }
+
+  bool is_late(int launch) const { return plan_.node(plan_.launches[at(launch)].node).late; }
 
   static void settle(Timeline::Slice& slice, Recording::Interval time, std::int64_t earliest,
                      std::vector<std::int64_t>& free) {
@@ -217,8 +243,8 @@ class TimelineMaker {
   const Plan& plan_;
   const Recording& recording_;
   std::vector<std::vector<int>> consumers_;
-  std::vector<int> launch_of_;  // by plan node
-  std::map<int, int> stored_;   // plan node -> slice
+  std::vector<int> launch_of_;                 // by plan node
+  std::map<std::pair<int, int>, int> stored_;  // slice by plan node and device
   Timeline line_;
 };
 

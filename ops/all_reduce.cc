@@ -201,32 +201,27 @@ KernelRun all_reduce_reference(KernelPlan& plan) {
   }
 }
 
+// By `ranks`, or on one GPU, where the sum may be fused.
+Op sum_over_participants(const char* name, DivisorFunction ranks) {
+  return {.name = name,
+          .inputs = kVariadic,
+          .shape = all_reduce_shape,
+          .gradient = all_reduce_gradient,
+          .missing_grads = true,
+          .split = Split::kElements,
+          .in_place = InPlace::kPairwise,
+          .fuses_on_gpus = !ranks,
+          .collective = participants,
+          .ranks = ranks,
+          .cpu = all_reduce_cpu,
+          .reference = all_reduce_reference,
+          .half = true};
+}
+
 }  // namespace
 
-const Op kAllReduce{.name = "AllReduce",
-                    .inputs = kVariadic,
-                    .shape = all_reduce_shape,
-                    .gradient = all_reduce_gradient,
-                    .missing_grads = true,
-                    .split = Split::kElements,
-                    .in_place = InPlace::kPairwise,
-                    .fuses_on_gpus = true,
-                    .collective = participants,
-                    .cpu = all_reduce_cpu,
-                    .reference = all_reduce_reference,
-                    .half = true};
-
-const Op kNcclAllReduce{.name = "NcclAllReduce",
-                        .inputs = kVariadic,
-                        .shape = all_reduce_shape,
-                        .gradient = all_reduce_gradient,
-                        .missing_grads = true,
-                        .split = Split::kElements,
-                        .in_place = InPlace::kPairwise,
-                        .collective = participants,
-                        .ranks = all_reduce_divisor,
-                        .cpu = all_reduce_cpu,
-                        .reference = all_reduce_reference};
+const Op kAllReduce = sum_over_participants("AllReduce", nullptr);
+const Op kNcclAllReduce = sum_over_participants("NcclAllReduce", all_reduce_divisor);
 
 AllReduceShare::AllReduceShare(const KernelPlan& plan) {
   const Node& node = plan.node();

@@ -25,7 +25,9 @@ std::string outdated(const KeptChoice& kept, const TrainerOptions& options,
     return cat("has buckets of ", kept.bucket_mb, " MiB, not ", sizes[0]);
   try {
     if (!candidates.accepts(kept.allreduce)) return "is not taken by this trainer";
-    make_strategy(kept.allreduce);
+    const auto towers = static_cast<int>(options.devices.size());
+    if (!make_strategy(kept.allreduce)->canonical(towers) && !options.choice.any)
+      return "is not canonical, and --auto_any is not given";
     return "";
   } catch (const InvalidArgument& error) {
     return cat("is no use here: ", error.what());
@@ -53,9 +55,10 @@ StrategyChoice predict(const TrainerOptions& options, const GradientTable& gradi
   for (const Gradient& gradient : gradients.row(0))
     types.push_back({gradient.variable.shape(), gradient.value.dtype()});
   const AutoOptions& choice = options.choice;
-  const Machine machine = choice.machine ? choice.machine()
-                                         : find_machine(local_file_system(), options.devices,
-                                                        {.threads = options.threads});
+  const Machine machine =
+      choice.machine ? choice.machine()
+                     : find_machine(local_file_system(),
+                                    {options.devices, options.threads, options.logical_gpus});
   TrainerOptions candidate = options;
   return choose_strategy(
       accepted_strategies(candidates.accepts), types, machine.devices_for(options.devices), machine,

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "belfry/trainers/measure_machine.h"
-
 namespace belfry {
 
 void add_auto_flags(FlagParser& parser, AutoFlags& flags) {
@@ -28,12 +26,12 @@ void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wis
                      " takes the place of a measurement, so there is no use for --remeasure");
 }
 
-Machine machine_for(const AutoFlags& flags, const std::vector<DeviceSpec>& devices, int threads) {
+Machine machine_for(const AutoFlags& flags, const Measured& here) {
   Machine machine =
-      find_machine(local_file_system(), devices,
-                   {.threads = threads, .links = flags.links, .remeasure = flags.remeasure});
+      find_machine(local_file_system(), here, {.links = flags.links, .remeasure = flags.remeasure});
   if (!flags.links.empty())
-    as_flag(cat("--links=", flags.links).c_str(), [&] { return machine.devices_for(devices); });
+    as_flag(cat("--links=", flags.links).c_str(),
+            [&] { return machine.devices_for(here.devices); });
   return machine;
 }
 

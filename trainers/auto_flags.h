@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/allreduce/machine.h"
 #include "belfry/trainers/flag_parser.h"
+#include "belfry/trainers/measure_machine.h"
 
 namespace belfry {
 
@@ -23,6 +23,6 @@ void add_auto_flags(FlagParser& parser, AutoFlags& flags);
 void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wish);
 
 // find_machine() for these flags. Throws FlagError naming a file whose machine has fewer devices.
-Machine machine_for(const AutoFlags& flags, const std::vector<DeviceSpec>& devices, int threads);
+Machine machine_for(const AutoFlags& flags, const Measured& here);
 
 }  // namespace belfry

@@ -4,6 +4,7 @@
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/text.h"
+#include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flags_impl.h"
 #include "belfry/trainers/measure_machine.h"
 #include "belfry/trainers/trainer.h"
@@ -67,6 +68,15 @@ void check_replicas(const TrainFlags& flags, const RawFlags& raw, const TrainerK
   for (const auto& [flag, asked] : passes)
     require<FlagError>(!asked || kind.replicates, flag, "=1 has no use for ",
                        chosen_trainer(flags, raw), ", which has no replicas");
+}
+
+// Whether gradients are, or may be, combined by NCCL, which needs GPUs.
+bool may_use_nccl(const TrainFlags& flags) {
+  if (std::ranges::none_of(flags.devices, [](auto& device) { return device.type == "GPU"; }))
+    return false;
+  if (!flags.allreduce_given || flags.allreduce == "auto") return true;
+  return std::ranges::any_of(parse_all_reduce_spec(flags.allreduce).ranges,
+                             [](const AllReduceRange& range) { return range.strategy == "nccl"; });
 }
 
 void check_packing(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
@@ -182,15 +192,24 @@ void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
   choose_async(flags, raw, kind);
   refuse_precision(flags);
   // It is one of the modes of --check_equivalence.
-  check_auto_flags(flags.automatic,
-                   flags.allreduce == "auto" || flags.check_equivalence > 0 || compares_auto,
-                   "--allreduce=auto");
+  // A run that goes on from one that chose may choose, too: train() knows when it has looked.
+  const bool may_choose = !flags.restore_checkpoint.empty() && !flags.allreduce_given;
+  check_auto_flags(
+      flags.automatic,
+      flags.allreduce == "auto" || flags.check_equivalence > 0 || compares_auto || may_choose,
+      "--allreduce=auto");
+  require<FlagError>(raw.nccl_timeout_s.empty() || may_use_nccl(flags),
+                     "--nccl_timeout_s=", raw.nccl_timeout_s,
+                     " is for nccl, which is not used by --allreduce=", flags.allreduce, " on ",
+                     short_names(flags.devices));
   const std::string& links = flags.automatic.links;
   require<FlagError>(links.empty() || flags.logical_gpus == 1, "--links=", links,
                      " describes devices with a memory each, not --logical_gpus=",
                      flags.logical_gpus, " that share one; leave one of them out");
   if (flags.allreduce == "auto" && links.empty())
-    as_flag("--allreduce=auto", [&] { require_measurable(flags.devices); });
+    as_flag("--allreduce=auto", [&] {
+      require_measurable({flags.devices, flags.threads, flags.logical_gpus});
+    });
   check_shares(flags, raw);
 }
 

@@ -84,7 +84,7 @@ void FreeTowers::loop(std::size_t tower) {
       if (!begin(rate)) return;
       Trace trace;
       const RunOptions run{.trace = tower == 0 && i == options_.traced ? &trace : nullptr};
-      step.run(batch.tensors, rate, run);
+      step.run(step.stage(batch.tensors), batch.tensors, rate, run);
       end(step, run.trace);
     }
   } catch (...) {

@@ -1,9 +1,11 @@
 #include "belfry/trainers/measure_machine.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "belfry/allreduce/collective.h"
@@ -11,6 +13,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/device.h"
+#include "belfry/framework/gpus.h"
 #include "belfry/framework/log.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
@@ -26,34 +29,35 @@ namespace {
 class Probe {
  public:
   // Of steps on all workers, or on as many as are of use to them.
-  Probe(std::span<const DeviceSpec> devices, int threads, bool all_workers)
-      : devices_(devices), threads_(threads), all_workers_(all_workers) {}
+  explicit Probe(const Measured& here, bool all_workers = true)
+      : here_(here), all_workers_(all_workers) {}
 
   Graph& graph() { return graph_; }
 
   // A variable of so many floats on device d.
   Variable floats(std::size_t d, std::int64_t count) {
-    DeviceScope on(graph_, devices_[d]);
+    DeviceScope on(graph_, here_.devices[d]);
     return variable(graph_, cat("x", variables_++), Shape{count}, {.initializer = init::ones()});
   }
 
   Output add(std::size_t d, const std::vector<Output>& terms) {
-    DeviceScope on(graph_, devices_[d]);
+    DeviceScope on(graph_, here_.devices[d]);
     return add_n(terms);
   }
 
   // variable += other, in place.
   Node& update(std::size_t d, Variable variable, Variable other) {
-    DeviceScope on(graph_, devices_[d]);
+    DeviceScope on(graph_, here_.devices[d]);
     return sgd_update(variable, static_cast<Output>(other), constant(graph_, -1));
   }
 
   // Seconds of a step for the effect of `nodes`: of the fastest round, as others only add to it. Of
   // fewer than `runs` where all are slow.
   double seconds(std::span<Node* const> nodes, int runs) {
-    Session session(
-        graph_,
-        {.device_count = device_count(devices_), .threads = threads_, .all_workers = all_workers_});
+    Session session(graph_, {.device_count = device_count(here_.devices),
+                             .logical_gpus = here_.logical_gpus,
+                             .threads = here_.threads,
+                             .all_workers = all_workers_});
     Step& step = session.prepare({group(graph_, nodes)});
     Interleaved timer;
     timer.add([&] { step.run(); });
@@ -62,8 +66,7 @@ class Probe {
   }
 
  private:
-  std::span<const DeviceSpec> devices_;
-  int threads_;
+  const Measured& here_;
   bool all_workers_;
   Graph graph_;
   int variables_ = 0;
@@ -71,28 +74,35 @@ class Probe {
 
 class Measurement {
  public:
-  Measurement(std::span<const DeviceSpec> devices, int threads)
-      : devices_(devices), threads_(threads) {}
+  explicit Measurement(const Measured& here) : here_(here) {}
 
   Machine run(std::int64_t largest_bytes) {
-    machine_.devices.assign(devices_.begin(), devices_.end());
-    machine_.workers = std::min(threads_, static_cast<int>(devices_.size()));
-    machine_.run_us = empty_step(devices_.size(), false) * 1e6;
-    machine_.wake_us = std::max(0.0, empty_step(devices_.size()) * 1e6 - machine_.run_us);
+    machine_.devices = here_.devices;
+    machine_.workers = workers();
+    machine_.run_us = empty_step(here_.devices.size(), false) * 1e6;
+    machine_.wake_us = std::max(0.0, empty_step(here_.devices.size()) * 1e6 - machine_.run_us);
     machine_.launch_us = chain(0, 1, 200, 200) * 1e6;
     machine_.wait_us =
-        std::max(0.0, chain(devices_.size() - 1, 1, 200, 200) * 1e6 - machine_.launch_us);
+        std::max(0.0, chain(here_.devices.size() - 1, 1, 200, 200) * 1e6 - machine_.launch_us);
     for (std::int64_t bytes = 32 << 10; bytes <= largest_bytes; bytes *= 2) add_bandwidth(bytes);
     machine_.share_us = std::max(0.0, share_overhead() * 1e6);
+    if (machine_.workers == 0) add_links(largest_bytes);
     return std::move(machine_);
   }
 
  private:
+  // A GPU does the work of its logical ones in turn. Several GPUs each have a memory of their own.
+  int workers() const {
+    const auto devices = static_cast<int>(here_.devices.size());
+    if (here_.devices[0].type == "CPU") return std::min(here_.threads, devices);
+    return devices > 1 && here_.logical_gpus == 1 ? 0 : 1;
+  }
+
   // On so many devices.
   double empty_step(std::size_t count, bool all_workers = true) {
     double& seconds = empty_steps_[{count, all_workers}];
     if (seconds > 0) return seconds;
-    Probe probe(devices_, threads_, all_workers);
+    Probe probe(here_, all_workers);
     std::vector<Node*> nodes;
     for (std::size_t d = 0; d < count; ++d) nodes.push_back(&probe.floats(d, 1).read().node());
     return seconds = probe.seconds(nodes, 2000);
@@ -101,7 +111,7 @@ class Measurement {
   // Of a launch in a chain of `length` that goes between device 0 and `other`, where each adds
   // `count` floats of its device to those of the last.
   double chain(std::size_t other, std::int64_t count, int length, int runs) {
-    Probe probe(devices_, threads_, true);
+    Probe probe(here_);
     const std::size_t ends[] = {0, other};
     const Output own[] = {probe.floats(0, count), probe.floats(other, count)};
     Output last = own[0];
@@ -117,13 +127,13 @@ class Measurement {
   // into the first.
   double of_a_byte(std::size_t active, std::size_t terms, std::int64_t bytes,
                    bool in_place = false) {
-    Probe probe(devices_, threads_, true);
+    Probe probe(here_);
     const std::size_t tensors = active * (in_place ? terms : terms + 1);
     const std::int64_t count = bytes / 4 / static_cast<std::int64_t>(tensors);
     std::vector<Node*> sums;
     for (std::size_t i = 0; i < active; ++i) {
       // The devices of different workers.
-      const std::size_t d = i * devices_.size() / active;
+      const std::size_t d = i * here_.devices.size() / active;
       std::vector<Variable> variables;
       for (std::size_t t = 0; t < terms; ++t) variables.push_back(probe.floats(d, count));
       sums.push_back(in_place ? &probe.update(d, variables[0], variables[1])
@@ -143,7 +153,8 @@ class Measurement {
   double other_rate(std::int64_t bytes, double one, double own) {
     constexpr int kLength = 10;
     const std::int64_t count = bytes / 16;  // a variable and a sum on each of two devices
-    const double seconds = chain(devices_.size() - 1, count, kLength, runs_of(bytes * kLength));
+    const double seconds =
+        chain(here_.devices.size() - 1, count, kLength, runs_of(bytes * kLength));
     const double fixed = (machine_.launch_us + machine_.wait_us) * 1e-6;
     const auto each = static_cast<double>(count * 4);
     return each / std::max(each / one, seconds - fixed - own * each / one);
@@ -154,7 +165,7 @@ class Measurement {
     constexpr double kDearest = 4;
     const double few = of_a_byte(1, 2, bytes), many = of_a_byte(1, 8, bytes);
     const double read = std::clamp((many - few) / 6, few / (2 + kDearest), few / 2);
-    const double one = 1 / read, write = few * one - 2;
+    const double one = 1 / read, write = std::max(0.0, few * one - 2);
     const double rewrite = std::clamp(of_a_byte(1, 2, bytes, true) * one - 2, 0.0, kDearest);
     const auto workers = static_cast<std::size_t>(machine_.workers);
     const double all =
@@ -167,25 +178,57 @@ class Measurement {
   double share_overhead() {
     if (machine_.workers < 2) return 0;
     constexpr std::int64_t kElements = 32 << 10;
-    Probe probe(devices_, threads_, true);
+    Probe probe(here_);
     std::vector<std::vector<Gradient>> rows;
-    for (std::size_t d = 0; d < devices_.size(); ++d)
+    for (std::size_t d = 0; d < here_.devices.size(); ++d)
       rows.push_back({{probe.floats(d, kElements), {}}});
     const GradientTable sums = allreduce_collective(GradientTable(rows), Reduction::kSum);
     Node* const node = &sums.at(0, 0).value.node();
-    const auto buffers = static_cast<std::int64_t>(devices_.size());
+    const auto buffers = static_cast<std::int64_t>(here_.devices.size());
     const std::int64_t step_bytes = (buffers + 1) * kElements * 4;
     const Bandwidth bandwidth = machine_.bandwidth_at(step_bytes);
     const double moved = (static_cast<double>(buffers) + bandwidth.write) * kElements * 4;
-    return probe.seconds({&node, 1}, 1000) - empty_step(devices_.size()) -
+    return probe.seconds({&node, 1}, 1000) - empty_step(here_.devices.size()) -
            machine_.launch_us * 1e-6 - moved / (bandwidth.all_gbps * 1e9);
   }
 
-  std::span<const DeviceSpec> devices_;
-  int threads_;
+  // What an update takes longer because it takes so many floats from device i to device j.
+  double copy_seconds(std::size_t i, std::size_t j, std::int64_t count) {
+    const auto seconds = [&](std::size_t from) {
+      Probe probe(here_);
+      Node* const node = &probe.update(j, probe.floats(j, count), probe.floats(from, count));
+      return probe.seconds({&node, 1}, runs_of(count * 4));
+    };
+    return std::max(1e-9, seconds(i) - seconds(j));
+  }
+
+  void add_links(std::int64_t largest_bytes) {
+    const std::size_t count = here_.devices.size();
+    machine_.links.assign(count, std::vector<Link>(count));
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t j = i + 1; j < count; ++j) {
+        const double latency = copy_seconds(i, j, 1);
+        const double seconds = std::max(1e-9, copy_seconds(i, j, largest_bytes / 16) - latency);
+        machine_.links[i][j] = {latency * 1e6,
+                                static_cast<double>(largest_bytes) / 4 / seconds * 1e-9};
+        machine_.links[j][i] = machine_.links[i][j];
+      }
+  }
+
+  const Measured& here_;
   Machine machine_;
   std::map<std::pair<std::size_t, bool>, double> empty_steps_;
 };
+
+// Under which its figures are kept: "2-devices-4-threads", "8-logical-gpus-NVIDIA-H200".
+std::string name_of(const Measured& here, int threads) {
+  const std::size_t count = here.devices.size();
+  if (here.devices[0].type == "CPU") return cat(count, "-devices-", threads, "-threads");
+  std::string name = gpus().backend()->info(0).name;
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
+  return cat(count, here.logical_gpus > 1 ? "-logical-gpus-" : "-gpus-", name);
+}
 
 Machine read_machine(FileSystem& files, const std::string& path) {
   const std::vector<std::byte> bytes = files.read(path);
@@ -208,17 +251,28 @@ std::optional<Machine> kept(FileSystem& files, const std::string& path,
 
 }  // namespace
 
-Machine measure_machine(std::span<const DeviceSpec> devices, int threads,
-                        std::int64_t largest_bytes) {
-  return Measurement(devices, threads > 0 ? threads : usable_cores()).run(largest_bytes);
+Machine measure_machine(const Measured& here, std::int64_t largest_bytes) {
+  Measured known = here;
+  if (known.threads == 0) known.threads = usable_cores();
+  return Measurement(known).run(largest_bytes);
 }
 
-void require_measurable(std::span<const DeviceSpec> devices) {
-  for (const DeviceSpec& device : devices)
+void require_measurable(const Measured& here) {
+  const DeviceSpec& first = here.devices.at(0);
+  int gpus_needed = 0;
+  for (const DeviceSpec& device : here.devices) {
+    require(device.type == first.type, first.short_str(), " and ", device.short_str(),
+            " are of two kinds, which are not measured beside each other; describe the machine "
+            "with --links=FILE, or name a strategy");
+    if (device.type == "CPU") continue;
+    gpus_needed = std::max(gpus_needed, *device.index / here.logical_gpus + 1);
     require(
-        device.type == "CPU", device.short_str(),
+        gpus_needed <= gpus().count(), device.short_str(),
         " is declared, not here to be measured; describe the machine with --links=FILE, or name "
         "a strategy");
+  }
+  require(here.logical_gpus == 1 || gpus_needed <= 1, "logical GPUs of ", gpus_needed,
+          " physical ones are not measured; name a strategy");
 }
 
 std::string cache_directory() {
@@ -228,8 +282,7 @@ std::string cache_directory() {
   return home && home[0] == '/' ? cat(home, "/.cache/belfry") : "";
 }
 
-Machine find_machine(FileSystem& files, std::span<const DeviceSpec> devices,
-                     const MachineOptions& options) {
+Machine find_machine(FileSystem& files, const Measured& here, const MachineOptions& options) {
   if (!options.links.empty()) {
     try {
       return read_machine(files, options.links);
@@ -237,15 +290,15 @@ Machine find_machine(FileSystem& files, std::span<const DeviceSpec> devices,
       throw InvalidArgument(cat("--links=", options.links, ": ", error.what()));
     }
   }
-  require_measurable(devices);
-  const int threads = options.threads > 0 ? options.threads : usable_cores();
-  const std::string path =
-      cat(options.cache, "/machine-", devices.size(), "-devices-", threads, "-threads.json");
+  require_measurable(here);
+  const int threads = here.threads > 0 ? here.threads : usable_cores();
+  const std::string path = cat(options.cache, "/machine-", name_of(here, threads), ".json");
   if (!options.cache.empty() && !options.remeasure)
-    if (std::optional<Machine> machine = kept(files, path, devices)) return *std::move(machine);
-  log_info("measuring what ", devices.size(), " devices on ", threads,
+    if (std::optional<Machine> machine = kept(files, path, here.devices))
+      return *std::move(machine);
+  log_info("measuring what ", here.devices.size(), " devices on ", threads,
            " threads can do, which takes a few seconds");
-  Machine machine = options.measure(devices, threads);
+  Machine machine = options.measure({here.devices, threads, here.logical_gpus});
   if (options.cache.empty()) return machine;
   try {
     files.create_directory(options.cache);

@@ -1,16 +1,19 @@
 #include "belfry/trainers/prefetch.h"
 
+#include <utility>
+
 #include "belfry/framework/error.h"
 
 namespace belfry {
 
 Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed,
-                       std::int64_t slots, std::optional<std::int64_t> tower)
+                       std::int64_t slots, std::optional<std::int64_t> tower, Stage stage)
     : dataset_(dataset),
       plan_(plan),
       start_(plan.position(samples_consumed)),
       first_tower_(tower.value_or(0)),
-      towers_(tower ? 1 : plan.towers()) {
+      towers_(tower ? 1 : plan.towers()),
+      stage_(std::move(stage)) {
   require(first_tower_ >= 0 && first_tower_ < plan.towers(), "tower ", first_tower_, " of ",
           plan.towers());
   require(slots >= 2, "prefetching needs at least 2 slots, not ", slots);
@@ -43,8 +46,12 @@ void Prefetcher::refresh(Place& place) {
     place.memory[i] = place.batch.tensors[i].mutable_raw();
 }
 
-const Batch& Prefetcher::next() {
-  if (holding_) refresh(slot(recycled_).place());
+Batch& Prefetcher::next() {
+  if (holding_) {
+    Place& place = slot(recycled_).place();
+    refresh(place);
+    place.batch.staged.reset();
+  }
   std::unique_lock lock(mutex_);
   if (holding_) {
     holding_ = false;
@@ -84,6 +91,11 @@ void Prefetcher::produce(std::stop_token stop) {
       }
       if (stop.stop_requested()) return;
       fill(slot(made), position);
+      if (stage_) {
+        Batch& batch = slot(made).place().batch;
+        batch.staged = stage_(batch, stop);
+        if (stop.stop_requested()) return;
+      }
       {
         const std::lock_guard lock(mutex_);
         ++filled_;

@@ -2,11 +2,14 @@
 #pragma once
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
+#include "belfry/framework/session.h"
 #include "belfry/trainers/batches.h"
 #include "belfry/trainers/dataset.h"
 
@@ -21,6 +24,7 @@ struct Batch {
   // tensors[t * fields + f]: field f of tower t (of the only one: t = 0), [rows of the form,
   // sample...], aligned to 64 bytes. Flat, so that it can be fed to a prepared step as it is.
   std::vector<Tensor> tensors;
+  StagedFeeds staged = {};  // of a Prefetcher that stages: for whoever runs the step to take
 
   std::span<const Tensor> tower(std::int64_t t) const {
     return std::span(tensors).subspan(static_cast<std::size_t>(t * fields),
@@ -35,12 +39,15 @@ struct Batch {
 class Prefetcher {
  public:
   static constexpr std::int64_t kSlots = 3;
+  // Sends a batch to the step of its form, as Step::stage does.
+  using Stage = std::function<StagedFeeds(const Batch&, std::stop_token)>;
 
   // Starts after `samples_consumed` samples (see BatchPlan::position). `dataset` must outlive this.
-  // With `tower`, batches have that tower's samples alone. Throws InvalidArgument for fewer than 2
-  // slots, or a plan of another number of samples or without that tower.
+  // With `tower`, batches have that tower's samples alone. The thread stages each batch that it has
+  // gathered, if `stage` is given. Throws InvalidArgument for fewer than 2 slots, or a plan of
+  // another number of samples or without that tower.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed = 0,
-             std::int64_t slots = kSlots, std::optional<std::int64_t> tower = {});
+             std::int64_t slots = kSlots, std::optional<std::int64_t> tower = {}, Stage stage = {});
   // Stops the thread at its next batch and waits for it.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
@@ -48,8 +55,9 @@ class Prefetcher {
 
   // Waits for the next batch, which is valid until the following call. A copy of one of its tensors
   // stays as it is, at the price of an allocation if it still exists at that call. Throws what
-  // Dataset::gather threw, once the batches before it are consumed, and again at every later call.
-  const Batch& next();
+  // gathering or staging threw, once the batches before it are consumed, and again at every later
+  // call.
+  Batch& next();
 
  private:
   // A batch of one form.
@@ -74,6 +82,7 @@ class Prefetcher {
   const BatchPlan plan_;
   const BatchPlan::Position start_;
   const std::int64_t first_tower_, towers_;
+  const Stage stage_;
   std::vector<Slot> slots_;
   std::vector<std::int64_t> order_;  // of the epoch being gathered; the thread's
   bool holding_ = false;             // the consumer has a batch; the consumer's

@@ -140,8 +140,13 @@ class Bench {
     return machine.links.empty() && machine.devices_for(options_.devices) == options_.devices;
   }
 
-  double predicted(const Step& step) const {
-    return predict_seconds(step.plan(), session_->devices(), *options_.machine, StepWork::kWhole);
+  // Nothing for plans with devices that the machine lacks.
+  std::optional<double> predicted(const Step& step) const {
+    try {
+      return predict_seconds(step.plan(), session_->devices(), *options_.machine, StepWork::kWhole);
+    } catch (const NotFound&) {
+      return {};
+    }
   }
 
   void check() {

@@ -55,7 +55,7 @@ std::string remarks(const ReductionResult& result) {
   std::string text;
   if (result.strategy == "auto") text += " -> " + result.resolved;
   if (result.canonical) text += " (canonical)";
-  if (result.in_place.predicted)
+  if (result.in_place.predicted && result.out_of_place.predicted)
     text += format(", predicted %.2f %.2f of it",
                    *result.out_of_place.predicted / result.out_of_place.seconds,
                    *result.in_place.predicted / result.in_place.seconds);

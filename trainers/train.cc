@@ -109,6 +109,8 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
   const TrainerKind& kind = find_trainer(flags.trainer);
   const bool can = kind.accepts && kind.accepts("auto");
   if (options.choice.kept && !flags.allreduce_given && can) options.allreduce = "auto";
+  check_auto_flags(flags.automatic, options.allreduce == "auto" || flags.check_equivalence > 0,
+                   cat("--allreduce=auto, now or when ", flags.restore_checkpoint, " was saved,"));
 }
 
 TrainFlags flags_of(int argc, char** argv, const std::string& program, const Recipe& recipe) {

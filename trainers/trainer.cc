@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "belfry/framework/log.h"
 #include "belfry/framework/plan.h"
@@ -163,7 +165,11 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
   auto source = std::make_unique<Source>();
   const BatchPlan::Position start{epochs_, epoch_step_};
   if (built_.tower_ops.empty())
-    source->input = std::make_unique<Prefetcher>(train_, plan_, plan_.samples_before(start));
+    source->input = std::make_unique<Prefetcher>(
+        train_, plan_, plan_.samples_before(start), Prefetcher::kSlots, std::nullopt,
+        [this](const Batch& batch, std::stop_token stop) {
+          return training_steps_[batch.form].stage(batch.tensors, std::move(stop));
+        });
   else
     source->free =
         std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,
@@ -221,9 +227,9 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
     trace = source.free->take_trace();
   } else {
     if (steps_ == traced_step_) trace.emplace();
-    const Batch& batch = source.input->next();
+    Batch& batch = source.input->next();
     TrainingStep& form = training_steps_[batch.form];
-    form.run(batch.tensors, rate, {.trace = trace ? &*trace : nullptr});
+    form.run(std::move(batch.staged), batch.tensors, rate, {.trace = trace ? &*trace : nullptr});
     for (std::size_t m = 0; m < step_metrics_.size(); ++m) step_metrics_[m].value = form.metric(m);
   }
   if (trace) options_.on_trace(*trace);

@@ -12,8 +12,8 @@ AutoOptions auto_options(const TrainFlags& flags) {
   if (flags.bucket_mb_given) options.buckets = {flags.bucket_mb};
   // Found once, for all modes that choose.
   options.machine = [found = std::make_shared<std::optional<Machine>>(), given,
-                     devices = flags.devices, threads = flags.threads] {
-    if (!*found) *found = machine_for(given, devices, threads);
+                     here = Measured{flags.devices, flags.threads, flags.logical_gpus}] {
+    if (!*found) *found = machine_for(given, here);
     return **found;
   };
   if (!given.links.empty()) options.machine();  // wrong files are refused first

@@ -1,8 +1,32 @@
 #include "belfry/trainers/training_step.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace belfry {
+namespace {
+
+// The inputs are the first feeds while it lives. Assignment keeps the memory of shapes, so nothing
+// is allocated. They are let go of at once, since the prefetcher would have to replace tensors that
+// are still shared.
+class InputsInFront {
+ public:
+  InputsInFront(std::vector<Tensor>& feeds, std::span<const Tensor> inputs)
+      : held_(std::span(feeds).first(inputs.size())) {
+    std::ranges::copy(inputs, held_.begin());
+  }
+  ~InputsInFront() {
+    static const Tensor kNone;
+    std::ranges::fill(held_, kNone);
+  }
+  InputsInFront(const InputsInFront&) = delete;
+  InputsInFront& operator=(const InputsInFront&) = delete;
+
+ private:
+  std::span<Tensor> held_;
+};
+
+}  // namespace
 
 double scalar_value(const Tensor& tensor) {
   return visit_floating(tensor.dtype(), [&](auto type) {
@@ -40,22 +64,27 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
   for (const Output& zero : form.zeros) feeds.push_back({zero, zero.shape()});
   step_ = &session.prepare(fetches, feeds, options);
   if (feeds.size() == inputs) return;
-  for (const FeedType& feed : feeds) feeds_.emplace_back(feed.shape, feed.where.dtype());
+  for (std::vector<Tensor>* all : {&feeds_, &next_feeds_})
+    for (const FeedType& feed : feeds) all->emplace_back(feed.shape, feed.where.dtype());
 }
 
-void TrainingStep::run(std::span<const Tensor> inputs, double rate, RunOptions options) {
-  if (feeds_.empty()) return step_->run(inputs, options);
-  // Assignment keeps the memory of shapes, so nothing is allocated. The inputs are let go of at
-  // once, since the prefetcher would have to replace tensors that are still shared.
-  static const Tensor kNone;
-  std::ranges::copy(inputs, feeds_.begin());
+// Rates are fed to CPUs: they are not known yet.
+StagedFeeds TrainingStep::stage(std::span<const Tensor> inputs, std::stop_token stop) {
+  if (next_feeds_.empty()) return step_->stage(inputs, std::move(stop));
+  const InputsInFront held(next_feeds_, inputs);
+  return step_->stage(next_feeds_, std::move(stop));
+}
+
+void TrainingStep::run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
+                       RunOptions options) {
+  if (feeds_.empty()) return step_->run(std::move(staged), inputs, options);
   for (std::size_t i = inputs.size(); i < inputs.size() + rates_; ++i)
     visit_floating(feeds_[i].dtype(), [&](auto type) {
       using T = decltype(type);
       feeds_[i].mutable_data<T>()[0] = static_cast<T>(rate);
     });
-  step_->run(feeds_, options);
-  std::fill_n(feeds_.begin(), inputs.size(), kNone);
+  const InputsInFront held(feeds_, inputs);
+  step_->run(std::move(staged), feeds_, options);
 }
 
 double TrainingStep::metric(std::size_t m) const {

@@ -29,9 +29,13 @@ class TrainingStep {
   TrainingStep(Session& session, const TrainingForm& form, std::span<const TowerRecord> towers,
                std::span<const Output> rates, PrepareOptions options = {});
 
-  // `inputs`: all fields of the first tower, then of the next, with the rows of the form. `rate` is
-  // fed to the placeholders, if there are any. Allocates nothing, but for a trace.
-  void run(std::span<const Tensor> inputs, double rate, RunOptions options = {});
+  // `inputs`: all fields of the first tower, then of the next, with the rows of the form. One
+  // thread may stage while another runs, as Step::stage. Neither allocates anything, but for a
+  // trace.
+  StagedFeeds stage(std::span<const Tensor> inputs, std::stop_token stop = {});
+  // With the inputs that were staged. `rate` is fed to the placeholders, if there are any.
+  void run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
+           RunOptions options = {});
   // Of the last run, the mean over the towers, by their samples: metric m, 0 being the loss.
   double metric(std::size_t m) const;
   std::size_t metrics() const { return metrics_; }
@@ -47,7 +51,8 @@ class TrainingStep {
   Step* step_;
   std::size_t metrics_, rates_;
   std::vector<Counted> towers_;
-  std::vector<Tensor> feeds_;  // only if there are more than the inputs: those, rates and zeros
+  // Only if there are more than the inputs: those, rates and zeros. Of a run, and to be staged.
+  std::vector<Tensor> feeds_, next_feeds_;
 };
 
 }  // namespace belfry

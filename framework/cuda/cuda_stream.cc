@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/cuda_stream.h"
 
+#include "belfry/framework/cuda/copies.h"
 #include "belfry/framework/cuda/cuda_segment.h"
 #include "belfry/framework/cuda/stamp.h"
 #include "belfry/framework/node.h"
@@ -16,6 +17,11 @@ CudaStream::CudaStream(int gpu) : gpu_(gpu), queue_(cat("GPU ", gpu)) {}
 void CudaStream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   BELFRY_GPU_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, queue_.stream()), where());
+}
+
+void CudaStream::copy_each(std::span<void* const> to, std::span<const void* const> from,
+                           std::span<const std::size_t> bytes) {
+  cuda::copy_each(queue_, to, from, bytes);
 }
 
 void CudaStream::record(GpuEvent& event) {

@@ -33,6 +33,8 @@ class CudaStream final : public QueueStream {
 
   void serve(const Node& node) override { queue_.serve(node); }
   void copy(void* to, const void* from, std::size_t bytes) override;
+  void copy_each(std::span<void* const> to, std::span<const void* const> from,
+                 std::span<const std::size_t> bytes) override;
   void record(GpuEvent& event) override;
   void wait(const GpuEvent& event) override;
   void stamp(std::int64_t& counter, std::int64_t value) override;

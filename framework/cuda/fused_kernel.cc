@@ -36,7 +36,7 @@ FusedKernel::FusedKernel(const Op& update, FusedPrepare prepare) { kernels()[&up
 
 QueueRun prepare_fused_kernel(const PlanNode& node) {
   const Fusion& fusion = *node.fusion;
-  const bool mean = entry(sums(), *fusion.op, *node.node)(*node.node);
+  const bool mean = fusion.op && entry(sums(), *fusion.op, *node.node)(*node.node);
   const auto towers = static_cast<std::size_t>(fusion.participants);
   std::map<std::size_t, FusedGroup::Tensor> tensors;  // by number in the bucket
   for (const Fusion::Update& update : fusion.updates) {
@@ -58,8 +58,8 @@ QueueRun prepare_fused_kernel(const PlanNode& node) {
     group.fusion = node.fusion;
     runs.push_back(entry(kernels(), *op, *node.node)(group));
   }
-  return [runs, collective = node.node](const Pointers& p, Queue& queue) {
-    call_collective_hook(*collective, {p.begin(), p.end()});
+  return [runs, collective = fusion.op ? node.node : nullptr](const Pointers& p, Queue& queue) {
+    if (collective) call_collective_hook(*collective, {p.begin(), p.end()});
     for (const QueueRun& run : runs) run(p, queue);
   };
 }

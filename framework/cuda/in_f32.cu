@@ -10,32 +10,18 @@ namespace {
 
 using kernels::Stored;
 
-template <class T>
-struct Widen {
+// From one type to another, one of them f32 and the other of 16 bits.
+template <class From, class To>
+struct Convert {
   using Shared = Nothing;
   std::int64_t count;
-  const T* from;
-  float* to;
+  const From* from;
+  To* to;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t i = block.index * block.threads + thread;
-      if (i < count) to[i] = Stored<T>::widen(from[i]);
-    });
-  }
-};
-
-template <class T>
-struct Narrow {
-  using Shared = Nothing;
-  std::int64_t count;
-  const float* from;
-  T* to;
-
-  BELFRY_HD void operator()(const Block& block, Shared&) const {
-    block.each([&](int thread) {
-      const std::int64_t i = block.index * block.threads + thread;
-      if (i < count) to[i] = Stored<T>::narrow(from[i]);
+      if (i < count) to[i] = Stored<To>::narrow(Stored<From>::widen(from[i]));
     });
   }
 };
@@ -56,7 +42,7 @@ class InF32 {
     tensors_.point(p, inputs_, outputs_);
     for (const Widened::Tensor& tensor : tensors_.read)
       visit_half(tensor.dtype, [&]<class T>(T) {
-        launch(queue, Widen<T>{tensor.elements, p.input<T>(tensor.index), at(p, tensor)},
+        launch(queue, Convert<T, float>{tensor.elements, p.input<T>(tensor.index), at(p, tensor)},
                grid_for(tensor.elements));
       });
     // Kernels read the step from their GPU's memory.
@@ -76,7 +62,7 @@ class InF32 {
   }
   static void narrow(Queue& queue, const Pointers& p, const Widened::Tensor& tensor, void* to) {
     visit_half(tensor.dtype, [&]<class T>(T) {
-      launch(queue, Narrow<T>{tensor.elements, at(p, tensor), static_cast<T*>(to)},
+      launch(queue, Convert<float, T>{tensor.elements, at(p, tensor), static_cast<T*>(to)},
              grid_for(tensor.elements));
     });
   }

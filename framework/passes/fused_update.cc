@@ -29,7 +29,7 @@ class FusedUpdate {
       elements_.append(types[0].shape.elements());
       tensors_.push_back({types[0].shape.elements(),
                           static_cast<std::int64_t>(size_of(types[0].dtype)),
-                          prepare_part(*fusion_->op, sum, reference),
+                          fusion_->op ? prepare_part(*fusion_->op, sum, reference) : KernelRun(),
                           {}});
     }
     for (const Fusion::Update& update : fusion_->updates) {
@@ -57,7 +57,7 @@ class FusedUpdate {
   };
   struct Tensor {
     std::int64_t elements, element_bytes;
-    KernelRun sum;
+    KernelRun sum;  // empty: of one gradient
     std::vector<Update> updates;
     bool assigned = true;  // all updates are assignments
   };
@@ -70,6 +70,7 @@ class FusedUpdate {
     const std::int64_t step = kUpdateChunk / tensor.element_bytes;
     const auto inputs =
         p.given_inputs().subspan(at(fusion_->first_input) + b * participants, participants);
+    if (!tensor.sum) return apply(p, tensor.updates[0], inputs[0], range);
     std::array<void*, Fusion::kMostParticipants> results;
     const std::span<void* const> outputs(results.data(), participants);
     // Nothing is done to the results: they go where they belong.

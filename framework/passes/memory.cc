@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -85,6 +87,8 @@ class MemoryPlanner {
       record.index = node.feed;
     } else if (node.op == &kConst) {
       record.place = Place::kFixed;
+    } else if (node.op == &kHeld) {
+      record.place = Place::kLasting;
     } else if (node.op->storage) {
       record.place = Place::kState;
     }
@@ -181,15 +185,37 @@ class MemoryPlanner {
         plan_.arena_bytes[d] = std::max(plan_.arena_bytes[d], put(blocks, i));
     }
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b)
-      if (!uses_[b].empty()) append_constant(plan_.buffers[b]);
+      if (!uses_[b].empty()) append_lasting(plan_.buffers[b]);
+    for (std::size_t d = 0; d < by_device.size(); ++d) append_feeds(static_cast<int>(d));
   }
 
-  // What is fixed on a GPU lies behind what changes.
-  void append_constant(BufferRecord& record) {
-    if (record.place != Place::kFixed || !context_.devices[at(record.device)]->on_gpu()) return;
+  // What outlives runs lies behind what does not.
+  void append_lasting(BufferRecord& record) {
+    const bool fixed = record.place == Place::kFixed && device(record).on_gpu();
+    if (!fixed && record.place != Place::kLasting) return;
     std::int64_t& end = plan_.arena_bytes[at(record.device)];
     record.offset = end;
     end += align(record.bytes, device(record));
+  }
+
+  // So do the slots for what a GPU is fed with; those of the host lie behind the first device's.
+  void append_feeds(int d) {
+    const Device& fed = *context_.devices[at(d)];
+    if (!fed.on_gpu()) return;
+    std::int64_t& end = plan_.arena_bytes[at(d)];
+    FeedSlots slots{
+        .device = d, .gpu = fed.gpu, .bytes = 0, .offset = end, .on_host = plan_.arena_bytes[0]};
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      BufferRecord& record = plan_.buffers[b];
+      if (record.place != Place::kFeed || record.device != d || uses_[b].empty()) continue;
+      record.offset = end + slots.bytes;
+      slots.bytes += align(record.bytes, fed);
+      slots.buffers.push_back(static_cast<int>(b));
+    }
+    if (slots.buffers.empty()) return;
+    end += FeedSlots::kCount * slots.bytes;
+    plan_.arena_bytes[0] += FeedSlots::kCount * slots.bytes;
+    plan_.feed_slots.push_back(std::move(slots));
   }
 
   const Device& device(const BufferRecord& record) const {

@@ -123,21 +123,6 @@ std::vector<int> sorted_nodes(const Plan& plan) {
   return sorted;
 }
 
-// Keeps the given nodes, in the given order; nobody needs the others.
-void keep_nodes(Plan& plan, const std::vector<int>& kept) {
-  std::vector<int> moved(plan.nodes.size(), -1);
-  std::vector<PlanNode> nodes;
-  for (const int n : kept) {
-    moved[at(n)] = static_cast<int>(nodes.size());
-    nodes.push_back(std::move(plan.nodes[at(n)]));
-  }
-  for (PlanNode& node : nodes) {
-    for (Value& input : node.inputs) input.node = moved[at(input.node)];
-    for (int& before : node.after) before = moved[at(before)];
-  }
-  plan.nodes = std::move(nodes);
-}
-
 // Without nodes that were used, are so no longer, and write nothing.
 std::vector<int> without_unused(const Plan& plan, const std::vector<char>& was_used) {
   std::vector<std::size_t> uses(plan.nodes.size());
@@ -170,6 +155,20 @@ std::vector<int> without_unused(const Plan& plan, const std::vector<char>& was_u
 }
 
 }  // namespace
+
+void keep_nodes(Plan& plan, const std::vector<int>& kept) {
+  std::vector<int> moved(plan.nodes.size(), -1);
+  std::vector<PlanNode> nodes;
+  for (const int n : kept) {
+    moved[at(n)] = static_cast<int>(nodes.size());
+    nodes.push_back(std::move(plan.nodes[at(n)]));
+  }
+  for (PlanNode& node : nodes) {
+    for (Value& input : node.inputs) input.node = moved[at(input.node)];
+    for (int& before : node.after) before = moved[at(before)];
+  }
+  plan.nodes = std::move(nodes);
+}
 
 void sort_nodes(Plan& plan) {
   const std::vector<int> sorted = sorted_nodes(plan);

@@ -34,15 +34,17 @@ void verify_updates(const Plan& plan);
 // storage: their writes become one, and their reads that storage's (Plan::shares, Plan::unshare).
 void share_replicas(Plan& plan, const PlanContext& context);
 
-// Makes a collective and the updates that alone read its results one FusedUpdate, where that moves
-// no read to another version of a variable.
+// Makes a collective and the updates that alone read its results one FusedUpdate, and on a GPU
+// several updates of one op without a collective, where that moves no read to another version of a
+// variable.
 void fuse_updates(Plan& plan, const PlanContext& context);
 
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
 // device of another memory space, else a Transfer. Constants are wherever they are needed: each
-// memory space that reads one has a node of its own for it. Feeds and fetches are on hosts; what
-// GPUs read of feeds and constants of the host is copied into its arena first, as GPUs do not copy
-// from memory that is not pinned.
+// memory space that reads one has a node of its own for it. Feeds are where they were placed; those
+// of GPUs are brought there before the step (FeedSlots), and counted here. Fetches are on hosts.
+// What GPUs read of feeds and constants of CPUs is copied into an arena there first, as GPUs do not
+// copy from memory that is not pinned.
 void add_transfers(Plan& plan, const PlanContext& context);
 
 // Binds reads of variables to versions: orders each write after the users of older versions, or
@@ -61,6 +63,12 @@ void check_ranks(const Plan& plan, const PlanContext& context);
 // several ranks on one. They stand behind each other in the order of nodes, so that every
 // communicator sees the same collectives in the same order.
 void split_ranks(Plan& plan, const PlanContext& context);
+
+// In plans with GPUs: makes late (PlanNode::late) what only serves to write variables of the host
+// that nothing else in the plan touches, and writes them by tensors of GPUs. Control edges between
+// what is late and what is not go, as neither sees what the other does. After this the order of
+// nodes is that of launches.
+void make_updates_late(Plan& plan, const PlanContext& context);
 
 // Puts launches in one global order, on lanes, with the waits between them. Copies between host and
 // GPU are on the lane of the GPU, those between GPUs on that of their destination; parts of ranks
@@ -82,6 +90,7 @@ KernelRun prepare_fused_update(const Plan& plan, const PlanNode& node, bool refe
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
+// Behind that lie the constants of GPUs, and FeedSlots.
 void plan_memory(Plan& plan, const PlanContext& context);
 
 // Nodes that use a value, aliases followed: what must be done with it before it is overwritten.
@@ -110,6 +119,9 @@ struct Replacements {
 // Replaces nodes, whose control inputs their replacements take over, drops what nobody uses any
 // more, and sorts. Returns false, and changes nothing, if that would close a cycle.
 bool replace_nodes(Plan& plan, const Replacements& replacements);
+
+// Keeps the given nodes, in the given order, which is topological; the others have no users.
+void keep_nodes(Plan& plan, const std::vector<int>& kept);
 
 // Reorders nodes topologically: writes, collectives and prompt nodes (PromptScope) as soon as they
 // may, else smallest old index first. Throws Internal on a cycle.

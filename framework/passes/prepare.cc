@@ -1,4 +1,5 @@
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/rank_launch.h"
@@ -17,6 +18,16 @@ KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference) {
 
 namespace {
 
+GpuRun copy_to_host(const KernelPlan& kernel) {
+  std::vector<std::size_t> bytes;
+  for (std::size_t i = 0; i < kernel.inputs() / 2; ++i)
+    bytes.push_back(at(kernel.input(i).bytes()));
+  return [bytes = std::move(bytes)](const Pointers& p, GpuStream& stream) {
+    stream.copy_each(p.given_inputs().first(bytes.size()), p.all_inputs().subspan(bytes.size()),
+                     bytes);
+  };
+}
+
 GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& kernel,
                       bool deterministic) {
   if (node.inputs.empty() && node.types.empty()) return [](const Pointers&, GpuStream&) {};
@@ -24,6 +35,7 @@ GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& ke
     return [bytes = at(node.types[0].bytes())](const Pointers& p, GpuStream& stream) {
       stream.copy(p.output<void>(), p.input<void>(0), bytes);
     };
+  if (node.op == &kCopyToHost) return copy_to_host(kernel);
   GpuRun run = device.backend->prepare(device.gpu, kernel, deterministic);
   require<NotFound>(bool(run), kernel.node().describe(), ": there is no kernel for ",
                     name_of(kernel.dtype()), " on ", device.spec, "; place it on a CPU");
@@ -35,7 +47,7 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
   GpuRun sum =
       node.participants() > 1 ? prepare_on_gpu(node, device, kernel, deterministic) : GpuRun();
   launch.rank = std::make_shared<RankLaunch>(node, std::move(sum));
-  launch.captured = false;  // ranks of several GPUs wait for each other
+  launch.captured = node.rank->devices.size() == 1;  // several wait for each other
   launch.enqueue = [rank = launch.rank](const Pointers& p, GpuStream& stream) {
     rank->enqueue(p, stream);
   };
@@ -65,6 +77,8 @@ void prepare_kernels(Plan& plan, const PlanContext& context) {
     else
       launch.run = prepare_kernel(*node.op, kernel, context.reference_kernels);
     launch.workspace_bytes = kernel.workspace_bytes();
+    if (node.op == &kCopyToHost)
+      launch.captured = false;  // it waits for the host, and all before not
   }
 }
 

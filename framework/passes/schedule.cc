@@ -33,7 +33,7 @@ class Scheduler {
     launch.position = static_cast<int>(launches.size());
     const Fusion* const fused = node.fusion.get();
     launch.range =
-        fused ? whole_range(*fused->op, fused->participants, fused->types, fused->types)
+        fused ? whole_range(*node.op, fused->participants, fused->types, fused->types)
               : whole_range(*node.op, node.participants(), plan_.input_types(node), node.types);
     const bool on_cpu = plan_.lanes[at(lane)].gpu < 0 && !node.rank;
     launch.chunk =
@@ -69,11 +69,14 @@ class Scheduler {
     return waits;
   }
 
-  // Collectives take turns on their devices, so that no lane runs them all.
+  // Collectives take turns on their devices, so that no lane runs them all. Prompt ones begin with
+  // the last, whose backward pass is under way when the first bucket is complete.
   int choose_device(const PlanNode& node) {
     if (node.participants() == 0) return copies_from_gpu(node) ? source(node) : node.device();
     const std::vector<int>& devices = node.fusion ? node.fusion->devices : node.devices;
-    const int chosen = devices[at(collectives_++ % node.participants())];
+    const int turn = collectives_++ % node.participants();
+    const int last = node.participants() - 1;
+    const int chosen = devices[at(node.node->prompt() ? last - turn : turn)];
     for (const int other : devices)
       require(reaches(device(chosen), device(other)), node.node->describe(), ": ",
               device(chosen).spec, " does not reach the memory of ", device(other).spec,

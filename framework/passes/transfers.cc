@@ -22,7 +22,8 @@ class Transfers {
     for (std::size_t n = 0; n < before.size(); ++n) {
       PlanNode& node = before[n];
       for (int& earlier : node.after) earlier = moved_[at(earlier)];
-      if (node.feed >= 0 || node.fetch >= 0) node.devices = {on_host(node.device())};
+      if (node.feed >= 0) count_feed(node);
+      if (node.fetch >= 0) node.devices = {on_host(node.device())};
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         Value& input = node.inputs[i];
         input.node = moved_[at(input.node)];
@@ -32,7 +33,7 @@ class Transfers {
       const int wanted = node.device();
       if (node.op == &kRead && !node.shared) node.devices = {plan_.device(node.inputs[0])};
       if (node.op->collective) count_collective(node, 0, node.types, node.devices);
-      if (const Fusion* fused = node.fusion.get()) {
+      if (const Fusion* fused = node.fusion.get(); fused && fused->op) {
         count_collective(node, fused->first_input, fused->types, fused->devices);
         count_results(node);
       }
@@ -51,12 +52,24 @@ class Transfers {
     return node.participants() > 0 ? node.devices[input] : node.device();
   }
 
-  // Memory of feeds and fetches belongs to no device: the first CPU stands for a GPU there.
-  int on_host(int device) const { return context_.devices[at(device)]->on_gpu() ? 0 : device; }
+  bool on_gpu(int device) const { return context_.devices[at(device)]->on_gpu(); }
 
-  // Of the update in a fusion that takes an input besides its sum; `otherwise` if none does.
+  // Memory of fetches belongs to no device: the first CPU stands for a GPU there.
+  int on_host(int device) const { return on_gpu(device) ? 0 : device; }
+
+  // What a GPU is fed with is brought there from the first CPU before the step.
+  void count_feed(const PlanNode& node) {
+    if (!on_gpu(node.device())) return;
+    plan_.transfers.push_back(
+        {plan_.feeds[at(node.feed)].where.name(), 0, node.device(), node.types[0].bytes()});
+  }
+
+  // Of the update in a fusion that takes an input besides its sum, or a gradient that is not
+  // summed; `otherwise` if none does.
   static int update_device(const PlanNode& node, int input, int otherwise) {
-    if (input < node.fusion->first_input + std::ssize(node.fusion->types)) return otherwise;
+    const int summed = input - node.fusion->first_input;
+    if (summed < std::ssize(node.fusion->types))
+      return summed < 0 || node.fusion->op ? otherwise : node.fusion->devices[at(summed)];
     for (const Fusion::Update& update : node.fusion->updates)
       if (std::ranges::find(update.inputs, input) != update.inputs.end())
         return node.devices[at(update.first_output)];
@@ -131,7 +144,7 @@ class Transfers {
     return made->second = {static_cast<int>(plan_.nodes.size()) - 1, 0};
   }
 
-  // What goes from the host to a GPU, in an arena: feeds and constants are not pinned.
+  // What goes from a CPU to a GPU, in an arena: feeds and constants there are not pinned.
   Value in_arena(Value value) {
     const PlanNode& root = plan_.node(root_of(plan_, value).node);
     const int device = plan_.device(value);

@@ -56,6 +56,16 @@ TEST(NcclStrategy, CombinesOverAnyGpusPlainPackedAndInBuckets) {
   }
 }
 
+TEST(NcclStrategy, IsRefusedOnGpusWithoutNccl) {
+  test::StandInGpus present(2);
+  present.set_nccl({.why_not = "libnccl.so.2 is not found"});
+  const auto strategy = make_strategy("nccl");
+  EXPECT_EQ(strategy->refusal(gpus(2)), "");  // declared, and planned for another machine
+  const test::UseGpus use(present);
+  EXPECT_THAT(strategy->refusal(gpus(2)),
+              AllOf(HasSubstr("libnccl.so.2 is not found"), HasSubstr("use collective")));
+}
+
 TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
   const test::StandInGpus present(2);
   const test::UseGpus use(present);

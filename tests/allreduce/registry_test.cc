@@ -49,7 +49,7 @@ TEST(StrategyRegistry, TakesStrategiesOfUsersInSpecs) {
 }
 
 TEST(StrategyRegistry, RefusesNamesThatMeanSomethingElseInSpecs) {
-  for (const char* name : {"", "auto", "a:b", "a#2", "a,b", "a b"})
+  for (const char* name : {"", "auto", "all", "a-b", "a:b", "a#2", "a,b", "a b"})
     EXPECT_THAT(
         message_of([&] { register_strategy(name, [] { return std::make_unique<OnFirst>(); }); }),
         HasSubstr("aggregation strategy"))

@@ -1,4 +1,5 @@
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -177,6 +178,9 @@ TEST(Weights, RefusesWeightsThatAreNotOneScalarPerTower) {
   };
   const Output one = constant(gradients.graph, 1), row = constant(gradients.graph, {1, 2}, {2});
   EXPECT_THAT(error({one}), HasSubstr("1 weights for the gradients of 2 towers"));
+  for (const double wrong : {-2.0, std::nan(""), HUGE_VAL})
+    EXPECT_THAT(error({one, constant(gradients.graph, wrong)}),
+                HasSubstr("is below 0 or not finite"));
   EXPECT_THAT(error({one, row}), HasSubstr("the weight of tower 1"));
   EXPECT_THAT(error({one, row}), HasSubstr("must be a scalar"));
   EXPECT_THAT(error({Output(), one}), HasSubstr("the weight of tower 0 is empty"));

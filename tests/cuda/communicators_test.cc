@@ -10,6 +10,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/cuda/cuda_stream.h"
 #include "belfry/framework/gpus.h"
+#include "belfry/framework/kernels/half_bits.h"
 #include "belfry/tests/cuda/fake_nccl.h"
 #include "belfry/tests/cuda/host_queue.h"
 
@@ -27,6 +28,8 @@ class HostStream final : public QueueStream {
   cudaStream_t handle() const override { return nullptr; }
   void serve(const Node&) override {}
   void copy(void*, const void*, std::size_t) override {}
+  void copy_each(std::span<void* const>, std::span<const void* const>,
+                 std::span<const std::size_t>) override {}
   void record(GpuEvent&) override {}
   void wait(const GpuEvent&) override {}
   void stamp(std::int64_t&, std::int64_t) override {}
@@ -132,6 +135,36 @@ TEST(Communicators, SumOverRanksAndDivideOnce) {
     EXPECT_EQ(nccl.aborted(), 0);
     EXPECT_EQ(nccl.misuse(), "");
   }
+}
+
+// 2048 + 1 is 2048 in f16, 256 + 1 is 256 in bf16.
+TEST(Communicators, SumSixteenBitsInTheirTypeAndDivideOnce) {
+  const auto expect_sums = []<class T>(T, DType dtype, float large) {
+    using Stored = kernels::Stored<T>;
+    FakeNccl nccl;
+    const std::vector<int> gpus = {0, 1, 2};
+    Communicators made(nccl.library(), gpus, std::chrono::seconds(10), [](int) {});
+    Graph graph;
+    const RankReduction what{
+        .node = &constant(graph, {1}, {1}).node(), .dtype = dtype, .elements = {2}, .divisor = 3};
+    std::vector<HostStream> streams(3);
+    std::vector<std::vector<T>> data;
+    for (const float x : {1.f, 1.f, large})
+      data.push_back({Stored::narrow(x), Stored::narrow(x == large ? 7 : x)});
+    std::vector<void*> pointers;
+    for (std::vector<T>& of : data) pointers.push_back(of.data());
+    std::vector<RankTensors> ranks;
+    for (std::size_t r = 0; r < 3; ++r)
+      ranks.push_back({static_cast<int>(r), &streams[r], {&pointers[r], 1}, {&pointers[r], 1}});
+    const std::atomic<bool> failed{false};
+    made.all_reduce(what, ranks, failed);
+    for (const std::vector<T>& of : data) {
+      EXPECT_EQ(of[0].bits, Stored::narrow(large / 3).bits);
+      EXPECT_EQ(Stored::widen(of[1]), 3);
+    }
+  };
+  expect_sums(kernels::F16{}, DType::kF16, 2048);
+  expect_sums(kernels::BF16{}, DType::kBF16, 256);
 }
 
 TEST(Communicators, ServeRanksOfSeveralThreads) {
@@ -314,6 +347,41 @@ TEST(Communicators, SumOnGpus) {
     EXPECT_EQ(got, std::vector<float>(kElements, 1)) << gpu;
     backend.deallocate(gpu, memory[static_cast<std::size_t>(gpu)][0]);
   }
+}
+
+TEST(Communicators, OfARankAloneAreCapturedOnAGpu) {
+  if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
+  if (nccl_library().version == 0) GTEST_SKIP() << nccl_library().why_not;
+  const GpuBackend& backend = *gpus().backend();
+  const std::vector<int> gpu = {0};
+  backend.use(0);
+  const auto stream = backend.make_stream(0, gpu);
+  constexpr std::size_t kElements = 1024;
+  const std::array<void*, 1> from = {backend.allocate(0, 4 * kElements)},
+                             to = {backend.allocate(0, 4 * kElements)};
+  Graph graph;
+  const Node& node = constant(graph, {1}, {1}).node();
+  const RankReduction what{.node = &node, .dtype = DType::kF32, .elements = {kElements}};
+  const RankTensors tensors{0, stream.get(), {from.data(), 1}, to};
+  const std::atomic<bool> failed{false};
+  {
+    const auto made = backend.make_communicators(gpu, std::chrono::seconds(60));
+    made->all_reduce(what, {&tensors, 1}, failed);
+    stream->begin_capture(node, node);
+    made->all_reduce(what, {&tensors, 1}, failed);
+    const auto segment = stream->end_capture();
+    for (const float value : {1.f, 2.f}) {
+      const std::vector<float> given(kElements, value);
+      backend.copy(from[0], given.data(), 4 * kElements);
+      stream->launch(*segment);
+      stream->drain();
+      std::vector<float> got(kElements);
+      backend.copy(got.data(), to[0], 4 * kElements);
+      EXPECT_EQ(got, given);
+    }
+  }
+  backend.deallocate(0, from[0]);
+  backend.deallocate(0, to[0]);
 }
 
 }  // namespace communicators_test

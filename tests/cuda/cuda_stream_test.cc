@@ -120,6 +120,41 @@ TEST_F(CudaStreamTest, ReplaysWhatItHasCapturedInTwoStreams) {
     backend.deallocate_pinned(memory);
 }
 
+TEST_F(CudaStreamTest, CopiesManyTensorsToTheHostAtOnce) {
+  constexpr std::size_t kTensors = 300, kMost = 1000;
+  auto* const on_gpu = static_cast<unsigned char*>(backend.allocate(0, kTensors * kMost));
+  auto* const from = static_cast<unsigned char*>(backend.allocate_pinned(kTensors * kMost));
+  auto* const to = static_cast<unsigned char*>(backend.allocate_pinned(kTensors * kMost));
+  auto* const counter = static_cast<std::int64_t*>(backend.allocate_pinned(64));
+  ASSERT_TRUE(on_gpu && from && to && counter);
+  *counter = 0;
+  std::iota(from, from + kTensors * kMost, static_cast<unsigned char>(1));
+  std::fill_n(to, kTensors * kMost, static_cast<unsigned char>(0));
+  std::vector<unsigned char> wanted(kTensors * kMost);
+  std::vector<void*> targets;
+  std::vector<const void*> sources;
+  std::vector<std::size_t> bytes;
+  for (std::size_t i = 0; i < kTensors; ++i) {
+    targets.push_back(to + i * kMost);
+    sources.push_back(on_gpu + i * kMost);
+    bytes.push_back(4 * (i % 250));
+    std::copy_n(from + i * kMost, bytes.back(), wanted.data() + i * kMost);
+  }
+  {
+    const auto stream = backend.make_stream(0, {});
+    backend.use(0);
+    stream->copy(on_gpu, from, kTensors * kMost);
+    stream->copy_each(targets, sources, bytes);
+    stream->stamp(*counter, 1);
+    ASSERT_TRUE(reaches(*counter, 1, *stream));
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), to));
+  }
+  backend.deallocate(0, on_gpu);
+  for (void* const memory :
+       {static_cast<void*>(from), static_cast<void*>(to), static_cast<void*>(counter)})
+    backend.deallocate_pinned(memory);
+}
+
 TEST_F(CudaStreamTest, CapturesNoWaitForWorkFromBeforeAndWorksOn) {
   Graph graph;
   const Node& node = fill(graph, {4}, 1).node();

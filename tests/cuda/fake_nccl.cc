@@ -1,9 +1,12 @@
 #include "belfry/tests/cuda/fake_nccl.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
+
+#include "belfry/tests/support/rank_sum.h"
 
 namespace belfry::cuda {
 namespace {
@@ -66,11 +69,13 @@ Comm* find(ncclComm_t comm) {
 
 template <class T>
 void add_up(const std::vector<Sum>& sums) {
-  for (std::size_t i = 0; i < sums[0].elements; ++i) {
-    T total = 0;
-    for (const Sum& of : sums) total = static_cast<T>(total + static_cast<const T*>(of.from)[i]);
-    for (const Sum& of : sums) static_cast<T*>(of.to)[i] = total;
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  for (const Sum& of : sums) {
+    from.push_back(of.from);
+    to.push_back(of.to);
   }
+  test::sum_ranks<T>(from, to, static_cast<std::int64_t>(sums[0].elements));
 }
 
 // Those that all ranks of the clique have asked for.
@@ -78,6 +83,7 @@ ncclResult_t meet(int clique) {
   std::vector<Comm*> ranks;
   for (const auto& [key, comm] : state->comms)
     if (comm->clique == clique) ranks.push_back(comm.get());
+  std::ranges::sort(ranks, {}, &Comm::rank);
   for (std::size_t& next = state->summed[clique];; ++next) {
     std::vector<Sum> sums;
     for (const Comm* comm : ranks)
@@ -90,8 +96,8 @@ ncclResult_t meet(int clique) {
       case ncclFloat32: add_up<float>(sums); break;
       case ncclFloat64: add_up<double>(sums); break;
       case ncclInt32: add_up<std::int32_t>(sums); break;
-      case ncclFloat16:
-      case ncclBfloat16: add_up<std::uint16_t>(sums); break;  // of bits: tests use one rank
+      case ncclFloat16: add_up<kernels::F16>(sums); break;
+      case ncclBfloat16: add_up<kernels::BF16>(sums); break;
       default: return misused("a type that is not summed");
     }
   }

@@ -52,6 +52,21 @@ class Bucket {
     plan_ = compile(std::vector<Fetch>{group(graph_, updates)}, feeds, context);
   }
 
+  // Of one GPU, which is only declared, without a sum.
+  Bucket(const std::string& optimizer, const std::vector<std::int64_t>& sizes)
+      : devices_(make_devices({.device_count = {{"CPU", 1}, {"GPU", 1}}, .dry_run = true})) {
+    std::vector<FeedType> feeds;
+    std::vector<Node*> updates;
+    const DeviceScope on(graph_, DeviceSpec::local("GPU", 0));
+    for (std::size_t b = 0; b < sizes.size(); ++b) {
+      const Output gradient = placeholder(graph_, "gradient", DType::kF32, {sizes[b]});
+      feeds.push_back({gradient, {sizes[b]}});
+      updates.push_back(&update(optimizer, b, 0, gradient));
+    }
+    plan_ = compile(std::vector<Fetch>{group(graph_, updates)}, feeds,
+                    {devices_, [](const Node&) { return -1; }});
+  }
+
   const Plan& plan() const { return plan_; }
   const PlanNode& node() const {
     return *std::ranges::find(plan_.nodes, &kFusedUpdate, &PlanNode::op);
@@ -161,22 +176,18 @@ TEST(FusedKernel, GivesTheHostsBitsForSharedReplicas) {
   expect_host_bits(bucket);
 }
 
+// Updates of a GPU without a collective.
+TEST(FusedKernel, GivesTheHostsBitsForGroupedUpdates) {
+  for (const std::string optimizer : {"sgd", "momentum", "adam", "scaled"})
+    expect_host_bits(Bucket(optimizer, kSizes));
+}
+
 TEST(FusedKernel, TensorsOfOneOptimizerAreOneLaunch) {
-  class Counting final : public Queue {
-   public:
-    void launch(const KernelLaunch&) override { ++launches; }
-    void matmul(const MatMulCall&) override {}
-    void convolve(const ConvolutionCall&) override {}
-    void pool(const PoolingCall&) override {}
-    Fault* fault(const std::shared_ptr<const Refusal>&) override { return nullptr; }
-    const std::uint64_t* step() const override { return nullptr; }
-    int launches = 0;
-  };
   const Bucket bucket("momentum", 8, {10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120}, true);
-  Counting queue;
+  HostQueue queue;
   const QueueRun run = prepare_fused_kernel(bucket.node());
   bucket.after([&](const Pointers& p) { run(p, queue); }, 0);
-  EXPECT_EQ(queue.launches, 1);
+  EXPECT_EQ(queue.launches(), 1);
 }
 
 TEST(FusedKernel, NotesStepsOfAdamThatCannotBe) {

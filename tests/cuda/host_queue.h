@@ -12,13 +12,18 @@ class HostQueue final : public Queue {
  public:
   explicit HostQueue(std::uint64_t step = 0) : step_(step) {}
 
-  void launch(const KernelLaunch& launch) override { launch.on_host(launch.kernel, launch.grid); }
+  void launch(const KernelLaunch& launch) override {
+    ++launches_;
+    launch.on_host(launch.kernel, launch.grid);
+  }
   void matmul(const MatMulCall& call) override;
   void convolve(const ConvolutionCall& call) override;
   void pool(const PoolingCall& call) override;
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override { return &faults_[refusal]; }
   const std::uint64_t* step() const override { return &step_; }
 
+  // How many there have been.
+  int launches() const { return launches_; }
   // Throws what kernels have noted.
   void check() const {
     for (const auto& [refusal, fault] : faults_)
@@ -27,6 +32,7 @@ class HostQueue final : public Queue {
 
  private:
   std::uint64_t step_;
+  int launches_ = 0;
   std::map<std::shared_ptr<const Refusal>, Fault> faults_;
 };
 

@@ -154,6 +154,7 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
   const std::pair<std::vector<std::string>, std::string> refusals[] = {
       {{"-b", "2"}, "less than one f32 of 4 bytes"},
       {{"-b", "2K", "-e", "1K"}, "-b 2K is more than -e 1K"},
+      {{"-e", "1K"}, "-b 32M, the default, is more than -e 1K"},
       {{"-d", "flaot"}, "did you mean 'float'?"},
       {{"-d", "i32", "-o", "avg"}, "the mean of integers is not defined"},
       {{"-o", "max"}, "neither sum nor avg"},
@@ -178,7 +179,7 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"-b", half, "-d", "f16", "--strategies=all"}, "use a smaller size"},
       {{"-b", half, "--update=momentum"}, "-b=" + half + " on --devices=cpu:2 needs "},
       {{"--strategies=auto", "--devices=cpu:10", dgx1},
-       dgx1 + ": the machine has 9 devices, but 10 are asked for"},
+       dgx1 + ": the machine has 8 devices of type GPU, but 10 devices are asked for"},
       {{"--links=x"}, "without auto among --strategies there is none"},
       {{"--strategies=auto", "--links=x", "--remeasure"}, "no use for --remeasure"},
       {{"--devices=gpu:2", "--logical_gpus=0"}, "--logical_gpus=0 is not between 1 and 1024"},

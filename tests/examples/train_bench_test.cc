@@ -228,8 +228,8 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--strategies=naive", "--remeasure"}), HasSubstr("--remeasure is for"));
   EXPECT_THAT(refusal({"--strategies=auto", "--trainer=parameter_server"}),
               HasSubstr("--trainer=parameter_server does not take auto"));
-  EXPECT_THAT(refusal({"--strategies=auto", "--devices=gpu:2", "--dry_run"}),
-              HasSubstr("GPU:0 is declared, not here to be measured"));
+  EXPECT_THAT(refusal({"--strategies=auto", "--devices=gpu:99", "--dry_run"}),
+              HasSubstr(" is declared, not here to be measured"));
 }
 
 // The example shows the network that the benchmark trains.

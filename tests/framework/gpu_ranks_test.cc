@@ -1,12 +1,8 @@
 // Steps with NCCL, which is stood in for: sums, failures, and what is left after them.
-#include <filesystem>
-
-#include <unistd.h>
-
-#include "belfry/framework/file_system.h"
-#include "belfry/framework/trace.h"
+#include "belfry/framework/kernels/half_bits.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/sgd_update.h"
 #include "belfry/tests/framework/gpu_test_support.h"
-#include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/stand_in_communicators.h"
 
@@ -34,7 +30,8 @@ TEST(GpuRanks, TrainAsCpusDo) {
       Session session(model.graph, on_gpus(layout));
       expect_near(model.train_in(session, 4), on_cpus(layout.devices(), 4));
       EXPECT_EQ(gpus.nccl_faults().made, 1);
-      EXPECT_EQ(gpus.calls().all_reduces, 5 * layout.physical) << "one of them to connect";
+      // A rank alone connects, runs, and is captured for each slot of feeds.
+      EXPECT_EQ(gpus.calls().all_reduces, layout.physical == 1 ? 4 : 5 * layout.physical);
       EXPECT_EQ(gpus.calls().drains, 0);
     }
     EXPECT_EQ(gpus.nccl_faults().alive, 0);
@@ -91,6 +88,46 @@ TEST(GpuRanks, SumABucketOfAnySizes) {
   }
 }
 
+// 2048 + 1 is 2048 in f16, 256 + 1 is 256 in bf16: so it shows where a sum is rounded.
+TEST(GpuRanks, RoundSixteenBitsOnceOnAGpuAndAtEachAdditionBetweenThem) {
+  const auto expect_sums = []<class T>(T, DType dtype, float large, Layout layout, bool mean) {
+    using Stored = kernels::Stored<T>;
+    const auto rounded = [](float x) { return Stored::widen(Stored::narrow(x)); };
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const int towers = layout.devices();
+    const auto n = static_cast<float>(towers);
+    Graph graph;
+    std::vector<std::vector<Output>> tensors(1);
+    std::vector<float> of_gpu(at(layout.physical));
+    for (int t = 0; t < towers; ++t) {
+      DeviceScope on(graph, gpu(t));
+      const float value = t + 1 == towers ? large : 1;
+      of_gpu[at(t / layout.logical)] += value;
+      tensors[0].push_back(constant(graph, value, dtype));
+    }
+    float expected = of_gpu.back();
+    if (layout.physical > 1) {
+      expected = rounded(expected);
+      for (std::size_t r = of_gpu.size() - 1; r-- > 0;)
+        expected = rounded(expected + rounded(of_gpu[r]));
+    }
+    expected = rounded(mean ? expected / n : expected);
+    std::vector<Fetch> fetches;
+    const auto sums = nccl_all_reduce_bucket(tensors, {.mean = mean});
+    for (const Output& sum : sums[0]) fetches.emplace_back(cast(sum, DType::kF32));
+    Session session(graph, on_gpus(layout));
+    for (const Tensor& sum : session.run(fetches, std::span<const Feed>()))
+      EXPECT_EQ(sum.item<float>(), expected)
+          << layout.physical << " x " << layout.logical << (mean ? ", mean" : "");
+  };
+  for (const Layout layout : {Layout{1, 3}, {3, 1}, {2, 2}, {3, 2}})
+    for (const bool mean : {false, true}) {
+      expect_sums(kernels::F16{}, DType::kF16, 2048, layout, mean);
+      expect_sums(kernels::BF16{}, DType::kBF16, 256, layout, mean);
+    }
+}
+
 TEST(GpuRanks, ShareCommunicatorsBetweenSteps) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
@@ -113,7 +150,7 @@ TEST(GpuRanks, AllocateAndConnectNothingInASteadyStep) {
   Session session(model.graph, on_gpus({2, 2}));
   Step& step = session.prepare(model.fetches(), model.feed_types());
   const std::vector<Tensor> feeds = model.feeds(0);
-  for (int i = 0; i < 2; ++i) step.run(feeds);  // the second one captures
+  for (int i = 0; i < 3; ++i) step.run(feeds);  // the second and the third capture
   const test::StandInGpus::Calls before = gpus.calls();
   for (int i = 0; i < 3; ++i) step.run(feeds);
   const test::StandInGpus::Calls after = gpus.calls();
@@ -139,14 +176,7 @@ class GpuRankFailures : public ::testing::TestWithParam<Layout> {
     options.nccl_timeout_s = kSanitized ? 1 : 0.2;
     Session session(model.graph, options);
     Step& step = session.prepare(model.fetches(), model.feed_types());
-    std::vector<Tensor> first;
-    for (const Variable v : model.variables()) first.push_back(session.read(v));
-    const auto restore = [&] {
-      std::vector<VariableBytes> all;
-      for (std::size_t i = 0; i < first.size(); ++i)
-        all.push_back({model.variables()[i], {first[i].raw(), first[i].bytes()}});
-      session.restore(all, 0);
-    };
+    const SavedVariables first(session, model.variables());
     for (int i = 0; i < 3; ++i) {
       faults.reset();
       if (i > 0) faults.calls = -layout.physical;  // those that connect anew
@@ -154,7 +184,7 @@ class GpuRankFailures : public ::testing::TestWithParam<Layout> {
       EXPECT_THAT(message_of<CommError>([&] { step.run(model.feeds(0)); }), what);
       EXPECT_EQ(faults.aborted, i + 1);
       EXPECT_EQ(faults.alive, 0);
-      restore();
+      first.restore();
     }
     faults.reset();
     expect_near(model.train_in(session, 3), on_cpus(layout.devices(), 3));
@@ -194,49 +224,100 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GpuRankFailures,
                            return cat(layout.param.physical, "x", layout.param.logical);
                          });
 
+// On one GPU the second run captures.
+class GpuRankSegments : public ::testing::Test {
+ protected:
+  GpuRankSegments() : session(model.graph, options()) {}
+
+  static SessionOptions options() {
+    SessionOptions made = on_gpus({1, 2});
+    made.nccl_timeout_s = kSanitized ? 1 : 0.2;
+    return made;
+  }
+  std::string failure() {
+    return message_of<CommError>([&] { step.run(model.feeds(0)); });
+  }
+
+  const test::StandInGpus gpus{1};
+  const test::UseGpus use{gpus};
+  test::NcclFaults& faults = gpus.nccl_faults();
+  const Towers model{"GPU", 2, true};
+  Session session;
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+};
+
+TEST_F(GpuRankSegments, ThatCannotBeCapturedNameTheCollectiveAndLeaveTheStepIntact) {
+  std::vector<Tensor> results;
+  for (int i = 0; i < 3; ++i) {
+    step.run(model.feeds(i));
+    for (const std::size_t t : {0, 1}) results.emplace_back(step.fetched(t).item<float>());
+    faults.reset();
+    faults.fail_at = 0;
+    EXPECT_THAT(failure(), AllOf(HasSubstr("ncclAllReduce failed: in a test"),
+                                 HasSubstr("it failed NcclAllReduce 'NcclAllReduce' (built at ")));
+    EXPECT_EQ(faults.aborted, i + 1);
+    EXPECT_EQ(gpus.calls().replays, 0);
+    EXPECT_TRUE(session.intact());
+    faults.reset();
+  }
+  for (const Variable v : model.variables()) results.push_back(session.read(v));
+  expect_near(results, on_cpus(2, 3));
+}
+
+TEST_F(GpuRankSegments, AreWatchedWhereTheyAreReplayed) {
+  const SavedVariables first(session, model.variables());
+  for (int i = 0; i < 3; ++i) {
+    step.run(model.feeds(0));
+    faults.reset();
+    faults.stall_at = 0;  // when it is captured: so whenever that is replayed
+    EXPECT_THAT(failure(), AllOf(HasSubstr("NcclAllReduce 'NcclAllReduce' (built at "),
+                                 HasSubstr("device:GPU:0 has not finished within")));
+    faults.reset();
+    first.restore();
+  }
+  expect_near(model.train_in(session, 3), on_cpus(2, 3));
+}
+
+TEST_F(GpuRankSegments, OfAllStepsEndBeforeTheCommunicators) {
+  const std::vector<Fetch> train{*model.train};
+  Step& update = session.prepare(train, model.feed_types());
+  const SavedVariables first(session, model.variables());
+  for (int i = 0; i < 4; ++i) {
+    step.run(model.feeds(i));
+    update.run(model.feeds(i));
+    if (i != 1) continue;
+    EXPECT_GT(gpus.calls().replays, 0);
+    gpus.fail(0, "fell off the bus");
+    EXPECT_EQ(message_of<DeviceError>([&] { step.run(model.feeds(0)); }), "fell off the bus");
+    gpus.mend();
+    first.restore();
+  }
+  EXPECT_EQ(faults.made, 2);
+  EXPECT_EQ(faults.outlived, 0);
+}
+
 // What fails at any launch, and not in NCCL, leaves ranks that wait for others.
 TEST(GpuRanks, AreAbortedAfterAnyFailure) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
   const Towers model("GPU", 4, true);
-  std::atomic<int> broken{-1};
+  LaunchFault fault;
   SessionOptions options = on_gpus({2, 2});
   options.capture = false;  // replays do not call `enqueue`
-  options.plan_hook = [&](Plan& plan) {
-    for (std::size_t l = 0; l < plan.launches.size(); ++l) {
-      Launch& launch = plan.launches[l];
-      const auto fault = [&broken, l] {
-        if (broken == static_cast<int>(l)) throw DeviceError(cat("broken at ", l));
-      };
-      if (launch.run)
-        launch.run = [fault, run = launch.run](const Pointers& p) {
-          fault();
-          run(p);
-        };
-      else
-        launch.enqueue = [fault, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
-          fault();
-          run(p, stream);
-        };
-    }
-  };
+  options.plan_hook = [&](Plan& plan) { fault.put_into(plan); };
   Session session(model.graph, options);
-  std::vector<Tensor> first;
-  for (const Variable v : model.variables()) first.push_back(session.read(v));
-  std::vector<VariableBytes> all;
-  for (std::size_t i = 0; i < first.size(); ++i)
-    all.push_back({model.variables()[i], {first[i].raw(), first[i].bytes()}});
+  const SavedVariables first(session, model.variables());
   Step& step = session.prepare(model.fetches(), model.feed_types());
   const std::vector<Tensor> feeds = model.feeds(0), expected = on_cpus(4, 2);
   for (int l = 0; l < std::ssize(step.plan().launches); l += kSanitized ? 5 : 1) {
     for (int i = 0; i < 3; ++i) {
-      broken = l;
+      fault.broken = l;
       EXPECT_EQ(message_of<DeviceError>([&] { step.run(feeds); }), cat("broken at ", l));
-      broken = -1;
-      session.restore(all, 0);
+      fault.broken = -1;
+      first.restore();
     }
     ASSERT_NO_FATAL_FAILURE(expect_near(model.train_in(session, 2), expected)) << l;
-    session.restore(all, 0);
+    first.restore();
   }
 }
 
@@ -258,6 +339,41 @@ TEST(GpuRanks, ThatCannotBeMadeLeaveNothing) {
   expect_near(model.train_in(session, 2), on_cpus(2, 2));
 }
 
+// Replicas of one GPU are taken apart, and the step gets another plan.
+TEST(GpuRanks, OfAPlanThatReplacesAnotherHearOfFailures) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  std::vector<Variable> w;
+  std::vector<std::vector<Output>> gradients_of(1);
+  for (int t = 0; t < 4; ++t) {
+    DeviceScope on(graph, gpu(t));
+    VariableOptions options{.initializer = init::ones()};
+    if (t > 0) options.copy_of = &w[0].node();
+    w.push_back(variable(graph, cat("w", t), {4}, options));
+    gradients_of[0].push_back(w.back() * 0.5);
+  }
+  const auto sums = nccl_all_reduce_bucket(gradients_of);
+  std::vector<Fetch> updates;
+  for (std::size_t t = 0; t < 4; ++t) {
+    DeviceScope on(graph, gpu(static_cast<int>(t)));
+    updates.emplace_back(sgd_update(w[t], sums[0][t], constant(graph, 0.1)));
+  }
+  Session session(graph, on_gpus({2, 2}));
+  Step& step = session.prepare(updates);
+  step.run();
+  ASSERT_TRUE(session.shared(w[1]));
+  session.write(w[1], session.read(w[0]));
+  ASSERT_FALSE(session.shared(w[1]));
+  test::NcclFaults& faults = gpus.nccl_faults();
+  faults.reset();
+  faults.calls = -2;  // those that connect
+  faults.in_progress_at = 0;
+  faults.fail_at = 1;
+  EXPECT_THAT(message_of<CommError>([&] { step.run(); }), HasSubstr("ncclAllReduce failed"));
+  EXPECT_EQ(faults.heard, 1);
+}
+
 TEST(GpuRanks, AreTraced) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
@@ -268,12 +384,7 @@ TEST(GpuRanks, AreTraced) {
   step.run(model.feeds(0), {.trace = &trace});
   EXPECT_THAT(trace.str(),
               AllOf(HasSubstr("NcclAllReduce/rank0"), HasSubstr("NcclAllReduce/rank1")));
-  const std::string file =
-      (std::filesystem::temp_directory_path() / cat("ranks.", ::getpid(), ".json")).string();
-  trace.save(file);
-  const Finished done = check_traces({file});
-  EXPECT_EQ(done.status, 0) << done.errors;
-  local_file_system().remove(file);
+  expect_sound(trace);
 }
 
 TEST(GpuRanks, RefuseATimeOutOfNothing) {

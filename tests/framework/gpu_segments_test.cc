@@ -1,7 +1,7 @@
-// Steps whose work for GPUs is captured at the second run and replayed from there on.
+// Steps whose work for GPUs is captured at the second run, for the other slot of feeds at the
+// third, and replayed from there on.
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/segments.h"
-#include "belfry/framework/trace.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
@@ -15,8 +15,9 @@ using ::testing::StartsWith;
 constexpr Layout kLayouts[] = {{1, 1}, {2, 1}, {8, 1}, {1, 8}, {2, 4}};
 
 // Data-parallel training whose towers drop inputs, at a rate of learning that the host is fed with.
+// With `nccl`, NCCL makes the mean.
 struct DroppingTowers {
-  DroppingTowers(const char* type, int count) {
+  DroppingTowers(const char* type, int count, bool nccl = false) {
     Output rate;
     {
       DeviceScope on(graph, cpu(0));
@@ -39,7 +40,9 @@ struct DroppingTowers {
       losses.push_back(reduce_mean(square(y - constant(graph, {0.5, -0.5, 0.25}, {3}))));
       gradients_of.push_back(gradients(losses.back(), {w.back()}, {.colocate = true})[0]);
     }
-    const auto mean = all_reduce(gradients_of, {.mean = true});
+    const AllReduceOptions options{.mean = true};
+    const auto mean = nccl ? nccl_all_reduce_bucket({&gradients_of, 1}, options)[0]
+                           : all_reduce(gradients_of, options);
     for (std::size_t t = 0; t < w.size(); ++t) {
       DeviceScope on(graph, DeviceSpec::local(type, static_cast<int>(t)));
       updates.push_back(&momentum_update(w[t], slots[t], mean[t], rate));
@@ -69,8 +72,12 @@ struct DroppingTowers {
     std::vector<Tensor> all;
     Step& run = step(session);
     for (std::size_t t = 0; t < losses.size(); ++t) all.emplace_back(run.fetched(t).item<float>());
-    for (const auto& variables : {w, slots})
-      for (const Variable v : variables) all.push_back(session.read(v));
+    for (const Variable v : variables()) all.push_back(session.read(v));
+    return all;
+  }
+  std::vector<Variable> variables() const {
+    std::vector<Variable> all = w;
+    all.insert(all.end(), slots.begin(), slots.end());
     return all;
   }
 
@@ -115,7 +122,7 @@ TEST(GpuSegments, TrainToTheBitsOfCpus) {
     const int segments = captured_segments(step.plan());
     EXPECT_EQ(segments == 1, layout.physical == 1);
     EXPECT_GE(segments, layout.physical);
-    EXPECT_EQ(gpus.calls().captures, segments);
+    EXPECT_EQ(gpus.calls().captures, FeedSlots::kCount * segments);
     EXPECT_EQ(gpus.calls().replays, segments * (kSteps - 1));
     EXPECT_EQ(gpus.calls().drains, 0);
   }
@@ -127,17 +134,57 @@ TEST(GpuSegments, AreAllOfAStepOnOneGpu) {
   const DroppingTowers model("GPU", 4);
   Session session(model.graph, on_gpus({1, 4}));
   Step& step = model.step(session);
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 5; ++i) {
     const test::StandInGpus::Calls before = gpus.calls();
     step.run(model.feeds(i));
     const test::StandInGpus::Calls after = gpus.calls();
-    EXPECT_EQ(after.enqueued > before.enqueued, i < 2) << i;
-    EXPECT_EQ(after.copied > before.copied, i < 2) << i;
+    EXPECT_EQ(after.enqueued > before.enqueued, i < 3) << i;
     EXPECT_EQ(after.replays - before.replays, i > 0) << i;
-    if (i < 2) continue;
+    if (i < 3) continue;
+    EXPECT_EQ(after.copied - before.copied, 4);  // feeds
     EXPECT_EQ(after.stamps - before.stamps, 4);
-    EXPECT_EQ(after.waits - before.waits, 3);
-    EXPECT_EQ(after.records - before.records, 1);
+    EXPECT_EQ(after.waits - before.waits, 3 + 1);
+    EXPECT_EQ(after.records - before.records, 1 + 1);
+  }
+}
+
+TEST(GpuSegments, HoldWhatNcclDoesForOneGpu) {
+  for (const Layout layout : {Layout{1, 1}, {1, 8}}) {
+    const auto expected = on_cpus(layout.devices(), 4);
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const DroppingTowers model("GPU", layout.devices(), true);
+    Session session(model.graph, on_gpus(layout));
+    Step& step = model.step(session);
+    for (int i = 0; i < 4; ++i) {
+      step.run(model.feeds(i));
+      EXPECT_EQ(model.results(session), expected[at(i)]) << "step " << i;
+    }
+    EXPECT_EQ(cut_segments(step.plan(), deal_lanes(step.plan(), 1)).size(), 1u);
+    EXPECT_EQ(gpus.calls().captures, 2) << "for each slot of feeds";
+    EXPECT_EQ(gpus.calls().replays, 3);
+    EXPECT_EQ(gpus.calls().all_reduces, 4) << "to connect, to run, and to be captured twice";
+  }
+}
+
+TEST(GpuSegments, EndWhereSeveralRanksMeet) {
+  for (const Layout layout : {Layout{2, 1}, {2, 4}}) {
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const DroppingTowers model("GPU", layout.devices(), true);
+    Session session(model.graph, on_gpus(layout));
+    Step& step = model.step(session);
+    for (int i = 0; i < 4; ++i) step.run(model.feeds(i));
+    int alone = 0;
+    for (const Segment& segment : cut_segments(step.plan(), deal_lanes(step.plan(), 1)))
+      for (const int l : segment.launches)
+        if (step.plan().launches[at(l)].rank) {
+          EXPECT_FALSE(segment.captured());
+          ++alone;
+        }
+    EXPECT_EQ(alone, layout.physical);
+    EXPECT_GT(gpus.calls().replays, 0);
+    EXPECT_EQ(gpus.calls().all_reduces, 5 * layout.physical);
   }
 }
 
@@ -156,7 +203,7 @@ TEST(GpuSegments, AreNotReplayedWhereARunIsTraced) {
       EXPECT_THAT(trace.str(), HasSubstr("FusedUpdate"));
     }
   }
-  EXPECT_EQ(gpus.calls().captures, 1);
+  EXPECT_EQ(gpus.calls().captures, 2);
   EXPECT_EQ(gpus.calls().replays, 3);
 }
 
@@ -191,11 +238,31 @@ TEST(GpuSegments, AreCapturedAgainForAPlanThatReplacesTheirs) {
     results.push_back(model.results(session));
   }
   EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(gpus.calls().captures, 2);
+  EXPECT_EQ(gpus.calls().captures, 2 * FeedSlots::kCount);
 }
 
-// A launch fails on its GPU in the first run, which is launch by launch, in the second, which
-// captures, or in a replay.
+TEST(GpuSegments, LeaveFeedsStagedForAPlanThatReplacesTheirs) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  std::vector<std::vector<Tensor>> results;
+  for (const char* type : {"CPU", "GPU"}) {
+    const DroppingTowers model(type, 2);
+    SessionOptions options = on_gpus({1, 2}, 2);
+    if (type[0] == 'C') options = {.device_count = {{"CPU", 2}}, .threads = 1};
+    Session session(model.graph, options);
+    Step& step = model.step(session);
+    step.run(model.feeds(0));
+    StagedFeeds first = step.stage(model.feeds(1)), second = step.stage(model.feeds(2));
+    session.write(model.w[1], Tensor({4, 3}, std::vector<float>(12, 0.25f)));
+    step.run(std::move(first), model.feeds(1));
+    step.run(std::move(second), model.feeds(2));
+    results.push_back(model.results(session));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+// A launch fails on its GPU in the first run, which is launch by launch, in the second or third,
+// which capture, or in a replay.
 TEST(GpuSegments, ThatFailReleaseEveryLaneThreeStepsRunning) {
   for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
     const auto expected = on_cpus(2, 4);
@@ -216,21 +283,15 @@ TEST(GpuSegments, ThatFailReleaseEveryLaneThreeStepsRunning) {
           };
     };
     Session session(model.graph, options);
-    std::vector<Tensor> values;
-    std::vector<VariableBytes> first;
-    for (const auto& variables : {model.w, model.slots})
-      for (const Variable v : variables) values.push_back(session.read(v));
-    for (std::size_t i = 0; i < values.size(); ++i)
-      first.push_back(
-          {i < 2 ? model.w[i] : model.slots[i - 2], {values[i].raw(), values[i].bytes()}});
+    const SavedVariables first(session, model.variables());
     Step& step = model.step(session);
     for (int l = 0; l < std::ssize(step.plan().launches); ++l) {
       const Launch& launch = step.plan().launches[at(l)];
       if (!launch.enqueue) continue;
       const std::string name(step.plan().node(launch.node).node->name());
-      for (int healthy = 0; healthy < 3; ++healthy) {
+      for (int healthy = 0; healthy < 4; ++healthy) {
         for (int i = 0; i < 3; ++i) {
-          session.restore(first, 0);
+          first.restore();
           for (int h = 0; h < (i == 0 ? healthy : 0); ++h) step.run(model.feeds(h));
           broken = l;
           EXPECT_THAT(message_of<DeviceError>([&] { step.run(model.feeds(0)); }),
@@ -238,7 +299,7 @@ TEST(GpuSegments, ThatFailReleaseEveryLaneThreeStepsRunning) {
           broken = -1;
           gpus.mend();
         }
-        session.restore(first, 0);
+        first.restore();
         const int drains = gpus.calls().drains;
         for (int i = 0; i < 4; ++i) {
           step.run(model.feeds(i));
@@ -281,7 +342,7 @@ TEST(GpuSegments, ThatCannotBeCapturedSayWhyAndLeaveTheStepIntact) {
 
 class GpuSegmentWaitsTest : public ::testing::TestWithParam<Layout> {
  protected:
-  // What the second and the third run give, if a GPU forgets a wait of one of them: in the second
+  // What the third and the fourth run give, if a GPU forgets a wait of one of them: in the third
   // segments are captured.
   std::vector<std::vector<Tensor>> results(int gpu, int run = -1, int lost = -1) {
     test::StandInGpus gpus(GetParam().physical);
@@ -289,12 +350,12 @@ class GpuSegmentWaitsTest : public ::testing::TestWithParam<Layout> {
     const DroppingTowers model("GPU", GetParam().devices());
     Session session(model.graph, on_gpus(GetParam()));
     Step& step = model.step(session);
-    step.run(model.feeds(0));
+    for (int i = 0; i < 2; ++i) step.run(model.feeds(i));
     std::vector<std::vector<Tensor>> all;
     for (int i = 0; i < 2; ++i) {
       const int before = gpus.waits_of(gpu);
       if (i == run) gpus.lose_wait(gpu, before + lost);
-      step.run(model.feeds(1 + i));
+      step.run(model.feeds(2 + i));
       all.push_back(model.results(session));
       waits_[i] = gpus.waits_of(gpu) - before;
     }
@@ -306,8 +367,8 @@ class GpuSegmentWaitsTest : public ::testing::TestWithParam<Layout> {
 
 TEST_P(GpuSegmentWaitsTest, AreAllNeeded) {
   if (kThreadSanitized) GTEST_SKIP() << "what a wait was taken from is a race";
-  auto expected = on_cpus(GetParam().devices(), 3);
-  expected.erase(expected.begin());
+  auto expected = on_cpus(GetParam().devices(), 4);
+  expected.erase(expected.begin(), expected.begin() + 2);
   for (int gpu = 0; gpu < GetParam().physical; ++gpu) {
     EXPECT_EQ(results(gpu), expected);
     const int waits[] = {waits_[0], waits_[1]};

@@ -1,17 +1,13 @@
 // Steps on GPUs that are stood in for.
-#include <filesystem>
 #include <thread>
-
-#include <unistd.h>
 
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/trace.h"
+#include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 #include "belfry/tests/framework/memory_file_system.h"
 #include "belfry/tests/framework/random_graph.h"
 #include "belfry/tests/support/interpreter.h"
-#include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
@@ -28,11 +24,47 @@ TEST(GpuStep, TrainsToTheBitsOfCpus) {
     const test::StandInGpus gpus(layout.physical);
     const test::UseGpus use(gpus);
     const Towers model("GPU", towers);
-    Session session(model.graph, on_gpus(layout));
+    SessionOptions options = on_gpus(layout);
+    options.plan_hook = [&](Plan& plan) { watch_hosts(plan, gpus); };
+    Session session(model.graph, options);
     EXPECT_EQ(model.train_in(session, 4), on_cpus(towers, 4))
         << layout.physical << " x " << layout.logical;
     EXPECT_EQ(session.step(), 4u);
   }
+}
+
+// Without a collective: the updates of each GPU are one launch.
+TEST(GpuStep, GivesTheBitsOfCpusWithGroupedUpdates) {
+  const auto values = [](const DeviceSpec& device, const SessionOptions& options) {
+    Graph graph;
+    std::vector<Node*> updates;
+    std::vector<Variable> variables;
+    {
+      DeviceScope on(graph, device);
+      const Output x = constant(graph, {0.5, -1.5, 2.25}, {3});
+      for (int i = 0; i < 14; ++i) {
+        const auto make = [&](const char* name) {
+          variables.push_back(variable(graph, cat(name, i), {3}));
+          return variables.back();
+        };
+        const Variable w = make("w"), m = make("m");
+        updates.push_back(&momentum_update(w, m, tanh(w + x * (i + 1)), constant(graph, 0.1)));
+      }
+    }
+    Session session(graph, options);
+    Step& step = session.prepare({group(graph, updates)});
+    for (int i = 0; i < 4; ++i) step.run();
+    std::vector<Tensor> all;
+    for (const Variable v : variables) all.push_back(session.read(v));
+    return std::pair(all, std::ranges::count(step.plan().nodes, &kFusedUpdate, &PlanNode::op));
+  };
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  const auto [of_cpu, none] = values(cpu(0), {});
+  const auto [of_gpu, fused] = values(gpu(0), on_gpus({1, 1}));
+  EXPECT_EQ(of_gpu, of_cpu);
+  EXPECT_EQ(none, 0);
+  EXPECT_EQ(fused, 2);
 }
 
 TEST(GpuStep, GivesBackAllMemoryOfGpus) {
@@ -56,7 +88,7 @@ TEST(GpuStep, WaitsForNothingAndAllocatesNothingInASteadyStep) {
   Session session(model.graph, on_gpus({2, 2}));
   Step& step = session.prepare(model.fetches(), model.feed_types());
   const std::vector<Tensor> feeds = model.feeds(0);
-  for (int i = 0; i < 2; ++i) step.run(feeds);
+  for (int i = 0; i < 3; ++i) step.run(feeds);  // the second and the third capture
   const test::StandInGpus::Calls before = gpus.calls();
   for (int i = 0; i < 5; ++i) step.run(feeds);
   const test::StandInGpus::Calls after = gpus.calls();
@@ -219,12 +251,7 @@ TEST(GpuStep, IsTraced) {
   step.run(model.feeds(0), {.trace = &trace});
   EXPECT_EQ(trace.transfers().size(), step.plan().transfers.size());
   EXPECT_THAT(trace.str(), AllOf(HasSubstr("device:GPU:1"), HasSubstr("MomentumUpdate")));
-  const std::string file =
-      (std::filesystem::temp_directory_path() / cat("gpus.", ::getpid(), ".json")).string();
-  trace.save(file);
-  const Finished done = check_traces({file});
-  EXPECT_EQ(done.status, 0) << done.errors;
-  local_file_system().remove(file);
+  expect_sound(trace);
 }
 
 // Values come from and go to everywhere.
@@ -240,6 +267,7 @@ void expect_agreement(unsigned first, unsigned last, Layout layout, int cpus) {
     Interpreter interpreter;
     SessionOptions options = on_gpus(layout, cpus);
     options.threads = 1 + static_cast<int>(seed % 3);
+    options.plan_hook = [&](Plan& plan) { watch_hosts(plan, gpus); };
     Session session(random.graph, options);
     for (int run = 0; run < 3; ++run) {
       const auto expected = interpreter.run(random.fetches, std::span<const Feed>());
@@ -259,36 +287,18 @@ TEST(GpuStep, GivesTheBitsOfTheInterpreterOnTwoGpus) { expect_agreement(100, 130
 
 TEST(GpuStep, GivesTheBitsOfTheInterpreterOnFourGpus) { expect_agreement(200, 230, {4, 1}, 3); }
 
-// What fails, and where, in the middle of a step.
-// In runs launch by launch; gpu_segments_test has the others.
+// What fails, and where, in the middle of a step. In runs launch by launch; gpu_segments_test has
+// the others.
 class GpuFailureTest : public ::testing::Test {
  protected:
-  // `fault` is called with every launch where it is enqueued or runs.
   std::unique_ptr<Session> session(const Towers& model, Layout layout) {
     SessionOptions options = on_gpus(layout);
     options.capture = false;
-    options.plan_hook = [this](Plan& plan) {
-      for (std::size_t l = 0; l < plan.launches.size(); ++l) {
-        Launch& launch = plan.launches[l];
-        if (launch.run)
-          launch.run = [this, l, run = launch.run](const Pointers& p) {
-            fault(l);
-            run(p);
-          };
-        else if (launch.enqueue)
-          launch.enqueue = [this, l, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
-            fault(l);
-            run(p, stream);
-          };
-      }
-    };
+    options.plan_hook = [this](Plan& plan) { fault_.put_into(plan); };
     return std::make_unique<Session>(model.graph, options);
   }
-  void fault(std::size_t launch) {
-    if (static_cast<int>(launch) == broken_) throw DeviceError(cat("broken at ", launch));
-  }
 
-  std::atomic<int> broken_{-1};
+  LaunchFault fault_;
 };
 
 TEST_F(GpuFailureTest, AtAnyLaunchReleasesEveryLaneThreeStepsRunning) {
@@ -298,24 +308,20 @@ TEST_F(GpuFailureTest, AtAnyLaunchReleasesEveryLaneThreeStepsRunning) {
     const Towers model("GPU", 2);
     const std::vector<Tensor> expected = on_cpus(2, 3);
     const auto made = session(model, layout);
-    std::vector<VariableBytes> first;
-    std::vector<Tensor> values;
-    for (const Variable v : model.variables()) values.push_back(made->read(v));
-    for (std::size_t i = 0; i < values.size(); ++i)
-      first.push_back({model.variables()[i], {values[i].raw(), values[i].bytes()}});
+    const SavedVariables first(*made, model.variables());
     Step& step = made->prepare(model.fetches(), model.feed_types());
     const std::vector<Tensor> feeds = model.feeds(0);
     for (int l = 0; l < std::ssize(step.plan().launches); ++l) {
       for (int i = 0; i < 3; ++i) {
-        broken_ = l;
+        fault_.broken = l;
         EXPECT_EQ(message_of<DeviceError>([&] { step.run(feeds); }), cat("broken at ", l));
-        broken_ = -1;
-        made->restore(first, 0);
+        fault_.broken = -1;
+        first.restore();
       }
       const int drains = gpus.calls().drains;
       ASSERT_EQ(model.train_in(*made, 3), expected) << "after launch " << l << " broke";
       EXPECT_EQ(gpus.calls().drains, drains);
-      made->restore(first, 0);
+      first.restore();
     }
   }
 }
@@ -343,16 +349,12 @@ TEST_F(GpuFailureTest, OfAGpuIsNoticedWhileTheHostWaits) {
   const auto made = session(model, {2, 1});
   const std::vector<Tensor> expected = on_cpus(2, 3);
   Step& step = made->prepare(model.fetches(), model.feed_types());
-  std::vector<Tensor> values;
-  std::vector<VariableBytes> first;
-  for (const Variable v : model.variables()) values.push_back(made->read(v));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    first.push_back({model.variables()[i], {values[i].raw(), values[i].bytes()}});
+  const SavedVariables first(*made, model.variables());
   for (int i = 0; i < 3; ++i) {
     gpus.fail(1, "fell off the bus");
     EXPECT_EQ(message_of<DeviceError>([&] { step.run(model.feeds(0)); }), "fell off the bus");
     gpus.mend();
-    made->restore(first, 0);
+    first.restore();
   }
   EXPECT_EQ(model.train_in(*made, 3), expected);
 }

@@ -1,12 +1,16 @@
 // What tests of steps on GPUs share.
 #pragma once
+#include <thread>
+
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/file_system.h"
 #include "belfry/framework/gradients.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
+#include "belfry/framework/trace.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/momentum_update.h"
@@ -15,6 +19,7 @@
 #include "belfry/ops/square.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 
 namespace belfry {
@@ -30,6 +35,18 @@ inline SessionOptions on_gpus(Layout layout, int cpus = 1) {
           .logical_gpus = layout.logical,
           .threads = 1,
           .all_workers = true};
+}
+
+// What towers see in step `number`: [5, 4] each.
+inline std::vector<Tensor> feeds_of_towers(std::size_t towers, int number) {
+  std::vector<Tensor> values;
+  for (std::size_t t = 0; t < towers; ++t) {
+    values.emplace_back(Shape{5, 4}, DType::kF32);
+    for (std::size_t i = 0; i < 20; ++i)
+      values.back().mutable_data<float>()[i] =
+          static_cast<float>((i * 7 + t * 13 + static_cast<std::size_t>(number) * 5) % 23) / 11 - 1;
+  }
+  return values;
 }
 
 // A step of data-parallel training on GPUs, or on CPUs: each tower has a matrix of its own, which
@@ -88,17 +105,7 @@ struct Towers {
     return types;
   }
   // Of step `number`.
-  std::vector<Tensor> feeds(int number) const {
-    std::vector<Tensor> values;
-    for (std::size_t t = 0; t < x.size(); ++t) {
-      values.emplace_back(Shape{5, 4}, DType::kF32);
-      for (std::size_t i = 0; i < 20; ++i)
-        values.back().mutable_data<float>()[i] =
-            static_cast<float>((i * 7 + t * 13 + static_cast<std::size_t>(number) * 5) % 23) / 11 -
-            1;
-    }
-    return values;
-  }
+  std::vector<Tensor> feeds(int number) const { return feeds_of_towers(x.size(), number); }
   std::vector<Variable> variables() const {
     std::vector<Variable> all{average};
     all.insert(all.end(), w.begin(), w.end());
@@ -124,6 +131,92 @@ struct Towers {
   Variable average;
   Node* train;
 };
+
+// The values of variables, to be put back as they are now.
+class SavedVariables {
+ public:
+  SavedVariables(Session& session, std::vector<Variable> variables)
+      : session_(session), variables_(std::move(variables)) {
+    for (const Variable v : variables_) values_.push_back(session.read(v));
+  }
+  void restore() const {
+    std::vector<VariableBytes> all;
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      all.push_back({variables_[i], {values_[i].raw(), values_[i].bytes()}});
+    session_.restore(all, 0);
+  }
+
+ private:
+  Session& session_;
+  std::vector<Variable> variables_;
+  std::vector<Tensor> values_;
+};
+
+// One launch of a plan, by its number, throws where it runs or is enqueued: "broken at 3".
+class LaunchFault {
+ public:
+  void put_into(Plan& plan) {
+    for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+      Launch& launch = plan.launches[l];
+      if (launch.run)
+        launch.run = [this, l, run = launch.run](const Pointers& p) {
+          check(l);
+          run(p);
+        };
+      else if (launch.enqueue)
+        launch.enqueue = [this, l, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+          check(l);
+          run(p, stream);
+        };
+    }
+  }
+
+  std::atomic<int> broken{-1};
+
+ private:
+  void check(std::size_t launch) const {
+    if (static_cast<int>(launch) == broken) throw DeviceError(cat("broken at ", launch));
+  }
+};
+
+// A launch of a host looks whether a GPU still uses its memory, before it runs, for as long as
+// `patience` says: what is enqueued too late is found then.
+inline void watch_host(const Plan& plan, Launch& launch, const test::StandInGpus& gpus,
+                       std::chrono::milliseconds patience = {}) {
+  const PlanNode& node = plan.node(launch.node);
+  std::vector<std::int64_t> inputs, outputs;
+  for (const TensorType& type : plan.input_types(node)) inputs.push_back(type.bytes());
+  for (const TensorType& type : node.types) outputs.push_back(type.bytes());
+  launch.run = [&gpus, patience, inputs, outputs, writes = at(node.writes()), name = node.name(),
+                run = launch.run](const Pointers& p) {
+    std::vector<test::Access> accesses;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      accesses.push_back(test::accessed(p.given_inputs()[i], inputs[i], i < writes));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      accesses.push_back(test::accessed(p.all_outputs()[i], outputs[i], true));
+    const auto until = std::chrono::steady_clock::now() + patience;
+    gpus.host_uses(name, accesses);
+    while (std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      gpus.host_uses(name, accesses);
+    }
+    run(p);
+  };
+}
+
+inline void watch_hosts(Plan& plan, const test::StandInGpus& gpus) {
+  for (Launch& launch : plan.launches)
+    if (launch.run) watch_host(plan, launch, gpus);
+}
+
+// By scripts/check_trace.
+inline void expect_sound(const Trace& trace) {
+  const std::string file = temporary_path(".json");
+  trace.save(file);
+  const Finished done = check_traces({file});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  local_file_system().remove(file);
+}
 
 // What some steps give on CPUs.
 inline std::vector<Tensor> on_cpus(int towers, int steps) {

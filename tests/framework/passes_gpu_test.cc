@@ -4,6 +4,7 @@
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/gpus.h"
+#include "belfry/ops/sgd_update.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 
 namespace belfry {
@@ -77,8 +78,54 @@ TEST_F(GpuPlanTest, DevicesAreOnTheirPhysicalGpus) {
               HasSubstr("there is no GPU 2; this machine has 2"));
 }
 
-TEST_F(GpuPlanTest, FeedsAreCopiedIntoAnArenaOfTheHostOnce) {
+TEST_F(GpuPlanTest, FeedsOfGpusHaveTwoSlotsThereAndOnTheHost) {
   const auto x = on(gpu(0), [&] { return placeholder(graph, "x", DType::kF32, {4}); });
+  const auto label = on(gpu(0), [&] { return placeholder(graph, "label", DType::kF32, {65}); });
+  const auto unused = on(gpu(0), [&] { return placeholder(graph, "unused", DType::kF32, {4}); });
+  const auto y = on(gpu(1), [&] { return placeholder(graph, "y", DType::kF32, {4}); });
+  const Output a = on(gpu(0), [&] {
+    const Output first = tanh(x);
+    return first + reduce_sum(label);
+  });
+  const Output b = on(gpu(1), [&] { return tanh(y); });
+  const Plan made = plan({2, 1}, {a.node(), b.node(), unused.node()},
+                         {{x, {4}}, {label, {65}}, {unused, {4}}, {y, {4}}});
+  EXPECT_THAT(texts(made),
+              ElementsAre("Tanh 1>1 on 1", "ReduceSum 1>1 on 1", "Add 1>1 on 1", "Tanh 2>2 on 2"));
+  ASSERT_EQ(made.feed_slots.size(), 2u);
+  const FeedSlots &first = made.feed_slots[0], &second = made.feed_slots[1];
+  EXPECT_EQ(first.device, kGpu0);
+  EXPECT_EQ(first.gpu, 0);
+  EXPECT_EQ(first.bytes, 256 + 512);
+  EXPECT_EQ(first.buffers.size(), 2u);
+  EXPECT_EQ(made.arena_bytes[kGpu0], first.offset + 2 * first.bytes);
+  EXPECT_EQ(second.bytes, 256);
+  EXPECT_EQ(made.arena_bytes[kGpu1], second.offset + 2 * second.bytes);
+  EXPECT_EQ(first.on_host, 0);
+  EXPECT_EQ(second.on_host, 2 * first.bytes);
+  EXPECT_EQ(made.arena_bytes[kCpu], 2 * (first.bytes + second.bytes));
+  EXPECT_THAT(fed_gpus(made), ElementsAre(0, 1));
+  EXPECT_EQ(input(made, 0).place, Place::kFeed);
+  EXPECT_EQ(input(made, 0).offset, first.offset);
+  EXPECT_EQ(input(made, 1).offset, first.offset + 256);
+}
+
+TEST_F(GpuPlanTest, FeedsOfGpusAreCountedFromTheHostOnce) {
+  const auto x = on(gpu(0), [&] { return placeholder(graph, "x", DType::kF32, {4}); });
+  const Output y = on(gpu(0), [&] { return tanh(x); });
+  const Output z = on(gpu(1), [&] { return tanh(x); });
+  const Output w = on(cpu(0), [&] { return tanh(x); });
+  const Plan made = plan({2, 1}, {y.node(), z.node(), w.node()}, {{x, {4}}});
+  EXPECT_THAT(texts(made), ElementsAre("Tanh 1>1 on 1", "Copy 1>2 on 2", "Tanh 2>2 on 2",
+                                       "Copy 1>0 on 1", "Tanh 0>0 on 0"));
+  std::vector<std::string> moved;
+  for (const TransferRecord& t : made.transfers)
+    moved.push_back(cat(t.name, " ", t.from, ">", t.to, " ", t.bytes));
+  EXPECT_THAT(moved, ElementsAre("x 0>1 16", "x 1>2 16", "x 1>0 16"));
+}
+
+TEST_F(GpuPlanTest, FeedsOfCpusAreCopiedIntoAnArenaOfTheHostOnce) {
+  const auto x = on(cpu(0), [&] { return placeholder(graph, "x", DType::kF32, {4}); });
   const Output y = on(gpu(0), [&] { return tanh(x); });
   const Output z = on(gpu(1), [&] { return tanh(x); });
   const Plan made = plan({2, 1}, {y, z}, {{x, {4}}});
@@ -88,6 +135,7 @@ TEST_F(GpuPlanTest, FeedsAreCopiedIntoAnArenaOfTheHostOnce) {
   EXPECT_EQ(input(made, 0).place, Place::kFeed);
   EXPECT_EQ(input(made, 1).place, Place::kArena);
   EXPECT_EQ(input(made, 1).device, kCpu);
+  EXPECT_TRUE(made.feed_slots.empty());
   for (const Lane& lane : made.lanes) EXPECT_EQ(lane.gpu, lane.device - 1);
   for (const Launch& launch : made.launches) {
     const bool on_gpu = made.lanes[at(launch.lane)].gpu >= 0;
@@ -161,6 +209,91 @@ TEST_F(GpuPlanTest, UpdatesOnSeveralGpusAreNotFused) {
   EXPECT_NE(made.buffer({sum, 0}), made.buffer({sum, 1}));
 }
 
+// Updates of `count` variables on a GPU, each by a placeholder.
+struct Updates {
+  Updates(GpuPlanTest& test, const DeviceSpec& device, int count) {
+    for (int i = 0; i < count; ++i) add(test, device);
+  }
+  Node& add(GpuPlanTest& test, const DeviceSpec& device, Output gradient = {}) {
+    DeviceScope on(test.graph, device);
+    const std::string number = cat(*device.type, *device.index, "_", updates.size());
+    if (!gradient) {
+      gradient = placeholder(test.graph, "g" + number, DType::kF32, {3});
+      feeds.push_back({gradient, {3}});
+    }
+    variables.push_back(variable(test.graph, "v" + number, {3}));
+    updates.push_back(&sgd_update(variables.back(), gradient, constant(test.graph, 0.5)));
+    return *updates.back();
+  }
+  std::vector<FeedType> feeds;
+  std::vector<Variable> variables;
+  std::vector<Node*> updates;
+};
+
+std::vector<std::size_t> sizes_of_fused(const Plan& plan) {
+  std::vector<std::size_t> sizes;
+  for (const PlanNode& node : plan.nodes)
+    if (node.fusion) sizes.push_back(node.fusion->updates.size());
+  return sizes;
+}
+
+TEST_F(GpuPlanTest, UpdatesWithoutACollectiveAreGroupedOnEachGpu) {
+  Updates made(*this, gpu(0), 15);
+  for (int i = 0; i < 3; ++i) made.add(*this, gpu(1));
+  const Fetch train = group(graph, made.updates);
+  const Plan plan_of_gpus = plan({1, 2}, {train}, made.feeds);
+  EXPECT_THAT(sizes_of_fused(plan_of_gpus), ::testing::UnorderedElementsAre(12, 3, 3));
+  for (const PlanNode& node : plan_of_gpus.nodes)
+    if (node.fusion) {
+      EXPECT_EQ(std::ranges::count(node.devices, node.device()), std::ssize(node.devices));
+    }
+  EXPECT_LT(planned(plan_of_gpus, kSgdUpdate), 0);
+  Updates on_cpu(*this, cpu(0), 5);
+  EXPECT_THAT(sizes_of_fused(plan({1, 1}, {group(graph, on_cpu.updates)}, on_cpu.feeds)),
+              ::testing::IsEmpty());
+}
+
+TEST_F(GpuPlanTest, UpdatesAreNotGroupedWhereThatWouldMoveARead) {
+  Updates made(*this, gpu(0), 2);
+  const Output old_value = on(gpu(0), [&] {
+    ControlDependencies after(graph, {made.updates[0]});
+    return identity(made.variables[1].read());  // no path from the update of that variable
+  });
+  const Fetch train = group(graph, made.updates);
+  EXPECT_THAT(sizes_of_fused(plan({1, 1}, {train}, made.feeds)), ElementsAre(2));
+  EXPECT_THAT(sizes_of_fused(plan({1, 1}, {train, old_value}, made.feeds)), ::testing::IsEmpty());
+}
+
+TEST_F(GpuPlanTest, UpdatesThatWaitForOthersAreNotGrouped) {
+  Updates made(*this, gpu(0), 2);
+  {
+    ControlDependencies after(graph, {made.updates[0]});
+    made.add(*this, gpu(0));
+  }
+  made.add(*this, gpu(0), on(gpu(0), [&] { return identity(made.variables[2].read()); }));
+  const Plan made_plan = plan({1, 1}, {group(graph, made.updates)}, made.feeds);
+  EXPECT_THAT(sizes_of_fused(made_plan), ElementsAre(3));
+  EXPECT_GE(planned(made_plan, kSgdUpdate), 0);
+}
+
+TEST_F(GpuPlanTest, UpdatesThatReadAnothersVariableAreNotGrouped) {
+  Updates made(*this, gpu(0), 1);
+  made.add(*this, gpu(0), static_cast<Output>(made.variables[0]));
+  const Plan made_plan = plan({1, 1}, {group(graph, made.updates)}, made.feeds);
+  EXPECT_THAT(sizes_of_fused(made_plan), ::testing::IsEmpty());
+}
+
+TEST_F(GpuPlanTest, GradientsOfAGroupAreCopiedToItsGpu) {
+  Updates made(*this, gpu(0), 1);
+  made.add(*this, gpu(0), on(gpu(1), [&] { return fill(graph, {3}, 1); }));
+  const Plan made_plan = plan({2, 1}, {group(graph, made.updates)}, made.feeds);
+  EXPECT_THAT(sizes_of_fused(made_plan), ElementsAre(2));
+  for (const PlanNode& node : made_plan.nodes)
+    if (node.fusion) {
+      for (const Value& input : node.inputs) EXPECT_EQ(made_plan.device(input), kGpu0);
+    }
+}
+
 TEST_F(GpuPlanTest, CollectivesThatNoDeviceReachesAreRefused) {
   const auto sums = [&](const DeviceSpec& other) {
     const Output a = on(gpu(0), [&] { return fill(graph, {4}, 1); });
@@ -214,6 +347,8 @@ TEST_F(GpuPlanTest, ADryRunPlansTheSameLaunches) {
   const Plan& planned = dry.prepare(towers.fetches(), towers.feed_types()).plan();
   EXPECT_EQ(texts(plan), texts(planned));
   EXPECT_EQ(plan.arena_bytes[kCpu], planned.arena_bytes[kCpu]);
+  for (const int d : {kCpu, kGpu0, kGpu1})
+    EXPECT_EQ(real.device_use()[at(d)].peak_bytes, dry.device_use()[at(d)].peak_bytes) << d;
 }
 
 }  // namespace passes_gpu_test

@@ -58,7 +58,7 @@ TEST_F(SegmentsTest, WorkOfOneGpuIsOneWithTheCopiesOfFetches) {
 
 TEST_F(SegmentsTest, WaitForFeedsAndOtherWorkOfTheHostAtTheirBeginning) {
   const Output a = start(gpu(0), "a");
-  const Output x = on(gpu(0), [&] { return placeholder(graph, "x", DType::kF32, {4}); });
+  const Output x = on(cpu(0), [&] { return placeholder(graph, "x", DType::kF32, {4}); });
   const Output half = on(cpu(0), [&] { return tanh(start(cpu(0), "host"), "half"); });
   const Output sum = on(gpu(0), [&] { return add_n({a, x, half}, "sum"); });
   EXPECT_THAT(cut({1, 1}, {sum}, 0, {{x, {4}}}), ElementsAre("a x/copy half/copy sum sum/copy"));

@@ -4,7 +4,7 @@
 
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/tests/framework/framework_test_support.h"
-#include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/support/stand_in_communicators.h"
 
 namespace belfry {
 namespace stand_in_captures_test {
@@ -219,6 +219,25 @@ TEST_F(StandInRacesTest, FindsStampsThatComeBeforeTheWorkOfTheirStream) {
   b->drain();
   EXPECT_EQ(*counter, 1);
   gpus.deallocate_pinned(counter);
+}
+
+TEST_F(StandInCapturesTest, ServesARankAloneAndRefusesSeveral) {
+  const std::atomic<bool> failed{false};
+  const RankReduction what{.node = &node, .dtype = DType::kF32, .elements = {4}};
+  void* const memory[] = {gpus.allocate(0, 16)};
+  const RankTensors tensors{0, a.get(), {memory, 1}, {memory, 1}};
+  const auto alone = gpus.make_communicators(std::vector<int>{0}, std::chrono::seconds(1));
+  begin(*a);
+  alone->all_reduce(what, {&tensors, 1}, failed);
+  a->launch(*a->end_capture());
+  a->drain();
+  const auto two = gpus.make_communicators(std::vector<int>{0, 1}, std::chrono::seconds(1));
+  begin(*a);
+  EXPECT_THAT(refusal([&] {
+                two->all_reduce(what, {&tensors, 1}, failed);
+              }),
+              HasSubstr("y: several ranks"));
+  EXPECT_THAT(refusal([&] { a->end_capture(); }), HasSubstr("(901)"));
 }
 
 }  // namespace stand_in_captures_test

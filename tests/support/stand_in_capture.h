@@ -105,7 +105,11 @@ class StandInCapture {
   [[noreturn]] void refuse(const std::string& why);
   // Breaks it.
   void spoil(const std::string& why) { broken_ = why; }
-  void end() { active_ = false; }
+  // Nothing of it is kept, whatever events still stand for its places.
+  void end() {
+    active_ = false;
+    nodes_.clear();
+  }
   // Once all streams have been joined; in the order in which a segment does it.
   std::vector<Work> in_order() const;
   const std::string& broken() const { return broken_; }  // "" if it is not

@@ -1,60 +1,30 @@
 #include "belfry/tests/support/stand_in_communicators.h"
 
-#include "belfry/framework/kernels/half.h"
+#include <thread>
+
 #include "belfry/framework/node.h"
+#include "belfry/tests/support/rank_sum.h"
 #include "belfry/tests/support/stand_in_stream.h"
 
 namespace belfry::test {
 namespace {
 
-using Ranks = std::vector<std::vector<const std::byte*>>;
-
-// Tensor b of all ranks, from the last to the first: no tree.
-template <class T>
-std::vector<T> summed(const Ranks& from, std::size_t b, std::int64_t elements, int divisor) {
-  std::vector<T> sums(static_cast<std::size_t>(elements));
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    for (std::size_t r = from.size(); r-- > 0;) {
-      const T term = reinterpret_cast<const T*>(from[r][b])[i];
-      sums[i] = static_cast<T>(r + 1 == from.size() ? term : sums[i] + term);
-    }
-    if (divisor > 1) sums[i] = static_cast<T>(sums[i] / static_cast<T>(divisor));
-  }
-  return sums;
-}
-
-// In f32: real ranks round at every addition.
-std::vector<std::uint16_t> summed_16(const Ranks& from, std::size_t b, std::int64_t elements,
-                                     int divisor, DType dtype) {
-  const auto convert = kernels::half_conversion(dtype);
-  std::vector<std::vector<float>> wide;
-  Ranks terms(from.size());
-  for (std::size_t r = 0; r < from.size(); ++r) {
-    wide.emplace_back(static_cast<std::size_t>(elements));
-    convert.widen(reinterpret_cast<const std::uint16_t*>(from[r][b]), wide[r].data(), elements);
-  }
-  for (std::size_t r = 0; r < from.size(); ++r)
-    terms[r] = {reinterpret_cast<const std::byte*>(wide[r].data())};
-  const std::vector<float> sums = summed<float>(terms, 0, elements, divisor);
-  std::vector<std::uint16_t> narrow(sums.size());
-  convert.narrow(sums.data(), narrow.data(), elements);
-  return narrow;
-}
-
-void add_up(const RankReduction& what, const Ranks& from,
+void add_up(const RankReduction& what, const std::vector<std::vector<const std::byte*>>& from,
             const std::vector<std::vector<std::byte*>>& to) {
   for (std::size_t b = 0; b < what.elements.size(); ++b) {
-    const auto give = [&](const auto& sums) {
-      for (const auto& of_rank : to)
-        std::copy_n(reinterpret_cast<const std::byte*>(sums.data()), sums.size() * sizeof(sums[0]),
-                    of_rank[b]);
-    };
-    const std::int64_t n = what.elements[b];
+    std::vector<const void*> terms;
+    std::vector<void*> sums;
+    for (std::size_t r = 0; r < from.size(); ++r) {
+      terms.push_back(from[r][b]);
+      sums.push_back(to[r][b]);
+    }
+    const auto sum = [&]<class T>(T) { sum_ranks<T>(terms, sums, what.elements[b], what.divisor); };
     switch (what.dtype) {
-      case DType::kF32: give(summed<float>(from, b, n, what.divisor)); break;
-      case DType::kF64: give(summed<double>(from, b, n, what.divisor)); break;
-      case DType::kI32: give(summed<std::int32_t>(from, b, n, what.divisor)); break;
-      default: give(summed_16(from, b, n, what.divisor, what.dtype));
+      case DType::kF32: sum(float{}); break;
+      case DType::kF64: sum(double{}); break;
+      case DType::kI32: sum(std::int32_t{}); break;
+      case DType::kF16: sum(kernels::F16{}); break;
+      default: sum(kernels::BF16{});
     }
   }
 }
@@ -75,11 +45,17 @@ StandInCommunicators::StandInCommunicators(const StandInGpus& gpus, std::span<co
   ++gpus.nccl_faults().alive;
 }
 
-StandInCommunicators::~StandInCommunicators() { --gpus_.nccl_faults().alive; }
+StandInCommunicators::~StandInCommunicators() {
+  --gpus_.nccl_faults().alive;
+  gpus_.nccl_faults().outlived += held_.use_count() > 1;
+}
 
 void StandInCommunicators::all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
-                                      const std::atomic<bool>&) {
+                                      const std::atomic<bool>& failed) {
   NcclFaults& faults = gpus_.nccl_faults();
+  if (capturing && gpu_of_.size() > 1)
+    capturing->refuse(
+        cat(what.node->name(), ": several ranks, which wait for each other, are captured"));
   for (const RankTensors& of : ranks) {
     const auto r = static_cast<std::size_t>(of.rank);
     require<CommError>(!busy_[r].exchange(true), "two threads are in one communicator at once");
@@ -88,6 +64,11 @@ void StandInCommunicators::all_reduce(const RankReduction& what, std::span<const
     if (call == faults.fail_at) {
       busy_[r] = false;
       throw CommError(cat("ncclAllReduce failed: in a test, for ", what.node->describe()));
+    }
+    if (call == faults.in_progress_at) {
+      stay_in_progress(failed);
+      busy_[r] = false;
+      return;
     }
     std::vector<const std::byte*> from;
     std::vector<std::byte*> to;
@@ -101,11 +82,19 @@ void StandInCommunicators::all_reduce(const RankReduction& what, std::span<const
     }
     const bool stalls = call == faults.stall_at;
     dynamic_cast<StandInStream&>(*of.stream)
-        .enqueue([=, this, number = enqueued_[r]++] { meet(r, number, what, from, to, stalls); },
+        .enqueue([=, this, number = enqueued_[r]++,
+                  held = capturing ? held_ : nullptr] { meet(r, number, what, from, to, stalls); },
                  std::move(accesses));
     if (call == faults.fail_later_at) broken_ = true;
     busy_[r] = false;
   }
+}
+
+// As a call that never ends by itself; not for ever, so that a test which is wrong ends, too.
+void StandInCommunicators::stay_in_progress(const std::atomic<bool>& failed) const {
+  for (int i = 0; i < 20000 && !failed.load(std::memory_order_acquire); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  gpus_.nccl_faults().heard += failed;
 }
 
 void StandInCommunicators::meet(std::size_t rank, std::int64_t number, const RankReduction& what,
@@ -124,7 +113,7 @@ void StandInCommunicators::meet(std::size_t rank, std::int64_t number, const Ran
   meeting.from[rank] = std::move(from);
   meeting.to[rank] = std::move(to);
   if (++meeting.came == gpu_of_.size()) {
-    add_up(what, meeting.from, meeting.to);
+    if (!aborted_) add_up(what, meeting.from, meeting.to);  // else others may have gone on
     changed_.notify_all();
   }
   changed_.wait(lock, [&] { return aborted_ || meeting.came == gpu_of_.size(); });

@@ -63,8 +63,9 @@ StandInGpus::~StandInGpus() = default;
 
 StandInGpus::Calls StandInGpus::calls() const {
   const Counters& c = *counters_;
-  return {c.allocations, c.copies, c.streams, c.events, c.prepared,    c.enqueued, c.copied,
-          c.records,     c.waits,  c.stamps,  c.drains, c.all_reduces, c.captures, c.replays};
+  return {c.allocations, c.copies,      c.streams,  c.events,  c.prepared,
+          c.enqueued,    c.copied,      c.records,  c.waits,   c.stamps,
+          c.drains,      c.all_reduces, c.captures, c.replays, c.gathered};
 }
 
 std::int64_t StandInGpus::in_use(int gpu) const {
@@ -102,6 +103,7 @@ void StandInGpus::idle() const {
   const auto until = idle_until_;
   idling.unlock();
   std::this_thread::sleep_until(until);
+  std::this_thread::sleep_for(slower_.load());
 }
 
 bool StandInGpus::loses_wait(int gpu) const {
@@ -143,6 +145,13 @@ std::shared_ptr<std::atomic<bool>> StandInGpus::set_out(int stream, const Clock&
   if (work.noted)
     in_flight_.push_back({stream, clock.of(stream), work.served, work.accesses, done});
   return done;
+}
+
+void StandInGpus::host_uses(const std::string& served, const std::vector<Access>& accesses) const {
+  const std::lock_guard lock(mutex_);
+  for (const InFlight& other : in_flight_)
+    if (!other.done->load(std::memory_order_acquire) && conflict(accesses, other.accesses))
+      refuse_race(other.served, served);
 }
 
 // Of this thread, if it captures.

@@ -11,7 +11,7 @@
 //   waits of the thread that captures. What was captured is done in any order that it allows.
 // * Work in two streams that uses the same memory, unless one is behind the other or has been done
 //   by then, is a race, and refused; so is a stamp that is not behind its stream's work in a
-//   segment.
+//   segment, and, where a test tells (host_uses), what a host does beside such work.
 // * Every call is counted.
 #pragma once
 #include <atomic>
@@ -40,6 +40,7 @@ class StandInGpus final : public FakeGpus {
     int enqueued = 0, copied = 0, records = 0, waits = 0, stamps = 0, drains = 0;
     int all_reduces = 0;  // of one rank
     int captures = 0, replays = 0;
+    int gathered = 0;  // copies of several tensors
   };
 
   // `peers`: each GPU reaches the memory of every other.
@@ -60,10 +61,18 @@ class StandInGpus final : public FakeGpus {
   // The wait of this number among them is forgotten. Until then no GPU works, and a little longer:
   // so what did not wait comes too early.
   void lose_wait(int gpu, int number);
+  // Each copy in a stream takes so long from now on.
+  void slow_copies(std::chrono::milliseconds time) { copy_time_ = time; }
   // A GPU fails: it does nothing any more of what it is given.
   void fail(int gpu, const std::string& what) const;
   // All work again.
   void mend() const;
+
+  // Each work takes so much longer from now on.
+  void slow_down(std::chrono::microseconds by) { slower_ = by; }
+  // A host uses memory now. Throws DeviceError if a GPU has been given work that must not be beside
+  // that, and has not done it.
+  void host_uses(const std::string& served, const std::vector<Access>& accesses) const;
 
   // Enqueues something else in one of its streams.
   static void enqueue(GpuStream& stream, std::function<void()> what);
@@ -89,7 +98,7 @@ class StandInGpus final : public FakeGpus {
   struct Counters {
     std::atomic<int> allocations, copies, streams, events, prepared;
     std::atomic<int> enqueued, copied, records, waits, stamps, drains, all_reduces, captures,
-        replays;
+        replays, gathered;
   };
   struct Space;
   struct InFlight;
@@ -116,6 +125,7 @@ class StandInGpus final : public FakeGpus {
                                              const Work& work) const;
 
   bool peers_;
+  std::chrono::milliseconds copy_time_{0};
   std::string lacking_;
   NcclInfo nccl_{.version = 22809};
   std::unique_ptr<NcclFaults> nccl_faults_;
@@ -130,6 +140,7 @@ class StandInGpus final : public FakeGpus {
   mutable std::mutex idling_;
   mutable std::condition_variable released_;
   mutable bool held_ = false;
+  std::atomic<std::chrono::microseconds> slower_{std::chrono::microseconds(0)};
   mutable std::chrono::steady_clock::time_point idle_until_;
 };
 

@@ -67,8 +67,30 @@ void StandInStream::copy(void* to, const void* from, std::size_t bytes) {
   ++gpus_.counters_->copied;
   std::byte* const target = gpus_.behind(gpu_, to);
   const std::byte* const source = gpus_.behind(gpu_, from);
-  push({[=] { std::copy_n(source, bytes, target); },
+  push({[=, time = gpus_.copy_time_] {
+          if (time.count() > 0) std::this_thread::sleep_for(time);
+          std::copy_n(source, bytes, target);
+        },
         {accessed(source, bytes, false), accessed(target, bytes, true)}});
+}
+
+void StandInStream::copy_each(std::span<void* const> to, std::span<const void* const> from,
+                              std::span<const std::size_t> bytes) {
+  const Turn turn(*this);
+  ++gpus_.counters_->gathered;
+  Work work;
+  std::vector<std::function<void()>> copies;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::byte* const target = gpus_.behind(gpu_, to[i]);
+    const std::byte* const source = gpus_.behind(gpu_, from[i]);
+    copies.emplace_back([=, size = bytes[i]] { std::copy_n(source, size, target); });
+    work.accesses.push_back(accessed(source, bytes[i], false));
+    work.accesses.push_back(accessed(target, bytes[i], true));
+  }
+  work.what = [copies] {
+    for (const auto& copy : copies) copy();
+  };
+  push(std::move(work));
 }
 
 void StandInStream::record(GpuEvent& event) {
@@ -160,9 +182,10 @@ std::unique_ptr<GpuSegment> StandInStream::end_capture() {
       capture_->refuse("a capture ends before a stream that takes part in it (904)");
   const std::shared_ptr<StandInCapture> ended = capture_;
   for (StandInStream* stream : ended->streams()) stream->capture_ = nullptr;
+  std::vector<Work> work = ended->in_order();
   ended->end();
   capturing = nullptr;
-  return std::make_unique<StandInSegment>(gpu_, ended->in_order());
+  return std::make_unique<StandInSegment>(gpu_, std::move(work));
 }
 
 void StandInStream::abandon_capture() noexcept {

@@ -61,6 +61,8 @@ class StandInStream final : public GpuStream {
 
   void serve(const Node& node) override;
   void copy(void* to, const void* from, std::size_t bytes) override;
+  void copy_each(std::span<void* const> to, std::span<const void* const> from,
+                 std::span<const std::size_t> bytes) override;
   void record(GpuEvent& event) override;
   void wait(const GpuEvent& event) override;
   void stamp(std::int64_t& counter, std::int64_t value) override;

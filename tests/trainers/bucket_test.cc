@@ -16,6 +16,7 @@ struct Positions {
   int collectives = 0;
   int first_reduction = -1;  // a collective or another node that combines gradients
   int last_backward = -1;
+  bool overlaps = false;  // of two workers, that of the first reduction has backward work left then
 };
 
 Positions positions(const char* strategy, double bucket_mb) {
@@ -53,6 +54,11 @@ Positions positions(const char* strategy, double bucket_mb) {
       found.first_reduction = l;
     if (!carries && planned.node->forward()) found.last_backward = l;
   }
+  const std::vector<int> worker = deal_lanes(plan, 2);
+  const auto worker_of = [&](int l) { return worker[at(plan.launches[at(l)].lane)]; };
+  for (int l = found.first_reduction + 1; l <= found.last_backward; ++l)
+    found.overlaps |= plan.node(plan.launches[at(l)].node).node->forward() &&
+                      worker_of(l) == worker_of(found.first_reduction);
   return found;
 }
 
@@ -62,6 +68,7 @@ TEST(BucketsInAPlan, TheFirstIsCombinedBeforeTheLastGradientIsComputed) {
     ASSERT_GE(found.first_reduction, 0) << strategy;
     EXPECT_LT(found.first_reduction, found.last_backward) << strategy;
   }
+  EXPECT_TRUE(positions("collective", 0.05).overlaps);
 }
 
 // fc0/W has 1.5 MiB, the three after it and the four before it less than 0.1 MiB together.

@@ -5,12 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/choice.h"
 #include "belfry/tests/framework/memory_file_system.h"
+#include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/idx_files.h"
 #include "belfry/trainers/device_flag.h"
 
 namespace belfry {
 namespace measure_machine_test {
 
+using test::message_of;
 using testing::HasSubstr;
 
 constexpr const char* kCached = "/cache/machine-2-devices-2-threads.json";
@@ -19,14 +23,14 @@ Machine cheap() {
   return {.devices = parse_devices("cpu:2"), .workers = 2, .run_us = 1, .bandwidth = {{1, 10, 20}}};
 }
 
-Machine measured(std::span<const DeviceSpec> devices, int threads) {
-  return {.devices = {devices.begin(), devices.end()},
-          .workers = threads,
-          .run_us = 2,
-          .bandwidth = {{1, 10, 20}}};
+Machine measured(const Measured& here) {
+  return {
+      .devices = here.devices, .workers = here.threads, .run_us = 2, .bandwidth = {{1, 10, 20}}};
 }
 
-MachineOptions options() { return {.threads = 2, .cache = "/cache", .measure = measured}; }
+MachineOptions options() { return {.cache = "/cache", .measure = measured}; }
+
+const Measured kTwo{parse_devices("cpu:2"), 2};
 
 void write(FileSystem& files, const std::string& path, const std::string& text) {
   files.create_directory("/cache");
@@ -35,13 +39,11 @@ void write(FileSystem& files, const std::string& path, const std::string& text) 
 
 TEST(MeasureMachine, TimesWhatItCanAndKeepsItForTheNextTime) {
   MemoryFileSystem files("/cache");
-  const std::vector<DeviceSpec> devices = parse_devices("cpu:2");
-  const auto measure = [](std::span<const DeviceSpec> all, int threads) {
-    return measure_machine(all, threads, 1 << 20);  // more takes long under sanitizers
+  const auto measure = [](const Measured& here) {
+    return measure_machine(here, 1 << 20);  // more takes long under sanitizers
   };
-  const Machine machine =
-      find_machine(files, devices, {.threads = 2, .cache = "/cache", .measure = measure});
-  EXPECT_EQ(machine.devices, devices);
+  const Machine machine = find_machine(files, kTwo, {.cache = "/cache", .measure = measure});
+  EXPECT_EQ(machine.devices, kTwo.devices);
   EXPECT_EQ(machine.workers, 2);
   EXPECT_GT(machine.run_us, 0);
   EXPECT_EQ(machine.bandwidth.size(), 6u);  // from 32 KiB to 1 MiB
@@ -51,27 +53,78 @@ TEST(MeasureMachine, TimesWhatItCanAndKeepsItForTheNextTime) {
   }
   EXPECT_TRUE(machine.links.empty());
   ASSERT_TRUE(files.exists(kCached));
-  EXPECT_EQ(find_machine(files, devices, options()), machine);
+  EXPECT_EQ(find_machine(files, kTwo, options()), machine);
+}
+
+TEST(MeasureMachine, TakesLogicalGpusOfOneForOneMemory) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  MemoryFileSystem files("/cache");
+  const Measured here{parse_devices("gpu:2"), 2, 2};
+  const auto measure = [](const Measured& all) { return measure_machine(all, 256 << 10); };
+  const Machine machine = find_machine(files, here, {.cache = "/cache", .measure = measure});
+  EXPECT_EQ(machine.devices, here.devices);
+  EXPECT_EQ(machine.workers, 1);
+  EXPECT_TRUE(machine.links.empty());
+  EXPECT_EQ(machine.bandwidth.size(), 4u);
+  EXPECT_TRUE(files.exists("/cache/machine-2-logical-gpus-Fake.json"));
+
+  const StrategyChoice choice = choose_strategy({"collective", "naive", "naive_cpu"},
+                                                {{{1000}, DType::kF32}}, here.devices, machine);
+  for (const Prediction& prediction : choice.predictions) {
+    const bool on_host = prediction.strategy == "naive_cpu";
+    EXPECT_EQ(prediction.refusal.empty(), !on_host) << prediction.strategy;
+    if (on_host) {
+      EXPECT_THAT(prediction.refusal, HasSubstr("no link between GPU:"));
+    }
+  }
+}
+
+TEST(MeasureMachine, MeasuresTheLinksOfGpus) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const Machine machine = measure_machine({parse_devices("gpu:2"), 2}, 256 << 10);
+  EXPECT_EQ(machine.workers, 0);
+  ASSERT_EQ(machine.links.size(), 2u);
+  EXPECT_GT(machine.links[0][1].gbps, 0);
+  EXPECT_GT(machine.links[0][1].latency_us, 0);
+  EXPECT_EQ(machine.links[0][1], machine.links[1][0]);
+  EXPECT_EQ(parse_machine(to_json(machine)), machine);
+}
+
+TEST(RequireMeasurable, RefusesWhatIsNotHereAndMixtures) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const auto why_not = [](const std::string& devices, int logical) {
+    return message_of<InvalidArgument>([&] {
+      require_measurable({parse_devices(devices), 2, logical});
+    });
+  };
+  EXPECT_NO_THROW(require_measurable({parse_devices("gpu:2"), 2}));
+  EXPECT_NO_THROW(require_measurable({parse_devices("gpu:4"), 2, 4}));
+  EXPECT_THAT(why_not("gpu:3", 1), HasSubstr("GPU:2 is declared, not here to be measured"));
+  EXPECT_THAT(why_not("gpu:4", 2), HasSubstr("logical GPUs of 2 physical ones"));
+  EXPECT_THAT(why_not("/cpu:0,/gpu:0", 1), HasSubstr("are of two kinds"));
 }
 
 TEST(FindMachine, TakesWhatWasKept) {
   MemoryFileSystem files("/cache");
   write(files, kCached, to_json(cheap()).str());
-  EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), options()), cheap());
+  EXPECT_EQ(find_machine(files, kTwo, options()), cheap());
 }
 
 TEST(FindMachine, MeasuresAgainWhereItIsAskedToOrTheFileIsNoUse) {
   for (const char* kept : {"{", R"({"devices": ["cpu:0", "cpu:7"]})"}) {
     MemoryFileSystem files("/cache");
     write(files, kCached, kept);
-    EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), options()).run_us, 2) << kept;
+    EXPECT_EQ(find_machine(files, kTwo, options()).run_us, 2) << kept;
   }
   MemoryFileSystem files("/cache");
   write(files, kCached, to_json(cheap()).str());
   MachineOptions again = options();
   again.remeasure = true;
-  EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), again).run_us, 2);
-  EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), options()).run_us, 2);
+  EXPECT_EQ(find_machine(files, kTwo, again).run_us, 2);
+  EXPECT_EQ(find_machine(files, kTwo, options()).run_us, 2);
 }
 
 TEST(FindMachine, ReadsAFileOfLinksInstead) {
@@ -79,13 +132,13 @@ TEST(FindMachine, ReadsAFileOfLinksInstead) {
   write(files, "/cache/links.json", R"({"devices": ["gpu:0"], "launch_us": 7})");
   MachineOptions described = options();
   described.links = "/cache/links.json";
-  EXPECT_EQ(find_machine(files, parse_devices("cpu:2"), described).launch_us, 7);
+  EXPECT_EQ(find_machine(files, kTwo, described).launch_us, 7);
   described.links = "/cache/none.json";
-  EXPECT_THROW(find_machine(files, parse_devices("cpu:2"), described), InvalidArgument);
+  EXPECT_THROW(find_machine(files, kTwo, described), InvalidArgument);
   write(files, "/cache/links.json", "{}");
   described.links = "/cache/links.json";
   try {
-    find_machine(files, parse_devices("cpu:2"), described);
+    find_machine(files, kTwo, described);
     FAIL() << "nothing was thrown";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("--links=/cache/links.json: "));

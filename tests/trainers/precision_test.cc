@@ -18,6 +18,7 @@
 #include "belfry/ops/sgd_update.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/ops/square.h"
+#include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/parsed_flags.h"
 #include "belfry/tests/trainers/small_problem.h"
@@ -193,11 +194,21 @@ const std::vector<std::vector<Setting>> kAxes{
      {"private", [](Kind&, TrainerOptions& o) { o.share_replicas = false; }}},
 };
 
-// The same bits in every combination of the settings.
+// The same bits in every combination of the settings; under sanitizers in every seventh, in which
+// each setting occurs.
 void expect_equal_bits(const TrainerOptions& common, const Dataset& data, std::int64_t least) {
   std::string reference;
   std::vector<std::size_t> choice(kAxes.size());
-  for (std::size_t axis = 0; axis < kAxes.size();) {
+  const auto next_choice = [&] {
+    for (std::size_t axis = 0; axis < kAxes.size(); ++axis) {
+      if (++choice[axis] < kAxes[axis].size()) return true;
+      choice[axis] = 0;
+    }
+    return false;
+  };
+  int number = 0;
+  do {
+    if (kSanitized && number++ % 7 > 0) continue;
     Kind kind = "replicated";
     TrainerOptions options = common;
     std::vector<std::string> names;
@@ -213,11 +224,7 @@ void expect_equal_bits(const TrainerOptions& common, const Dataset& data, std::i
     const std::string hash = state_hash(trainer->session(), trainer->graph());
     if (reference.empty()) reference = hash;
     EXPECT_EQ(hash, reference) << join(names);
-    for (axis = 0; axis < kAxes.size(); ++axis) {  // the next choice
-      if (++choice[axis] < kAxes[axis].size()) break;
-      choice[axis] = 0;
-    }
-  }
+  } while (next_choice());
 }
 
 TEST(MixedPrecision, GivesTheSameBitsHoweverGradientsAreCombinedAndApplied) {
@@ -443,12 +450,12 @@ TEST_P(LearnsDigits, AsF32Does) {
                              .optimizer = adam(3e-3),
                              .devices = cpus(2),
                              .batch_size = 32,
-                             .epochs = 8,
+                             .epochs = kSanitized ? 1 : 8,
                              .precision = GetParam()},
                             *data);
   trainer->train();
-  EXPECT_LT(trainer->metric("loss"), 1);  // from 2.3
-  EXPECT_GT(trainer->metric("accuracy"), 0.65);
+  EXPECT_LT(trainer->metric("loss"), kSanitized ? 2.4 : 1);  // from 2.3
+  EXPECT_GT(trainer->metric("accuracy"), kSanitized ? 0.05 : 0.65);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LearnsDigits,

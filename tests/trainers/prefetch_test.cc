@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <set>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/error.h"
+#include "belfry/framework/scopes.h"
+#include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/idx_files.h"
 
 namespace belfry {
@@ -183,6 +187,72 @@ TEST(Prefetcher, FillsNoMoreSlotsThanItHas) {
     input.next();
     EXPECT_LE(dataset.calls(), step + 2);
   }
+}
+
+// A step that takes the batches of Counting's towers, on a GPU that is stood in for.
+class StagingTest : public ::testing::Test {
+ protected:
+  StagingTest() {
+    DeviceScope on(graph_, DeviceSpec::local("GPU", 0));
+    pair_ = placeholder(graph_, "pair", DType::kF32, {4, 2});
+    index_ = placeholder(graph_, "index", DType::kI64, {4});
+    session_ = std::make_unique<Session>(
+        graph_, SessionOptions{.device_count = {{"GPU", 1}}, .threads = 1});
+    step_ = &session_->prepare({pair_, index_}, {{pair_, {4, 2}}, {index_, {4}}});
+  }
+  Prefetcher::Stage stage() {
+    return [this](const Batch& batch, std::stop_token stop) {
+      ++staged_;
+      return step_->stage(batch.tensors, std::move(stop));
+    };
+  }
+
+  const Counting dataset_{50};
+  const BatchPlan plan_{50, 1, 4, 7};
+  const test::StandInGpus gpus_{1};
+  const test::UseGpus use_{gpus_};
+  Graph graph_;
+  Output pair_, index_;
+  std::unique_ptr<Session> session_;
+  Step* step_;
+  std::atomic<int> staged_{0};
+};
+
+TEST_F(StagingTest, SendsEachBatchToItsStep) {
+  Prefetcher plain(dataset_, plan_), input(dataset_, plan_, 0, 3, std::nullopt, stage());
+  for (int step = 0; step < 40; ++step) {
+    Batch& batch = input.next();
+    step_->run(std::move(batch.staged), std::vector<Tensor>(2));
+    const Batch& expected = plain.next();
+    EXPECT_EQ(step_->fetched(0), expected.tensors[0]);
+    EXPECT_EQ(step_->fetched(1), expected.tensors[1]);
+    EXPECT_EQ(batch.tensors, expected.tensors);
+  }
+}
+
+TEST_F(StagingTest, LetsGoOfBatchesThatNoStepTook) {
+  Prefetcher input(dataset_, plan_, 0, 3, std::nullopt, stage());
+  for (int step = 0; step < 10; ++step) input.next();
+  EXPECT_GE(staged_, 10);
+}
+
+TEST_F(StagingTest, EndsWhileItWaitsForASlot) {
+  for (int steps = 0; steps < 3; ++steps) {
+    staged_ = 0;
+    Prefetcher input(dataset_, plan_, 0, 5, std::nullopt, stage());
+    for (int step = 0; step < steps; ++step) input.next();
+    while (staged_ < 3) std::this_thread::yield();
+  }
+}
+
+TEST_F(StagingTest, RethrowsWhatStagingThrew) {
+  Prefetcher input(dataset_, plan_, 0, 3, std::nullopt,
+                   [&](const Batch&, std::stop_token) -> StagedFeeds {
+                     if (staged_++ == 1) throw IoError("no way there");
+                     return {};
+                   });
+  input.next();
+  EXPECT_EQ(test::message_of<IoError>([&] { input.next(); }), "no way there");
 }
 
 TEST(Prefetcher, RefusesOneSlotAndAForeignPlan) {

@@ -9,6 +9,7 @@ namespace strategy_flags_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using testing::StartsWith;
 
 TEST(TrainerFlag, FollowsTheNumberOfDevices) {
@@ -109,6 +110,10 @@ TEST(AutoFlags, AreRefusedWhereNothingIsChosen) {
     EXPECT_THAT(refusal({flag, "--allreduce=naive"}), HasSubstr("without --allreduce=auto"));
     EXPECT_THAT(refusal({flag, "--trainer=parameter_server"}), HasSubstr(flag));
   }
+  // It may have chosen.
+  EXPECT_TRUE(parse({"--restore_checkpoint=c", "--remeasure"}).automatic.remeasure);
+  EXPECT_THAT(refusal({"--restore_checkpoint=c", "--allreduce=naive", "--remeasure"}),
+              HasSubstr("without --allreduce=auto"));
   EXPECT_THAT(refusal({"--allreduce=auto", "--links=l", "--remeasure"}),
               AllOf(HasSubstr("--links=l"), HasSubstr("no use for --remeasure")));
 }
@@ -123,9 +128,9 @@ TEST(AutoFlags, AreOfTrainersThatHaveAChoice) {
 }
 
 TEST(AutoFlags, NeedADescriptionOfDevicesThatAreNotHere) {
-  EXPECT_EQ(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:2"}),
-            "--allreduce=auto: GPU:0 is declared, not here to be measured; describe the machine "
-            "with --links=FILE, or name a strategy");
+  EXPECT_THAT(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:99"}),
+              MatchesRegex("--allreduce=auto: GPU:[0-9]+ is declared, not here to be measured; "
+                           "describe the machine with --links=FILE, or name a strategy"));
   EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=gpu:2", "--links=l"}).allreduce,
             "auto");
   EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=cpu:2"}).allreduce, "auto");
@@ -140,7 +145,14 @@ TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
             "--allreduce=nccl: NCCL needs GPUs, but tower 0 is on CPU:0; use collective "
             "(--devices=cpu:2 has 2)");
   EXPECT_EQ(parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}).allreduce, "nccl");
-  EXPECT_EQ(parse({"--nccl_timeout_s=0.5"}).nccl_timeout_s, 0.5);
+  EXPECT_EQ(parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl", "--nccl_timeout_s=0.5"})
+                .nccl_timeout_s,
+            0.5);
+  EXPECT_EQ(refusal({"--nccl_timeout_s=5"}),
+            "--nccl_timeout_s=5 is for nccl, which is not used by --allreduce=collective on "
+            "CPU:0 CPU:1");
+  EXPECT_THAT(refusal({"--dry_run", "--devices=gpu:8", "--allreduce=naive", "--nccl_timeout_s=5"}),
+              HasSubstr("is not used by --allreduce=naive"));
   EXPECT_EQ(refusal({"--nccl_timeout_s=0"}), "--nccl_timeout_s=0 is not a number above 0");
   for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu/pscpu"})
     EXPECT_THAT(refusal({"--allreduce", name}),

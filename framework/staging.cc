@@ -1,0 +1,176 @@
+#include "belfry/framework/staging.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace belfry {
+
+namespace {
+
+const Node* first_fed(const Plan& plan, const FeedSlots& slots) {
+  return &plan.feeds[at(plan.buffers[at(slots.buffers[0])].index)].where.node();
+}
+
+std::size_t bytes_of(const FeedType& feed) {
+  return at(feed.shape.elements()) * size_of(feed.where.dtype());
+}
+
+}  // namespace
+
+void check_feed(const FeedType& feed, const Tensor& value) {
+  // The text is made only when it is needed: a step allocates nothing.
+  if (value.shape() != feed.shape || value.dtype() != feed.where.dtype())
+    throw InvalidArgument(cat(feed.where.node().describe(), ": fed with ", name_of(value.dtype()),
+                              value.shape(), ", but the step was prepared for ",
+                              name_of(feed.where.dtype()), feed.shape));
+}
+
+StagedFeeds& StagedFeeds::operator=(StagedFeeds&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  staging_ = std::exchange(other.staging_, nullptr);
+  slot_ = other.slot_;
+  return *this;
+}
+
+void StagedFeeds::reset() noexcept {
+  if (staging_) staging_->give_back(slot_);
+  staging_ = nullptr;
+}
+
+Staging::~Staging() {
+  for (int slot = 0; slot < FeedSlots::kCount; ++slot) await_copies(slot);
+}
+
+void Staging::link(const Plan& plan, std::span<const Buffer> arenas,
+                   const std::vector<std::unique_ptr<Device>>& devices, GpuStreams* streams) {
+  streams_ = streams;
+  for (const FeedType& type : plan.feeds) feeds_.push_back({.type = type});
+  for (const int gpu : fed_gpus(plan)) {
+    const int first = std::ranges::find(plan.feed_slots, gpu, &FeedSlots::gpu)->device;
+    const Device& device = *devices[at(first)];
+    gpus_.push_back({.device = &device, .stream = &streams->copies(first)});
+    for (std::unique_ptr<GpuEvent>& event : gpus_.back().copied)
+      event = device.backend->make_event(gpu);
+  }
+  for (const FeedSlots& slots : plan.feed_slots) {
+    const std::size_t stride = at(slots.bytes);
+    std::byte* const from = arenas[0].data() + slots.on_host;
+    std::byte* const to = arenas[at(slots.device)].data() + slots.offset;
+    for (const int buffer : slots.buffers) {
+      const BufferRecord& record = plan.buffers[at(buffer)];
+      const std::int64_t offset = record.offset - slots.offset;
+      Feed& feed = feeds_[at(record.index)];
+      feed.staged = true;
+      feed.pinned = from + offset;
+      feed.on_gpu = to + offset;
+      feed.stride = stride;
+    }
+    const auto gpu = [](const Gpu& g) { return g.device->gpu; };
+    std::ranges::find(gpus_, slots.gpu, gpu)
+        ->parts.push_back({first_fed(plan, slots), from, to, stride});
+  }
+}
+
+// What is staged lies in pinned memory.
+void Staging::replace(Staging& other) {
+  const std::lock_guard lock(linking_);
+  for (int slot = 0; slot < FeedSlots::kCount; ++slot) {
+    await_copies(slot);
+    for (std::size_t i = 0; i < feeds_.size(); ++i) {
+      const Feed &from = feeds_[i], &to = other.feeds_[i];
+      if (from.staged && to.staged && bytes_of(from.type) > 0)
+        std::memcpy(pinned(to, slot), pinned(from, slot), bytes_of(from.type));
+      else if (to.staged && !from.staged)
+        slots_[at(slot)].whole = false;
+    }
+  }
+  std::swap(feeds_, other.feeds_);
+  std::swap(gpus_, other.gpus_);
+}
+
+StagedFeeds Staging::stage(std::span<const Tensor> feeds, std::stop_token stop) {
+  if (!streams_) return StagedFeeds(*this, kNowhere);  // steps of CPUs pay for no lock
+  {
+    const std::lock_guard lock(linking_);
+    require(feeds.size() == feeds_.size(), "the step takes ", feeds_.size(), " feeds, not ",
+            feeds.size());
+    if (gpus_.empty()) return StagedFeeds(*this, kNowhere);
+  }
+  const int slot = take(std::move(stop));
+  if (slot < 0) return {};
+  StagedFeeds staged(*this, slot);
+  fill(slot, feeds);
+  return staged;
+}
+
+// The one that was not taken last, if there is a choice. kNowhere if it shall stop.
+int Staging::take(std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  const auto is_free = [](const Slot& slot) { return !slot.taken; };
+  if (!freed_.wait(lock, std::move(stop), [&] { return std::ranges::any_of(slots_, is_free); }))
+    return kNowhere;
+  const int next = (last_ + 1) % FeedSlots::kCount;
+  if (is_free(slots_[at(next)])) last_ = next;
+  slots_[at(last_)].taken = true;
+  return last_;
+}
+
+void Staging::give_back(int slot) noexcept {
+  if (slot == kNowhere) return;
+  const std::lock_guard lock(mutex_);
+  slots_[at(slot)].taken = false;
+  freed_.notify_all();
+}
+
+void Staging::fill(int slot, std::span<const Tensor> feeds) {
+  const std::lock_guard lock(linking_);
+  for (std::size_t i = 0; i < feeds.size(); ++i)
+    if (feeds_[i].staged) check_feed(feeds_[i].type, feeds[i]);
+  await_copies(slot);
+  for (std::size_t i = 0; i < feeds.size(); ++i)
+    if (feeds_[i].staged && feeds[i].bytes() > 0)
+      std::memcpy(pinned(feeds_[i], slot), feeds[i].raw(), feeds[i].bytes());
+  slots_[at(slot)].whole = true;
+  enqueue(slot);
+}
+
+void Staging::enqueue(int slot) {
+  if (gpus_.empty()) return;
+  const std::lock_guard lock(streams_->copying());
+  slots_[at(slot)].enqueued = streams_->failures();
+  for (const Gpu& gpu : gpus_) {
+    gpu.device->backend->use(gpu.device->gpu);
+    for (const Part& part : gpu.parts) {
+      const std::size_t offset = at(slot) * part.bytes;
+      gpu.stream->serve(*part.node);
+      gpu.stream->copy(part.to + offset, part.from + offset, part.bytes);
+    }
+    gpu.stream->record(*gpu.copied[at(slot)]);
+  }
+}
+
+// Those of feeds that no run took. A failure has waited for all from before it.
+void Staging::await_copies(int slot) {
+  const int enqueued = std::exchange(slots_[at(slot)].enqueued, -1);
+  if (enqueued < 0 || enqueued != streams_->failures()) return;
+  const std::lock_guard lock(streams_->copying());
+  for (const Gpu& gpu : gpus_) gpu.stream->drain();
+}
+
+int Staging::begin(const StagedFeeds& staged) {
+  require(staged.staging_ == this, staged ? "these feeds were staged for another step"
+                                          : "no feeds are staged: run with what stage() returned");
+  const bool whole = staged.slot_ == kNowhere ? gpus_.empty() : slots_[at(staged.slot_)].whole;
+  require(whole,
+          "variables that shared storage have got their own since these feeds were staged, "
+          "and the step needs more of them on GPUs now: stage them again");
+  if (staged.slot_ == kNowhere) return 0;
+  if (slots_[at(staged.slot_)].enqueued != streams_->failures()) enqueue(staged.slot_);
+  return staged.slot_;
+}
+
+void Staging::end(int slot) { slots_[at(slot)].enqueued = -1; }
+
+}  // namespace belfry

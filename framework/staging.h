@@ -1,0 +1,101 @@
+// How feeds get to the GPUs of a step: on the thread that has them into pinned memory, from there
+// beside what is computed. There are two slots (FeedSlots), so that the next feeds come while a run
+// reads the last ones.
+#pragma once
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "belfry/framework/gpu_streams.h"
+#include "belfry/framework/plan.h"
+
+namespace belfry {
+
+// Throws InvalidArgument naming the feed unless the value is of its type.
+void check_feed(const FeedType& feed, const Tensor& value);
+
+class Staging {
+ public:
+  Staging() = default;
+  // Waits for copies that no run has waited for.
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  // To a plan with its arenas. `streams` may be null if it has no FeedSlots.
+  void link(const Plan& plan, std::span<const Buffer> arenas,
+            const std::vector<std::unique_ptr<Device>>& devices, GpuStreams* streams);
+  // Becomes `other`, of another plan of the same feeds, and keeps what is staged. Between two runs.
+  void replace(Staging& other);
+
+  // As Step::stage.
+  StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop);
+
+  // For a run, which has its feeds to itself: their slot, once all copies have been enqueued. Those
+  // that a failure, or replace(), may have undone are enqueued again.
+  int begin(const StagedFeeds& staged);
+  // All that waited for the slot's copies has been done.
+  void end(int slot);
+
+  // Whether the feed goes to a GPU; and where it is there.
+  bool stages(std::size_t feed) const { return feeds_[feed].staged; }
+  void* address(std::size_t feed, int slot) const {
+    return feeds_[feed].on_gpu + at(slot) * feeds_[feed].stride;
+  }
+  // Behind the copies to the i-th of fed_gpus().
+  const GpuEvent& copied(int i, int slot) const { return *gpus_[at(i)].copied[at(slot)]; }
+
+ private:
+  friend class StagedFeeds;
+  static constexpr int kNowhere = -1;  // as a slot: no feed is on a GPU
+
+  struct Feed {
+    FeedType type;
+    bool staged = false;
+    std::byte *pinned = nullptr, *on_gpu = nullptr;  // in slot 0
+    std::size_t stride = 0;
+  };
+  // Of a device: all its feeds are copied at once.
+  struct Part {
+    const Node* node;  // for errors
+    std::byte *from, *to;
+    std::size_t bytes;
+  };
+  struct Gpu {
+    const Device* device;  // one of its
+    GpuStream* stream;
+    std::array<std::unique_ptr<GpuEvent>, FeedSlots::kCount> copied;
+    std::vector<Part> parts;
+  };
+  struct Slot {
+    bool taken = false;
+    // GpuStreams::failures() when its copies were enqueued; -1: none, or they have been done.
+    int enqueued = -1;
+    bool whole = true;  // false: replace() has made a feed staged that was not
+  };
+
+  static std::byte* pinned(const Feed& feed, int slot) {
+    return feed.pinned + at(slot) * feed.stride;
+  }
+  int take(std::stop_token stop);
+  void give_back(int slot) noexcept;
+  void fill(int slot, std::span<const Tensor> feeds);
+  void enqueue(int slot);
+  void await_copies(int slot);
+
+  GpuStreams* streams_ = nullptr;
+  std::mutex linking_;  // over the next two while no run is under way
+  std::vector<Feed> feeds_;
+  std::vector<Gpu> gpus_;  // as fed_gpus()
+  std::mutex mutex_;       // over `taken` and last_
+  std::condition_variable_any freed_;
+  std::array<Slot, FeedSlots::kCount> slots_;  // the rest is their owner's
+  int last_ = FeedSlots::kCount - 1;           // that was taken
+};
+
+}  // namespace belfry

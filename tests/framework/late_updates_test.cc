@@ -1,0 +1,277 @@
+// Averages on /cpu:0 that moments of GPUs move are updated beside the next step, and nobody sees
+// that.
+#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/segments.h"
+#include "belfry/tests/framework/late_updates_support.h"
+#include "belfry/tests/framework/memory_file_system.h"
+
+namespace belfry {
+namespace late_updates_test {
+
+using ::testing::IsEmpty;
+
+TEST(LateUpdatesOf, EachLayoutGiveTheBitsOfCpus) {
+  for (const Layout layout : kLayouts) {
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const Averaging model("GPU", layout.devices());
+    Session each(model.graph, on_gpus(layout)), last(model.graph, on_gpus(layout));
+    for (int i = 0; i < 5; ++i) {
+      model.train(each, i, i + 1);
+      EXPECT_EQ(model.values(each), on_cpus(layout.devices(), i + 1)) << "after step " << i;
+    }
+    model.train(last, 0, 5);
+    EXPECT_EQ(model.values(last), on_cpus(layout.devices(), 5)) << layout.devices();
+    EXPECT_EQ(gpus.calls().drains, 0);
+  }
+}
+
+// What a plan makes late of `Averaging`, and how it stands in the order.
+TEST_F(LateUpdates, StandBeforeWhatWaitsForGpusAndTheirCopiesBehindAllElse) {
+  for (const Layout layout : kLayouts) {
+    const test::StandInGpus gpus(layout.physical);
+    const test::UseGpus use(gpus);
+    const Averaging towers("GPU", layout.devices());
+    Session session(towers.graph, on_gpus(layout));
+    const Plan& plan = towers.step(session).plan();
+    const std::vector<std::string> late = late_ops(plan);
+    EXPECT_EQ(std::ranges::count(late, "AssignSub"), 2);
+    EXPECT_EQ(std::ranges::count(late, "AssignAdd"), 0);  // of no GPU
+    std::size_t copies = 0, inputs = 0;
+    bool waited = false;
+    for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+      const Launch& launch = plan.launches[l];
+      const PlanNode& node = plan.node(launch.node);
+      const bool on_host = plan.lanes[at(launch.lane)].gpu < 0;
+      for (const Wait& wait : launch.waits) waited |= on_host && plan.lanes[at(wait.lane)].gpu >= 0;
+      EXPECT_FALSE(node.late && waited);
+      if (node.op != &kCopyToHost) continue;
+      ++copies;
+      inputs += node.inputs.size() / 2;
+      EXPECT_GE(l + at(layout.physical), plan.launches.size());
+    }
+    EXPECT_EQ(copies, at(layout.physical));
+    EXPECT_EQ(inputs, at(2 * layout.devices()));
+    // The bytes of each tensor count as before.
+    EXPECT_EQ(std::ranges::count_if(plan.transfers,
+                                    [](const TransferRecord& t) { return t.bytes == 12; }),
+              2 * layout.devices());
+  }
+}
+
+TEST_F(LateUpdates, KeepWhatTheyReadBesideAllThatRunsUse) {
+  const Plan& plan = model.step(session()).plan();
+  std::map<std::int64_t, std::int64_t> kept;  // ends by offset
+  std::int64_t arena = 0;
+  for (const BufferRecord& record : plan.buffers) {
+    if (record.place == Place::kArena && record.device == 0)
+      arena = std::max(arena, record.offset + record.bytes);
+    if (record.place != Place::kLasting) continue;
+    EXPECT_TRUE(kept.emplace(record.offset, record.offset + record.bytes).second);
+  }
+  EXPECT_EQ(kept.size(), 4u);
+  for (const auto& [begin, end] : kept) {
+    EXPECT_GE(begin, arena);
+    EXPECT_LE(end, plan.arena_bytes[0]);
+    arena = end;
+  }
+}
+
+TEST_F(LateUpdates, LeaveAGpuOneSegment) {
+  Session& on = session();
+  const Plan& plan = model.step(on).plan();
+  const auto segments = cut_segments(plan, deal_lanes(plan, 1));
+  EXPECT_EQ(std::ranges::count_if(segments, &Segment::captured), 1);
+  EXPECT_EQ(segments.size(), 2u);  // and the copies
+  model.train(on, 0, 3);           // captured for both slots of feeds
+  const test::StandInGpus::Calls before = gpus_.calls();
+  model.train(on, 3, 4);
+  const test::StandInGpus::Calls after = gpus_.calls();
+  EXPECT_EQ(after.replays - before.replays, 1);
+  EXPECT_EQ(after.gathered - before.gathered, 1);
+  EXPECT_EQ(after.copied - before.copied, layout_.devices()) << "the feeds alone";
+}
+
+// Though they wait for what is in the middle of it, on another lane.
+TEST(LateUpdatesOf, TowersThatDoNotMeetLeaveAGpuOneSegment) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  std::vector<Output> sources, results;
+  for (int t = 0; t < 2; ++t) {
+    DeviceScope on(graph, gpu(t));
+    sources.push_back(fill(graph, {4}, t + 1));
+    results.push_back(tanh(tanh(sources.back())));
+  }
+  DeviceScope on(graph, cpu(0));
+  const Variable v = variable(graph, "v", {4}, {.initializer = init::zeros(), .trainable = false});
+  Node& update = assign_add(v, add_n(sources));
+  Session session(graph, on_gpus({1, 2}));
+  Step& step = session.prepare({results[0], results[1], update});
+  const auto segments = cut_segments(step.plan(), deal_lanes(step.plan(), 1));
+  EXPECT_EQ(std::ranges::count_if(segments, &Segment::captured), 1);
+  EXPECT_EQ(segments.size(), 2u);
+  for (int i = 0; i < 4; ++i) step.run();
+  EXPECT_EQ(session.read(v), floats({12, 12, 12, 12}));
+}
+
+TEST_F(LateUpdates, AreNoneWhereSomethingElseLooks) {
+  const auto late_writes = [&](std::vector<Fetch> fetches) {
+    fetches.emplace_back(*model.forms[0]);
+    Session on(model.graph, on_gpus(layout_));
+    return std::ranges::count(late_ops(on.prepare(fetches, model.feed_types()).plan()),
+                              "AssignSub");
+  };
+  EXPECT_EQ(late_writes({}), 2);
+  EXPECT_EQ(late_writes({model.spread}), 1);
+  EXPECT_EQ(late_writes({model.spread.read()}), 1);
+  EXPECT_EQ(late_writes({model.seen}), 1);
+  EXPECT_EQ(late_writes({model.seen, model.spread}), 0);
+}
+
+TEST_F(LateUpdates, AreNoneOfTheStepsNumberOrOfLargeTensorsOrVariables) {
+  const auto late = [&](const std::function<Output()>& moved) {
+    DeviceScope on(model.graph, cpu(0));
+    const Output value = moved();
+    const Variable v = variable(model.graph, cat("v", model.graph.size()), value.shape(),
+                                {.initializer = init::zeros(), .trainable = false});
+    Session session(model.graph, on_gpus(layout_));
+    return late_ops(
+        session.prepare(std::vector<Fetch>{assign_add(v, value)}, model.feed_types()).plan());
+  };
+  const auto on_gpu = [&](const auto& f) {
+    DeviceScope on(model.graph, gpu(0));
+    return f();
+  };
+  const Output y = on_gpu([&] { return tanh(model.x[0]); });
+  const Output large = on_gpu([&] { return fill(model.graph, {1 << 20}, 1); });
+  EXPECT_EQ(late([&] { return y + y; }).size(), 2u);
+  EXPECT_THAT(late([&] { return large + large; }), IsEmpty());
+  EXPECT_THAT(late([&] { return y + random_uniform(model.graph, {5, 4}, 0, 1); }), IsEmpty());
+  EXPECT_THAT(late([&] { return y + model.x[1]; }), IsEmpty());  // fed
+  EXPECT_THAT(late([&] { return model.w[0] * 2; }), IsEmpty());
+  EXPECT_THAT(late([&] { return constant(model.graph, {1, 2}, {2}) * 2; }), IsEmpty());
+}
+
+TEST(LateUpdatesOf, PlansWithoutGpusAreNone) {
+  const Averaging model("CPU", 2);
+  Session session(model.graph, cpus(2));
+  const Plan& plan = model.step(session).plan();
+  EXPECT_THAT(late_ops(plan), IsEmpty());
+  EXPECT_EQ(planned(plan, kCopyToHost), -1);
+  EXPECT_EQ(planned(plan, kHeld), -1);
+}
+
+TEST_F(LateUpdates, AreDoneBeforeOtherStepsReadThem) {
+  Session& on = session();
+  const Averaging reference("CPU", 2);
+  Session other(reference.graph, cpus(2));
+  for (int i = 0; i < 4; ++i) {
+    model.train(on, i, i + 1);
+    reference.train(other, i, i + 1);
+    const std::vector<Tensor> feeds = model.feeds(7);
+    const auto seen = [&](Session& session, const Averaging& of) {
+      return session.run({of.seen}, {{of.x[0], feeds[0]}});
+    };
+    EXPECT_EQ(seen(on, model), seen(other, reference)) << i;
+  }
+}
+
+TEST_F(LateUpdates, AreDoneBeforeStepsThatShareTheSessionReadThem) {
+  Session& on = session();
+  Step& twice = on.prepare({model.twice}, {}, {.locks = Locks::kEachVariable});
+  for (int i = 0; i < 4; ++i) {
+    model.train(on, i, i + 1);
+    twice.run();
+    const Tensor mean = expected(i + 1)[0];
+    for (std::size_t k = 0; k < 3; ++k)
+      EXPECT_EQ(twice.fetched(0).data<float>()[k], 2 * mean.data<float>()[k]) << i;
+  }
+}
+
+TEST_F(LateUpdates, AreDoneBeforeACheckpointIsSaved) {
+  MemoryFileSystem files("/disk");
+  Session& on = session();
+  model.train(on, 0, 3);
+  save_checkpoint(on, "/disk/run", Json::object(), files);
+  model.train(on, 3, 5);
+  restore_checkpoint(on, "/disk/run", files);
+  EXPECT_EQ(model.values(on), expected(3));
+  model.train(on, 3, 5);
+  EXPECT_EQ(model.values(on), expected(5));
+}
+
+TEST_F(LateUpdates, AreNotDoneOnTopOfWhatIsRestored) {
+  Session& on = session();
+  model.train(on, 0, 2);
+  const std::vector<Tensor> early = model.values(on);
+  model.train(on, 2, 4);
+  on.restore(as_bytes(early), 2);
+  EXPECT_EQ(model.values(on), early);
+  model.train(on, 2, 4);
+  EXPECT_EQ(model.values(on), expected(4));
+}
+
+// What is not restored is as after the last step.
+TEST_F(LateUpdates, AreDoneBeforeOthersAreRestored) {
+  Session& on = session();
+  const std::vector<Tensor> first = model.values(on);
+  model.train(on, 0, 3);
+  const std::vector<VariableBytes> alone{as_bytes(first)[0]};
+  on.restore(alone, 3);
+  std::vector<Tensor> wanted = expected(3);
+  wanted[0] = first[0];
+  EXPECT_EQ(model.values(on), wanted);
+}
+
+TEST_F(LateUpdates, AreNotDoneOnTopOfWhatIsWritten) {
+  Session& on = session();
+  model.train(on, 0, 3);
+  on.write(model.mean, floats({7, 8, 9}));
+  EXPECT_EQ(on.read(model.mean), floats({7, 8, 9}));
+  EXPECT_EQ(on.read(model.spread), expected(3)[1]);
+}
+
+TEST_F(LateUpdates, AreDoneBeforeCopiesOfTheirVariablesAreMade) {
+  Session& on = session();
+  model.train(on, 0, 3);
+  DeviceScope scope(model.graph, cpu(0));
+  const Variable copy =
+      variable(model.graph, "copy", {3},
+               {.initializer = init::ones(), .trainable = false, .copy_of = &model.mean.node()});
+  EXPECT_EQ(on.read(copy), expected(3)[0]);
+}
+
+TEST_F(LateUpdates, AreDoneBeforeAnotherPlanReplacesTheirs) {
+  Session& on = session();
+  const Averaging reference("CPU", 2);
+  Session other(reference.graph, cpus(2));
+  const Tensor value({4, 3}, std::vector<float>(12, 0.25f));
+  model.train(on, 0, 3);
+  reference.train(other, 0, 3);
+  EXPECT_TRUE(on.shared(model.w[1]));
+  on.write(model.w[1], value);
+  EXPECT_FALSE(on.shared(model.w[1]));
+  other.write(reference.w[1], value);
+  EXPECT_EQ(model.values(on), reference.values(other));
+  model.train(on, 3, 6);
+  reference.train(other, 3, 6);
+  EXPECT_EQ(model.values(on), reference.values(other));
+}
+
+// Both forms move the same averages.
+TEST_F(LateUpdates, OfTwoFormsAreDoneInTheOrderOfTheirSteps) {
+  Session& on = session();
+  const Averaging reference("CPU", 2);
+  Session other(reference.graph, cpus(2));
+  for (const std::size_t form : {0, 0, 1, 0, 1, 1, 1, 0, 0}) {
+    model.step(on, form).run(model.feeds(static_cast<int>(form)));
+    reference.step(other, form).run(reference.feeds(static_cast<int>(form)));
+  }
+  EXPECT_EQ(model.values(on), reference.values(other));
+}
+
+}  // namespace late_updates_test
+}  // namespace belfry
