@@ -5,13 +5,13 @@
 #include <set>
 #include <utility>
 
+#include "belfry/framework/device.h"
 #include "belfry/framework/error.h"
 
 namespace belfry {
 namespace {
 
 constexpr double kDefaultLaunch = 5, kDefaultBandwidth = 500;
-constexpr int kMostDevices = 1024;  // as of SessionOptions::device_count
 
 void require_members(const Json& json, const char* what, const std::vector<std::string>& known) {
   for (const auto& [name, value] : json.members())

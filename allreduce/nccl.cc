@@ -13,7 +13,7 @@ class Nccl final : public Strategy {
   // Programs on CPUs list strategies, too, and load no module for that.
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
     for (std::size_t t = 0; t < devices.size(); ++t)
-      if (devices[t].type && *devices[t].type != "GPU")
+      if (devices[t].type && !devices[t].is_gpu())
         return cat("NCCL needs GPUs, but tower ", t, " is on ", devices[t].short_str(),
                    "; use collective");
     if (devices.empty() || !devices[0].type || gpus().count() == 0) return "";  // to be planned

@@ -82,7 +82,7 @@ std::vector<int> physical_gpus(const GpuBackend& backend, std::vector<int> visib
 // `physical`: of which memory space 1 + i is the i-th.
 std::unique_ptr<Device> make_device(DeviceSpec spec, std::int64_t limit, int logical,
                                     const GpuBackend* backend, const std::vector<int>& physical) {
-  const bool gpu = spec.type == "GPU";
+  const bool gpu = spec.is_gpu();
   const int space = gpu ? 1 + *spec.index / logical : 0;
   if (!backend) return std::make_unique<Device>(std::move(spec), limit, space, gpu);
   const int id = gpu ? physical[static_cast<std::size_t>(space - 1)] : -1;

@@ -33,6 +33,7 @@ class DeviceSpec {
   bool empty() const { return *this == DeviceSpec(); }
   // Whether every field is present.
   bool complete() const { return job && replica && task && type && index; }
+  bool is_gpu() const { return type == "GPU"; }
 
   // Canonical text: present fields in the order of the grammar; a type without index prints ":*".
   std::string str() const;

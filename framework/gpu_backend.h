@@ -99,7 +99,8 @@ class GpuStream {
   virtual void check() const = 0;
   // Throws what kernels have refused of their input before the last stamp that the host has seen.
   virtual void check_inputs() const = 0;
-  // Waits until all has been done, or cannot be. After a failure alone.
+  // Waits until all has been done, or cannot be. No part of a run: after a failure, or for what no
+  // run has taken.
   virtual void drain() noexcept = 0;
 };
 

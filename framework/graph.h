@@ -57,7 +57,6 @@ class Graph {
 
   // No node can be added afterwards.
   void freeze() { frozen_ = true; }
-  bool frozen() const { return frozen_; }
 
   std::size_t size() const { return nodes_.size(); }
   Node& node(std::size_t id) const { return *nodes_[id]; }

@@ -28,8 +28,8 @@ struct Fusion;
 struct Rank;
 class RankLaunch;
 
-// A graph node with real shapes and a device, or a transfer, copy or fusion that a pass added.
-// Always in topological order of inputs and after.
+// A graph node with real shapes and a device, or what a pass added: a transfer, a copy, a fusion,
+// the part of a rank. Always in topological order of inputs and after.
 struct PlanNode {
   const Op* op;
   const Node* node;  // for transfers and copies: the node whose output they carry
@@ -64,7 +64,8 @@ struct PlanNode {
 struct Fusion {
   static constexpr std::size_t kMostInputs = 16;  // of an update
   static constexpr std::size_t kMostParticipants = 256;
-  static constexpr int kMostOnGpus = 24;  // participants there, and updates of a tensor
+  static constexpr int kMostOnGpus = 24;   // participants there, and updates of a tensor
+  static constexpr int kMostGrouped = 12;  // tensors that a launch there updates
   struct Update {
     const Op* op;
     const Node* node;
@@ -133,10 +134,14 @@ struct Lane {
   bool communicates = false;  // of the parts of a rank alone
 };
 
-// kState is a variable, kFixed the value of a Const, kLasting what a run leaves for the next one:
-// on a GPU, and in memory that is kept, a part of the arena that holds nothing else. So is a kFeed
-// on a GPU, in each slot of FeedSlots.
-enum class Place : std::uint8_t { kArena, kState, kFeed, kFixed, kFetch, kLasting };
+enum class Place : std::uint8_t {
+  kArena,
+  kState,  // a variable
+  kFeed,   // the caller's; on a GPU behind the arena, once per slot of FeedSlots
+  kFixed,  // the value of a Const; on a GPU behind the arena
+  kFetch,
+  kLasting  // what a run leaves for the next one, behind the arena
+};
 
 // Where a value is. Aliases have the buffer of what they alias.
 struct BufferRecord {

@@ -6,7 +6,7 @@
 namespace belfry {
 
 // A std::shared_mutex that starves nobody: whoever waits to be alone keeps later sharers out, who
-// may otherwise come and go for ever. To be used through std::lock_guard and std::shared_lock.
+// may otherwise come and go for ever. To be used through the locks of <mutex>.
 class RunLock {
  public:
   void lock() {

@@ -80,10 +80,10 @@ void Staging::replace(Staging& other) {
     await_copies(slot);
     for (std::size_t i = 0; i < feeds_.size(); ++i) {
       const Feed &from = feeds_[i], &to = other.feeds_[i];
-      if (from.staged && to.staged && bytes_of(from.type) > 0)
+      require<Internal>(from.staged || !to.staged, to.type.where.node().describe(),
+                        ": has come to a GPU with another plan of the same step");
+      if (to.staged && bytes_of(from.type) > 0)
         std::memcpy(pinned(to, slot), pinned(from, slot), bytes_of(from.type));
-      else if (to.staged && !from.staged)
-        slots_[at(slot)].whole = false;
     }
   }
   std::swap(feeds_, other.feeds_);
@@ -132,7 +132,6 @@ void Staging::fill(int slot, std::span<const Tensor> feeds) {
   for (std::size_t i = 0; i < feeds.size(); ++i)
     if (feeds_[i].staged && feeds[i].bytes() > 0)
       std::memcpy(pinned(feeds_[i], slot), feeds[i].raw(), feeds[i].bytes());
-  slots_[at(slot)].whole = true;
   enqueue(slot);
 }
 
@@ -162,10 +161,6 @@ void Staging::await_copies(int slot) {
 int Staging::begin(const StagedFeeds& staged) {
   require(staged.staging_ == this, staged ? "these feeds were staged for another step"
                                           : "no feeds are staged: run with what stage() returned");
-  const bool whole = staged.slot_ == kNowhere ? gpus_.empty() : slots_[at(staged.slot_)].whole;
-  require(whole,
-          "variables that shared storage have got their own since these feeds were staged, "
-          "and the step needs more of them on GPUs now: stage them again");
   if (staged.slot_ == kNowhere) return 0;
   if (slots_[at(staged.slot_)].enqueued != streams_->failures()) enqueue(staged.slot_);
   return staged.slot_;

@@ -52,7 +52,7 @@ class Staging {
 
  private:
   friend class StagedFeeds;
-  static constexpr int kNowhere = -1;  // as a slot: no feed is on a GPU
+  static constexpr int kNowhere = -1;  // as a slot: none
 
   struct Feed {
     FeedType type;
@@ -76,7 +76,6 @@ class Staging {
     bool taken = false;
     // GpuStreams::failures() when its copies were enqueued; -1: none, or they have been done.
     int enqueued = -1;
-    bool whole = true;  // false: replace() has made a feed staged that was not
   };
 
   static std::byte* pinned(const Feed& feed, int slot) {
@@ -89,7 +88,7 @@ class Staging {
   void await_copies(int slot);
 
   GpuStreams* streams_ = nullptr;
-  std::mutex linking_;  // over the next two while no run is under way
+  std::mutex linking_;  // over the next two, between stage() and replace(); runs only read them
   std::vector<Feed> feeds_;
   std::vector<Gpu> gpus_;  // as fed_gpus()
   std::mutex mutex_;       // over `taken` and last_

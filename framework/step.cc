@@ -51,8 +51,7 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   has_written_.store(false, std::memory_order_relaxed);
   replaying_ = warm && !options.trace && !gpu_segments.tasks.empty();
   if (replaying_ && !captured[at(slot_)]) capture();
-  for (std::size_t l = 0; l < signals.size(); ++l)
-    bases[l] = runs * static_cast<std::int64_t>(plan.lanes[l].launches.size());
+  for (std::size_t l = 0; l < signals.size(); ++l) bases[l] = launched(l);
   ++runs;
   busy_.store(workers, std::memory_order_relaxed);
   // Runs beside each other have different steps.
@@ -237,8 +236,7 @@ void Step::State::poison() {
 // All workers are parked. Signals start afresh, so that the next run can wait on them.
 void Step::State::recover() {
   drain_gpus();
-  for (std::size_t l = 0; l < signals.size(); ++l)
-    signals[l].set(runs * static_cast<std::int64_t>(plan.lanes[l].launches.size()), pool().gate());
+  for (std::size_t l = 0; l < signals.size(); ++l) signals[l].set(launched(l), pool().gate());
   failed_.store(false, std::memory_order_relaxed);
   const std::exception_ptr error = std::exchange(error_, nullptr);
   settle_late();

@@ -194,6 +194,10 @@ struct LinkedPlan {
   std::array<bool, FeedSlots::kCount> captured = {};
   std::unique_ptr<ArenaGuard> guard;  // refers to the arenas
 
+  // Launches of a lane in all runs so far, which its signal and stamp count.
+  std::int64_t launched(std::size_t lane) const {
+    return runs * static_cast<std::int64_t>(plan.lanes[lane].launches.size());
+  }
   void forget_captures();
 };
 

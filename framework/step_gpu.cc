@@ -95,8 +95,7 @@ void Step::State::drain_gpus() {
     if (lane.stream) lane.stream->drain();
   if (runner.gpus) runner.gpus->drain_copies();
   for (std::size_t l = 0; l < gpu_lanes.size(); ++l)
-    if (gpu_lanes[l].stream)
-      gpu_lanes[l].finished.set(runs * static_cast<std::int64_t>(plan.lanes[l].launches.size()));
+    if (gpu_lanes[l].stream) gpu_lanes[l].finished.set(launched(l));
   forget_captures();
   for (const auto& [communicators, made] : joined) communicators->live.reset();
 }

@@ -52,8 +52,7 @@ void Step::State::make_connections() {
     made = communicators->made;
   }
   try {
-    for (std::size_t l = 0; l < plan.lanes.size(); ++l)
-      bases[l] = runs * static_cast<std::int64_t>(plan.lanes[l].launches.size());
+    for (std::size_t l = 0; l < plan.lanes.size(); ++l) bases[l] = launched(l);
     has_written_.store(false, std::memory_order_relaxed);
     pool().run(static_cast<int>(lists.size()), [this](int worker) { connect_list(worker); });
     if (failed_.load(std::memory_order_acquire)) recover();

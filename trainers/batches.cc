@@ -166,19 +166,6 @@ std::span<const std::int64_t> BatchPlan::rows(std::span<const std::int64_t> orde
                        static_cast<std::size_t>(form.rows[t]));
 }
 
-BatchPlan::Position BatchPlan::position(std::int64_t samples_consumed) const {
-  const std::int64_t epoch = samples_per_epoch();
-  require(samples_consumed >= 0 && samples_consumed % epoch % global_batch() == 0,
-          "an input position of ", samples_consumed,
-          " samples is not a whole number of global batches of ", global_batch(),
-          ": continue with the --batch_size and number of devices that the run had");
-  return {.epoch = samples_consumed / epoch, .step = samples_consumed % epoch / global_batch()};
-}
-
-std::int64_t BatchPlan::samples_before(Position position) const {
-  return position.epoch * samples_per_epoch() + position.step * global_batch();
-}
-
 EvaluationPlan::EvaluationPlan(std::int64_t samples, std::int64_t batch_size)
     : batch_size_(batch_size) {
   require(samples >= 0, "cannot evaluate ", samples, " samples");

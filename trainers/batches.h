@@ -99,12 +99,6 @@ class BatchPlan {
   std::span<const std::int64_t> rows(std::span<const std::int64_t> order, std::int64_t step,
                                      std::int64_t tower) const;
 
-  // Positions are kept as the number of samples consumed since the start of training; those that do
-  // not count are none. Throws InvalidArgument unless that is a whole number of steps.
-  Position position(std::int64_t samples_consumed) const;
-  // Samples consumed before the step at `position`.
-  std::int64_t samples_before(Position position) const;
-
  private:
   void add_ragged_form(const BatchForm& full, const BatchOptions& options);
 

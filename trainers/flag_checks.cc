@@ -19,6 +19,10 @@ std::string chosen_trainer(const TrainFlags& flags, const RawFlags& raw) {
              raw.trainer.empty() ? cat(" (chosen for --devices=", raw.devices.list, ")") : "");
 }
 
+bool on_gpus(const TrainFlags& flags) {
+  return std::ranges::any_of(flags.devices, &DeviceSpec::is_gpu);
+}
+
 const TrainerKind& choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   const auto towers = std::ssize(flags.devices);
   flags.trainer = raw.trainer.empty() ? (towers == 1 ? "simple" : "replicated") : raw.trainer;
@@ -62,8 +66,9 @@ void check_shapes_of_batches(const TrainFlags& flags, const RawFlags& raw,
 }
 
 void check_replicas(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
+  // On GPUs updates are fused with each other, too.
   const std::pair<const char*, bool> passes[] = {
-      {"--fuse_updates", !raw.fuse_updates.empty() && flags.fuse_updates},
+      {"--fuse_updates", !raw.fuse_updates.empty() && flags.fuse_updates && !on_gpus(flags)},
       {"--share_replicas", !raw.share_replicas.empty() && flags.share_replicas}};
   for (const auto& [flag, asked] : passes)
     require<FlagError>(!asked || kind.replicates, flag, "=1 has no use for ",
@@ -72,8 +77,7 @@ void check_replicas(const TrainFlags& flags, const RawFlags& raw, const TrainerK
 
 // Whether gradients are, or may be, combined by NCCL, which needs GPUs.
 bool may_use_nccl(const TrainFlags& flags) {
-  if (std::ranges::none_of(flags.devices, [](auto& device) { return device.type == "GPU"; }))
-    return false;
+  if (!on_gpus(flags)) return false;
   if (!flags.allreduce_given || flags.allreduce == "auto") return true;
   return std::ranges::any_of(parse_all_reduce_spec(flags.allreduce).ranges,
                              [](const AllReduceRange& range) { return range.strategy == "nccl"; });
@@ -111,9 +115,7 @@ void choose_async(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kin
   flags.async = kind.async && raw.async.empty() ? "ordered" : raw.async;
   require<FlagError>(flags.async.empty() || flags.async == "ordered" || flags.async == "free",
                      "--async=", raw.async, " is neither ordered nor free");
-  const bool on_gpus =
-      std::ranges::any_of(flags.devices, [](const auto& device) { return device.type == "GPU"; });
-  require<FlagError>(flags.async != "free" || !on_gpus,
+  require<FlagError>(flags.async != "free" || !on_gpus(flags),
                      "--async=free with --devices=", raw.devices.list,
                      ": towers that do not wait for each other run on CPUs alone; ",
                      "use cpu:N, or --async=ordered");
@@ -191,8 +193,8 @@ void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
   choose_buckets(flags, raw, kind);
   choose_async(flags, raw, kind);
   refuse_precision(flags);
-  // It is one of the modes of --check_equivalence.
-  // A run that goes on from one that chose may choose, too: train() knows when it has looked.
+  // auto is one of the modes of --check_equivalence. A run that goes on from one that chose may
+  // choose, too: train() knows when it has looked.
   const bool may_choose = !flags.restore_checkpoint.empty() && !flags.allreduce_given;
   check_auto_flags(
       flags.automatic,

@@ -44,7 +44,8 @@ class Definer {
                 "pack all gradients into N parts before they are combined; 0: do not [0]");
     parser_.add(
         "--fuse_updates", raw_.fuse_updates, "0|1",
-        "combine gradients and update variables in one pass over memory; the same bits [1]");
+        "combine gradients and update variables in one pass over memory, on GPUs also several "
+        "variables in one launch; the same bits [1]");
     parser_.add("--share_replicas", raw_.share_replicas, "0|1",
                 "one storage for equal replicas in one memory space; the same bits [1]");
     parser_.add("--small_tensors_kb", raw_.small_tensors_kb, "N",

@@ -76,7 +76,7 @@ void FreeTowers::end(const TrainingStep& step, Trace* trace) {
 void FreeTowers::loop(std::size_t tower) {
   try {
     TrainingStep& step = options_.towers[tower];
-    Prefetcher input(options_.data, options_.plan, options_.plan.samples_before(options_.start), 3,
+    Prefetcher input(options_.data, options_.plan, options_.start, Prefetcher::kSlots,
                      static_cast<std::int64_t>(tower));
     for (std::int64_t i = 0; i < options_.steps; ++i) {
       const Batch& batch = input.next();

@@ -59,7 +59,7 @@ class FreeTowers {
   std::int64_t limit_ = 0;              // of begun_
   std::int64_t rounds_ = 0;             // given out
   double rate_ = 0;
-  std::vector<std::vector<double>> sums_;  // [round % 2][metric]
+  std::vector<std::vector<double>> sums_;  // [round % kOpenRounds][metric]
   std::optional<Trace> trace_;
   std::exception_ptr error_;
   bool stopped_ = false;

@@ -6,16 +6,18 @@
 
 namespace belfry {
 
-Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed,
+Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start,
                        std::int64_t slots, std::optional<std::int64_t> tower, Stage stage)
     : dataset_(dataset),
       plan_(plan),
-      start_(plan.position(samples_consumed)),
+      start_(start),
       first_tower_(tower.value_or(0)),
       towers_(tower ? 1 : plan.towers()),
       stage_(std::move(stage)) {
   require(first_tower_ >= 0 && first_tower_ < plan.towers(), "tower ", first_tower_, " of ",
           plan.towers());
+  require(start.step >= 0 && start.step < plan.steps_per_epoch(), "step ", start.step,
+          " of an epoch of ", plan.steps_per_epoch());
   require(slots >= 2, "prefetching needs at least 2 slots, not ", slots);
   require(dataset.size() == plan.samples(), "a plan for ", plan.samples(),
           " samples was given a dataset of ", dataset.size());
@@ -69,7 +71,6 @@ void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
   Place& place = slot.place();
   Batch& batch = place.batch;
   batch.position = position;
-  batch.samples_consumed = plan_.samples_before(position) + plan_.forms()[slot.form].total();
   const auto fields = static_cast<std::size_t>(batch.fields);
   for (std::int64_t t = 0; t < towers_; ++t) {
     const std::span<const std::int64_t> rows = plan_.rows(order_, position.step, first_tower_ + t);

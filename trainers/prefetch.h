@@ -18,8 +18,7 @@ namespace belfry {
 // The input of one step.
 struct Batch {
   BatchPlan::Position position;
-  std::int64_t samples_consumed;  // since the start of training, this batch included
-  std::size_t form;               // of BatchPlan::forms()
+  std::size_t form;  // of BatchPlan::forms()
   std::int64_t fields;
   // tensors[t * fields + f]: field f of tower t (of the only one: t = 0), [rows of the form,
   // sample...], aligned to 64 bytes. Flat, so that it can be fed to a prepared step as it is.
@@ -42,11 +41,11 @@ class Prefetcher {
   // Sends a batch to the step of its form, as Step::stage does.
   using Stage = std::function<StagedFeeds(const Batch&, std::stop_token)>;
 
-  // Starts after `samples_consumed` samples (see BatchPlan::position). `dataset` must outlive this.
+  // The first batch is that of the step at `start`. `dataset` must outlive this.
   // With `tower`, batches have that tower's samples alone. The thread stages each batch that it has
   // gathered, if `stage` is given. Throws InvalidArgument for fewer than 2 slots, or a plan of
-  // another number of samples or without that tower.
-  Prefetcher(const Dataset& dataset, const BatchPlan& plan, std::int64_t samples_consumed = 0,
+  // another number of samples or without that step or tower.
+  Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
              std::int64_t slots = kSlots, std::optional<std::int64_t> tower = {}, Stage stage = {});
   // Stops the thread at its next batch and waits for it.
   ~Prefetcher();

@@ -7,8 +7,7 @@ namespace belfry {
 TimedLimit::TimedLimit(Interleaved& ways, const ReductionBenchOptions& options, std::int64_t bytes,
                        int workers)
     : ways_(ways) {
-  const auto on_gpu = [](const DeviceSpec& device) { return device.type == "GPU"; };
-  if (std::ranges::all_of(options.devices, on_gpu)) {
+  if (std::ranges::all_of(options.devices, &DeviceSpec::is_gpu)) {
     copy_ = std::make_unique<CopyLimit>(options.devices, options.logical_gpus, bytes);
     added_ = {ways.add([&limit = *copy_] { limit.copy(); })};
     return;

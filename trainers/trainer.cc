@@ -35,7 +35,7 @@ void check_precision(const TrainerOptions& options, const TrainerDesign& design)
 std::string precision_refusal(Precision precision, std::span<const DeviceSpec> devices) {
   if (precision != Precision::kTf32) return "";
   for (const DeviceSpec& device : devices)
-    if (device.type != "GPU")
+    if (!device.is_gpu())
       return cat("tf32 is how GPUs multiply f32, and ", device.short_str(),
                  " is none; use f32, or GPUs alone");
   return "";
@@ -166,7 +166,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
   const BatchPlan::Position start{epochs_, epoch_step_};
   if (built_.tower_ops.empty())
     source->input = std::make_unique<Prefetcher>(
-        train_, plan_, plan_.samples_before(start), Prefetcher::kSlots, std::nullopt,
+        train_, plan_, start, Prefetcher::kSlots, std::nullopt,
         [this](const Batch& batch, std::stop_token stop) {
           return training_steps_[batch.form].stage(batch.tensors, std::move(stop));
         });

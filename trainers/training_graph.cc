@@ -253,8 +253,6 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   TrainingGraph result;
   Rows rows;
   const bool apart = static_cast<bool>(options.update_apart);
-  require(!apart || options.precision != Precision::kF16,
-          "towers that train apart agree on no loss scale, which f16 needs; bf16 needs none");
   result.loss_scale = make_loss_scale(graph, options);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =

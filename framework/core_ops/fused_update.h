@@ -1,12 +1,13 @@
-// FusedUpdate: a collective and the updates that apply its results, in one pass over memory.
+// FusedUpdate: a collective and the updates that apply its results, in one pass over memory; on
+// GPUs also updates without a collective, in one launch.
 #pragma once
 #include "belfry/framework/node.h"
 
 namespace belfry {
 
-// Plans make it (passes/fuse_updates.cc); graphs never hold one. It combines some thousand elements
-// at a time into a buffer on the stack, from which each update takes them. The bits are those of
-// the collective followed by the updates.
+// Plans make it (passes/fuse_updates.cc); graphs never hold one. A host combines some thousand
+// elements at a time into a buffer on the stack, from which each update takes them; a GPU combines
+// them in registers. The bits are those of the collective followed by the updates.
 extern const Op kFusedUpdate;
 
 }  // namespace belfry

@@ -6,9 +6,9 @@
 //     struct Shared { ... };
 //     // By each thread of a block, before the sums of tensor `at`; not if Shared is Nothing.
 //     BELFRY_HD void prepare(int at, int thread, Shared& shared) const;
-//     // Elements i .. i + W - 1 of tensor `at` are `sum`; its pointers besides its inputs are
-//     `to`. template <int W> BELFRY_HD void take(int at, std::int64_t i, const T (&sum)[W], void*
-//     const* to,
+//     // Elements i .. i + W - 1 of tensor `at` are `sum`; `to`: its pointers besides its inputs.
+//     template <int W>
+//     BELFRY_HD void take(int at, std::int64_t i, const T (&sum)[W], void* const* to,
 //                         const Shared& shared) const;
 //   };
 #pragma once

@@ -125,7 +125,7 @@ QueueRun update(KernelPlan& plan) {
 // Applies sums of f32; the pointers are each update's variables.
 template <class U>
 struct Apply {
-  static constexpr std::size_t kTensors = 12, kPointers = 160;
+  static constexpr std::size_t kTensors = Fusion::kMostGrouped, kPointers = 160;
   static constexpr int kUpdates = Fusion::kMostOnGpus;
   struct Shared {
     typename U::Step step[kUpdates];

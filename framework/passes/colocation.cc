@@ -61,7 +61,7 @@ std::string colocation_text(const Node& node) {
 Colocation::Colocation(const Plan& plan, const PlanContext& context)
     : plan_(plan), context_(context), parent_(plan.nodes.size()), sets_(plan.nodes.size()) {
   for (const auto& device : context.devices) {
-    type_.push_back(device->spec.type == "GPU" ? kGpu : kCpu);
+    type_.push_back(device->spec.is_gpu() ? kGpu : kCpu);
     present_ |= type_.back();
   }
   std::iota(parent_.begin(), parent_.end(), 0);

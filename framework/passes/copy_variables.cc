@@ -64,19 +64,7 @@ class VariableCopies {
     take(stored);
     take(first);
     take([&](const PlanNode& node) { return !stored(node) && !first(node); });
-    move_to(order);
-  }
-
-  void move_to(const std::vector<int>& order) {
-    std::vector<int> moved(order.size());
-    for (std::size_t n = 0; n < order.size(); ++n) moved[at(order[n])] = static_cast<int>(n);
-    std::vector<PlanNode> sorted;
-    for (const int n : order) {
-      PlanNode& node = sorted.emplace_back(std::move(plan_.nodes[at(n)]));
-      for (Value& input : node.inputs) input.node = moved[at(input.node)];
-      for (int& before : node.after) before = moved[at(before)];
-    }
-    plan_.nodes = std::move(sorted);
+    keep_nodes(plan_, order);
   }
 
   Plan& plan_;

@@ -32,8 +32,6 @@ class UpdateFuser {
     int node;
     int result;  // the output of the collective that it applies
   };
-  // Updates of a launch on a GPU, as it has room for (cuda/update_kernel.h).
-  static constexpr int kMostGrouped = 12;
 
   bool is_fusible(const PlanNode& node) const {
     if (!node.op->collective || node.op->split != Split::kElements) return false;
@@ -86,7 +84,7 @@ class UpdateFuser {
       if (behind[n] || !is_grouped(node) || is_fused(static_cast<int>(n))) continue;
       std::vector<Member>& members = open[{node.device(), node.op}];
       members.push_back({static_cast<int>(n), static_cast<int>(members.size())});
-      if (std::ssize(members) == kMostGrouped) group(std::exchange(members, {}));
+      if (std::ssize(members) == Fusion::kMostGrouped) group(std::exchange(members, {}));
     }
     for (const auto& [kind, members] : open) group(members);
   }

@@ -90,7 +90,7 @@ KernelRun prepare_fused_update(const Plan& plan, const PlanNode& node, bool refe
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
-// Behind that lie the constants of GPUs, and FeedSlots.
+// Behind that lie constants of GPUs, what is kept from run to run, and FeedSlots.
 void plan_memory(Plan& plan, const PlanContext& context);
 
 // Nodes that use a value, aliases followed: what must be done with it before it is overwritten.

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <functional>
-#include <queue>
 
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"

@@ -184,7 +184,7 @@ TEST_P(GpuWaitsTest, AreAllWaitedFor) {
 }
 
 TEST_P(GpuWaitsTest, AreAllNeeded) {
-  if (kThreadSanitized) GTEST_SKIP() << "what a wait was taken from is a race";
+  if (kSanitized) GTEST_SKIP() << "what a wait was taken from is a race, and may use dead memory";
   GpuWaits waits(GetParam());
   EXPECT_LT(waits.implied().size(), waits.needed().size());
   for (const Place place : waits.needed())
@@ -193,7 +193,7 @@ TEST_P(GpuWaitsTest, AreAllNeeded) {
 }
 
 TEST_P(GpuWaitsTest, OfHostsKeepThemFromMemoryThatGpusUse) {
-  if (kThreadSanitized) GTEST_SKIP() << "what a wait was taken from is a race";
+  if (kSanitized) GTEST_SKIP() << "what a wait was taken from is a race, and may use dead memory";
   EXPECT_TRUE(GpuWaits(GetParam()).races_without_waits_of_hosts());
 }
 

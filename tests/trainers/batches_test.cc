@@ -82,18 +82,6 @@ TEST(BatchPlan, GivesOneTowerWithTheWholeBatchTheSameSamples) {
   EXPECT_TRUE(std::ranges::equal(joined, one.rows(same, 1, 0)));
 }
 
-TEST(BatchPlan, CountsPositionsInSamplesConsumed) {
-  const BatchPlan plan(20, 3, 2, 1);  // 3 steps of 6 samples an epoch
-  EXPECT_EQ(plan.position(0), (BatchPlan::Position{0, 0}));
-  EXPECT_EQ(plan.position(12), (BatchPlan::Position{0, 2}));
-  EXPECT_EQ(plan.position(18), (BatchPlan::Position{1, 0}));
-  EXPECT_EQ(plan.position(42), (BatchPlan::Position{2, 1}));
-  for (const std::int64_t samples : {0, 12, 18, 42})
-    EXPECT_EQ(plan.samples_before(plan.position(samples)), samples);
-  EXPECT_THROW(plan.position(13), InvalidArgument);
-  EXPECT_THROW(plan.position(-6), InvalidArgument);
-}
-
 TEST(BatchPlan, RefusesABatchLargerThanTheDataInTermsOfTheFlag) {
   const auto error = [](std::int64_t samples, std::int64_t towers, std::int64_t batch) {
     return message_of<InvalidArgument>([&] { BatchPlan(samples, towers, batch, 1); });
@@ -214,8 +202,6 @@ TEST(BatchPlan, TrainsWithEverySampleOnceWhateverTheNumbers) {
           plan.shuffle(1, order);
           std::int64_t consumed = 0;
           for (std::int64_t step = 0; step < plan.steps_per_epoch(); ++step) {
-            EXPECT_EQ(plan.samples_before({2, step}), 2 * samples + consumed);
-            EXPECT_EQ(plan.position(2 * samples + consumed), (BatchPlan::Position{2, step}));
             const BatchForm& form = plan.forms()[plan.form_of(step)];
             consumed += form.total();
             for (std::int64_t t = 0; t < towers; ++t) {

@@ -55,11 +55,10 @@ TEST(Prefetcher, GivesTheBatchesOfThePlanInOrderAcrossEpochs) {
   const BatchPlan plan(50, 3, 4, 7);  // 4 steps an epoch
   std::vector<std::int64_t> order(50);
   for (const std::int64_t slots : {2, 3, 7}) {
-    Prefetcher input(dataset, plan, 0, slots);
+    Prefetcher input(dataset, plan, {}, slots);
     for (std::int64_t step = 0; step < 30; ++step) {
       const Batch& batch = input.next();
       EXPECT_EQ(batch.position, (BatchPlan::Position{step / 4, step % 4}));
-      EXPECT_EQ(batch.samples_consumed, (step + 1) * 12);
       plan.shuffle(step / 4, order);
       for (std::int64_t t = 0; t < 3; ++t) {
         const auto direct = gather_tensors(dataset, plan.rows(order, step % 4, t));
@@ -76,14 +75,12 @@ TEST(Prefetcher, GivesShortBatchesAndAllocatesNothingForThem) {
   for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
     const BatchPlan plan(50, 3, 5, 7, {.uneven = uneven});  // 3 steps of 15, one of 5
     std::vector<std::int64_t> order(static_cast<std::size_t>(plan.order_size()));
-    Prefetcher input(dataset, plan, 15, 2);
+    Prefetcher input(dataset, plan, {0, 1}, 2);
     const std::int64_t before = host_allocator().calls();
     for (std::int64_t step = 1; step < 30; ++step) {
       const Batch& batch = input.next();
       EXPECT_EQ(batch.position, (BatchPlan::Position{step / 4, step % 4}));
       EXPECT_EQ(batch.form, step % 4 == 3 ? 1u : 0u);
-      EXPECT_EQ(batch.samples_consumed,
-                step / 4 * 50 + std::min<std::int64_t>(step % 4 * 15 + 15, 50));
       plan.shuffle(step / 4, order);
       for (std::int64_t t = 0; t < 3; ++t)
         EXPECT_TRUE(std::ranges::equal(batch.tower(t)[1].data<std::int64_t>(),
@@ -110,12 +107,11 @@ TEST(Prefetcher, LaysTensorsOutTowerByTower) {
 TEST(Prefetcher, GoesOnFromAPosition) {
   const Counting dataset(50);
   const BatchPlan plan(50, 3, 4, 7);
-  Prefetcher whole(dataset, plan), rest(dataset, plan, 72);
+  Prefetcher whole(dataset, plan), rest(dataset, plan, {1, 2});
   for (int step = 0; step < 6; ++step) whole.next();
   for (int step = 6; step < 12; ++step) {
     const Batch &a = whole.next(), &b = rest.next();
     EXPECT_EQ(a.position, b.position);
-    EXPECT_EQ(a.samples_consumed, b.samples_consumed);
     EXPECT_EQ(a.tensors, b.tensors);
   }
 }
@@ -124,22 +120,21 @@ TEST(Prefetcher, GivesTheSharesOfOneTowerAlone) {
   const Counting dataset(50);
   for (const Uneven uneven : {Uneven::kDrop, Uneven::kWeight}) {
     const BatchPlan plan(50, 3, 4, 7, {.uneven = uneven, .tower_weights = {1, 2, 1}});
-    Prefetcher whole(dataset, plan, 24), second(dataset, plan, 24, 3, 1);
+    Prefetcher whole(dataset, plan, {0, 2}), second(dataset, plan, {0, 2}, 3, 1);
     for (int step = 0; step < 12; ++step) {
       const Batch &all = whole.next(), &one = second.next();
       EXPECT_EQ(one.position, all.position);
-      EXPECT_EQ(one.samples_consumed, all.samples_consumed);
       EXPECT_EQ(one.form, all.form);
       EXPECT_TRUE(std::ranges::equal(one.tower(0), all.tower(1)));
       EXPECT_EQ(one.tensors.size(), 2u);
     }
-    EXPECT_THROW(Prefetcher(dataset, plan, 0, 3, 3), InvalidArgument);
+    EXPECT_THROW(Prefetcher(dataset, plan, {}, 3, 3), InvalidArgument);
   }
 }
 
 TEST(Prefetcher, ReusesItsMemory) {
   const Counting dataset(64);
-  Prefetcher input(dataset, BatchPlan(64, 2, 4, 1), 0, 2);
+  Prefetcher input(dataset, BatchPlan(64, 2, 4, 1), {}, 2);
   const std::int64_t before = host_allocator().calls();
   std::set<const std::byte*> places;
   for (int step = 0; step < 100; ++step) places.insert(input.next().tensors[0].raw());
@@ -150,7 +145,7 @@ TEST(Prefetcher, ReusesItsMemory) {
 TEST(Prefetcher, LeavesACopyOfATensorAsItWas) {
   const Counting dataset(64);
   const BatchPlan plan(64, 1, 4, 1);
-  Prefetcher input(dataset, plan, 0, 2);
+  Prefetcher input(dataset, plan, {}, 2);
   const Tensor kept = input.next().tensors[1];
   for (int step = 0; step < 50; ++step) input.next();
   std::vector<std::int64_t> order(64);
@@ -161,7 +156,7 @@ TEST(Prefetcher, LeavesACopyOfATensorAsItWas) {
 TEST(Prefetcher, RethrowsAfterTheBatchesBeforeTheFailureAndAgainLater) {
   Counting dataset(50);
   dataset.fail_at = 2 * 3 + 1;  // tower 1 of step 2
-  Prefetcher input(dataset, BatchPlan(50, 3, 4, 7), 0, 7);
+  Prefetcher input(dataset, BatchPlan(50, 3, 4, 7), {}, 7);
   EXPECT_EQ(input.next().position.step, 0);
   EXPECT_EQ(input.next().position.step, 1);
   for (int again = 0; again < 3; ++again)
@@ -172,7 +167,7 @@ TEST(Prefetcher, StopsWheneverItIsDestroyed) {
   const Counting dataset(50);
   const BatchPlan plan(50, 3, 4, 7);
   for (int steps = 0; steps < 20; ++steps) {
-    Prefetcher input(dataset, plan, 0, 2 + steps % 3);
+    Prefetcher input(dataset, plan, {}, 2 + steps % 3);
     for (int step = 0; step < steps; ++step) input.next();
   }
   Counting broken(50);
@@ -182,7 +177,7 @@ TEST(Prefetcher, StopsWheneverItIsDestroyed) {
 
 TEST(Prefetcher, FillsNoMoreSlotsThanItHas) {
   const Counting dataset(50);
-  Prefetcher input(dataset, BatchPlan(50, 1, 5, 7), 0, 3);
+  Prefetcher input(dataset, BatchPlan(50, 1, 5, 7), {}, 3);
   for (std::int64_t step = 1; step <= 20; ++step) {
     input.next();
     EXPECT_LE(dataset.calls(), step + 2);
@@ -219,7 +214,7 @@ class StagingTest : public ::testing::Test {
 };
 
 TEST_F(StagingTest, SendsEachBatchToItsStep) {
-  Prefetcher plain(dataset_, plan_), input(dataset_, plan_, 0, 3, std::nullopt, stage());
+  Prefetcher plain(dataset_, plan_), input(dataset_, plan_, {}, 3, std::nullopt, stage());
   for (int step = 0; step < 40; ++step) {
     Batch& batch = input.next();
     step_->run(std::move(batch.staged), std::vector<Tensor>(2));
@@ -231,7 +226,7 @@ TEST_F(StagingTest, SendsEachBatchToItsStep) {
 }
 
 TEST_F(StagingTest, LetsGoOfBatchesThatNoStepTook) {
-  Prefetcher input(dataset_, plan_, 0, 3, std::nullopt, stage());
+  Prefetcher input(dataset_, plan_, {}, 3, std::nullopt, stage());
   for (int step = 0; step < 10; ++step) input.next();
   EXPECT_GE(staged_, 10);
 }
@@ -239,14 +234,14 @@ TEST_F(StagingTest, LetsGoOfBatchesThatNoStepTook) {
 TEST_F(StagingTest, EndsWhileItWaitsForASlot) {
   for (int steps = 0; steps < 3; ++steps) {
     staged_ = 0;
-    Prefetcher input(dataset_, plan_, 0, 5, std::nullopt, stage());
+    Prefetcher input(dataset_, plan_, {}, 5, std::nullopt, stage());
     for (int step = 0; step < steps; ++step) input.next();
     while (staged_ < 3) std::this_thread::yield();
   }
 }
 
 TEST_F(StagingTest, RethrowsWhatStagingThrew) {
-  Prefetcher input(dataset_, plan_, 0, 3, std::nullopt,
+  Prefetcher input(dataset_, plan_, {}, 3, std::nullopt,
                    [&](const Batch&, std::stop_token) -> StagedFeeds {
                      if (staged_++ == 1) throw IoError("no way there");
                      return {};
@@ -257,13 +252,14 @@ TEST_F(StagingTest, RethrowsWhatStagingThrew) {
 
 TEST(Prefetcher, RefusesOneSlotAndAForeignPlan) {
   const Counting dataset(50);
-  const auto error = [&](std::int64_t samples, std::int64_t consumed, std::int64_t slots) {
-    return test::message_of<InvalidArgument>(
-        [&] { Prefetcher(dataset, BatchPlan(samples, 1, 5, 7), consumed, slots); });
+  const auto error = [&](std::int64_t samples, std::int64_t step, std::int64_t slots) {
+    return test::message_of<InvalidArgument>([&] {
+      Prefetcher(dataset, BatchPlan(samples, 1, 5, 7), {0, step}, slots);
+    });
   };
   EXPECT_THAT(error(50, 0, 1), HasSubstr("at least 2 slots, not 1"));
   EXPECT_THAT(error(49, 0, 2), HasSubstr("a plan for 49 samples was given a dataset of 50"));
-  EXPECT_THAT(error(50, 3, 2), HasSubstr("not a whole number of global batches of 5"));
+  EXPECT_THAT(error(50, 10, 2), HasSubstr("step 10 of an epoch of 10"));
 }
 
 }  // namespace prefetch_test

@@ -48,6 +48,13 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
               AllOf(HasSubstr("--trainer=simple"), HasSubstr("--gradient_repacking=2")));
 }
 
+TEST(TrainerFlag, TakesFusedUpdatesWithoutReplicasOnGpusWhichFuseThemWithEachOther) {
+  EXPECT_EQ(parse({"--fuse_updates=1", "--devices=gpu:1", "--dry_run"}).trainer, "simple");
+  EXPECT_TRUE(
+      parse({"--fuse_updates=1", "--devices=gpu:2", "--trainer=parameter_server", "--dry_run"})
+          .fuse_updates);
+}
+
 TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
   for (const char* pass : {"--fuse_updates=1", "--share_replicas=1"}) {
     for (const char* trainer : {"--trainer=parameter_server", "--trainer=async"}) {
