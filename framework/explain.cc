@@ -46,7 +46,7 @@ class Explainer {
     const PlanNode& planned = plan_.node(n);
     const auto index = at(output.index());
     const int device = planned.devices[index < planned.devices.size() ? index : 0];
-    result.device = context_.devices[at(device)]->spec.str();
+    result.device = context_.device(device).spec.str();
     Colocation& groups = placer_.colocation();
     result.colocation.clear();
     for (const int member : groups.members(n))
@@ -72,9 +72,9 @@ class Explainer {
     else if (collective)
       reason = placer_.reason(n);
     else if (refusal.empty())
-      reason = cat("it would do, but ", context_.devices[at(chosen)]->spec, " was chosen");
+      reason = cat("it would do, but ", context_.device(chosen).spec, " was chosen");
     const bool kept = device == chosen || (!collective && refusal.empty());
-    return {context_.devices[at(device)]->spec.str(), kept, reason};
+    return {context_.device(device).spec.str(), kept, reason};
   }
 
   std::string chosen_reason(int n) {

@@ -245,6 +245,8 @@ struct PlanContext {
   std::function<std::vector<const Node*>(const Node&)> sharers = {};
   Locks locks = Locks::kWholeRun;
   bool deterministic = false;  // as in SessionOptions
+
+  const Device& device(int index) const { return *devices[static_cast<std::size_t>(index)]; }
 };
 
 // What log_device_placement prints of a plan, in TensorFlow's form: "<name>: (<Type>): <full device

@@ -20,7 +20,8 @@ struct Segment {
 };
 
 // In the order of their first launches. `worker_of`: as deal_lanes gives it. A segment ends
-// - behind a launch that another GPU waits for, or one of this GPU that is not Launch::captured, but
+// - behind a launch that another GPU waits for, or one of this GPU that is not Launch::captured,
+// but
 //   for CopyToHost, which is behind all else;
 // - before a launch that waits for such;
 // - before one that waits for a host, unless all that the host does up to there waits for no GPU:

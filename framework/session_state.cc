@@ -74,20 +74,20 @@ Session::State::Stored& Session::State::stored(const Node& node) {
 }
 
 PlanContext Session::State::context(bool log_placement, int number) {
-  return {devices,
-          [this, number](const Node& node) {
-            const auto found = variables.find(&node);
-            const bool placed = found != variables.end() && found->second.since < number;
-            return placed ? found->second.device : -1;
-          },
-          options.allow_soft_placement,
-          log_placement,
-          options.reference_kernels,
-          options.fuse_updates,
-          options.share_replicas,
-          [this](const Node& node) { return sharers(node); },
-          Locks::kWholeRun,
-          options.deterministic};
+  const auto device_before = [this, number](const Node& node) {
+    const auto found = variables.find(&node);
+    const bool placed = found != variables.end() && found->second.since < number;
+    return placed ? found->second.device : -1;
+  };
+  return {.devices = devices,
+          .variable_device = device_before,
+          .allow_soft_placement = options.allow_soft_placement,
+          .log_device_placement = log_placement,
+          .reference_kernels = options.reference_kernels,
+          .fuse_updates = options.fuse_updates,
+          .share_replicas = options.share_replicas,
+          .sharers = [this](const Node& node) { return sharers(node); },
+          .deterministic = options.deterministic};
 }
 
 std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,

@@ -140,27 +140,29 @@ bool Step::State::run_task(std::size_t t, int worker) {
   for (const Wait& wait : task.stamps)
     if (!await_stamp(at(wait.lane), bases[at(wait.lane)] + wait.position + 1, worker)) return false;
   if (failed_.load(std::memory_order_acquire)) return false;
-  const auto signal = [&] {
-    const auto lane = at(launch.lane);
-    if (task.signals) signals[lane].set(bases[lane] + launch.position + 1, pool().gate());
-    return true;
-  };
   if (plan.node(launch.node).late) {
     if (does_late_ && !late_done[t]) run_late(t);
-    return signal();
+  } else {
+    if (plan.node(launch.node).writes() > 0) has_written_.store(true, std::memory_order_relaxed);
+    run_launch(t, worker);
   }
-  if (plan.node(launch.node).writes() > 0) has_written_.store(true, std::memory_order_relaxed);
+  const auto lane = at(launch.lane);
+  if (task.signals) signals[lane].set(bases[lane] + launch.position + 1, pool().gate());
+  return true;
+}
+
+void Step::State::run_launch(std::size_t t, int worker) {
+  const Task& task = tasks[t];
   guard->before(t);
   if (!task.locks.empty()) hold_variables(task);
   if (recording_) recording_->launches[t].start = recording_->now();
-  if (task.parts > 1 && workers > 1)
+  if (worker != kAlone && task.parts > 1 && workers > 1)
     run_shared(task, worker);
   else
-    call(task, launch.range);
+    call(task, task.launch->range);
   if (recording_) recording_->launches[t].end = recording_->now();
   if (!task.locks.empty() && !task.keeps_locks) release_variables();
   guard->after(t);
-  return signal();
 }
 
 void Step::State::call(const Task& task, Range range) const {

@@ -19,7 +19,7 @@ void Step::State::enqueue_list(int worker) {
       if (!(going = enqueue_task(all.tasks[at(t)]))) break;
     for (std::size_t l = 0; going && l < gpu_lanes.size(); ++l) {
       if (plan.lanes[l].gpu != device.gpu) continue;
-      going = await_stamp(l, bases[l] + std::ssize(plan.lanes[l].launches), -1);
+      going = await_stamp(l, bases[l] + std::ssize(plan.lanes[l].launches), kAlone);
       if (going) gpu_lanes[l].stream->check_inputs();
     }
     if (!going) poison();

@@ -37,17 +37,12 @@ void Step::State::leave_late(bool traced) {
 }
 
 void Step::State::run_late(std::size_t t) {
-  const Task& task = tasks[t];
-  guard->before(t);
-  if (recording_) recording_->launches[t].start = recording_->now();
   try {
-    call(task, task.launch->range);
+    run_launch(t, kAlone);
   } catch (...) {
     late_failed_.store(true, std::memory_order_relaxed);
     throw;
   }
-  if (recording_) recording_->launches[t].end = recording_->now();
-  guard->after(t);
   late_done[t] = true;
 }
 

@@ -4,6 +4,7 @@
 // run makes them anew.
 #include <algorithm>
 
+#include "belfry/framework/rank_launch.h"
 #include "belfry/framework/step.h"
 
 namespace belfry {
@@ -97,7 +98,7 @@ void Step::State::connect_list(int worker) {
     }
     for (RankLane& lane : rank_lanes)
       if (plan.lanes[lane.lane].gpu == device.gpu &&
-          await_stamp(lane.lane, bases[lane.lane] + 1, -1)) {
+          await_stamp(lane.lane, bases[lane.lane] + 1, kAlone)) {
         lane.enqueued.store(bases[lane.lane], std::memory_order_release);
         gpu_lanes[lane.lane].finished.set(bases[lane.lane]);
       }

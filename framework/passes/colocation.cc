@@ -82,7 +82,7 @@ void Colocation::add_member(int n) {
   const int fixed = variable ? context_.variable_device(node(n)) : -1;
   if (fixed >= 0) {
     set.device = fixed;
-    set.assigned = set.requested = context_.devices[at(fixed)]->spec;
+    set.assigned = set.requested = context_.device(fixed).spec;
   } else if (!planned.op->collective) {
     set.requested = node(n).device();
     if (variable) set.resource = set.requested;
@@ -220,7 +220,7 @@ void Colocation::assign(int n, int device) {
   if (bound.decider < 0) bound.decider = n;
   if (!bound.tried) bound.tried = bound.requested;  // a variable with memory asks for no candidates
   bound.device = device;
-  bound.assigned = bound.requested = bound.resource = context_.devices[at(device)]->spec;
+  bound.assigned = bound.requested = bound.resource = context_.device(device).spec;
 }
 
 const std::vector<int>& Colocation::fitting(const DeviceSpec& request, DeviceTypes types) {
@@ -265,7 +265,7 @@ const std::vector<int>& Colocation::soften(int n) {
 
 std::string Colocation::refusal(int n, int device) {
   const Set& asking = set(n);
-  const DeviceSpec& spec = context_.devices[at(device)]->spec;
+  const DeviceSpec& spec = context_.device(device).spec;
   if (asking.tried && !asking.tried->matches(spec)) return cat("it is not ", *asking.tried);
   if ((asking.types & type_[at(device)]) != 0) return {};
   for (const int member : members(n)) {

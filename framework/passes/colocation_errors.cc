@@ -66,7 +66,7 @@ void Colocation::refuse(int n) {
 
 void Colocation::warn_of_moved_variables(int n, const std::vector<int>& devices) {
   std::vector<std::string> names;
-  for (const int d : devices) names.push_back(context_.devices[at(d)]->spec.str());
+  for (const int d : devices) names.push_back(context_.device(d).spec.str());
   log_warning(
       "Failed to place the graph without changing the devices of some resources. Some of the "
       "operations (that had to be colocated with resource generating operations) are not supported "
@@ -94,7 +94,7 @@ std::string Colocation::debug_info(int n) {
     const PlanNode& planned = plan_.node(member);
     text += cat("\n  ", node(member).name(), " (", planned.op->name, ") ", node(member).device());
     if (!planned.devices.empty())
-      text += cat(" framework assigned device=", context_.devices[at(planned.device())]->spec);
+      text += cat(" framework assigned device=", context_.device(planned.device()).spec);
   }
   return text + "\n";
 }

@@ -43,7 +43,7 @@ class UpdateFuser {
 
   // The memory space of the devices, or -1 if they have several.
   int space_of(const std::vector<int>& devices) const {
-    const auto of = [&](int d) { return context_.devices[at(d)]->memory_space; };
+    const auto of = [&](int d) { return context_.device(d).memory_space; };
     const bool same = std::ranges::all_of(devices, [&](int d) { return of(d) == of(devices[0]); });
     return same ? of(devices[0]) : -1;
   }

@@ -36,7 +36,7 @@ class LateUpdates {
 
  private:
   const PlanNode& node(int n) const { return plan_.node(n); }
-  bool on_gpu(int device) const { return context_.devices[at(device)]->on_gpu(); }
+  bool on_gpu(int device) const { return context_.device(device).on_gpu(); }
   // Brings a tensor from a GPU to the host.
   bool comes_from_gpu(const PlanNode& copy) const {
     return copy.op == &kCopy && copy.fetch < 0 && !on_gpu(copy.device()) &&
@@ -62,11 +62,9 @@ class LateUpdates {
       late_[n] = false;
       changed = true;
     };
-    while (std::exchange(changed, false)) {
-      find_moved_by_gpus();
+    find_moved_by_gpus();
+    while (std::exchange(changed, false))
       for (std::size_t n = late_.size(); n-- > 0;) visit(n);
-      for (std::size_t n = 0; n < late_.size(); ++n) visit(n);
-    }
   }
 
   // A late launch may not ask for the number of the step, nor for what belongs to a run.
@@ -76,7 +74,7 @@ class LateUpdates {
            std::ranges::none_of(n.devices, [&](int device) { return on_gpu(device); });
   }
 
-  // Of what is late so far.
+  // By what may be late. What is late in the end has no other inputs than what is, too.
   void find_moved_by_gpus() {
     moved_by_gpus_.assign(late_.size(), false);
     for (std::size_t n = 0; n < late_.size(); ++n)
@@ -143,7 +141,7 @@ class LateUpdates {
         const auto [found, fresh] = kept.emplace(source, static_cast<int>(plan_.nodes.size()));
         plan_.nodes[n].inputs[i] = {found->second, 0};
         if (!fresh) continue;
-        sources[context_.devices[at(plan_.device(source))]->memory_space].push_back(source);
+        sources[context_.device(plan_.device(source)).memory_space].push_back(source);
         PlanNode memory{&kHeld, copy.node, {}, {}, copy.types, copy.devices};
         plan_.nodes.push_back(std::move(memory));
       }
@@ -204,9 +202,7 @@ class LateUpdates {
 }  // namespace
 
 void make_updates_late(Plan& plan, const PlanContext& context) {
-  const auto on_gpu = [&](const PlanNode& node) {
-    return context.devices[at(node.device())]->on_gpu();
-  };
+  const auto on_gpu = [&](const PlanNode& node) { return context.device(node.device()).on_gpu(); };
   if (plan.writes && std::ranges::any_of(plan.nodes, on_gpu)) LateUpdates(plan, context).run();
 }
 

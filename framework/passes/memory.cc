@@ -68,7 +68,7 @@ class MemoryPlanner {
   // space, or -1.
   int equal_output(const PlanNode& node, const std::vector<int>& buffers) const {
     const auto space = [&](std::size_t output) {
-      return context_.devices[at(node.devices[output])]->memory_space;
+      return context_.device(node.devices[output]).memory_space;
     };
     const std::size_t equal = at(node.participants());
     for (std::size_t earlier = buffers.size() / equal * equal; earlier < buffers.size(); ++earlier)
@@ -200,7 +200,7 @@ class MemoryPlanner {
 
   // So do the slots for what a GPU is fed with; those of the host lie behind the first device's.
   void append_feeds(int d) {
-    const Device& fed = *context_.devices[at(d)];
+    const Device& fed = context_.device(d);
     if (!fed.on_gpu()) return;
     std::int64_t& end = plan_.arena_bytes[at(d)];
     FeedSlots slots{
@@ -218,9 +218,7 @@ class MemoryPlanner {
     plan_.feed_slots.push_back(std::move(slots));
   }
 
-  const Device& device(const BufferRecord& record) const {
-    return *context_.devices[at(record.device)];
-  }
+  const Device& device(const BufferRecord& record) const { return context_.device(record.device); }
 
   // Places block i beside those before it; returns where it ends.
   std::int64_t put(const std::vector<Block>& blocks, std::size_t i) {

@@ -58,7 +58,7 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
 void prepare_kernels(Plan& plan, const PlanContext& context) {
   for (Launch& launch : plan.launches) {
     const PlanNode& node = plan.node(launch.node);
-    const Device& device = *context.devices[at(plan.lanes[at(launch.lane)].device)];
+    const Device& device = context.device(plan.lanes[at(launch.lane)].device);
     if (device.declared) continue;
     if (node.fusion && device.backend) {
       launch.enqueue = device.backend->prepare_fused(device.gpu, plan, node);

@@ -29,7 +29,7 @@ class RankSplitter {
  private:
   // The memory that a rank is for, as a number that only it has.
   int rank_of(int device) const {
-    const Device& d = *context_.devices[at(device)];
+    const Device& d = context_.device(device);
     return d.backend && d.backend->nccl().several_ranks ? device : -d.memory_space;
   }
 
@@ -107,11 +107,11 @@ void check_ranks(const Plan& plan, const PlanContext& context) {
   for (const PlanNode& node : plan.nodes) {
     if (!node.op->ranks) continue;
     for (std::size_t i = 0; i < node.devices.size(); ++i) {
-      const Device& device = *context.devices[at(node.devices[i])];
+      const Device& device = context.device(node.devices[i]);
       require(device.on_gpu(), node.node->describe(), ": NCCL needs GPUs, but participant ",
               i % at(node.participants()), " is on ", device.spec, "; use collective");
     }
-    const Device& first = *context.devices[at(node.device())];
+    const Device& first = context.device(node.device());
     const std::string why = first.backend ? first.backend->nccl().why_not : "";
     require<NotFound>(why.empty(), node.node->describe(), ": ", why, "; use collective");
   }

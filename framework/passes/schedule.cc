@@ -89,7 +89,7 @@ class Scheduler {
 
   int source(const PlanNode& copy) const { return plan_.device(copy.inputs[0]); }
 
-  const Device& device(int d) const { return *context_.devices[at(d)]; }
+  const Device& device(int d) const { return context_.device(d); }
 
   static bool reaches(const Device& from, const Device& to) {
     if (from.memory_space == to.memory_space || from.declared || to.declared) return true;
@@ -114,7 +114,7 @@ class Scheduler {
     for (std::size_t l = 0; l < plan_.lanes.size(); ++l)
       if (plan_.lanes[l].device == device && plan_.lanes[l].communicates == communicates)
         return static_cast<int>(l);
-    plan_.lanes.push_back({device, {}, context_.devices[at(device)]->gpu, communicates});
+    plan_.lanes.push_back({device, {}, context_.device(device).gpu, communicates});
     return static_cast<int>(plan_.lanes.size()) - 1;
   }
 

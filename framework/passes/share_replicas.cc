@@ -47,7 +47,7 @@ class Sharing {
       index_[planned.node] = static_cast<int>(n);
       const std::vector<const Node*> sharers =
           context_.sharers ? context_.sharers(*planned.node) : std::vector<const Node*>();
-      const int space = context_.devices[at(planned.device())]->memory_space;
+      const int space = context_.device(planned.device()).memory_space;
       if (sharers.empty() && context_.share_replicas)
         fresh[{&original_of(*planned.node), space}].variables.push_back(static_cast<int>(n));
       else if (sharers.size() > 1)

@@ -52,7 +52,7 @@ class Transfers {
     return node.participants() > 0 ? node.devices[input] : node.device();
   }
 
-  bool on_gpu(int device) const { return context_.devices[at(device)]->on_gpu(); }
+  bool on_gpu(int device) const { return context_.device(device).on_gpu(); }
 
   // Memory of fetches belongs to no device: the first CPU stands for a GPU there.
   int on_host(int device) const { return on_gpu(device) ? 0 : device; }
@@ -154,7 +154,7 @@ class Transfers {
     return made->second;
   }
 
-  int space_of(int device) const { return context_.devices[at(device)]->memory_space; }
+  int space_of(int device) const { return context_.device(device).memory_space; }
 
   Value append(const Op& op, Value value, int device) {
     const TensorType type = plan_.type(value);

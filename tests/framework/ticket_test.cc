@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/step.h"
+#include "belfry/framework/ticket.h"
 
 namespace belfry {
 namespace ticket_test {

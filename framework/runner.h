@@ -1,0 +1,66 @@
+// What the steps of a session share, and who may look at variables between their runs.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <vector>
+
+#include "belfry/framework/gpu_streams.h"
+#include "belfry/framework/plan.h"
+#include "belfry/framework/run_lock.h"
+#include "belfry/framework/workers.h"
+
+namespace belfry {
+
+// A step whose last run has left something to be done (PlanNode::late).
+class Pending {
+ public:
+  // Does it, in the calling thread. If that throws, the variables which it writes are suspects.
+  virtual void flush() = 0;
+
+ protected:
+  ~Pending() = default;
+};
+
+struct LinkedPlan;
+
+// What steps borrow from their session.
+struct Runner {
+  const std::vector<std::unique_ptr<Device>>& devices;
+  WorkerPool& pool;
+  std::function<void*(const Node&)> variable_memory;
+  RunLock mutex;                        // shared by runs of Locks::kEachVariable
+  std::atomic<std::uint64_t> step = 0;  // runs that wrote variables
+  // Variables that a failed run may have written, until each is restored; and its error.
+  std::set<const Node*> suspects;
+  std::exception_ptr cause;
+  std::mutex failures;  // over these two, between runs that share `mutex`
+  // Of each variable's memory. Steps of Locks::kEachVariable take them in the order of the map.
+  std::map<const void*, std::mutex> variable_locks;
+  bool dry = false;          // nothing has memory, and nothing runs
+  bool all_workers = false;  // even for little work
+  bool capture = true;       // what GPUs are given, from the second run of a step on
+  int workers = 1;           // of the pool; its others enqueue, one for each physical GPU
+  std::unique_ptr<GpuStreams> gpus = {};  // if GPUs are driven
+  std::set<LinkedPlan*> captured = {};    // of steps that live: those with ranks
+  std::chrono::duration<double> nccl_timeout{600};
+  Pending* pending = nullptr;  // null if nothing is; by who has `mutex` alone
+};
+
+// Between two runs, with nothing pending: whoever looks at variables from outside holds this.
+std::unique_lock<RunLock> between_runs(Runner& runner);
+// Beside runs that share the lock, with nothing pending.
+std::shared_lock<RunLock> beside_runs(Runner& runner);
+
+// Throws InvalidArgument naming a device of the plan, a declared one if there is any.
+[[noreturn]] void refuse_dry_run(const Plan& plan,
+                                 const std::vector<std::unique_ptr<Device>>& devices);
+
+}  // namespace belfry

@@ -1,0 +1,49 @@
+// How workers share a launch.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+namespace belfry {
+
+struct Task;
+
+// A launch that its worker has opened to others, chunk by chunk. The owner takes them from the
+// front, the others from the back: so a worker finds in its cache what it wrote in the run before.
+// A ticket is the number of the opening and how many were taken from either end; chunks are taken
+// by compare-and-swap, so a late worker never takes one of another opening.
+class Ticket {
+ public:
+  enum class End : std::uint8_t { kFront, kBack };
+
+  Ticket() = default;  // nothing is open
+  // Of the next opening.
+  Ticket opened() const { return Ticket(((bits_ >> 2 * kBits) + 1) << 2 * kBits); }
+  Ticket closed() const { return Ticket(bits_ | kNone); }
+  Ticket taken(End end) const {
+    return Ticket(bits_ + (end == End::kFront ? 1 : std::uint64_t{1} << kBits));
+  }
+  bool open(std::int64_t parts) const { return front() + back() < parts; }
+  // The chunk that is taken next.
+  std::int64_t next(End end, std::int64_t parts) const {
+    return end == End::kFront ? front() : parts - 1 - back();
+  }
+
+ private:
+  static constexpr int kBits = 22;
+  static constexpr std::uint64_t kMost = (std::uint64_t{1} << kBits) - 1;
+  static constexpr std::uint64_t kNone = kMost << kBits | kMost;
+
+  explicit Ticket(std::uint64_t bits) : bits_(bits) {}
+  std::int64_t front() const { return static_cast<std::int64_t>(bits_ & kMost); }
+  std::int64_t back() const { return static_cast<std::int64_t>(bits_ >> kBits & kMost); }
+
+  std::uint64_t bits_ = kNone;
+};
+
+struct alignas(64) Share {
+  std::atomic<Ticket> ticket{Ticket()};
+  std::atomic<const Task*> task{nullptr};
+  std::atomic<std::int64_t> done{0};
+};
+
+}  // namespace belfry
