@@ -32,12 +32,10 @@ Output conv_bn(Tower& tower, const std::string& name, Output x, ConvLayer layer,
 // Every stride-th pixel, and zeros in the channels that x lacks: a convolution with the identity.
 Output padded_shortcut(Tower& tower, Output x, int filters, int stride) {
   const std::int64_t channels = x.shape().back();
-  Tensor identity({filters, 1, 1, channels}, x.dtype());
-  visit_floating(x.dtype(), [&](auto type) {
-    const auto values = identity.mutable_data<decltype(type)>();
-    for (std::int64_t c = 0; c < channels; ++c)
-      values[static_cast<std::size_t>(c * channels + c)] = 1;
-  });
+  Tensor identity({filters, 1, 1, channels}, DType::kF32);
+  const auto values = identity.mutable_data<float>();
+  for (std::int64_t c = 0; c < channels; ++c)
+    values[static_cast<std::size_t>(c * channels + c)] = 1;
   return conv2d(x, constant(tower.graph(), std::move(identity), "shortcut"), {.stride = stride});
 }
 

@@ -20,6 +20,7 @@ constexpr int kBatch = 4, kSteps = 3;
 struct Way {
   const char* trainer;
   const char* allreduce;
+  Precision precision = Precision::kF32;
 };
 
 // The towers' devices are of one type.
@@ -31,6 +32,7 @@ std::string trained(const std::string& model, const char* type, int towers, int 
                          .allreduce = way.allreduce,
                          .batch_size = kBatch,
                          .epochs = kSteps,
+                         .precision = way.precision,
                          .threads = 2};
   options.devices.clear();
   options.logical_gpus = logical;
@@ -55,7 +57,7 @@ void expect_the_bits_of_cpus(const std::string& model, const std::vector<Way>& w
       const test::StandInGpus gpus(physical);
       const test::UseGpus use(gpus);
       EXPECT_EQ(trained(model, "GPU", 4, 4 / physical, way), expected)
-          << way.allreduce << " on " << physical;
+          << way.allreduce << " in " << name_of(way.precision) << " on " << physical;
       expect_no_drains(gpus, physical);
       EXPECT_GT(gpus.calls().enqueued, 0);
     }
@@ -74,6 +76,12 @@ TEST(GpuTrainer, LearnsWhatCpusLearnWithEachStrategy) {
 // Their averages are on /cpu:0.
 TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNorm) {
   expect_the_bits_of_cpus("resnet20", {{"replicated", "collective"}});
+}
+
+// The first updates are skipped, as the scale is too large; averages move all the same.
+TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNormOn16Bits) {
+  for (const Precision precision : {Precision::kF16, Precision::kBf16})
+    expect_the_bits_of_cpus("resnet20", {{"replicated", "collective", precision}});
 }
 
 // Its sums are no canonical ones.

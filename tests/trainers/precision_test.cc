@@ -27,6 +27,8 @@
 #include "belfry/trainers/equivalence.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
+#include "belfry/trainers/models.h"
+#include "belfry/trainers/synthetic_data.h"
 #include "belfry/trainers/trainer_kinds.h"
 #include "belfry/trainers/training_checkpoint.h"
 
@@ -416,6 +418,21 @@ TEST(Precision, IsAFlagOfEveryProgram) {
   EXPECT_THAT(refusal({"--precision=fp16"}), HasSubstr("--precision: unknown precision 'fp16'"));
   EXPECT_THAT(refusal({"--devices=cpu:2", "--trainer=async", "--async=free", "--precision=f16"}),
               HasSubstr("use --precision=bf16, which needs none, or --async=ordered"));
+}
+
+TEST(MixedPrecision, PlansEveryModelOfTheBenchmarks) {
+  for (const std::string& name : model_names())
+    for (const Precision precision : {Precision::kF16, Precision::kBf16}) {
+      const ModelSpec spec = find_model(name, 32);
+      const auto data = synthetic_data(spec.fields, spec.classes, 2, 5);
+      const auto trainer = find_trainer("simple").make({.model = spec.model,
+                                                        .optimizer = spec.optimizer,
+                                                        .batch_size = 2,
+                                                        .precision = precision,
+                                                        .dry_run = true},
+                                                       *data, nullptr);
+      EXPECT_GT(trainer->session().device_use().size(), 0u) << name;
+    }
 }
 
 TEST(MixedPrecision, PassesTheCheckOfEquivalence) {
