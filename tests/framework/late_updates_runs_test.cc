@@ -226,6 +226,7 @@ TEST_F(LateUpdates, ThatFailCloseTheSessionUntilTheirVariablesAreWritten) {
 // A late launch fails when it has written, and nothing else has.
 TEST_F(LateUpdates, ThatHaveFailedAreNotDoneAgain) {
   std::atomic<bool> armed{false}, failed{false};
+  std::atomic<int> again{0};
   Session& on = session(
       [&](Plan& plan) {
         bool first = true;
@@ -233,6 +234,7 @@ TEST_F(LateUpdates, ThatHaveFailedAreNotDoneAgain) {
           const PlanNode& node = plan.node(launch.node);
           if (node.late && node.writes() > 0)
             launch.run = [&, run = launch.run](const Pointers& p) {
+              if (failed) ++again;
               run(p);
               if (!armed.exchange(false)) return;
               failed = true;
@@ -255,6 +257,7 @@ TEST_F(LateUpdates, ThatHaveFailedAreNotDoneAgain) {
   EXPECT_FALSE(on.intact());
   on.write(model.mean, expected(2)[0]);
   on.write(model.spread, expected(2)[1]);
+  EXPECT_EQ(again, 0);
   if (on.intact()) {
     model.train(on, 2, 4);
     EXPECT_EQ(model.values(on), expected(4));
