@@ -16,6 +16,13 @@ std::vector<std::int64_t> even_sizes(std::int64_t elements, std::int64_t pieces)
   return sizes;
 }
 
+void require_results(const GradientTable& grads, int v, std::size_t results) {
+  const auto towers = static_cast<std::size_t>(grads.towers());
+  require(results == towers, "a strategy gives ", results, " results for the gradients of ",
+          grads.at(0, v).variable.node().describe(), ", instead of one for each of ", towers,
+          " towers");
+}
+
 std::int64_t known_elements(const GradientTable& grads, int v, std::string_view who) {
   const Output value = grads.at(0, v).value;
   require(value.shape().is_fully_known(), who, " cuts tensors by their elements, but the shape of ",

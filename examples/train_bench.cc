@@ -62,9 +62,12 @@ void check(const FlagParser& parser, const TrainFlags& training) {
            "beside --dry_run, which measures nothing");
 }
 
-// The trainer for a strategy: the one asked for, else the replicated one, else any that takes it.
+// The trainer for a strategy: the one asked for, else the replicated one, else the one that takes
+// it by default, else any that does.
 Mode mode_for(const std::string& strategy, const std::string& trainer, int repacking) {
   std::vector<std::string> trainers = trainer_names();
+  std::ranges::stable_partition(
+      trainers, [&](auto& name) { return find_trainer(name).default_strategy == strategy; });
   std::ranges::stable_partition(trainers, [](auto& name) { return name == "replicated"; });
   if (!trainer.empty()) trainers = {trainer};
   for (const std::string& name : trainers) {

@@ -321,8 +321,8 @@ TEST_F(GpuPlanTest, TensorsGoByTheHostBetweenGpusThatDoNotReachEachOther) {
   const Output c = on(gpu(2), [&] { return tanh(a, "c"); });
   const test::StandInGpus apart(3, false);
   const test::UseGpus use(apart);
-  const Plan made = plan({3, 1}, {b, c});
-  EXPECT_THAT(texts(made), ElementsAre("Fill >1 on 1", "Copy 1>0 on 1", "Copy 0>2 on 2",
+  const Plan made = plan({3, 1}, {b.node(), c.node()});
+  EXPECT_THAT(texts(made), ElementsAre("Fill>1 on 1", "Copy 1>0 on 1", "Copy 0>2 on 2",
                                        "Tanh 2>2 on 2", "Copy 0>3 on 3", "Tanh 3>3 on 3"));
   EXPECT_EQ(made.transfers.size(), 2u);
 }
