@@ -118,4 +118,8 @@ bool is_canonical(const Mode& mode, const Trainer& trainer) {
          chosen_mode(mode, trainer).value_or(mode).canonical(trainer.options().devices);
 }
 
+bool repeats(const TrainerOptions& options) {
+  return options.deterministic || std::ranges::none_of(options.devices, &DeviceSpec::is_gpu);
+}
+
 }  // namespace belfry

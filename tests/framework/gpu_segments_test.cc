@@ -379,7 +379,7 @@ TEST_P(GpuSegmentWaitsTest, AreAllNeeded) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuSegmentWaitsTest,
                          ::testing::Values(Layout{1, 2}, Layout{2, 1}, Layout{2, 2}, Layout{1, 8},
-                                           Layout{2, 4}),
+                                           Layout{8, 1}, Layout{2, 4}),
                          [](const auto& layout) {
                            return cat(layout.param.physical, "x", layout.param.logical);
                          });

@@ -86,6 +86,20 @@ TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNormOn16Bits) {
     expect_the_bits_of_cpus("resnet20", {{"replicated", "collective", precision}});
 }
 
+TEST(GpuTrainer, LearnsWhereGpusDoNotReachEachOther) {
+  for (const char* strategy : {"naive", "hierarchical", "shuffle", "halving_doubling"}) {
+    const Way way{"replicated", strategy};
+    const std::string expected = trained("mnist", "CPU", 4, 1, way);
+    for (const int physical : {2, 4}) {
+      const test::StandInGpus gpus(physical, false);
+      const test::UseGpus use(gpus);
+      EXPECT_EQ(trained("mnist", "GPU", 4, 4 / physical, way), expected)
+          << strategy << " on " << physical;
+      expect_no_drains(gpus, physical);
+    }
+  }
+}
+
 // Its sums are no canonical ones.
 TEST(GpuTrainer, LearnsWithNccl) {
   const auto loss = [](const std::string& result) {
