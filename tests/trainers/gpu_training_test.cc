@@ -6,11 +6,13 @@
 #include "belfry/framework/text.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/parsed_flags.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/synthetic_data.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/trainer_options.h"
 
 namespace belfry {
 namespace gpu_training_test {
@@ -148,6 +150,23 @@ TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
     EXPECT_EQ(trained("GPU", towers, logical), trained("CPU", towers, 1))
         << physical << " x " << logical;
     expect_no_drains(gpus, 2 * physical);
+  }
+}
+
+TEST(GpuTrainer, AsksForDeterministicKernelsByItsFlag) {
+  for (const bool given : {false, true}) {
+    const test::StandInGpus gpus(2);
+    const test::UseGpus use(gpus);
+    std::vector<const char*> arguments{"--devices=gpu:2", "--batch_size=4"};
+    if (given) arguments.push_back("--deterministic");
+    const auto data = smooth_data(4 * kBatch);
+    const TrainFlags flags = parse(arguments);
+    find_trainer(flags.trainer)
+        .make(trainer_options(flags, smooth_model, sgd(0.1)), *data, nullptr)
+        ->train();
+    const test::StandInGpus::Calls calls = gpus.calls();
+    EXPECT_GT(given ? calls.deterministic : calls.fastest, 0);
+    EXPECT_EQ(given ? calls.fastest : calls.deterministic, 0);
   }
 }
 
