@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/chunked.h"
 #include "belfry/allreduce/collective.h"
 #include "belfry/allreduce/colocate.h"
@@ -10,6 +9,7 @@
 #include "belfry/allreduce/hierarchical.h"
 #include "belfry/allreduce/naive.h"
 #include "belfry/allreduce/nccl.h"
+#include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/ring.h"
 #include "belfry/allreduce/shuffle.h"
 #include "belfry/allreduce/small_tensors.h"
