@@ -39,6 +39,11 @@ std::vector<Call> Recorder::calls() {
   return calls_;
 }
 
+void Recorder::forget_calls() {
+  const std::lock_guard lock(mutex_);
+  calls_.clear();
+}
+
 int Recorder::count(std::string_view function) {
   const std::lock_guard lock(mutex_);
   const auto found = counts_.find(function);

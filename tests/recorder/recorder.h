@@ -35,8 +35,13 @@ struct Call {
   bool captured = false;         // and not done
   std::vector<char> bytes = {};  // of a launch: its parameter, and some more
 
-  // As those of a replay are told from it.
-  bool launches() const { return name != "cudaGraphLaunch" && stream; }
+  bool of_thread = false;  // the stream is that of the calling thread
+
+  // A kernel that does not only tell, or is told, how far a run is; or what a library computes.
+  bool computes() const {
+    const bool launched = name == "cudaLaunchKernel" && detail.find("store_") == detail.npos;
+    return launched || name.starts_with("cublasLt") || name.starts_with("cudnn");
+  }
 };
 
 // What a function may not be called in.
@@ -57,7 +62,9 @@ class Recorder {
   // Forgets calls, violations, faults and peers. What is allocated stays.
   void reset();
   std::vector<std::string> violations();
+  // Those that gave a stream something to do.
   std::vector<Call> calls();
+  void forget_calls();
   // How often a function has been called.
   int count(std::string_view function);
   std::map<std::string, int, std::less<>> counts();

@@ -149,7 +149,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                  if (!source || !target) return recorder().violate("a copy of freed memory");
                  std::memmove(target, source, bytes);
                }},
-              {.name = kName, .detail = cat(bytes, " bytes")});
+              {.name = kName,
+               .detail = cat(bytes, " bytes"),
+               .of_thread = handle == cudaStreamPerThread});
     return cudaSuccess;
   });
 }
