@@ -139,7 +139,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 
 cudaError_t cudaFree(void* memory) {
   if (!memory) return cudaSuccess;
-  return recorder().call<cudaError_t>("cudaFree", kInSteps | kInCaptures, [&] {
+  return recorder().call<cudaError_t>("cudaFree", kInSteps | kFrees | kInCaptures, [&] {
     const auto found = recorder().memory.find(reinterpret_cast<std::uintptr_t>(memory));
     if (found == recorder().memory.end() || found->second.gpu < 0) {
       recorder().violate("cudaFree of what cudaMalloc did not give");
@@ -165,7 +165,7 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
 
 cudaError_t cudaFreeHost(void* memory) {
   if (!memory) return cudaSuccess;
-  return recorder().call<cudaError_t>("cudaFreeHost", kInSteps | kInCaptures, [&] {
+  return recorder().call<cudaError_t>("cudaFreeHost", kInSteps | kFrees | kInCaptures, [&] {
     const auto found = recorder().memory.find(reinterpret_cast<std::uintptr_t>(memory));
     if (found == recorder().memory.end() || found->second.gpu >= 0) {
       recorder().violate("cudaFreeHost of what cudaHostAlloc did not give");

@@ -156,7 +156,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  return recorder().call<cublasStatus_t>("cublasLtDestroy", kInSteps | kInCaptures, [&] {
+  return recorder().call<cublasStatus_t>("cublasLtDestroy", kInSteps | kFrees | kInCaptures, [&] {
     end_handle(handle, "cublasLtDestroy");
     return CUBLAS_STATUS_SUCCESS;
   });
@@ -206,7 +206,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-  return recorder().call<cudnnStatus_t>("cudnnDestroy", kInSteps | kInCaptures, [&] {
+  return recorder().call<cudnnStatus_t>("cudnnDestroy", kInSteps | kFrees | kInCaptures, [&] {
     end_handle(handle, "cudnnDestroy");
     return CUDNN_STATUS_SUCCESS;
   });

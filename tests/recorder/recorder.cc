@@ -17,15 +17,21 @@ Recorder& Recorder::get() {
   return only;
 }
 
+void Recorder::mend() {
+  const std::lock_guard lock(mutex_);
+  fault_.reset();
+  failed_ = false;
+  sticky_ = 0;
+  stamps_lost = false;
+}
+
 void Recorder::reset() {
+  mend();
   const std::lock_guard lock(mutex_);
   violations_.clear();
   calls_.clear();
   counts_.clear();
   peers.clear();
-  fault_.reset();
-  failed_ = false;
-  sticky_ = 0;
   peers_reach = true;
 }
 
@@ -67,6 +73,11 @@ bool Recorder::failed() {
   return failed_;
 }
 
+void Recorder::lose_stamps(bool lose) {
+  const std::lock_guard lock(mutex_);
+  stamps_lost = lose;
+}
+
 void Recorder::set_peers(bool reach) {
   const std::lock_guard lock(mutex_);
   peers_reach = reach;
@@ -97,6 +108,12 @@ int Recorder::gpu_of(const void* address) {
   const std::lock_guard lock(mutex_);
   const Allocation* const of = allocation_of(address);
   return of ? of->gpu : -2;
+}
+
+std::size_t Recorder::bytes_of(const void* address) {
+  const std::lock_guard lock(mutex_);
+  const Allocation* const of = allocation_of(address);
+  return of ? of->bytes : 0;
 }
 
 Allocation* Recorder::allocation_of(const void* address) {
@@ -158,8 +175,8 @@ Event* Recorder::event_of(cudaEvent_t handle) {
   return nullptr;
 }
 
-void Recorder::check_reach(const void* address, std::size_t bytes, int gpu,
-                           const std::string& what) {
+void Recorder::check_reach(const void* address, std::size_t bytes, int gpu, const std::string& what,
+                           bool somehow) {
   const Allocation* const of = allocation_of(address);
   if (!of) return violate(cat(what, " on GPU ", gpu, " is given memory that no GPU reaches"));
   const auto first =
@@ -170,7 +187,7 @@ void Recorder::check_reach(const void* address, std::size_t bytes, int gpu,
     constexpr unsigned kEverywhere = cudaHostAllocMapped | cudaHostAllocPortable;
     if ((of->flags & kEverywhere) != kEverywhere)
       violate(cat(what, " on GPU ", gpu, " is given memory of the host that is not mapped there"));
-  } else if (of->gpu != gpu && !peers.contains({gpu, of->gpu})) {
+  } else if (of->gpu != gpu && !somehow && !peers.contains({gpu, of->gpu})) {
     violate(cat(what, " on GPU ", gpu, " is given memory of GPU ", of->gpu,
                 ", to which it has no access"));
   }

@@ -33,6 +33,7 @@ struct Call {
   int gpu = -1;        // of the stream, or else the current one
   Stream* stream = nullptr;
   bool captured = false;         // and not done
+  std::int64_t value = 0;        // of a stamp, or of the number of a step
   std::vector<char> bytes = {};  // of a launch: its parameter, and some more
 
   bool of_thread = false;  // the stream is that of the calling thread
@@ -49,6 +50,7 @@ enum Forbidden : unsigned {
   kNowhere = 0,
   kInSteps = 1,     // runs behind those that warm and capture
   kInCaptures = 2,  // of the same thread
+  kFrees = 4,       // not forbidden: frees all the same if it fails
 };
 
 class Recorder {
@@ -59,7 +61,9 @@ class Recorder {
 
   // --- for tests
 
-  // Forgets calls, violations, faults and peers. What is allocated stays.
+  // No call fails any more.
+  void mend();
+  // That, and forgets calls, violations and peers. What is allocated stays.
   void reset();
   std::vector<std::string> violations();
   // Those that gave a stream something to do.
@@ -69,10 +73,12 @@ class Recorder {
   int count(std::string_view function);
   std::map<std::string, int, std::less<>> counts();
   // Its call of this number, from 0, among those from now on, returns this status and does nothing.
-  // Where it is `sticky`, so do all calls of CUDA from then on, until reset().
+  // Where it is `sticky`, so do all calls of CUDA from then on, until mend().
   void fail(std::string function, int number, int status, bool sticky = false);
   // Whether that has happened.
   bool failed();
+  // Stamps are not done any more, until mend().
+  void lose_stamps(bool lose);
   // GPUs reach each other's memory.
   void set_peers(bool reach);
   // Objects and allocations that have not been freed, in words.
@@ -81,6 +87,8 @@ class Recorder {
   void* behind(const void* address);
   // The GPU whose memory it is, -1 for pinned memory, -2 for other memory of the host.
   int gpu_of(const void* address);
+  // Of the whole of that memory; 0 for other memory.
+  std::size_t bytes_of(const void* address);
 
   // While it lives, a run is under way that neither warms nor captures anything.
   class Steady {
@@ -96,7 +104,10 @@ class Recorder {
   Status call(const char* function, unsigned forbidden, const Body& body) {
     const std::lock_guard lock(mutex_);
     int status = enter(function, forbidden, sizeof(Status) && kOfCuda<Status>);
-    if (status == 0) status = static_cast<int>(body());
+    if (status == 0 || (forbidden & kFrees)) {
+      const int own = static_cast<int>(body());
+      if (status == 0) status = own;
+    }
     if (kOfCuda<Status> && status != 0 && status != cudaErrorNotReady)
       last_error = static_cast<cudaError_t>(status);
     return static_cast<Status>(status);
@@ -108,10 +119,15 @@ class Recorder {
   // The stream that a handle stands for, whose GPU has to be current; null if it is none.
   Stream* stream_of(cudaStream_t handle, const char* function);
   Event* event_of(cudaEvent_t handle);
-  // What a kernel of `gpu` is given must be memory that it reaches: `bytes` from there.
-  void check_reach(const void* address, std::size_t bytes, int gpu, const std::string& what);
+  // What work on `gpu` is given must be memory that it reaches: `bytes` from there. Where CUDA
+  // takes it there `somehow`, it need not be a peer's.
+  void check_reach(const void* address, std::size_t bytes, int gpu, const std::string& what,
+                   bool somehow = false);
   // Memory that holds an address; null if it is none that CUDA knows.
   Allocation* allocation_of(const void* address);
+
+  // A call has failed: captures are given up.
+  bool has_failed() const { return failed_; }
 
   static thread_local int current;  // GPU of this thread; -1: none yet
   static thread_local cudaError_t last_error;
@@ -121,10 +137,11 @@ class Recorder {
   std::map<std::uintptr_t, Allocation> memory;  // by the first address
   std::set<std::unique_ptr<Stream>, ByAddress> streams;
   std::set<std::unique_ptr<Event>, ByAddress> events;
-  std::set<std::unique_ptr<Graph>, ByAddress> graphs;
+  std::set<std::unique_ptr<CudaGraph>, ByAddress> graphs;
   std::map<const void*, std::string> kernels;  // by what launches name
   std::set<std::pair<int, int>> peers;         // enabled: from, to
   bool peers_reach = true;
+  bool stamps_lost = false;
   std::map<std::string, int> handles;  // of libraries
 
  private:

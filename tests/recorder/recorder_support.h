@@ -20,14 +20,16 @@ class RecorderTest : public ::testing::Test {
     EXPECT_THAT(recorder().violations(), ::testing::IsEmpty());
     EXPECT_EQ(alive(), before_);
   }
-
- private:
+  // Until now.
+  void allow_leaks() { before_ = alive(); }
+  // But for the handles that the module keeps.
   static std::map<std::string, int> alive() {
     auto all = recorder().alive();
     std::erase_if(all, [](const auto& of) { return of.first.starts_with("handles"); });
     return all;
   }
 
+ private:
   std::map<std::string, int> before_;
 };
 

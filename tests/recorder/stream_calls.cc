@@ -87,7 +87,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return recorder().call<cudaError_t>("cudaStreamDestroy", kInSteps, [&] {
+  return recorder().call<cudaError_t>("cudaStreamDestroy", kInSteps | kFrees, [&] {
     Stream* const found = recorder().stream_of(stream, "cudaStreamDestroy");
     if (!found) return cudaErrorInvalidResourceHandle;
     if (found->capture) recorder().violate("a stream ends while it captures");
@@ -124,8 +124,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     Stream* const stream = r.stream_of(handle, kName);
     if (!stream) return cudaErrorInvalidResourceHandle;
     for (const void* const address : {static_cast<const void*>(to), from}) {
-      if (r.allocation_of(address))
-        r.check_reach(address, bytes, stream->gpu, "a copy");
+      if (r.allocation_of(address))  // outside of steps CUDA may find a way of its own
+        r.check_reach(address, bytes, stream->gpu, "a copy", handle == cudaStreamPerThread);
       else if (stream->capture)
         return refuse(*stream, cudaErrorStreamCaptureUnsupported, "a copy of pageable memory");
       else if (handle != cudaStreamPerThread)
@@ -182,13 +182,15 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**
     if (grid.x == 0 || block.x == 0 || block.x > 1024) return cudaErrorInvalidConfiguration;
     Work work{kernel->second};
     Call call{.name = "cudaLaunchKernel", .detail = kernel->second};
+    if (call.detail.find("store_") != std::string::npos)
+      call.value = read_as<std::int64_t>(arguments[1]);
     if (call.detail.find("store_behind") != std::string::npos) {
       if (stream->capture) r.violate("a stamp that is captured");
       const auto* const counter = read_as<void*>(arguments[0]);
       r.check_reach(counter, sizeof(std::int64_t), stream->gpu, "a stamp");
       if (const Allocation* const of = r.allocation_of(counter); of && of->gpu >= 0)
         r.violate("a stamp that the host cannot read");
-      work = store<std::int64_t>(kernel->second, arguments);
+      if (!r.stamps_lost) work = store<std::int64_t>(kernel->second, arguments);
     } else if (call.detail.find("store_word") != std::string::npos) {
       if (stream->capture) r.violate("the number of a step is captured");
       r.check_reach(read_as<void*>(arguments[0]), sizeof(std::uint64_t), stream->gpu, "a step");
@@ -213,7 +215,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return recorder().call<cudaError_t>("cudaEventDestroy", kInSteps, [&] {
+  return recorder().call<cudaError_t>("cudaEventDestroy", kInSteps | kFrees, [&] {
     if (!recorder().event_of(event)) return cudaErrorInvalidResourceHandle;
     recorder().events.erase(recorder().events.find(static_cast<const void*>(event)));
     return cudaSuccess;
@@ -295,8 +297,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
         other->clock.clear();
       }
     if (capture->broken) return cudaErrorStreamCaptureInvalidated;
+    if (!joined && recorder().has_failed()) return cudaErrorStreamCaptureUnjoined;
     if (!joined) return refuse(*stream, cudaErrorStreamCaptureUnjoined, kName);
-    auto made = std::make_unique<Graph>(Graph{stream->gpu, false, std::move(capture->work)});
+    auto made =
+        std::make_unique<CudaGraph>(CudaGraph{stream->gpu, false, std::move(capture->work)});
     *graph = reinterpret_cast<cudaGraph_t>(made.get());
     recorder().graphs.insert(std::move(made));
     return cudaSuccess;
@@ -308,7 +312,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return recorder().call<cudaError_t>("cudaGraphInstantiate", kInSteps, [&] {
     const auto found = recorder().graphs.find(static_cast<const void*>(graph));
     if (found == recorder().graphs.end()) return cudaErrorInvalidValue;
-    auto made = std::make_unique<Graph>(Graph{(*found)->gpu, true, (*found)->work});
+    auto made = std::make_unique<CudaGraph>(CudaGraph{(*found)->gpu, true, (*found)->work});
     *executable = reinterpret_cast<cudaGraphExec_t>(made.get());
     recorder().graphs.insert(std::move(made));
     return cudaSuccess;
@@ -341,7 +345,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return recorder().call<cudaError_t>("cudaGraphDestroy", kInSteps, [&] {
+  return recorder().call<cudaError_t>("cudaGraphDestroy", kInSteps | kFrees, [&] {
     const auto found = recorder().graphs.find(static_cast<const void*>(graph));
     if (found == recorder().graphs.end()) return cudaErrorInvalidValue;
     recorder().graphs.erase(found);
@@ -350,7 +354,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  return recorder().call<cudaError_t>("cudaGraphExecDestroy", kInSteps, [&] {
+  return recorder().call<cudaError_t>("cudaGraphExecDestroy", kInSteps | kFrees, [&] {
     const auto found = recorder().graphs.find(static_cast<const void*>(graph));
     if (found == recorder().graphs.end()) return cudaErrorInvalidValue;
     recorder().graphs.erase(found);

@@ -62,7 +62,7 @@ struct Event {
   Clock clock = {};
 };
 
-struct Graph {
+struct CudaGraph {
   int gpu;
   bool executable;
   std::vector<Work> work;

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "belfry/framework/segments.h"
+#include "belfry/ops/dropout.h"
 #include "belfry/tests/recorder/recorder_support.h"
 
 namespace belfry::recorder {
@@ -85,6 +86,7 @@ TEST_F(RecorderTraining, HasStreamsDoWhatTheBackendOfOtherTestsDoes) {
       const int segments = captured_segments(step.plan());
       EXPECT_EQ(recorder().count("cudaGraphInstantiate"),
                 std::min(runs - 1, FeedSlots::kCount) * segments);
+      EXPECT_EQ(recorder().count("cudaGraphUpload"), recorder().count("cudaGraphInstantiate"));
       EXPECT_EQ(recorder().count("cudaGraphLaunch"), (runs - 1) * segments);
     }
 }
@@ -139,6 +141,34 @@ TEST_F(RecorderTraining, CapturesWhatTheFirstRunLaunches) {
   const std::vector<Call> fourth = calls_of_run(3);
   EXPECT_EQ(computed(fourth, false), outside);
   EXPECT_TRUE(computed(fourth, true).empty());
+}
+
+// Outside of segments, which are replayed with the parameters that they were captured with.
+TEST_F(RecorderTraining, KernelsReadTheNumberOfTheStepFromTheirGpu) {
+  Graph graph;
+  std::vector<Fetch> fetches;
+  for (int g = 0; g < 2; ++g) {
+    DeviceScope on(graph, gpu(g));
+    const Variable kept = variable(graph, cat("kept", g), {8}, {.initializer = init::ones()});
+    fetches.emplace_back(assign(kept, dropout(dropout(kept, 0.5), 0.5)));
+  }
+  for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
+    Session session(graph, on_gpus(layout));
+    Step& step = session.prepare(fetches);
+    std::vector<std::int64_t> numbers;
+    for (int run = 0; run < 4; ++run) {
+      recorder().forget_calls();
+      step.run(std::vector<Tensor>{});
+      std::vector<std::int64_t> told;
+      for (const Call& call : recorder().calls())
+        if (call.detail.find("store_word") != call.detail.npos) told.push_back(call.value);
+      ASSERT_EQ(told.size(), 2u);
+      EXPECT_EQ(told[0], told[1]);
+      numbers.push_back(told[0]);
+    }
+    for (std::size_t run = 1; run < 4; ++run)
+      EXPECT_EQ(numbers[run], numbers[0] + static_cast<std::int64_t>(run));
+  }
 }
 
 }  // namespace training_test
