@@ -42,6 +42,7 @@ if(TARGET belfry_cuda)
   # comes first where the module's symbols are looked up; it links no library of CUDA.
   file(GLOB sources CONFIGURE_DEPENDS recorder/*.cc)
   add_executable(recorder_tests ${sources})
+  belfry_batches(recorder_tests 2)
   target_precompile_headers(recorder_tests REUSE_FROM test_headers)
   target_compile_options(recorder_tests PRIVATE ${test_options})
   target_compile_definitions(recorder_tests PRIVATE ${test_definitions})

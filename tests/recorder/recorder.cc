@@ -125,7 +125,7 @@ Allocation* Recorder::allocation_of(const void* address) {
 }
 
 void Recorder::violate(std::string what) {
-  if (violations_.size() < 100) violations_.push_back(std::move(what));
+  if (std::ranges::count(violations_, what) == 0) violations_.push_back(std::move(what));
 }
 
 int Recorder::enter(const char* function, unsigned forbidden, bool of_cuda) {

@@ -65,6 +65,7 @@ class Recorder {
   void mend();
   // That, and forgets calls, violations and peers. What is allocated stays.
   void reset();
+  // Each once.
   std::vector<std::string> violations();
   // Those that gave a stream something to do.
   std::vector<Call> calls();
