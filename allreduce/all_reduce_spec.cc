@@ -21,6 +21,12 @@ std::errc read(std::string_view text, T& value) {
   return stop == end ? error : std::errc::invalid_argument;
 }
 
+std::vector<std::string> chunked_strategies() {
+  std::vector<std::string> names = strategy_names();
+  std::erase_if(names, [](auto& name) { return !make_named_strategy(name)->in_chunks(2); });
+  return names;
+}
+
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -69,7 +75,7 @@ class Parser {
           shown(piece), "': '", shown(piece.substr(mark + 1)),
           "' is not a number of chunks between 1 and ", kMostChunks);
     check(strategy->in_chunks(2) != nullptr, "'", shown(piece), "': ", range.strategy,
-          " takes no number of chunks; ring, shuffle and collective do");
+          " takes no number of chunks; these do: ", join(chunked_strategies()));
     return range;
   }
 

@@ -16,6 +16,16 @@ std::vector<std::int64_t> even_sizes(std::int64_t elements, std::int64_t pieces)
   return sizes;
 }
 
+void require_results(const GradientTable& grads, int v, std::size_t results) {
+  const auto towers = static_cast<std::size_t>(grads.towers());
+  if (results == towers) return;
+  const Output first = grads.at(0, v).value;
+  throw InvalidArgument(cat("a strategy gives ", results,
+                            " results for the gradients of a variable",
+                            " instead of one for each of ", towers, " towers; the first gradient ",
+                            "is ", first.node().describe()));
+}
+
 std::int64_t known_elements(const GradientTable& grads, int v, std::string_view who) {
   const Output value = grads.at(0, v).value;
   require(value.shape().is_fully_known(), who, " cuts tensors by their elements, but the shape of ",

@@ -12,12 +12,16 @@ namespace belfry {
 // Empty pieces are left out, so there are min(elements, pieces).
 std::vector<std::int64_t> even_sizes(std::int64_t elements, std::int64_t pieces);
 
+// Throws InvalidArgument naming variable v's gradient unless there is one result per tower.
+void require_results(const GradientTable& grads, int v, std::size_t results);
+
 // What Strategy::sum returns, from `combine(v)`: the results of variable v for each tower.
 template <class F>
 std::vector<std::vector<Output>> by_variable(const GradientTable& grads, const F& combine) {
   std::vector<std::vector<Output>> rows(static_cast<std::size_t>(grads.towers()));
   for (int v = 0; v < grads.variables(); ++v) {
     const std::vector<Output> combined = combine(v);
+    require_results(grads, v, combined.size());
     for (std::size_t t = 0; t < rows.size(); ++t) rows[t].push_back(combined[t]);
   }
   return rows;

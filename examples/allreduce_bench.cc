@@ -12,7 +12,7 @@ namespace {
 // As text, before they are checked.
 struct RawFlags {
   std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
-  std::string dtype = "f32", redop = "sum", strategies = "collective";
+  std::string dtype = "f32", precision = "f32", redop = "sum", strategies = "collective";
   std::string threads, model, update, csv, json;
   RawDevices devices;
   AutoFlags automatic;
@@ -38,6 +38,9 @@ void define(FlagParser& parser, RawFlags& raw) {
   parser.add("-f,--stepfactor", raw.factor, "N", "each size is N times the one before [2]");
   parser.add("-d,--datatype", raw.dtype, "TYPE",
              "f32|f64|f16|bf16|i32; also float|double|half|bfloat16|int32 [f32]");
+  parser.add("--precision", raw.precision, "f32",
+             "as of programs that train: whatever models compute in there, gradients that are "
+             "combined are f32; -d is for other types [f32]");
   parser.add("-o,--op", raw.redop, "OP", "sum|avg [sum]");
   add_device_flags(parser, raw.devices);
   parser.add(
@@ -166,6 +169,10 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   constexpr int kMost = std::numeric_limits<int>::max();
   ReductionBenchOptions& bench = flags.bench;
   bench.dtype = parse_type(raw.dtype);
+  const Precision precision = as_flag("--precision", [&] { return find_precision(raw.precision); });
+  require<FlagError>(precision == Precision::kF32, "--precision=", raw.precision,
+                     " changes no gradient: those of f32 variables are f32; to sum another type "
+                     "say e.g. -d bf16");
   flags.least = parse_size("-b", raw.least, bench.dtype);
   flags.most = raw.most.empty() ? std::max(flags.least, parse_size("-e", "32M", bench.dtype))
                                 : parse_size("-e", raw.most, bench.dtype);

@@ -97,6 +97,11 @@ std::unique_ptr<Device> make_device(DeviceSpec spec, std::int64_t limit, int log
 
 }  // namespace
 
+bool Device::reaches(const Device& other) const {
+  if (memory_space == other.memory_space || declared || other.declared) return true;
+  return backend && other.backend && backend->peer_access(gpu, other.gpu);
+}
+
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options) {
   Counts counts = count_devices(options.device_count);
   const int logical = options.logical_gpus;

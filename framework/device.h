@@ -24,6 +24,8 @@ struct Device {
         memory(spec.str(), memory_limit, source.get()) {}
 
   bool on_gpu() const { return memory_space > 0; }
+  // Whether what runs here may read and write the other's memory; declared devices are taken to.
+  bool reaches(const Device& other) const;
 
   DeviceSpec spec;  // full
   // Devices of one memory space exchange tensors without a copy: 0 for the host's, which all CPU

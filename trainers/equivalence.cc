@@ -112,6 +112,7 @@ Equivalence check_equivalence(const TrainerOptions& options, const Dataset& trai
   common.on_trace = {};
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = steps;
+  common.deterministic = true;
   Equivalence result{.steps = steps};
   Values reference;
   std::vector<std::pair<std::size_t, Values>> waiting;  // for a reference

@@ -51,9 +51,9 @@ struct Equivalence {
   std::string to_table() const;
 };
 
-// `options` says all but the mode; callbacks, epochs and numbers of steps in it do not count. One
-// session exists at a time. Modes that cannot serve the options are listed with the reason; throws
-// InvalidArgument if none can.
+// `options` says all but the mode; callbacks, epochs and numbers of steps in it do not count, and
+// all are deterministic. One session exists at a time. Modes that cannot serve the options are
+// listed with the reason; throws InvalidArgument if none can.
 Equivalence check_equivalence(const TrainerOptions& options, const Dataset& train,
                               std::int64_t steps, std::span<const Mode> modes);
 

@@ -39,7 +39,8 @@ class Definer {
                     "|auto; parameter_server takes colocate, replicated all others; auto: the one "
                     "that is predicted to be fastest for this model; NAME#N in N chunks "
                     "per tensor (ring, shuffle, collective); NAME:SIZE:NAME by size: tensors of up "
-                    "to SIZE bytes (K, M, G, T: powers of 1024) by the first [collective]");
+                    "to SIZE bytes (K, M, G, T: powers of 1024) by the first [collective; of "
+                    "parameter_server: colocate]");
     parser_.add("--gradient_repacking", raw_.repacking, "N",
                 "pack all gradients into N parts before they are combined; 0: do not [0]");
     parser_.add(

@@ -35,8 +35,8 @@ void run_once(const TrainerOptions& options, const Dataset& train, const ModeBen
   const std::string params = params_hash(trainer->session(), trainer->graph());
   const std::string state = state_hash(trainer->session(), trainer->graph());
   runs.chosen = chosen_mode(runs.mode, *trainer);
-  const bool repeats = is_canonical(runs.mode, *trainer);
-  require<Internal>(!repeats || runs.state_hash.empty() || runs.state_hash == state,
+  const bool must_repeat = is_canonical(runs.mode, *trainer) && repeats(options);
+  require<Internal>(!must_repeat || runs.state_hash.empty() || runs.state_hash == state,
                     runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;
   runs.state_hash = state;

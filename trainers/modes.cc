@@ -10,9 +10,8 @@ namespace {
 
 constexpr double kBucketMb = 0.25;
 
-// Of each strategy, besides the plain one.
+// Of each strategy, besides the plain one, with a trainer that replicates.
 constexpr void (*kVariants[])(Mode&) = {
-    [](Mode& mode) { mode.gradient_repacking = 2; },
     [](Mode& mode) { mode.fuse_updates = false; },
     [](Mode& mode) { mode.share_replicas = false; },
     [](Mode& mode) { mode.fuse_updates = mode.share_replicas = false; },
@@ -80,7 +79,8 @@ std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices) {
       if (kind.async) modes.emplace_back(plain).async = "free";
       if (!refusal_of(strategy, devices).empty()) continue;
       if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
-      if (!kind.packs) continue;
+      if (kind.packs) modes.emplace_back(plain).gradient_repacking = 2;
+      if (!kind.replicates) continue;
       for (const auto& change : kVariants) change(modes.emplace_back(plain));
     }
   }
@@ -116,6 +116,10 @@ std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer) {
 bool is_canonical(const Mode& mode, const Trainer& trainer) {
   return trainer.towers().canonical &&
          chosen_mode(mode, trainer).value_or(mode).canonical(trainer.options().devices);
+}
+
+bool repeats(const TrainerOptions& options) {
+  return options.deterministic || std::ranges::none_of(options.devices, &DeviceSpec::is_gpu);
 }
 
 }  // namespace belfry

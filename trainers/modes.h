@@ -42,6 +42,10 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
 // the mode is, and the model lets it (TrainingGraph::canonical).
 bool is_canonical(const Mode& mode, const Trainer& trainer);
 
+// Whether a run with these options ends with the same bits each time: on GPUs libraries may choose
+// other algorithms, and such that do not repeat, unless it is deterministic.
+bool repeats(const TrainerOptions& options);
+
 // The mode that "auto" stands for in a trainer made in `mode`; none without "auto".
 std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer);
 

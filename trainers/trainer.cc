@@ -55,6 +55,8 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
   require(design.weighs || (!unequal && options_.tower_weights.empty()),
           "this trainer takes batches of one size: no ",
           unequal ? cat("--uneven=", name_of(options_.uneven)) : "--tower_weights");
+  require(options_.allreduce != "auto" || design.choose,
+          "this trainer cannot choose: --allreduce=auto needs a TrainerDesign::choose");
   check_precision(options_, design);
   const std::map<std::string, int> devices = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();

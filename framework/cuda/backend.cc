@@ -42,6 +42,7 @@ class CudaBackend final : public DrivingBackend {
   bool peer_access(int from, int to) const override {
     need(from);
     need(to);
+    if (from == to) return false;
     int possible = 0;
     BELFRY_GPU_CALL(cudaDeviceCanAccessPeer(&possible, from, to), "asking whether GPU ", from,
                     " reaches GPU ", to);

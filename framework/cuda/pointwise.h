@@ -1,5 +1,7 @@
 // Kernels of pointwise ops from their functors; for sources that nvcc compiles.
 #pragma once
+#include <type_traits>
+
 #include "belfry/framework/cuda/gpu_kernel.h"
 #include "belfry/framework/cuda/launch.h"
 #include "belfry/framework/cuda/pack.h"
@@ -75,6 +77,7 @@ auto visit_stored(DType dtype, const F& f) {
 // The kernel of y = F(x), or y = F(a, b) for equal shapes.
 template <class F, int N>
 QueueRun pointwise(KernelPlan& plan) {
+  static_assert(std::is_empty_v<F>, "one with options must be given them: launch a Map of it");
   return visit_stored(plan.dtype(), []<class T>(T) -> QueueRun {
     return [](const Pointers& p, Queue& queue) { map<F, T, N>(queue, p); };
   });

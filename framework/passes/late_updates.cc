@@ -69,8 +69,7 @@ class LateUpdates {
 
   // A late launch may not ask for the number of the step, nor for what belongs to a run.
   bool is_plain(const PlanNode& n) const {
-    return !n.op->storage && !n.op->random && n.participants() == 0 && n.feed < 0 && n.fetch < 0 &&
-           !n.shared && !comes_from_gpu(n) &&
+    return !n.op->storage && !n.op->random && n.feed < 0 && n.fetch < 0 && !comes_from_gpu(n) &&
            std::ranges::none_of(n.devices, [&](int device) { return on_gpu(device); });
   }
 

@@ -77,9 +77,10 @@ class Scheduler {
     const int last = node.participants() - 1;
     const int chosen = devices[at(node.node->prompt() ? last - turn : turn)];
     for (const int other : devices)
-      require(reaches(device(chosen), device(other)), node.node->describe(), ": ",
+      require(device(chosen).reaches(device(other)), node.node->describe(), ": ",
               device(chosen).spec, " does not reach the memory of ", device(other).spec,
-              "; combine tensors of CPUs alone, or of GPUs that reach each other");
+              "; combine tensors of CPUs alone, or of GPUs that reach each other, or copy them "
+              "first, as other strategies do (naive, ring, nccl)");
     return chosen;
   }
 
@@ -90,11 +91,6 @@ class Scheduler {
   int source(const PlanNode& copy) const { return plan_.device(copy.inputs[0]); }
 
   const Device& device(int d) const { return context_.device(d); }
-
-  static bool reaches(const Device& from, const Device& to) {
-    if (from.memory_space == to.memory_space || from.declared || to.declared) return true;
-    return from.backend && to.backend && from.backend->peer_access(from.gpu, to.gpu);
-  }
 
   // Collectives above the limit are shared among workers, chunk by chunk.
   static std::int64_t chunk_of(const PlanNode& node, Range range) {

@@ -128,8 +128,10 @@ class Transfers {
     if (space_of(plan_.device(value)) == space) return value;
     const auto [made, fresh] = copies_.emplace(std::pair(value, space), Value{});
     if (!fresh) return made->second;
-    const Value pinned = in_arena(value);
-    return made->second = append(kCopy, pinned, device);
+    const Device &from = context_.device(plan_.device(value)), &to = context_.device(device);
+    const bool by_host = from.on_gpu() && to.on_gpu() && !to.reaches(from);
+    const Value near = by_host ? in_space_of(0, value) : in_arena(value);
+    return made->second = append(kCopy, near, device);
   }
 
   // The same constant, in the memory space of `device`.

@@ -2,10 +2,16 @@
 //
 //   .cpu = unary<functors::Relu>, .reference = plain_unary<PlainRelu>
 #pragma once
+#include <type_traits>
+
 #include "belfry/framework/kernels/pointwise.h"
 #include "belfry/framework/op.h"
 
 namespace belfry {
+
+// One with options must be given them: such an op has kernels of its own (ops/dropout.cc).
+template <class F>
+concept WithoutOptions = std::is_empty_v<F>;
 
 // All inputs are floating point, of one dtype and shape; output 0 is like input 0, with what other
 // inputs know of its dimensions.
@@ -20,7 +26,7 @@ auto visit_numeric(DType dtype, F f) {
 }
 
 // The fast kernel of y = F(x), or y = F(a, b) for equal shapes.
-template <class F>
+template <WithoutOptions F>
 KernelRun unary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
     return [](const Pointers& p) {
@@ -28,7 +34,7 @@ KernelRun unary(KernelPlan& plan) {
     };
   });
 }
-template <class F>
+template <WithoutOptions F>
 KernelRun binary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
     return [](const Pointers& p) {
@@ -38,7 +44,7 @@ KernelRun binary(KernelPlan& plan) {
 }
 
 // The same as evident loops.
-template <class F>
+template <WithoutOptions F>
 KernelRun plain_unary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
     return [](const Pointers& p) {
@@ -46,7 +52,7 @@ KernelRun plain_unary(KernelPlan& plan) {
     };
   });
 }
-template <class F>
+template <WithoutOptions F>
 KernelRun plain_binary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
     return [](const Pointers& p) {

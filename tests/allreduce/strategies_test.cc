@@ -9,6 +9,7 @@
 #include "belfry/allreduce/hierarchical.h"
 #include "belfry/allreduce/naive.h"
 #include "belfry/allreduce/nccl.h"
+#include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/ring.h"
 #include "belfry/allreduce/shuffle.h"
 #include "belfry/allreduce/small_tensors.h"
@@ -298,6 +299,16 @@ TEST(Strategy, RefusesResultsOfAnotherLayout) {
       message_of([&] { Forgetful().reduce(gradients.table(), {.reduction = Reduction::kSum}); }),
       HasSubstr("combined gradients of tower 1 are 0 instead of 1; the first without one is that "
                 "of variable 'v0'"));
+}
+
+TEST(Strategy, RefusesToLayOutAResultLessThanThereAreTowers) {
+  TestGradients gradients(3, {{4}});
+  const GradientTable table = gradients.table();
+  EXPECT_THAT(message_of([&] {
+                by_variable(table, [&](int v) { return std::vector{table.at(0, v).value}; });
+              }),
+              HasSubstr("a strategy gives 1 results for the gradients of a variable instead of one "
+                        "for each of 3 towers; the first gradient is "));
 }
 
 }  // namespace strategies_test

@@ -185,6 +185,8 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"--devices=gpu:2", "--logical_gpus=0"}, "--logical_gpus=0 is not between 1 and 1024"},
       {{"--logical_gpus=2"}, "--logical_gpus=2 has no use for --devices=cpu:2, which names no GPU"},
       {{"--devices=gpu:1000"}, "--devices: 'gpu:1000'"},
+      {{"--precision=bf16"}, "--precision=bf16 changes no gradient"},
+      {{"--precision=fp8"}, "--precision: unknown precision 'fp8'"},
       {{"-g", "8"}, "'-g' is no flag"}};
   for (const auto& [flags, why] : refusals) {
     const Finished done = run("allreduce_bench", flags);

@@ -269,19 +269,9 @@ TEST(GpuSegments, ThatFailReleaseEveryLaneThreeStepsRunning) {
     const test::StandInGpus gpus(layout.physical);
     const test::UseGpus use(gpus);
     const DroppingTowers model("GPU", 2);
-    std::atomic<int> broken{-1};
+    StreamFault fault;
     SessionOptions options = on_gpus(layout);
-    options.plan_hook = [&](Plan& plan) {
-      for (std::size_t l = 0; l < plan.launches.size(); ++l)
-        if (plan.launches[l].enqueue)
-          plan.launches[l].enqueue = [&, l, run = plan.launches[l].enqueue](const Pointers& p,
-                                                                            GpuStream& stream) {
-            test::StandInGpus::enqueue(stream, [&, l] {
-              if (static_cast<int>(l) == broken) throw DeviceError("broken");
-            });
-            run(p, stream);
-          };
-    };
+    options.plan_hook = [&](Plan& plan) { fault.put_into(plan); };
     Session session(model.graph, options);
     const SavedVariables first(session, model.variables());
     Step& step = model.step(session);
@@ -293,10 +283,10 @@ TEST(GpuSegments, ThatFailReleaseEveryLaneThreeStepsRunning) {
         for (int i = 0; i < 3; ++i) {
           first.restore();
           for (int h = 0; h < (i == 0 ? healthy : 0); ++h) step.run(model.feeds(h));
-          broken = l;
+          fault.broken = l;
           EXPECT_THAT(message_of<DeviceError>([&] { step.run(model.feeds(0)); }),
                       StartsWith(name + ": broken"));
-          broken = -1;
+          fault.broken = -1;
           gpus.mend();
         }
         first.restore();
@@ -389,7 +379,7 @@ TEST_P(GpuSegmentWaitsTest, AreAllNeeded) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuSegmentWaitsTest,
                          ::testing::Values(Layout{1, 2}, Layout{2, 1}, Layout{2, 2}, Layout{1, 8},
-                                           Layout{2, 4}),
+                                           Layout{8, 1}, Layout{2, 4}),
                          [](const auto& layout) {
                            return cat(layout.param.physical, "x", layout.param.logical);
                          });

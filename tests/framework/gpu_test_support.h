@@ -1,6 +1,9 @@
 // What tests of steps on GPUs share.
 #pragma once
+#include <mutex>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -152,7 +155,8 @@ class SavedVariables {
   std::vector<Tensor> values_;
 };
 
-// One launch of a plan, by its number, throws where it runs or is enqueued: "broken at 3".
+// One launch of a plan, by its number, throws where it runs or is enqueued: "broken at 3". Knows
+// which others have begun.
 class LaunchFault {
  public:
   void put_into(Plan& plan) {
@@ -171,12 +175,41 @@ class LaunchFault {
     }
   }
 
+  // Since the last call.
+  std::set<std::size_t> begun() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(begun_, {});
+  }
+
   std::atomic<int> broken{-1};
 
  private:
-  void check(std::size_t launch) const {
+  void check(std::size_t launch) {
     if (static_cast<int>(launch) == broken) throw DeviceError(cat("broken at ", launch));
+    const std::lock_guard lock(mutex_);
+    begun_.insert(launch);
   }
+
+  std::mutex mutex_;
+  std::set<std::size_t> begun_;
+};
+
+// One launch of a plan, by its number, fails on its GPU when it is done there.
+class StreamFault {
+ public:
+  void put_into(Plan& plan) {
+    for (std::size_t l = 0; l < plan.launches.size(); ++l)
+      if (plan.launches[l].enqueue)
+        plan.launches[l].enqueue = [this, l, run = plan.launches[l].enqueue](const Pointers& p,
+                                                                             GpuStream& stream) {
+          test::StandInGpus::enqueue(stream, [this, l] {
+            if (static_cast<int>(l) == broken) throw DeviceError("broken");
+          });
+          run(p, stream);
+        };
+  }
+
+  std::atomic<int> broken{-1};
 };
 
 // A launch of a host looks whether a GPU still uses its memory, before it runs, for as long as

@@ -199,6 +199,7 @@ TEST_P(GpuWaitsTest, OfHostsKeepThemFromMemoryThatGpusUse) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuWaitsTest,
                          ::testing::Values(Case{{1, 1}}, Case{{1, 2}}, Case{{2, 1}}, Case{{2, 2}},
+                                           Case{{1, 8}}, Case{{8, 1}}, Case{{2, 4}},
                                            Case{{2, 1}, true}, Case{{2, 2}, true}),
                          [](const auto& test) {
                            return cat(test.param.layout.physical, "x", test.param.layout.logical,

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/device.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/fake_gpus.h"
 
@@ -149,6 +150,35 @@ TEST(WhyNoGpuDevices, IsSaidBySessionsThatAreAskedForGpus) {
             "W device_count: there are no GPU devices: no NVIDIA driver is installed\n");
   EXPECT_EQ(log_of({.device_count = {{"GPU", 0}}}), "");
   EXPECT_EQ(log_of({.device_count = {{"GPU", 2}}, .dry_run = true}), "");
+  set_gpus(nullptr);
+}
+
+// Of those that would be used.
+TEST(Session, SaysWhyAGpuRunsNoKernelOfTheModule) {
+  struct OneOld : FakeGpus {
+    OneOld() : FakeGpus(3) {}
+    std::string refusal(int gpu) const override { return gpu == 1 ? "GPU 1 is too old" : ""; }
+  };
+  const OneOld backend;
+  const Gpus three(backend);
+  set_gpus(&three);
+  const Graph graph;
+  const auto refusal = [](const SessionOptions& options) -> std::string {
+    try {
+      make_devices(options);
+    } catch (const DeviceError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({.device_count = {{"GPU", 2}}}), "GPU 1 is too old");
+  EXPECT_EQ(refusal({.device_count = {{"GPU", 3}}, .logical_gpus = 2}), "GPU 1 is too old");
+  EXPECT_EQ(refusal({.device_count = {{"GPU", 1}}, .visible_devices = "1"}), "GPU 1 is too old");
+  EXPECT_THROW(Session(graph, {.device_count = {{"GPU", 2}}}), DeviceError);
+  EXPECT_EQ(refusal({.device_count = {{"GPU", 1}}}), "");
+  EXPECT_EQ(refusal({.device_count = {{"GPU", 2}}, .logical_gpus = 2}), "");
+  EXPECT_EQ(refusal({.device_count = {{"GPU", 2}}, .visible_devices = "0,2"}), "");
+  EXPECT_EQ(refusal({.device_count = {{"GPU", 2}}, .dry_run = true}), "");
   set_gpus(nullptr);
 }
 

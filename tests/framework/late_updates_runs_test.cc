@@ -44,6 +44,30 @@ TEST_F(LateUpdates, OfATracedRunAreAtItsEnd) {
   EXPECT_EQ(model.values(on), expected(6));
 }
 
+// A trace shows the late launches of its own run, and those of the last one are no part of it.
+TEST_F(LateUpdates, OfTheRunBeforeATracedOneAreDoneBeforeItBegins) {
+  std::vector<bool> late;  // of the launches of hosts, in order
+  Session& on = session([&](Plan& plan) {
+    for (Launch& launch : plan.launches)
+      if (launch.run)
+        launch.run = [&, is_late = plan.node(launch.node).late,
+                      run = launch.run](const Pointers& p) {
+          late.push_back(is_late);
+          run(p);
+        };
+  });
+  const auto count = std::ssize(late_ops(model.step(on).plan()));
+  model.train(on, 0, 1);
+  late.clear();
+  model.train(on, 1, 2);
+  ASSERT_FALSE(late.at(0)) << "a launch that is not late stands before them";
+  late.clear();
+  Trace trace;
+  model.step(on).run(model.feeds(2), {.trace = &trace});
+  EXPECT_EQ(std::ranges::find(late, false) - late.begin(), count);
+  EXPECT_EQ(std::ranges::find(late.rbegin(), late.rend(), false) - late.rbegin(), count);
+}
+
 // Stops late launches until GPUs have worked, or for ten seconds.
 class Meanwhile {
  public:
@@ -122,18 +146,8 @@ TEST_F(LateUpdates, AreDoneWhileGpusWorkForTheNextStepWhoseCopiesWait) {
 
 // Whatever fails on a GPU, in the first run, in the one that captures, or in a replay.
 TEST_F(LateUpdates, OfAStepBeforeOneThatFailsAreNotLost) {
-  std::atomic<int> broken{-1};
-  Session& on = session([&](Plan& plan) {
-    for (std::size_t l = 0; l < plan.launches.size(); ++l)
-      if (plan.launches[l].enqueue)
-        plan.launches[l].enqueue = [&, l, run = plan.launches[l].enqueue](const Pointers& p,
-                                                                          GpuStream& stream) {
-          test::StandInGpus::enqueue(stream, [&, l] {
-            if (static_cast<int>(l) == broken) throw DeviceError("broken");
-          });
-          run(p, stream);
-        };
-  });
+  StreamFault fault;
+  Session& on = session([&](Plan& plan) { fault.put_into(plan); });
   const std::vector<Tensor> first = model.values(on);
   std::vector<std::vector<Tensor>> after;
   for (int steps = 0; steps < 4; ++steps) after.push_back(expected(steps));
@@ -143,9 +157,9 @@ TEST_F(LateUpdates, OfAStepBeforeOneThatFailsAreNotLost) {
     for (const int healthy : {1, 2, 3}) {
       on.restore(as_bytes(first), 0);
       model.train(on, 0, healthy);
-      broken = l;
+      fault.broken = l;
       EXPECT_THROW(model.train(on, healthy, healthy + 1), DeviceError);
-      broken = -1;
+      fault.broken = -1;
       gpus_.mend();
       // What the earlier steps did to the averages is done, and nothing of the one that failed.
       const std::vector<Tensor>& wanted = after[at(healthy)];
@@ -223,44 +237,51 @@ TEST_F(LateUpdates, ThatFailCloseTheSessionUntilTheirVariablesAreWritten) {
   }
 }
 
-// A late launch fails when it has written, and nothing else has.
+// A late launch fails when it has written, and nothing else of its run has. What it has done is not
+// done again; all that late launches write, and nothing else, must be restored.
 TEST_F(LateUpdates, ThatHaveFailedAreNotDoneAgain) {
-  std::atomic<bool> armed{false}, failed{false};
-  std::atomic<int> again{0};
-  Session& on = session(
-      [&](Plan& plan) {
-        bool first = true;
-        for (Launch& launch : plan.launches) {
-          const PlanNode& node = plan.node(launch.node);
-          if (node.late && node.writes() > 0)
-            launch.run = [&, run = launch.run](const Pointers& p) {
-              if (failed) ++again;
-              run(p);
-              if (!armed.exchange(false)) return;
-              failed = true;
-              throw DeviceError("a late launch");
-            };
-          if (launch.enqueue && std::exchange(first, false))
-            launch.enqueue = [&, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
-              if (armed) {  // until the run has failed
-                while (!failed) std::this_thread::yield();
-                std::this_thread::sleep_for(std::chrono::milliseconds(50));
-              }
-              run(p, stream);
-            };
-        }
-      },
-      false);
-  model.train(on, 0, 2);
-  armed = true;
-  EXPECT_THROW(model.train(on, 2, 3), DeviceError);
-  EXPECT_FALSE(on.intact());
-  on.write(model.mean, expected(2)[0]);
-  on.write(model.spread, expected(2)[1]);
-  EXPECT_EQ(again, 0);
-  if (on.intact()) {
-    model.train(on, 2, 4);
-    EXPECT_EQ(model.values(on), expected(4));
+  for (const int broken : {0, 1}) {
+    const Averaging uncounted("GPU", layout_.devices(), false);
+    std::atomic<bool> armed{false}, failed{false};
+    int writes = 0, again = 0;
+    SessionOptions options = on_gpus(layout_);
+    options.capture = false;
+    options.plan_hook = [&](Plan& plan) {
+      for (Launch& launch : plan.launches) {
+        const PlanNode& node = plan.node(launch.node);
+        if (node.late && node.writes() > 0)
+          launch.run = [&, run = launch.run](const Pointers& p) {
+            if (failed) ++again;
+            run(p);
+            if (!armed || writes++ != broken) return;
+            failed = true;
+            throw DeviceError("a late launch");
+          };
+        if (launch.enqueue)  // nothing, in the run that fails
+          launch.enqueue = [&, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+            if (!armed) return run(p, stream);
+            while (!failed) std::this_thread::yield();
+            throw DeviceError("a GPU");
+          };
+      }
+    };
+    Session on(uncounted.graph, options);
+    const std::vector<Tensor> after_two = on_cpus(2, 2, false);
+    uncounted.train(on, 0, 2);
+    armed = true;
+    EXPECT_THROW(uncounted.train(on, 2, 3), DeviceError);
+    armed = false;
+    EXPECT_EQ(again, 0);
+    EXPECT_FALSE(on.intact());
+    const bool mean_first = broken == 0;
+    on.write(mean_first ? uncounted.mean : uncounted.spread, after_two[mean_first ? 0 : 1]);
+    EXPECT_FALSE(on.intact());
+    on.write(mean_first ? uncounted.spread : uncounted.mean, after_two[mean_first ? 1 : 0]);
+    ASSERT_TRUE(on.intact());
+    failed = false;
+    EXPECT_EQ(uncounted.values(on), after_two);
+    uncounted.train(on, 2, 4);
+    EXPECT_EQ(uncounted.values(on), on_cpus(2, 4, false));
   }
 }
 

@@ -10,9 +10,10 @@ namespace late_updates_test {
 inline constexpr Layout kLayouts[] = {{1, 1}, {2, 1}, {1, 4}, {2, 2}};
 
 // Data-parallel training in which means over the towers' batches move averages on /cpu:0, as those
-// of batch norm. There are two forms of the step, which move them by different parts.
+// of batch norm. There are two forms of the step, which move them by different parts, and, if
+// `counted`, a counter on /cpu:0, too.
 struct Averaging {
-  Averaging(const std::string& type, int count) {
+  Averaging(const std::string& type, int count, bool counted = true) {
     {
       DeviceScope on(graph, cpu(0));
       mean = variable(graph, "mean", {3}, {.initializer = init::ones(), .trainable = false});
@@ -40,7 +41,7 @@ struct Averaging {
       updates.push_back(&assign_sub(w[t], sums[t] * 0.1));
     }
     DeviceScope on(graph, cpu(0));
-    updates.push_back(&assign_add(counter, constant(graph, 1.0)));
+    if (counted) updates.push_back(&assign_add(counter, constant(graph, 1.0)));
     for (const double part : {0.1, 0.3}) {
       std::vector<Node*> all = updates;
       const Output of_all = add_n(means) * (1.0 / count);
@@ -91,8 +92,8 @@ struct Averaging {
 inline SessionOptions cpus(int towers) { return {.device_count = {{"CPU", towers}}, .threads = 1}; }
 
 // Variables after so many steps.
-inline std::vector<Tensor> on_cpus(int towers, int steps) {
-  const Averaging model("CPU", towers);
+inline std::vector<Tensor> on_cpus(int towers, int steps, bool counted = true) {
+  const Averaging model("CPU", towers, counted);
   Session session(model.graph, cpus(towers));
   model.train(session, 0, steps);
   return model.values(session);

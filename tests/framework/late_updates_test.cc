@@ -155,6 +155,100 @@ TEST_F(LateUpdates, AreNoneOfTheStepsNumberOrOfLargeTensorsOrVariables) {
   EXPECT_THAT(late([&] { return constant(model.graph, {1, 2}, {2}) * 2; }), IsEmpty());
 }
 
+// Replicas on CPUs that are shared, and are read for another variable, too.
+TEST(LateUpdatesOf, SharedReplicasOfHostsGiveTheBitsOfCpus) {
+  std::vector<std::vector<Tensor>> results;
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  for (const DeviceSpec& source : {cpu(0), gpu(0)}) {
+    Graph graph;
+    std::vector<Variable> replicas;
+    std::vector<Node*> updates;
+    Output x, y;
+    {
+      DeviceScope on(graph, source);
+      x = placeholder(graph, "x", DType::kF32, {3});
+      y = tanh(x);
+    }
+    for (int i = 0; i < 2; ++i) {
+      DeviceScope on(graph, cpu(i));
+      VariableOptions options{.initializer = init::ones(), .trainable = false};
+      if (i > 0) options.copy_of = &replicas[0].node();
+      replicas.push_back(variable(graph, cat("m", i), {3}, options));
+    }
+    DeviceScope on(graph, cpu(1));
+    const Variable v = variable(graph, "v", {3}, {.initializer = init::ones(), .trainable = false});
+    updates.push_back(&assign_add(v, replicas[1] * y));
+    for (int i = 0; i < 2; ++i) {
+      DeviceScope own(graph, cpu(i));
+      updates.push_back(&assign_sub(replicas[at(i)], y * 0.5));
+    }
+    Session session(graph, on_gpus({1, 1}, 2));
+    Step& step = session.prepare({group(graph, updates)}, {{x, {3}}});
+    for (int i = 0; i < 5; ++i) {
+      if (i == 3) session.write(replicas[1], floats({3, 2, 1}));
+      const auto writes = std::ranges::count_if(
+          step.plan().nodes, [](const PlanNode& n) { return n.late && n.writes() > 0; });
+      EXPECT_EQ(session.shared(replicas[1]), i < 3);
+      EXPECT_EQ(writes, source.is_gpu() ? (i < 3 ? 2 : 3) : 0);
+      const Tensor feed[] = {floats({0.5f * static_cast<float>(i), 1, -1})};
+      step.run(feed);
+    }
+    results.push_back({session.read(v), session.read(replicas[0]), session.read(replicas[1])});
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+// Alone, and fused with the updates by its results.
+TEST(LateUpdatesOf, CollectivesOfHostsGiveTheBitsOfCpus) {
+  for (const bool fuse : {false, true}) {
+    std::vector<std::vector<Tensor>> results;
+    const test::StandInGpus gpus(2);
+    const test::UseGpus use(gpus);
+    for (const char* type : {"CPU", "GPU"}) {
+      Graph graph;
+      std::vector<Output> x, y;
+      std::vector<Variable> variables;
+      std::vector<Node*> updates;
+      for (int i = 0; i < 2; ++i) {
+        {
+          DeviceScope on(graph, DeviceSpec::local(type, i));
+          x.push_back(placeholder(graph, cat("x", i), DType::kF32, {3}));
+          y.push_back(tanh(x.back()));
+        }
+        DeviceScope on(graph, cpu(i));
+        y.back() = y.back() * 0.5;
+      }
+      const std::vector<Output> sums = all_reduce(y);
+      for (int i = 0; i < 2; ++i) {
+        DeviceScope on(graph, cpu(i));
+        const auto make = [&](const char* name) {
+          variables.push_back(variable(graph, cat(name, i), {3}, {.trainable = false}));
+          return variables.back();
+        };
+        const Variable w = make("w"), slot = make("slot");
+        updates.push_back(&momentum_update(w, slot, sums[at(i)], constant(graph, 0.1)));
+      }
+      SessionOptions options = on_gpus({2, 1}, 2);
+      options.fuse_updates = fuse;
+      Session session(graph, options);
+      Step& step = session.prepare({group(graph, updates)}, {{x[0], {3}}, {x[1], {3}}});
+      const auto collectives = std::ranges::count_if(
+          step.plan().nodes, [](const PlanNode& n) { return n.late && n.participants() > 0; });
+      EXPECT_EQ(collectives, type[0] == 'G' ? 1 : 0);
+      for (int i = 0; i < 4; ++i) {
+        const auto number = static_cast<float>(i);
+        const Tensor feeds[] = {floats({number, 1, -1}), floats({2, -number, 0.5f})};
+        step.run(feeds);
+      }
+      std::vector<Tensor> values;
+      for (const Variable v : variables) values.push_back(session.read(v));
+      results.push_back(values);
+    }
+    EXPECT_EQ(results[0], results[1]);
+  }
+}
+
 TEST(LateUpdatesOf, PlansWithoutGpusAreNone) {
   const Averaging model("CPU", 2);
   Session session(model.graph, cpus(2));

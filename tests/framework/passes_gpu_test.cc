@@ -315,6 +315,18 @@ TEST_F(GpuPlanTest, CollectivesThatNoDeviceReachesAreRefused) {
   EXPECT_NO_THROW(plan({1, 2}, {sums(gpu(1))}));
 }
 
+TEST_F(GpuPlanTest, TensorsGoByTheHostBetweenGpusThatDoNotReachEachOther) {
+  const Output a = on(gpu(0), [&] { return fill(graph, {4}, 1, DType::kF32, "a"); });
+  const Output b = on(gpu(1), [&] { return tanh(a, "b"); });
+  const Output c = on(gpu(2), [&] { return tanh(a, "c"); });
+  const test::StandInGpus apart(3, false);
+  const test::UseGpus use(apart);
+  const Plan made = plan({3, 1}, {b.node(), c.node()});
+  EXPECT_THAT(texts(made), ElementsAre("Fill>1 on 1", "Copy 1>0 on 1", "Copy 0>2 on 2",
+                                       "Tanh 2>2 on 2", "Copy 0>3 on 3", "Tanh 3>3 on 3"));
+  EXPECT_EQ(made.transfers.size(), 2u);
+}
+
 TEST_F(GpuPlanTest, AnOpWithoutAKernelIsNamed) {
   gpus_.lack_kernel("Tanh");
   const Output y = on(gpu(0), [&] { return tanh(fill(graph, {4}, 1, DType::kF64), "y"); });

@@ -100,6 +100,34 @@ TEST_F(StandInGpusTest, DoesNothingMoreOnceAGpuHasFailed) {
   near.deallocate_pinned(counter);
 }
 
+TEST_F(StandInGpusTest, TellsRefusedInputWithTheNextStampAndGoesOn) {
+  const auto stream = near.make_stream(0, {});
+  near.use(0);
+  auto& counter = *static_cast<std::int64_t*>(near.allocate_pinned(sizeof(std::int64_t)));
+  counter = 0;
+  const auto stamp = [&](std::int64_t value) {
+    stream->stamp(counter, value);
+    while (std::atomic_ref(counter).load(std::memory_order_acquire) != value)
+      std::this_thread::yield();
+  };
+  stamp(1);
+  for (const char* what : {"first", "second"})
+    test::StandInGpus::enqueue(*stream, [what] { throw InvalidArgument(what); });
+  std::atomic<bool> done{false};
+  test::StandInGpus::enqueue(*stream, [&] { done = true; });
+  while (!done) std::this_thread::yield();
+  stream->check();
+  stream->check_inputs();
+  stamp(2);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { stream->check_inputs(); }), "first");
+  stream->check();
+  stream->drain();
+  stamp(3);
+  stream->check_inputs();
+  stream->drain();
+  near.deallocate_pinned(&counter);
+}
+
 TEST_F(StandInGpusTest, RefusesWorkspacesThatAreNotAligned) {
   Graph graph;
   const Output y = fill(graph, {4}, 1);

@@ -63,9 +63,9 @@ StandInGpus::~StandInGpus() = default;
 
 StandInGpus::Calls StandInGpus::calls() const {
   const Counters& c = *counters_;
-  return {c.allocations, c.copies,      c.streams,  c.events,  c.prepared,
-          c.enqueued,    c.copied,      c.records,  c.waits,   c.stamps,
-          c.drains,      c.all_reduces, c.captures, c.replays, c.gathered};
+  return {c.allocations, c.copies,  c.streams,  c.events,        c.prepared, c.enqueued,
+          c.copied,      c.records, c.waits,    c.stamps,        c.drains,   c.all_reduces,
+          c.captures,    c.replays, c.gathered, c.deterministic, c.fastest};
 }
 
 std::int64_t StandInGpus::in_use(int gpu) const {
@@ -247,9 +247,10 @@ void StandInGpus::require_used(int gpu) const {
   require<DeviceError>(used == gpu, "this thread uses GPU ", used, ", not ", gpu);
 }
 
-GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool) const {
+GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool deterministic) const {
   refuse_capture("a search for algorithms");
   ++counters_->prepared;
+  ++(deterministic ? counters_->deterministic : counters_->fastest);
   const Op& op = plan.node().op();
   if (op.name == lacking_) return {};
   KernelRun kernel = prepare_kernel(op, plan, false);

@@ -12,6 +12,9 @@
 // * Work in two streams that uses the same memory, unless one is behind the other or has been done
 //   by then, is a race, and refused; so is a stamp that is not behind its stream's work in a
 //   segment, and, where a test tells (host_uses), what a host does beside such work.
+// * A kernel that throws InvalidArgument has refused its input: that is told with the next stamp of
+//   the stream in which it was enqueued, and the GPU goes on. Whatever else it throws fails the
+//   GPU.
 // * Every call is counted.
 #pragma once
 #include <atomic>
@@ -40,7 +43,8 @@ class StandInGpus final : public FakeGpus {
     int enqueued = 0, copied = 0, records = 0, waits = 0, stamps = 0, drains = 0;
     int all_reduces = 0;  // of one rank
     int captures = 0, replays = 0;
-    int gathered = 0;  // copies of several tensors
+    int gathered = 0;                    // copies of several tensors
+    int deterministic = 0, fastest = 0;  // of those prepared that were asked for so
   };
 
   // `peers`: each GPU reaches the memory of every other.
@@ -98,7 +102,7 @@ class StandInGpus final : public FakeGpus {
   struct Counters {
     std::atomic<int> allocations, copies, streams, events, prepared;
     std::atomic<int> enqueued, copied, records, waits, stamps, drains, all_reduces, captures,
-        replays, gathered;
+        replays, gathered, deterministic, fastest;
   };
   struct Space;
   struct InFlight;

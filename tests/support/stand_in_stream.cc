@@ -54,7 +54,25 @@ void StandInStream::release() {
 
 void StandInStream::enqueue(std::function<void()> what, std::vector<Access> accesses) {
   const Turn turn(*this);
-  push({std::move(what), std::move(accesses)});
+  push({[this, what = std::move(what)] {
+          try {
+            what();
+          } catch (const InvalidArgument&) {
+            refuse_input(std::current_exception());
+          }
+        },
+        std::move(accesses)});
+}
+
+// By a kernel of this stream, maybe in a segment. The first is kept.
+void StandInStream::refuse_input(std::exception_ptr why) {
+  const std::lock_guard lock(mutex_);
+  if (!refused_) refused_ = std::move(why);
+}
+
+void StandInStream::check_inputs() const {
+  const std::lock_guard lock(mutex_);
+  if (told_) std::rethrow_exception(told_);
 }
 
 void StandInStream::serve(const Node& node) {
@@ -141,7 +159,13 @@ void StandInStream::stamp(std::int64_t& counter, std::int64_t value) {
   refuse_capture("a stamp, which would be the same each time,");
   ++gpus_.counters_->stamps;
   gpus_.behind(gpu_, &counter);
-  push({[&counter, value] { std::atomic_ref(counter).store(value, std::memory_order_release); },
+  push({[this, &counter, value] {
+          {
+            const std::lock_guard lock(mutex_);
+            told_ = refused_;
+          }
+          std::atomic_ref(counter).store(value, std::memory_order_release);
+        },
         {own(false)},
         {},
         false});
@@ -224,6 +248,7 @@ void StandInStream::drain() noexcept {
   if (capturing) capturing->spoil("a thread that captures waits (900)");
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return entries_.empty() && idle_; });
+  refused_ = told_ = nullptr;
 }
 
 // A GPU that has failed does nothing.

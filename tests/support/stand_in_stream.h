@@ -72,11 +72,11 @@ class StandInStream final : public GpuStream {
   void abandon_capture() noexcept override;
   void launch(const GpuSegment& segment) override;
   void check() const override;
-  void check_inputs() const override {}  // kernels of hosts throw themselves
+  void check_inputs() const override;
   void drain() noexcept override;
 
   int gpu() const { return gpu_; }
-  // What throws fails the GPU, with a message that names the node.
+  // What throws fails the GPU, with a message that names the node, but for InvalidArgument.
   void enqueue(std::function<void()> what, std::vector<Access> accesses = {});
   // Where kernels read the number of the step, when they run.
   const std::uint64_t& step() const { return step_; }
@@ -90,6 +90,7 @@ class StandInStream final : public GpuStream {
   class Turn;
 
   void push(Work work, bool always = false);
+  void refuse_input(std::exception_ptr why);
   Access own(bool writes) const;
   void release();
   void loop();
@@ -107,8 +108,9 @@ class StandInStream final : public GpuStream {
   StandInCapture::Front front_;
   std::uint64_t step_ = 0;
   std::atomic<bool> busy_{false};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::exception_ptr refused_, told_;  // by a kernel, and with a stamp
   std::deque<Entry> entries_;
   bool idle_ = true, stop_ = false;
   std::thread thread_;

@@ -130,9 +130,9 @@ TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
   EXPECT_EQ(parse({"--dry_run", "--devices=/cpu:0,/gpu:1"}).devices.size(), 2u);
   EXPECT_EQ(parse({"--explain=x", "--devices=gpu:8"}).devices, flags.devices);
   EXPECT_EQ(parse({"--explain=x", "--devices=gpu:8", "--logical-gpus=4"}).logical_gpus, 4);
-  for (const char* devices : {"--devices=gpu:8", "--devices=/gpu:0", "--devices=gpu:0,gpu:1"})
+  for (const char* devices : {"--devices=gpu:998", "--devices=/gpu:997", "--devices=gpu:0,gpu:997"})
     EXPECT_THAT(refusal({devices}), HasSubstr("--dry_run"));
-  EXPECT_THAT(refusal({"--check_equivalence=2", "--devices=gpu:8"}), HasSubstr("--dry_run"));
+  EXPECT_THAT(refusal({"--check_equivalence=2", "--devices=gpu:998"}), HasSubstr("--dry_run"));
   EXPECT_THAT(refusal({"--dry_run", "--devices=tpu:8"}), HasSubstr("no TPU devices"));
   EXPECT_THAT(refusal({"--dry_run", "--devices=/cpu:1000,/gpu:30"}),
               HasSubstr("1001 CPU and 31 GPU devices"));

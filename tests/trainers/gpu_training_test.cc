@@ -6,11 +6,13 @@
 #include "belfry/framework/text.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/parsed_flags.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/hash.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/synthetic_data.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/trainer_options.h"
 
 namespace belfry {
 namespace gpu_training_test {
@@ -84,6 +86,20 @@ TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNormOn16Bits) {
     expect_the_bits_of_cpus("resnet20", {{"replicated", "collective", precision}});
 }
 
+TEST(GpuTrainer, LearnsWhereGpusDoNotReachEachOther) {
+  for (const char* strategy : {"naive", "hierarchical", "shuffle", "halving_doubling"}) {
+    const Way way{"replicated", strategy};
+    const std::string expected = trained("mnist", "CPU", 4, 1, way);
+    for (const int physical : {2, 4}) {
+      const test::StandInGpus gpus(physical, false);
+      const test::UseGpus use(gpus);
+      EXPECT_EQ(trained("mnist", "GPU", 4, 4 / physical, way), expected)
+          << strategy << " on " << physical;
+      expect_no_drains(gpus, physical);
+    }
+  }
+}
+
 // Its sums are no canonical ones.
 TEST(GpuTrainer, LearnsWithNccl) {
   const auto loss = [](const std::string& result) {
@@ -134,6 +150,23 @@ TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
     EXPECT_EQ(trained("GPU", towers, logical), trained("CPU", towers, 1))
         << physical << " x " << logical;
     expect_no_drains(gpus, 2 * physical);
+  }
+}
+
+TEST(GpuTrainer, AsksForDeterministicKernelsByItsFlag) {
+  for (const bool given : {false, true}) {
+    const test::StandInGpus gpus(2);
+    const test::UseGpus use(gpus);
+    std::vector<const char*> arguments{"--devices=gpu:2", "--batch_size=4"};
+    if (given) arguments.push_back("--deterministic");
+    const auto data = smooth_data(4 * kBatch);
+    const TrainFlags flags = parse(arguments);
+    find_trainer(flags.trainer)
+        .make(trainer_options(flags, smooth_model, sgd(0.1)), *data, nullptr)
+        ->train();
+    const test::StandInGpus::Calls calls = gpus.calls();
+    EXPECT_GT(given ? calls.deterministic : calls.fastest, 0);
+    EXPECT_EQ(given ? calls.fastest : calls.deterministic, 0);
   }
 }
 

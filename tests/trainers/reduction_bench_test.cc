@@ -7,6 +7,7 @@
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/operand.h"
+#include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/reduction_oracle.h"
 
@@ -109,6 +110,19 @@ TEST(ReductionOracle, SumsSixteenBitsInF32AndRoundsOnce) {
     EXPECT_EQ(oracle.wrong(result, false), 0);
     bits[5] = 0x7E00;  // NaN, or a very large number
     EXPECT_EQ(oracle.wrong(result, false), 1);
+  }
+}
+
+TEST(ReductionBench, AsksForDeterministicKernelsWhereItIs) {
+  for (const bool deterministic : {false, true}) {
+    const test::StandInGpus gpus(2);
+    const test::UseGpus use(gpus);
+    ReductionBenchOptions asked = options("gpu:2");
+    asked.deterministic = deterministic;
+    bench_reduction({{5}}, {"naive"}, asked);
+    const test::StandInGpus::Calls calls = gpus.calls();
+    EXPECT_GT(deterministic ? calls.deterministic : calls.fastest, 0);
+    EXPECT_EQ(deterministic ? calls.fastest : calls.deterministic, 0);
   }
 }
 

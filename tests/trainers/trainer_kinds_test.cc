@@ -34,8 +34,9 @@ TEST(TrainerKinds, RefuseWhatContradictsItself) {
 }
 
 TEST(TrainerKinds, AreCanonicalWhereTheySaySo) {
-  for (const std::string& name : trainer_names())
-    EXPECT_EQ(find_trainer(name).canonical, name != "async") << name;
+  for (const char* name : {"simple", "replicated", "parameter_server"})
+    EXPECT_TRUE(find_trainer(name).canonical) << name;
+  EXPECT_FALSE(find_trainer("async").canonical);
 }
 
 }  // namespace trainer_kinds_test

@@ -5,6 +5,7 @@
 
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/operand.h"
+#include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/trainers/device_flag.h"
 
 namespace belfry {
@@ -19,6 +20,22 @@ class Doubling final : public Strategy {
   }
 };
 const StrategyRegistration doubling{"update_doubling", [] { return std::make_unique<Doubling>(); }};
+
+TEST(UpdateBench, AsksForDeterministicKernelsWhereItIs) {
+  for (const bool deterministic : {false, true}) {
+    const test::StandInGpus gpus(2);
+    const test::UseGpus use(gpus);
+    bench_update({{5}}, "naive",
+                 {.devices = parse_devices("gpu:2"),
+                  .threads = 1,
+                  .deterministic = deterministic,
+                  .iterations = 1,
+                  .warmup = 0});
+    const test::StandInGpus::Calls calls = gpus.calls();
+    EXPECT_GT(deterministic ? calls.deterministic : calls.fastest, 0);
+    EXPECT_EQ(deterministic ? calls.fastest : calls.deterministic, 0);
+  }
+}
 
 TEST(UpdateBench, TimesFourCellsThatGiveTheSameBits) {
   for (const char* strategy : {"collective", "naive"})
