@@ -37,6 +37,22 @@ if(TARGET belfry_cuda)
   set_target_properties(cuda_tests PROPERTIES  # so that ctest hears of new tests
     LINK_DEPENDS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libcuda_tests.so)
   add_dependencies(framework_tests belfry_cuda)
+
+  # recorder_tests: the module with its outermost calls replaced. The program defines these, and
+  # comes first where the module's symbols are looked up; it links no library of CUDA.
+  file(GLOB sources CONFIGURE_DEPENDS recorder/*.cc)
+  add_executable(recorder_tests ${sources})
+  belfry_batches(recorder_tests 2)
+  target_precompile_headers(recorder_tests REUSE_FROM test_headers)
+  target_compile_options(recorder_tests PRIVATE ${test_options})
+  target_compile_definitions(recorder_tests PRIVATE ${test_definitions})
+  target_include_directories(recorder_tests SYSTEM PRIVATE
+    $<TARGET_PROPERTY:belfry_cuda_libraries,INTERFACE_INCLUDE_DIRECTORIES>)
+  set_target_properties(recorder_tests PROPERTIES ENABLE_EXPORTS ON)
+  target_link_libraries(recorder_tests PRIVATE test_support belfry ${belfry_libraries}
+                                               GTest::gtest GTest::gmock GTest::gtest_main)
+  add_dependencies(recorder_tests belfry_cuda)
+  belfry_discover_tests(recorder_tests)
 endif()
 belfry_discover_tests(cuda_tests)
 belfry_discover_tests(gpu_ops_tests)

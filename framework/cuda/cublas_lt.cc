@@ -109,7 +109,8 @@ MatMulAlgorithm CublasLt::algorithm(const MatMul& matmul, const Where& where) {
                                      d.c.get(), d.c.get(), preference.get(), 1, &best, &count),
       where);
   require<DeviceError>(count > 0, "cuBLASLt has no algorithm ", where);
-  BELFRY_GPU_CALL(best.state, "asking cuBLASLt for an algorithm ", where);
+  if (best.state != CUBLAS_STATUS_SUCCESS)
+    fail(best.state, "cuBLASLt", cat("asking cuBLASLt for an algorithm ", where));
   return {.algorithm = std::bit_cast<Words>(best.algo),
           .workspace_bytes = static_cast<std::int64_t>(best.workspaceSize)};
 }

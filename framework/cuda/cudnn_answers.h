@@ -25,7 +25,8 @@ std::vector<ConvolutionAlgorithm> usable(cudnnMathType_t math, const List& list,
   int count = 0;
   const cudnnStatus_t status = list(static_cast<int>(answers.size()), &count, answers.data());
   if (refused(status)) return {};
-  BELFRY_GPU_CALL(status, "asking cuDNN for algorithms ", where);
+  if (status != CUDNN_STATUS_SUCCESS)
+    fail(status, "cuDNN", cat("asking cuDNN for algorithms ", where));
   std::stable_partition(answers.begin(), answers.begin() + count,
                         [&](const Answer& answer) { return answer.mathType == math; });
   std::vector<ConvolutionAlgorithm> algorithms;

@@ -78,10 +78,12 @@ void DrivingBackend::deallocate_pinned(void* memory) const noexcept {
 // In a stream of this thread's: others go on meanwhile.
 void DrivingBackend::copy(void* to, const void* from, std::size_t bytes) const {
   const int there = gpu_of(to);
-  const DeviceGuard guard(there >= 0 ? there : std::max(gpu_of(from), 0));
+  const int gpu = there >= 0 ? there : std::max(gpu_of(from), 0);
+  const DeviceGuard guard(gpu);
   BELFRY_GPU_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), "for ",
-                  bytes, " bytes");
-  BELFRY_GPU_CALL(cudaStreamSynchronize(cudaStreamPerThread), "after a copy of ", bytes, " bytes");
+                  bytes, " bytes on GPU ", gpu);
+  BELFRY_GPU_CALL(cudaStreamSynchronize(cudaStreamPerThread), "after a copy of ", bytes,
+                  " bytes on GPU ", gpu);
 }
 
 std::unique_ptr<GpuStream> DrivingBackend::make_stream(int gpu, std::span<const int> peers) const {

@@ -16,7 +16,8 @@ StreamQueue::StreamQueue(std::string device)
       dnn_(where_) {
   require<OutOfMemory>(faults_ && told_, "no memory for what kernels refuse, ", where_);
   dnn_.set_stream(stream(), where_);
-  forget_faults();
+  if (const cudaError_t status = set_faults_to_none())
+    fail(status, "cudaMemsetAsync", where_.str());
 }
 
 Fault* StreamQueue::fault(const std::shared_ptr<const Refusal>& refusal) {
@@ -54,11 +55,11 @@ void StreamQueue::raise_fault() const {
   if (first) first->raise(told[place].element(), told[place].value());
 }
 
-// All ones are Fault::kNone. A failure of the GPU has been reported, or will be by check().
-void StreamQueue::forget_faults() noexcept {
+// All ones are Fault::kNone.
+cudaError_t StreamQueue::set_faults_to_none() noexcept {
   constexpr std::size_t kBytes = kMostFaults * sizeof(Fault);
   std::memset(told_.get(), 0xff, kBytes);
-  cudaMemsetAsync(faults_.get(), 0xff, kBytes, stream());
+  return cudaMemsetAsync(faults_.get(), 0xff, kBytes, stream());
 }
 
 void check_grid(Grid grid, const Where& where) {

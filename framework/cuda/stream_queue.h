@@ -35,11 +35,14 @@ class StreamQueue final : public Queue {
   // Throws for the first of those that the host was told of, in the order of their places: that in
   // which they were asked for, where none took the place of one that is gone.
   void raise_fault() const;
-  // Enqueues that there be none. While the host waits for nothing.
-  void forget_faults() noexcept;
+  // Enqueues that there be none. While the host waits for nothing; a failure of the GPU has been
+  // reported, or will be.
+  void forget_faults() noexcept { set_faults_to_none(); }
 
  private:
   static constexpr std::size_t kMostFaults = 1 << 16;
+
+  cudaError_t set_faults_to_none() noexcept;
 
   Where where_;
   Stream stream_;

@@ -1,0 +1,119 @@
+// What the module asks of CUDA for sessions, call by call.
+#include <thread>
+
+#include "belfry/tests/recorder/recorder_support.h"
+
+namespace belfry::recorder {
+namespace backend_test {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class RecorderBackend : public RecorderTest {
+ protected:
+  const GpuBackend& backend() const { return *gpus().backend(); }
+};
+
+TEST_F(RecorderBackend, SeesTheGpus) {
+  EXPECT_EQ(backend().count(), Recorder::kGpus);
+  EXPECT_EQ(gpus().why_none(), "");
+  EXPECT_EQ(backend().info(3).name, "Recorder");
+  EXPECT_EQ(backend().refusal(3), "");
+  EXPECT_TRUE(backend().peer_access(0, 1));
+}
+
+TEST_F(RecorderBackend, SaysWhyCodeDoesNotRun) {
+  recorder().fail("cudaFuncGetAttributes", 0, cudaErrorNoKernelImageForDevice);
+  EXPECT_THAT(backend().refusal(3), HasSubstr("GPU 3 (Recorder, compute capability 9.0)"));
+  EXPECT_EQ(Recorder::last_error, cudaSuccess);
+}
+
+TEST_F(RecorderBackend, AllocatesOnTheGpuThatIsAskedFor) {
+  for (const int gpu : {0, 3, 7}) {
+    void* const memory = backend().allocate(gpu, 100);
+    EXPECT_EQ(recorder().gpu_of(memory), gpu);
+    backend().deallocate(gpu, memory);
+  }
+  void* const pinned = backend().allocate_pinned(100);
+  EXPECT_EQ(recorder().gpu_of(pinned), -1);
+  backend().deallocate_pinned(pinned);
+}
+
+TEST_F(RecorderBackend, GivesNullWhereThereIsNoMemory) {
+  recorder().fail("cudaMalloc", 0, cudaErrorMemoryAllocation);
+  EXPECT_EQ(backend().allocate(0, 100), nullptr);
+  recorder().fail("cudaHostAlloc", 0, cudaErrorMemoryAllocation);
+  EXPECT_EQ(backend().allocate_pinned(100), nullptr);
+  EXPECT_EQ(Recorder::last_error, cudaSuccess);
+}
+
+TEST_F(RecorderBackend, LeavesAThreadOnItsGpu) {
+  std::thread([&] {
+    backend().use(2);
+    backend().deallocate(5, backend().allocate(5, 100));
+    EXPECT_EQ(Recorder::current, 2);
+  }).join();
+}
+
+// One that has none is given no context on GPU 0, which would take memory there.
+TEST_F(RecorderBackend, PutsNoThreadOnGpu0) {
+  std::thread([&] {
+    backend().deallocate(5, backend().allocate(5, 100));
+    EXPECT_EQ(Recorder::current, 5);
+  }).join();
+}
+
+TEST_F(RecorderBackend, CopiesBetweenAnyMemoryAndWaits) {
+  auto* const near = static_cast<std::byte*>(backend().allocate(0, 100));
+  auto* const far = static_cast<std::byte*>(backend().allocate(1, 100));
+  backend().make_stream(1, std::vector{0, 1});
+  std::vector<char> sent(100, 'a'), received(100);
+  backend().copy(near, sent.data(), 100);
+  backend().copy(far, near, 100);
+  backend().copy(received.data(), far, 100);
+  EXPECT_EQ(received, sent);
+  EXPECT_EQ(recorder().count("cudaStreamSynchronize"), 3);
+  backend().deallocate(0, near);
+  backend().deallocate(1, far);
+}
+
+TEST_F(RecorderBackend, StreamsReachTheirPeersAlone) {
+  const auto stream = backend().make_stream(1, std::vector{0, 1, 2});
+  const auto again = backend().make_stream(1, std::vector{0, 1, 2});
+  EXPECT_EQ(recorder().peers, (std::set<std::pair<int, int>>{{1, 0}, {1, 2}}));
+  EXPECT_EQ(Recorder::last_error, cudaSuccess);
+  backend().use(1);
+}
+
+TEST_F(RecorderBackend, GpusNeedNotReachEachOther) {
+  recorder().set_peers(false);
+  EXPECT_FALSE(backend().peer_access(0, 1));
+  const auto stream = backend().make_stream(1, std::vector{0, 1});
+  EXPECT_EQ(recorder().count("cudaDeviceEnablePeerAccess"), 0);
+  backend().use(1);
+}
+
+TEST_F(RecorderBackend, StampsComeBehindWhatTheStreamWasGiven) {
+  const auto stream = backend().make_stream(0, std::vector{0});
+  auto* const counter = static_cast<std::int64_t*>(backend().allocate_pinned(64));
+  *counter = 0;
+  backend().use(0);
+  stream->stamp(*counter, 7);
+  EXPECT_EQ(*counter, 7);
+  backend().deallocate_pinned(counter);
+}
+
+TEST_F(RecorderBackend, WhatAGpuHasFailedWithIsThrown) {
+  const auto stream = backend().make_stream(4, std::vector{4});
+  backend().use(4);
+  stream->check();
+  recorder().fail("cudaStreamQuery", 0, cudaErrorNotReady);
+  stream->check();
+  recorder().fail("cudaStreamQuery", 0, cudaErrorIllegalAddress);
+  EXPECT_THAT(message_of<DeviceError>([&] { stream->check(); }),
+              ::testing::AllOf(HasSubstr("a launch before cudaStreamQuery failed"),
+                               HasSubstr("on GPU 4"), HasSubstr("cudaErrorIllegalAddress")));
+}
+
+}  // namespace backend_test
+}  // namespace belfry::recorder

@@ -1,0 +1,329 @@
+// The functions of cuBLASLt and cuDNN that need a GPU. Descriptors are the libraries' own.
+#include "belfry/tests/recorder/library_calls.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include <cublasLt.h>
+#include <cudnn.h>
+#include <dlfcn.h>
+
+#include "belfry/framework/text.h"
+#include "belfry/tests/recorder/recorder.h"
+
+using namespace belfry::recorder;
+using belfry::cat;
+
+namespace {
+
+// A handle of either library.
+struct Handle {
+  const char* library;
+  int gpu;
+  cudaStream_t stream = nullptr;  // of cuDNN
+};
+
+// What a library answers, which the module has loaded.
+template <class Function>
+Function* real(const char* name) {
+  static void* const module = dlopen("libbelfry_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Function*>(dlsym(module, name));
+}
+
+template <class Native>
+void make_handle(Native* native, const char* library) {
+  ++recorder().handles[library];
+  *native = reinterpret_cast<Native>(new Handle{library, Recorder::current_gpu()});
+}
+
+template <class Native>
+Handle& handle_of(Native native, const char* function) {
+  auto& handle = *reinterpret_cast<Handle*>(native);
+  if (handle.gpu != Recorder::current_gpu())
+    recorder().violate(cat(function, " with a handle of GPU ", handle.gpu, " while GPU ",
+                           Recorder::current_gpu(), " is current"));
+  return handle;
+}
+
+template <class Native>
+void end_handle(Native native, const char* function) {
+  const Handle& handle = handle_of(native, function);
+  --recorder().handles[handle.library];
+  delete &handle;
+}
+
+// Memory that a library is given: where, and how its address has to be aligned.
+struct Given {
+  const void* address;
+  std::size_t bytes = 1, alignment = 16;
+};
+
+bool enqueue(cudaStream_t stream, const char* function, std::string detail,
+             std::initializer_list<Given> given) {
+  Stream* const found = recorder().stream_of(stream, function);
+  if (!found) return false;
+  for (const Given& of : given) {
+    if (of.bytes == 0) continue;
+    recorder().check_reach(of.address, of.bytes, found->gpu, function);
+    if (reinterpret_cast<std::uintptr_t>(of.address) % of.alignment != 0)
+      recorder().violate(cat(function, " is given memory that is not aligned"));
+  }
+  recorder().enqueue(*found, {function}, {.name = function, .detail = std::move(detail)});
+  return true;
+}
+
+cudnnMathType_t math_of(cudnnConvolutionDescriptor_t windows) {
+  cudnnMathType_t math{};
+  real<decltype(cudnnGetConvolutionMathType)>("cudnnGetConvolutionMathType")(windows, &math);
+  return math;
+}
+
+const char* text_of(cudnnMathType_t math) {
+  switch (math) {
+    case CUDNN_DEFAULT_MATH: return kTf32;
+    case CUDNN_FMA_MATH: return kExact;
+    case CUDNN_TENSOR_OP_MATH: return kHalf;
+    default: return "another type of math";
+  }
+}
+
+// Two answers for each convolution: the faster gives other bits each time.
+template <class Answer>
+cudnnStatus_t answer(const char* function, cudnnConvolutionDescriptor_t windows, int most,
+                     int* count, Answer* answers) {
+  return recorder().call<cudnnStatus_t>(function, kInSteps | kInCaptures, [&] {
+    *count = std::min(most, 2);
+    for (int i = 0; i < *count; ++i) {
+      answers[i] = {};
+      answers[i].algo = static_cast<decltype(answers[i].algo)>(i == 0 ? kFast : kSteady);
+      answers[i].determinism = i == 0 ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;
+      answers[i].mathType = math_of(windows);
+    }
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+constexpr std::size_t kConvolutionWorkspace = 4096, kProductWorkspace = 1024;
+
+cudnnStatus_t tell_workspace(const char* function, std::size_t* bytes) {
+  return recorder().call<cudnnStatus_t>(function, kInSteps | kInCaptures, [&] {
+    *bytes = kConvolutionWorkspace;
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+cudnnStatus_t convolve(const char* function, cudnnHandle_t handle,
+                       cudnnConvolutionDescriptor_t windows, int algorithm, void* workspace,
+                       std::size_t bytes, std::initializer_list<const void*> tensors) {
+  return recorder().call<cudnnStatus_t>(function, kNowhere, [&] {
+    const Handle& by = handle_of(handle, function);
+    if (bytes < kConvolutionWorkspace) return CUDNN_STATUS_BAD_PARAM;
+    const auto* const t = tensors.begin();
+    return enqueue(by.stream, function, cat(text_of(math_of(windows)), ", algorithm ", algorithm),
+                   {{t[0]}, {t[1]}, {t[2]}, {workspace, bytes, 256}})
+               ? CUDNN_STATUS_SUCCESS
+               : CUDNN_STATUS_MAPPING_ERROR;
+  });
+}
+
+cudnnStatus_t pool(const char* function, cudnnHandle_t handle, const void* from, const void* to) {
+  return recorder().call<cudnnStatus_t>(function, kNowhere, [&] {
+    const Handle& by = handle_of(handle, function);
+    // Handles of an AlgorithmSource have no stream, and ask by computing.
+    const bool asked = !by.stream && Recorder::captures == 0;
+    return asked || enqueue(by.stream, function, "", {{from}, {to}}) ? CUDNN_STATUS_SUCCESS
+                                                                     : CUDNN_STATUS_MAPPING_ERROR;
+  });
+}
+
+const char* text_of(cublasComputeType_t type) {
+  switch (type) {
+    case CUBLAS_COMPUTE_32F: return kExact;
+    case CUBLAS_COMPUTE_32F_FAST_TF32: return kTf32;
+    default: return "another type of math";
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return recorder().call<cublasStatus_t>("cublasLtCreate", kInSteps | kInCaptures, [&] {
+    make_handle(handle, "handles of cuBLASLt");
+    return CUBLAS_STATUS_SUCCESS;
+  });
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return recorder().call<cublasStatus_t>("cublasLtDestroy", kInSteps | kFrees | kInCaptures, [&] {
+    end_handle(handle, "cublasLtDestroy");
+    return CUBLAS_STATUS_SUCCESS;
+  });
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* count) {
+  constexpr const char* kName = "cublasLtMatmulAlgoGetHeuristic";
+  return recorder().call<cublasStatus_t>(kName, kInSteps | kInCaptures, [&] {
+    handle_of(handle, kName);
+    results[0] = {};
+    results[0].workspaceSize = kProductWorkspace;
+    *count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+  });
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void*,
+                              const void* a, cublasLtMatrixLayout_t, const void* b,
+                              cublasLtMatrixLayout_t, const void*, const void* c,
+                              cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t,
+                              const cublasLtMatmulAlgo_t*, void* workspace, std::size_t bytes,
+                              cudaStream_t stream) {
+  return recorder().call<cublasStatus_t>("cublasLtMatmul", kNowhere, [&] {
+    handle_of(handle, "cublasLtMatmul");
+    cublasComputeType_t type{};
+    std::size_t written = 0;
+    real<decltype(cublasLtMatmulDescGetAttribute)>("cublasLtMatmulDescGetAttribute")(
+        product, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, &type, sizeof type, &written);
+    if (c != d || bytes < kProductWorkspace) return CUBLAS_STATUS_INVALID_VALUE;
+    return enqueue(stream, "cublasLtMatmul", text_of(type),
+                   {{a, 1, 64}, {b, 1, 64}, {d, 1, 64}, {workspace, bytes, 256}})
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_INVALID_VALUE;
+  });
+}
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  return recorder().call<cudnnStatus_t>("cudnnCreate", kInSteps | kInCaptures, [&] {
+    make_handle(handle, "handles of cuDNN");
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+  return recorder().call<cudnnStatus_t>("cudnnDestroy", kInSteps | kFrees | kInCaptures, [&] {
+    end_handle(handle, "cudnnDestroy");
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  return recorder().call<cudnnStatus_t>("cudnnSetStream", kNowhere, [&] {
+    if (!recorder().stream_of(stream, "cudnnSetStream")) return CUDNN_STATUS_MAPPING_ERROR;
+    handle_of(handle, "cudnnSetStream").stream = stream;
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(cudnnHandle_t, const cudnnTensorDescriptor_t,
+                                                   const cudnnFilterDescriptor_t,
+                                                   const cudnnConvolutionDescriptor_t windows,
+                                                   const cudnnTensorDescriptor_t, const int most,
+                                                   int* count,
+                                                   cudnnConvolutionFwdAlgoPerf_t* answers) {
+  return answer("cudnnFindConvolutionForwardAlgorithm", windows, most, count, answers);
+}
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t,
+                                                     const cudnnFilterDescriptor_t,
+                                                     const cudnnConvolutionDescriptor_t windows,
+                                                     const cudnnTensorDescriptor_t, const int most,
+                                                     int* count,
+                                                     cudnnConvolutionFwdAlgoPerf_t* answers) {
+  return answer("cudnnGetConvolutionForwardAlgorithm_v7", windows, most, count, answers);
+}
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
+    cudnnHandle_t, const cudnnFilterDescriptor_t, const cudnnTensorDescriptor_t,
+    const cudnnConvolutionDescriptor_t windows, const cudnnTensorDescriptor_t, const int most,
+    int* count, cudnnConvolutionBwdDataAlgoPerf_t* answers) {
+  return answer("cudnnFindConvolutionBackwardDataAlgorithm", windows, most, count, answers);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
+    cudnnHandle_t, const cudnnFilterDescriptor_t, const cudnnTensorDescriptor_t,
+    const cudnnConvolutionDescriptor_t windows, const cudnnTensorDescriptor_t, const int most,
+    int* count, cudnnConvolutionBwdDataAlgoPerf_t* answers) {
+  return answer("cudnnGetConvolutionBackwardDataAlgorithm_v7", windows, most, count, answers);
+}
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
+    cudnnHandle_t, const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t,
+    const cudnnConvolutionDescriptor_t windows, const cudnnFilterDescriptor_t, const int most,
+    int* count, cudnnConvolutionBwdFilterAlgoPerf_t* answers) {
+  return answer("cudnnFindConvolutionBackwardFilterAlgorithm", windows, most, count, answers);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+    cudnnHandle_t, const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t,
+    const cudnnConvolutionDescriptor_t windows, const cudnnFilterDescriptor_t, const int most,
+    int* count, cudnnConvolutionBwdFilterAlgoPerf_t* answers) {
+  return answer("cudnnGetConvolutionBackwardFilterAlgorithm_v7", windows, most, count, answers);
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t,
+                                                      const cudnnFilterDescriptor_t,
+                                                      const cudnnConvolutionDescriptor_t,
+                                                      const cudnnTensorDescriptor_t,
+                                                      cudnnConvolutionFwdAlgo_t,
+                                                      std::size_t* bytes) {
+  return tell_workspace("cudnnGetConvolutionForwardWorkspaceSize", bytes);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+    cudnnHandle_t, const cudnnFilterDescriptor_t, const cudnnTensorDescriptor_t,
+    const cudnnConvolutionDescriptor_t, const cudnnTensorDescriptor_t,
+    cudnnConvolutionBwdDataAlgo_t, std::size_t* bytes) {
+  return tell_workspace("cudnnGetConvolutionBackwardDataWorkspaceSize", bytes);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    cudnnHandle_t, const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t,
+    const cudnnConvolutionDescriptor_t, const cudnnFilterDescriptor_t,
+    cudnnConvolutionBwdFilterAlgo_t, std::size_t* bytes) {
+  return tell_workspace("cudnnGetConvolutionBackwardFilterWorkspaceSize", bytes);
+}
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void*,
+                                      const cudnnTensorDescriptor_t, const void* x,
+                                      const cudnnFilterDescriptor_t, const void* w,
+                                      const cudnnConvolutionDescriptor_t windows,
+                                      cudnnConvolutionFwdAlgo_t algorithm, void* workspace,
+                                      std::size_t bytes, const void*, const cudnnTensorDescriptor_t,
+                                      void* y) {
+  return convolve("cudnnConvolutionForward", handle, windows, algorithm, workspace, bytes,
+                  {x, w, y});
+}
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void*,
+                                           const cudnnFilterDescriptor_t, const void* w,
+                                           const cudnnTensorDescriptor_t, const void* dy,
+                                           const cudnnConvolutionDescriptor_t windows,
+                                           cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
+                                           std::size_t bytes, const void*,
+                                           const cudnnTensorDescriptor_t, void* dx) {
+  return convolve("cudnnConvolutionBackwardData", handle, windows, algorithm, workspace, bytes,
+                  {w, dy, dx});
+}
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void*,
+                                             const cudnnTensorDescriptor_t, const void* x,
+                                             const cudnnTensorDescriptor_t, const void* dy,
+                                             const cudnnConvolutionDescriptor_t windows,
+                                             cudnnConvolutionBwdFilterAlgo_t algorithm,
+                                             void* workspace, std::size_t bytes, const void*,
+                                             const cudnnFilterDescriptor_t, void* dw) {
+  return convolve("cudnnConvolutionBackwardFilter", handle, windows, algorithm, workspace, bytes,
+                  {x, dy, dw});
+}
+
+cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescriptor_t, const void*,
+                                  const cudnnTensorDescriptor_t, const void* x, const void*,
+                                  const cudnnTensorDescriptor_t, void* y) {
+  return pool("cudnnPoolingForward", handle, x, y);
+}
+cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, const cudnnPoolingDescriptor_t,
+                                   const void*, const cudnnTensorDescriptor_t, const void*,
+                                   const cudnnTensorDescriptor_t, const void* dy,
+                                   const cudnnTensorDescriptor_t, const void*, const void*,
+                                   const cudnnTensorDescriptor_t, void* dx) {
+  return pool("cudnnPoolingBackward", handle, dy, dx);
+}
+
+}  // extern "C"

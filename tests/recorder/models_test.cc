@@ -1,0 +1,154 @@
+// Whole models by the GPU module: how their products and convolutions are computed.
+#include "belfry/trainers/models.h"
+
+#include <cstring>
+
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/tests/recorder/library_calls.h"
+#include "belfry/tests/recorder/recorder_support.h"
+#include "belfry/trainers/synthetic_data.h"
+#include "belfry/trainers/trainer_kinds.h"
+
+namespace belfry::recorder {
+namespace models_test {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+using RecorderModels = RecorderTest;
+
+struct Way {
+  Precision precision = Precision::kF32;
+  bool deterministic = false;
+  int batch = 2;
+};
+
+void train(const char* model, Layout layout, Way way, int steps = 1) {
+  const ModelSpec spec = find_model(model, std::string_view(model) == "mnist" ? 28 : 8);
+  const int towers = layout.devices();
+  const auto data = synthetic_data(spec.fields, spec.classes, towers * way.batch, 5);
+  TrainerOptions options{.model = spec.model,
+                         .optimizer = spec.optimizer,
+                         .logical_gpus = layout.logical,
+                         .batch_size = way.batch,
+                         .epochs = steps,
+                         .precision = way.precision,
+                         .threads = 2,
+                         .deterministic = way.deterministic};
+  options.devices.clear();
+  for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
+  const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+  trainer->train();
+  EXPECT_EQ(trainer->steps(), steps);
+}
+
+// How calls whose names begin so have computed.
+std::vector<std::string> details(const char* start) {
+  std::vector<std::string> all;
+  for (const Call& call : recorder().calls())
+    if (call.name.starts_with(start)) all.push_back(call.detail);
+  return all;
+}
+
+TEST_F(RecorderModels, MultiplyAsTheirPrecisionSays) {
+  struct Case {
+    Precision precision;
+    const char *convolutions, *products;
+  };
+  for (const auto& [precision, convolutions, products] :
+       {Case{Precision::kF32, kExact, kExact}, Case{Precision::kTf32, kTf32, kTf32},
+        Case{Precision::kBf16, kHalf, kExact}, Case{Precision::kF16, kHalf, kExact}}) {
+    SCOPED_TRACE(name_of(precision));
+    recorder().forget_calls();
+    train("mnist", {1, 1}, {.precision = precision});
+    EXPECT_THAT(details("cudnnConvolutionForward"), SizeIs(2));
+    EXPECT_THAT(details("cudnnConvolutionBackwardData"), SizeIs(1));
+    EXPECT_THAT(details("cudnnConvolutionBackwardFilter"), SizeIs(2));
+    EXPECT_THAT(details("cudnnConvolution"), Each(StartsWith(convolutions)));
+    EXPECT_THAT(details("cublasLtMatmul"), SizeIs(6));
+    EXPECT_THAT(details("cublasLtMatmul"), Each(StartsWith(products)));
+  }
+}
+
+TEST_F(RecorderModels, AreMeasuredOnceUnlessTheyAreDeterministic) {
+  const auto asked = [](const char* how) {
+    int count = 0;
+    for (const auto& [function, calls] : recorder().counts())
+      if (function.starts_with(how)) count += calls;
+    return count;
+  };
+  for (const bool deterministic : {false, true}) {
+    SCOPED_TRACE(deterministic);
+    const Way way{.deterministic = deterministic, .batch = 3};
+    recorder().reset();
+    train("mnist", {1, 1}, way);
+    EXPECT_THAT(details("cudnnConvolution"),
+                Each(HasSubstr(cat("algorithm ", deterministic ? kSteady : kFast))));
+    EXPECT_EQ(asked("cudnnFind"), deterministic ? 0 : 5);
+    recorder().reset();
+    train("mnist", {1, 1}, way);
+    EXPECT_THAT(details("cudnnConvolution"), SizeIs(5));
+    EXPECT_EQ(asked("cudnnFind"), 0);
+    EXPECT_THAT(recorder().violations(), IsEmpty());
+  }
+}
+
+// Batch norm moves averages beside the next step, cuDNN pools.
+TEST_F(RecorderModels, OfManyLayersBreakNoRule) {
+  for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{2, 1}}) {
+    SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
+    train("resnet20", layout, {.precision = Precision::kBf16}, 5);
+    EXPECT_THAT(details("cudaGraphLaunch"), Not(IsEmpty()));
+    EXPECT_THAT(recorder().violations(), IsEmpty());
+  }
+}
+
+// Where a kernel is told to note what it refuses, as GPUs see it: the memory for that is as large
+// as no other.
+std::uint64_t* fault_of(const char* kernel) {
+  constexpr std::size_t kFaults = (1 << 16) * sizeof(std::uint64_t);
+  for (const Call& call : recorder().calls()) {
+    if (call.detail.find(kernel) == call.detail.npos) continue;
+    for (std::size_t i = 0; i + sizeof(void*) <= call.bytes.size(); i += sizeof(void*)) {
+      void* word = nullptr;
+      std::memcpy(&word, &call.bytes[i], sizeof word);
+      if (recorder().bytes_of(word) == kFaults)
+        return static_cast<std::uint64_t*>(recorder().behind(word));
+    }
+  }
+  return nullptr;
+}
+
+TEST_F(RecorderModels, SayWhatKernelsRefuseWhenTheStepEnds) {
+  Graph graph;
+  Output loss;
+  std::vector<FeedType> types;
+  {
+    DeviceScope on(graph, gpu(0));
+    const Output logits = placeholder(graph, "logits", DType::kF32, {4, 3});
+    const Output labels = placeholder(graph, "labels", DType::kI32, {4});
+    loss = cross_entropy(logits, labels);
+    types = {{logits, {4, 3}}, {labels, {4}}};
+  }
+  Session session(graph, on_gpus({1, 1}));
+  Step& step = session.prepare(std::vector<Fetch>{loss}, types);
+  const std::vector<Tensor> feeds{Tensor({4, 3}, DType::kF32), Tensor({4}, DType::kI32)};
+  step.run(feeds);
+  std::uint64_t* const fault = fault_of("LossRow");
+  ASSERT_TRUE(fault);
+  for (int run = 1; run < 5; ++run) {
+    *fault = (std::uint64_t{2} << 32) | (std::uint64_t{1} << 31 | 9);  // as a kernel notes it
+    EXPECT_THAT(message_of<InvalidArgument>([&] { step.run(feeds); }),
+                AllOf(HasSubstr("SparseSoftmaxCrossEntropy"), HasSubstr("9"), HasSubstr("2")));
+    step.run(feeds);
+  }
+}
+
+}  // namespace models_test
+}  // namespace belfry::recorder

@@ -1,0 +1,172 @@
+// GPUs that are not there, for the GPU module itself: recorder_tests defines the functions of CUDA,
+// cuDNN and cuBLASLt that need a GPU, and as a program comes first where symbols are looked up, the
+// module calls these. There are eight GPUs.
+//
+// * Memory of a GPU has addresses at which the host may neither read nor write.
+// * Copies, fills and stamps are done, in the order in which they are enqueued. Other kernels, and
+//   what libraries compute, are only noted.
+// * What CUDA forbids, and what steps promise not to do, is noted as a violation: tests expect
+// none.
+// * Every call can be made to fail.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "belfry/tests/recorder/stream_work.h"
+
+namespace belfry::recorder {
+
+// One call that was made.
+struct Call {
+  std::string name;    // cudaLaunchKernel
+  std::string detail;  // of a launch the kernel, of a library's call how it multiplies
+  int gpu = -1;        // of the stream, or else the current one
+  Stream* stream = nullptr;
+  bool captured = false;         // and not done
+  std::int64_t value = 0;        // of a stamp, or of the number of a step
+  std::vector<char> bytes = {};  // of a launch: its parameter, and some more
+
+  bool of_thread = false;  // the stream is that of the calling thread
+
+  // A kernel that does not only tell, or is told, how far a run is; or what a library computes.
+  bool computes() const {
+    const bool launched = name == "cudaLaunchKernel" && detail.find("store_") == detail.npos;
+    return launched || name.starts_with("cublasLt") || name.starts_with("cudnn");
+  }
+};
+
+// What a function may not be called in.
+enum Forbidden : unsigned {
+  kNowhere = 0,
+  kInSteps = 1,     // runs behind those that warm and capture
+  kInCaptures = 2,  // of the same thread
+  kFrees = 4,       // not forbidden: frees all the same if it fails
+};
+
+class Recorder {
+ public:
+  static constexpr int kGpus = 8;
+
+  static Recorder& get();
+
+  // --- for tests
+
+  // No call fails any more.
+  void mend();
+  // That, and forgets calls, violations and peers. What is allocated stays.
+  void reset();
+  // Each once.
+  std::vector<std::string> violations();
+  // Those that gave a stream something to do.
+  std::vector<Call> calls();
+  void forget_calls();
+  // How often a function has been called.
+  int count(std::string_view function);
+  std::map<std::string, int, std::less<>> counts();
+  // Its call of this number, from 0, among those from now on, returns this status and does nothing.
+  // Where it is `sticky`, so do all calls of CUDA from then on, until mend().
+  void fail(std::string function, int number, int status, bool sticky = false);
+  // Whether that has happened.
+  bool failed();
+  // Stamps are not done any more, until mend().
+  void lose_stamps(bool lose);
+  // GPUs reach each other's memory.
+  void set_peers(bool reach);
+  // Objects and allocations that have not been freed, in words.
+  std::map<std::string, int> alive();
+  // What lies there, in memory of a GPU or pinned, as GPUs see it.
+  void* behind(const void* address);
+  // The GPU whose memory it is, -1 for pinned memory, -2 for other memory of the host.
+  int gpu_of(const void* address);
+  // Of the whole of that memory; 0 for other memory.
+  std::size_t bytes_of(const void* address);
+
+  // While it lives, a run is under way that neither warms nor captures anything.
+  class Steady {
+   public:
+    Steady() { get().steady_ = true; }
+    ~Steady() { get().steady_ = false; }
+  };
+
+  // --- for the functions; with the lock
+
+  // Does body(), which returns the status, unless the call is to fail.
+  template <class Status, class Body>
+  Status call(const char* function, unsigned forbidden, const Body& body) {
+    const std::lock_guard lock(mutex_);
+    int status = enter(function, forbidden, sizeof(Status) && kOfCuda<Status>);
+    if (status == 0 || (forbidden & kFrees)) {
+      const int own = static_cast<int>(body());
+      if (status == 0) status = own;
+    }
+    if (kOfCuda<Status> && status != 0 && status != cudaErrorNotReady)
+      last_error = static_cast<cudaError_t>(status);
+    return static_cast<Status>(status);
+  }
+
+  void violate(std::string what);
+  // Does the work, or keeps it where the stream is captured.
+  void enqueue(Stream& stream, Work work, Call call);
+  // The stream that a handle stands for, whose GPU has to be current; null if it is none.
+  Stream* stream_of(cudaStream_t handle, const char* function);
+  Event* event_of(cudaEvent_t handle);
+  // What work on `gpu` is given must be memory that it reaches: `bytes` from there. Where CUDA
+  // takes it there `somehow`, it need not be a peer's.
+  void check_reach(const void* address, std::size_t bytes, int gpu, const std::string& what,
+                   bool somehow = false);
+  // Memory that holds an address; null if it is none that CUDA knows.
+  Allocation* allocation_of(const void* address);
+
+  // A call has failed: captures are given up.
+  bool has_failed() const { return failed_; }
+
+  static thread_local int current;  // GPU of this thread; -1: none yet
+  static thread_local cudaError_t last_error;
+  static thread_local int captures;  // that this thread has begun and not ended
+  static int current_gpu() { return current < 0 ? 0 : current; }
+
+  std::map<std::uintptr_t, Allocation> memory;  // by the first address
+  std::set<std::unique_ptr<Stream>, ByAddress> streams;
+  std::set<std::unique_ptr<Event>, ByAddress> events;
+  std::set<std::unique_ptr<CudaGraph>, ByAddress> graphs;
+  std::map<const void*, std::string> kernels;  // by what launches name
+  std::set<std::pair<int, int>> peers;         // enabled: from, to
+  bool peers_reach = true;
+  bool stamps_lost = false;
+  std::map<std::string, int> handles;  // of libraries
+
+ private:
+  template <class Status>
+  static constexpr bool kOfCuda = std::is_same_v<Status, cudaError_t>;
+  struct Fault {
+    std::string function;
+    int number, status;
+    bool sticky;
+  };
+
+  int enter(const char* function, unsigned forbidden, bool of_cuda);
+
+  std::mutex mutex_;
+  std::atomic<bool> steady_{false};
+  std::vector<std::string> violations_;
+  std::vector<Call> calls_;
+  std::map<std::string, int, std::less<>> counts_;
+  std::unique_ptr<Fault> fault_;
+  bool failed_ = false;
+  int sticky_ = 0;
+  std::chrono::steady_clock::time_point busy_;  // when something other than a question was called
+};
+
+inline Recorder& recorder() { return Recorder::get(); }
+
+}  // namespace belfry::recorder

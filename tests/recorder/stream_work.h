@@ -1,0 +1,71 @@
+// What the recorder keeps of memory, streams, events and graphs.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace belfry::recorder {
+
+// A set of owners in which a plain pointer can be looked up.
+struct ByAddress {
+  using is_transparent = void;
+  template <class T>
+  static const void* address(const std::unique_ptr<T>& owner) {
+    return owner.get();
+  }
+  static const void* address(const void* pointer) { return pointer; }
+  bool operator()(const auto& a, const auto& b) const {
+    return std::less<const void*>()(address(a), address(b));
+  }
+};
+
+struct Allocation {
+  int gpu;  // -1: pinned
+  std::size_t bytes;
+  unsigned flags;  // of pinned memory
+  std::byte* behind;
+};
+
+// What a stream has been given.
+struct Work {
+  std::string what;
+  std::function<void()> act = {};  // empty if it is only noted
+};
+
+struct Stream;
+using Clock = std::map<const Stream*, int>;  // how many works of each captured stream are behind
+
+struct Capture {
+  Stream* origin;
+  std::thread::id thread;
+  std::vector<Work> work = {};
+  Clock counts = {};
+  bool open = true;
+  int broken = 0;  // with this error
+};
+
+struct Stream {
+  int gpu;
+  std::shared_ptr<Capture> capture = {};
+  Clock clock = {};
+};
+
+struct Event {
+  int gpu;
+  bool recorded = false;
+  std::shared_ptr<Capture> capture = {};  // in which it was recorded
+  Clock clock = {};
+};
+
+struct CudaGraph {
+  int gpu;
+  bool executable;
+  std::vector<Work> work;
+};
+
+}  // namespace belfry::recorder

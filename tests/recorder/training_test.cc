@@ -1,0 +1,175 @@
+// Data-parallel training by the GPU module itself: what it calls breaks no rule of CUDA.
+#include <algorithm>
+#include <set>
+
+#include "belfry/framework/segments.h"
+#include "belfry/ops/dropout.h"
+#include "belfry/tests/recorder/recorder_support.h"
+
+namespace belfry::recorder {
+namespace training_test {
+
+using ::testing::IsSubsetOf;
+
+constexpr Layout kLayouts[] = {{1, 1}, {2, 1}, {8, 1}, {1, 8}, {2, 4}};
+
+using RecorderTraining = RecorderTest;
+
+int captured_segments(const Plan& plan) {
+  const auto segments = cut_segments(plan, deal_lanes(plan, 1));
+  return static_cast<int>(std::ranges::count_if(segments, &Segment::captured));
+}
+
+int launches_of(const std::vector<Call>& calls, const char* kernel) {
+  return static_cast<int>(std::ranges::count_if(calls, [&](const Call& call) {
+    return call.detail.find(kernel) != std::string::npos && !call.captured;
+  }));
+}
+
+// What a run has streams do, as the module does it and as the backend of other tests counts it.
+struct Done {
+  int copies = 0, gathered = 0, records = 0, waits = 0, stamps = 0, captures = 0, replays = 0;
+  bool operator==(const Done&) const = default;
+  friend std::ostream& operator<<(std::ostream& out, const Done& done) {
+    return out << done.copies << " copies, " << done.gathered << " gathered, " << done.records
+               << " records, " << done.waits << " waits, " << done.stamps << " stamps, "
+               << done.captures << " captures, " << done.replays << " replays";
+  }
+};
+
+Done done_by_module(const std::vector<Call>& calls) {
+  const auto count = [&](const char* name) {
+    return static_cast<int>(std::ranges::count(calls, name, &Call::name));
+  };
+  const auto copies = std::ranges::count_if(
+      calls, [](const Call& call) { return call.name == "cudaMemcpyAsync" && !call.of_thread; });
+  const auto gathered = std::ranges::count_if(
+      calls, [](const Call& call) { return call.detail.find("Copies") != std::string::npos; });
+  return {.copies = static_cast<int>(copies),
+          .gathered = static_cast<int>(gathered),
+          .records = recorder().count("cudaEventRecord"),
+          .waits = recorder().count("cudaStreamWaitEvent"),
+          .stamps = launches_of(calls, "store_behind"),
+          .captures = recorder().count("cudaStreamBeginCapture"),
+          .replays = count("cudaGraphLaunch")};
+}
+
+// After some runs.
+Done done_by_stand_in(Layout layout, int runs) {
+  const test::StandInGpus stand_in(layout.physical);
+  const test::UseGpus use(stand_in);
+  const Towers model("GPU", layout.devices());
+  Session session(model.graph, on_gpus(layout));
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+  for (int i = 0; i < runs; ++i) step.run(model.feeds(i));
+  const auto calls = stand_in.calls();
+  return {.copies = calls.copied,
+          .gathered = calls.gathered,
+          .records = calls.records,
+          .waits = calls.waits,
+          .stamps = calls.stamps,
+          .captures = calls.captures,
+          .replays = calls.replays};
+}
+
+TEST_F(RecorderTraining, HasStreamsDoWhatTheBackendOfOtherTestsDoes) {
+  for (const Layout layout : kLayouts)
+    for (const int runs : {1, 2, 5}) {
+      SCOPED_TRACE(cat(layout.physical, " x ", layout.logical, ", ", runs, " runs"));
+      recorder().reset();
+      const Towers model("GPU", layout.devices());
+      Session session(model.graph, on_gpus(layout));
+      Step& step = session.prepare(model.fetches(), model.feed_types());
+      for (int i = 0; i < runs; ++i) step.run(model.feeds(i));
+      EXPECT_EQ(done_by_module(recorder().calls()), done_by_stand_in(layout, runs));
+      EXPECT_THAT(recorder().violations(), ::testing::IsEmpty());
+      const int segments = captured_segments(step.plan());
+      EXPECT_EQ(recorder().count("cudaGraphInstantiate"),
+                std::min(runs - 1, FeedSlots::kCount) * segments);
+      EXPECT_EQ(recorder().count("cudaGraphUpload"), recorder().count("cudaGraphInstantiate"));
+      EXPECT_EQ(recorder().count("cudaGraphLaunch"), (runs - 1) * segments);
+    }
+}
+
+TEST_F(RecorderTraining, AsksForNothingButWorkOnceItIsWarm) {
+  for (const Layout layout : kLayouts) {
+    SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
+    const Towers model("GPU", layout.devices());
+    Session session(model.graph, on_gpus(layout));
+    Step& step = session.prepare(model.fetches(), model.feed_types());
+    for (int i = 0; i < 3; ++i) step.run(model.feeds(i));
+    const auto before = recorder().counts();
+    {
+      const Recorder::Steady steady;
+      for (int i = 3; i < 7; ++i) step.run(model.feeds(i));
+    }
+    std::vector<std::string> called;
+    for (const auto& [function, count] : recorder().counts())
+      if (!before.contains(function) || before.at(function) < count) called.push_back(function);
+    EXPECT_THAT(called, IsSubsetOf({"cudaSetDevice", "cudaMemcpyAsync", "cudaGraphLaunch",
+                                    "cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent",
+                                    "cudaStreamQuery"}));
+  }
+}
+
+// Of a run: what it computes launch by launch, or captures.
+std::multiset<std::string> computed(const std::vector<Call>& calls, bool captured) {
+  std::multiset<std::string> all;
+  for (const Call& call : calls)
+    if (call.captured == captured && call.computes()) all.insert(cat(call.name, " ", call.detail));
+  return all;
+}
+
+TEST_F(RecorderTraining, CapturesWhatTheFirstRunLaunches) {
+  const Towers model("GPU", 8);
+  Session session(model.graph, on_gpus({1, 8}));
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+  const auto calls_of_run = [&](int run) {
+    recorder().forget_calls();
+    step.run(model.feeds(run));
+    return recorder().calls();
+  };
+  const auto first = computed(calls_of_run(0), false);
+  EXPECT_GT(first.size(), 8u * 5);
+  const std::vector<Call> second = calls_of_run(1);
+  const auto outside = computed(second, false);
+  EXPECT_LT(outside.size(), 10u);
+  auto both = computed(second, true);
+  both.insert(outside.begin(), outside.end());
+  EXPECT_EQ(both, first);
+  calls_of_run(2);
+  const std::vector<Call> fourth = calls_of_run(3);
+  EXPECT_EQ(computed(fourth, false), outside);
+  EXPECT_TRUE(computed(fourth, true).empty());
+}
+
+// Outside of segments, which are replayed with the parameters that they were captured with.
+TEST_F(RecorderTraining, KernelsReadTheNumberOfTheStepFromTheirGpu) {
+  Graph graph;
+  std::vector<Fetch> fetches;
+  for (int g = 0; g < 2; ++g) {
+    DeviceScope on(graph, gpu(g));
+    const Variable kept = variable(graph, cat("kept", g), {8}, {.initializer = init::ones()});
+    fetches.emplace_back(assign(kept, dropout(dropout(kept, 0.5), 0.5)));
+  }
+  for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
+    Session session(graph, on_gpus(layout));
+    Step& step = session.prepare(fetches);
+    std::vector<std::int64_t> numbers;
+    for (int run = 0; run < 4; ++run) {
+      recorder().forget_calls();
+      step.run(std::vector<Tensor>{});
+      std::vector<std::int64_t> told;
+      for (const Call& call : recorder().calls())
+        if (call.detail.find("store_word") != call.detail.npos) told.push_back(call.value);
+      ASSERT_EQ(told.size(), 2u);
+      EXPECT_EQ(told[0], told[1]);
+      numbers.push_back(told[0]);
+    }
+    for (std::size_t run = 1; run < 4; ++run)
+      EXPECT_EQ(numbers[run], numbers[0] + static_cast<std::int64_t>(run));
+  }
+}
+
+}  // namespace training_test
+}  // namespace belfry::recorder
