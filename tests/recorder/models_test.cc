@@ -125,6 +125,20 @@ std::uint64_t* fault_of(const char* kernel) {
   return nullptr;
 }
 
+// In each stream the faults come before the stamp by which the host knows that they are there.
+void expect_faults_before_stamps() {
+  std::map<Stream*, std::string> last;
+  int stamps = 0;
+  for (const Call& call : recorder().calls()) {
+    if (call.detail.find("store_behind") != call.detail.npos) {
+      ++stamps;
+      EXPECT_EQ(last[call.stream], "cudaMemcpyAsync");
+    }
+    last[call.stream] = call.name;
+  }
+  EXPECT_GT(stamps, 0);
+}
+
 TEST_F(RecorderModels, SayWhatKernelsRefuseWhenTheStepEnds) {
   Graph graph;
   Output loss;
@@ -140,13 +154,16 @@ TEST_F(RecorderModels, SayWhatKernelsRefuseWhenTheStepEnds) {
   Step& step = session.prepare(std::vector<Fetch>{loss}, types);
   const std::vector<Tensor> feeds{Tensor({4, 3}, DType::kF32), Tensor({4}, DType::kI32)};
   step.run(feeds);
+  expect_faults_before_stamps();
   std::uint64_t* const fault = fault_of("LossRow");
   ASSERT_TRUE(fault);
   for (int run = 1; run < 5; ++run) {
     *fault = (std::uint64_t{2} << 32) | (std::uint64_t{1} << 31 | 9);  // as a kernel notes it
     EXPECT_THAT(message_of<InvalidArgument>([&] { step.run(feeds); }),
                 AllOf(HasSubstr("SparseSoftmaxCrossEntropy"), HasSubstr("9"), HasSubstr("2")));
+    recorder().forget_calls();
     step.run(feeds);
+    expect_faults_before_stamps();
   }
 }
 
