@@ -104,7 +104,7 @@ class Recorder {
   template <class Status, class Body>
   Status call(const char* function, unsigned forbidden, const Body& body) {
     const std::lock_guard lock(mutex_);
-    int status = enter(function, forbidden, sizeof(Status) && kOfCuda<Status>);
+    int status = enter(function, forbidden, kOfCuda<Status>);
     if (status == 0 || (forbidden & kFrees)) {
       const int own = static_cast<int>(body());
       if (status == 0) status = own;
