@@ -1,10 +1,10 @@
 // The chunks of a launch that workers share.
+#include "belfry/framework/ticket.h"
+
 #include <random>
 #include <set>
 
 #include <gtest/gtest.h>
-
-#include "belfry/framework/ticket.h"
 
 namespace belfry {
 namespace ticket_test {
