@@ -74,8 +74,9 @@ class Parser {
     check(error == std::errc() && range.chunks >= 1 && range.chunks <= kMostChunks, "'",
           shown(piece), "': '", shown(piece.substr(mark + 1)),
           "' is not a number of chunks between 1 and ", kMostChunks);
-    check(strategy->in_chunks(2) != nullptr, "'", shown(piece), "': ", range.strategy,
-          " takes no number of chunks; these do: ", join(chunked_strategies()));
+    if (!strategy->in_chunks(2))
+      check(false, "'", shown(piece), "': ", range.strategy,
+            " takes no number of chunks; these do: ", join(chunked_strategies()));
     return range;
   }
 

@@ -41,9 +41,9 @@ class Prefetcher {
   // Sends a batch to the step of its form, as Step::stage does.
   using Stage = std::function<StagedFeeds(const Batch&, std::stop_token)>;
 
-  // The first batch is that of the step at `start`. `dataset` must outlive this.
-  // With `tower`, batches have that tower's samples alone. The thread stages each batch that it has
-  // gathered, if `stage` is given. Throws InvalidArgument for fewer than 2 slots, or a plan of
+  // The first batch is that of the step at `start`. `dataset` must outlive this. With `tower`,
+  // batches have that tower's samples alone. The thread stages each batch that it has gathered, if
+  // `stage` is given. Throws InvalidArgument for fewer than 2 slots, or a plan of
   // another number of samples or without that step or tower.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
              std::int64_t slots = kSlots, std::optional<std::int64_t> tower = {}, Stage stage = {});
