@@ -95,14 +95,15 @@ std::vector<FlagSpelling> device_spellings() {
     if (type)
       require<FlagError>(lower(type->value) == "cpu" || lower(type->value) == "gpu", type->written,
                          " is neither cpu nor gpu");
+    int count = 1;
+    if (number) read_integer(value_of(*number), 1, kMostDevices, count);
     const std::string written =
         cat(number ? number->written : "", number && type ? " " : "", type ? type->written : "");
     // Beside --devices alone it may just say what that says.
     const std::string name = type ? lower(type->value) : "gpu";
     if (!number && lower(line.value("devices")).find(name) != std::string::npos)
       return std::vector<WrittenFlag>{};
-    return std::vector<WrittenFlag>{
-        {"devices", cat(name, ":", number ? number->value : "1"), written}};
+    return std::vector<WrittenFlag>{{"devices", cat(name, ":", count), written}};
   };
   return {
       {"num_gpus", "N", "--devices=gpu:N, with --device=cpu --devices=cpu:N", devices},

@@ -144,11 +144,12 @@ void choose_buckets(TrainFlags& flags, const RawFlags& raw, const TrainerKind& k
 }
 
 void choose_async(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
+  const std::string& way = raw.async.text();
+  require<FlagError>(!raw.async.given() || way == "ordered" || way == "free", raw.async,
+                     " is neither ordered nor free");
   require<FlagError>(!raw.async.given() || kind.async, raw.async, " needs --trainer=async, not ",
                      chosen_trainer(flags, raw));
-  flags.async = kind.async && !raw.async.given() ? "ordered" : raw.async.text();
-  require<FlagError>(flags.async.empty() || flags.async == "ordered" || flags.async == "free",
-                     raw.async, " is neither ordered nor free");
+  flags.async = kind.async && !raw.async.given() ? "ordered" : way;
   require<FlagError>(flags.async != "free" || !on_gpus(flags), raw.async, " with ",
                      raw.devices.list,
                      ": towers that do not wait for each other run on CPUs alone; ",

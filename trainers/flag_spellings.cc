@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "belfry/framework/text.h"
-#include "belfry/trainers/flag_values.h"
 
 namespace belfry {
 
@@ -21,6 +20,12 @@ const WrittenFlag* WrittenFlags::find(std::string_view name) const {
 std::string WrittenFlags::value(std::string_view name, std::string otherwise) const {
   const WrittenFlag* const flag = find(name);
   return flag ? flag->value : std::move(otherwise);
+}
+
+FlagValue value_of(const WrittenFlag& flag) {
+  FlagValue value;
+  value.set(flag.value, flag.written);
+  return value;
 }
 
 FlagSpelling renamed(std::string name, std::string unit, std::string flag) {

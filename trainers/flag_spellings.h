@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "belfry/trainers/flag_values.h"
+
 namespace belfry {
 
 // A flag as it stands on a command line.
@@ -41,6 +43,9 @@ struct FlagSpelling {
   std::string text;  // for --help; "" if it is not to be listed
   Translate translate;
 };
+
+// The value of a flag, for read_integer() and its errors.
+FlagValue value_of(const WrittenFlag& flag);
 
 // The value of our flag, under another name: renamed("num_epochs", "N", "epochs").
 FlagSpelling renamed(std::string name, std::string unit, std::string flag);

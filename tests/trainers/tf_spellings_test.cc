@@ -139,8 +139,12 @@ TEST(TfSpellings, AreNamedByErrors) {
   EXPECT_THAT(refusal({"--num_epochs=0"}), HasSubstr("--num_epochs=0 is not a whole number"));
   EXPECT_THAT(refusal({"--num-epochs", "1.5"}), HasSubstr("--num_epochs=1.5 is not"));
   EXPECT_EQ(refusal({"--num_epochs"}), "--num_epochs needs a value");
-  EXPECT_THAT(refusal({"--num_gpus=0", "--device=cpu"}), HasSubstr("--num_gpus=0 --device=cpu: "));
-  EXPECT_THAT(refusal({"--num_gpus=x", "--device=cpu"}), HasSubstr("'x' is not a whole number"));
+  EXPECT_EQ(refusal({"--num_gpus=0", "--device=cpu"}),
+            "--num_gpus=0 is not a whole number between 1 and 1024");
+  EXPECT_EQ(refusal({"--num_gpus=1,2"}), "--num_gpus=1,2 is not a whole number between 1 and 1024");
+  EXPECT_THAT(refusal({"--num_batches=0"}),
+              HasSubstr("--num_batches=0 is not a whole number between 1"))
+      << "--max_steps=0 is no limit";
   EXPECT_THAT(
       refusal({"--variable_update=parameter_server", "--gradient_repacking=2"}),
       AllOf(HasSubstr("--variable_update=parameter_server"), HasSubstr("--gradient_repacking=2")));
