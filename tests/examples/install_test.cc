@@ -60,7 +60,8 @@ TEST(OwnProgram, IsMadeOfWhatIsInstalledAlone) {
   const Finished mentions = run_program(
       "grep", {"-rlF", BELFRY_SOURCE_DIR, "--include=*.cmake", "--include=*.h", prefix});
   EXPECT_EQ(mentions.output, "");
-  succeed(cmake, {"-S", source, "-B", build, "-G", "Ninja", "-DCMAKE_PREFIX_PATH=" + prefix,
+  succeed(cmake, {"-S", source, "-B", build, "-G", configured("CMAKE_GENERATOR"),
+                  "-DCMAKE_PREFIX_PATH=" + prefix,
                   cat("-DCMAKE_CXX_COMPILER=", configured("CMAKE_CXX_COMPILER"))});
   succeed(cmake, {"--build", build});
   const std::string json = root + "/result.json";
