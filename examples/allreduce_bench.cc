@@ -11,9 +11,9 @@ namespace {
 
 // As text, before they are checked.
 struct RawFlags {
-  std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
-  std::string dtype = "f32", precision = "f32", redop = "sum", strategies = "collective";
-  std::string threads, model, update, csv, json;
+  FlagValue least = "32M", most, factor, iterations, warmup, check;
+  FlagValue dtype = "f32", precision = "f32", redop = "sum", threads, model, update;
+  std::string strategies = "collective", csv, json;
   RawDevices devices;
   AutoFlags automatic;
 };
@@ -24,7 +24,7 @@ struct Flags {
   std::vector<std::string> strategies;
   std::int64_t least = 0, most = 0;  // bytes per device, whole elements
   std::string model;                 // its gradients instead of these
-  int factor = 0;
+  int factor = 2;
   AutoFlags automatic;
   bool predicts = false;  // "auto" is among the strategies
   bool updates = false;
@@ -58,14 +58,15 @@ void define(FlagParser& parser, RawFlags& raw) {
   parser.add("-w,--warmup_iters", raw.warmup, "N", "runs before those [1]");
   parser.add("-c,--check", raw.check, "0|1", "compare every sum with an oracle [1]");
   parser.add("--threads", raw.threads, "N",
-             "worker threads, the main thread included; 0: all usable cores [0]");
+             "worker threads, the main thread included, at most 1024; 0: all usable cores [0]");
   add_auto_flags(parser, raw.automatic);
   parser.group("Output");
   parser.add("--csv", raw.csv, "FILE", "write the results there, a line each [none]");
   parser.add("--json", raw.json, "FILE", "write the results there, as a list of objects [none]");
+  parser.add_spellings(device_spellings());
 }
 
-DType parse_type(const std::string& text) {
+DType parse_type(const FlagValue& flag) {
   const std::pair<const char*, DType> types[] = {
       {"f32", DType::kF32},   {"f64", DType::kF64},    {"f16", DType::kF16},
       {"bf16", DType::kBF16}, {"i32", DType::kI32},    {"float", DType::kF32},
@@ -73,22 +74,22 @@ DType parse_type(const std::string& text) {
       {"int32", DType::kI32}};
   std::vector<std::string> names;
   for (const auto& [name, dtype] : types) {
-    if (text == name) return dtype;
+    if (flag.text() == name) return dtype;
     names.emplace_back(name);
   }
   throw FlagError(
-      cat("-d ", text, " is no type", did_you_mean(text, names), " (types: ", join(names), ")"));
+      cat(flag, " is no type", did_you_mean(flag.text(), names), " (types: ", join(names), ")"));
 }
 
 // Whole elements, and no more than memory holds.
-std::int64_t parse_size(const char* flag, const std::string& text, DType dtype) {
-  const std::int64_t bytes = parse_bytes(flag, text);
+std::int64_t parse_size(const FlagValue& flag, DType dtype) {
+  const std::int64_t bytes = parse_bytes(flag.str(), flag.text());
   const auto element = static_cast<std::int64_t>(size_of(dtype));
-  require<FlagError>(bytes > 0, flag, "=", text, " leaves nothing to reduce and to time");
-  require<FlagError>(bytes >= element, flag, "=", text, " is less than one ", name_of(dtype),
-                     " of ", element, " bytes");
+  require<FlagError>(bytes > 0, flag, " leaves nothing to reduce and to time");
+  require<FlagError>(bytes >= element, flag, " is less than one ", name_of(dtype), " of ", element,
+                     " bytes");
   const std::string refusal =
-      memory_refusal(cat(flag, "=", text), bytes, host_memory(), "use a smaller size");
+      memory_refusal(flag.str(), bytes, host_memory(), "use a smaller size");
   require<FlagError>(refusal.empty(), refusal);
   return bytes / element * element;
 }
@@ -96,7 +97,8 @@ std::int64_t parse_size(const char* flag, const std::string& text, DType dtype) 
 void read_strategies(Flags& flags, const RawFlags& raw) {
   StrategyList list = parse_strategies(raw.strategies);
   flags.strategies = std::move(list.names);
-  flags.bench.list_refused = list.all;
+  // One device, too, so that a sweep over numbers of devices may begin with it.
+  flags.bench.list_refused = list.all || flags.bench.devices.size() == 1;
   flags.predicts = list.automatic;
   check_auto_flags(raw.automatic, flags.predicts, "auto among --strategies");
   require<FlagError>(!flags.updates || !flags.predicts,
@@ -144,13 +146,47 @@ void require_memory(const Flags& flags, const RawFlags& raw) {
     }
   else
     bytes = reduction_memory(largest, flags.strategies, flags.bench);
-  const std::string what = !raw.model.empty()  ? cat("--model=", raw.model)
-                           : !raw.most.empty() ? cat("-e=", raw.most)
-                                               : cat("-b=", raw.least);
+  const FlagValue& what = raw.model.given() ? raw.model : raw.most.given() ? raw.most : raw.least;
   const std::string refusal =
-      memory_refusal(cat(what, " on --devices=", raw.devices.list), bytes, host_memory(),
+      memory_refusal(cat(what, " on ", raw.devices.list), bytes, host_memory(),
                      "use a smaller size or fewer --devices or --strategies");
   require<FlagError>(refusal.empty(), refusal);
+}
+
+void read_sizes(Flags& flags, const RawFlags& raw) {
+  for (const FlagValue* size : {&raw.least, &raw.most, &raw.factor})
+    require<FlagError>(!raw.model.given() || !size->given(), *size, " has no use beside ",
+                       raw.model, ", whose gradients have sizes of their own");
+  if (raw.model.given())
+    as_flag(raw.model.str(), [&] { return find_model(raw.model.text()).classes; });
+  flags.model = raw.model.text();
+  flags.least = parse_size(raw.least, flags.bench.dtype);
+  flags.most = raw.most.given()
+                   ? parse_size(raw.most, flags.bench.dtype)
+                   : std::max(flags.least, parse_size(RawFlags().least, flags.bench.dtype));
+  require<FlagError>(flags.least <= flags.most, raw.least,
+                     raw.least.given() ? "" : ", the default,", " is more than ", raw.most);
+  read_integer(raw.factor, 2, std::numeric_limits<int>::max(), flags.factor);
+}
+
+void read_types(Flags& flags, const RawFlags& raw) {
+  ReductionBenchOptions& bench = flags.bench;
+  bench.dtype = parse_type(raw.dtype);
+  const Precision precision =
+      as_flag(raw.precision.str(), [&] { return find_precision(raw.precision.text()); });
+  require<FlagError>(precision == Precision::kF32, raw.precision,
+                     " changes no gradient: those of f32 variables are f32; to sum another type "
+                     "say e.g. -d bf16");
+  const std::string& redop = raw.redop.text();
+  require<FlagError>(redop == "sum" || redop == "avg", raw.redop, " is neither sum nor avg");
+  bench.reduction = redop == "avg" ? Reduction::kMean : Reduction::kSum;
+  require<FlagError>(is_floating(bench.dtype) || redop == "sum", raw.redop, " of ", raw.dtype,
+                     ": the mean of integers is not defined");
+  require<FlagError>(!raw.update.given() || raw.update.text() == "momentum", raw.update,
+                     " is unknown; say momentum");
+  flags.updates = raw.update.given();
+  require<FlagError>(!flags.updates || bench.dtype == DType::kF32 || bench.dtype == DType::kF64,
+                     raw.update, " takes -d f32 or f64, not ", raw.dtype.text());
 }
 
 Flags parse(std::span<const char* const> arguments, const std::string& program) {
@@ -160,45 +196,19 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   Flags flags;
   flags.help = parser.parse(arguments);
   if (!flags.help.empty()) return flags;
-  for (const char* flag : {"--minbytes", "--maxbytes", "--stepfactor"})
-    require<FlagError>(raw.model.empty() || !parser.given(flag), flag,
-                       " has no use beside --model=", raw.model,
-                       ", whose tensors have their own sizes");
-  if (!raw.model.empty()) as_flag("--model", [&] { return find_model(raw.model).classes; });
-  flags.model = raw.model;
   constexpr int kMost = std::numeric_limits<int>::max();
   ReductionBenchOptions& bench = flags.bench;
-  bench.dtype = parse_type(raw.dtype);
-  const Precision precision = as_flag("--precision", [&] { return find_precision(raw.precision); });
-  require<FlagError>(precision == Precision::kF32, "--precision=", raw.precision,
-                     " changes no gradient: those of f32 variables are f32; to sum another type "
-                     "say e.g. -d bf16");
-  flags.least = parse_size("-b", raw.least, bench.dtype);
-  flags.most = raw.most.empty() ? std::max(flags.least, parse_size("-e", "32M", bench.dtype))
-                                : parse_size("-e", raw.most, bench.dtype);
-  require<FlagError>(flags.least <= flags.most, "-b ", raw.least,
-                     parser.given("--minbytes") ? "" : ", the default,", " is more than -e ",
-                     raw.most);
-  read_integer("-f", raw.factor, 2, kMost, flags.factor);
-  read_integer("-n", raw.iterations, 1, kMost, bench.iterations);
-  read_integer("-w", raw.warmup, 0, kMost, bench.warmup);
-  read_switch("-c", raw.check, bench.check);
-  require<FlagError>(raw.redop == "sum" || raw.redop == "avg", "-o ", raw.redop,
-                     " is neither sum nor avg");
-  bench.reduction = raw.redop == "avg" ? Reduction::kMean : Reduction::kSum;
-  require<FlagError>(is_floating(bench.dtype) || raw.redop == "sum", "-o avg of -d ", raw.dtype,
-                     ": the mean of integers is not defined");
-  require<FlagError>(raw.update.empty() || raw.update == "momentum", "--update=", raw.update,
-                     " is unknown; say momentum");
-  flags.updates = !raw.update.empty();
-  require<FlagError>(!flags.updates || bench.dtype == DType::kF32 || bench.dtype == DType::kF64,
-                     "--update takes -d f32 or f64, not ", raw.dtype);
+  read_types(flags, raw);
+  read_sizes(flags, raw);
+  read_integer(raw.iterations, 1, kMost, bench.iterations);
+  read_integer(raw.warmup, 0, kMost, bench.warmup);
+  read_switch(raw.check, bench.check);
   DeviceFlags devices = read_devices(raw.devices, false);
   bench.devices = std::move(devices.devices);
   bench.logical_gpus = devices.logical_gpus;
   bench.deterministic = devices.deterministic;
   flags.algorithms = std::move(devices.algorithms);
-  read_integer("--threads", raw.threads, 0, 1024, bench.threads);
+  read_integer(raw.threads, 0, 1024, bench.threads);
   read_strategies(flags, raw);
   refuse_unfit(flags);
   require_memory(flags, raw);

@@ -43,10 +43,20 @@ void run(bool colocate, const std::string& path) {
 
 int main(int argc, char** argv) {
   return run_program([&] {
-    require<FlagError>(argc == 1 || (argc == 2 && argv[1][0] != '-'), "usage: colocation [FOLDER]");
-    const std::string folder = argc == 2 ? cat(argv[1], "/") : "";
-    run(true, folder + "true.json");
-    run(false, folder + "false.json");
+    FlagParser parser(
+        "Runs a gradient beside the operations that it differentiates, and elsewhere, and prints "
+        "what crosses devices. Writes two traces, true.json and false.json, for "
+        "https://ui.perfetto.dev.",
+        program_name(argc > 0 ? argv[0] : nullptr));
+    std::string folder = ".";
+    parser.add_argument("FOLDER", folder, "an existing folder for the traces [.]");
+    const std::string help = parser.parse(arguments(argc, argv));
+    if (!help.empty()) {
+      std::fputs(help.c_str(), stdout);
+      return 0;
+    }
+    run(true, folder + "/true.json");
+    run(false, folder + "/false.json");
     return 0;
   });
 }

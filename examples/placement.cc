@@ -147,8 +147,7 @@ void missing_device() {
   }
 }
 
-int place_all(int argc) {
-  require<FlagError>(argc == 1, "placement takes no arguments");
+void place_all() {
   for (const Program& program : kPrograms) {
     std::printf("\n# %s\n", program.title);
     Graph planned, run;
@@ -162,9 +161,17 @@ int place_all(int argc) {
   }
   std::printf("\n# a device that is not there\n");
   missing_device();
-  return 0;
 }
 
-int main(int argc, char**) {
-  return run_program([&] { return place_all(argc); });
+int main(int argc, char** argv) {
+  return run_program([&] {
+    FlagParser parser(
+        "Prints where each node of some small programs goes, planned for GPUs that need not exist, "
+        "and what the programs compute. Takes no flags.",
+        program_name(argc > 0 ? argv[0] : nullptr));
+    const std::string help = parser.parse(arguments(argc, argv));
+    if (help.empty()) place_all();
+    std::fputs(help.c_str(), stdout);
+    return 0;
+  });
 }

@@ -22,8 +22,9 @@ struct BenchFlags {
 
 // What was typed, with what it stands for when nothing was.
 struct Raw {
-  std::string model = "mnist", image_size, num_batches, num_warmup_batches, display_every;
-  std::string strategies, repetitions, plot;
+  FlagValue model = "mnist", image_size, num_batches, num_warmup_batches, display_every;
+  FlagValue repetitions;
+  std::string strategies, plot;
 };
 
 void add_flags(FlagParser& parser, Raw& raw) {
@@ -34,11 +35,10 @@ void add_flags(FlagParser& parser, Raw& raw) {
   parser.add("--num_batches", raw.num_batches, "N", "timed steps [100]");
   parser.add("--num_warmup_batches", raw.num_warmup_batches, "N", "steps before those [10]");
   parser.add("--display_every", raw.display_every, "N",
-             "print a line after the first timed step and each N [10]");
+             "print a line after the first timed step and every N steps [10]");
   parser.add("--strategies", raw.strategies, "LIST",
              "compare strategies of --allreduce: all, or names separated by commas, auto among "
-             "them; ratios are to "
-             "the first, with all to collective [none]");
+             "them; ratios are to the first, with all to collective [none]");
   parser.add("--repetitions", raw.repetitions, "N",
              "with --strategies, rounds over all of them [3]");
   parser.add("--plot", raw.plot, "FILE", "with --strategies, write a bar chart there, SVG [none]");
@@ -47,7 +47,7 @@ void add_flags(FlagParser& parser, Raw& raw) {
 void check(const FlagParser& parser, const TrainFlags& training) {
   const auto refuse = [&](std::initializer_list<const char*> flags, std::string_view why) {
     for (const char* flag : flags)
-      require<FlagError>(!parser.given(flag), flag, " has no use ", why);
+      require<FlagError>(!parser.given(flag), parser.written(flag), " has no use ", why);
   };
   if (parser.given("--strategies"))
     refuse({"--allreduce"}, "beside --strategies, which names them all");
@@ -86,7 +86,7 @@ void require_serves(const std::string& strategy, const TrainFlags& training) {
     const std::string refusal = make_strategy(strategy)->refusal(training.devices);
     require<FlagError>(refusal.empty(), flag, ": ", refusal);
   } else if (training.automatic.links.empty()) {
-    as_flag(flag.c_str(), [&] {
+    as_flag(flag, [&] {
       require_measurable({training.devices, training.threads, training.logical_gpus});
     });
   }
@@ -103,7 +103,7 @@ std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& tr
   for (const std::string& name : names) {
     try {
       modes.push_back(mode_for(name, trainer, training.gradient_repacking));
-      if (!list.all) require_serves(name, training);
+      if (!list.all && training.devices.size() > 1) require_serves(name, training);
     } catch (const FlagError&) {
       if (!list.all) throw;  // else not this trainer's
     }
@@ -122,11 +122,10 @@ std::vector<Mode> modes_of(const FlagParser& parser, const StrategyList& list,
 
 void read_numbers(BenchFlags& wanted, const Raw& raw) {
   constexpr std::int64_t kMost = 1'000'000'000;
-  read_integer<std::int64_t>("--num_batches", raw.num_batches, 1, kMost, wanted.num_batches);
-  read_integer<std::int64_t>("--num_warmup_batches", raw.num_warmup_batches, 0, kMost,
-                             wanted.num_warmup_batches);
-  read_integer<std::int64_t>("--display_every", raw.display_every, 1, kMost, wanted.display_every);
-  read_integer("--repetitions", raw.repetitions, 1, 1000, wanted.repetitions);
+  read_integer(raw.num_batches, 1, kMost, wanted.num_batches);
+  read_integer(raw.num_warmup_batches, 0, kMost, wanted.num_warmup_batches);
+  read_integer(raw.display_every, 1, kMost, wanted.display_every);
+  read_integer(raw.repetitions, 1, 1000, wanted.repetitions);
 }
 
 BenchFlags parse(int argc, char** argv) {
@@ -139,8 +138,9 @@ BenchFlags parse(int argc, char** argv) {
   wanted.help = parser.parse(arguments(argc, argv));
   if (!wanted.help.empty()) return wanted;
   int image_size = 0;
-  read_integer("--image_size", raw.image_size, 1, 1 << 14, image_size);
-  wanted.model = as_flag("--model", [&] { return find_model(raw.model, image_size); });
+  read_integer(raw.image_size, 1, 1 << 14, image_size);
+  wanted.model =
+      as_flag(raw.model.name(), [&] { return find_model(raw.model.text(), image_size); });
   read_numbers(wanted, raw);
   wanted.plot = raw.plot;
   const StrategyList list =
@@ -148,7 +148,9 @@ BenchFlags parse(int argc, char** argv) {
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
   check(parser, wanted.training);
   wanted.compares = !list.names.empty();
-  wanted.lists_refusals = list.all || wanted.training.check_equivalence > 0;
+  // One device, too, so that a sweep over numbers of devices may begin with it.
+  wanted.lists_refusals =
+      list.all || wanted.training.check_equivalence > 0 || wanted.training.devices.size() == 1;
   wanted.modes = modes_of(parser, list, wanted.training);
   return wanted;
 }

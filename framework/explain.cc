@@ -5,6 +5,7 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph.h"
+#include "belfry/framework/numeric_order.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/placer.h"
 
@@ -129,7 +130,7 @@ std::string Explanation::str() const {
   text += cat("  requested: ", requested.empty() ? "any device" : requested, "\n");
   for (const Scope& scope : scopes)
     text += cat("    ", scope.what, " at ", scope.file, ":", scope.line, "\n");
-  for (const auto& [name, elements] : load)
+  for (const auto& [name, elements] : in_numeric_order(load))
     text += cat("    load then: ", name, " ", elements, " elements\n");
   if (!colocation.empty()) text += cat("  colocated with: ", join(colocation), "\n");
   for (const Pull& pull : pulls)

@@ -189,10 +189,11 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    Averages averages, At at) {
   SetterFactory spread;
-  if (policy == VariablePolicy::kSpread)
+  if (policy == VariablePolicy::kSpread || policy == VariablePolicy::kOnHost)
     spread = [&](const DeviceSpec& worker) {
-      return std::make_unique<LeastLoadedDeviceSetter>(worker,
-                                                       std::vector(devices.begin(), devices.end()));
+      std::vector<DeviceSpec> over{DeviceSpec::local("CPU", 0)};
+      if (policy == VariablePolicy::kSpread) over.assign(devices.begin(), devices.end());
+      return std::make_unique<LeastLoadedDeviceSetter>(worker, std::move(over));
     };
   return build_towers(graph, devices, policy == VariablePolicy::kReplicated, spread, build,
                       averages, at);

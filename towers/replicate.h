@@ -14,6 +14,7 @@ namespace belfry {
 enum class VariablePolicy {
   kOnOneDevice,  // one copy, on the first device
   kSpread,       // one copy, spread over all devices by LeastLoadedDeviceSetter
+  kOnHost,       // one copy, on /cpu:0
   kReplicated,   // a copy per tower, on its device
 };
 

@@ -55,6 +55,7 @@ TrainerDesign design_of(const TrainerOptions& wanted) {
 const TrainerRegistration kAsync({
     .name = "async",
     .summary = "variables spread over the devices, updated by each tower on its own",
+    .spreads = true,
     .async = true,
     .make = make_trainer<AsyncMultiGpuTrainer>,
 });

@@ -30,8 +30,7 @@ Machine machine_for(const AutoFlags& flags, const Measured& here) {
   Machine machine =
       find_machine(local_file_system(), here, {.links = flags.links, .remeasure = flags.remeasure});
   if (!flags.links.empty())
-    as_flag(cat("--links=", flags.links).c_str(),
-            [&] { return machine.devices_for(here.devices); });
+    as_flag(cat("--links=", flags.links), [&] { return machine.devices_for(here.devices); });
   return machine;
 }
 

@@ -30,6 +30,14 @@ class ShortLine {
   std::size_t size_ = 0;
 };
 
+// How many epochs the run takes: fewer than it may, if --max_steps ends it before.
+int epochs_of(const Trainer& trainer, int epoch, std::int64_t total_steps) {
+  const std::int64_t per_epoch = trainer.batches().steps_per_epoch();
+  const std::int64_t needed = (total_steps + per_epoch - 1) / per_epoch;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(needed, epoch + 1, std::max(trainer.options().epochs, epoch + 1)));
+}
+
 }  // namespace
 
 void Progress::setup(Trainer& trainer) { total_steps_ = trainer.total_steps(); }
@@ -51,7 +59,8 @@ void Progress::after_step(Trainer& trainer, const StepInfo& info) {
 void Progress::show(Trainer& trainer, const StepInfo& info) {
   ShortLine line;
   line.add("step %lld/%lld  epoch %d/%d", static_cast<long long>(info.step + 1),
-           static_cast<long long>(total_steps_), info.epoch + 1, trainer.options().epochs);
+           static_cast<long long>(total_steps_), info.epoch + 1,
+           epochs_of(trainer, info.epoch, total_steps_));
   for (const NamedValue& metric : trainer.step_metrics())
     line.add("  %s %.4g", metric.name.c_str(), metric.value);
   if (rate_seconds_ > 0) {

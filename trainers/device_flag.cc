@@ -8,63 +8,76 @@
 namespace belfry {
 namespace {
 
-std::string known_type(std::string_view wanted, std::string_view item) {
-  std::string type = upper(wanted);
-  require<FlagError>(type == "CPU" || type == "GPU", "--devices: '", item, "': there are no ", type,
-                     " devices; use cpu:N or gpu:N");
-  return type;
-}
+// The items of a list, with errors that begin with the flag.
+class ListParser {
+ public:
+  explicit ListParser(std::string_view flag) : flag_(flag) {}
 
-DeviceSpec parse_named_device(std::string_view item) {
-  require<FlagError>(!item.empty(), "--devices: an item of the list is empty");
-  const DeviceSpec spec = as_flag("--devices", [&] { return DeviceSpec(item); });
-  require<FlagError>(spec.type && spec.index, "--devices: '", item,
-                     "' does not name one device; say e.g. /cpu:1");
-  const std::string type = known_type(*spec.type, item);
-  require<FlagError>(*spec.index < kMostDevices, "--devices: '", item, "': at most ", kMostDevices,
-                     " devices");
-  const DeviceSpec full = DeviceSpec::local(type, *spec.index);
-  require<FlagError>(spec.matches(full), "--devices: '", item,
-                     "' is not in this process: ", full.str(), " is");
-  return full;
-}
+  DeviceSpec named(std::string_view item) const {
+    check(!item.empty(), "an item of the list is empty");
+    const DeviceSpec spec = as_flag(flag_, [&] { return DeviceSpec(item); });
+    check(spec.type && spec.index, "'", shown(item), "' does not name one device; say e.g. /cpu:1");
+    const std::string type = known_type(*spec.type, item);
+    check(*spec.index < kMostDevices, "'", item, "': at most ", kMostDevices, " devices");
+    const DeviceSpec full = DeviceSpec::local(type, *spec.index);
+    check(spec.matches(full), "'", item, "' is not in this process: ", full, " is");
+    return full;
+  }
 
-std::vector<DeviceSpec> parse_count(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  require<FlagError>(colon != text.npos, "--devices: '", text,
-                     "' is neither a count (cpu:4) nor a name (/cpu:1)");
-  const std::string type = known_type(text.substr(0, colon), text);
-  const std::string_view number = text.substr(colon + 1);
-  const auto count =
-      parse_number<std::int64_t>(cat("--devices: '", text, "': '", number, "'"), number);
-  require<FlagError>(count >= 1 && count <= kMostDevices, "--devices: '", text,
-                     "' is a count; it must be between 1 and ", kMostDevices,
-                     " (one device is named with a slash: /", text, ")");
-  std::vector<DeviceSpec> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local(type, i));
-  return devices;
-}
+  std::vector<DeviceSpec> counted(std::string_view text) const {
+    const std::size_t colon = text.find(':');
+    check(colon != text.npos, "'", shown(text), "' is neither a count (cpu:4) nor a name (/cpu:1)");
+    const std::string type = known_type(text.substr(0, colon), text);
+    const std::string_view number = text.substr(colon + 1);
+    const auto count = parse_number<std::int64_t>(
+        cat(flag_, ": '", shown(text), "': '", shown(number), "'"), number);
+    check(count >= 1 && count <= kMostDevices, "'", shown(text),
+          "' is a count; it must be between 1 and ", kMostDevices,
+          " (one device is named with a slash: /", shown(text), ")");
+    std::vector<DeviceSpec> devices;
+    for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local(type, i));
+    return devices;
+  }
+
+  template <class... Parts>
+  void check(bool condition, const Parts&... why) const {
+    require<FlagError>(condition, flag_, ": ", why...);
+  }
+
+ private:
+  std::string known_type(std::string_view wanted, std::string_view item) const {
+    std::string type = upper(wanted);
+    check(type == "CPU" || type == "GPU", "'", shown(item), "': there are no ", shown(type),
+          " devices; use cpu:N or gpu:N");
+    return type;
+  }
+
+  std::string_view flag_;
+};
 
 // Refuses `needed` GPUs that the machine lacks.
 void require_gpus(const RawDevices& raw, int needed, std::int64_t logical, const Gpus& found) {
   const int count = found.count();
-  require<FlagError>(count == 0 || needed <= count * logical, "--devices: '", raw.list, "' needs ",
-                     needed, " GPUs, but this machine has ", count,
+  const bool ours = raw.list.name() == "--devices";
+  const std::string what = cat(raw.list.name(), ours ? cat(": '", raw.list.text(), "'") : "");
+  require<FlagError>(count == 0 || needed <= count * logical, what, " needs ", needed,
+                     " GPUs, but this machine has ", count,
                      logical > 1 ? cat(", as ", count * logical, " logical ones") : "",
                      "; use --logical_gpus=", (needed + count - 1) / std::max(count, 1),
                      ", which makes so many of each, or plan with a training program's --dry_run");
   const std::string why_not = why_no_gpu_devices(found);
-  require<FlagError>(why_not.empty(), "--devices: '", raw.list,
-                     "': there are no GPU devices: ", why_not,
-                     "; use cpu:N, or plan for GPUs with a training program's --dry_run");
+  require<FlagError>(why_not.empty(), what, ": there are no GPU devices: ", why_not, "; use ",
+                     ours ? "cpu:N" : "--device=cpu, for logical devices on the CPU",
+                     ", or plan for GPUs with a training program's --dry_run");
 }
 
 }  // namespace
 
 void add_device_flags(FlagParser& parser, RawDevices& raw) {
   parser.add("--devices", raw.list, "LIST",
-             "cpu:N for N logical devices, gpu:N for the first N GPUs; or names: /cpu:1, "
-             "gpu:0,gpu:2 [cpu:2]");
+             cat("cpu:N for N logical devices, gpu:N for the first N GPUs; or names: /cpu:1, "
+                 "gpu:0,gpu:2; at most ",
+                 kMostDevices, " [cpu:2]"));
   parser.add("--logical_gpus", raw.logical_gpus, "N",
              "so many logical GPUs share each physical one: gpu:i is on physical GPU i / N [1]");
   parser.add("--deterministic", raw.deterministic,
@@ -75,41 +88,77 @@ void add_device_flags(FlagParser& parser, RawDevices& raw) {
              "they are chosen anew in each run [none]");
 }
 
+std::vector<FlagSpelling> device_spellings() {
+  const auto devices = [](const WrittenFlag&, const WrittenFlags& line) {
+    const WrittenFlag* const number = line.find("num_gpus");
+    const WrittenFlag* const type = line.find("device");
+    if (type)
+      require<FlagError>(lower(type->value) == "cpu" || lower(type->value) == "gpu", type->written,
+                         " is neither cpu nor gpu");
+    int count = 1;
+    if (number) read_integer(value_of(*number), 1, kMostDevices, count);
+    const std::string written =
+        cat(number ? number->written : "", number && type ? " " : "", type ? type->written : "");
+    // Beside --devices alone it may just say what that says.
+    const std::string name = type ? lower(type->value) : "gpu";
+    if (!number && lower(line.value("devices")).find(name) != std::string::npos)
+      return std::vector<WrittenFlag>{};
+    return std::vector<WrittenFlag>{{"devices", cat(name, ":", count), written}};
+  };
+  return {
+      {"num_gpus", "N", "--devices=gpu:N, with --device=cpu --devices=cpu:N", devices},
+      {"device", "cpu|gpu", "what --num_gpus [1] counts [gpu]", devices},
+      refused("gpu_indices", "name devices by --devices=gpu:1,gpu:0; a ring goes in that order")};
+}
+
+int count_devices(const WrittenFlags& line) {
+  try {
+    std::string list = RawDevices().list.text();
+    for (const FlagSpelling& spelling : device_spellings())
+      if (const WrittenFlag* const flag = line.find(spelling.name))
+        for (const WrittenFlag& ours : spelling.translate(*flag, line)) list = ours.value;
+    return static_cast<int>(parse_devices(line.value("devices", list)).size());
+  } catch (const FlagError&) {
+    return 0;
+  }
+}
+
 DeviceFlags read_devices(const RawDevices& raw, bool plans,
                          const std::function<const Gpus&()>& find) {
   DeviceFlags flags;
-  read_integer("--logical_gpus", raw.logical_gpus, 1, kMostDevices, flags.logical_gpus);
-  flags.devices = parse_devices(raw.list);
+  read_integer(raw.logical_gpus, 1, kMostDevices, flags.logical_gpus);
+  flags.devices = parse_devices(raw.list.text(), raw.list.name());
   const auto counts = device_count(flags.devices);
   const auto gpus = counts.find("GPU");
-  require<FlagError>(raw.logical_gpus.empty() || gpus != counts.end(),
-                     "--logical_gpus=", raw.logical_gpus, " has no use for --devices=", raw.list,
+  require<FlagError>(!raw.logical_gpus.given() || gpus != counts.end(), raw.logical_gpus,
+                     " has no use for ", raw.list,
                      ", which names no GPU; say e.g. --devices=gpu:", flags.logical_gpus);
   flags.deterministic = raw.deterministic;
-  flags.algorithms = raw.algorithms;
-  require<FlagError>(raw.algorithms.empty() || gpus != counts.end(),
-                     "--algorithms=", raw.algorithms, " has no use for --devices=", raw.list,
+  flags.algorithms = raw.algorithms.text();
+  require<FlagError>(!raw.algorithms.given() || gpus != counts.end(), raw.algorithms,
+                     " has no use for ", raw.list,
                      ", which names no GPU: only there is a choice of algorithms");
-  require<FlagError>(raw.algorithms.empty() || !plans, "--algorithms=", raw.algorithms,
+  require<FlagError>(!raw.algorithms.given() || !plans, raw.algorithms,
                      " has no use for a plan, which chooses none; leave it out");
   if (gpus != counts.end() && !plans) require_gpus(raw, gpus->second, flags.logical_gpus, find());
   return flags;
 }
 
-std::vector<DeviceSpec> parse_devices(std::string_view text) {
-  if (text.find(',') == text.npos && !text.starts_with('/')) return parse_count(text);
+std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view flag) {
+  const ListParser parser(flag);
+  if (text.find(',') == text.npos && !text.starts_with('/')) return parser.counted(text);
   std::vector<DeviceSpec> devices;
   int cpus = 0, gpus = 0;  // that must exist, as numbers are counted from 0
   for (const std::string_view item : split(text, ',')) {
-    const DeviceSpec device = parse_named_device(item);
-    require<FlagError>(std::ranges::find(devices, device) == devices.end(), "--devices: ", device,
-                       " is named twice; each tower needs its own");
+    const DeviceSpec device = parser.named(item);
+    parser.check(std::ranges::find(devices, device) == devices.end(), device,
+                 " is named twice; each tower needs its own");
     devices.push_back(device);
     int& most = device.type == "CPU" ? cpus : gpus;
     most = std::max(most, *device.index + 1);
-    require<FlagError>(cpus + gpus <= kMostDevices, "--devices: ", cpus, " CPU and ", gpus,
-                       " GPU devices are needed for these numbers; at most ", kMostDevices,
-                       " are possible");
+    parser.check(cpus + gpus <= kMostDevices, cpus, " CPU and ", gpus,
+                 " GPU devices are needed for these numbers; at most ", kMostDevices,
+                 " are possible");
   }
   return devices;
 }

@@ -9,6 +9,8 @@
 
 #include "belfry/framework/device_spec.h"
 #include "belfry/framework/gpus.h"
+#include "belfry/trainers/flag_spellings.h"
+#include "belfry/trainers/flag_values.h"
 
 namespace belfry {
 
@@ -16,14 +18,21 @@ class FlagParser;
 
 // As typed.
 struct RawDevices {
-  std::string list = "cpu:2";
-  std::string logical_gpus = {};  // "": not given
+  FlagValue list = "cpu:2";
+  FlagValue logical_gpus = {};
   bool deterministic = false;
-  std::string algorithms = {};
+  FlagValue algorithms = {};
 };
 
 // Adds --devices, --logical_gpus, --deterministic and --algorithms.
 void add_device_flags(FlagParser& parser, RawDevices& raw);
+
+// Those of tf_cnn_benchmarks that name devices, for FlagParser::add_spellings(): --num_gpus and
+// --device.
+std::vector<FlagSpelling> device_spellings();
+
+// How many devices a command line asks for, 0 if that cannot be told.
+int count_devices(const WrittenFlags& line);
 
 // What they stand for.
 struct DeviceFlags {
@@ -41,8 +50,9 @@ DeviceFlags read_devices(const RawDevices& raw, bool plans,
                          const std::function<const Gpus&()>& find = gpus);
 
 // "cpu:4" and "gpu:8" are counts; a comma list, or an item that begins with "/", names devices,
-// which need not exist. Full names in the order given. Throws FlagError, also for duplicates.
-std::vector<DeviceSpec> parse_devices(std::string_view text);
+// which need not exist. Full names in the order given. Throws FlagError "<flag>: ...", also for
+// duplicates.
+std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view flag = "--devices");
 
 // How many devices of each type must exist so that all of `devices` do: for SessionOptions. Throws
 // InvalidArgument for one without a type or an index.

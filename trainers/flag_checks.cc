@@ -3,6 +3,7 @@
 
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/log.h"
 #include "belfry/framework/text.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flags_impl.h"
@@ -15,63 +16,100 @@ namespace {
 
 // "--trainer=simple (chosen for --devices=cpu:1)".
 std::string chosen_trainer(const TrainFlags& flags, const RawFlags& raw) {
-  return cat("--trainer=", flags.trainer,
-             raw.trainer.empty() ? cat(" (chosen for --devices=", raw.devices.list, ")") : "");
+  return raw.trainer.given()
+             ? raw.trainer.str()
+             : cat("--trainer=", flags.trainer, " (chosen for ", raw.devices.list, ")");
 }
 
 bool on_gpus(const TrainFlags& flags) {
   return std::ranges::any_of(flags.devices, &DeviceSpec::is_gpu);
 }
 
+// One device has nothing to combine, so what says how is left out. No error, as it would end every
+// sweep over numbers of devices.
+void leave_out_combining(TrainFlags& flags, RawFlags& raw) {
+  if (flags.devices.size() != 1 || raw.trainer.given() || flags.check_equivalence > 0) return;
+  if (raw.allreduce.given())
+    as_flag(raw.allreduce.str(),
+            [&] { parse_all_reduce_spec(underscores_in_names(raw.allreduce.text())); });
+  const std::pair<FlagValue&, bool> combining[] = {
+      {raw.allreduce, true},
+      {raw.repacking, flags.gradient_repacking > 0},
+      {raw.small_tensors_kb, flags.small_tensors_kb > 0},
+      {raw.bucket_mb, flags.bucket_mb > 0},
+      {raw.fuse_updates, flags.fuse_updates && !on_gpus(flags)},
+      {raw.share_replicas, flags.share_replicas},
+      {raw.nccl_timeout_s, true}};
+  std::vector<std::string> unused;
+  for (const auto& [flag, asks] : combining) {
+    if (flag.given() && asks) unused.push_back(flag.str());
+    if (asks) flag = {};
+  }
+  flags.gradient_repacking = flags.small_tensors_kb = 0;
+  flags.bucket_mb = 0;
+  if (!unused.empty())
+    log_warning(join(unused), unused.size() == 1 ? " has" : " have", " no use for ",
+                raw.devices.list,
+                ": one device has nothing to combine, so --trainer=simple trains without");
+}
+
 const TrainerKind& choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   const auto towers = std::ssize(flags.devices);
-  flags.trainer = raw.trainer.empty() ? (towers == 1 ? "simple" : "replicated") : raw.trainer;
-  const TrainerKind& kind =
-      as_flag("--trainer", [&]() -> const TrainerKind& { return find_trainer(flags.trainer); });
+  flags.trainer = raw.trainer.given() ? underscores_in_names(raw.trainer.text())
+                  : towers == 1       ? "simple"
+                                      : "replicated";
+  const TrainerKind& kind = as_flag(
+      raw.trainer.str(), [&]() -> const TrainerKind& { return find_trainer(flags.trainer); });
   require<FlagError>(!kind.one_device || towers == 1, chosen_trainer(flags, raw),
-                     " takes one device, but --devices=", raw.devices.list, " has ", towers);
+                     " takes one device, but ", raw.devices.list, " has ", towers);
+  require<FlagError>(!raw.parameter_device.given() || kind.spreads, raw.parameter_device,
+                     " has no use for ", chosen_trainer(flags, raw),
+                     ", which has variables on every device; say --trainer=parameter_server");
   return kind;
 }
 
 void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  flags.allreduce = raw.allreduce.empty() ? kind.default_strategy : raw.allreduce;
-  flags.allreduce_given = !raw.allreduce.empty();
+  flags.allreduce_given = raw.allreduce.given();
+  flags.allreduce =
+      flags.allreduce_given ? underscores_in_names(raw.allreduce.text()) : kind.default_strategy;
   if (flags.allreduce.empty()) return;
-  const bool chooses =
-      as_flag("--allreduce", [&] { return parse_all_reduce_spec(flags.allreduce).is_auto(); });
+  const bool chooses = as_flag(raw.allreduce.str(),
+                               [&] { return parse_all_reduce_spec(flags.allreduce).is_auto(); });
   const std::string_view why_not =
-      kind.accepts ? " does not take --allreduce="
+      kind.accepts ? " does not take "
       : kind.async ? " combines no gradients: those of each tower update the variables by "
-                     "themselves, so it takes no --allreduce="
-                   : " has no gradients to combine, so it takes no --allreduce=";
+                     "themselves, so it takes no "
+                   : " has no gradients to combine, so it takes no ";
   require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen_trainer(flags, raw),
-                     why_not, flags.allreduce);
-  const auto towers = static_cast<int>(flags.devices.size());
+                     why_not, raw.allreduce);
   const std::string refusal = chooses ? "" : make_strategy(flags.allreduce)->refusal(flags.devices);
-  require<FlagError>(refusal.empty(), "--allreduce=", flags.allreduce, ": ", refusal,
-                     " (--devices=", raw.devices.list, " has ", towers, ")");
+  if (refusal.empty()) return;
+  require<FlagError>(flags.devices.size() == 1, raw.allreduce, ": ", refusal, " (",
+                     raw.devices.list, " has ", flags.devices.size(), ")");
+  log_warning(raw.allreduce, " has no use for ", raw.devices.list,
+              ", as one device has nothing to combine; --allreduce=", kind.default_strategy,
+              " takes its place");
+  flags.allreduce = kind.default_strategy;
 }
 
 void check_shapes_of_batches(const TrainFlags& flags, const RawFlags& raw,
                              const TrainerKind& kind) {
   const bool unequal = makes_unequal(flags.uneven);
   require<FlagError>(kind.weighs || (!unequal && flags.tower_weights.empty()),
-                     unequal ? cat("--uneven=", name_of(flags.uneven))
-                             : cat("--tower_weights=", raw.tower_weights),
+                     unequal ? raw.uneven : raw.tower_weights,
                      " gives devices batches of different sizes, which ",
                      chosen_trainer(flags, raw), " does not take");
-  require<FlagError>(!kind.one_device || flags.tower_weights.empty(),
-                     "--tower_weights=", raw.tower_weights, " has no use for ",
-                     chosen_trainer(flags, raw), ", which takes one device");
+  require<FlagError>(!kind.one_device || flags.tower_weights.empty(), raw.tower_weights,
+                     " has no use for ", chosen_trainer(flags, raw), ", which takes one device");
 }
 
 void check_replicas(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
   // On GPUs updates are fused with each other, too.
-  const std::pair<const char*, bool> passes[] = {
-      {"--fuse_updates", !raw.fuse_updates.empty() && flags.fuse_updates && !on_gpus(flags)},
-      {"--share_replicas", !raw.share_replicas.empty() && flags.share_replicas}};
-  for (const auto& [flag, asked] : passes)
-    require<FlagError>(!asked || kind.replicates, flag, "=1 has no use for ",
+  const std::pair<const FlagValue&, bool> passes[] = {
+      {raw.fuse_updates, flags.fuse_updates && !on_gpus(flags)},
+      {raw.share_replicas, flags.share_replicas}};
+  for (const auto& [flag, on] : passes)
+    require<FlagError>(!flag.given() || !on || kind.replicates, flag, " has no use for ",
                        chosen_trainer(flags, raw), ", which has no replicas");
 }
 
@@ -84,49 +122,45 @@ bool may_use_nccl(const TrainFlags& flags) {
 }
 
 void check_packing(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  const std::pair<const char*, int> packings[] = {
-      {"--gradient_repacking", flags.gradient_repacking},
-      {"--small_tensors_kb", flags.small_tensors_kb}};
+  const std::pair<const FlagValue&, int> packings[] = {
+      {raw.repacking, flags.gradient_repacking}, {raw.small_tensors_kb, flags.small_tensors_kb}};
   for (const auto& [flag, value] : packings)
-    require<FlagError>(value == 0 || kind.packs, flag, "=", value,
-                       " lays gradients end to end, which ", chosen_trainer(flags, raw),
-                       " does not do");
+    require<FlagError>(value == 0 || kind.packs, flag, " lays gradients end to end, which ",
+                       chosen_trainer(flags, raw), " does not do");
   require<FlagError>(flags.gradient_repacking == 0 || flags.small_tensors_kb == 0,
-                     "--small_tensors_kb=", flags.small_tensors_kb,
-                     " has no use beside --gradient_repacking=", flags.gradient_repacking,
+                     raw.small_tensors_kb, " has no use beside ", raw.repacking,
                      ", which packs all gradients; leave one of them out");
 }
 
 void choose_buckets(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  require<FlagError>(flags.bucket_mb == 0 || kind.buckets, "--bucket_mb=", raw.bucket_mb,
-                     " has no use for ", chosen_trainer(flags, raw), ", which makes no buckets");
-  require<FlagError>(flags.bucket_mb == 0 || flags.gradient_repacking == 0,
-                     "--bucket_mb=", raw.bucket_mb,
-                     " and --gradient_repacking=", flags.gradient_repacking,
+  require<FlagError>(flags.bucket_mb == 0 || kind.buckets, raw.bucket_mb, " has no use for ",
+                     chosen_trainer(flags, raw), ", which makes no buckets");
+  require<FlagError>(flags.bucket_mb == 0 || flags.gradient_repacking == 0, raw.bucket_mb, " and ",
+                     raw.repacking,
                      " cut the gradients in two different ways; leave one of them out");
-  flags.bucket_mb_given = !raw.bucket_mb.empty();
-  if (raw.bucket_mb.empty() && kind.buckets && flags.gradient_repacking == 0)
+  flags.bucket_mb_given = raw.bucket_mb.given();
+  if (!raw.bucket_mb.given() && kind.buckets && flags.gradient_repacking == 0)
     flags.bucket_mb = kDefaultBucketMb;
 }
 
 void choose_async(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  require<FlagError>(raw.async.empty() || kind.async, "--async=", raw.async,
-                     " needs --trainer=async, not ", chosen_trainer(flags, raw));
-  flags.async = kind.async && raw.async.empty() ? "ordered" : raw.async;
-  require<FlagError>(flags.async.empty() || flags.async == "ordered" || flags.async == "free",
-                     "--async=", raw.async, " is neither ordered nor free");
-  require<FlagError>(flags.async != "free" || !on_gpus(flags),
-                     "--async=free with --devices=", raw.devices.list,
+  const std::string& way = raw.async.text();
+  require<FlagError>(!raw.async.given() || way == "ordered" || way == "free", raw.async,
+                     " is neither ordered nor free");
+  require<FlagError>(!raw.async.given() || kind.async, raw.async, " needs --trainer=async, not ",
+                     chosen_trainer(flags, raw));
+  flags.async = kind.async && !raw.async.given() ? "ordered" : way;
+  require<FlagError>(flags.async != "free" || !on_gpus(flags), raw.async, " with ",
+                     raw.devices.list,
                      ": towers that do not wait for each other run on CPUs alone; ",
                      "use cpu:N, or --async=ordered");
 }
 
-void refuse_precision(const TrainFlags& flags) {
-  const std::string_view name = name_of(flags.precision);
+void refuse_precision(const TrainFlags& flags, const RawFlags& raw) {
   const std::string refusal = precision_refusal(flags.precision, flags.devices);
-  require<FlagError>(refusal.empty(), "--precision=", name, ": ", refusal);
-  require<FlagError>(flags.precision != Precision::kF16 || flags.async != "free",
-                     "--precision=f16 scales the loss, and with --async=free towers agree on no ",
+  require<FlagError>(refusal.empty(), raw.precision, ": ", refusal);
+  require<FlagError>(flags.precision != Precision::kF16 || flags.async != "free", raw.precision,
+                     " scales the loss, and with --async=free towers agree on no ",
                      "scale; use --precision=bf16, which needs none, or --async=ordered");
 }
 
@@ -149,24 +183,18 @@ void refuse_unused_files(const TrainFlags& flags) {
 // --check_equivalence chooses the modes and the number of steps itself.
 void refuse_beside_equivalence(const TrainFlags& flags, const RawFlags& raw) {
   if (flags.check_equivalence == 0) return;
-  const std::pair<const char*, std::string> others[] = {
-      {"--dry_run", flags.dry_run ? "true" : ""},
-      {"--explain", flags.explain},
-      {"--log_device_placement", flags.log_device_placement ? "true" : ""},
-      {"--trainer", raw.trainer},
-      {"--allreduce", raw.allreduce},
-      {"--gradient_repacking", raw.repacking},
-      {"--small_tensors_kb", raw.small_tensors_kb},
-      {"--bucket_mb", raw.bucket_mb},
-      {"--fuse_updates", raw.fuse_updates},
-      {"--share_replicas", raw.share_replicas},
-      {"--async", raw.async},
-      {"--epochs", raw.epochs},
-      {"--max_steps", raw.max_steps}};
-  for (const auto& [flag, value] : others)
-    require<FlagError>(value.empty(), flag, "=", value,
-                       " has no use beside --check_equivalence=", flags.check_equivalence,
-                       ", which runs so many steps in every mode");
+  const auto refuse = [&](const std::string& flag) {
+    throw FlagError(cat(flag, " has no use beside ", raw.check_equivalence,
+                        ", which runs so many steps in every mode"));
+  };
+  if (flags.dry_run) refuse("--dry_run");
+  if (!flags.explain.empty()) refuse("--explain=" + flags.explain);
+  if (flags.log_device_placement) refuse("--log_device_placement");
+  for (const FlagValue* other :
+       {&raw.trainer, &raw.allreduce, &raw.parameter_device, &raw.repacking, &raw.small_tensors_kb,
+        &raw.bucket_mb, &raw.fuse_updates, &raw.share_replicas, &raw.async, &raw.epochs,
+        &raw.max_steps})
+    if (other->given()) refuse(other->str());
 }
 
 void check_shares(const TrainFlags& flags, const RawFlags& raw) {
@@ -174,17 +202,18 @@ void check_shares(const TrainFlags& flags, const RawFlags& raw) {
   const std::int64_t batch = flags.batch_size * static_cast<std::int64_t>(towers);
   const std::vector<std::int64_t> shares = divide_samples(batch, towers, flags.tower_weights);
   for (std::size_t t = 0; t < shares.size(); ++t)
-    require<FlagError>(shares[t] > 0, "--tower_weights=", raw.tower_weights, " leaves ",
-                       flags.devices[t].short_str(), " none of the ", batch,
-                       " examples that --batch_size=", flags.batch_size, " on ", towers,
-                       " devices makes; use a larger weight or batch");
+    require<FlagError>(shares[t] > 0, raw.tower_weights, " leaves ", flags.devices[t].short_str(),
+                       " none of the ", batch, " examples that --batch_size=", flags.batch_size,
+                       " on ", towers, " devices makes; use a larger weight or batch");
 }
 
 }  // namespace
 
-void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
+void check_flags(TrainFlags& flags, RawFlags raw, bool compares_auto) {
   refuse_beside_equivalence(flags, raw);
   refuse_unused_files(flags);
+  const bool wishes_auto = raw.allreduce.text() == "auto";
+  leave_out_combining(flags, raw);
   const TrainerKind& kind = choose_trainer(flags, raw);
   choose_strategy(flags, raw, kind);
   check_shapes_of_batches(flags, raw, kind);
@@ -192,16 +221,14 @@ void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
   check_packing(flags, raw, kind);
   choose_buckets(flags, raw, kind);
   choose_async(flags, raw, kind);
-  refuse_precision(flags);
+  refuse_precision(flags, raw);
   // auto is one of the modes of --check_equivalence. A run that goes on from one that chose may
   // choose, too: train() knows when it has looked.
   const bool may_choose = !flags.restore_checkpoint.empty() && !flags.allreduce_given;
-  check_auto_flags(
-      flags.automatic,
-      flags.allreduce == "auto" || flags.check_equivalence > 0 || compares_auto || may_choose,
-      "--allreduce=auto");
-  require<FlagError>(raw.nccl_timeout_s.empty() || may_use_nccl(flags),
-                     "--nccl_timeout_s=", raw.nccl_timeout_s,
+  check_auto_flags(flags.automatic,
+                   wishes_auto || flags.check_equivalence > 0 || compares_auto || may_choose,
+                   "--allreduce=auto");
+  require<FlagError>(!raw.nccl_timeout_s.given() || may_use_nccl(flags), raw.nccl_timeout_s,
                      " is for nccl, which is not used by --allreduce=", flags.allreduce, " on ",
                      short_names(flags.devices));
   const std::string& links = flags.automatic.links;
@@ -209,7 +236,7 @@ void check_flags(TrainFlags& flags, const RawFlags& raw, bool compares_auto) {
                      " describes devices with a memory each, not --logical_gpus=",
                      flags.logical_gpus, " that share one; leave one of them out");
   if (flags.allreduce == "auto" && links.empty())
-    as_flag("--allreduce=auto", [&] {
+    as_flag(raw.allreduce.str(), [&] {
       require_measurable({flags.devices, flags.threads, flags.logical_gpus});
     });
   check_shares(flags, raw);

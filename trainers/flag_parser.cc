@@ -1,82 +1,197 @@
 #include "belfry/trainers/flag_parser.h"
 
 #include <algorithm>
+#include <list>
+#include <map>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
 #include "belfry/framework/text.h"
 
 namespace belfry {
+namespace {
+
+constexpr std::size_t kHelpColumns = 100, kHelpIndent = 30;
+
+// `text` in lines of at most `columns`, broken at blanks and, in long lists, behind a '|'.
+std::string wrapped(std::string_view text, std::size_t columns) {
+  std::string lines;
+  std::size_t used = 0;
+  for (std::string_view word : split(text, ' ')) {
+    const bool fits = used > 0 && used + 1 + word.size() <= columns;
+    if (used > 0) lines += fits ? ' ' : '\n';
+    used = fits ? used + 1 : 0;
+    for (std::size_t bar;
+         word.size() > columns && (bar = word.rfind('|', columns - 1)) != word.npos;
+         word.remove_prefix(bar + 1))
+      lines += cat(word.substr(0, bar + 1), '\n');
+    used += word.size();
+    lines += word;
+  }
+  return lines;
+}
+
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() {
+    column_width(kHelpIndent);
+    label("Positionals", "Arguments");
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return wrapped(option->get_description(), kHelpColumns - kHelpIndent);
+  }
+  std::string make_description(const CLI::App* app) const override {
+    return wrapped(app->get_description(), kHelpColumns) + "\n";
+  }
+  // One empty line between groups, where CLI11 prints two.
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
+    for (std::size_t gap; (gap = help.find("\n\n\n")) != help.npos;) help.erase(gap, 1);
+    help.erase(help.find_last_not_of('\n') + 1);
+    return help + "\n";
+  }
+};
+
+// "--iters" and "-n,--iters" without what is in front.
+std::string long_name(std::string_view names) {
+  return std::string(names.substr(names.rfind("--") + 2));
+}
+
+constexpr std::size_t kLongestName = 100;  // of those that are compared with ours for a hint
+
+}  // namespace
 
 struct FlagParser::State {
   State(std::string description, std::string program)
-      : app(std::move(description), std::move(program)) {}
-  CLI::App app;
-  std::string group = "Options";  // without one, CLI11 hides them
-};
-
-namespace {
-
-// What is known of a flag on the command line: its long name, and the value that its text holds.
-struct Given {
-  std::string name;
-  std::optional<std::string> value;
-};
-
-std::string long_name(const CLI::Option& option) { return option.get_name().substr(2); }
-
-// "-n8", "-n=8" or "-n".
-Given short_flag(std::string_view argument, const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_snames()) {
-      if (!argument.substr(1).starts_with(name)) continue;
-      const std::string_view value = argument.substr(1 + name.size());
-      if (value.empty()) return {long_name(*option), {}};
-      return {long_name(*option), std::string(value.substr(value.starts_with('=') ? 1 : 0))};
-    }
-  throw FlagError(cat("'", argument, "' is no flag; flags look like --batch_size=64 (see --help)"));
-}
-
-// "--data-dir=x" or "--data-dir".
-Given long_flag(std::string_view argument, const CLI::App& app) {
-  const std::size_t equals = std::min(argument.find('='), argument.size());
-  Given given{std::string(argument.substr(2, equals - 2)), {}};
-  std::ranges::replace(given.name, '-', '_');
-  if (equals < argument.size()) given.value = argument.substr(equals + 1);
-  std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options()) known.push_back(long_name(*option));
-  if (std::ranges::find(known, given.name) != known.end()) return given;
-  const std::string hint = nearest(given.name, known);
-  throw FlagError(cat("unknown flag --", given.name,
-                      hint.empty() ? "; see --help" : cat("; did you mean --", hint, "?")));
-}
-
-// "--data-dir" "x" -> "--data_dir=x", "-n" "8" -> "--iters=8". CLI11 then never mistakes a value
-// for a flag.
-std::vector<std::string> normalized(std::span<const char* const> arguments, const CLI::App& app) {
-  std::vector<std::string> result;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view argument = arguments[i];
-    const bool is_long = argument.starts_with("--") && argument.size() > 2;
-    require<FlagError>(is_long || (argument.size() > 1 && argument[0] == '-' && argument[1] != '-'),
-                       "'", argument, "' is no flag; flags look like --batch_size=64 (see --help)");
-    Given given = is_long ? long_flag(argument, app) : short_flag(argument, app);
-    const std::string shown = is_long ? "--" + given.name : std::string(argument.substr(0, 2));
-    const bool takes_value = app.get_option("--" + given.name)->get_items_expected_min() > 0;
-    if (takes_value && !given.value && i + 1 < arguments.size()) {
-      given.value = arguments[++i];
-      require<FlagError>(!given.value->starts_with("--"), shown, " needs a value, but ",
-                         *given.value, " follows");
-    }
-    require<FlagError>(given.value ? !given.value->empty() : !takes_value, shown, " needs a value");
-    result.push_back(given.value ? cat("--", given.name, "=", *given.value) : "--" + given.name);
+      : app(std::move(description), std::move(program)) {
+    app.formatter(std::make_shared<HelpFormatter>());
   }
-  return result;
-}
 
-}  // namespace
+  void add(const std::string& names, std::string& value, const std::string& unit,
+           const std::string& text) {
+    app.add_option(names, value, text)->type_name(unit)->take_last()->group(group);
+    note(names, false);
+  }
+  void add(const std::string& names, bool& value, const std::string& text) {
+    app.add_flag(names, value, text)->group(group);
+    note(names, true);
+  }
+  void note(const std::string& names, bool is_switch) {
+    const std::string name = long_name(names);
+    switches[name] = is_switch;
+    if (names[1] != '-') letters[names[1]] = name;
+  }
+
+  CLI::App app;
+  std::string group = "Options";         // without one, CLI11 hides them
+  std::map<std::string, bool> switches;  // of all long names, whether they take no value
+  std::map<char, std::string> letters;   // their long names
+  struct Bound {
+    FlagValue* value;
+    std::string text;  // as CLI11 fills it
+  };
+  std::map<std::string, Bound> bound;  // by long name
+  std::vector<FlagSpelling> spellings;
+  std::list<std::string> unread;  // of spellings, which are read before CLI11
+  std::list<bool> unread_switches;
+  std::string* argument = nullptr;  // without a name
+  WrittenFlags line;                // in our spelling
+};
+
+// Reads arguments one after another.
+class FlagParser::Reader {
+ public:
+  Reader(State& state, std::span<const char* const> arguments)
+      : state_(state), arguments_(arguments) {}
+
+  WrittenFlags read() {
+    WrittenFlags line;
+    for (next_ = 0; next_ < arguments_.size();) {
+      const std::string_view argument = arguments_[next_++];
+      const bool dash = argument.size() > 1 && argument[0] == '-';
+      if (dash && argument[1] != '-') {
+        line.add(letter(argument));
+      } else if (dash && argument.size() > 2) {
+        line.add(name(argument));
+      } else {
+        require<FlagError>(state_.argument != nullptr && !argument.empty() && argument[0] != '-',
+                           "'", shown(argument),
+                           "' is no flag; flags look like --batch_size=64 (see --help)");
+        require<FlagError>(line.find("") == nullptr, "'", shown(argument),
+                           "' is one argument too many (see --help)");
+        line.add({"", std::string(argument), std::string(argument)});
+      }
+    }
+    return line;
+  }
+
+ private:
+  // "-n8", "-n=8" or "-n".
+  WrittenFlag letter(std::string_view argument) {
+    const auto found = state_.letters.find(argument[1]);
+    require<FlagError>(found != state_.letters.end(), "'", shown(argument),
+                       "' is no flag; flags look like --batch_size=64 (see --help)");
+    std::optional<std::string> value;
+    if (const std::string_view rest = argument.substr(2); !rest.empty())
+      value = rest.substr(rest.starts_with('=') ? 1 : 0);
+    return flag(found->second, std::string(argument.substr(0, 2)), ' ', std::move(value));
+  }
+
+  // "--data-dir=x" or "--data-dir".
+  WrittenFlag name(std::string_view argument) {
+    const std::size_t equals = std::min(argument.find('='), argument.size());
+    std::string name(argument.substr(2, equals - 2));
+    std::ranges::replace(name, '-', '_');
+    std::optional<std::string> value;
+    if (equals < argument.size()) value = argument.substr(equals + 1);
+    if (state_.switches.contains(name)) return flag(name, "--" + name, '=', std::move(value));
+    if (const std::string off = value ? "" : switched_off(name); !off.empty())
+      return {off, "false", "--" + name};
+    const std::string hint = name.size() > kLongestName ? "" : nearest(name, listed_names());
+    throw FlagError(cat("unknown flag --", shown(name),
+                        hint.empty() ? "; see --help" : cat("; did you mean --", hint, "?")));
+  }
+
+  // The switch that "nodry_run" or "no_dry_run" turns off; "" if it is none.
+  std::string switched_off(std::string_view name) const {
+    if (!name.starts_with("no")) return "";
+    name.remove_prefix(name.starts_with("no_") ? 3 : 2);
+    const auto found = state_.switches.find(std::string(name));
+    return found != state_.switches.end() && found->second ? found->first : "";
+  }
+
+  // Those that --help lists.
+  std::vector<std::string> listed_names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, is_switch] : state_.switches) {
+      const auto spelling = std::ranges::find(state_.spellings, name, &FlagSpelling::name);
+      if (spelling == state_.spellings.end() || !spelling->text.empty()) names.push_back(name);
+    }
+    return names;
+  }
+
+  WrittenFlag flag(const std::string& name, std::string written, char separator,
+                   std::optional<std::string> value) {
+    const bool is_switch = state_.switches.at(name);
+    if (is_switch && !value) return {name, "true", std::move(written)};
+    if (!value && next_ < arguments_.size()) {
+      value = arguments_[next_++];
+      require<FlagError>(!value->starts_with("--"), written, " needs a value, but ", shown(*value),
+                         " follows");
+    }
+    require<FlagError>(value && !value->empty(), written, " needs a value");
+    written += separator + shown(*value);
+    if (is_switch) value = read_switch(written, *value) ? "true" : "false";
+    return {name, std::move(*value), std::move(written)};
+  }
+
+  State& state_;
+  std::span<const char* const> arguments_;
+  std::size_t next_ = 0;
+};
 
 FlagParser::FlagParser(std::string description, std::string program)
     : state_(new State(std::move(description), std::move(program))) {}
@@ -84,32 +199,76 @@ FlagParser::~FlagParser() = default;
 
 void FlagParser::group(std::string name) { state_->group = std::move(name); }
 
+void FlagParser::add(const std::string& name, FlagValue& value, const std::string& unit,
+                     const std::string& text) {
+  const std::string flag = long_name(name);
+  value.set_flag("--" + flag);
+  state_->add(name, state_->bound.try_emplace(flag, State::Bound{&value, ""}).first->second.text,
+              unit, text);
+}
+
 void FlagParser::add(const std::string& name, std::string& value, const std::string& unit,
                      const std::string& text) {
-  state_->app.add_option(name, value, text)->type_name(unit)->take_last()->group(state_->group);
+  state_->add(name, value, unit, text);
 }
 
 void FlagParser::add(const std::string& name, bool& value, const std::string& text) {
-  state_->app.add_flag(name, value, text)->group(state_->group);
+  state_->add(name, value, text);
+}
+
+void FlagParser::add_argument(const std::string& unit, std::string& value,
+                              const std::string& text) {
+  state_->app.add_option(unit, value, text)->type_name("");
+  state_->argument = &value;
+}
+
+void FlagParser::add_spellings(std::vector<FlagSpelling> spellings) {
+  const std::string group = std::exchange(state_->group, "As in tf_cnn_benchmarks");
+  for (FlagSpelling& spelling : spellings) {
+    if (state_->switches.contains(spelling.name)) continue;
+    const std::string flag = "--" + spelling.name;
+    if (spelling.text.empty())
+      state_->note(flag, spelling.unit.empty());
+    else if (spelling.unit.empty())
+      state_->add(flag, state_->unread_switches.emplace_back(), spelling.text);
+    else
+      state_->add(flag, state_->unread.emplace_back(), spelling.unit, spelling.text);
+    state_->spellings.push_back(std::move(spelling));
+  }
+  state_->group = group;
 }
 
 std::string FlagParser::parse(std::span<const char* const> arguments) {
   CLI::App& app = state_->app;
   app.set_help_flag("-h,--help", "print this and exit")->group(state_->group);
-  std::vector<std::string> flags = normalized(arguments, app);
+  state_->note("-h,--help", true);
+  const WrittenFlags line = Reader(*state_, arguments).read();
+  if (line.value("help") == "true") return app.help();
+  state_->line = in_our_spelling(line, state_->spellings);
+  std::vector<std::string> flags;
+  for (const WrittenFlag& flag : state_->line.all()) {
+    if (flag.name.empty()) continue;
+    require<FlagError>(state_->switches.contains(flag.name), flag.written, " stands for --",
+                       flag.name, "=", flag.value, ", which this program does not have");
+    flags.push_back(cat("--", flag.name, "=", flag.value));
+  }
   std::ranges::reverse(flags);  // as CLI11 takes them
   try {
     app.parse(std::move(flags));
-  } catch (const CLI::CallForHelp&) {
-    return app.help();
   } catch (const CLI::ParseError& error) {
-    throw FlagError(error.what());
+    throw Internal(cat("flags that were read are refused: ", error.what()));
   }
+  for (auto& [name, bound] : state_->bound)
+    if (const WrittenFlag* const flag = state_->line.find(name))
+      bound.value->set(bound.text, flag->written);
+  if (const WrittenFlag* const argument = state_->line.find(""))
+    *state_->argument = argument->value;
   return "";
 }
 
-bool FlagParser::given(const std::string& name) const {
-  return state_->app.get_option(name)->count() > 0;
+std::string FlagParser::written(const std::string& name) const {
+  const WrittenFlag* const flag = state_->line.find(name.substr(2));
+  return flag ? flag->written : "";
 }
 
 }  // namespace belfry

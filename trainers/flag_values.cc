@@ -1,9 +1,43 @@
 #include "belfry/trainers/flag_values.h"
 
+#include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <limits>
 
+#include "belfry/framework/text.h"
+
 namespace belfry {
+
+void read_number(const FlagValue& flag, std::string_view wanted, bool (*allowed)(double),
+                 double& value) {
+  if (!flag.given()) return;
+  double number = 0;
+  const char* const end = flag.text().data() + flag.text().size();
+  const auto [stop, error] = std::from_chars(flag.text().data(), end, number);
+  const bool whole = error == std::errc() && stop == end && std::isfinite(number);
+  require<FlagError>(whole && allowed(number), flag, " is not ", wanted);
+  value = number;
+}
+
+std::optional<bool> parse_switch(std::string_view text) {
+  constexpr std::string_view kOn[] = {"true", "yes", "on", "1"};
+  constexpr std::string_view kOff[] = {"false", "no", "off", "0"};
+  const std::string word = lower(text);
+  if (std::ranges::find(kOn, word) != std::end(kOn)) return true;
+  if (std::ranges::find(kOff, word) != std::end(kOff)) return false;
+  return {};
+}
+
+bool read_switch(std::string_view written, std::string_view text) {
+  const std::optional<bool> value = parse_switch(text);
+  require<FlagError>(value.has_value(), written, " is neither true (or 1) nor false (or 0)");
+  return *value;
+}
+
+void read_switch(const FlagValue& flag, bool& value) {
+  if (flag.given()) value = read_switch(flag.str(), flag.text());
+}
 
 std::string underscores_in_names(std::string text) {
   for (std::size_t i = 1; i < text.size(); ++i)
@@ -11,7 +45,7 @@ std::string underscores_in_names(std::string text) {
   return text;
 }
 
-std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
+std::int64_t parse_bytes(std::string_view written, std::string_view text) {
   constexpr std::string_view kUnits = "KMGT";
   const std::size_t unit = text.empty() ? kUnits.npos : kUnits.find(upper(text).back());
   const int shift = unit == kUnits.npos ? 0 : 10 * (static_cast<int>(unit) + 1);
@@ -20,11 +54,11 @@ std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
   try {
     number = parse_number<std::uint64_t>("", digits);
   } catch (const FlagError&) {
-    throw FlagError(cat(flag, "=", text, " is no number of bytes such as 512, 64K or 128M"));
+    throw FlagError(cat(written, " is no number of bytes such as 512, 64K or 128M"));
   }
   require<FlagError>(
-      number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() >> shift), flag,
-      "=", text, " is out of range");
+      number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() >> shift),
+      written, " is out of range");
   return static_cast<std::int64_t>(number << shift);
 }
 

@@ -1,12 +1,13 @@
-#include <cctype>
 #include <cmath>
 #include <limits>
 
+#include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/device.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flag_parser.h"
 #include "belfry/trainers/flags_impl.h"
+#include "belfry/trainers/tf_spellings.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
@@ -35,20 +36,19 @@ class Definer {
     parser_.add("--trainer", raw_.trainer, "NAME",
                 trainers_text() + " [simple with one device, else replicated]");
     parser_.add("--allreduce", raw_.allreduce, "SPEC",
-                alternatives(strategy_names()) +
+                cat(alternatives(strategy_names()),
                     "|auto; parameter_server takes colocate, replicated all others; auto: the one "
-                    "that is predicted to be fastest for this model; NAME#N in N chunks "
-                    "per tensor (ring, shuffle, collective); NAME:SIZE:NAME by size: tensors of up "
-                    "to SIZE bytes (K, M, G, T: powers of 1024) by the first [collective; of "
-                    "parameter_server: colocate]");
+                    "that is predicted to be fastest for this model; NAME#N in N chunks per "
+                    "tensor, at most ",
+                    kMostChunks,
+                    " (ring, shuffle, collective); NAME:SIZE:NAME by size: tensors of up to SIZE "
+                    "bytes (K, M, G, T: powers of 1024) by the first [collective; of "
+                    "parameter_server: colocate]"));
+    parser_.add("--parameter_device", raw_.parameter_device, "spread|cpu",
+                "of --trainer=parameter_server and async: variables are spread over the devices, "
+                "or all on cpu:0 [spread]");
     parser_.add("--gradient_repacking", raw_.repacking, "N",
                 "pack all gradients into N parts before they are combined; 0: do not [0]");
-    parser_.add(
-        "--fuse_updates", raw_.fuse_updates, "0|1",
-        "combine gradients and update variables in one pass over memory, on GPUs also several "
-        "variables in one launch; the same bits [1]");
-    parser_.add("--share_replicas", raw_.share_replicas, "0|1",
-                "one storage for equal replicas in one memory space; the same bits [1]");
     parser_.add("--small_tensors_kb", raw_.small_tensors_kb, "N",
                 cat("pack up to ", kMostInSmallPack,
                     " f32 gradients in a row of at most N KiB each into one; 0: do not [0]"));
@@ -57,9 +57,15 @@ class Definer {
                     "others are being computed; 0: each by itself [",
                     kDefaultBucketMb,
                     "; 0 with --gradient_repacking; what is fastest with --allreduce=auto]"));
+    parser_.add(
+        "--fuse_updates", raw_.fuse_updates, "0|1",
+        "combine gradients and update variables in one pass over memory, on GPUs also several "
+        "variables in one launch; the same bits [1]");
+    parser_.add("--share_replicas", raw_.share_replicas, "0|1",
+                "one storage for equal replicas in one memory space; the same bits [1]");
     parser_.add("--nccl_timeout_s", raw_.nccl_timeout_s, "X",
-                "end with an error if a collective of --allreduce=nccl does not finish for so long "
-                "[600]");
+                "end with an error if a collective of --allreduce=nccl does not finish within X "
+                "seconds [600]");
     parser_.add(
         "--async", raw_.async, "ordered|free",
         "of --trainer=async. ordered: all gradients at the same values, then an update per "
@@ -73,11 +79,11 @@ class Definer {
                     defaults.benchmark ? "the model's" : cat(defaults.batch_size), "]"));
     if (!defaults.benchmark)
       parser_.add("--uneven", raw_.uneven, "WAY",
-                  "what to do with examples that do not fill a last batch: drop|pad|weight|error "
+                  "drop|pad|weight|error: what to do with examples that do not fill a last batch "
                   "[drop]");
     parser_.add("--tower_weights", raw_.tower_weights, "LIST",
-                "share of each device in a batch of batch_size examples per device, e.g. 2,1; "
-                "gradients count by examples [equal]");
+                "share of each device in a batch of --batch_size examples per device, a number for "
+                "each, e.g. 2,1; gradients count by examples [equal]");
     if (!defaults.benchmark) {
       parser_.add("--epochs", raw_.epochs, "N",
                   cat("passes over the training data [", defaults.epochs, "]"));
@@ -85,14 +91,14 @@ class Definer {
                   "stop after N steps at the latest; 0: no limit [0]");
     }
     parser_.add("--learning_rate", raw_.learning_rate, "X",
-                "constant, instead of the program's rate or schedule [the program's]");
+                "a constant rate >= 0, instead of the program's rate or schedule [the program's]");
     parser_.add("--precision", raw_.precision, "TYPE",
                 cat(alternatives(precision_names()),
                     ": what the model computes in; variables are f32. tf32: GPUs alone; bf16, f16: "
                     "slow on CPUs; f16 scales the loss, and skips updates that are not finite "
                     "[f32]"));
     parser_.add("--seed", raw_.seed, "N",
-                "of initial values, the order of the data and dropout [1]");
+                "of initial values, the order of the data and dropout, >= 0 [1]");
   }
 
   void files(const FlagDefaults& defaults) {
@@ -135,8 +141,8 @@ class Definer {
   void execution() {
     parser_.group("Execution and output");
     parser_.add("--threads", raw_.threads, "N",
-                cat("worker threads, the main thread included; 0: all usable cores (",
-                    usable_cores(), " here) [0]"));
+                cat("worker threads, the main thread included, at most ", kMostThreads,
+                    "; 0: all usable cores (", usable_cores(), " here) [0]"));
     parser_.add("--json", raw_.json, "FILE", "write the results there, as one JSON object [none]");
   }
 
@@ -145,49 +151,48 @@ class Definer {
   RawFlags& raw_;
 };
 
-std::vector<double> parse_weights(std::string_view list) {
+std::vector<double> parse_weights(const FlagValue& list) {
   std::vector<double> weights;
-  if (list.empty()) return weights;
-  for (const std::string_view text : split(list, ','))
-    weights.push_back(
-        parse_number<double>(cat("--tower_weights=", list, ": '", text, "'"), std::string(text)));
+  if (!list.given()) return weights;
+  for (const std::string_view text : split(list.text(), ','))
+    weights.push_back(parse_number<double>(cat(list, ": '", shown(text), "'"), text));
   return weights;
 }
 
 void read_numbers(TrainFlags& flags, const RawFlags& raw) {
   constexpr int kMost = std::numeric_limits<int>::max();
-  read_integer("--gradient_repacking", raw.repacking, 0, kMost, flags.gradient_repacking);
-  read_switch("--fuse_updates", raw.fuse_updates, flags.fuse_updates);
-  read_switch("--share_replicas", raw.share_replicas, flags.share_replicas);
-  read_integer("--small_tensors_kb", raw.small_tensors_kb, 0, kMost, flags.small_tensors_kb);
-  read_integer("--batch_size", raw.batch_size, 1, kMost, flags.batch_size);
-  read_integer("--epochs", raw.epochs, 1, kMost, flags.epochs);
-  read_integer<std::int64_t>("--max_steps", raw.max_steps, 0,
-                             std::numeric_limits<std::int64_t>::max(), flags.max_steps);
-  if (!raw.uneven.empty())
-    flags.uneven = as_flag("--uneven", [&] { return find_uneven(raw.uneven); });
+  const auto not_negative = [](double x) { return x >= 0; };
+  const auto positive = [](double x) { return x > 0; };
+  read_integer(raw.repacking, 0, kMost, flags.gradient_repacking);
+  read_switch(raw.fuse_updates, flags.fuse_updates);
+  read_switch(raw.share_replicas, flags.share_replicas);
+  read_integer(raw.small_tensors_kb, 0, kMost, flags.small_tensors_kb);
+  read_integer(raw.batch_size, 1, kMost, flags.batch_size);
+  read_integer(raw.epochs, 1, kMost, flags.epochs);
+  read_integer(raw.max_steps, 0, std::numeric_limits<std::int64_t>::max(), flags.max_steps);
   flags.tower_weights = parse_weights(raw.tower_weights);
-  if (!raw.precision.empty())
-    flags.precision = as_flag("--precision", [&] { return find_precision(raw.precision); });
-  read_integer("--threads", raw.threads, 0, kMostThreads, flags.threads);
-  read_integer("--check_equivalence", raw.check_equivalence, 1, kMost, flags.check_equivalence);
-  if (!raw.seed.empty()) flags.seed = parse_number<std::uint64_t>("--seed=" + raw.seed, raw.seed);
-  if (!raw.bucket_mb.empty()) {
-    flags.bucket_mb = parse_number<double>("--bucket_mb=" + raw.bucket_mb, raw.bucket_mb);
-    require<FlagError>(flags.bucket_mb >= 0 && flags.bucket_mb <= kMostBucketMb,
-                       "--bucket_mb=", raw.bucket_mb, " is not between 0 and ", kMostBucketMb);
-  }
-  if (!raw.nccl_timeout_s.empty()) {
-    flags.nccl_timeout_s =
-        parse_number<double>("--nccl_timeout_s=" + raw.nccl_timeout_s, raw.nccl_timeout_s);
-    require<FlagError>(std::isfinite(flags.nccl_timeout_s) && flags.nccl_timeout_s > 0,
-                       "--nccl_timeout_s=", raw.nccl_timeout_s, " is not a number above 0");
-  }
-  if (raw.learning_rate.empty()) return;
-  flags.learning_rate =
-      parse_number<double>("--learning_rate=" + raw.learning_rate, raw.learning_rate);
-  require<FlagError>(std::isfinite(*flags.learning_rate) && *flags.learning_rate >= 0,
-                     "--learning_rate=", raw.learning_rate, " is not a finite number >= 0");
+  read_integer(raw.threads, 0, kMostThreads, flags.threads);
+  read_integer(raw.check_equivalence, 1, kMost, flags.check_equivalence);
+  read_integer(raw.seed, 0, std::numeric_limits<std::uint64_t>::max(), flags.seed);
+  read_number(
+      raw.bucket_mb, cat("a number between 0 and ", kMostBucketMb),
+      [](double x) { return x >= 0 && x <= kMostBucketMb; }, flags.bucket_mb);
+  read_number(raw.nccl_timeout_s, "a number above 0", positive, flags.nccl_timeout_s);
+  double rate = 0;
+  read_number(raw.learning_rate, "a finite number >= 0", not_negative, rate);
+  if (raw.learning_rate.given()) flags.learning_rate = rate;
+}
+
+void read_names(TrainFlags& flags, const RawFlags& raw) {
+  if (raw.uneven.given())
+    flags.uneven = as_flag(raw.uneven.str(), [&] { return find_uneven(raw.uneven.text()); });
+  if (raw.precision.given())
+    flags.precision =
+        as_flag(raw.precision.str(), [&] { return find_precision(raw.precision.text()); });
+  const std::string& parameters = raw.parameter_device.text();
+  require<FlagError>(!raw.parameter_device.given() || parameters == "spread" || parameters == "cpu",
+                     raw.parameter_device, " is neither spread nor cpu");
+  flags.parameters_on_cpu = parameters == "cpu";
 }
 
 }  // namespace
@@ -201,17 +206,18 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
   if (!defaults_.benchmark) define.files(defaults_);
   define.inspection(defaults_);
   define.execution();
+  parser.add_spellings(tf_spellings(defaults_.benchmark));
 }
 
 TrainFlagSet::~TrainFlagSet() = default;
 
 TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto) const {
-  RawFlags raw = *raw_;
-  for (std::string* name : {&raw.trainer, &raw.allreduce}) *name = underscores_in_names(*name);
+  const RawFlags& raw = *raw_;
   TrainFlags flags;
   flags.batch_size = batch_size.value_or(defaults_.batch_size);
   flags.epochs = defaults_.epochs;
   read_numbers(flags, raw);
+  read_names(flags, raw);
   flags.data_dir = raw.data_dir;
   flags.log_device_placement = raw.log_device_placement;
   flags.dry_run = raw.dry_run;

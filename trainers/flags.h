@@ -36,8 +36,9 @@ struct TrainFlags {
   bool deterministic = false;       // as in SessionOptions
   std::string algorithms;           // a file; "" for none
   std::string trainer;
-  std::string allreduce;  // a spec or "auto"; "" for trainers that combine nothing
-  AutoFlags automatic;    // of "auto"
+  std::string allreduce;           // a spec or "auto"; "" for trainers that combine nothing
+  AutoFlags automatic;             // of "auto"
+  bool parameters_on_cpu = false;  // of trainers whose variables exist once; else they are spread
   int gradient_repacking = 0;
   double bucket_mb = 0;  // MiB
   double nccl_timeout_s = 600;

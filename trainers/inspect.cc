@@ -1,6 +1,7 @@
 #include "belfry/trainers/inspect.h"
 
 #include "belfry/framework/json.h"
+#include "belfry/framework/numeric_order.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/trainer_kinds.h"
@@ -69,7 +70,8 @@ Json to_json(const Explanation& explanation) {
                         .set("device", candidate.device)
                         .set("kept", candidate.kept)
                         .set("reason", candidate.reason));
-  for (const auto& [device, elements] : explanation.load) load.set(device, elements);
+  for (const auto& [device, elements] : in_numeric_order(explanation.load))
+    load.set(device, elements);
   return Json::object()
       .set("node", explanation.node)
       .set("type", explanation.type)

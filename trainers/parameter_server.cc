@@ -30,6 +30,7 @@ const TrainerRegistration kParameterServer({
     .summary = "one copy of each variable, spread over the devices",
     .default_strategy = "colocate",
     .accepts = [](std::string_view spec) { return spec == "colocate"; },
+    .spreads = true,
     .buckets = true,
     .weighs = true,
     .canonical = true,

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "belfry/framework/json.h"
+#include "belfry/framework/numeric_order.h"
 #include "belfry/trainers/statistics.h"
 
 namespace belfry {
@@ -25,7 +26,7 @@ std::string to_json(const Report& report) {
   Json devices = Json::array();
   for (const DeviceSpec& device : report.devices) devices.push(device.str());
   Json peaks = Json::object();
-  for (const auto& [device, bytes] : report.peak_bytes) peaks.set(device, bytes);
+  for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes)) peaks.set(device, bytes);
   Json weights = Json::array();
   for (const double weight : report.tower_weights) weights.push(weight);
   Json json = Json::object();
@@ -81,7 +82,7 @@ std::string to_table(const Report& report) {
   table += row("params_hash", report.params_hash);
   table += row("replicas_equal", report.replicas_equal ? "yes" : "NO");
   table += row("replicas_shared", cat(report.replicas_shared));
-  for (const auto& [device, bytes] : report.peak_bytes)
+  for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes))
     table += row("peak " + DeviceSpec(device).short_str(),
                  cat(rounded(static_cast<double>(bytes) / (1 << 20), 2), " MiB"));
   return table;

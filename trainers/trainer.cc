@@ -63,7 +63,9 @@ Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* te
   TrainingGraphOptions wanted{
       .model = options_.model,
       .devices = options_.devices,
-      .variables = design.variables,
+      .variables = options_.parameters_on_cpu && design.variables == VariablePolicy::kSpread
+                       ? VariablePolicy::kOnHost
+                       : design.variables,
       .fields = fields,
       .forms = plan_.forms(),
       .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {

@@ -24,6 +24,7 @@ struct TrainerOptions {
   Optimizer optimizer;
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
   int logical_gpus = 1;                                             // as in SessionOptions
+  bool parameters_on_cpu = false;  // on /cpu:0, by trainers that would spread them over `devices`
   // An AllReduceSpec, for trainers that combine gradients; of Trainer::options(), what "auto"
   // chose.
   std::string allreduce = "collective";

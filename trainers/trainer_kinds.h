@@ -17,6 +17,7 @@ struct TrainerKind {
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
   // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
   bool (*accepts)(std::string_view spec) = nullptr;
+  bool spreads = false;     // takes --parameter_device
   bool replicates = false;  // takes --fuse_updates=1 and --share_replicas=1
   bool packs = false;       // takes --gradient_repacking and --small_tensors_kb
   bool buckets = false;     // takes --bucket_mb

@@ -210,9 +210,11 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--image_size=0"}), HasSubstr("--image_size=0"));
   EXPECT_THAT(refusal({"--num_batches=0"}), HasSubstr("--num_batches=0"));
   EXPECT_THAT(refusal({"--display_every=0"}), HasSubstr("--display_every=0"));
-  EXPECT_THAT(refusal({"--plot=x"}), HasSubstr("--plot has no use without --strategies"));
+  EXPECT_THAT(refusal({"--plot=x"}), HasSubstr("--plot=x has no use without --strategies"));
   EXPECT_THAT(refusal({"--repetitions=2"}), HasSubstr("--repetitions"));
   EXPECT_THAT(refusal({"--strategies=all", "--allreduce=naive"}), HasSubstr("--allreduce"));
+  EXPECT_THAT(refusal({"--strategies=all", "--all_reduce_spec=xring"}),
+              HasSubstr("--all_reduce_spec=xring has no use beside --strategies"));
   EXPECT_THAT(refusal({"--strategies=naive,naive"}), HasSubstr("twice"));
   EXPECT_THAT(refusal({"--strategies=naiv"}), HasSubstr("did you mean 'naive'?"));
   EXPECT_THAT(refusal({"--strategies=naive,"}), HasSubstr("--strategies"));
@@ -221,7 +223,8 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--strategies=naive", "--trainer=parameter_server"}),
               HasSubstr("--trainer=parameter_server does not take naive"));
   EXPECT_THAT(refusal({"--strategies=all", "--plot=f", "--json=./f"}), HasSubstr("overwrite"));
-  EXPECT_THAT(refusal({"--dry_run", "--json=f"}), HasSubstr("--json has no use beside --dry_run"));
+  EXPECT_THAT(refusal({"--dry_run", "--json=f"}),
+              HasSubstr("--json=f has no use beside --dry_run"));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--num_batches=3"}), HasSubstr("--num_batches"));
   EXPECT_THAT(refusal({"--logical_gpus=4"}), HasSubstr("names no GPU"));
   EXPECT_THAT(refusal({"--epochs=2"}), HasSubstr("unknown flag --epochs"));

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/framework/fake_gpus.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/flag_parser.h"
 
 namespace belfry {
 namespace device_flag_test {
@@ -99,6 +99,21 @@ TEST(DevicesFlag, RefusesWhatIsNoDevice) {
     EXPECT_THAT(device_refusal(text), HasSubstr(why)) << "'" << text << "'";
 }
 
+// The flags as typed; "" stands for one that is not given.
+RawDevices typed(const std::string& list, const std::string& logical_gpus = "",
+                 const std::string& algorithms = "") {
+  RawDevices raw;
+  FlagParser parser("A program.", "test");
+  add_device_flags(parser, raw);
+  std::vector<std::string> texts{"--devices=" + list};
+  if (!logical_gpus.empty()) texts.push_back("--logical_gpus=" + logical_gpus);
+  if (!algorithms.empty()) texts.push_back("--algorithms=" + algorithms);
+  std::vector<const char*> arguments;
+  for (const std::string& text : texts) arguments.push_back(text.c_str());
+  parser.parse(arguments);
+  return raw;
+}
+
 // What becomes of the flags on a machine with so many GPUs: "" if they are accepted.
 std::string refusal_with(int count, RawDevices raw, bool plans = false) {
   const FakeGpus backend(count, "no NVIDIA driver is installed");
@@ -113,11 +128,11 @@ std::string refusal_with(int count, RawDevices raw, bool plans = false) {
 
 TEST(DevicesFlag, SaysWhyThereAreNoGpus) {
   for (const std::string text : {"gpu:2", "/gpu:0", "cpu:0,gpu:0"})
-    EXPECT_EQ(refusal_with(0, {text}),
+    EXPECT_EQ(refusal_with(0, typed(text)),
               cat("--devices: '", text,
                   "': there are no GPU devices: no NVIDIA driver is installed; use cpu:N, or plan "
                   "for GPUs with a training program's --dry_run"));
-  EXPECT_THAT(refusal_with(0, {"gpu:8", "8"}), HasSubstr("no NVIDIA driver is installed"))
+  EXPECT_THAT(refusal_with(0, typed("gpu:8", "8")), HasSubstr("no NVIDIA driver is installed"))
       << "none cannot be made eight";
 }
 
@@ -129,15 +144,15 @@ TEST(DevicesFlag, TakesGpusThatExist) {
       {2, "gpu:7", "4"}, {8, "gpu:1024", "128"}, {1, "gpu:1024", "1024"}};
   for (const auto& [count, list, logical] : existing) {
     const FakeGpus backend(count);
-    EXPECT_EQ(refusal_with(count, {list, logical}), "") << list;
+    EXPECT_EQ(refusal_with(count, typed(list, logical)), "") << list;
   }
 }
 
 TEST(DevicesFlag, RefusesMoreGpusThanExistAndSaysHowManyLogicalOnesWouldDo) {
-  EXPECT_EQ(refusal_with(1, {"gpu:8"}),
+  EXPECT_EQ(refusal_with(1, typed("gpu:8")),
             "--devices: 'gpu:8' needs 8 GPUs, but this machine has 1; use --logical_gpus=8, which "
             "makes so many of each, or plan with a training program's --dry_run");
-  EXPECT_EQ(refusal_with(2, {"gpu:8", "2"}),
+  EXPECT_EQ(refusal_with(2, typed("gpu:8", "2")),
             "--devices: 'gpu:8' needs 8 GPUs, but this machine has 2, as 4 logical ones; use "
             "--logical_gpus=4, which makes so many of each, or plan with a training program's "
             "--dry_run");
@@ -151,48 +166,45 @@ TEST(DevicesFlag, RefusesMoreGpusThanExistAndSaysHowManyLogicalOnesWouldDo) {
        "needs 5 GPUs, but this machine has 1, as 4 logical ones; use "
        "--logical_gpus=5,"}};
   for (const auto& [count, list, logical, why] : others)
-    EXPECT_THAT(refusal_with(count, {list, logical}), HasSubstr(why));
+    EXPECT_THAT(refusal_with(count, typed(list, logical)), HasSubstr(why));
 }
 
 TEST(DevicesFlag, PlansForGpusOnAnyMachine) {
   for (const int count : {0, 1, 2, 8})
     for (const char* list : {"gpu:8", "/gpu:1", "gpu:5,gpu:2", "cpu:0,gpu:0"})
       for (const char* logical : {"", "1", "8"})
-        EXPECT_EQ(refusal_with(count, {list, logical}, true), "");
+        EXPECT_EQ(refusal_with(count, typed(list, logical), true), "");
 }
 
 TEST(DevicesFlag, AsksForGpusOnlyToRunOnThem) {
   const auto never = []() -> const Gpus& { throw DeviceError("it was asked"); };
-  EXPECT_EQ(read_devices({"cpu:3"}, false, never).devices.size(), 3u);
-  EXPECT_EQ(read_devices({"gpu:8", "4"}, true, never).logical_gpus, 4);
-  EXPECT_EQ(read_devices({"gpu:8"}, true, never).logical_gpus, 1);
-  EXPECT_THROW(read_devices({"gpu:8,"}, false, never), FlagError);
-  EXPECT_THROW(read_devices({"gpu:1"}, false, never), DeviceError);
+  EXPECT_EQ(read_devices(typed("cpu:3"), false, never).devices.size(), 3u);
+  EXPECT_EQ(read_devices(typed("gpu:8", "4"), true, never).logical_gpus, 4);
+  EXPECT_EQ(read_devices(typed("gpu:8"), true, never).logical_gpus, 1);
+  EXPECT_THROW(read_devices(typed("gpu:8,"), false, never), FlagError);
+  EXPECT_THROW(read_devices(typed("gpu:1"), false, never), DeviceError);
 }
 
 TEST(LogicalGpusFlag, RefusesNumbersThatCannotBeAndCpus) {
   for (const bool plans : {false, true}) {
-    for (const std::string number : {"0", "-1", "1025"})
-      EXPECT_EQ(refusal_with(8, {"gpu:8", number}, plans),
-                cat("--logical_gpus=", number, " is not between 1 and 1024"));
-    for (const std::string text : {"x", "2.5", "4gpus"})
-      EXPECT_EQ(refusal_with(8, {"gpu:8", text}, plans),
-                cat("--logical_gpus=", text, " is not a whole number"));
-    EXPECT_EQ(refusal_with(8, {"cpu:2", "4"}, plans),
+    for (const std::string number : {"0", "-1", "1025", "x", "2.5", "4gpus"})
+      EXPECT_EQ(refusal_with(8, typed("gpu:8", number), plans),
+                cat("--logical_gpus=", number, " is not a whole number between 1 and 1024"));
+    EXPECT_EQ(refusal_with(8, typed("cpu:2", "4"), plans),
               "--logical_gpus=4 has no use for --devices=cpu:2, which names no GPU; say e.g. "
               "--devices=gpu:4");
-    EXPECT_THAT(refusal_with(8, {"/cpu:0,/cpu:1", "1"}, plans), HasSubstr("names no GPU"));
+    EXPECT_THAT(refusal_with(8, typed("/cpu:0,/cpu:1", "1"), plans), HasSubstr("names no GPU"));
   }
 }
 
 TEST(AlgorithmsFlag, IsForRunsOnGpus) {
-  const RawDevices on_gpus{.list = "gpu:1", .deterministic = true, .algorithms = "chosen.json"};
+  const RawDevices on_gpus = typed("gpu:1", "", "chosen.json");
   EXPECT_EQ(refusal_with(1, on_gpus), "");
   EXPECT_THAT(refusal_with(0, on_gpus), HasSubstr("there are no GPU devices"));
   EXPECT_EQ(refusal_with(1, on_gpus, true),
             "--algorithms=chosen.json has no use for a plan, which chooses none; leave it out");
   EXPECT_EQ(
-      refusal_with(1, {.list = "cpu:2", .algorithms = "chosen.json"}),
+      refusal_with(1, typed("cpu:2", "", "chosen.json")),
       "--algorithms=chosen.json has no use for --devices=cpu:2, which names no GPU: only there "
       "is a choice of algorithms");
 }

@@ -11,10 +11,12 @@
 namespace belfry {
 namespace flag_parser_test {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 struct Parsed {
-  std::string iters = "20", devices = "cpu:2", help;
+  FlagValue iters = "20";
+  std::string devices = "cpu:2", help;
   bool verbose = false;
 };
 
@@ -38,13 +40,13 @@ std::string refusal(std::vector<const char*> arguments) {
 }
 
 TEST(FlagParser, ReadsLettersAsItReadsNames) {
-  EXPECT_EQ(parse({}).iters, "20");
-  EXPECT_EQ(parse({"-n", "8"}).iters, "8");
-  EXPECT_EQ(parse({"-n8"}).iters, "8");
-  EXPECT_EQ(parse({"-n=8"}).iters, "8");
-  EXPECT_EQ(parse({"--iters=8"}).iters, "8");
-  EXPECT_EQ(parse({"-n", "-1"}).iters, "-1");
-  EXPECT_EQ(parse({"-n", "8", "--iters", "9", "-n7"}).iters, "7");
+  EXPECT_EQ(parse({}).iters.text(), "20");
+  EXPECT_EQ(parse({"-n", "8"}).iters.text(), "8");
+  EXPECT_EQ(parse({"-n8"}).iters.text(), "8");
+  EXPECT_EQ(parse({"-n=8"}).iters.text(), "8");
+  EXPECT_EQ(parse({"--iters=8"}).iters.text(), "8");
+  EXPECT_EQ(parse({"-n", "-1"}).iters.text(), "-1");
+  EXPECT_EQ(parse({"-n", "8", "--iters", "9", "-n7"}).iters.text(), "7");
   EXPECT_TRUE(parse({"-v"}).verbose);
   const Parsed both = parse({"-v", "-n", "8", "--devices=cpu:4"});
   EXPECT_TRUE(both.verbose);
@@ -60,6 +62,59 @@ TEST(FlagParser, RefusesUnknownLettersAndMissingValues) {
   EXPECT_THAT(refusal({"-n="}), HasSubstr("-n needs a value"));
   EXPECT_THAT(refusal({"-n", "--devices"}), HasSubstr("-n needs a value, but --devices follows"));
   EXPECT_THAT(refusal({"--iter=3"}), HasSubstr("did you mean --iters?"));
+}
+
+TEST(FlagParser, KeepsHowAValueWasWritten) {
+  EXPECT_EQ(parse({"-n", "8"}).iters.str(), "-n 8");
+  EXPECT_EQ(parse({"-n=8"}).iters.str(), "-n 8");
+  EXPECT_EQ(parse({"--iters", "8"}).iters.str(), "--iters=8");
+  EXPECT_EQ(parse({}).iters.str(), "--iters=20");
+  EXPECT_FALSE(parse({}).iters.given());
+  EXPECT_EQ(parse({"--iters=8"}).iters.name(), "--iters");
+}
+
+TEST(FlagParser, TakesOneArgumentWithoutAName) {
+  const auto folder_of = [](std::vector<const char*> arguments) {
+    FlagParser parser("A program.", "test");
+    std::string folder = ".";
+    bool verbose = false;
+    parser.add_argument("FOLDER", folder, "where [.]");
+    parser.add("--verbose", verbose, "say more [false]");
+    const std::string help = parser.parse(arguments);
+    return help.empty() ? folder : help;
+  };
+  EXPECT_EQ(folder_of({}), ".");
+  EXPECT_EQ(folder_of({"--verbose", "a b"}), "a b");
+  EXPECT_THAT(folder_of({"-h"}), AllOf(HasSubstr("[FOLDER]"), HasSubstr("where [.]")));
+  EXPECT_THROW(folder_of({"a", "b"}), FlagError);
+  EXPECT_THROW(folder_of({""}), FlagError);
+  EXPECT_THROW(folder_of({"-x"}), FlagError);
+}
+
+TEST(FlagParser, TranslatesSpellings) {
+  FlagParser parser("A program.", "test");
+  FlagValue iters;
+  parser.add("-n,--iters", iters, "N", "runs [20]");
+  parser.add_spellings({renamed("rounds", "N", "iters"), renamed("iters", "N", "nothing"),
+                        renamed("turns", "N", "elsewhere"), refused("laps", "run instead")});
+  const auto why = [&](std::vector<const char*> arguments) -> std::string {
+    try {
+      parser.parse(arguments);
+    } catch (const FlagError& error) {
+      return error.what();
+    }
+    return iters.str();
+  };
+  EXPECT_EQ(why({"--rounds=3"}), "--rounds=3");
+  EXPECT_EQ(iters.text(), "3");
+  EXPECT_EQ(iters.name(), "--rounds=3");
+  EXPECT_EQ(why({"--iters=4"}), "--iters=4") << "the program's own flag";
+  EXPECT_EQ(why({"--turns=4"}),
+            "--turns=4 stands for --elsewhere=4, which this program does not have");
+  EXPECT_EQ(why({"--laps=2"}), "--laps=2: run instead");
+  EXPECT_EQ(why({"-n", "2", "--rounds=3"}),
+            "-n 2 and --rounds=3, which stands for --iters=3, contradict each other; leave one of "
+            "them out");
 }
 
 TEST(FlagValues, ReadBytesWithBinaryUnits) {

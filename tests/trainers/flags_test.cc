@@ -175,13 +175,62 @@ TEST(Flags, RefuseNumbersThatAreNone) {
 }
 
 TEST(Flags, RefuseNumbersOutOfRange) {
-  EXPECT_THAT(refusal({"--epochs=0"}), HasSubstr("--epochs=0 is not between 1"));
-  EXPECT_THAT(refusal({"--batch_size=0"}), HasSubstr("--batch_size=0 is not between 1"));
-  EXPECT_THAT(refusal({"--batch_size", "-4"}), HasSubstr("--batch_size=-4 is not between 1"));
+  EXPECT_THAT(refusal({"--epochs=0"}), HasSubstr("--epochs=0 is not a whole number between 1"));
+  EXPECT_THAT(refusal({"--batch_size=0"}),
+              HasSubstr("--batch_size=0 is not a whole number between 1"));
+  EXPECT_THAT(refusal({"--batch_size", "-4"}),
+              HasSubstr("--batch_size=-4 is not a whole number between 1"));
   EXPECT_THAT(refusal({"--batch_size=3000000000"}), HasSubstr("--batch_size=3000000000"));
   EXPECT_THAT(refusal({"--max_steps=-1"}), HasSubstr("--max_steps=-1"));
   EXPECT_THAT(refusal({"--threads=-1"}), HasSubstr("--threads=-1"));
   EXPECT_THAT(refusal({"--gradient_repacking=-1"}), HasSubstr("--gradient_repacking=-1"));
+}
+
+TEST(Flags, SayInOneSentenceWhatTheyAllow) {
+  EXPECT_EQ(refusal({"--epochs=three"}),
+            "--epochs=three is not a whole number between 1 and 2147483647");
+  EXPECT_EQ(refusal({"--seed=-1"}),
+            "--seed=-1 is not a whole number between 0 and 18446744073709551615");
+  EXPECT_EQ(refusal({"--bucket_mb=1e999"}),
+            "--bucket_mb=1e999 is not a number between 0 and 1048576");
+  EXPECT_EQ(refusal({"--dry_run=maybe"}),
+            "--dry_run=maybe is neither true (or 1) nor false (or 0)");
+  EXPECT_EQ(refusal({"--fuse_updates=2"}),
+            "--fuse_updates=2 is neither true (or 1) nor false (or 0)");
+  EXPECT_EQ(refusal({"--parameter_device=gpu", "--trainer=async"}),
+            "--parameter_device=gpu is neither spread nor cpu");
+}
+
+TEST(Flags, ReadSwitchesInWords) {
+  for (const char* on :
+       {"--dry_run", "--dry_run=true", "--dry-run=1", "--dry_run=Yes", "--dry_run=ON"})
+    EXPECT_TRUE(parse({on}).dry_run) << on;
+  for (const char* off : {"--dry_run=false", "--dry_run=0", "--nodry_run", "--no-dry-run"})
+    EXPECT_FALSE(parse({"--dry_run", off}).dry_run) << off;
+  EXPECT_FALSE(parse({"--share_replicas=false"}).share_replicas);
+  EXPECT_THAT(refusal({"--nodry_run=1"}), HasSubstr("unknown flag --nodry_run"));
+  EXPECT_THAT(refusal({"--noepochs"}), HasSubstr("unknown flag --noepochs"));
+}
+
+// Whatever is typed, errors are ours: they name the flag as it was written.
+TEST(Flags, NameThemselvesInEveryError) {
+  const char* const flags[] = {
+      "--devices",       "--logical_gpus",   "--trainer",        "--allreduce",
+      "--bucket_mb",     "--fuse_updates",   "--share_replicas", "--gradient_repacking",
+      "--batch_size",    "--nccl_timeout_s", "--uneven",         "--small_tensors_kb",
+      "--epochs",        "--max_steps",      "--tower_weights",  "--learning_rate",
+      "--precision",     "--seed",           "--threads",        "--check_equivalence",
+      "--async",         "--dry_run",        "--deterministic",  "--parameter_device",
+      "--num_gpus",      "--device",         "--num_epochs",     "--variable_update",
+      "--num_batches",   "--use_fp16",       "--remeasure",      "--all_reduce_spec",
+      "--tf_random_seed"};
+  for (const char* flag : flags)
+    for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
+      const std::string argument = cat(flag, "=", value);
+      const std::string why = refusal({argument.c_str()});
+      EXPECT_THAT(why, testing::StartsWith(flag)) << argument;
+      EXPECT_THAT(why, testing::Not(HasSubstr("Could not"))) << argument;
+    }
 }
 
 TEST(Flags, RefuseLearningRatesThatAreNegativeOrNotFinite) {
@@ -196,6 +245,14 @@ TEST(Flags, LeaveOutDataDirForProgramsWithoutFiles) {
   EXPECT_THROW(parse({"--data_dir=/d"}, {.program = "p", .reads_files = false}), FlagError);
   EXPECT_THAT(parse({"--help"}, {.program = "p", .reads_files = false}).help,
               testing::Not(HasSubstr("data_dir")));
+}
+
+TEST(Flags, PrintHelpOfAtMostHundredColumns) {
+  const std::string help = parse({"--help"}).help;
+  for (const std::string_view line : split(help, '\n'))
+    EXPECT_TRUE(line.size() <= 100 || line.find(' ', line.find_first_not_of(' ')) == line.npos)
+        << line;
+  EXPECT_THAT(help, HasSubstr("at most 256"));
 }
 
 TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
@@ -218,10 +275,10 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--logical_gpus",
                              "cpu:2",
                              "--trainer",
-                             "replicated (a copy of all variables per device) | simple (one tower)",
+                             "replicated (a copy",
                              "--allreduce",
                              "halving_doubling",
-                             "by size: tensors of up to SIZE bytes",
+                             "NAME:SIZE:NAME",
                              "What auto chooses by",
                              "--links",
                              "--remeasure",

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/tests/trainers/small_problem.h"
+#include "belfry/trainers/hash.h"
+
 namespace belfry {
 namespace trainer_kinds_test {
 
@@ -37,6 +40,31 @@ TEST(TrainerKinds, AreCanonicalWhereTheySaySo) {
   for (const char* name : {"simple", "replicated", "parameter_server"})
     EXPECT_TRUE(find_trainer(name).canonical) << name;
   EXPECT_FALSE(find_trainer("async").canonical);
+}
+
+// --parameter_device=cpu: no tower is on cpu:0, yet all variables are.
+TEST(TrainerKinds, ThatSpreadVariablesPutThemOnTheCpuIfAsked) {
+  const auto data = smooth_data(64);
+  for (const char* name : {"parameter_server", "async"}) {
+    const TrainerKind& kind = find_trainer(name);
+    EXPECT_TRUE(kind.spreads);
+    std::vector<std::string> hashes;
+    for (const bool on_cpu : {false, true}) {
+      const auto trainer =
+          kind.make({.model = smooth_model,
+                     .optimizer = momentum(0.1),
+                     .devices = {DeviceSpec::local("CPU", 1), DeviceSpec::local("CPU", 2)},
+                     .parameters_on_cpu = on_cpu,
+                     .batch_size = 8},
+                    *data, nullptr);
+      trainer->train();
+      for (const Variable& v : trainer->towers().towers[0].trainables)
+        EXPECT_EQ(trainer->session().placement(v) == DeviceSpec::local("CPU", 0), on_cpu)
+            << v.name();
+      hashes.push_back(state_hash(trainer->session(), trainer->graph()));
+    }
+    EXPECT_EQ(hashes[0], hashes[1]) << name;
+  }
 }
 
 }  // namespace trainer_kinds_test

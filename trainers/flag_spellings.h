@@ -1,0 +1,62 @@
+// Other programs' spellings of flags, and what they stand for here.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/trainers/flag_values.h"
+
+namespace belfry {
+
+// A flag as it stands on a command line.
+struct WrittenFlag {
+  std::string name;     // without dashes: "num_epochs"
+  std::string value;    // "true" or "false" if it takes none
+  std::string written;  // for messages: "--num_epochs=3", "-n 3"
+};
+
+// A command line: each name once, as the last of several wins.
+class WrittenFlags {
+ public:
+  void add(WrittenFlag flag);
+
+  std::span<const WrittenFlag> all() const { return flags_; }
+  // Null if it is not there.
+  const WrittenFlag* find(std::string_view name) const;
+  // What the flag holds, or `otherwise` if it is not there.
+  std::string value(std::string_view name, std::string otherwise = "") const;
+
+ private:
+  std::vector<WrittenFlag> flags_;
+};
+
+struct FlagSpelling {
+  // The flags of ours that it stands for, given the whole command line; those without `written` are
+  // shown as `self`. Throws FlagError that names `self.written` and what to write instead.
+  using Translate =
+      std::function<std::vector<WrittenFlag>(const WrittenFlag& self, const WrittenFlags& all)>;
+
+  std::string name;  // without dashes
+  std::string unit;  // of its value; "" if it stands for itself and takes true or false
+  std::string text;  // for --help; "" if it is not to be listed
+  Translate translate;
+};
+
+// The value of a flag, for read_integer() and its errors.
+FlagValue value_of(const WrittenFlag& flag);
+
+// The value of our flag, under another name: renamed("num_epochs", "N", "epochs").
+FlagSpelling renamed(std::string name, std::string unit, std::string flag);
+
+// One that has no flag here because there is nothing to choose: `value` (in either case) is what
+// happens anyway, and all else is refused with the reason. "" for a value refuses everything.
+FlagSpelling only(std::string name, std::string unit, std::string value, std::string why);
+FlagSpelling refused(std::string name, std::string why);
+
+// The command line with flags of ours alone. Throws FlagError if two spellings contradict each
+// other, naming both.
+WrittenFlags in_our_spelling(const WrittenFlags& line, std::span<const FlagSpelling> spellings);
+
+}  // namespace belfry

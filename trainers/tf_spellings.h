@@ -1,0 +1,15 @@
+// The flags of tf_cnn_benchmarks, as the scripts of its users have them, in ours.
+#pragma once
+#include <vector>
+
+#include "belfry/trainers/flag_spellings.h"
+
+namespace belfry {
+
+// For programs that train, or benchmarks. Each does what it does there, but for what the flags of
+// ours say otherwise: gradients of replicas are averaged (there they are added up), and limits of
+// an all_reduce_spec are bytes (there the text says bytes, and the code counts elements). What has
+// no counterpart is refused with what to write.
+std::vector<FlagSpelling> tf_spellings(bool benchmark);
+
+}  // namespace belfry
