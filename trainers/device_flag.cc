@@ -20,7 +20,7 @@ DeviceSpec parse_named_device(std::string_view item) {
   const DeviceSpec spec = as_flag("--devices", [&] { return DeviceSpec(item); });
   require<FlagError>(spec.type && spec.index, "--devices: '", item,
                      "' does not name one device; say e.g. /cpu:1");
-  const std::string type = known_type(*spec.type, item);
+  const std::string type = known_type(spec.type->str(), item);
   require<FlagError>(*spec.index < kMostDevices, "--devices: '", item, "': at most ", kMostDevices,
                      " devices");
   const DeviceSpec full = DeviceSpec::local(type, *spec.index);
@@ -118,7 +118,7 @@ std::map<std::string, int> device_count(std::span<const DeviceSpec> devices) {
   std::map<std::string, int> count;
   for (const DeviceSpec& device : devices) {
     require(device.type && device.index, "device '", device, "' needs a type and an index");
-    int& n = count[*device.type];
+    int& n = count[device.type->str()];
     n = std::max(n, *device.index + 1);
   }
   return count;
