@@ -214,7 +214,10 @@ AutocastScope::AutocastScope(Graph& graph, Autocasting what, Site site)
 SiteScope::SiteScope(Graph& graph, Site site)
     : Guard(graph, SiteFrame{graph.scopes().site_or(site)}, site) {}
 
+// Inside a tower function, what is made for other replicas too is made by that call.
 ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index, int tower, Site site)
-    : Guard(graph, ReplicaFrame{std::move(prefix), index, tower}, site) {}
+    : Guard(graph,
+            ReplicaFrame{std::move(prefix), index, tower == 0 ? graph.scopes().tower() : tower},
+            site) {}
 
 }  // namespace belfry

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
 
 #include "belfry/framework/log.h"
 #include "belfry/towers/least_loaded_device_setter.h"
@@ -142,13 +141,18 @@ std::vector<std::string> names_in(const TowerRecord& record) {
   return names;
 }
 
-// Variables of graphs that train nothing.
-struct Untrained final : VariableGetter {
-  void request(VariableRequest& request) override { request.options.trainable = false; }
-};
+// Collection of the variables that prediction towers made, as there was nothing that trains.
+constexpr std::string_view kInferenceVariables = "inference_variables";
 
-void require_untrained(const Tower& tower, Site call) {
-  for (const Variable& v : tower.own_variables())
+bool trains(const Graph& graph) {
+  const std::vector<Node*> untrained = graph.nodes(kInferenceVariables);
+  return std::ranges::any_of(graph.nodes(kTrainableVariables), [&](const Node* variable) {
+    return std::ranges::find(untrained, variable) == untrained.end();
+  });
+}
+
+void require_none_trained(const std::vector<Variable>& made, Site call) {
+  for (const Variable& v : made)
     require(!v.trainable(), "predict_tower (", call.str(), ") makes the trainable variable ",
             v.describe(), ", which nothing trains; make it in the training towers, or with ",
             ".trainable = false");
@@ -261,19 +265,19 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
 
 TowerRecord predict_tower(Graph& graph, PredictOptions options,
                           const std::function<void(Tower&)>& build, At at) {
-  const bool trains = !graph.variables(kTrainableVariables).empty();
+  const bool others_train = trains(graph);
   Tower tower(graph,
               {.name = cat("tower-pred-", options.index),
                .index = options.index,
                .training = false,
                .device = options.device,
-               .reuse = trains ? Reuse::kMustExist : Reuse::kCreateOrGet},
+               .reuse = others_train ? Reuse::kMustExist : Reuse::kCreateOrGet},
               at);
-  Untrained untrained;
-  std::optional<VariableScope> inference;
-  if (!trains) inference.emplace(graph, untrained, at.site);
   build(tower);
-  require_untrained(tower, at.site);
+  const std::vector<Variable> made = tower.own_variables();
+  if (others_train) require_none_trained(made, at.site);
+  for (const Variable& v : made)
+    if (!others_train) graph.add_to_collection(kInferenceVariables, v.node());
   return record_of(tower);
 }
 

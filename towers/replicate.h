@@ -95,13 +95,12 @@ struct PredictOptions {
 
 // Builds a tower that does not train: no dropout, and batch norm by the moving averages.
 //
-// On a graph that trains something it takes the variables that are there, tower 0's. It makes none
+// On a graph that has trainable variables it takes those that are there, tower 0's. It makes none
 // that are trained: throws NotFound for one that variable() does not find, and InvalidArgument for
 // a trainable one that was made all the same, both with its name and line.
 //
-// On a graph without trainable variables, as built for inference alone, it makes the model's
-// variables itself, or takes those of an earlier such tower. They are not trainable; restore a
-// checkpoint to give them values.
+// On a graph that trains nothing, as built for inference alone, it makes the model's variables
+// itself, or takes those of an earlier such tower; restore_checkpoint() gives them their values.
 TowerRecord predict_tower(Graph& graph, PredictOptions options,
                           const std::function<void(Tower&)>& build, At at = {});
 

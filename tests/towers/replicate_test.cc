@@ -1,11 +1,15 @@
 #include "belfry/towers/replicate.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/checkpoint.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/session.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/split.h"
 #include "belfry/tests/towers/towers_test_support.h"
@@ -223,6 +227,18 @@ TEST(TowerRecord, OfTwoCallsOnOneGraphGivesItsOwnTensorsOrRefuses) {
     EXPECT_THAT(message_of([&] { models.records[0].get("y_1"); }),
                 HasSubstr(cat("Name conflict! Const '", tower, "/y_1'")));
   }
+}
+
+TEST(TowerRecord, KnowsAsItsOwnWhatItsFunctionMakesInReplicaScopes) {
+  Graph graph;
+  std::vector<TowerRecord> records;
+  for (int model = 0; model < 2; ++model)
+    records.push_back(replicate(graph, cpus(1), VariablePolicy::kReplicated, [&](Tower& tower) {
+      const ReplicaScope again(graph, "tower0/", 0);
+      iota(tower.graph(), {2}, 0, "y");
+    })[0]);
+  EXPECT_EQ(records[1].get("y_1").node().tower(), records[1].number);
+  EXPECT_THROW(records[1].get("y"), InvalidArgument);
 }
 
 TEST(TowerRecord, FindsOutputsByTheirNamesAndSuggestsTheNearest) {
@@ -456,40 +472,65 @@ TEST(PredictTower, OnAGraphThatTrainsNeedsItsVariables) {
 
 // tensorpack 0.11: "New TRAINABLE_VARIABLES shouldn't be created in tower-pred-3:
 // tower-pred-3/q:0"; with trainable=False it makes tower-pred-3/q_1.
-TEST(PredictTower, RefusesNewTrainableVariables) {
-  for (const bool trains : {true, false}) {
-    Graph graph;
-    if (trains) replicate(graph, cpus(1), VariablePolicy::kReplicated, two_variables);
-    unsigned line = 0;
-    const auto build = [&](bool trainable) {
-      predict_tower(graph, {.index = 3}, [&](Tower&) {
-        line = __LINE__ + 1;
-        new_variable(graph, "q", {}, {.trainable = trainable});
-      });
-    };
-    const std::string message = message_of([&] { build(true); });
-    EXPECT_THAT(
-        message,
-        AllOf(HasSubstr("makes the trainable variable 'q' f32[]"), HasSubstr(at_line(line)),
-              HasSubstr("predict_tower (replicate_test.cc:"), HasSubstr(".trainable = false")));
-    EXPECT_NO_THROW(build(false));
-  }
+TEST(PredictTower, RefusesNewTrainableVariablesOnAGraphThatTrains) {
+  Graph graph;
+  replicate(graph, cpus(1), VariablePolicy::kReplicated, two_variables);
+  unsigned line = 0;
+  const auto build = [&](bool trainable) {
+    predict_tower(graph, {.index = 3}, [&](Tower&) {
+      line = __LINE__ + 1;
+      new_variable(graph, "q", {}, {.trainable = trainable});
+    });
+  };
+  const std::string message = message_of([&] { build(true); });
+  EXPECT_THAT(
+      message,
+      AllOf(HasSubstr("makes the trainable variable 'q' f32[]"), HasSubstr(at_line(line)),
+            HasSubstr("predict_tower (replicate_test.cc:"), HasSubstr(".trainable = false")));
+  EXPECT_NO_THROW(build(false));
 }
 
-TEST(PredictTower, AloneMakesTheVariablesOfTheModelUntrained) {
-  Graph graph;
-  const auto model = [](Tower& tower) {
-    const Output x = placeholder(tower.graph(), "x", DType::kF32, {kUnknown, 3});
-    tower.output("y", batch_norm(tower, "norm", dense(tower, "fc", x, {.units = 2})));
+void normalised_model(Tower& tower) {
+  const Output x = placeholder(tower.graph(), "x", DType::kF32, {kUnknown, 3});
+  tower.output("y", batch_norm(tower, "norm", dense(tower, "fc", x, {.units = 2})));
+}
+
+// tensorpack's PredictTowerContext makes them, too, if nothing is to be reused.
+TEST(PredictTower, AloneMakesTheVariablesOfTheModel) {
+  Graph training, inference;
+  const auto towers = replicate(training, cpus(1), VariablePolicy::kReplicated, normalised_model);
+  const TowerRecord first = predict_tower(inference, {}, normalised_model);
+  const auto types = [](const std::vector<Variable>& variables) {
+    std::vector<std::string> result;
+    for (const Variable v : variables)
+      result.push_back(cat(v.name(), " ", v.node().output_type(0), " ", v.trainable()));
+    return result;
   };
-  const TowerRecord first = predict_tower(graph, {}, model);
-  EXPECT_THAT(names_of(first.variables),
-              testing::UnorderedElementsAre("fc/W", "fc/b", "norm/gamma", "norm/beta",
-                                            "norm/mean/EMA", "norm/variance/EMA"));
-  EXPECT_THAT(first.trainables, testing::IsEmpty());
-  EXPECT_THAT(graph.variables(kTrainableVariables), testing::IsEmpty());
-  EXPECT_EQ(graph.variables(kGlobalVariables).size(), 6U);
-  EXPECT_EQ(predict_tower(graph, {.index = 1}, model).variables, first.variables);
+  EXPECT_THAT(types(first.variables),
+              testing::UnorderedElementsAreArray(types(towers[0].variables)));
+  EXPECT_EQ(inference.variables(kGlobalVariables).size(), 6U);
+  for (const int index : {1, 0})
+    EXPECT_EQ(predict_tower(inference, {.index = index}, normalised_model).variables,
+              first.variables);
+}
+
+TEST(PredictTower, AlonePredictsByTheValuesOfACheckpoint) {
+  const std::string path = testing::TempDir() + "/predict_tower_checkpoint";
+  const Tensor rows({2, 3}, std::vector<float>{1, 2, 3, -1, 0, 2});
+  Graph training(7), inference(8);
+  replicate(training, cpus(2), VariablePolicy::kReplicated, normalised_model);
+  const TowerRecord trained = predict_tower(training, {}, normalised_model);
+  const TowerRecord alone = predict_tower(inference, {}, normalised_model);
+  Session saved(training, {.device_count = {{"CPU", 2}}}), restored(inference);
+  save_checkpoint(saved, path);
+  const auto predict = [&](Session& session, const TowerRecord& tower) {
+    const std::vector<Feed> feeds{{tower.get("x"), rows}};
+    return session.run(tower.get("y"), feeds);
+  };
+  EXPECT_NE(predict(saved, trained), predict(restored, alone));
+  restore_checkpoint(restored, path);
+  EXPECT_EQ(predict(saved, trained), predict(restored, alone));
+  std::filesystem::remove_all(path);
 }
 
 TEST(Replicate, RefusesACollectiveOfOneTowersTensors) {
