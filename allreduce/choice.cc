@@ -68,7 +68,7 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
       writes.push_back(&assign(table.at(t, v).variable, sums.at(t, v).value));
   SessionOptions options{.dry_run = true};
   for (const DeviceSpec& device : machine.devices) {
-    int& count = options.device_count[*device.type];
+    int& count = options.device_count[device.type->str()];
     count = std::max(count, *device.index + 1);
   }
   // Without links they share a memory: logical GPUs of one.

@@ -46,4 +46,19 @@ class GradientTable {
   int total_ = 0;
 };
 
+// Gradients and their variables apart, [t][v] each.
+struct SplitGradients {
+  std::vector<std::vector<Output>> gradients;
+  std::vector<std::vector<Variable>> variables;
+};
+
+// tensorpack's split_grad_list: rows[t][v] apart. Rows may be of any length.
+SplitGradients split_grad_list(std::span<const std::vector<Gradient>> rows);
+
+// tensorpack's merge_grad_list: pairs again. As there, what only one of the two lists has is left
+// out; that is warned of.
+std::vector<std::vector<Gradient>> merge_grad_list(
+    std::span<const std::vector<Output>> gradients,
+    std::span<const std::vector<Variable>> variables);
+
 }  // namespace belfry

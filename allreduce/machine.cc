@@ -40,7 +40,7 @@ DeviceSpec parse_device(const std::string& text) {
   require(spec.type && spec.index, "'", shown(text), "' does not name one device; say e.g. gpu:0");
   require(*spec.index < kMostDevices, "'", shown(text), "': a machine has at most ", kMostDevices,
           " devices of a type");
-  return DeviceSpec::local(*spec.type, *spec.index);
+  return DeviceSpec::local(spec.type->str(), *spec.index);
 }
 
 void parse_links(const Json& json, Machine& machine) {

@@ -10,11 +10,6 @@
 namespace belfry {
 namespace {
 
-// As in TensorFlow, other mixtures of case are types of their own.
-std::string canonical_type(std::string_view type) {
-  return type == "cpu" || type == "gpu" ? upper(type) : std::string(type);
-}
-
 // Parses one spec, piece by piece, into `spec`.
 struct Parser {
   std::string_view text;
@@ -39,7 +34,7 @@ struct Parser {
     if (has_type) fail(cat("Cannot specify multiple device types: ", text));
     if (type.empty()) fail("the device type is missing");
     has_type = true;
-    if (type != "*") spec.type = canonical_type(type);
+    if (type != "*") spec.type = type;
     spec.index = index;
   }
 
@@ -81,7 +76,7 @@ DeviceSpec DeviceSpec::local(std::string_view type, int index) {
   spec.job = "localhost";
   spec.replica = 0;
   spec.task = 0;
-  spec.type = canonical_type(type);
+  spec.type = type;
   spec.index = index;
   return spec;
 }
@@ -97,7 +92,7 @@ std::string DeviceSpec::str() const {
 
 std::string DeviceSpec::short_str() const {
   if (!type && !index) return {};
-  return type.value_or("*") + ":" + (index ? std::to_string(*index) : "*");
+  return type.value_or("*").str() + ":" + (index ? std::to_string(*index) : "*");
 }
 
 DeviceSpec DeviceSpec::merged_with(const DeviceSpec& inner) const {

@@ -7,11 +7,29 @@
 
 namespace belfry {
 
+// A type of devices. As in TensorFlow "cpu" and "gpu" become CPU and GPU, however they come here,
+// and all else is a type as it is written, "Gpu" too.
+class DeviceType {
+ public:
+  DeviceType(std::string_view name)  // NOLINT
+      : name_(name == "cpu"   ? "CPU"
+              : name == "gpu" ? "GPU"
+                              : name) {}
+  DeviceType(const char* name) : DeviceType(std::string_view(name)) {}         // NOLINT
+  DeviceType(const std::string& name) : DeviceType(std::string_view(name)) {}  // NOLINT
+
+  const std::string& str() const { return name_; }
+  auto operator<=>(const DeviceType&) const = default;
+
+ private:
+  std::string name_;
+};
+
 // A (partial) device name. Accepts the union of TensorFlow's two parsers: pieces in any order, with
 // or without leading slashes; "gpu:0", "/GPU:0", "/device:GPU:0" and "/cpu" all parse, and mean the
 // same device as the full spelling. A missing index or "*" means any index; "*" for job, replica or
-// task means absent. Repeated job, replica or task: the last wins. Types are as written, but for
-// cpu and gpu, which become CPU and GPU.
+// task means absent. Repeated job, replica or task: the last wins. "/gpu:0" may be in any case;
+// behind "device:" types are those of DeviceType. Fields may be set by hand, too.
 class DeviceSpec {
  public:
   DeviceSpec() = default;
@@ -27,7 +45,7 @@ class DeviceSpec {
 
   std::optional<std::string> job;
   std::optional<int> replica, task;
-  std::optional<std::string> type;  // "CPU", "GPU" or as written
+  std::optional<DeviceType> type;
   std::optional<int> index;
 
   bool empty() const { return *this == DeviceSpec(); }

@@ -50,6 +50,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options
   node.types_ = infer(node);
   node.name_ = free_name(node, verbatim);
   node.replica_ = scopes_->replica();
+  node.tower_ = scopes_->tower();
   if (node.name_.starts_with(scopes_->replica_prefix()))
     node.prefix_ = scopes_->replica_prefix().size();
   node.forward_ = scopes_->forward;
@@ -67,6 +68,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options
   add_control_inputs(node);
   by_name_[node.name_] = &node;
   nodes_.push_back(std::move(owned));
+  scopes_->newest = site;
   return node;
 }
 
@@ -169,8 +171,9 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   const VariableOptions& options = request.options;
   require(!request.name.empty() && !request.name.ends_with('/'), "variable '", request.name,
           "' (built at ", at.site.str(), "): needs a name");
-  require(request.shape.is_fully_known(), "variable '", request.name, "' (built at ", at.site.str(),
-          "): shape ", request.shape, " must be known");
+  require(std::ranges::all_of(request.shape.dims(), [](std::int64_t dim) { return dim >= 0; }),
+          "variable '", request.name, "' (built at ", at.site.str(), "): shape ", request.shape,
+          " must be known, and have no negative dimension");
   const std::vector<std::string> collections =
       options.collections.empty() ? std::vector<std::string>{std::string(kGlobalVariables)}
                                   : options.collections;

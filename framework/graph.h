@@ -109,7 +109,7 @@ class Graph {
   std::string free_name(const Node& node, bool verbatim);
   std::vector<Output> autocast(const Op& op, std::span<const Output> inputs, const At& at);
   void place(Node& node);
-  bool apply(struct DeviceFrame& frame, Node& node);
+  bool apply(struct DeviceFrame& frame, Site site, Node& node);
   void colocate(Node& node);
   void add_control_inputs(Node& node);
   void initialise(Node& node, Initializer make);

@@ -19,13 +19,14 @@ struct Asking {
   bool& placing;
 };
 
-void warn_of_leaking_index(DeviceFrame& frame, const DeviceSpec& outer, const Node& node) {
+void warn_of_leaking_index(DeviceFrame& frame, Site site, const DeviceSpec& outer,
+                           const Node& node) {
   const DeviceSpec& inner = node.device();
   if (frame.warned || !outer.index || !outer.type || !inner.type || inner.index ||
       inner.type == outer.type)
     return;
   frame.warned = true;
-  log_warning(node.describe(), " asks for ", inner, ", and ", frame.what, " (", frame.site.str(),
+  log_warning(node.describe(), " asks for ", inner, ", and ", frame.what, " (", site.str(),
               ") adds its index: ", outer.merged_with(inner), "; name the index of ", inner);
 }
 
@@ -40,18 +41,18 @@ void Graph::place(Node& node) {
     for (std::size_t i = frames.size(); i-- > 0;) {
       if (std::holds_alternative<ColocationFrame>(frames[i].frame)) break;
       auto* frame = std::get_if<DeviceFrame>(&frames[i].frame);
-      if (frame && !apply(*frame, node)) break;
+      if (frame && !apply(*frame, frames[i].site, node)) break;
     }
   }
   colocate(node);
 }
 
 // Whether scopes further out count, too.
-bool Graph::apply(DeviceFrame& frame, Node& node) {
-  DeviceReason reason{frame.site, frame.what, {}, {}};
+bool Graph::apply(DeviceFrame& frame, Site site, Node& node) {
+  DeviceReason reason{site, frame.what, {}, {}};
   if (const auto* spec = std::get_if<DeviceSpec>(&frame.entry)) {
     if (spec->empty()) return true;
-    warn_of_leaking_index(frame, *spec, node);
+    warn_of_leaking_index(frame, site, *spec, node);
     node.device_ = spec->merged_with(node.device_);
   } else if (const auto* setter = std::get_if<DeviceSetter*>(&frame.entry)) {
     if (node.is_variable()) reason.load = (*setter)->load();
@@ -100,7 +101,7 @@ void Graph::colocate(Node& node) {
   for (auto entry = frames.rbegin(); entry != frames.rend(); ++entry) {
     const auto* frame = std::get_if<ColocationFrame>(&entry->frame);
     if (!frame) continue;
-    if (frame->anchor) join(*frame->anchor, frame->site);
+    if (frame->anchor) join(*frame->anchor, entry->site);
     if (frame->ignores_outer) break;
   }
   sort_unique(node.colocation_);

@@ -113,6 +113,9 @@ class Node {
   // What comes before it: "tower1/", or "".
   std::string_view prefix() const { return std::string_view(name_).substr(0, prefix_); }
   int replica() const { return replica_; }
+  // Which call of a tower function made it, counted from 1 in its graph; 0: none. Replicas of two
+  // models on one graph may share names of towers, but not this.
+  int tower() const { return tower_; }
 
   // The node that a gradient node was made for.
   const Node* forward() const { return forward_; }
@@ -147,6 +150,7 @@ class Node {
   std::vector<std::string> colocation_;
   std::size_t prefix_ = 0;
   int replica_ = 0;
+  int tower_ = 0;
   const Node* forward_ = nullptr;
   bool prompt_ = false;
   bool tf32_ = false;

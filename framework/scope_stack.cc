@@ -17,21 +17,21 @@ std::string kind_of(const ScopeFrame& frame) {
 }
 
 // What tells a scope from others of its kind.
-std::string mark_of(const ScopeFrame& frame) {
-  if (const auto* device = std::get_if<DeviceFrame>(&frame))
-    return cat(" (", device->what, ", opened at ", device->site.str(), ")");
-  if (const auto* names = std::get_if<NameFrame>(&frame)) return cat(" ('", names->path, "')");
-  if (const auto* variables = std::get_if<VariableFrame>(&frame))
-    return cat(" ('", variables->path, "')");
-  if (const auto* beside = std::get_if<ColocationFrame>(&frame))
-    return cat(" (opened at ", beside->site.str(), ")");
-  return "";
+std::string mark_of(const ScopeStack::Entry& entry) {
+  const std::string opened = cat("opened at ", entry.site.str(), ")");
+  if (const auto* device = std::get_if<DeviceFrame>(&entry.frame))
+    return cat(" (", device->what, ", ", opened);
+  if (const auto* names = std::get_if<NameFrame>(&entry.frame))
+    return cat(" ('", names->path, "', ", opened);
+  if (const auto* variables = std::get_if<VariableFrame>(&entry.frame))
+    return cat(" ('", variables->path, "', ", opened);
+  return cat(" (", opened);
 }
 
 }  // namespace
 
-void ScopeStack::enter(const detail::Guard* owner, ScopeFrame frame) {
-  frames_.push_back({owner, std::move(frame)});
+void ScopeStack::enter(const detail::Guard* owner, ScopeFrame frame, Site site) {
+  frames_.push_back({owner, std::move(frame), site_or(site)});
 }
 
 void ScopeStack::leave(const detail::Guard* owner) noexcept {
@@ -40,7 +40,7 @@ void ScopeStack::leave(const detail::Guard* owner) noexcept {
   if (own == frames_.end()) return;
   try {
     fault_ = cat("Exiting ", kind_of(own->frame), " scope without proper scope nesting.",
-                 mark_of(own->frame), " Guards must end in reverse order of their beginning.");
+                 mark_of(*own), " Guards must end in reverse order of their beginning.");
     log_error(fault_);
   } catch (...) {  // out of memory: a destructor must not throw
   }
@@ -88,7 +88,7 @@ std::vector<Node*> ScopeStack::controls() const {
 Site ScopeStack::site_or(Site site) const {
   for (const Entry& entry : frames_)
     if (const auto* frame = std::get_if<SiteFrame>(&entry.frame)) return frame->site;
-  return site;
+  return site.known() ? site : Site{newest.file, newest.line, false};
 }
 
 std::string_view ScopeStack::replica_prefix() const {
@@ -99,6 +99,11 @@ std::string_view ScopeStack::replica_prefix() const {
 int ScopeStack::replica() const {
   const auto* frame = innermost<ReplicaFrame>();
   return frame ? frame->index : 0;
+}
+
+int ScopeStack::tower() const {
+  const auto* frame = innermost<ReplicaFrame>();
+  return frame ? frame->tower : 0;
 }
 
 }  // namespace belfry

@@ -24,7 +24,6 @@ class Guard;
 
 struct DeviceFrame {
   DeviceEntry entry;
-  Site site;
   std::string what;     // "scope /device:GPU:0", "setter <str()>", "function", "no device"
   bool warned = false;  // about an index that went to another device type
 };
@@ -48,7 +47,6 @@ struct ControlFrame {
 struct ColocationFrame {
   Node* anchor = nullptr;      // none: what is outside is merely set aside
   bool ignores_outer = false;  // other anchors outside do not count either
-  Site site;
 };
 
 struct SiteFrame {
@@ -58,6 +56,7 @@ struct SiteFrame {
 struct ReplicaFrame {
   std::string prefix;
   int index = 0;
+  int tower = 0;  // Node::tower()
 };
 
 struct PromptFrame {};
@@ -94,9 +93,10 @@ class ScopeStack {
   struct Entry {
     const detail::Guard* owner;
     ScopeFrame frame;
+    Site site;  // where it was opened
   };
 
-  void enter(const detail::Guard* owner, ScopeFrame frame);
+  void enter(const detail::Guard* owner, ScopeFrame frame, Site site);
   // Takes the owner's frame away. If it is not the innermost, logs an error and keeps it as the
   // fault.
   void leave(const detail::Guard* owner) noexcept;
@@ -124,13 +124,17 @@ class ScopeStack {
   VariableScopeState variables() const;
   // Nodes that a new node waits for, as far as its inputs do not imply it.
   std::vector<Node*> controls() const;
-  Site site_or(Site site) const;  // that of the outermost SiteScope
+  // That of the outermost SiteScope, else `site`; if that is not known, the newest node's.
+  Site site_or(Site site) const;
   std::string_view replica_prefix() const;
   int replica() const;
+  int tower() const;
 
   // How often variable scopes were opened, by path: the counters of default names.
   std::map<std::string, int, std::less<>> opened;
   const Node* forward = nullptr;  // the node that gradients are being built for
+  int towers = 0;                 // how many tower functions have been called
+  Site newest;                    // of the newest node
 
  private:
   std::deque<Entry> frames_;

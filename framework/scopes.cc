@@ -6,13 +6,24 @@
 namespace belfry {
 namespace {
 
-DeviceFunction not_empty(DeviceFunction function, Site site) {
-  require(static_cast<bool>(function), "device scope (", site.str(), "): the function is empty");
+// The line for an error.
+std::string scope_line(const Graph& graph, Site site) { return graph.scopes().site_or(site).str(); }
+
+DeviceFunction not_empty(Graph& graph, DeviceFunction function, Site site) {
+  require(static_cast<bool>(function), "device scope (", scope_line(graph, site),
+          "): the function is empty");
   return function;
 }
 
-DeviceSpec numbered(const char* type, const char* caller, int id, Site site) {
-  require(id >= 0, caller, "(", id, ") (", site.str(), "): a device's number is 0 or more");
+Node& anchor_node(Output output, Site site) {
+  require(static_cast<bool>(output), "colocation scope (", site.str(),
+          "): the output to be beside is empty");
+  return output.node();
+}
+
+DeviceSpec numbered(Graph& graph, const char* type, const char* caller, int id, Site site) {
+  require(id >= 0, caller, "(", id, ") (", scope_line(graph, site),
+          "): a device's number is 0 or more");
   DeviceSpec spec;
   spec.type = type;
   spec.index = id;
@@ -29,9 +40,16 @@ std::string below(std::string_view outer, std::string_view name) {
   return outer.empty() ? std::string(name) : cat(outer, "/", name);
 }
 
-NameFrame opened_names(Graph& graph, std::string_view name) {
+void require_scope_name(bool valid, Graph& graph, const char* kind, std::string_view name,
+                        Site site) {
+  require(valid, kind, " scope (", scope_line(graph, site), "): '", name,
+          "' is not a valid scope name; use letters, digits and _ . - / alone, at the root with a ",
+          "letter, a digit or a dot first");
+}
+
+NameFrame opened_names(Graph& graph, std::string_view name, Site site) {
   const std::string_view current = graph.scopes().names();
-  require(is_valid_scope_name(name, current.empty()), "'", name, "' is not a valid scope name");
+  require_scope_name(is_valid_scope_name(name, current.empty()), graph, "name", name, site);
   if (name.empty()) return {};
   if (name.ends_with('/')) return {std::string(name.substr(0, name.size() - 1))};
   return {graph.unique_name(below(current, name))};
@@ -48,18 +66,19 @@ std::string unopened(const ScopeStack& scopes, std::string_view name) {
   return candidate;
 }
 
-VariableFrame opened_variables(const ScopeStack& scopes, std::string_view name,
-                               const VariableScopeOptions& options) {
+VariableFrame opened_variables(Graph& graph, std::string_view name,
+                               const VariableScopeOptions& options, Site site) {
+  const ScopeStack& scopes = graph.scopes();
   const std::string outer(scopes.variable_path());
   std::string own(name);
   if (name.empty() && !options.default_name.empty()) {
-    require(options.reuse == Reuse::kInherit, "variable scope with the default name '",
-            options.default_name,
+    require(options.reuse == Reuse::kInherit, "variable scope (", scope_line(graph, site),
+            ") with the default name '", options.default_name,
             "': reuse=True cannot be used without a name_or_scope; name the scope to reuse it");
     own = unopened(scopes, options.default_name);
   }
-  require(is_valid_scope_name(own, outer.empty()) && !own.ends_with('/'), "'", own,
-          "' is not a valid scope name");
+  require_scope_name(is_valid_scope_name(own, outer.empty()) && !own.ends_with('/'), graph,
+                     "variable", own, site);
   return {own.empty() ? outer : below(outer, own), options};
 }
 
@@ -71,11 +90,14 @@ std::vector<Node*> nodes_of(std::span<const Dependency> list) {
 
 // Without those that are waited for already, as in TensorFlow: that decides which controllers a
 // node's inputs imply.
-ControlFrame waiting_for(const ScopeStack& scopes, std::span<Node* const> nodes) {
-  std::vector<Node*> known = scopes.controls();
+ControlFrame waiting_for(Graph& graph, std::span<Node* const> nodes, Site site) {
+  std::vector<Node*> known = graph.scopes().controls();
   ControlFrame frame;
   for (Node* node : nodes) {
-    require(node != nullptr, "control dependencies: a node to wait for is null");
+    require(node != nullptr, "control dependencies (", scope_line(graph, site),
+            "): a node to wait for is empty");
+    require(&node->graph() == &graph, "control dependencies (", scope_line(graph, site),
+            "): ", node->describe(), " belongs to another graph");
     if (std::ranges::find(known, node) != known.end()) continue;
     known.push_back(node);
     frame.nodes.push_back(node);
@@ -85,27 +107,36 @@ ControlFrame waiting_for(const ScopeStack& scopes, std::span<Node* const> nodes)
 
 }  // namespace
 
-detail::Guard::Guard(Graph& graph, ScopeFrame frame) : graph_(graph) {
-  graph_.scopes().enter(this, std::move(frame));
+detail::Guard::Guard(Graph& graph, ScopeFrame frame, Site site) : graph_(graph) {
+  graph_.scopes().enter(this, std::move(frame), site);
 }
 detail::Guard::~Guard() { graph_.scopes().leave(this); }
 
+DeviceSpec detail::scope_device(Graph& graph, std::string_view text, Site site) {
+  try {
+    return text;
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(cat("device scope (", scope_line(graph, site), "): ", error.what()));
+  }
+}
+
 DeviceScope::DeviceScope(Graph& graph, DeviceEntry entry, std::string what, Site site)
-    : Guard(graph, DeviceFrame{std::move(entry), graph.scopes().site_or(site), std::move(what)}) {}
+    : Guard(graph, DeviceFrame{std::move(entry), std::move(what)}, site) {}
 DeviceScope::DeviceScope(Graph& graph, DeviceSpec spec, Site site)
     : DeviceScope(graph, DeviceEntry(spec), "scope " + spec.str(), site) {}
 DeviceScope::DeviceScope(Graph& graph, DeviceSetter& setter, Site site)
     : DeviceScope(graph, DeviceEntry(&setter), "setter " + setter.str(), site) {}
 DeviceScope::DeviceScope(Graph& graph, DeviceFunction function, Site site)
-    : DeviceScope(graph, DeviceEntry(not_empty(std::move(function), site)), "function", site) {}
+    : DeviceScope(graph, DeviceEntry(not_empty(graph, std::move(function), site)), "function",
+                  site) {}
 DeviceScope::DeviceScope(Graph& graph, NoDevice, Site site)
     : DeviceScope(graph, DeviceEntry(NoDevice{}), "no device", site) {}
 
 DeviceScope on_cpu(Graph& graph, int id, Site site) {
-  return {graph, numbered("CPU", "on_cpu", id, site), site};
+  return {graph, numbered(graph, "CPU", "on_cpu", id, site), site};
 }
 DeviceScope on_gpu(Graph& graph, int id, Site site) {
-  return {graph, numbered("GPU", "on_gpu", id, site), site};
+  return {graph, numbered(graph, "GPU", "on_gpu", id, site), site};
 }
 
 DeviceSpec enclosing_device(const Graph& graph) {
@@ -122,14 +153,14 @@ DeviceSpec enclosing_device(const Graph& graph) {
   return device;
 }
 
-NameScope::NameScope(Graph& graph, std::string_view name)
-    : Guard(graph, opened_names(graph, name)), path_(graph.scopes().names()) {
+NameScope::NameScope(Graph& graph, std::string_view name, Site site)
+    : Guard(graph, opened_names(graph, name, site), site), path_(graph.scopes().names()) {
   if (!path_.empty()) path_ += '/';
 }
 
 VariableScope::VariableScope(Graph& graph, std::string_view name,
-                             const VariableScopeOptions& options)
-    : Guard(graph, opened_variables(graph.scopes(), name, options)),
+                             const VariableScopeOptions& options, Site site)
+    : Guard(graph, opened_variables(graph, name, options, site), site),
       path_(graph.scopes().variable_path()),
       reenters_(name.empty() && options.default_name.empty()) {
   auto& opened = graph_.scopes().opened;
@@ -138,7 +169,7 @@ VariableScope::VariableScope(Graph& graph, std::string_view name,
     return;
   }
   if (options.auxiliary_name_scope)
-    names_.emplace(graph, name.empty() ? options.default_name : name);
+    names_.emplace(graph, name.empty() ? options.default_name : name, site);
   ++opened[path_];
 }
 
@@ -153,35 +184,40 @@ VariableScope::~VariableScope() {
     inner->second = 0;
 }
 
-ControlDependencies::ControlDependencies(Graph& graph, std::span<Node* const> nodes)
-    : Guard(graph, waiting_for(graph.scopes(), nodes)) {}
-ControlDependencies::ControlDependencies(Graph& graph, std::span<const Output> outputs)
-    : ControlDependencies(graph,
-                          nodes_of(std::vector<Dependency>(outputs.begin(), outputs.end()))) {}
-ControlDependencies::ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes)
-    : ControlDependencies(graph, nodes_of(std::span(nodes.begin(), nodes.size()))) {}
-ControlDependencies::ControlDependencies(Graph& graph, std::nullptr_t)
-    : Guard(graph, ControlFrame{.nodes = {}, .clears = true, .inside = {}}) {}
+ControlDependencies::ControlDependencies(Graph& graph, std::span<Node* const> nodes, Site site)
+    : Guard(graph, waiting_for(graph, nodes, site), site) {}
+ControlDependencies::ControlDependencies(Graph& graph, std::span<const Output> outputs, Site site)
+    : ControlDependencies(graph, nodes_of(std::vector<Dependency>(outputs.begin(), outputs.end())),
+                          site) {}
+ControlDependencies::ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes,
+                                         Site site)
+    : ControlDependencies(graph, nodes_of(std::span(nodes.begin(), nodes.size())), site) {}
+ControlDependencies::ControlDependencies(Graph& graph, std::nullptr_t, Site site)
+    : Guard(graph, ControlFrame{.nodes = {}, .clears = true, .inside = {}}, site) {}
 
 ColocateWith::ColocateWith(Output output, OuterColocation outer, Site site)
-    : Guard(output.graph(), ColocationFrame{&output.node(), outer == OuterColocation::kIgnore,
-                                            output.graph().scopes().site_or(site)}) {}
+    : Guard(anchor_node(output, site).graph(),
+            ColocationFrame{&anchor_node(output, site), outer == OuterColocation::kIgnore}, site) {}
 ColocateWith::ColocateWith(Output output, Site site)
     : ColocateWith(output, OuterColocation::kKeep, site) {}
 ColocateWith::ColocateWith(Graph& graph, std::nullptr_t, Site site)
-    : Guard(graph, ColocationFrame{nullptr, true, graph.scopes().site_or(site)}) {}
+    : Guard(graph, ColocationFrame{nullptr, true}, site) {}
 
 HostScope::HostScope(Graph& graph, const DeviceSpec& device, Site site)
     : nothing_(graph, nullptr, site), host_(graph, host_of(device), site) {}
 
-PromptScope::PromptScope(Graph& graph) : Guard(graph, PromptFrame{}) {}
+PromptScope::PromptScope(Graph& graph, Site site) : Guard(graph, PromptFrame{}, site) {}
 
-AutocastScope::AutocastScope(Graph& graph, Autocasting what)
-    : Guard(graph, AutocastFrame{what, {}}) {}
+AutocastScope::AutocastScope(Graph& graph, Autocasting what, Site site)
+    : Guard(graph, AutocastFrame{what, {}}, site) {}
 
-SiteScope::SiteScope(Graph& graph, Site site) : Guard(graph, SiteFrame{site}) {}
+SiteScope::SiteScope(Graph& graph, Site site)
+    : Guard(graph, SiteFrame{graph.scopes().site_or(site)}, site) {}
 
-ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index)
-    : Guard(graph, ReplicaFrame{std::move(prefix), index}) {}
+// Inside a tower function, what is made for other replicas too is made by that call.
+ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index, int tower, Site site)
+    : Guard(graph,
+            ReplicaFrame{std::move(prefix), index, tower == 0 ? graph.scopes().tower() : tower},
+            site) {}
 
 }  // namespace belfry

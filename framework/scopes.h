@@ -3,8 +3,10 @@
 //
 // They must end in reverse order of their beginning, which blocks see to. One on the heap that ends
 // too early takes its own effect away, logs an error, and the next Graph::add throws
-// InvalidArgument: "Exiting device scope without proper scope nesting."
+// InvalidArgument: "Exiting device scope without proper scope nesting." Errors name the line that
+// opened the scope; for scopes made by std::make_unique or std::optional see Site::here.
 #pragma once
+#include <concepts>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -24,10 +26,12 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
 
  protected:
-  Guard(Graph& graph, ScopeFrame frame);
+  Guard(Graph& graph, ScopeFrame frame, Site site);
   ~Guard();
   Graph& graph_;
 };
+// The device that is named; InvalidArgument names the line, too.
+DeviceSpec scope_device(Graph& graph, std::string_view text, Site site);
 }  // namespace detail
 
 // New nodes are placed by what is given. When a node is made, the scopes in force are applied
@@ -45,9 +49,11 @@ class DeviceScope : detail::Guard {
  public:
   [[nodiscard]] DeviceScope(Graph& graph, DeviceSpec spec,
                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
-  [[nodiscard]] DeviceScope(Graph& graph, const char* spec,
+  // Throws InvalidArgument for text that names no device.
+  template <std::convertible_to<std::string_view> Text>
+  [[nodiscard]] DeviceScope(Graph& graph, const Text& spec,
                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()))
-      : DeviceScope(graph, DeviceSpec(spec), site) {}
+      : DeviceScope(graph, detail::scope_device(graph, spec, site), site) {}
   // Borrowed: must outlive the scope.
   [[nodiscard]] DeviceScope(Graph& graph, DeviceSetter& setter,
                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
@@ -77,7 +83,8 @@ DeviceSpec enclosing_device(const Graph& graph);
 // not a valid scope name".
 class NameScope : detail::Guard {
  public:
-  [[nodiscard]] NameScope(Graph& graph, std::string_view name);
+  [[nodiscard]] NameScope(Graph& graph, std::string_view name,
+                          Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
 
   // "a/b/", or "" at the root: re-enters this scope, or names a node like the scope itself.
   const std::string& path() const { return path_; }
@@ -99,12 +106,15 @@ class NameScope : detail::Guard {
 class VariableScope : detail::Guard {
  public:
   [[nodiscard]] VariableScope(Graph& graph, std::string_view name,
-                              const VariableScopeOptions& options);
-  [[nodiscard]] VariableScope(Graph& graph, std::string_view name, Reuse reuse = Reuse::kInherit)
-      : VariableScope(graph, name, VariableScopeOptions{.reuse = reuse}) {}
+                              const VariableScopeOptions& options,
+                              Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] VariableScope(Graph& graph, std::string_view name, Reuse reuse = Reuse::kInherit,
+                              Site site = Site::here(__builtin_FILE(), __builtin_LINE()))
+      : VariableScope(graph, name, VariableScopeOptions{.reuse = reuse}, site) {}
   // Keeps the name; variables are created through `getter`, which is borrowed.
-  [[nodiscard]] VariableScope(Graph& graph, VariableGetter& getter)
-      : VariableScope(graph, "", VariableScopeOptions{.getter = &getter}) {}
+  [[nodiscard]] VariableScope(Graph& graph, VariableGetter& getter,
+                              Site site = Site::here(__builtin_FILE(), __builtin_LINE()))
+      : VariableScope(graph, "", VariableScopeOptions{.getter = &getter}, site) {}
   ~VariableScope();
 
   const std::string& path() const { return path_; }
@@ -119,11 +129,11 @@ class VariableScope : detail::Guard {
 // Something to wait for: a node, the node of an output, or the storage of a variable.
 class Dependency {
  public:
-  Dependency(Node* node) : node_(node) {}                     // NOLINT
-  Dependency(Node& node) : node_(&node) {}                    // NOLINT
-  Dependency(Output output) : node_(&output.node()) {}        // NOLINT
-  Dependency(Variable variable) : node_(&variable.node()) {}  // NOLINT
-  Node* node() const { return node_; }
+  Dependency(Node* node) : node_(node) {}                                          // NOLINT
+  Dependency(Node& node) : node_(&node) {}                                         // NOLINT
+  Dependency(Output output) : node_(output ? &output.node() : nullptr) {}          // NOLINT
+  Dependency(Variable variable) : node_(variable ? &variable.node() : nullptr) {}  // NOLINT
+  Node* node() const { return node_; }  // null: of an empty handle
 
  private:
   Node* node_;
@@ -132,14 +142,19 @@ class Dependency {
 // New nodes wait for the given ones. Nested scopes add up; nullptr clears them. A node with a data
 // input that was made inside a scope waits through it and gets none of that scope's control inputs;
 // data inputs are not waited for twice. Nodes made outside do not wait, nor do variables, their
-// initialisers and default reads, wherever they are made.
+// initialisers and default reads, wherever they are made. Throws InvalidArgument for what is empty
+// or of another graph.
 class ControlDependencies : detail::Guard {
  public:
-  [[nodiscard]] ControlDependencies(Graph& graph, std::span<Node* const> nodes);
-  [[nodiscard]] ControlDependencies(Graph& graph, std::span<const Output> outputs);
-  [[nodiscard]] ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes);
+  [[nodiscard]] ControlDependencies(Graph& graph, std::span<Node* const> nodes,
+                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] ControlDependencies(Graph& graph, std::span<const Output> outputs,
+                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes,
+                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
   // Inside, nothing outside is waited for.
-  [[nodiscard]] ControlDependencies(Graph& graph, std::nullptr_t);
+  [[nodiscard]] ControlDependencies(Graph& graph, std::nullptr_t,
+                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
 };
 
 // Whether anchors of ColocateWith scopes outside go on to count.
@@ -183,7 +198,8 @@ class SiteScope : detail::Guard {
 // gradients are reduced while others are still being computed. Results do not change.
 class PromptScope : detail::Guard {
  public:
-  [[nodiscard]] explicit PromptScope(Graph& graph);
+  [[nodiscard]] explicit PromptScope(Graph& graph,
+                                     Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
 };
 
 // Inputs of new nodes are cast as their ops say (Op::autocast), by nodes on their lines: one for
@@ -192,14 +208,17 @@ class PromptScope : detail::Guard {
 // innermost one counts. ops/precision.h has what to pass.
 class AutocastScope : detail::Guard {
  public:
-  [[nodiscard]] AutocastScope(Graph& graph, Autocasting what);
+  [[nodiscard]] AutocastScope(Graph& graph, Autocasting what,
+                              Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
 };
 
 // Nodes and variables inside belong to replica `index`; `prefix` is the part of their names that
-// logical names leave out, e.g. "tower1/".
+// logical names leave out, e.g. "tower1/". `tower` is for who calls tower functions
+// (Node::tower()).
 class ReplicaScope : detail::Guard {
  public:
-  [[nodiscard]] ReplicaScope(Graph& graph, std::string prefix, int index);
+  [[nodiscard]] ReplicaScope(Graph& graph, std::string prefix, int index, int tower = 0,
+                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
 };
 
 }  // namespace belfry

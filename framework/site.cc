@@ -4,11 +4,20 @@
 
 namespace belfry {
 
+// Headers of libstdc++ and libc++ lie in .../include/c++/, wherever a compiler is installed.
+Site Site::here(const char* file, unsigned line) {
+  const bool is_library = std::string_view(file).find("/include/c++/") != std::string_view::npos;
+  return is_library ? Site() : Site{file, line};
+}
+
 std::string_view Site::file_name() const {
   const std::string_view path = file;
   return path.substr(path.rfind('/') + 1);
 }
 
-std::string Site::str() const { return cat(file_name(), ":", line); }
+std::string Site::str() const {
+  return known() ? cat(file_name(), ":", line, exact ? "" : " or later")
+                 : "a line that is not known";
+}
 
 }  // namespace belfry

@@ -7,14 +7,19 @@ namespace belfry {
 
 struct Site {
   const char* file = "";
-  unsigned line = 0;
+  unsigned line = 0;  // 0: not known
+  bool exact = true;  // false: somewhere behind this line
 
-  static Site here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
-    return {file, line};
-  }
+  // The caller's line. Not known if the caller is the standard library, as in
+  //   std::make_unique<DeviceScope>(graph, "/gpu:0")
+  // Then errors name the line of the graph's newest node, "model.cc:41 or later". To have one's own
+  // named, pass it as the last argument: Site::here(), or for a builder At(Site::here()).
+  static Site here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE());
+
+  bool known() const { return line != 0; }
   // "model.cc": without directories.
   std::string_view file_name() const;
-  // "model.cc:41".
+  // "model.cc:41", "model.cc:41 or later" or "a line that is not known".
   std::string str() const;
 };
 

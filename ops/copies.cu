@@ -173,14 +173,16 @@ QueueRun concat_grad(KernelPlan& plan) {
 }
 
 QueueRun split(KernelPlan& plan) {
-  const Shape& part = plan.output().shape;
-  const std::size_t axis = from_end(plan.options<SplitOptions>().axis, part.rank());
+  const Shape& x = plan.input(0).shape;
+  const std::size_t axis = from_end(plan.options<SplitOptions>().axis, x.rank());
   std::vector<Box> boxes;
-  for (std::size_t i = 0; i < plan.outputs(); ++i)
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < plan.outputs(); ++i) {
+    const Shape& part = plan.output(i).shape;
     boxes.emplace_back(
-        BoxCopy(part, plan.input(0).shape,
-                offset_along(part.rank(), axis, static_cast<std::int64_t>(i) * part[axis]), part,
-                {}, plan.dtype()));
+        BoxCopy(part, x, offset_along(x.rank(), axis, offset), part, {}, plan.dtype()));
+    offset += part[axis];
+  }
   return copying(std::move(boxes), Ends::kOneToMany);
 }
 

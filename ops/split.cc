@@ -7,37 +7,78 @@
 namespace belfry {
 namespace {
 
+OutputTypes equal_parts(const ShapeContext& c, std::size_t axis) {
+  const int parts = c.options<SplitOptions>().parts;
+  Shape part = c.input(0);
+  c.require(parts > 0, "cannot make ", parts, " parts");
+  if (part[axis] != kUnknown) {
+    c.require(part[axis] % parts == 0, "dimension ", axis, " of ", part, " has no ", parts,
+              " equal parts; give their sizes");
+    part[axis] /= parts;
+  }
+  return OutputTypes(static_cast<std::size_t>(parts), part);
+}
+
+OutputTypes sized_parts(const ShapeContext& c, std::size_t axis) {
+  const std::vector<std::int64_t>& sizes = c.options<SplitOptions>().sizes;
+  const Shape& x = c.input(0);
+  const std::int64_t dim = x[axis];
+  std::int64_t named = 0, open = 0;
+  for (const std::int64_t size : sizes) {
+    c.require(size >= -1, "size ", size, " is negative; -1 takes what the others leave");
+    if (size == -1)
+      ++open;
+    else if (__builtin_add_overflow(named, size, &named))
+      c.require(false, "the sizes ", join(sizes), " add up to more than a tensor can have");
+  }
+  c.require(open <= 1, "only one of the sizes ", join(sizes), " can be -1");
+  c.require(dim == kUnknown || (open > 0 ? named <= dim : named == dim), "the sizes ", join(sizes),
+            " add up to ", named, ", but dimension ", axis, " of ", x, " is ", dim);
+  OutputTypes types;
+  for (const std::int64_t size : sizes) {
+    Shape part = x;
+    part[axis] = size != -1 ? size : dim == kUnknown ? kUnknown : dim - named;
+    types.emplace_back(part);
+  }
+  return types;
+}
+
 OutputTypes split_shape(const ShapeContext& c) {
   const auto& options = c.options<SplitOptions>();
-  Shape part = c.input(0);
-  const std::size_t axis = checked_axis(c, options.axis, part.rank());
-  c.require(options.parts > 0, "cannot make ", options.parts, " parts");
-  if (part[axis] != kUnknown) {
-    c.require(part[axis] % options.parts == 0, "dimension ", axis, " of ", part, " has no ",
-              options.parts, " equal parts");
-    part[axis] /= options.parts;
-  }
-  return OutputTypes(static_cast<std::size_t>(options.parts), part);
+  const std::size_t axis = checked_axis(c, options.axis, c.input(0).rank());
+  return options.sizes.empty() ? equal_parts(c, axis) : sized_parts(c, axis);
 }
 
 std::vector<Output> split_gradient(const Node& node, std::span<const Output> grads) {
   return {concat(grads, node.options<SplitOptions>().axis)};
 }
 
-// Parts are equal, so rows of output 0 are rows of every output.
+struct SplitPart {
+  BoxCopy copy;
+  std::int64_t rows;
+};
+
+// The work is divided by rows of output 0. Other outputs may have more or fewer, of which each
+// division takes its share; with none in output 0, whoever comes does all.
 KernelRun split_kernel(KernelPlan& plan) {
-  const Shape& part = plan.output().shape;
-  const std::size_t axis = from_end(plan.options<SplitOptions>().axis, part.rank());
-  std::vector<BoxCopy> copies;
+  const Shape& x = plan.input(0).shape;
+  const std::size_t axis = from_end(plan.options<SplitOptions>().axis, x.rank());
+  std::vector<SplitPart> parts;
+  std::vector<std::int64_t> offset(x.rank());
   for (std::size_t i = 0; i < plan.outputs(); ++i) {
-    std::vector<std::int64_t> offset(part.rank());
-    offset[axis] = static_cast<std::int64_t>(i) * part[axis];
-    copies.emplace_back(part, plan.input(0).shape, offset, part, std::vector<std::int64_t>(),
-                        plan.dtype());
+    const Shape& part = plan.output(i).shape;
+    parts.push_back(
+        {BoxCopy(part, x, offset, part, std::vector<std::int64_t>(), plan.dtype()), part[0]});
+    offset[axis] += part[axis];
   }
-  return [copies](const Pointers& p) {
-    for (std::size_t i = 0; i < copies.size(); ++i)
-      copies[i](p.input<char>(0), p.output<char>(i), p.begin(), p.end());
+  return [parts](const Pointers& p) {
+    const std::int64_t units = parts[0].rows;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::int64_t rows = parts[i].rows;
+      const std::int64_t begin = units == 0 ? 0 : p.begin() * rows / units;
+      const std::int64_t end = units == 0 ? rows : p.end() * rows / units;
+      parts[i].copy(p.input<char>(0), p.output<char>(i), begin, end);
+    }
   };
 }
 
@@ -51,11 +92,26 @@ const Op kSplit{.name = "Split",
                 .reference = split_kernel,
                 .half = true};
 
-std::vector<Output> split(Output x, int n, int axis, At at) {
-  const Node& node = x.graph().add(kSplit, {x}, at, Options(SplitOptions{n, axis}));
+namespace {
+
+std::vector<Output> added_parts(Output x, SplitOptions options, At at) {
+  const Node& node = x.graph().add(kSplit, {x}, at, Options(std::move(options)));
   std::vector<Output> parts;
   for (std::size_t i = 0; i < node.outputs(); ++i) parts.push_back(node.output(i));
   return parts;
+}
+
+}  // namespace
+
+std::vector<Output> split(Output x, int n, int axis, At at) { return added_parts(x, {n, axis}, at); }
+
+std::vector<Output> split(Output x, std::span<const std::int64_t> sizes, int axis, At at) {
+  require(!sizes.empty(), "split (", at.site.str(), "): no sizes are given");
+  return added_parts(x, {static_cast<int>(sizes.size()), axis, {sizes.begin(), sizes.end()}}, at);
+}
+
+std::vector<Output> split(Output x, std::initializer_list<std::int64_t> sizes, int axis, At at) {
+  return split(x, std::span(sizes.begin(), sizes.size()), axis, at);
 }
 
 }  // namespace belfry

@@ -23,7 +23,8 @@ TowerRecord record_of(const Tower& tower) {
           .moments = tower.moments(),
           .contributions = tower.contributions(),
           .updates = tower.nodes(kUpdateOps),
-          .graph = &tower.graph()};
+          .graph = &tower.graph(),
+          .number = tower.number()};
 }
 
 bool has(const std::vector<Variable>& list, Variable wanted) {
@@ -103,6 +104,60 @@ void require_no_tower_names(const Tower& tower) {
   }
 }
 
+// Of the nodes that are no variables; null if there is none.
+Node* node_called(const Graph& graph, std::string_view name) {
+  for (std::size_t id = 0; id < graph.size(); ++id)
+    if (Node& node = graph.node(id); node.name() == name && !node.is_variable()) return &node;
+  return nullptr;
+}
+
+// `found` has the name that is asked for, but a tower of another call has made it. Says what this
+// one's node is called, if it made one of that name.
+[[noreturn]] void refuse_others(const TowerRecord& record, const Node& found) {
+  std::string own;
+  for (std::size_t id = 0; id < record.graph->size() && own.empty(); ++id) {
+    const Node& node = record.graph->node(id);
+    if (node.tower() != record.number || !node.name().starts_with(cat(found.name(), "_"))) continue;
+    const std::string_view suffix = node.name().substr(found.name().size() + 1);
+    if (std::ranges::all_of(suffix, [](unsigned char c) { return std::isdigit(c); }))
+      own = cat("; the node of this one is ", node.describe(), ": get(\"",
+                node.name().substr(record.name.size() + 1), "\")");
+  }
+  throw InvalidArgument(cat("Name conflict! ", found.describe(),
+                            " belongs to another tower called '", record.name,
+                            "', of another replicate() or predict_tower()", own));
+}
+
+// What TowerRecord::get() takes.
+std::vector<std::string> names_in(const TowerRecord& record) {
+  std::vector<std::string> names;
+  const std::string below = record.name + "/";
+  for (std::size_t id = 0; id < record.graph->size(); ++id)
+    if (const Node& node = record.graph->node(id);
+        node.tower() == record.number && node.name().starts_with(below))
+      names.emplace_back(node.name().substr(below.size()));
+  for (const NamedOutput& output : record.outputs) names.push_back(output.name);
+  for (const Variable& v : record.variables) names.emplace_back(v.logical_name());
+  return names;
+}
+
+// Collection of the variables that prediction towers made, as there was nothing that trains.
+constexpr std::string_view kInferenceVariables = "inference_variables";
+
+bool trains(const Graph& graph) {
+  const std::vector<Node*> untrained = graph.nodes(kInferenceVariables);
+  return std::ranges::any_of(graph.nodes(kTrainableVariables), [&](const Node* variable) {
+    return std::ranges::find(untrained, variable) == untrained.end();
+  });
+}
+
+void require_none_trained(const std::vector<Variable>& made, Site call) {
+  for (const Variable& v : made)
+    require(!v.trainable(), "predict_tower (", call.str(), ") makes the trainable variable ",
+            v.describe(), ", which nothing trains; make it in the training towers, or with ",
+            ".trainable = false");
+}
+
 std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> devices,
                                       bool replicated, const SetterFactory& make_setter,
                                       const std::function<void(Tower&)>& build, Averages averages,
@@ -165,18 +220,20 @@ Output TowerRecord::get(std::string_view tensor) const {
   const std::string_view digit = colon == tensor.npos ? "0" : tensor.substr(colon + 1);
   require<NotFound>(digit.size() == 1 && std::isdigit(static_cast<unsigned char>(digit[0])),
                     "tower '", name, "' has no tensor '", tensor, "'; write name or name:1");
-  const auto number = static_cast<std::size_t>(digit[0] - '0');
+  const auto output = static_cast<std::size_t>(digit[0] - '0');
   for (const Output& input : inputs)
-    if (number == 0 && input.node().logical_name() == node_name) return input;
-  const std::string full = cat(name, "/", node_name);
-  for (std::size_t id = 0; id < graph->size(); ++id) {
-    const Node& node = graph->node(id);
-    if (node.name() == full && !node.is_variable() && number < node.outputs())
-      return node.output(number);
-  }
+    if (output == 0 && input.node().logical_name() == node_name) return input;
+  const Node* node = node_called(*graph, cat(name, "/", node_name));
+  // What is made outside of tower functions, as gradients and updates, may be this tower's.
+  const bool others = node && node->tower() != 0 && node->tower() != number;
+  if (node && !others && output < node->outputs()) return node->output(output);
+  for (const NamedOutput& named : outputs)
+    if (output == 0 && named.name == node_name) return named.value;
   for (const Variable& v : variables)
-    if (number == 0 && v.logical_name() == node_name) return v;
-  throw NotFound(cat("tower '", name, "' has no tensor '", tensor, "'"));
+    if (output == 0 && v.logical_name() == node_name) return v;
+  if (others) refuse_others(*this, *node);
+  throw NotFound(cat("tower '", name, "' has no tensor '", tensor, "'",
+                     did_you_mean(node_name, names_in(*this))));
 }
 
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
@@ -209,14 +266,19 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
 
 TowerRecord predict_tower(Graph& graph, PredictOptions options,
                           const std::function<void(Tower&)>& build, At at) {
+  const bool others_train = trains(graph);
   Tower tower(graph,
               {.name = cat("tower-pred-", options.index),
                .index = options.index,
                .training = false,
                .device = options.device,
-               .reuse = Reuse::kMustExist},
+               .reuse = others_train ? Reuse::kMustExist : Reuse::kCreateOrGet},
               at);
   build(tower);
+  const std::vector<Variable> made = tower.own_variables();
+  if (others_train) require_none_trained(made, at.site);
+  for (const Variable& v : made)
+    if (!others_train) graph.add_to_collection(kInferenceVariables, v.node());
   return record_of(tower);
 }
 

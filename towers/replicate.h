@@ -41,10 +41,15 @@ struct TowerRecord {
   // Nodes of kUpdateOps that were made in the tower, and those of Averages::kOfEachTower.
   std::vector<Node*> updates;
   Graph* graph = nullptr;
+  int number = 0;  // Node::tower() of what was made in it
 
   // The tensor called `name` in this tower; "name:1" is the second output of a node. The tower's
-  // placeholder of this name wins over other nodes below <tower>/, these over the tower's variable
-  // of this logical name (its value). Throws NotFound.
+  // placeholder of this name wins over other nodes below <tower>/, these over Tower::output() and
+  // the tower's variable of this logical name (its value). Throws NotFound with the nearest name.
+  //
+  // Towers of several calls of replicate() or predict_tower() on one graph may share their names.
+  // Then nodes of the later ones have suffixes: y, y_1. Each record finds its own; for one of
+  // another call it throws InvalidArgument "Name conflict!", with both lines.
   Output get(std::string_view tensor) const;
 };
 
@@ -89,8 +94,14 @@ struct PredictOptions {
   int index = 0;           // names the tower: tower-pred-<index>
 };
 
-// Builds a tower that does not train, on tower 0's variables: no dropout, and batch norm by the
-// moving averages. Throws NotFound naming the variable that no training tower has made.
+// Builds a tower that does not train: no dropout, and batch norm by the moving averages.
+//
+// On a graph that has trainable variables it takes those that are there, tower 0's. It makes none
+// that are trained: throws NotFound for one that variable() does not find, and InvalidArgument for
+// a trainable one that was made all the same, both with its name and line.
+//
+// On a graph that trains nothing, as built for inference alone, it makes the model's variables
+// itself, or takes those of an earlier such tower; restore_checkpoint() gives them their values.
 TowerRecord predict_tower(Graph& graph, PredictOptions options,
                           const std::function<void(Tower&)>& build, At at = {});
 

@@ -85,35 +85,39 @@ Tower::Tower(Graph& graph, std::string_view name, bool training, At at)
 Tower::Tower(Graph& graph, TowerOptions options, At at)
     : graph_(graph),
       options_(std::move(options)),
+      number_(graph.scopes().towers + 1),
       variable_prefix_(options_.own_variables ? options_.name + "/" : std::string()),
       first_node_(graph.size()),
       scopes_(std::make_unique<Scopes>()) {
-  const ScopeStack& outer = graph.scopes();
-  require(outer.replica_prefix().empty(), "tower '", options_.name, "' (", at.site.str(),
-          ") is built inside tower '", outer.replica_prefix(), "'; towers do not nest");
-  require(outer.variable_path().empty(), "tower '", options_.name, "' (", at.site.str(),
+  ScopeStack& outer = graph.scopes();
+  const Site site = outer.site_or(at.site);
+  const std::string_view around = outer.replica_prefix();
+  require(around.empty(), "tower '", options_.name, "' (", site.str(), ") is built inside tower '",
+          around.substr(0, around.rfind('/')), "'; towers do not nest");
+  require(outer.variable_path().empty(), "tower '", options_.name, "' (", site.str(),
           ") is built inside variable scope '", outer.variable_path(),
           "'; open the scope in the tower function");
-  require(!options_.own_variables || !options_.name.empty(), "a tower (", at.site.str(),
+  require(!options_.own_variables || !options_.name.empty(), "a tower (", site.str(),
           ") with variables of its own needs a name, which begins theirs");
   require(!options_.own_variables || outer.variables().reuse == Reuse::kInherit, "tower '",
-          options_.name, "' (", at.site.str(),
+          options_.name, "' (", site.str(),
           ") makes variables of its own, but is built in a variable scope ",
           "that reuses some; open the scope in the tower function");
+  outer.towers = number_;
   if (options_.setter)
-    scopes_->device.emplace(graph, *options_.setter, at.site);
+    scopes_->device.emplace(graph, *options_.setter, site);
   else if (!options_.device.empty())
-    scopes_->device.emplace(graph, options_.device, at.site);
+    scopes_->device.emplace(graph, options_.device, site);
   // Re-entered by each tower, so that scopes with default names are the same in all.
   scopes_->variables.emplace(graph, options_.own_variables ? options_.name : std::string(),
-                             options_.reuse);
+                             options_.reuse, site);
   if (options_.own_variables) {
     copies_ = std::make_unique<CopiesOfMain>(*this);
-    scopes_->copies.emplace(graph, *copies_);
+    scopes_->copies.emplace(graph, *copies_, site);
   }
   if (!options_.name.empty()) {
-    scopes_->names.emplace(graph, options_.name + "/");
-    scopes_->replica.emplace(graph, options_.name + "/", options_.index);
+    scopes_->names.emplace(graph, options_.name + "/", site);
+    scopes_->replica.emplace(graph, options_.name + "/", options_.index, number_, site);
   }
   if (!is_main()) frozen_[std::string(kSummaries)] = graph.collection(kSummaries).size();
   if (!is_training()) frozen_.emplace(kUpdateOps, graph.collection(kUpdateOps).size());

@@ -55,6 +55,8 @@ class Tower {
   bool is_main() const { return options_.training && options_.index == 0; }
   bool is_training() const { return options_.training; }
   const std::string& name() const { return options_.name; }
+  // Node::tower() of what is made in it, if it has a name.
+  int number() const { return number_; }
   const DeviceSpec& device() const { return options_.device; }
   // What its variables' names have before their logical names: "tower1/" or "".
   const std::string& variable_prefix() const { return variable_prefix_; }
@@ -103,6 +105,7 @@ class Tower {
 
   Graph& graph_;
   TowerOptions options_;
+  int number_;
   std::string variable_prefix_;
   std::size_t first_node_;
   std::map<std::string, std::size_t> frozen_;  // sizes of collections to go back to

@@ -17,7 +17,7 @@ class ListParser {
     check(!item.empty(), "an item of the list is empty");
     const DeviceSpec spec = as_flag(flag_, [&] { return DeviceSpec(item); });
     check(spec.type && spec.index, "'", shown(item), "' does not name one device; say e.g. /cpu:1");
-    const std::string type = known_type(*spec.type, item);
+    const std::string type = known_type(spec.type->str(), item);
     check(*spec.index < kMostDevices, "'", item, "': at most ", kMostDevices, " devices");
     const DeviceSpec full = DeviceSpec::local(type, *spec.index);
     check(spec.matches(full), "'", item, "' is not in this process: ", full, " is");
@@ -167,7 +167,7 @@ std::map<std::string, int> device_count(std::span<const DeviceSpec> devices) {
   std::map<std::string, int> count;
   for (const DeviceSpec& device : devices) {
     require(device.type && device.index, "device '", device, "' needs a type and an index");
-    int& n = count[*device.type];
+    int& n = count[device.type->str()];
     n = std::max(n, *device.index + 1);
   }
   return count;

@@ -159,7 +159,7 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
                                      shared.rates[variable.dtype()], step, At(at.site)}));
     shared.last[&variable.node()] = {updates.back()};
   }
-  Node& all_updates = group(graph, updates, At("all", at.site));
+  Node& all_updates = group(graph, updates, At(names.path(), at.site));
   graph.add_to_collection(kTrainOp, all_updates);
   return all_updates;
 }
@@ -167,13 +167,20 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at,
                       Slots slots, const Unscaling& unscaling) {
   Graph& graph = gradients.graph();
-  std::vector<Node*> towers;
-  for (int t = 0; t < gradients.towers(); ++t) {
-    if (t > 0 && gradients.at(t, 0).variable == gradients.at(0, 0).variable) break;
+  const std::string_view name = at.name.empty() ? "train_op" : at.name;
+  const auto apply = [&](int t, std::string_view part) -> Node& {
     const DeviceScope on(graph, gradients.device(t), at.site);
-    towers.push_back(&optimizer.apply(gradients.row(t), at, slots, unscaling));
-  }
-  return group(graph, towers, At("train_op", at.site));
+    return optimizer.apply(gradients.row(t), At(part, at.site), slots, unscaling);
+  };
+  const bool shared =
+      gradients.towers() == 1 || gradients.at(1, 0).variable == gradients.at(0, 0).variable;
+  if (shared) return apply(0, name);
+  // Below it in each tower's own names, so that the towers' logical names are equal.
+  const NameScope all(graph, name, at.site), root(graph, "", at.site);
+  const std::string part = all.path() + "apply_gradients";
+  std::vector<Node*> towers;
+  for (int t = 0; t < gradients.towers(); ++t) towers.push_back(&apply(t, part));
+  return group(graph, towers, At(all.path(), at.site));
 }
 
 }  // namespace belfry

@@ -64,7 +64,9 @@ class Optimizer {
   Optimizer with_rate(Rate rate) const;
 
   // Adds the update of each variable by its gradient and returns one node that waits for all, which
-  // it lists in the collection kTrainOp. Variables whose gradient is empty are skipped.
+  // it lists in the collection kTrainOp. Its name is At's, made unique, or "apply_gradients" (in
+  // TensorFlow the optimizer's name); what it is made of is named below it. Variables whose
+  // gradient is empty are skipped.
   //
   // Slots and updates lie beside their variables, whatever the scopes and setters around the call,
   // which place the constant learning rate alone. (In TensorFlow a variable without a device
@@ -84,7 +86,8 @@ class Optimizer {
 
   // Several updates of the same variables, one per row of gradients: as apply() each, but with one
   // set of slots, and one counter that moves once per update. Returns a node per row. Gradients
-  // that read variables in the usual way, Output(v), see the values before the first update.
+  // that read variables in the usual way, Output(v), see the values before the first update. At's
+  // name is that of the first node; the others get suffixes.
   std::vector<Node*> apply_each(std::span<const std::vector<Gradient>> rows, UpdateOrder order,
                                 At at = {}, Slots slots = Slots::kMake,
                                 const Unscaling& unscaling = {}) const;
@@ -113,7 +116,9 @@ Optimizer adam(AdamOptions options = {});
 Optimizer adam(double rate);
 
 // Applies a table of combined gradients: once per tower, on the tower's device, if each has its own
-// variables; once if all towers share them. Returns one node that waits for all updates.
+// variables; once if all towers share them. Returns one node that waits for all updates, named as
+// At says, or "train_op". Those of towers with variables of their own are called
+// <name>/apply_gradients, tower1/<name>/apply_gradients and so on.
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at = {},
                       Slots slots = Slots::kMake, const Unscaling& unscaling = {});
 

@@ -77,7 +77,7 @@ Json subject(const std::string& strategy, bool canonical, bool in_place, std::in
   json.set("strategy", strategy)
       .set("canonical", canonical)
       .set("devices", static_cast<int>(options.devices.size()))
-      .set("device_type", lower(options.devices[0].type.value_or("")))
+      .set("device_type", lower(options.devices[0].type.value_or("").str()))
       .set("dtype", name_of(options.dtype))
       .set("redop", name_of(options.reduction))
       .set("bytes", bytes)

@@ -14,7 +14,7 @@ KernelRun nothing(KernelPlan&) {
 }
 
 Node& wait_for(Graph& graph, std::span<Node* const> nodes, const DeviceSpec& device, At at) {
-  ControlDependencies after(graph, nodes);
+  ControlDependencies after(graph, nodes, at.site);
   if (device.empty()) return graph.add(kNoOp, {}, at);
   ColocateWith nothing(graph, nullptr, at.site);
   DeviceScope on(graph, device, at.site);
@@ -30,10 +30,13 @@ const Op kNoOp{.name = "NoOp",
                .reference = nothing};
 
 Node& group(Graph& graph, std::span<Node* const> nodes, At at) {
-  NameScope names(graph, at.name.empty() ? "group_deps" : at.name);
+  NameScope names(graph, at.name.empty() ? "group_deps" : at.name, at.site);
   const At root(names.path(), at.site);
   std::map<DeviceSpec, std::vector<Node*>> by_device;  // nodes without a device come first
-  for (Node* node : nodes) by_device[node->device()].push_back(node);
+  for (Node* node : nodes) {
+    require(node != nullptr, "group (", at.site.str(), "): a node to wait for is empty");
+    by_device[node->device()].push_back(node);
+  }
   if (by_device.empty()) return wait_for(graph, nodes, {}, root);
   if (by_device.size() == 1) return wait_for(graph, nodes, by_device.begin()->first, root);
   std::vector<Node*> parts;
@@ -49,7 +52,7 @@ Node& group(Graph& graph, std::initializer_list<Dependency> nodes, At at) {
 }
 
 Output with_dependencies(Output x, std::span<Node* const> nodes, At at) {
-  ControlDependencies after(x.graph(), nodes);
+  ControlDependencies after(x.graph(), nodes, at.site);
   ColocateWith beside(x, at.site);
   return identity(x, At(at.name.empty() ? "control_dependency" : at.name, at.site));
 }
@@ -61,7 +64,7 @@ std::vector<Output> tuple_of(std::span<const Output> outputs, std::span<Node* co
   const auto first = std::ranges::find_if(outputs, [](const Output& x) { return bool(x); });
   require(first != outputs.end(), "tuple_of (", at.site.str(), "): must have at least one output");
   sort_unique(gates, &Node::id);
-  NameScope names(first->graph(), at.name.empty() ? "tuple" : at.name);
+  NameScope names(first->graph(), at.name.empty() ? "tuple" : at.name, at.site);
   Node* const gate[] = {&group(first->graph(), gates, At(at.site))};
   std::vector<Output> result;
   for (const Output& output : outputs)

@@ -207,6 +207,13 @@ TEST(HostBits, OfTensorsInManyParts) {
   expect_host_bits([](Inputs x) { return concat(x, 1); }, parts);
   expect_host_bits([](Inputs x) { return concat(split(x[0], 30, 1), 0); },
                    {random_values({3, 60, 2})});
+  for (const std::size_t part : {0, 1, 2, 3})
+    for (const int axis : {0, 1, 2})
+      expect_host_bits(
+          [=](Inputs x) {
+            return split(x[0], {5, 0, -1, 3}, axis)[part];
+          },
+          {random_values({9, 12, 10})});
 }
 
 TEST(HostBits, AreNearlyThoseOfMomentsOfManyRows) {

@@ -35,6 +35,31 @@ TEST(DeviceSpec, PrintsTypeAndIndexAloneInShort) {
   EXPECT_EQ(DeviceSpec("/job:worker").short_str(), "");
 }
 
+// TensorFlow 1.15.5: tf.DeviceSpec(device_type=t, device_index=1), or device_type set later, prints
+// /device:CPU:1 for cpu and CPU, /device:GPU:1 for gpu and GPU, and Cpu, Gpu and gPu as they are.
+TEST(DeviceSpec, TakesTypesThatAreSetByHandAsThoseItReads) {
+  for (const char* type : {"cpu", "CPU", "gpu", "GPU", "Cpu", "Gpu", "gPu", "XLA_GPU", "tpu"}) {
+    DeviceSpec spec;
+    spec.type = type;
+    spec.index = 1;
+    const DeviceSpec read(cat("/device:", type, ":1"));
+    EXPECT_EQ(spec, read);
+    EXPECT_EQ(spec.str(), read.str());
+    EXPECT_TRUE(spec.matches(DeviceSpec::local(type, 1)));
+    EXPECT_EQ(DeviceSpec("/job:a").merged_with(spec),
+              DeviceSpec(cat("/job:a/device:", type, ":1")));
+  }
+  DeviceSpec spec;
+  spec.type = "cpu";
+  EXPECT_EQ(spec.str(), "/device:CPU:*");
+  EXPECT_TRUE(spec.matches("/job:localhost/replica:0/task:0/device:CPU:3"));
+  spec.type = std::string("gpu");
+  EXPECT_TRUE(spec.is_gpu());
+  EXPECT_EQ(spec.type, "gpu");
+  EXPECT_EQ(spec.type, "GPU");
+  EXPECT_NE(spec.type, "Gpu");
+}
+
 TEST(DeviceSpec, TakesPiecesInAnyOrderWithAnySlashes) {
   EXPECT_EQ(canonical("/gpu:2/job:worker"), "/job:worker/device:GPU:2");
   EXPECT_EQ(canonical("gpu:2//job:worker/"), "/job:worker/device:GPU:2");

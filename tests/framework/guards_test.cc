@@ -1,4 +1,5 @@
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/tests/framework/framework_test_support.h"
@@ -55,13 +56,15 @@ TEST(Guards, ThatEndOutOfOrderAreTakenAwayAndReported) {
       "Exiting device scope without proper scope nesting. (scope "
       "/job:a, opened at ",
       "x", graph, DeviceSpec("/job:a"), Site{"model.cc", 7});
-  check_nesting<NameScope>("Exiting name scope without proper scope nesting. ('names')", "x_1",
-                           graph, "names");
-  check_nesting<VariableScope>("Exiting variable scope without proper scope nesting. ('vars')",
+  check_nesting<NameScope>(
+      "Exiting name scope without proper scope nesting. ('names', opened at model.cc:8)", "x_1",
+      graph, "names", Site{"model.cc", 8});
+  check_nesting<VariableScope>("Exiting variable scope without proper scope nesting. ('vars', ",
                                "x_2", graph, "vars");
   check_nesting<ControlDependencies>(
-      "Exiting control dependencies scope without proper scope nesting.", "x_3", graph,
-      std::vector<Node*>{&anchor.node()});
+      "Exiting control dependencies scope without proper scope nesting. (opened at "
+      "guards_test.cc:",
+      "x_3", graph, std::vector<Node*>{&anchor.node()});
   check_nesting<ColocateWith>("Exiting colocation scope without proper scope nesting.", "x_4",
                               graph, nullptr);
   check_nesting<SiteScope>("Exiting site scope without proper scope nesting.", "x_5", graph,
@@ -69,6 +72,76 @@ TEST(Guards, ThatEndOutOfOrderAreTakenAwayAndReported) {
   check_nesting<ReplicaScope>("Exiting replica scope without proper scope nesting.", "x_6", graph,
                               "tower1/", 1);
   EXPECT_EQ(graph.scopes().frames().size(), 0u);
+}
+
+std::string guards_line(unsigned line) { return cat("guards_test.cc:", line); }
+
+// Their line is in a header of the standard library.
+TEST(Guards, ThatTheStandardLibraryMakesNameTheNewestLineOfTheGraph) {
+  Graph graph;
+  {
+    const auto scope = std::make_unique<DeviceScope>(graph, "/cpu:1");
+    const unsigned line = __LINE__ + 1;
+    const Output x = fill(graph, {}, 0);
+    EXPECT_EQ(x.node().device_reasons()[0].site.str(), "a line that is not known");
+    std::optional<DeviceScope> inner;
+    inner.emplace(graph, "/cpu:2");
+    EXPECT_EQ(fill(graph, {}, 0).node().device_reasons()[0].site.str(),
+              guards_line(line) + " or later");
+  }
+  const unsigned line = __LINE__ + 1;
+  const auto named = std::make_unique<DeviceScope>(graph, "/cpu:1", Site::here());
+  EXPECT_EQ(fill(graph, {}, 0).node().device_reasons()[0].site.str(), guards_line(line));
+}
+
+// What opening the scope says.
+template <class Open>
+std::string refusal(const Open& open) {
+  return message_of<InvalidArgument>([&] { open(); });
+}
+
+auto names_its_line(const std::string& what) {
+  return ::testing::ContainsRegex(what + " \\(guards_test.cc:[0-9]+\\)");
+}
+
+TEST(Guards, ThatAreRefusedNameTheirLine) {
+  Graph graph, other;
+  const Output foreign = fill(other, {}, 0);
+  const auto open_names = [&] { NameScope scope(graph, "bad name!"); };
+  EXPECT_THAT(refusal(open_names), AllOf(names_its_line("name scope"),
+                                         HasSubstr("'bad name!' is not a valid scope name")));
+  EXPECT_THAT(refusal([&] { VariableScope scope(graph, "bad name!"); }),
+              names_its_line("variable scope"));
+  EXPECT_THAT(refusal([&] { VariableScope scope(graph, "", {.default_name = "a b"}); }),
+              names_its_line("variable scope"));
+  const VariableScopeOptions both{.default_name = "d", .reuse = Reuse::kMustExist};
+  EXPECT_THAT(refusal([&] { VariableScope scope(graph, "", both); }),
+              names_its_line("variable scope"));
+  EXPECT_THAT(refusal([&] { DeviceScope scope(graph, "/foo:1"); }),
+              AllOf(names_its_line("device scope"), HasSubstr("Unknown attribute: 'foo'")));
+  EXPECT_THAT(refusal([&] { DeviceScope scope(graph, std::string("/foo:1")); }),
+              names_its_line("device scope"));
+  EXPECT_THAT(refusal([&] { const DeviceScope scope = on_cpu(graph, -1); }),
+              names_its_line("on_cpu\\(-1\\)"));
+  EXPECT_THAT(refusal([&] { ColocateWith scope{Output()}; }),
+              AllOf(names_its_line("colocation scope"), HasSubstr("is empty")));
+  EXPECT_THAT(refusal([&] { ControlDependencies scope(graph, {Output()}); }),
+              AllOf(names_its_line("control dependencies"), HasSubstr("is empty")));
+  EXPECT_THAT(refusal([&] { ControlDependencies scope(graph, {foreign}); }),
+              AllOf(names_its_line("control dependencies"), HasSubstr("another graph")));
+  EXPECT_THAT(refusal([&] { group(graph, {Variable()}); }),
+              AllOf(names_its_line("group"), HasSubstr("is empty")));
+}
+
+TEST(Guards, ThatAreRefusedWhereTheStandardLibraryMakesThemNameTheNewestLine) {
+  Graph graph;
+  const unsigned line = __LINE__ + 1;
+  fill(graph, {}, 0);
+  for (const char* name : {"bad name!", "_x"})
+    EXPECT_THAT(refusal([&] { std::make_unique<NameScope>(graph, name); }),
+                HasSubstr(guards_line(line) + " or later"));
+  EXPECT_THAT(refusal([&] { std::make_unique<DeviceScope>(graph, "/foo:1"); }),
+              HasSubstr(guards_line(line) + " or later"));
 }
 
 TEST(SiteScope, NodesNameTheOutermostLine) {

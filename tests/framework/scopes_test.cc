@@ -149,6 +149,22 @@ TEST(DeviceScope, RefusesFunctionsThatAreEmptyOrAddNodes) {
   EXPECT_EQ(placed(graph), "");
 }
 
+TEST(DeviceScope, TakesSpecsWhoseFieldsAreSetByHand) {
+  Graph graph;
+  DeviceSpec spec;
+  spec.type = "cpu";
+  spec.index = 1;
+  Output x;
+  {
+    DeviceScope on(graph, spec);
+    x = fill(graph, {2}, 3);
+  }
+  EXPECT_EQ(x.device().str(), "/device:CPU:1");
+  Session session(graph, {.device_count = {{"CPU", 2}}});
+  EXPECT_EQ(session.run(x).data<float>()[1], 3);
+  EXPECT_TRUE(spec.matches(session.placement(x)));
+}
+
 TEST(DeviceScope, AnIndexThatGoesToAnotherTypeIsWarnedOfOncePerScope) {
   Graph graph;
   const auto printed = [](const auto& f) {

@@ -74,10 +74,12 @@ TEST(Variable, OfAnotherTypeIsRefusedWithBothLines) {
 
 TEST(Variable, NeedsAKnownShape) {
   Graph graph;
-  EXPECT_THAT(message_of<InvalidArgument>([&] {
-                zeros(graph, "w", {kUnknown, 2});
-              }),
-              AllOf(HasSubstr("variable 'w'"), HasSubstr("[?,2] must be known")));
+  for (const std::int64_t dim : {kUnknown, std::int64_t{-3}})
+    EXPECT_THAT(message_of<InvalidArgument>([&] {
+                  zeros(graph, "w", {dim, 2});
+                }),
+                AllOf(HasSubstr("variable 'w' (built at variable_test.cc:"),
+                      HasSubstr(cat(Shape{dim, 2}, " must be known, and have no negative"))));
 }
 
 TEST(Variable, NamesIgnoreNameScopes) {

@@ -105,6 +105,11 @@ const HalfCase kCases[] = {
      [](Inputs x) {
        return slice(x[0], {1, 2}, {3, 5});
      }},
+    {"split",
+     {{5, 7}},
+     [](Inputs x) {
+       return split(x[0], {2, 5}, 1)[1];
+     }},
     {"transpose", {{5, 7}}, [](Inputs x) { return transpose(x[0]); }},
     {"flatten", {{5, 7, 2}}, [](Inputs x) { return flatten(x[0]); }},
     {"dropout", {{5, 70}}, [](Inputs x) { return dropout(x[0], 0.5, "dropped"); }},

@@ -1,14 +1,19 @@
 #include "belfry/towers/replicate.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/checkpoint.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/session.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/split.h"
 #include "belfry/tests/towers/towers_test_support.h"
+#include "belfry/towers/layers.h"
 
 namespace belfry {
 namespace replicate_test {
@@ -186,6 +191,74 @@ TEST(TowerRecord, FindsTensorsByTheirNamesInTheTower) {
                 HasSubstr(cat("tower 'tower1' has no tensor '", name, "'")));
 }
 
+// What one tower function of each call makes; y has a suffix in all but the first.
+struct Models {
+  std::vector<TowerRecord> records;
+  std::vector<Output> ys;
+  unsigned line = 0;
+};
+
+template <class Call>
+void build_models(Models& models, const Call& call) {
+  for (int model = 0; model < 2; ++model)
+    models.records.push_back(call([&](Tower& tower) {
+      models.line = __LINE__ + 1;
+      models.ys.push_back(iota(tower.graph(), {2}, model, "y"));
+    }));
+}
+
+// tensorpack's handle of the second tower gives the tensor of the first, "tower0/y:0".
+TEST(TowerRecord, OfTwoCallsOnOneGraphGivesItsOwnTensorsOrRefuses) {
+  Graph graph;
+  Models trained, predicted;
+  build_models(trained, [&](const std::function<void(Tower&)>& build) {
+    return replicate(graph, cpus(1), VariablePolicy::kReplicated, build)[0];
+  });
+  build_models(predicted, [&](const std::function<void(Tower&)>& build) {
+    return predict_tower(graph, {}, build);
+  });
+  for (const Models& models : {trained, predicted}) {
+    EXPECT_EQ(models.records[0].get("y"), models.ys[0]);
+    EXPECT_EQ(models.records[1].get("y_1"), models.ys[1]);
+    const std::string& tower = models.records[0].name;
+    EXPECT_THAT(message_of([&] { models.records[1].get("y"); }),
+                AllOf(HasSubstr(cat("Name conflict! Const '", tower, "/y' (built at ")),
+                      HasSubstr(at_line(models.line)), HasSubstr("get(\"y_1\")")));
+    EXPECT_THAT(message_of([&] { models.records[0].get("y_1"); }),
+                HasSubstr(cat("Name conflict! Const '", tower, "/y_1'")));
+  }
+}
+
+TEST(TowerRecord, KnowsAsItsOwnWhatItsFunctionMakesInReplicaScopes) {
+  Graph graph;
+  std::vector<TowerRecord> records;
+  for (int model = 0; model < 2; ++model)
+    records.push_back(replicate(graph, cpus(1), VariablePolicy::kReplicated, [&](Tower& tower) {
+      const ReplicaScope again(graph, "tower0/", 0);
+      iota(tower.graph(), {2}, 0, "y");
+    })[0]);
+  EXPECT_EQ(records[1].get("y_1").node().tower(), records[1].number);
+  EXPECT_THROW(records[1].get("y"), InvalidArgument);
+}
+
+TEST(TowerRecord, FindsOutputsByTheirNamesAndSuggestsTheNearest) {
+  Graph graph;
+  const auto towers = replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+    tower.output("logits", iota(graph, {2}, 0, "sum"));
+  });
+  EXPECT_EQ(towers[1].get("logits").name(), "tower1/sum");
+  EXPECT_THAT(message_of<NotFound>([&] { towers[1].get("logit"); }),
+              HasSubstr("tower 'tower1' has no tensor 'logit'; did you mean 'logits'?"));
+}
+
+TEST(TowerRecord, FindsWhatIsMadeBelowItsNameLaterOn) {
+  Graph graph;
+  const auto towers = replicate(graph, cpus(2), VariablePolicy::kReplicated, two_variables);
+  const NameScope again(graph, "tower1/");
+  const Output late = iota(graph, {2}, 0, "late");
+  EXPECT_EQ(towers[1].get("late"), late);
+}
+
 // Summaries of the main tower and updates of training towers are enough.
 TEST(Tower, CollectsSummariesInTheMainTowerAndUpdatesInTrainingTowers) {
   Graph graph;
@@ -356,7 +429,7 @@ TEST(Replicate, RefusesTowersInsideTowersAndVariableScopes) {
                 replicate(graph, cpus(1), VariablePolicy::kReplicated,
                           [&](Tower&) { Tower inner(graph, "inner"); });
               }),
-              HasSubstr("towers do not nest"));
+              HasSubstr("is built inside tower 'tower0'; towers do not nest"));
   VariableScope scope(graph, "model");
   EXPECT_THAT(
       message_of([&] { replicate(graph, cpus(1), VariablePolicy::kReplicated, two_variables); }),
@@ -382,10 +455,82 @@ TEST(PredictTower, SharesTowerZerosVariables) {
   }
 }
 
-TEST(PredictTower, NeedsTheVariablesOfATrainingTower) {
+TEST(PredictTower, OnAGraphThatTrainsNeedsItsVariables) {
   Graph graph;
-  EXPECT_THAT(message_of<NotFound>([&] { predict_tower(graph, {}, two_variables); }),
-              HasSubstr("'fc/W'"));
+  replicate(graph, cpus(1), VariablePolicy::kReplicated, two_variables);
+  unsigned line = 0;
+  const std::string message = message_of<NotFound>([&] {
+    predict_tower(graph, {}, [&](Tower&) {
+      line = __LINE__ + 1;
+      variable(graph, "fc/scale", {3});
+    });
+  });
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("variable 'fc/scale' does not exist"), HasSubstr(at_line(line)),
+                    HasSubstr("training towers before predict_tower")));
+}
+
+// tensorpack 0.11: "New TRAINABLE_VARIABLES shouldn't be created in tower-pred-3:
+// tower-pred-3/q:0"; with trainable=False it makes tower-pred-3/q_1.
+TEST(PredictTower, RefusesNewTrainableVariablesOnAGraphThatTrains) {
+  Graph graph;
+  replicate(graph, cpus(1), VariablePolicy::kReplicated, two_variables);
+  unsigned line = 0;
+  const auto build = [&](bool trainable) {
+    predict_tower(graph, {.index = 3}, [&](Tower&) {
+      line = __LINE__ + 1;
+      new_variable(graph, "q", {}, {.trainable = trainable});
+    });
+  };
+  const std::string message = message_of([&] { build(true); });
+  EXPECT_THAT(
+      message,
+      AllOf(HasSubstr("makes the trainable variable 'q' f32[]"), HasSubstr(at_line(line)),
+            HasSubstr("predict_tower (replicate_test.cc:"), HasSubstr(".trainable = false")));
+  EXPECT_NO_THROW(build(false));
+}
+
+void normalised_model(Tower& tower) {
+  const Output x = placeholder(tower.graph(), "x", DType::kF32, {kUnknown, 3});
+  tower.output("y", batch_norm(tower, "norm", dense(tower, "fc", x, {.units = 2})));
+}
+
+// tensorpack's PredictTowerContext makes them, too, if nothing is to be reused.
+TEST(PredictTower, AloneMakesTheVariablesOfTheModel) {
+  Graph training, inference;
+  const auto towers = replicate(training, cpus(1), VariablePolicy::kReplicated, normalised_model);
+  const TowerRecord first = predict_tower(inference, {}, normalised_model);
+  const auto types = [](const std::vector<Variable>& variables) {
+    std::vector<std::string> result;
+    for (const Variable v : variables)
+      result.push_back(cat(v.name(), " ", v.node().output_type(0), " ", v.trainable()));
+    return result;
+  };
+  EXPECT_THAT(types(first.variables),
+              testing::UnorderedElementsAreArray(types(towers[0].variables)));
+  EXPECT_EQ(inference.variables(kGlobalVariables).size(), 6U);
+  for (const int index : {1, 0})
+    EXPECT_EQ(predict_tower(inference, {.index = index}, normalised_model).variables,
+              first.variables);
+}
+
+TEST(PredictTower, AlonePredictsByTheValuesOfACheckpoint) {
+  const std::string path = testing::TempDir() + "/predict_tower_checkpoint";
+  const Tensor rows({2, 3}, std::vector<float>{1, 2, 3, -1, 0, 2});
+  Graph training(7), inference(8);
+  replicate(training, cpus(2), VariablePolicy::kReplicated, normalised_model);
+  const TowerRecord trained = predict_tower(training, {}, normalised_model);
+  const TowerRecord alone = predict_tower(inference, {}, normalised_model);
+  Session saved(training, {.device_count = {{"CPU", 2}}}), restored(inference);
+  save_checkpoint(saved, path);
+  const auto predict = [&](Session& session, const TowerRecord& tower) {
+    const std::vector<Feed> feeds{{tower.get("x"), rows}};
+    return session.run(tower.get("y"), feeds);
+  };
+  EXPECT_NE(predict(saved, trained), predict(restored, alone));
+  restore_checkpoint(restored, path);
+  EXPECT_EQ(predict(saved, trained), predict(restored, alone));
+  std::filesystem::remove_all(path);
 }
 
 TEST(Replicate, RefusesACollectiveOfOneTowersTensors) {

@@ -50,6 +50,12 @@ void expect_near(const std::vector<double>& values, const std::vector<double>& w
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], wanted[i], 1e-12) << i;
 }
 
+bool has_node_below(const Graph& graph, std::string_view prefix) {
+  for (std::size_t id = 0; id < graph.size(); ++id)
+    if (graph.node(id).name().starts_with(prefix)) return true;
+  return false;
+}
+
 std::string error_of(const Optimizer& optimizer, std::vector<Gradient> gradients) {
   try {
     optimizer.apply(gradients);
@@ -294,6 +300,37 @@ TEST(Optimizer, ListsItsLastNodeInTheCollectionTrainOp) {
   EXPECT_THAT(graph.nodes("train_op"), testing::ElementsAre(&first, &second));
 }
 
+// TensorFlow 1.15.5: opt.apply_gradients(gv, name="train_op").name is 'train_op', a second time
+// 'train_op_1', in name scope sc 'sc/train_op', with name="a/b" 'a/b'; parts are 'T/update_w/...'.
+TEST(Optimizer, GivesItsNodeTheNameThatIsAskedFor) {
+  const Optimizer rules[] = {sgd(0.1), momentum(0.1), adam(0.1)};
+  for (const Optimizer& optimizer : rules) {
+    Graph graph;
+    const Variable w = weight(graph, "w"), v = weight(graph, "v");
+    const Gradient both[] = {gradient(w, 1), gradient(v, 1)};
+    Node& step = optimizer.apply(both, "train_op");
+    EXPECT_EQ(step.name(), "train_op");
+    EXPECT_EQ(&graph.find("train_op"), &step);
+    for (const char* part : {"train_op/learning_rate", "train_op/update_w/"})
+      EXPECT_TRUE(has_node_below(graph, part)) << part;
+    EXPECT_EQ(optimizer.apply(both, "train_op", Slots::kReuse).name(), "train_op_1");
+    EXPECT_EQ(optimizer.apply(both, "a/b", Slots::kReuse).name(), "a/b");
+    const NameScope scope(graph, "sc");
+    EXPECT_EQ(optimizer.apply(both, "train_op", Slots::kReuse).name(), "sc/train_op");
+    EXPECT_EQ(optimizer.apply(both, {}, Slots::kReuse).name(), "sc/apply_gradients");
+  }
+}
+
+TEST(Optimizer, GivesItsNodeTheNameThatIsAskedForOnSeveralDevices) {
+  Graph graph;
+  std::vector<Gradient> gradients;
+  for (int i = 0; i < 3; ++i) {
+    const DeviceScope on(graph, cat("/cpu:", i % 2));
+    gradients.push_back(gradient(weight(graph, cat("w", i)), 1));
+  }
+  EXPECT_EQ(adam(0.1).apply(gradients, "T").name(), "T");
+}
+
 // Upstream, one Adam for K towers moves its bias correction up to K times a step.
 TEST(ApplyGradients, MoveTheBiasCorrectionOncePerStepForAnyNumberOfTowers) {
   Graph graph;
@@ -405,6 +442,20 @@ TEST(ApplyGradients, GivesReplicasLocalSlotsThatCopyTowerZeros) {
   EXPECT_EQ(session.read(t.graph.stored_variable("Adam/step")).item<std::int64_t>(), 1);
   EXPECT_EQ(session.read(t.graph.stored_variable("tower1/Adam/step")).item<std::int64_t>(), 1);
   EXPECT_EQ(session.read(t.w), session.read(t.copy));
+}
+
+TEST(ApplyGradients, GiveTheirNodeTheNameThatIsAskedFor) {
+  for (const bool shared : {true, false}) {
+    TwoTowers t;
+    const GradientTable table({{gradient(t.w, 1)}, {gradient(shared ? t.w : t.copy, 1)}});
+    EXPECT_EQ(apply_gradients(momentum(0.1), table, "T").name(), "T");
+    EXPECT_EQ(apply_gradients(momentum(0.1), table, {}, Slots::kReuse).name(), "train_op");
+    EXPECT_TRUE(has_node_below(t.graph, "T/"));
+    EXPECT_EQ(has_node_below(t.graph, "tower1/T/apply_gradients/"), !shared);
+    Session session(t.graph);
+    session.run({t.graph.find("T")});
+    EXPECT_NEAR(session.read(t.w).data<double>()[0], 0.9, 1e-15);
+  }
 }
 
 TEST(ApplyGradients, UpdatesSharedVariablesOnce) {
