@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "belfry/framework/checkpoint_folder_impl.h"
 #include "belfry/framework/error.h"
@@ -8,7 +10,7 @@
 namespace belfry {
 namespace {
 
-constexpr char kOldSuffix[] = ".old";
+constexpr char kOldSuffix[] = ".old", kLockSuffix[] = ".lock";
 constexpr std::array<std::string_view, 3> kFiles = {kModelFile, kStateFile, kManifestFile};
 
 std::string absolute(FileSystem& files, std::string path) {
@@ -43,6 +45,25 @@ void require_replaceable(FileSystem& files, const std::string& path, bool whole)
                    " is a directory, but neither a whole checkpoint nor empty", kAdvice);
 }
 
+// Waits for other processes that save there.
+std::unique_ptr<FileLock> lock_of(FileSystem& files, const std::string& path, double patience) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point began = Clock::now();
+  for (bool told = false;;) {
+    if (auto lock = files.lock(path + kLockSuffix)) return lock;
+    const std::chrono::duration<double> waited = Clock::now() - began;
+    require<IoError>(waited.count() < patience, path,
+                     ": another process has been saving a checkpoint there for ", patience,
+                     " seconds (it has ", path, kLockSuffix,
+                     "); nothing was changed: wait for it, ", "or save elsewhere");
+    if (!told && waited.count() > 1) {
+      log_info("waiting for another process that saves a checkpoint to ", path);
+      told = true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 }  // namespace
 
 FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path) {
@@ -58,19 +79,23 @@ FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path) {
                     found.directory);
   require<IoError>(kind == FileKind::kDirectory, found.directory,
                    " is no directory; a checkpoint is a directory");
-  require<IoError>(files.exists(cat(found.directory, "/", kManifestFile)), found.directory,
-                   " holds no ", kManifestFile, ", so it is no checkpoint");
+  require<IoError>(files.target_kind(cat(found.directory, "/", kManifestFile)) != FileKind::kNone,
+                   found.directory, " holds no ", kManifestFile, ", so it is no checkpoint");
   return found;
 }
 
-CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path)
+CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path, double patience)
     : files_(files),
       path_(absolute(files, path)),
       parent_(parent_of(path_)),
       old_(path_ + kOldSuffix) {
-  check();
+  check_parent();
+  lock_ = lock_of(files_, path_, patience);
+  require_replaceable(files_, path_, /*whole=*/true);
+  // A crash may have left a part of it.
+  require_replaceable(files_, old_, /*whole=*/false);
   temporary_ = temporary_name(path_);
-  files_.create_directory(temporary_);
+  files_.create_directory(temporary_, path_);
 }
 
 CheckpointFolder::~CheckpointFolder() {
@@ -82,18 +107,31 @@ CheckpointFolder::~CheckpointFolder() {
   }
 }
 
-void CheckpointFolder::check() const {
+void CheckpointFolder::check_parent() const {
   const FileKind parent = files_.kind(parent_);
   require<IoError>(parent != FileKind::kNone, "cannot save a checkpoint at ", path_, ": ", parent_,
                    " does not exist");
   require<IoError>(parent == FileKind::kDirectory, "cannot save a checkpoint at ", path_, ": ",
                    parent_, " is no directory");
-  require_replaceable(files_, path_, /*whole=*/true);
-  // A crash may have left a part of it.
-  require_replaceable(files_, old_, /*whole=*/false);
+}
+
+bool CheckpointFolder::replaces() const {
+  const auto holds_checkpoint = [this](const std::string& directory) {
+    return files_.target_kind(cat(directory, "/", kManifestFile)) != FileKind::kNone;
+  };
+  return holds_checkpoint(path_) || holds_checkpoint(old_);
+}
+
+std::unique_ptr<WritableFile> CheckpointFolder::create(const std::string& name) {
+  return files_.create(cat(temporary_, "/", name), cat(path_, "/", name));
+}
+
+void CheckpointFolder::rehearse() {
+  for (const std::string_view name : kFiles) create(std::string(name))->close();
 }
 
 void CheckpointFolder::remove_stale() {
+  if (!lock_->excludes()) return;
   const std::string base = path_.substr(path_.rfind('/') + 1);
   for (const std::string& name : files_.list(parent_)) {
     const std::string stale = parent_ == "/" ? "/" + name : cat(parent_, "/", name);

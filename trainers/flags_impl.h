@@ -18,7 +18,7 @@ struct RawFlags {
       learning_rate;
   std::string uneven, tower_weights, precision;
   std::string explain, check_equivalence, trace_file, save_checkpoint, restore_checkpoint;
-  bool log_device_placement = false, dry_run = false;
+  bool log_device_placement = false, dry_run = false, overwrite = false;
   AutoFlags automatic;
 };
 

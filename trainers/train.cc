@@ -29,7 +29,7 @@ void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recip
                            recipe.callbacks.end());
   if (!flags.save_checkpoint.empty())
     options.callbacks.push_back(
-        std::make_shared<SaveCheckpoint>(flags.save_checkpoint));
+        std::make_shared<SaveCheckpoint>(flags.save_checkpoint, flags.overwrite));
 }
 
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
