@@ -203,11 +203,54 @@ void require_same_variables(const Graph& graph, const CheckpointFolder& folder, 
           kAdvice);
 }
 
+// Of the manifest; none where it cannot be read.
+std::vector<std::byte> manifest_bytes(FileSystem& files, const std::string& path) {
+  try {
+    return files.read(cat(find_checkpoint(files, path).directory, "/", kManifestFile));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// What read() makes of the checkpoint. If that fails because another process replaced it meanwhile,
+// of the new one.
+template <class F>
+auto read_settled(FileSystem& files, const std::string& path, const F& read) {
+  constexpr int kMostTries = 10;
+  for (int tries = 1;; ++tries) {
+    const std::vector<std::byte> before = manifest_bytes(files, path);
+    try {
+      return read();
+    } catch (const Error&) {
+      if (tries == kMostTries || manifest_bytes(files, path) == before) throw;
+    }
+  }
+}
+
 CheckpointInfo info_of(const FoundCheckpoint& found, const Manifest& manifest) {
   return {.path = found.directory,
           .is_old = found.is_old,
           .step = manifest.step,
           .extra = manifest.extra};
+}
+
+CheckpointInfo restore_once(Session& session, const std::string& path, FileSystem& files,
+                            const RestoreOptions& options) {
+  const FoundCheckpoint found = find_checkpoint(files, path);
+  const std::string& directory = found.directory;
+  const Manifest manifest = read_manifest(files, directory);
+  const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
+                                  read_tensors(files, directory, kStateFile, manifest)};
+  CheckpointInfo info = info_of(found, manifest);
+  const Sources sources =
+      find_sources(session.graph(), directory, contents, options, info.left_out);
+  session.restore(match(session.graph(), sources), manifest.step);
+  log_info("restored the checkpoint ", directory, " (step ", manifest.step, ")",
+           found.is_old ? ": the previous one, as there is no newer" : "");
+  if (!info.left_out.empty())
+    log_info("left out ", info.left_out.size(),
+             " tensors that the graph has no variables for: ", some_of(info.left_out));
+  return info;
 }
 
 }  // namespace
@@ -250,26 +293,14 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
 
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path, FileSystem& files,
                                   const RestoreOptions& options) {
-  const FoundCheckpoint found = find_checkpoint(files, path);
-  const std::string& directory = found.directory;
-  const Manifest manifest = read_manifest(files, directory);
-  const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
-                                  read_tensors(files, directory, kStateFile, manifest)};
-  CheckpointInfo info = info_of(found, manifest);
-  const Sources sources =
-      find_sources(session.graph(), directory, contents, options, info.left_out);
-  session.restore(match(session.graph(), sources), manifest.step);
-  log_info("restored the checkpoint ", directory, " (step ", manifest.step, ")",
-           found.is_old ? ": the previous one, as there is no newer" : "");
-  if (!info.left_out.empty())
-    log_info("left out ", info.left_out.size(),
-             " tensors that the graph has no variables for: ", some_of(info.left_out));
-  return info;
+  return read_settled(files, path, [&] { return restore_once(session, path, files, options); });
 }
 
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files) {
-  const FoundCheckpoint found = find_checkpoint(files, path);
-  return info_of(found, read_manifest(files, found.directory));
+  return read_settled(files, path, [&] {
+    const FoundCheckpoint found = find_checkpoint(files, path);
+    return info_of(found, read_manifest(files, found.directory));
+  });
 }
 
 }  // namespace belfry

@@ -73,9 +73,10 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
 // failed run left. What the checkpoint has besides, such as an optimizer's slots where the graph is
 // the model alone, is left out, and logged. Reads `path`, or `path`.old if there is none, and logs
 // which. The whole checkpoint is held in memory and checked before anything is set: a failed
-// restore changes nothing. Throws NotFound if there is no checkpoint; IoError naming file, tensor
-// and byte of a damaged or foreign one, or a file that it lacks; InvalidArgument naming the
-// variable and its line if it lacks a variable of the graph, or has another shape or dtype.
+// restore changes nothing. One that another process replaces meanwhile is read anew. Throws
+// NotFound if there is no checkpoint; IoError naming file, tensor and byte of a damaged or foreign
+// one, or a file that it lacks; InvalidArgument naming the variable and its line if it lacks a
+// variable of the graph, or has another shape or dtype.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system(),
                                   const RestoreOptions& options = {});

@@ -31,12 +31,18 @@ std::string foreign_name(FileSystem& files, const std::string& directory) {
   return "";
 }
 
-void require_replaceable(FileSystem& files, const std::string& path, bool whole) {
+constexpr char kAdvice[] = "; nothing was changed: move it away or save elsewhere";
+
+// Returns whether there is a directory.
+bool require_no_file(FileSystem& files, const std::string& path) {
   const FileKind kind = files.kind(path);
-  if (kind == FileKind::kNone) return;
-  constexpr char kAdvice[] = "; nothing was changed: move it away or save elsewhere";
-  require<IoError>(kind == FileKind::kDirectory, path,
+  require<IoError>(kind == FileKind::kNone || kind == FileKind::kDirectory, path,
                    " is no directory, and a checkpoint would replace it", kAdvice);
+  return kind == FileKind::kDirectory;
+}
+
+void require_replaceable(FileSystem& files, const std::string& path, bool whole) {
+  if (!require_no_file(files, path)) return;
   const std::string foreign = foreign_name(files, path);
   require<IoError>(foreign.empty(), path, " is a directory with '", shown(foreign),
                    "', which is no part of a checkpoint and would be lost", kAdvice);
@@ -89,7 +95,7 @@ CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path, d
       path_(absolute(files, path)),
       parent_(parent_of(path_)),
       old_(path_ + kOldSuffix) {
-  check_parent();
+  check_place();
   lock_ = lock_of(files_, path_, patience);
   require_replaceable(files_, path_, /*whole=*/true);
   // A crash may have left a part of it.
@@ -107,12 +113,13 @@ CheckpointFolder::~CheckpointFolder() {
   }
 }
 
-void CheckpointFolder::check_parent() const {
+void CheckpointFolder::check_place() const {
   const FileKind parent = files_.kind(parent_);
   require<IoError>(parent != FileKind::kNone, "cannot save a checkpoint at ", path_, ": ", parent_,
                    " does not exist");
   require<IoError>(parent == FileKind::kDirectory, "cannot save a checkpoint at ", path_, ": ",
                    parent_, " is no directory");
+  require_no_file(files_, path_);
 }
 
 bool CheckpointFolder::replaces() const {

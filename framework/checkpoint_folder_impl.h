@@ -50,7 +50,7 @@ class CheckpointFolder {
   void commit();
 
  private:
-  void check_parent() const;
+  void check_place() const;
 
   FileSystem& files_;
   std::string path_, parent_, old_, temporary_;

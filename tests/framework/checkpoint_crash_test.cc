@@ -226,6 +226,23 @@ TEST_F(CrashTest, ARunDuringASaveIsReportedAndLeavesThePreviousCheckpoint) {
   EXPECT_GT(refused, 8);  // two files are created, written in two parts or three, synced, closed
 }
 
+TEST_F(CrashTest, ARestoreDuringASaveReadsTheOneBeforeOrTheNewOne) {
+  const MemoryFileSystem before = saved_disk();
+  int old_ones = 0, new_ones = 0;
+  bool waits = false;
+  for (int call = 0; !waits && !HasFailure(); ++call) {
+    SCOPED_TRACE(cat("save at call ", call));
+    MemoryFileSystem disk = before.after_crash(0, true);
+    disk.at_call(call, [&](MemoryFileSystem&) { save(disk, 2); });
+    const int found = restored(disk);
+    waits = disk.waits();
+    ++(found == 1 ? old_ones : new_ones);
+    EXPECT_TRUE(found == 1 || found == 2) << found;
+  }
+  EXPECT_GT(new_ones, 10);  // of the first manifest, and up to the last file
+  EXPECT_GT(old_ones, 0);   // the last time, nothing was saved
+}
+
 TEST_F(CrashTest, TheDiskOfTheseTestsForgetsWhatIsNotSynced) {
   MemoryFileSystem disk(kDisk);
   const std::byte bytes[4] = {};
