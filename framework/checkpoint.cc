@@ -164,8 +164,8 @@ std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
 }
 
 // How the variables of a checkpoint differ from those of the graph; "" if they do not.
-std::string difference(const Manifest& manifest, const Variables& variables,
-                       std::span<const std::string> optional) {
+std::string how_different(const Manifest& manifest, const Variables& variables,
+                          std::span<const std::string> optional) {
   const auto is_optional = [&](const std::string& name) {
     return std::ranges::find(optional, name) != optional.end();
   };
@@ -194,7 +194,7 @@ void require_same_variables(const Graph& graph, const CheckpointFolder& folder, 
   const std::string directory = find_checkpoint(files, folder.path()).directory;
   std::string different;
   try {
-    different = difference(read_manifest(files, directory), originals(graph), options.optional);
+    different = how_different(read_manifest(files, directory), originals(graph), options.optional);
   } catch (const IoError& error) {
     throw IoError(cat("the checkpoint at ", directory,
                       " cannot be told from another model's: ", error.what(), kAdvice));

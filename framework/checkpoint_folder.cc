@@ -31,13 +31,13 @@ std::string foreign_name(FileSystem& files, const std::string& directory) {
   return "";
 }
 
-constexpr char kAdvice[] = "; nothing was changed: move it away or save elsewhere";
+constexpr char kMoveAway[] = "; nothing was changed: move it away or save elsewhere";
 
 // Returns whether there is a directory.
 bool require_no_file(FileSystem& files, const std::string& path) {
   const FileKind kind = files.kind(path);
   require<IoError>(kind == FileKind::kNone || kind == FileKind::kDirectory, path,
-                   " is no directory, and a checkpoint would replace it", kAdvice);
+                   " is no directory, and a checkpoint would replace it", kMoveAway);
   return kind == FileKind::kDirectory;
 }
 
@@ -45,10 +45,10 @@ void require_replaceable(FileSystem& files, const std::string& path, bool whole)
   if (!require_no_file(files, path)) return;
   const std::string foreign = foreign_name(files, path);
   require<IoError>(foreign.empty(), path, " is a directory with '", shown(foreign),
-                   "', which is no part of a checkpoint and would be lost", kAdvice);
+                   "', which is no part of a checkpoint and would be lost", kMoveAway);
   const std::size_t count = files.list(path).size();
   require<IoError>(!whole || count == 0 || count == kFiles.size(), path,
-                   " is a directory, but neither a whole checkpoint nor empty", kAdvice);
+                   " is a directory, but neither a whole checkpoint nor empty", kMoveAway);
 }
 
 // Waits for other processes that save there.

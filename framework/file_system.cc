@@ -55,7 +55,7 @@ bool is_same(const struct stat& a, const struct stat& b) {
 }
 
 // -1 for what is no number.
-int whole_number(std::string_view text) {
+int descriptor_number(std::string_view text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
@@ -275,7 +275,7 @@ class LocalFileSystem final : public FileSystem {
     for (int links = 0; !error && links <= kMostLinks; ++links) {
       const fs::path folder = resolve(at.parent_path().string());
       const std::string text = folder.string();
-      const int number = whole_number(at.filename().string());
+      const int number = descriptor_number(at.filename().string());
       if (number >= 0 && text.starts_with("/proc/") && text.ends_with("/fd"))
         return {number, text.starts_with(own.string() + "/")};
       at = folder / at.filename();

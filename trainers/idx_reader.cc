@@ -32,9 +32,9 @@ class Input {
 };
 
 // Reads a file in blocks, so that its start can be looked at.
-class Blocks {
+class FileBlocks {
  public:
-  explicit Blocks(ReadableFile& file) : file_(file), block_(kBlock) {}
+  explicit FileBlocks(ReadableFile& file) : file_(file), block_(kBlock) {}
 
   std::uint64_t size() const { return file_.size(); }
   // How many bytes were taken.
@@ -75,7 +75,7 @@ bool is_gzip(std::span<const std::byte> bytes) {
 
 class PlainInput final : public Input {
  public:
-  explicit PlainInput(Blocks& blocks) : blocks_(blocks) {}
+  explicit PlainInput(FileBlocks& blocks) : blocks_(blocks) {}
 
   std::size_t read(std::span<std::byte> out) override { return blocks_.read(out); }
   std::uint64_t most_bytes() const override { return blocks_.size(); }
@@ -83,12 +83,12 @@ class PlainInput final : public Input {
   const char* of_what() const override { return ""; }
 
  private:
-  Blocks& blocks_;
+  FileBlocks& blocks_;
 };
 
 class GzipInput final : public Input {
  public:
-  GzipInput(Blocks& blocks, const std::string& name) : blocks_(blocks), name_(name) {
+  GzipInput(FileBlocks& blocks, const std::string& name) : blocks_(blocks), name_(name) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     require<IoError>(inflateInit2(&stream_, kGzipOnly) == Z_OK, name_, ": zlib cannot start");
   }
@@ -148,13 +148,13 @@ class GzipInput final : public Input {
     inflateReset(&stream_);
   }
 
-  Blocks& blocks_;
+  FileBlocks& blocks_;
   const std::string& name_;
   z_stream stream_ = {};
   bool ended_ = false;
 };
 
-std::unique_ptr<Input> open_input(Blocks& blocks, const std::string& name) {
+std::unique_ptr<Input> open_input(FileBlocks& blocks, const std::string& name) {
   if (is_gzip(blocks.peek(2))) return std::make_unique<GzipInput>(blocks, name);
   return std::make_unique<PlainInput>(blocks);
 }
@@ -229,7 +229,7 @@ Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std:
 
 Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank) {
   require(rank >= 1 && rank <= kMaxRank, "IDX files have rank 1 to ", kMaxRank, ", not ", rank);
-  Blocks blocks(file);
+  FileBlocks blocks(file);
   const auto input = open_input(blocks, name);
   const Shape shape = read_header(*input, name, rank);
   require<IoError>(shape.elements() <= host_memory(), name, ": its values of shape ", shape,
