@@ -15,16 +15,17 @@ constexpr double kDefaultLaunch = 5, kDefaultBandwidth = 500;
 
 void require_members(const Json& json, const char* what, const std::vector<std::string>& known) {
   for (const auto& [name, value] : json.members())
-    require(std::ranges::find(known, name) != known.end(), what, " has an unknown member \"",
-            shown(name), "\"", did_you_mean(name, known), " (members: ", join(known), ")");
+    require(std::ranges::find(known, name) != known.end(), value.where(), what,
+            " has an unknown member \"", shown(name), "\"", did_you_mean(name, known),
+            " (members: ", join(known), ")");
 }
 
 double number(const Json& json, const char* name, double fallback, bool positive = false) {
   const Json* const value = json.find(name);
   if (!value) return fallback;
   const double result = value->number();
-  require(std::isfinite(result) && (positive ? result > 0 : result >= 0), "\"", name,
-          "\" of a machine must be ", positive ? "above 0" : "at least 0", ", not ", result);
+  require(std::isfinite(result) && (positive ? result > 0 : result >= 0), value->where(), "\"",
+          name, "\" of a machine must be ", positive ? "above 0" : "at least 0", ", not ", result);
   return result;
 }
 
@@ -35,11 +36,13 @@ Link parse_link(const Json& json) {
   return link;
 }
 
-DeviceSpec parse_device(const std::string& text) {
+DeviceSpec parse_device(const Json& json) {
+  const std::string& text = json.text();
   const DeviceSpec spec(text);
-  require(spec.type && spec.index, "'", shown(text), "' does not name one device; say e.g. gpu:0");
-  require(*spec.index < kMostDevices, "'", shown(text), "': a machine has at most ", kMostDevices,
-          " devices of a type");
+  require(spec.type && spec.index, json.where(), "'", shown(text),
+          "' does not name one device; say e.g. gpu:0");
+  require(*spec.index < kMostDevices, json.where(), "'", shown(text), "': a machine has at most ",
+          kMostDevices, " devices of a type");
   return DeviceSpec::local(spec.type->str(), *spec.index);
 }
 
@@ -62,12 +65,13 @@ void parse_links(const Json& json, Machine& machine) {
     for (const Json& item : links->items()) {
       require_members(item, "a link", {"devices", "latency_us", "gbps", "bus"});
       const std::list<Json>& ends = item.at("devices").items();
-      require(ends.size() == 2, "a link has ", ends.size(), " devices instead of two");
-      const int a = machine.index_of(parse_device(ends.front().text()));
-      const int b = machine.index_of(parse_device(ends.back().text()));
-      require(a != b, "a link goes from ", ends.front().text(), " to itself");
-      require(seen.insert(std::minmax({a, b})).second, "the link between ", ends.front().text(),
-              " and ", ends.back().text(), " is there twice");
+      require(ends.size() == 2, item.where(), "a link has ", ends.size(),
+              " devices instead of two");
+      const int a = machine.index_of(parse_device(ends.front()));
+      const int b = machine.index_of(parse_device(ends.back()));
+      require(a != b, item.where(), "a link goes from ", ends.front().text(), " to itself");
+      require(seen.insert(std::minmax({a, b})).second, item.where(), "the link between ",
+              ends.front().text(), " and ", ends.back().text(), " is there twice");
       machine.links[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] =
           machine.links[static_cast<std::size_t>(b)][static_cast<std::size_t>(a)] =
               parse_link(item);
@@ -138,15 +142,15 @@ Machine parse_machine(const Json& json) {
                    "bandwidth", "links", "other_links"});
   Machine machine;
   for (const Json& name : json.at("devices").items()) {
-    const DeviceSpec device = parse_device(name.text());
-    require(std::ranges::find(machine.devices, device) == machine.devices.end(), device.short_str(),
-            " is there twice");
+    const DeviceSpec device = parse_device(name);
+    require(std::ranges::find(machine.devices, device) == machine.devices.end(), name.where(),
+            device.short_str(), " is there twice");
     machine.devices.push_back(device);
   }
   require(!machine.devices.empty(), "a machine without devices");
   if (const Json* workers = json.find("workers")) {
-    require(workers->integer() >= 0 && workers->integer() <= 1024, "\"workers\" is ",
-            workers->integer(), ", not between 0 and 1024");
+    require(workers->integer() >= 0 && workers->integer() <= 1024, workers->where(),
+            "\"workers\" is ", workers->integer(), ", not between 0 and 1024");
     machine.workers = static_cast<int>(workers->integer());
   }
   machine.run_us = number(json, "run_us", 0);
@@ -162,7 +166,7 @@ Machine parse_machine(const Json& json) {
       const double one = number(point, "one_gbps", 0, true);
       const std::int64_t bytes = point.at("bytes").integer();
       require(bytes > (machine.bandwidth.empty() ? 0 : machine.bandwidth.back().bytes),
-              "\"bytes\" of a machine's bandwidths must be above 0 and grow");
+              point.where(), "\"bytes\" of a machine's bandwidths must be above 0 and grow");
       const Bandwidth defaults;
       machine.bandwidth.push_back(
           {bytes, one, number(point, "all_gbps", one, true), number(point, "other_gbps", 0),

@@ -305,6 +305,7 @@ int run(const Flags& flags) {
   }
   write();
   algorithms.write();
+  outputs.finish();
   return wrong == 0 ? 0 : 1;
 }
 

@@ -270,12 +270,14 @@ int train_bench(int argc, char** argv) {
   if (flags.check_equivalence > 0) {
     const int status = report_equivalence(training, *data, flags.check_equivalence, console, json);
     algorithms.write();
+    outputs.finish();
     return status;
   }
   if (flags.dry_run) return 0;
   const std::vector<BenchResult> results = measure(wanted, training, modes, *data, console);
   algorithms.write();
   report(wanted, results, refused, console, json, plot);
+  outputs.finish();
   const std::string differing = disagreement(results);
   if (differing.empty()) return 0;
   if (!repeats(training)) {

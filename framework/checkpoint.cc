@@ -1,5 +1,6 @@
 #include "belfry/framework/checkpoint.h"
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -36,7 +37,7 @@ std::vector<std::string> names(const Variables& by_name) {
 // Writes a file, counting and summing what it holds.
 class SummedFile {
  public:
-  SummedFile(FileSystem& files, const std::string& path) : file_(files.create(path)) {}
+  explicit SummedFile(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
   void append(std::span<const std::byte> bytes) {
     file_->append(bytes);
     sum_.bytes += bytes.size();
@@ -54,13 +55,13 @@ class SummedFile {
 };
 
 // Writes `variables` to one file, one at a time, and adds them to the manifest.
-void write_tensors(Session& session, FileSystem& files, const std::string& directory,
-                   const std::string& name, const Variables& variables, Manifest& manifest) {
+void write_tensors(Session& session, CheckpointFolder& folder, const std::string& name,
+                   const Variables& variables, Manifest& manifest) {
   std::vector<StoredTensor> tensors;
   for (const auto& [key, variable] : variables)
     tensors.push_back({.name = key, .dtype = variable.dtype(), .shape = variable.shape()});
   const std::string head = lay_out_safetensors(tensors, kFileMetadata);
-  SummedFile file(files, cat(directory, "/", name));
+  SummedFile file(folder.create(name));
   file.append(std::as_bytes(std::span(head)));
   for (const StoredTensor& tensor : tensors) {
     const Variable variable = variables.find(tensor.name)->second;
@@ -77,9 +78,9 @@ void write_tensors(Session& session, FileSystem& files, const std::string& direc
 }
 
 // NotFound is for what is no checkpoint at all.
-std::vector<std::byte> read_part(FileSystem& files, const std::string& path) {
+std::vector<std::byte> read_part(FileSystem& files, const std::string& path, std::uint64_t most) {
   try {
-    return files.read(path);
+    return files.read(path, most);
   } catch (const NotFound& error) {
     throw IoError(cat(error.what(), ", so the checkpoint is not whole"));
   }
@@ -87,44 +88,61 @@ std::vector<std::byte> read_part(FileSystem& files, const std::string& path) {
 
 Manifest read_manifest(FileSystem& files, const std::string& directory) {
   const std::string path = cat(directory, "/", kManifestFile);
-  const std::vector<std::byte> bytes = read_part(files, path);
+  const std::vector<std::byte> bytes = read_part(files, path, kMostTextBytes);
   return Manifest::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 
 Safetensors read_tensors(FileSystem& files, const std::string& directory, const std::string& name,
                          const Manifest& manifest) {
   const std::string path = cat(directory, "/", name);
-  std::vector<std::byte> bytes = read_part(files, path);
+  // What is a little longer is looked at, to name what is wrong with it.
+  constexpr std::uint64_t kLonger = 1 << 20;
+  const auto listed = manifest.files.find(name);
+  const std::uint64_t size = listed == manifest.files.end() ? 0 : listed->second.bytes;
+  std::vector<std::byte> bytes = read_part(files, path, std::max(size, size + kLonger));
   manifest.find_damage(name, bytes, path);
   Safetensors content(std::move(bytes), path);
   manifest.verify(name, content);
   return content;
 }
 
-// Where the value of each original is. Throws unless checkpoint and graph have the same variables,
-// but for `optional` ones.
+// "a, b, c and 9 more".
+std::string some_of(std::span<const std::string> all) {
+  constexpr std::size_t kMost = 8;
+  std::vector<std::string> texts;
+  for (const std::string& name : all.first(std::min(all.size(), kMost)))
+    texts.push_back(shown(name));
+  return cat(join(texts), all.size() > kMost ? cat(" and ", all.size() - kMost, " more") : "");
+}
+
+// Where the value of each original is, and what is left out. Throws unless each variable of the
+// graph is in the checkpoint, but for optional ones.
 using Sources = std::map<const Node*, std::pair<const Safetensors*, const StoredTensor*>>;
 Sources find_sources(const Graph& graph, const std::string& directory,
-                     std::span<const Safetensors> contents, std::span<const std::string> optional) {
+                     std::span<const Safetensors> contents, const RestoreOptions& options,
+                     std::vector<std::string>& left_out) {
   const Variables variables = originals(graph);
-  std::set<std::string> stored(optional.begin(), optional.end());
+  std::set<std::string> stored(options.optional.begin(), options.optional.end());
   Sources sources;
   for (const Safetensors& content : contents)
     for (const auto& [name, tensor] : content.tensors()) {
-      const bool known = !stored.insert(name).second;
+      const bool is_optional = !stored.insert(name).second;
       const auto found = variables.find(name);
-      if (found == variables.end() && known) continue;
-      if (found == variables.end())
-        throw InvalidArgument(cat(content.file(), ": tensor '", shown(name), "' at byte ",
-                                  tensor.begin, ": the graph has no variable of this name",
-                                  did_you_mean(name, names(variables))));
-      sources[&found->second.node()] = {&content, &tensor};
+      if (found != variables.end()) {
+        sources[&found->second.node()] = {&content, &tensor};
+        continue;
+      }
+      require(is_optional || !options.whole, content.file(), ": tensor '", shown(name),
+              "' at byte ", tensor.begin, ": the graph has no variable of this name",
+              did_you_mean(name, names(variables)));
+      if (!is_optional) left_out.push_back(name);
     }
   for (const auto& [name, variable] : variables)
     if (!stored.contains(name))
       throw InvalidArgument(cat(variable.node().describe(), ": the checkpoint ", directory,
                                 " has no tensor '", name, "'",
                                 did_you_mean(name, {stored.begin(), stored.end()})));
+  std::ranges::sort(left_out);
   return sources;
 }
 
@@ -145,14 +163,111 @@ std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
   return values;
 }
 
+// How the variables of a checkpoint differ from those of the graph; "" if they do not.
+std::string how_different(const Manifest& manifest, const Variables& variables,
+                          std::span<const std::string> optional) {
+  const auto is_optional = [&](const std::string& name) {
+    return std::ranges::find(optional, name) != optional.end();
+  };
+  for (const auto& [name, entry] : manifest.tensors) {
+    const auto found = variables.find(name);
+    if (found == variables.end() && is_optional(name)) continue;
+    const TensorType stored{entry.shape, entry.dtype};
+    if (found == variables.end())
+      return cat("it has '", shown(name), "', ", stored, ", which this graph lacks");
+    const TensorType now{found->second.shape(), found->second.dtype()};
+    if (now != stored)
+      return cat("its '", shown(name), "' is ", stored, ", that of this graph is ", now);
+  }
+  for (const auto& [name, variable] : variables)
+    if (!manifest.tensors.contains(name) && !is_optional(name))
+      return cat("it lacks '", name, "', which this graph has");
+  return "";
+}
+
+// Of the folder that is to be replaced.
+void require_same_variables(const Graph& graph, const CheckpointFolder& folder, FileSystem& files,
+                            const SaveOptions& options) {
+  if (options.overwrite || !folder.replaces()) return;
+  constexpr char kAdvice[] =
+      "; nothing was changed: save elsewhere, or ask for it to be overwritten (--overwrite)";
+  const std::string directory = find_checkpoint(files, folder.path()).directory;
+  std::string different;
+  try {
+    different = how_different(read_manifest(files, directory), originals(graph), options.optional);
+  } catch (const IoError& error) {
+    throw IoError(cat("the checkpoint at ", directory,
+                      " cannot be told from another model's: ", error.what(), kAdvice));
+  }
+  require(different.empty(), directory, " holds a checkpoint of another model: ", different,
+          kAdvice);
+}
+
+// Of the manifest; none where it cannot be read.
+std::vector<std::byte> manifest_bytes(FileSystem& files, const std::string& path) {
+  try {
+    return files.read(cat(find_checkpoint(files, path).directory, "/", kManifestFile));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// What read() makes of the checkpoint. If that fails because another process replaced it meanwhile,
+// of the new one.
+template <class F>
+auto read_settled(FileSystem& files, const std::string& path, const F& read) {
+  constexpr int kMostTries = 10;
+  for (int tries = 1;; ++tries) {
+    const std::vector<std::byte> before = manifest_bytes(files, path);
+    try {
+      return read();
+    } catch (const Error&) {
+      if (tries == kMostTries || manifest_bytes(files, path) == before) throw;
+    }
+  }
+}
+
+CheckpointInfo info_of(const FoundCheckpoint& found, const Manifest& manifest) {
+  return {.path = found.directory,
+          .is_old = found.is_old,
+          .step = manifest.step,
+          .extra = manifest.extra};
+}
+
+CheckpointInfo restore_once(Session& session, const std::string& path, FileSystem& files,
+                            const RestoreOptions& options) {
+  const FoundCheckpoint found = find_checkpoint(files, path);
+  const std::string& directory = found.directory;
+  const Manifest manifest = read_manifest(files, directory);
+  const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
+                                  read_tensors(files, directory, kStateFile, manifest)};
+  CheckpointInfo info = info_of(found, manifest);
+  const Sources sources =
+      find_sources(session.graph(), directory, contents, options, info.left_out);
+  session.restore(match(session.graph(), sources), manifest.step);
+  log_info("restored the checkpoint ", directory, " (step ", manifest.step, ")",
+           found.is_old ? ": the previous one, as there is no newer" : "");
+  if (!info.left_out.empty())
+    log_info("left out ", info.left_out.size(),
+             " tensors that the graph has no variables for: ", some_of(info.left_out));
+  return info;
+}
+
 }  // namespace
 
 void check_checkpoint_path(const std::string& path, FileSystem& files) {
-  const CheckpointFolder could_be_made(files, path);
+  CheckpointFolder(files, path, SaveOptions().patience_seconds).rehearse();
+}
+
+void check_checkpoint_path(const Graph& graph, const std::string& path, const SaveOptions& options,
+                           FileSystem& files) {
+  CheckpointFolder folder(files, path, options.patience_seconds);
+  require_same_variables(graph, folder, files, options);
+  folder.rehearse();
 }
 
 void save_checkpoint(Session& session, const std::string& path, const Json& extra,
-                     FileSystem& files) {
+                     FileSystem& files, const SaveOptions& options) {
   require(extra.is_object(), "what is added to a checkpoint must be a JSON object");
   require(session.intact(),
           "a run failed after it had begun to write variables, so their values "
@@ -161,37 +276,31 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
   Variables weights, state;
   for (const auto& [key, variable] : originals(session.graph()))
     (variable.trainable() ? weights : state).emplace(key, variable);
-  CheckpointFolder folder(files, path);
+  CheckpointFolder folder(files, path, options.patience_seconds);
+  require_same_variables(session.graph(), folder, files, options);
   folder.remove_stale();
   Manifest manifest{.step = session.step(), .extra = extra};
-  write_tensors(session, files, folder.directory(), kModelFile, weights, manifest);
-  write_tensors(session, files, folder.directory(), kStateFile, state, manifest);
+  write_tensors(session, folder, kModelFile, weights, manifest);
+  write_tensors(session, folder, kStateFile, state, manifest);
   require(session.intact() && session.step() == manifest.step,
           "the session was run while it was being saved to ", path, "; save between steps");
   const std::string text = manifest.str();
-  SummedFile file(files, cat(folder.directory(), "/", kManifestFile));
+  SummedFile file(folder.create(kManifestFile));
   file.append(std::as_bytes(std::span(text)));
   file.finish();
   folder.commit();
 }
 
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path, FileSystem& files,
-                                  std::span<const std::string> optional) {
-  const auto [directory, is_old] = find_checkpoint(files, path);
-  const Manifest manifest = read_manifest(files, directory);
-  const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
-                                  read_tensors(files, directory, kStateFile, manifest)};
-  const Sources sources = find_sources(session.graph(), directory, contents, optional);
-  session.restore(match(session.graph(), sources), manifest.step);
-  log_info("restored the checkpoint ", directory, " (step ", manifest.step, ")",
-           is_old ? ": the previous one, as there is no newer" : "");
-  return {directory, is_old, manifest.step, manifest.extra};
+                                  const RestoreOptions& options) {
+  return read_settled(files, path, [&] { return restore_once(session, path, files, options); });
 }
 
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files) {
-  const auto [directory, is_old] = find_checkpoint(files, path);
-  const Manifest manifest = read_manifest(files, directory);
-  return {directory, is_old, manifest.step, manifest.extra};
+  return read_settled(files, path, [&] {
+    const FoundCheckpoint found = find_checkpoint(files, path);
+    return info_of(found, read_manifest(files, found.directory));
+  });
 }
 
 }  // namespace belfry

@@ -8,12 +8,13 @@
 //
 // Whatever moment a process or machine dies at, the old checkpoint or the new one can be read: a
 // new one is written to PATH.tmp-<process>-<count> and synced, the old one renamed to PATH.old, the
-// new one renamed to PATH, the parent synced after each, PATH.old removed. One process at a time
-// may save to a PATH.
+// new one renamed to PATH, the parent synced after each, PATH.old removed. Processes that save to
+// one PATH do so one after the other: whoever saves holds the lock PATH.lock, which ends with its
+// process, and the last one wins. A folder PATH.tmp-* beside a lock that can be had is nobody's.
 #pragma once
 #include <cstdint>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "belfry/framework/file_system.h"
 #include "belfry/framework/json.h"
@@ -26,13 +27,37 @@ struct CheckpointInfo {
   bool is_old = false;  // PATH.old, as there is no PATH
   std::uint64_t step = 0;
   Json extra = Json::object();  // what the caller of save_checkpoint added
+  // Of restore_checkpoint: the tensors that the graph has no variables for, sorted.
+  std::vector<std::string> left_out = {};
+};
+
+struct SaveOptions {
+  // Replace a checkpoint of other variables, or one whose manifest cannot be read.
+  bool overwrite = false;
+  // Variables that only one of them needs to have.
+  std::vector<std::string> optional = {};
+  // How long to wait for others that save to this path.
+  double patience_seconds = 60;
+};
+
+struct RestoreOptions {
+  // Variables that may be lacking: in the checkpoint, and they keep their values; in the graph, and
+  // theirs is left out without a word.
+  std::vector<std::string> optional = {};
+  // Every tensor must have its variable: for what goes on with the same model and optimizer.
+  bool whole = false;
 };
 
 // Throws IoError unless a checkpoint can be saved at `path`: its parent must exist and be writable,
 // and `path` may be a checkpoint, an empty directory or nothing, but no file and no directory of
-// something else, which would be lost. For programs to call before they train. Leaves all as it
-// is.
+// something else, which would be lost; nobody else may be saving there for longer than
+// patience_seconds. For programs to call before they train. Leaves all as it is.
 void check_checkpoint_path(const std::string& path, FileSystem& files = local_file_system());
+// Also throws InvalidArgument, naming a variable, if there is a checkpoint of variables with other
+// names, shapes or dtypes than those of `graph`, unless it may be overwritten.
+void check_checkpoint_path(const Graph& graph, const std::string& path,
+                           const SaveOptions& options = {},
+                           FileSystem& files = local_file_system());
 
 // Saves the variables and the step of a session between two runs, with `extra`, an object. Removes
 // what killed processes left, PATH.tmp-<digits>-<digits>, if it holds nothing but a checkpoint's
@@ -42,19 +67,19 @@ void check_checkpoint_path(const std::string& path, FileSystem& files = local_fi
 // InvalidArgument if the session is not intact() or is run meanwhile. What cannot be removed at the
 // end is logged.
 void save_checkpoint(Session& session, const std::string& path, const Json& extra = Json::object(),
-                     FileSystem& files = local_file_system());
+                     FileSystem& files = local_file_system(), const SaveOptions& options = {});
 
 // Sets all global variables of the session's graph, their copies, and the step; clears what a
-// failed run left. Reads `path`, or `path`.old if there is none, and logs which. The whole
-// checkpoint is held in memory and checked before anything is set: a failed restore changes
-// nothing. Throws NotFound if there is no checkpoint; IoError naming file, tensor and byte of a
-// damaged or foreign one, or a file that it lacks; InvalidArgument naming the variable and its line
-// if the graph and the checkpoint differ: a variable that it lacks, one that the graph lacks,
-// another shape or dtype. Variables named in `optional` may be lacking on either side: in the
-// checkpoint, and they keep their values; in the graph, and theirs is left out.
+// failed run left. What the checkpoint has besides, such as an optimizer's slots where the graph is
+// the model alone, is left out, and logged. Reads `path`, or `path`.old if there is none, and logs
+// which. The whole checkpoint is held in memory and checked before anything is set: a failed
+// restore changes nothing. One that another process replaces meanwhile is read anew. Throws
+// NotFound if there is no checkpoint; IoError naming file, tensor and byte of a damaged or foreign
+// one, or a file that it lacks; InvalidArgument naming the variable and its line if it lacks a
+// variable of the graph, or has another shape or dtype.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system(),
-                                  std::span<const std::string> optional = {});
+                                  const RestoreOptions& options = {});
 
 // What restore_checkpoint would return, from the manifest alone.
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files = local_file_system());

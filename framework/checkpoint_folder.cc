@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "belfry/framework/checkpoint_folder_impl.h"
 #include "belfry/framework/error.h"
@@ -8,7 +10,7 @@
 namespace belfry {
 namespace {
 
-constexpr char kOldSuffix[] = ".old";
+constexpr char kOldSuffix[] = ".old", kLockSuffix[] = ".lock";
 constexpr std::array<std::string_view, 3> kFiles = {kModelFile, kStateFile, kManifestFile};
 
 std::string absolute(FileSystem& files, std::string path) {
@@ -29,18 +31,43 @@ std::string foreign_name(FileSystem& files, const std::string& directory) {
   return "";
 }
 
-void require_replaceable(FileSystem& files, const std::string& path, bool whole) {
+constexpr char kMoveAway[] = "; nothing was changed: move it away or save elsewhere";
+
+// Returns whether there is a directory.
+bool require_no_file(FileSystem& files, const std::string& path) {
   const FileKind kind = files.kind(path);
-  if (kind == FileKind::kNone) return;
-  constexpr char kAdvice[] = "; nothing was changed: move it away or save elsewhere";
-  require<IoError>(kind == FileKind::kDirectory, path,
-                   " is no directory, and a checkpoint would replace it", kAdvice);
+  require<IoError>(kind == FileKind::kNone || kind == FileKind::kDirectory, path,
+                   " is no directory, and a checkpoint would replace it", kMoveAway);
+  return kind == FileKind::kDirectory;
+}
+
+void require_replaceable(FileSystem& files, const std::string& path, bool whole) {
+  if (!require_no_file(files, path)) return;
   const std::string foreign = foreign_name(files, path);
   require<IoError>(foreign.empty(), path, " is a directory with '", shown(foreign),
-                   "', which is no part of a checkpoint and would be lost", kAdvice);
+                   "', which is no part of a checkpoint and would be lost", kMoveAway);
   const std::size_t count = files.list(path).size();
   require<IoError>(!whole || count == 0 || count == kFiles.size(), path,
-                   " is a directory, but neither a whole checkpoint nor empty", kAdvice);
+                   " is a directory, but neither a whole checkpoint nor empty", kMoveAway);
+}
+
+// Waits for other processes that save there.
+std::unique_ptr<FileLock> lock_of(FileSystem& files, const std::string& path, double patience) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point began = Clock::now();
+  for (bool told = false;;) {
+    if (auto lock = files.lock(path + kLockSuffix)) return lock;
+    const std::chrono::duration<double> waited = Clock::now() - began;
+    require<IoError>(waited.count() < patience, path,
+                     ": another process has been saving a checkpoint there for ", patience,
+                     " seconds (it has ", path, kLockSuffix,
+                     "); nothing was changed: wait for it, ", "or save elsewhere");
+    if (!told && waited.count() > 1) {
+      log_info("waiting for another process that saves a checkpoint to ", path);
+      told = true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 }  // namespace
@@ -58,19 +85,23 @@ FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path) {
                     found.directory);
   require<IoError>(kind == FileKind::kDirectory, found.directory,
                    " is no directory; a checkpoint is a directory");
-  require<IoError>(files.exists(cat(found.directory, "/", kManifestFile)), found.directory,
-                   " holds no ", kManifestFile, ", so it is no checkpoint");
+  require<IoError>(files.target_kind(cat(found.directory, "/", kManifestFile)) != FileKind::kNone,
+                   found.directory, " holds no ", kManifestFile, ", so it is no checkpoint");
   return found;
 }
 
-CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path)
+CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path, double patience)
     : files_(files),
       path_(absolute(files, path)),
       parent_(parent_of(path_)),
       old_(path_ + kOldSuffix) {
-  check();
+  check_place();
+  lock_ = lock_of(files_, path_, patience);
+  require_replaceable(files_, path_, /*whole=*/true);
+  // A crash may have left a part of it.
+  require_replaceable(files_, old_, /*whole=*/false);
   temporary_ = temporary_name(path_);
-  files_.create_directory(temporary_);
+  files_.create_directory(temporary_, path_);
 }
 
 CheckpointFolder::~CheckpointFolder() {
@@ -82,18 +113,32 @@ CheckpointFolder::~CheckpointFolder() {
   }
 }
 
-void CheckpointFolder::check() const {
+void CheckpointFolder::check_place() const {
   const FileKind parent = files_.kind(parent_);
   require<IoError>(parent != FileKind::kNone, "cannot save a checkpoint at ", path_, ": ", parent_,
                    " does not exist");
   require<IoError>(parent == FileKind::kDirectory, "cannot save a checkpoint at ", path_, ": ",
                    parent_, " is no directory");
-  require_replaceable(files_, path_, /*whole=*/true);
-  // A crash may have left a part of it.
-  require_replaceable(files_, old_, /*whole=*/false);
+  require_no_file(files_, path_);
+}
+
+bool CheckpointFolder::replaces() const {
+  const auto holds_checkpoint = [this](const std::string& directory) {
+    return files_.target_kind(cat(directory, "/", kManifestFile)) != FileKind::kNone;
+  };
+  return holds_checkpoint(path_) || holds_checkpoint(old_);
+}
+
+std::unique_ptr<WritableFile> CheckpointFolder::create(const std::string& name) {
+  return files_.create(cat(temporary_, "/", name), cat(path_, "/", name));
+}
+
+void CheckpointFolder::rehearse() {
+  for (const std::string_view name : kFiles) create(std::string(name))->close();
 }
 
 void CheckpointFolder::remove_stale() {
+  if (!lock_->excludes()) return;
   const std::string base = path_.substr(path_.rfind('/') + 1);
   for (const std::string& name : files_.list(parent_)) {
     const std::string stale = parent_ == "/" ? "/" + name : cat(parent_, "/", name);

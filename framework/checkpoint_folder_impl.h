@@ -1,5 +1,6 @@
 // How the directory of a checkpoint is found and replaced.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -20,30 +21,40 @@ struct FoundCheckpoint {
 // IoError if it is no checkpoint.
 FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path);
 
-// A new directory that is to take the place of `path`. Without commit() it vanishes.
+// A new directory that is to take the place of `path`. Without commit() it vanishes. As long as it
+// lives, no other process saves there.
 class CheckpointFolder {
  public:
-  // Checks `path` as check_checkpoint_path says, makes the directory.
-  CheckpointFolder(FileSystem& files, const std::string& path);
+  // Waits for its turn, at most `patience` seconds; checks `path` as check_checkpoint_path says;
+  // makes the directory.
+  CheckpointFolder(FileSystem& files, const std::string& path, double patience);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
-  // Where the new files go. They must be synced before commit().
-  const std::string& directory() const { return temporary_; }
+  // Absolute.
+  const std::string& path() const { return path_; }
+  // Whether there is a checkpoint that commit() takes away.
+  bool replaces() const;
+  // A new file of the directory, with the permissions of the one that it replaces. To be synced
+  // before commit().
+  std::unique_ptr<WritableFile> create(const std::string& name);
+  // Makes all files, to see whether they can be made.
+  void rehearse();
   // Removes the directories that killed processes left: those beside `path` that have a
-  // temporary_name() of it, are no links, and hold nothing but files of a checkpoint. What cannot
-  // be removed is logged and stays.
+  // temporary_name() of it, are no links, and hold nothing but files of a checkpoint: as this one
+  // has the lock, they are nobody's. What cannot be removed is logged and stays.
   void remove_stale();
   // Puts the directory at `path`. Throws IoError if that fails; the one that was there is at `path`
   // or `path`.old then. If only the last sync failed, the new one is at `path`.
   void commit();
 
  private:
-  void check() const;
+  void check_place() const;
 
   FileSystem& files_;
   std::string path_, parent_, old_, temporary_;
+  std::unique_ptr<FileLock> lock_;
   bool committed_ = false;
 };
 

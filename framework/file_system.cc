@@ -1,18 +1,21 @@
 #include "belfry/framework/file_system.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "belfry/framework/error.h"
+#include "belfry/framework/local_file_impl.h"
 #include "belfry/framework/log.h"
 
 namespace belfry {
@@ -21,11 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;  // on the way of one path, as Linux allows
-constexpr std::string_view kTemporary = ".tmp-";
-
-[[noreturn]] void fail(const char* action, const std::string& path, int code) {
-  throw IoError(cat(path, ": cannot ", action, ": ", std::strerror(code)));
-}
+// None of these waits for another process, or makes a terminal the process's own.
+constexpr int kOpen = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 FileKind kind_of(const fs::file_status& status, const std::string& path,
                  const std::error_code& error) {
@@ -33,80 +33,112 @@ FileKind kind_of(const fs::file_status& status, const std::string& path,
     case fs::file_type::not_found: return FileKind::kNone;
     case fs::file_type::regular: return FileKind::kFile;
     case fs::file_type::directory: return FileKind::kDirectory;
-    case fs::file_type::none: fail("look up", path, error.value());
+    case fs::file_type::none: fail_file("look up", path, error.value());
     default: return FileKind::kOther;
   }
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
+// "a pipe"; "" for a regular file.
+std::string_view other_kind(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFREG: return "";
+    case S_IFDIR: return "a directory";
+    case S_IFIFO: return "a pipe";
+    case S_IFSOCK: return "a socket";
+    case S_IFBLK: return "a disk";
+    default: return "a device";
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
+}
 
- private:
-  int fd_;
+bool is_same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// -1 for what is no number.
+int descriptor_number(std::string_view text) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : -1;
+}
+
+// Which descriptor of which process a path names.
+struct NamedDescriptor {
+  int number = -1;
+  bool own = false;
 };
 
-class LocalWritableFile final : public WritableFile {
- public:
-  LocalWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-
-  void append(std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("write", path_, errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-
-  void sync() override {
-    if (::fsync(fd_.get()) != 0) fail("sync", path_, errno);
-  }
-
-  void close() override {
-    if (::close(fd_.release()) != 0) fail("close", path_, errno);
-  }
-
- private:
-  std::string path_;
-  Descriptor fd_;
-};
+// Gives what is new, and so far open to its owner alone, the permissions of what is old. If the
+// group cannot be given, the new one's may do what everyone may.
+void make_like(int fd, const struct stat& old) {
+  mode_t mode = old.st_mode & (S_ISDIR(old.st_mode) ? 07777 : 0777);
+  if (::fchown(fd, static_cast<uid_t>(-1), old.st_gid) != 0)
+    mode = (mode & ~mode_t{070}) | (mode & 007) << 3;
+  [[maybe_unused]] const int may_fail = ::fchown(fd, old.st_uid, static_cast<gid_t>(-1));
+  [[maybe_unused]] const int may_fail_too = ::fchmod(fd, mode);
+}
 
 class LocalFileSystem final : public FileSystem {
  public:
-  std::unique_ptr<WritableFile> create(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) fail("create", path, errno);
-    return std::make_unique<LocalWritableFile>(path, fd);
+  std::unique_ptr<WritableFile> create(const std::string& path, const std::string& like) override {
+    constexpr int kCreate = O_WRONLY | O_CREAT | kOpen;
+    if (like.empty()) return opened(path, ::open(path.c_str(), kCreate | O_TRUNC, 0644), "create");
+    const std::optional<struct stat> old = replaced(like);
+    const int fd =
+        ::open(path.c_str(), kCreate | O_EXCL | O_NOFOLLOW, old ? mode_t{0600} : mode_t{0644});
+    if (fd >= 0 && old) make_like(fd, *old);
+    return opened(path, fd, "create");
   }
 
-  std::vector<std::byte> read(const std::string& path) override {
-    Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd.get() < 0 && errno == ENOENT) throw NotFound(cat(path, ": no such file"));
-    if (fd.get() < 0) fail("open", path, errno);
-    // One byte more than it seems to have, so that one reading finds the end.
-    struct stat status = {};
-    if (::fstat(fd.get(), &status) != 0) fail("read", path, errno);
-    std::vector<std::byte> bytes(
-        std::max<std::size_t>(static_cast<std::size_t>(status.st_size) + 1, std::size_t{1} << 12));
-    std::size_t used = 0;
-    for (;;) {
-      if (used == bytes.size()) bytes.resize(2 * used);
-      const ssize_t got = ::read(fd.get(), bytes.data() + used, bytes.size() - used);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail("read", path, errno);
-      used += static_cast<std::size_t>(got);
-      if (got == 0) break;
+  std::unique_ptr<WritableFile> open_stream(const std::string& path) override {
+    const fs::path name = fs::path(path).filename();
+    require<IoError>(!name.empty() && name != "." && name != "..", path, " names a directory");
+    if (const int number = descriptor(path); number >= 0) {
+      const int mode = ::fcntl(number, F_GETFL);
+      if (mode < 0) fail_file("write", path, errno);
+      require<IoError>((mode & O_ACCMODE) != O_RDONLY, path, " is open to be read alone");
+      return opened(path, ::fcntl(number, F_DUPFD_CLOEXEC, 0), "write", /*waits=*/false);
     }
-    bytes.resize(used);
-    return bytes;
+    struct stat status = {};
+    if (::stat(path.c_str(), &status) != 0) {
+      if (errno == ENOENT || errno == ENOTDIR) return nullptr;
+      fail_file("look up", path, errno);
+    }
+    const std::string_view kind = other_kind(status.st_mode);
+    if (kind.empty() && named_descriptor(path).number < 0) return nullptr;
+    for (const std::string_view refused : {"a directory", "a socket", "a disk"})
+      require<IoError>(kind != refused, path, " is ", refused, ", not a file");
+    const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | kOpen);
+    require<IoError>(fd >= 0 || errno != ENXIO || kind != "a pipe", path,
+                     " is a pipe that no process reads; start the reader first");
+    return opened(path, fd, "write");
+  }
+
+  int descriptor(const std::string& path) override {
+    const NamedDescriptor named = named_descriptor(path);
+    if (named.own) return named.number;
+    struct stat there = {}, stream = {};
+    if (::stat(path.c_str(), &there) != 0 || !S_ISREG(there.st_mode)) return -1;
+    for (const int number : {1, 2})
+      if (::fstat(number, &stream) == 0 && is_same(stream, there)) return number;
+    return -1;
+  }
+
+  std::unique_ptr<ReadableFile> open(const std::string& path) override {
+    const auto require_regular = [&](const struct stat& status) {
+      const std::string_view kind = other_kind(status.st_mode);
+      require<IoError>(kind.empty(), path, ": is ", kind, ", not a file to read");
+    };
+    // Looked at first: to open a device may do something.
+    struct stat status = {};
+    const bool missing = ::stat(path.c_str(), &status) != 0;
+    if (missing && errno == ENOENT) throw NotFound(cat(path, ": no such file"));
+    if (missing) fail_file("open", path, errno);
+    require_regular(status);
+    Descriptor fd(::open(path.c_str(), O_RDONLY | kOpen));
+    if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0) fail_file("open", path, errno);
+    require_regular(status);
+    const auto size = static_cast<std::uint64_t>(status.st_size);
+    return std::make_unique<LocalReadableFile>(path, std::move(fd), size);
   }
 
   bool exists(const std::string& path) override {
@@ -146,7 +178,7 @@ class LocalFileSystem final : public FileSystem {
         rest.insert(rest.begin(), target.begin(), target.end());
       }
     }
-    if (error) fail("resolve", path, error.value());
+    if (error) fail_file("resolve", path, error.value());
     return done.string();
   }
 
@@ -156,30 +188,101 @@ class LocalFileSystem final : public FileSystem {
     fs::directory_iterator entries(directory, error);
     for (; !error && entries != fs::directory_iterator(); entries.increment(error))
       names.push_back(entries->path().filename().string());
-    if (error) fail("list", directory, error.value());
+    if (error) fail_file("list", directory, error.value());
     std::ranges::sort(names);
     return names;
   }
 
-  void create_directory(const std::string& path) override {
+  void create_directory(const std::string& path, const std::string& like) override {
+    if (!like.empty()) return make_directory(path, replaced(like));
     std::error_code error;
     fs::create_directories(path, error);
-    if (error) fail("create directory", path, error.value());
+    if (error) fail_file("create directory", path, error.value());
   }
 
   void rename(const std::string& from, const std::string& to) override {
-    if (::rename(from.c_str(), to.c_str()) != 0) fail(cat("rename to ", to).c_str(), from, errno);
+    if (::rename(from.c_str(), to.c_str()) != 0)
+      fail_file(cat("rename to ", to).c_str(), from, errno);
   }
 
   void remove(const std::string& path) override {
     std::error_code error;
     fs::remove(path, error);
-    if (error) fail("remove", path, error.value());
+    if (error) fail_file("remove", path, error.value());
   }
 
   void sync_directory(const std::string& path) override {
     Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd.get() < 0 || ::fsync(fd.get()) != 0) fail("sync directory", path, errno);
+    if (fd.get() < 0 || ::fsync(fd.get()) != 0) fail_file("sync directory", path, errno);
+  }
+
+  // flock(), not process numbers: those mean nothing in another container, and NFS hands a flock()
+  // to its server.
+  std::unique_ptr<FileLock> lock(const std::string& path) override {
+    for (;;) {
+      constexpr int kLock = O_CREAT | O_NOFOLLOW | kOpen;
+      int opened = ::open(path.c_str(), O_RDWR | kLock, 0666);
+      if (opened < 0 && errno == EACCES) opened = ::open(path.c_str(), O_RDONLY | kLock, 0666);
+      Descriptor fd(opened);
+      struct stat mine = {}, there = {};
+      if (fd.get() < 0 || ::fstat(fd.get(), &mine) != 0) fail_file("lock", path, errno);
+      require<IoError>(S_ISREG(mine.st_mode) && mine.st_size == 0, path,
+                       " is in the way of a lock: move it away");
+      const int failure = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+      if (failure == EWOULDBLOCK) return nullptr;
+      if (failure == EINTR || failure == ESTALE) continue;
+      if (failure != 0)
+        log_warning(path, ": this file system has no locks (", std::strerror(failure),
+                    "); let no two programs write there at once");
+      // Whoever had the lock before has removed the file.
+      if (::lstat(path.c_str(), &there) == 0 && is_same(mine, there))
+        return std::make_unique<LocalFileLock>(path, std::move(fd), failure == 0);
+    }
+  }
+
+ private:
+  // What is to be replaced, if it is there.
+  static std::optional<struct stat> replaced(const std::string& path) {
+    struct stat old = {};
+    if (::stat(path.c_str(), &old) != 0) return {};
+    if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0)
+      fail_file("replace", path, errno);
+    return old;
+  }
+
+  static void make_directory(const std::string& path, const std::optional<struct stat>& old) {
+    if (::mkdir(path.c_str(), old ? mode_t{0700} : mode_t{0777}) != 0)
+      fail_file("create directory", path, errno);
+    if (!old) return;
+    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | kOpen));
+    if (fd.get() < 0) fail_file("open", path, errno);
+    make_like(fd.get(), *old);
+  }
+
+  static std::unique_ptr<WritableFile> opened(const std::string& path, int fd, const char* action,
+                                              bool waits = true) {
+    if (fd < 0) fail_file(action, path, errno);
+    // kOpen did not wait; what is written does.
+    if (waits) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return std::make_unique<LocalWritableFile>(path, fd);
+  }
+
+  // /proc/<process>/fd/<number>, or /proc/<process>/task/<thread>/fd/<number>, behind any links.
+  NamedDescriptor named_descriptor(const std::string& path) {
+    const fs::path own = resolve("/proc/self");  // its number as /proc has it, which may differ
+    std::error_code error;
+    fs::path at = fs::absolute(path, error);
+    for (int links = 0; !error && links <= kMostLinks; ++links) {
+      const fs::path folder = resolve(at.parent_path().string());
+      const std::string text = folder.string();
+      const int number = descriptor_number(at.filename().string());
+      if (number >= 0 && text.starts_with("/proc/") && text.ends_with("/fd"))
+        return {number, text.starts_with(own.string() + "/")};
+      at = folder / at.filename();
+      if (fs::symlink_status(at, error).type() != fs::file_type::symlink) break;
+      at = folder / fs::read_symlink(at, error);
+    }
+    return {};
   }
 };
 
@@ -190,45 +293,12 @@ FileSystem& local_file_system() {
   return instance;
 }
 
-void remove_tree(FileSystem& files, const std::string& path) {
-  if (files.kind(path) == FileKind::kDirectory)
-    for (const std::string& name : files.list(path)) remove_tree(files, cat(path, "/", name));
-  files.remove(path);
-}
-
-std::string temporary_name(const std::string& path) {
-  static std::atomic<int> count{0};
-  return cat(path, kTemporary, ::getpid(), "-", count++);
-}
-
-bool is_temporary_name(std::string_view name, std::string_view path) {
-  if (!name.starts_with(path)) return false;
-  name.remove_prefix(path.size());
-  if (!name.starts_with(kTemporary)) return false;
-  name.remove_prefix(kTemporary.size());
-  const auto is_number = [](std::string_view text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-  };
-  const std::size_t dash = name.find('-');
-  return dash != name.npos && is_number(name.substr(0, dash)) && is_number(name.substr(dash + 1));
-}
-
-void write_text_file(FileSystem& files, const std::string& path, const std::string& text) {
-  const std::string temporary = temporary_name(path);
-  try {
-    const auto file = files.create(temporary);
-    file->append(std::as_bytes(std::span(text)));
-    file->sync();
-    file->close();
-    files.rename(temporary, path);
-  } catch (...) {
-    try {
-      files.remove(temporary);
-    } catch (const std::exception& error) {
-      log_warning("an unfinished file stays behind: ", error.what());
-    }
-    throw;
-  }
+void reserve_standard_descriptors() {
+  // What is only read fails when it is written, and the other way round.
+  constexpr int kWrongWay[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+  for (int fd = 0; fd < 3; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", kWrongWay[fd]) < 0)
+      fail_file("open", "/dev/null", errno);
 }
 
 }  // namespace belfry

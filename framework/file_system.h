@@ -2,6 +2,7 @@
 // failures at any call; nothing else in the project opens a file.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,8 +21,29 @@ class WritableFile {
   virtual void close() = 0;
 };
 
+// A regular file being read from its start. Errors throw IoError naming the file.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  // In bytes, when it was opened; 0 for what the kernel makes up as it is read (/proc).
+  virtual std::uint64_t size() const = 0;
+  // Fills `out` with what follows and returns how many bytes there were: fewer only at the end.
+  virtual std::size_t read(std::span<std::byte> out) = 0;
+};
+
+// Keeps others out as long as it lives.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+  // False on a file system that knows no locks: it keeps nobody out.
+  virtual bool excludes() const = 0;
+};
+
 // kOther: a device, a pipe, a socket; where links are not followed, a link.
 enum class FileKind { kNone, kFile, kDirectory, kOther };
+
+// What read() takes unless told otherwise, in bytes: more than any text of ours has.
+inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{64} << 20;
 
 // All throw IoError naming the path, where nothing else is said. Links on the way to the last name
 // of a path are followed by all, the last name itself where it is said.
@@ -30,9 +52,26 @@ class FileSystem {
   virtual ~FileSystem() = default;
   // Makes a file, or empties the one that is there; opens a device or pipe as it is. The directory
   // must exist. Follows a link, also one that leads to nothing yet.
-  virtual std::unique_ptr<WritableFile> create(const std::string& path) = 0;
-  // The whole file. Throws NotFound if there is none, IoError if it cannot be read. Follows a link.
-  virtual std::vector<std::byte> read(const std::string& path) = 0;
+  // With `like` the file is for its place: it must be new, and has the permissions of `like`, and
+  // its owner and group where this process may give them, if there is such a file. IoError if this
+  // process may not write `like`.
+  virtual std::unique_ptr<WritableFile> create(const std::string& path,
+                                               const std::string& like = {}) = 0;
+  // To be written from its end on, if there is something at `path` that must not be replaced: a
+  // descriptor() of this process, one of another process, a device or a pipe. Null for a regular
+  // file and for nothing. IoError for a pipe that nobody reads, a descriptor that is closed or only
+  // to be read, a socket, a disk. Follows a link.
+  virtual std::unique_ptr<WritableFile> open_stream(const std::string& path) = 0;
+  // The open descriptor of this process that `path` stands for: N for /dev/fd/N, /proc/self/fd/N,
+  // /dev/stdout (1), /dev/stderr (2), what leads there, and the regular file that stdout or stderr
+  // goes to. Else -1.
+  virtual int descriptor(const std::string& path) = 0;
+  // A regular file, to be read in parts. Never waits: IoError names a directory, device, pipe or
+  // socket as such. Throws NotFound if there is nothing. Follows a link.
+  virtual std::unique_ptr<ReadableFile> open(const std::string& path) = 0;
+  // The whole file. Throws as open() does; IoError, too, for more than `most` bytes, and if it
+  // becomes longer or shorter while it is read.
+  std::vector<std::byte> read(const std::string& path, std::uint64_t most = kMostTextBytes);
   // Whether something is there; follows a link, so a dangling one is nothing. Never throws: what
   // cannot be looked up is taken for nothing. Where that matters, ask for the kind.
   virtual bool exists(const std::string& path) = 0;
@@ -47,7 +86,8 @@ class FileSystem {
   // Names (not paths) in a directory, sorted.
   virtual std::vector<std::string> list(const std::string& directory) = 0;
   // Makes parents, too. Nothing happens if the directory is there; IoError if something else is.
-  virtual void create_directory(const std::string& path) = 0;
+  // With `like`, as of create(): the parent is there, and the directory is not.
+  virtual void create_directory(const std::string& path, const std::string& like = {}) = 0;
   // Puts a file, or a directory and what is in it, where a file or an empty directory may be, at
   // once: others see that one or this one. IoError, and no change, if a directory with content is
   // at `to`, or one of them is a directory and the other is none. Both are in one directory. Links
@@ -57,24 +97,33 @@ class FileSystem {
   virtual void remove(const std::string& path) = 0;
   // Makes durable what was created, renamed and removed in a directory, not what its files hold.
   virtual void sync_directory(const std::string& path) = 0;
+  // Makes an empty file and locks it until the result goes, which removes it. Null if another has
+  // it, in this process or in any that sees the file. The lock ends with the process, however that
+  // ends; what remains of the file is in nobody's way. IoError for what is no empty file.
+  virtual std::unique_ptr<FileLock> lock(const std::string& path) = 0;
 };
 
 // The disk.
 FileSystem& local_file_system();
 
+// Gives descriptors 0, 1 and 2, where they are closed, to something that cannot be used, so that no
+// file that is opened gets them, and what is printed. For main().
+void reserve_standard_descriptors();
+
 // Removes what is at `path`, and all below it if that is a directory. Links are not followed.
 void remove_tree(FileSystem& files, const std::string& path);
 
-// A name beside `path` for what is to replace it, PATH.tmp-<process>-<count>. No other call gets
-// it, nor any other process of this machine that runs now.
+// A name beside `path` for what is to replace it, PATH.tmp-<process>-<number>. No other call gets
+// it, nor another process: the numbers begin with the time, as containers that share a folder may
+// have processes of one number.
 std::string temporary_name(const std::string& path);
-// Whether `name` is of this form, with digits for process and count: what another process may have
-// left.
+// Whether `name` is of this form, with digits for both: what another process may have left.
 bool is_temporary_name(std::string_view name, std::string_view path);
 
 // Writes `text` as the whole content of `path`: to a temporary_name(), synced, then renamed, so
-// that readers see the old file or the new one, and of two writers the last wins. If that fails,
-// the old file remains and the temporary one goes. A link is replaced, not followed.
+// that readers see the old file or the new one, and of two writers the last wins. The new file has
+// the permissions of the old one. If that fails, the old file remains and the temporary one goes. A
+// link is followed. What open_stream() opens is written to as it is instead.
 void write_text_file(FileSystem& files, const std::string& path, const std::string& text);
 
 }  // namespace belfry

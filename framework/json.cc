@@ -1,79 +1,12 @@
 #include "belfry/framework/json.h"
 
 #include <cmath>
-#include <limits>
-#include <set>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "belfry/framework/error.h"
 
 namespace belfry {
-
-// Takes what nlohmann's parser finds, in order.
-class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  Json take() { return std::move(root_); }
-
-  bool null() override { return add({}); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(std::int64_t{value}); }
-  bool number_unsigned(number_unsigned_t value) override { return add(std::uint64_t{value}); }
-  bool number_float(number_float_t value, const string_t& text) override {
-    require(std::isfinite(value), "JSON: ", shown(text), " is no finite number");
-    return add(value);
-  }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(Json::object()); }
-  bool start_array(std::size_t) override { return open(Json::array()); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool key(string_t& value) override {
-    require(keys_.back().insert(value).second, "JSON: an object has two members '", shown(value),
-            "'");
-    key_ = std::move(value);
-    return true;
-  }
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::json::exception& error) override {
-    throw InvalidArgument(cat("JSON: byte ", position, ": ", shown(error.what(), 240)));
-  }
-
- private:
-  static constexpr std::size_t kDeepest = 64;
-
-  Json* place(Json value) {
-    if (open_.empty()) {
-      root_ = std::move(value);
-      return &root_;
-    }
-    Json& parent = *open_.back();
-    if (parent.is_array()) return &parent.items_.emplace_back(std::move(value));
-    return &parent.members_.emplace_back(std::move(key_), std::move(value)).second;
-  }
-  bool add(Json value) {
-    place(std::move(value));
-    return true;
-  }
-  bool open(Json value) {
-    require(open_.size() < kDeepest, "JSON: nested deeper than ", kDeepest, " levels");
-    open_.push_back(place(std::move(value)));
-    keys_.emplace_back();
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    keys_.pop_back();
-    return true;
-  }
-
-  Json root_;
-  std::vector<Json*> open_;
-  std::vector<std::set<std::string>> keys_;  // of the open objects; no large table
-  std::string key_;
-};
 
 namespace {
 
@@ -102,15 +35,6 @@ Json Json::object() {
   Json value;
   value.kind_ = Kind::kObject;
   return value;
-}
-
-Json Json::parse(std::string_view text) {
-  // The parser takes a zero byte for the end of the text.
-  const std::size_t zero = text.find('\0');
-  require(zero == text.npos, "JSON: byte ", zero + 1, " is zero");
-  JsonReader reader;
-  nlohmann::json::sax_parse(text, &reader);
-  return reader.take();
 }
 
 void Json::print(std::string& out, int indent, int level) const {
@@ -170,20 +94,32 @@ Json& Json::push(Json value) {
   return *this;
 }
 
+std::string Json::where() const {
+  return line_ > 0 ? cat("line ", line_, ", column ", column_, ": ") : "JSON: ";
+}
+
+void Json::refuse(const char* expected) const {
+  const char* const what = is_array()    ? "an array"
+                           : is_object() ? "an object"
+                           : is_string() ? "the text "
+                                         : "";
+  const std::string value = is_array() || is_object() ? "" : shown(str(), 40);
+  throw InvalidArgument(cat(where(), "expected ", expected, ", found ", what, value));
+}
+
 void Json::require_kind(Kind kind, const char* name) const {
-  require(kind_ == kind, "JSON: expected ", name);
+  if (kind_ != kind) refuse(name);
 }
 
 std::int64_t Json::integer() const {
-  require(is_integer(), "JSON: expected a whole number");
-  require(kind_ == Kind::kInteger || integer_ >= 0, "JSON: ", static_cast<std::uint64_t>(integer_),
-          " is too large");
+  if (!is_integer()) refuse("a whole number");
+  if (kind_ == Kind::kUnsigned && integer_ < 0) refuse("a whole number below 2^63");
   return integer_;
 }
 
 std::uint64_t Json::unsigned_integer() const {
-  require(is_integer() && (kind_ == Kind::kUnsigned || integer_ >= 0),
-          "JSON: expected a whole number that is not negative");
+  if (!is_integer() || (kind_ == Kind::kInteger && integer_ < 0))
+    refuse("a whole number that is not negative");
   return static_cast<std::uint64_t>(integer_);
 }
 
@@ -217,7 +153,7 @@ const Json* Json::find(std::string_view key) const {
 
 const Json& Json::at(std::string_view key) const {
   const Json* const found = find(key);
-  require(found != nullptr, "JSON: there is no member '", key, "'");
+  require(found != nullptr, where(), "there is no member '", key, "' in this object");
   return *found;
 }
 

@@ -166,6 +166,8 @@ void refuse_precision(const TrainFlags& flags, const RawFlags& raw) {
 
 // What inspects or compares keeps nothing of a training run, and goes on from none.
 void refuse_unused_files(const TrainFlags& flags) {
+  require<FlagError>(!flags.overwrite || !flags.save_checkpoint.empty(),
+                     "--overwrite is for what --save_checkpoint replaces; name that, too");
   const std::string_view why = flags.dry_run                 ? "--dry_run"
                                : !flags.explain.empty()      ? "--explain"
                                : flags.check_equivalence > 0 ? "--check_equivalence"

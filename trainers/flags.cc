@@ -110,6 +110,8 @@ class Definer {
     parser_.add(
         "--save_checkpoint", raw_.save_checkpoint, "PATH",
         "directory to save variables and progress in, after each epoch and at the end [none]");
+    parser_.add("--overwrite", raw_.overwrite,
+                "let --save_checkpoint replace a checkpoint of another model, too [false]");
     parser_.add(
         "--restore_checkpoint", raw_.restore_checkpoint, "PATH",
         "go on from this checkpoint; --epochs and --max_steps count what it has done [none]");
@@ -230,6 +232,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   flags.trace_file = raw.trace_file;
   flags.save_checkpoint = raw.save_checkpoint;
   flags.restore_checkpoint = raw.restore_checkpoint;
+  flags.overwrite = raw.overwrite;
   flags.json = raw.json;
   flags.automatic = raw.automatic;
   check_flags(flags, raw, compares_auto);

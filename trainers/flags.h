@@ -61,7 +61,8 @@ struct TrainFlags {
   std::string explain;        // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead
   std::string trace_file, save_checkpoint, restore_checkpoint, json;
-  std::string help;  // not empty if --help was given: print it and do nothing else
+  bool overwrite = false;  // another model's checkpoint at save_checkpoint
+  std::string help;        // not empty if --help was given: print it and do nothing else
 
   // Nothing runs, and GPUs of `devices` need not exist.
   bool plans() const { return dry_run || !explain.empty(); }

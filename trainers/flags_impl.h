@@ -18,7 +18,7 @@ struct RawFlags {
       learning_rate;
   FlagValue uneven, tower_weights, precision, check_equivalence;
   std::string data_dir, json, explain, trace_file, save_checkpoint, restore_checkpoint;
-  bool log_device_placement = false, dry_run = false;
+  bool log_device_placement = false, dry_run = false, overwrite = false;
   AutoFlags automatic;
 };
 

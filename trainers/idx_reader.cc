@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <memory>
 
 #include <zlib.h>
 
 #include "belfry/framework/error.h"
+#include "belfry/framework/host_memory.h"
 
 namespace belfry {
 namespace {
@@ -31,29 +31,64 @@ class Input {
   virtual const char* of_what() const = 0;
 };
 
+// Reads a file in blocks, so that its start can be looked at.
+class FileBlocks {
+ public:
+  explicit FileBlocks(ReadableFile& file) : file_(file), block_(kBlock) {}
+
+  std::uint64_t size() const { return file_.size(); }
+  // How many bytes were taken.
+  std::uint64_t position() const { return position_; }
+  // The next bytes, not taken: `least` of them or more, fewer only at the end.
+  std::span<const std::byte> peek(std::size_t least) {
+    if (rest_.size() < least) {
+      std::ranges::copy(rest_, block_.begin());
+      const std::size_t more = file_.read(std::span(block_).subspan(rest_.size()));
+      rest_ = std::span(block_).first(rest_.size() + more);
+    }
+    return rest_;
+  }
+  void take(std::size_t count) {
+    rest_ = rest_.subspan(count);
+    position_ += count;
+  }
+  std::size_t read(std::span<std::byte> out) {
+    const std::size_t known = std::min(out.size(), rest_.size());
+    std::ranges::copy(rest_.first(known), out.begin());
+    take(known);
+    const std::size_t more = known < out.size() ? file_.read(out.subspan(known)) : 0;
+    position_ += more;
+    return known + more;
+  }
+
+ private:
+  static constexpr std::size_t kBlock = 64 << 10;
+  ReadableFile& file_;
+  std::vector<std::byte> block_;
+  std::span<const std::byte> rest_;  // of the block
+  std::uint64_t position_ = 0;
+};
+
+bool is_gzip(std::span<const std::byte> bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{0x1F} && bytes[1] == std::byte{0x8B};
+}
+
 class PlainInput final : public Input {
  public:
-  explicit PlainInput(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit PlainInput(FileBlocks& blocks) : blocks_(blocks) {}
 
-  std::size_t read(std::span<std::byte> out) override {
-    const std::size_t count = std::min(out.size(), bytes_.size() - used_);
-    if (count > 0) std::memcpy(out.data(), bytes_.data() + used_, count);
-    used_ += count;
-    return count;
-  }
-  std::uint64_t most_bytes() const override { return bytes_.size(); }
-  std::string too_small() const override { return cat("truncated at byte ", bytes_.size()); }
+  std::size_t read(std::span<std::byte> out) override { return blocks_.read(out); }
+  std::uint64_t most_bytes() const override { return blocks_.size(); }
+  std::string too_small() const override { return cat("truncated at byte ", blocks_.size()); }
   const char* of_what() const override { return ""; }
 
  private:
-  std::span<const std::byte> bytes_;
-  std::size_t used_ = 0;
+  FileBlocks& blocks_;
 };
 
 class GzipInput final : public Input {
  public:
-  GzipInput(std::span<const std::byte> bytes, const std::string& name)
-      : bytes_(bytes), name_(name) {
+  GzipInput(FileBlocks& blocks, const std::string& name) : blocks_(blocks), name_(name) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     require<IoError>(inflateInit2(&stream_, kGzipOnly) == Z_OK, name_, ": zlib cannot start");
   }
@@ -72,7 +107,10 @@ class GzipInput final : public Input {
     }
     return done;
   }
-  std::uint64_t most_bytes() const override { return bytes_.size() * kGzipLimit; }
+  std::uint64_t most_bytes() const override {
+    return std::min(blocks_.size(), std::numeric_limits<std::uint64_t>::max() / kGzipLimit) *
+           kGzipLimit;
+  }
   std::string too_small() const override {
     return cat("truncated or corrupt, as deflate packs at most ", kGzipLimit, " to 1");
   }
@@ -85,33 +123,57 @@ class GzipInput final : public Input {
   }
 
   void inflate_some() {
-    const uInt fed = part(bytes_.size() - used_);
+    const std::span<const std::byte> fed = blocks_.peek(1);
     // zlib does not write to its input; its type is not const for old compilers' sake.
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes_.data() + used_));
-    stream_.avail_in = fed;
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(fed.data()));
+    stream_.avail_in = static_cast<uInt>(fed.size());
     const int code = inflate(&stream_, Z_NO_FLUSH);
-    used_ += fed - stream_.avail_in;
-    require<IoError>(code != Z_BUF_ERROR || used_ < bytes_.size(), name_, ": truncated at byte ",
-                     used_, ": expected more gzip data, found the end");
-    require<IoError>(code == Z_OK || code == Z_STREAM_END, name_, ": corrupt at byte ", used_,
+    blocks_.take(fed.size() - stream_.avail_in);
+    require<IoError>(code != Z_BUF_ERROR || !fed.empty(), name_, ": truncated at byte ",
+                     blocks_.position(), ": expected more gzip data, found the end");
+    require<IoError>(code == Z_OK || code == Z_BUF_ERROR || code == Z_STREAM_END, name_,
+                     ": corrupt at byte ", blocks_.position(),
                      ": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense");
-    ended_ = code == Z_STREAM_END;
-    require<IoError>(!ended_ || used_ == bytes_.size(), name_, ": trailing bytes from byte ", used_,
-                     ": expected the end of the file, found ", bytes_.size() - used_, " more");
+    if (code == Z_STREAM_END) end_member();
   }
 
-  std::span<const std::byte> bytes_;
+  // Of `cat a.gz b.gz`, another one follows.
+  void end_member() {
+    const std::span<const std::byte> next = blocks_.peek(2);
+    ended_ = next.empty();
+    if (ended_) return;
+    require<IoError>(is_gzip(next), name_, ": trailing bytes from byte ", blocks_.position(),
+                     ": expected the end of the file, or more gzip data, found ",
+                     blocks_.size() - blocks_.position(), " more");
+    inflateReset(&stream_);
+  }
+
+  FileBlocks& blocks_;
   const std::string& name_;
   z_stream stream_ = {};
-  std::size_t used_ = 0;
   bool ended_ = false;
 };
 
-std::unique_ptr<Input> open_input(std::span<const std::byte> bytes, const std::string& name) {
-  const bool gzip = bytes.size() >= 2 && bytes[0] == std::byte{0x1F} && bytes[1] == std::byte{0x8B};
-  if (gzip) return std::make_unique<GzipInput>(bytes, name);
-  return std::make_unique<PlainInput>(bytes);
+std::unique_ptr<Input> open_input(FileBlocks& blocks, const std::string& name) {
+  if (is_gzip(blocks.peek(2))) return std::make_unique<GzipInput>(blocks, name);
+  return std::make_unique<PlainInput>(blocks);
 }
+
+class BytesFile final : public ReadableFile {
+ public:
+  explicit BytesFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::uint64_t size() const override { return bytes_.size(); }
+  std::size_t read(std::span<std::byte> out) override {
+    const std::size_t count = std::min(out.size(), bytes_.size() - used_);
+    std::ranges::copy(bytes_.subspan(used_, count), out.begin());
+    used_ += count;
+    return count;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::size_t used_ = 0;
+};
 
 // The big-endian number at `offset`, which is where `input` stands.
 std::uint32_t read_number(Input& input, const std::string& name, std::size_t offset,
@@ -161,9 +223,17 @@ std::string other_spelling(std::string path) {
 }  // namespace
 
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank) {
+  BytesFile file(bytes);
+  return parse_idx(file, name, rank);
+}
+
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank) {
   require(rank >= 1 && rank <= kMaxRank, "IDX files have rank 1 to ", kMaxRank, ", not ", rank);
-  const auto input = open_input(bytes, name);
+  FileBlocks blocks(file);
+  const auto input = open_input(blocks, name);
   const Shape shape = read_header(*input, name, rank);
+  require<IoError>(shape.elements() <= host_memory(), name, ": its values of shape ", shape,
+                   " need more memory than this machine has, ", byte_text(host_memory()));
   Tensor values(shape, DType::kU8);
   const std::size_t header = 4 + 4 * rank;
   const std::size_t got = input->read({values.mutable_raw(), values.bytes()});
@@ -191,7 +261,7 @@ std::string find_idx_file(FileSystem& files, const std::string& path) {
 
 Tensor read_idx_file(FileSystem& files, const std::string& path, std::size_t rank) {
   const std::string found = find_idx_file(files, path);
-  return parse_idx(files.read(found), found, rank);
+  return parse_idx(*files.open(found), found, rank);
 }
 
 }  // namespace belfry

@@ -11,11 +11,14 @@
 
 namespace belfry {
 
-// The u8 tensor in `bytes`, the content of an IDX file, gzipped or not. `rank` is what the caller
-// expects: 3 for images, 1 for labels. Throws IoError naming `name`, the byte offset, what was
-// expected and what was found, for a wrong magic number, a truncated file, trailing bytes and
-// corrupt gzip data. Allocates the declared size only, after a check that `bytes` can hold it:
-// deflate cannot shrink data more than 1032 times.
+// The u8 tensor in `file`, an IDX file from its start, gzipped (in one member or several) or not.
+// `rank` is what the caller expects: 3 for images, 1 for labels. Throws IoError naming `name`, the
+// byte offset, what was expected and what was found, for a wrong magic number, a truncated file,
+// trailing bytes, corrupt gzip data and values that this machine's memory cannot hold. Reads and
+// allocates no more than the header declares, after a check that the file can hold it: deflate
+// cannot shrink data more than 1032 times.
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank);
+// The same of the content of a file.
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank);
 
 // The file that `path` means: itself, with or without ".gz", spelled "-idx3-ubyte" or

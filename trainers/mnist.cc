@@ -40,8 +40,8 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train) {
       find(files, folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
   const auto label_file =
       find(files, folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte");
-  LabelledImages digits{.images = parse_idx(files.read(image_file), image_file, 3),
-                        .labels = parse_idx(files.read(label_file), label_file, 1)};
+  LabelledImages digits{.images = parse_idx(*files.open(image_file), image_file, 3),
+                        .labels = parse_idx(*files.open(label_file), label_file, 1)};
   const Shape& images = digits.images.shape();
   require<IoError>(images[1] == kDigitSide && images[2] == kDigitSide, image_file,
                    ": bytes 8 to 15 of the unpacked data: expected images of ", kDigitSide, "x",

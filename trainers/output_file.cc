@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <span>
 
+#include "belfry/framework/log.h"
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {
@@ -16,22 +17,16 @@ bool lies_in(const std::string& path, const std::string& directory) {
 }  // namespace
 
 OutputFile::OutputFile(FileSystem& files, std::string flag, std::string path)
-    : files_(files), flag_(std::move(flag)), path_(std::move(path)), target_(Target::kFile) {
-  if (path_ == "/dev/stdout") {
-    target_ = Target::kStdout;
-    return;
-  }
-  const FileKind kind = files_.target_kind(path_);
-  require<IoError>(kind != FileKind::kDirectory, flag_, "=", path_, " is a directory");
+    : files_(files), flag_(std::move(flag)), path_(std::move(path)) {
   try {
-    if (kind == FileKind::kOther) {
-      target_ = Target::kStream;
-      stream_ = files_.create(path_);
+    stream_ = files_.open_stream(path_);
+    if (stream_) {
+      stdout_ = files_.descriptor(path_) == 1;
       return;
     }
     path_ = files_.resolve(path_);
     const std::string probe = temporary_name(path_);
-    files_.create(probe)->close();
+    files_.create(probe, path_)->close();
     files_.remove(probe);
   } catch (const IoError& failure) {
     throw IoError(cat(flag_, "=", path_, " cannot be written: ", failure.what()));
@@ -39,14 +34,18 @@ OutputFile::OutputFile(FileSystem& files, std::string flag, std::string path)
 }
 
 void OutputFile::write(const std::string& text) {
-  switch (target_) {
-    case Target::kFile: return write_text_file(files_, path_, text);
-    case Target::kStdout:
-      return require<IoError>(std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-                                  std::fflush(stdout) == 0,
-                              flag_, "=", path_, " cannot be written");
-    case Target::kStream: stream_->append(std::as_bytes(std::span(text))); return stream_->close();
+  try {
+    if (!stream_) return write_text_file(files_, path_, text);
+    if (stdout_) std::fflush(stdout);  // what was printed before comes before
+    stream_->append(std::as_bytes(std::span(text)));
+    stream_->close();
+  } catch (const IoError& failure) {
+    failure_ = cat(flag_, "=", path_, " could not be written: ", failure.what());
   }
+}
+
+Outputs::~Outputs() {
+  if (const std::string lost = failures(); !finished_ && !lost.empty()) log_error(lost);
 }
 
 OutputFile* Outputs::open(std::string_view flag, const std::string& path) {
@@ -68,6 +67,19 @@ void Outputs::reserve(std::string_view flag, const std::string& path) {
         !lies_in(wanted.resolved, other.resolved) && !lies_in(other.resolved, wanted.resolved),
         other.flag, " and ", wanted.flag, " would overwrite each other");
   taken_.push_back(std::move(wanted));
+}
+
+std::string Outputs::failures() const {
+  std::vector<std::string> all;
+  for (const OutputFile& file : opened_)
+    if (!file.failure().empty()) all.push_back(file.failure());
+  return join(all, "; ");
+}
+
+void Outputs::finish() {
+  finished_ = true;
+  const std::string lost = failures();
+  require<IoError>(lost.empty(), lost);
 }
 
 bool Outputs::on_stdout() const { return std::ranges::any_of(opened_, &OutputFile::is_stdout); }

@@ -17,18 +17,21 @@ class OutputFile {
   // change a file that exists.
   OutputFile(FileSystem& files, std::string flag, std::string path);
 
-  // Replaces the file as a whole, at the end of a link that which it leads to. What is there and no
-  // regular file - a device, a pipe - is written to as it is, and open from the start.
+  // Replaces the file as a whole, at the end of a link that which it leads to, and keeps its
+  // permissions. What FileSystem::open_stream() opens - a descriptor such as /dev/stderr, a device,
+  // a pipe - is open from the start and is added to. Throws nothing: a failure costs neither the
+  // run nor other files, and is kept as failure().
   void write(const std::string& text);
-  bool is_stdout() const { return target_ == Target::kStdout; }
+  // What went wrong; "" if nothing did.
+  const std::string& failure() const { return failure_; }
+  // Whether the text goes to descriptor 1.
+  bool is_stdout() const { return stdout_; }
 
  private:
-  enum class Target { kStdout, kStream, kFile };
-
   FileSystem& files_;
-  std::string flag_, path_;
+  std::string flag_, path_, failure_;
   std::unique_ptr<WritableFile> stream_;
-  Target target_;
+  bool stdout_ = false;
 };
 
 // The files of one run, opened before there is anything to lose. No two of its flags may name one
@@ -36,6 +39,10 @@ class OutputFile {
 class Outputs {
  public:
   explicit Outputs(FileSystem& files) : files_(files) {}
+  // Logs what finish() was not asked for.
+  ~Outputs();
+  Outputs(const Outputs&) = delete;
+  Outputs& operator=(const Outputs&) = delete;
 
   // Null for no path; else borrowed. Throws FlagError, naming both flags, for the file of another
   // one, and whatever OutputFile throws.
@@ -43,8 +50,11 @@ class Outputs {
   // For what the run writes by other means, a checkpoint: only refuses what others name.
   void reserve(std::string_view flag, const std::string& path);
   bool on_stdout() const;
+  // At the end of the run: throws IoError naming each file that could not be written.
+  void finish();
 
  private:
+  std::string failures() const;
   struct Taken {
     std::string flag, resolved;
   };
@@ -52,6 +62,7 @@ class Outputs {
   FileSystem& files_;
   std::vector<Taken> taken_;
   std::deque<OutputFile> opened_;
+  bool finished_ = false;
 };
 
 }  // namespace belfry

@@ -1,8 +1,10 @@
 #include "belfry/trainers/program.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 
+#include "belfry/framework/file_system.h"
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {
@@ -13,6 +15,18 @@ int fail(std::string text, int code) {
   std::ranges::replace(text, '\n', ' ');
   std::fprintf(stderr, "error: %s\n", text.c_str());
   return code;
+}
+
+int status_of(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const FlagError& error) {
+    return fail(error.what(), 2);
+  } catch (const std::exception& error) {
+    return fail(error.what(), 1);
+  } catch (...) {
+    return fail("something was thrown that is no std::exception", 1);
+  }
 }
 
 }  // namespace
@@ -28,15 +42,19 @@ std::span<const char* const> arguments(int argc, const char* const* argv) {
 }
 
 int run_program(const std::function<int()>& body) {
-  try {
+  // A pipe whose reader goes, and a limit of file sizes, make a write fail; they do not end a run.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+  std::clearerr(stdout);
+  const int code = status_of([&] {
+    reserve_standard_descriptors();
     return body();
-  } catch (const FlagError& error) {
-    return fail(error.what(), 2);
-  } catch (const std::exception& error) {
-    return fail(error.what(), 1);
-  } catch (...) {
-    return fail("something was thrown that is no std::exception", 1);
-  }
+  });
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::clearerr(stdout);
+  return std::max(code,
+                  fail("standard output could not be written to its end (is it closed, or its "
+                       "disk full?); what was printed there is not whole",
+                       1));
 }
 
 }  // namespace belfry

@@ -28,7 +28,8 @@ void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recip
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
   if (!flags.save_checkpoint.empty())
-    options.callbacks.push_back(std::make_shared<SaveCheckpoint>(flags.save_checkpoint));
+    options.callbacks.push_back(
+        std::make_shared<SaveCheckpoint>(flags.save_checkpoint, flags.overwrite));
 }
 
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
@@ -149,6 +150,7 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   require(train_data != nullptr, "the recipe's data source gave no training data");
   if (flags.plans()) {
     inspect(flags, options, *train_data, test_data.get(), console, json);
+    outputs.finish();
     return 0;
   }
   train_data->size();  // loads it
@@ -157,6 +159,7 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
     const int status =
         report_equivalence(options, *train_data, flags.check_equivalence, console, json);
     algorithms.write();
+    outputs.finish();
     return status;
   }
   const double began = seconds_now();
@@ -170,6 +173,7 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   report.seconds = seconds;
   console.line(to_table(report));
   if (json) json->write(to_json(report));
+  outputs.finish();
   return 0;
 }
 

@@ -58,9 +58,25 @@ int whole_number(const Json& json) {
   return static_cast<int>(value);
 }
 
+// With less than all that it had, or more, a run would go on as another one.
+CheckpointInfo restore_whole(Session& session, const std::string& path) {
+  try {
+    return restore_checkpoint(session, path, local_file_system(),
+                              {.optional = loss_scale_names(), .whole = true});
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(cat(error.what(),
+                              "; training goes on with the model and the optimizer of ",
+                              "the run that saved the checkpoint alone"));
+  }
+}
+
+SaveOptions save_options(bool overwrite) {
+  return {.overwrite = overwrite, .optional = loss_scale_names()};
+}
+
 }  // namespace
 
-void save_training(Trainer& trainer, const std::string& path) {
+void save_training(Trainer& trainer, const std::string& path, bool overwrite) {
   const TrainingPosition position = trainer.position();
   Json extra = Json::object();
   extra.set("steps", position.steps)
@@ -70,7 +86,7 @@ void save_training(Trainer& trainer, const std::string& path) {
       .set("precision", std::string(name_of(trainer.options().precision)));
   if (const std::optional<KeptChoice> choice = trainer.kept_choice())
     extra.set("auto", to_json(*choice));
-  save_checkpoint(trainer.session(), path, extra);
+  save_checkpoint(trainer.session(), path, extra, local_file_system(), save_options(overwrite));
 }
 
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
@@ -95,15 +111,19 @@ std::string restore_training(Trainer& trainer, const std::string& path) {
   const CheckpointInfo before = inspect_checkpoint(path);
   warn_of_precision(before, trainer.options().precision);
   trainer.resume(position_in(before));
-  const CheckpointInfo info =
-      restore_checkpoint(trainer.session(), path, local_file_system(), loss_scale_names());
+  const CheckpointInfo info = restore_whole(trainer.session(), path);
   const std::int64_t left = trainer.total_steps() - trainer.steps();
   return cat("checkpoint: ", info.path, ", after step ", trainer.steps(), "; ",
              left > 0 ? cat(left, " steps are left") : "nothing is left to train");
 }
 
-SaveCheckpoint::SaveCheckpoint(std::string path) : path_(std::move(path)) {
+SaveCheckpoint::SaveCheckpoint(std::string path, bool overwrite)
+    : path_(std::move(path)), overwrite_(overwrite) {
   check_checkpoint_path(path_);
+}
+
+void SaveCheckpoint::setup(Trainer& trainer) {
+  check_checkpoint_path(trainer.graph(), path_, save_options(overwrite_));
 }
 
 void SaveCheckpoint::after_epoch(Trainer& trainer, const StepInfo& info) { save(trainer, info); }
@@ -113,7 +133,7 @@ void SaveCheckpoint::after_training(Trainer& trainer, const StepInfo& info) {
 }
 
 void SaveCheckpoint::save(Trainer& trainer, const StepInfo& info) {
-  save_training(trainer, path_);
+  save_training(trainer, path_, overwrite_);
   saved_at_ = info.step;
 }
 

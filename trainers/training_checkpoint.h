@@ -9,8 +9,9 @@
 
 namespace belfry {
 
-// Throws as save_checkpoint() (framework/checkpoint.h) does.
-void save_training(Trainer& trainer, const std::string& path);
+// `overwrite`: another model's checkpoint, too. Throws as save_checkpoint()
+// (framework/checkpoint.h) does.
+void save_training(Trainer& trainer, const std::string& path, bool overwrite = false);
 
 // Before Trainer::train(): sets all variables and goes on where the run that saved them was, so
 // that with the same seed, devices and batch size it ends with the bits of a run that never
@@ -25,8 +26,10 @@ std::optional<KeptChoice> choice_in(const CheckpointInfo& info);
 // Saves after each epoch, and at the end of a last epoch that was cut short.
 class SaveCheckpoint final : public Callback {
  public:
-  // Throws IoError now if nothing can be saved at `path` later.
-  explicit SaveCheckpoint(std::string path);
+  // Throws IoError now if nothing can be saved at `path` later; before the first step,
+  // InvalidArgument if there is a checkpoint of another model, unless that may be overwritten.
+  explicit SaveCheckpoint(std::string path, bool overwrite = false);
+  void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;
 
@@ -34,6 +37,7 @@ class SaveCheckpoint final : public Callback {
   void save(Trainer& trainer, const StepInfo& info);
 
   std::string path_;
+  bool overwrite_;
   std::int64_t saved_at_ = -1;  // steps
 };
 

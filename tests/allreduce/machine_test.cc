@@ -85,7 +85,9 @@ TEST(Machine, SaysWhatIsWrongWithADescription) {
   EXPECT_THAT(refusal(R"({"devices": []})"), HasSubstr("without devices"));
   EXPECT_THAT(refusal(R"({"devices": ["gpu"]})"), HasSubstr("'gpu' does not name one device"));
   EXPECT_THAT(refusal(R"({"devices": ["gpu:0", "/gpu:0"]})"), HasSubstr("GPU:0 is there twice"));
-  EXPECT_THAT(refusal(R"({"devices": ["gpu:0"], "linsk": []})"), HasSubstr("did you mean 'links'"));
+  EXPECT_THAT(refusal(R"({"devices": ["gpu:0"], "linsk": []})"),
+              HasSubstr("line 1, column 33: a machine has an unknown member \"linsk\"; did you "
+                        "mean 'links'"));
   EXPECT_THAT(refusal(R"({"devices": ["gpu:0", "gpu:1"], "links": []})"),
               HasSubstr("no link between GPU:0 and GPU:1"));
   EXPECT_THAT(refusal(R"({"devices": ["gpu:0", "gpu:1"],

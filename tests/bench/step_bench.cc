@@ -257,36 +257,25 @@ std::string to_json(const StepOptions& options, const Results& results) {
   return json + "\n}\n";
 }
 
-int run_program(int argc, char** argv) {
+int run_bench(int argc, char** argv) {
   const StepOptions options = parse(argc, argv);
   if (options.help) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  std::unique_ptr<OutputFile> json;
-  if (!options.json.empty())
-    json = std::make_unique<OutputFile>(local_file_system(), "--json", options.json);
+  Outputs outputs(local_file_system());
+  OutputFile* const json = outputs.open("--json", options.json);
   Results results = prepare(options);
   run(options, results);
   print(options, results);
   if (json) json->write(to_json(options, results));
+  outputs.finish();
   return 0;
-}
-
-int fail(const std::exception& error, int code) {
-  std::fprintf(stderr, "error: %s\n", error.what());
-  return code;
 }
 
 }  // namespace
 }  // namespace belfry::bench
 
 int main(int argc, char** argv) {
-  try {
-    return belfry::bench::run_program(argc, argv);
-  } catch (const belfry::FlagError& error) {
-    return belfry::bench::fail(error, 2);
-  } catch (const std::exception& error) {
-    return belfry::bench::fail(error, 1);
-  }
+  return belfry::run_program([&] { return belfry::bench::run_bench(argc, argv); });
 }

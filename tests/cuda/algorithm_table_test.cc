@@ -84,21 +84,23 @@ TEST(AlgorithmTable, RefusesFilesThatAreNone) {
   const std::string so = "; remove it, and it is written anew";
   EXPECT_EQ(refusal("").substr(0, none.size()), none);
   EXPECT_EQ(refusal("[]").substr(0, none.size()), none);
-  EXPECT_EQ(refusal("{}"), none + "JSON: there is no member 'belfry_algorithms'" + so);
+  EXPECT_EQ(refusal("{}"),
+            none + "line 1, column 1: there is no member 'belfry_algorithms' in this object" + so);
   EXPECT_EQ(refusal(R"({"belfry_algorithms": 2, "choices": {}})"),
             none + "\"belfry_algorithms\" is not 1" + so);
   EXPECT_EQ(refusal(R"({"belfry_algorithms": 1})"),
-            none + "JSON: there is no member 'choices'" + so);
+            none + "line 1, column 1: there is no member 'choices' in this object" + so);
 }
 
 TEST(AlgorithmTable, RefusesWrongEntriesByName) {
   const std::string none = "/tmp/a.json: no file of algorithms: ";
   const std::string so = " of 'c'; remove it, and it is written anew";
-  EXPECT_EQ(refusal(with("{}")), none + "JSON: there is no member 'algorithm'" + so);
+  EXPECT_EQ(refusal(with("{}")),
+            none + "line 1, column 69: there is no member 'algorithm' in this object" + so);
   EXPECT_EQ(refusal(with(R"({"algorithm": 1, "deterministic": true})")),
-            none + "JSON: there is no member 'workspace_bytes'" + so);
+            none + "line 1, column 69: there is no member 'workspace_bytes' in this object" + so);
   EXPECT_EQ(refusal(with(R"({"algorithm": 1, "workspace_bytes": 0})")),
-            none + "JSON: there is no member 'deterministic'" + so);
+            none + "line 1, column 69: there is no member 'deterministic' in this object" + so);
   EXPECT_EQ(refusal(with(R"({"algorithm": -1, "workspace_bytes": 0, "deterministic": true})")),
             none + "\"algorithm\" is -1" + so);
   EXPECT_EQ(
@@ -109,7 +111,7 @@ TEST(AlgorithmTable, RefusesWrongEntriesByName) {
   EXPECT_EQ(refusal(with(R"({"algorithm": 1, "workspace_bytes": 64, "deterministic": 1})")),
             none + "\"deterministic\" is 1" + so);
   EXPECT_EQ(refusal(with(R"({"algorithm": "1", "workspace_bytes": 64, "deterministic": true})")),
-            none + "JSON: expected a whole number" + so);
+            none + "line 1, column 83: expected a whole number, found the text \"1\"" + so);
 }
 
 TEST(AlgorithmTable, KnowsWhatTheLogHasHeard) {

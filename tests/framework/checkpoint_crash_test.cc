@@ -108,7 +108,8 @@ class CrashTest : public ::testing::Test {
   void fail_everywhere(const MemoryFileSystem& before, int old) {
     int failed = 0, in_place = 0;
     for_each_failure(before, [&](MemoryFileSystem disk, bool saved) {
-      EXPECT_THAT(disk.list(kDisk), IsSubsetOf({"run", "run.old"}));
+      // A lock that cannot be removed is in nobody's way.
+      EXPECT_THAT(disk.list(kDisk), IsSubsetOf({"run", "run.lock", "run.old"}));
       const int found = restored(disk);
       EXPECT_TRUE(found == 2 || (!saved && found == old)) << "restored " << found;
       failed += !saved;
@@ -223,6 +224,23 @@ TEST_F(CrashTest, ARunDuringASaveIsReportedAndLeavesThePreviousCheckpoint) {
     }
   }
   EXPECT_GT(refused, 8);  // two files are created, written in two parts or three, synced, closed
+}
+
+TEST_F(CrashTest, ARestoreDuringASaveReadsTheOneBeforeOrTheNewOne) {
+  const MemoryFileSystem before = saved_disk();
+  int old_ones = 0, new_ones = 0;
+  bool waits = false;
+  for (int call = 0; !waits && !HasFailure(); ++call) {
+    SCOPED_TRACE(cat("save at call ", call));
+    MemoryFileSystem disk = before.after_crash(0, true);
+    disk.at_call(call, [&](MemoryFileSystem&) { save(disk, 2); });
+    const int found = restored(disk);
+    waits = disk.waits();
+    ++(found == 1 ? old_ones : new_ones);
+    EXPECT_TRUE(found == 1 || found == 2) << found;
+  }
+  EXPECT_GT(new_ones, 10);  // of the first manifest, and up to the last file
+  EXPECT_GT(old_ones, 0);   // the last time, nothing was saved
 }
 
 TEST_F(CrashTest, TheDiskOfTheseTestsForgetsWhatIsNotSynced) {

@@ -53,13 +53,48 @@ TEST(Json, ReadsWhatItPrints) {
 }
 
 TEST(Json, RefusesWhatIsNoJsonWithItsPlace) {
-  EXPECT_THAT(refusal("{\"a\": }"), HasSubstr("byte 7"));
-  EXPECT_THAT(refusal(""), HasSubstr("byte"));
-  EXPECT_THAT(refusal(std::string_view("{}\0x", 4)), HasSubstr("byte 3 is zero"));
-  EXPECT_THAT(refusal("1 2"), HasSubstr("byte"));
-  EXPECT_THAT(refusal(R"({"a":1,"a":2})"), HasSubstr("two members 'a'"));
-  EXPECT_THAT(refusal(std::string(100, '[')), HasSubstr("deeper than 64"));
-  EXPECT_THAT(refusal("1e999"), Not(HasSubstr("accepted")));
+  const std::pair<std::string_view, const char*> refusals[] = {
+      {"{\"a\": }", "line 1, column 7: expected a value, found '}'"},
+      {"{\n \"a\": 1,\n}", "line 3, column 1: expected a name in quotes, found '}'"},
+      {"", "line 1, column 1: expected a value, found the end"},
+      {std::string_view("{}\0x", 4), "line 1, column 3: expected the end, found byte 0x00"},
+      {"1 2", "line 1, column 3: expected the end, found '2'"},
+      {"{", "expected a name in quotes, or '}', found the end"},
+      {"{a: 1}", "line 1, column 2: expected a name in quotes, or '}', found 'a'"},
+      {"{\"a\" 1}", "line 1, column 6: expected ':', found '1'"},
+      {"{\"a\": 1 \"b\": 2}", "line 1, column 9: expected ',' or '}', found '\"'"},
+      {"[1,\r\n2 3]", "line 2, column 3: expected ',' or ']', found '3'"},
+      {"[1,]", "line 1, column 4: expected a value, found ']'"},
+      {"nan", "expected a value, found 'nan'"},
+      {"[01]", "expected ',' or ']', found '1'"},
+      {"-", "expected a digit, found the end"},
+      {"1.", "expected a digit"},
+      {"1e+", "expected a digit"},
+      {"+1", "expected a value, found '+1'"},
+      {"'a'", "expected a value"},
+      {"\"a", "line 1, column 1: a text has no '\"' at its end"},
+      {"\"a\nb\"",
+       "line 1, column 3: expected an escape such as \\n within a text, found byte 0x0a"},
+      {"\"\\x\"", "expected one of \"\\/bfnrtu behind a backslash, found 'x'"},
+      {"\"\\u00g0\"", "expected four hexadecimal digits"},
+      {"\"\\ud800\"", "expected two halves of one character"},
+      {"\"\xff\"", "line 1, column 2: expected UTF-8, found byte 0xff"},
+      {"\"\xc0\xaf\"", "expected UTF-8"},
+      {"\"\xed\xa0\x80\"", "expected UTF-8"},
+      {R"({"a":1,"a":2})", "line 1, column 8: an object has two members 'a'"},
+      {"1e999", "expected a finite number"}};
+  for (const auto& [text, why] : refusals) EXPECT_THAT(refusal(text), HasSubstr(why)) << text;
+  EXPECT_THAT(refusal(std::string(100, '[')), HasSubstr("column 65: nested deeper than 64"));
+}
+
+TEST(Json, ReadsEveryFormOfNumbersAndTexts) {
+  EXPECT_EQ(Json::parse(" [ -0 , 1e2 , -1.5E-1 , 9223372036854775808, -9223372036854775808, 1e-400,"
+                        " 18446744073709551616 ] ")
+                .str(),
+            "[0,100.0,-0.15,9223372036854775808,-9223372036854775808,0.0,1.8446744073709552e+19]");
+  EXPECT_EQ(Json::parse(R"("\"\\\/\b\f\n\r\t\u00e9\u20AC\ud83d\ude00\u0000")").text(),
+            std::string("\"\\/\b\f\n\r\t\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\0", 18));
+  EXPECT_EQ(Json::parse("\xef\xbb\xbf\"\xf0\x9f\x98\x80\"").text(), "\xf0\x9f\x98\x80");
 }
 
 TEST(Json, RefusesToGiveAnotherKindThanItHas) {
@@ -70,6 +105,30 @@ TEST(Json, RefusesToGiveAnotherKindThanItHas) {
   EXPECT_THROW(json.at("c"), InvalidArgument);
   EXPECT_THROW(json.items(), InvalidArgument);
   EXPECT_EQ(json.at("a").number(), 1.5);
+}
+
+TEST(Json, SaysWhereAValueOfAnotherKindIs) {
+  const Json json = Json::parse("{\"a\": \"text\",\n  \"b\": [1.5, {}, -1]}");
+  const auto refused = [](const auto& f) {
+    try {
+      f();
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const std::list<Json>& items = json.at("b").items();
+  EXPECT_EQ(refused([&] { json.at("a").number(); }),
+            "line 1, column 7: expected a number, found the text \"text\"");
+  EXPECT_EQ(refused([&] { json.at("b").text(); }),
+            "line 2, column 8: expected a string, found an array");
+  EXPECT_EQ(refused([&] { items.front().integer(); }),
+            "line 2, column 9: expected a whole number, found 1.5");
+  EXPECT_EQ(refused([&] { std::next(items.begin())->at("c"); }),
+            "line 2, column 14: there is no member 'c' in this object");
+  EXPECT_EQ(refused([&] { items.back().unsigned_integer(); }),
+            "line 2, column 18: expected a whole number that is not negative, found -1");
+  EXPECT_EQ(refused([&] { Json(true).items(); }), "JSON: expected an array, found true");
 }
 
 TEST(Json, UnsignedNumbersMayBeLargerThanSignedOnes) {

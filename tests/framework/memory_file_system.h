@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -65,6 +66,7 @@ class MemoryFileSystem final : public FileSystem {
     MemoryFileSystem disk = *this;
     disk.calls_left_ = kNever;
     disk.crashed_ = false;
+    disk.locked_.clear();
     disk.journal_.clear();
     disk.nodes_ = durable_;
     for (std::size_t i = 0; i < changes; ++i) apply(journal_[i], disk.nodes_);
@@ -82,13 +84,15 @@ class MemoryFileSystem final : public FileSystem {
     return disk;
   }
 
-  std::unique_ptr<WritableFile> create(const std::string& path) override;
-  std::vector<std::byte> read(const std::string& path) override {
+  std::unique_ptr<WritableFile> create(const std::string& path,
+                                       const std::string& like = {}) override;
+  std::unique_ptr<WritableFile> open_stream(const std::string&) override {
     call();
-    require<NotFound>(nodes_.contains(path), path, ": no such file");
-    require<IoError>(kind_of(path) == FileKind::kFile, path, ": is a directory");
-    return nodes_.at(path)->data;
+    return nullptr;
   }
+  int descriptor(const std::string&) override { return -1; }
+  std::unique_ptr<ReadableFile> open(const std::string& path) override;
+  std::unique_ptr<FileLock> lock(const std::string& path) override;
   bool exists(const std::string& path) override {
     try {
       return kind(path) != FileKind::kNone;
@@ -110,8 +114,9 @@ class MemoryFileSystem final : public FileSystem {
     require_directory(directory);
     return names_in(directory);
   }
-  void create_directory(const std::string& path) override {
+  void create_directory(const std::string& path, const std::string& like = {}) override {
     call();
+    require<IoError>(like.empty() || !nodes_.contains(path), path, ": is there");
     make_directory(path);
   }
   void rename(const std::string& from, const std::string& to) override {
@@ -147,6 +152,8 @@ class MemoryFileSystem final : public FileSystem {
 
  private:
   friend class MemoryFile;
+  friend class MemoryReadableFile;
+  friend class MemoryLock;
   struct Node {
     bool directory;
     std::vector<std::byte> data, synced;
@@ -210,6 +217,7 @@ class MemoryFileSystem final : public FileSystem {
 
   Nodes nodes_, durable_;
   std::vector<Change> journal_;  // not yet in durable_
+  std::set<std::string> locked_;
   static constexpr int kNever = -1;
   int calls_left_ = kNever;
   std::function<void(MemoryFileSystem&)> event_;
@@ -243,13 +251,70 @@ class MemoryFile final : public WritableFile {
   std::shared_ptr<MemoryFileSystem::Node> node_;
 };
 
-inline std::unique_ptr<WritableFile> MemoryFileSystem::create(const std::string& path) {
+class MemoryReadableFile final : public ReadableFile {
+ public:
+  MemoryReadableFile(MemoryFileSystem& disk, std::shared_ptr<MemoryFileSystem::Node> node)
+      : disk_(disk), node_(std::move(node)), size_(node_->data.size()) {}
+  std::uint64_t size() const override { return size_; }
+  std::size_t read(std::span<std::byte> out) override {
+    disk_.call();
+    const std::size_t count = std::min(out.size(), node_->data.size() - used_);
+    std::copy_n(node_->data.begin() + static_cast<std::ptrdiff_t>(used_), count, out.begin());
+    used_ += count;
+    return count;
+  }
+
+ private:
+  MemoryFileSystem& disk_;
+  std::shared_ptr<MemoryFileSystem::Node> node_;
+  std::size_t size_, used_ = 0;
+};
+
+// What goes wrong when it ends leaves the file, which is in nobody's way.
+class MemoryLock final : public FileLock {
+ public:
+  MemoryLock(MemoryFileSystem& disk, std::string path) : disk_(disk), path_(std::move(path)) {}
+  ~MemoryLock() override {
+    disk_.locked_.erase(path_);
+    try {
+      disk_.remove(path_);
+    } catch (const std::exception&) {
+    }
+  }
+  bool excludes() const override { return true; }
+
+ private:
+  MemoryFileSystem& disk_;
+  std::string path_;
+};
+
+inline std::unique_ptr<WritableFile> MemoryFileSystem::create(const std::string& path,
+                                                              const std::string& like) {
   call();
   require_directory(parent(path));
   require<IoError>(kind_of(path) != FileKind::kDirectory, path, ": is a directory");
+  require<IoError>(like.empty() || !nodes_.contains(path), path, ": is there");
   if (!nodes_.contains(path)) change({Change::kAdd, path, "", node(false)});
   nodes_.at(path)->data.clear();
   return std::make_unique<MemoryFile>(*this, nodes_.at(path));
+}
+
+inline std::unique_ptr<ReadableFile> MemoryFileSystem::open(const std::string& path) {
+  call();
+  require<NotFound>(nodes_.contains(path), path, ": no such file");
+  require<IoError>(kind_of(path) == FileKind::kFile, path, ": is a directory");
+  return std::make_unique<MemoryReadableFile>(*this, nodes_.at(path));
+}
+
+inline std::unique_ptr<FileLock> MemoryFileSystem::lock(const std::string& path) {
+  call();
+  require_directory(parent(path));
+  require<IoError>(
+      !nodes_.contains(path) || (kind_of(path) == FileKind::kFile && nodes_.at(path)->data.empty()),
+      path, ": is in the way of a lock");
+  if (!locked_.insert(path).second) return nullptr;
+  if (!nodes_.contains(path)) change({Change::kAdd, path, "", node(false)});
+  return std::make_unique<MemoryLock>(*this, path);
 }
 
 }  // namespace belfry

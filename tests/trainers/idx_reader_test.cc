@@ -80,8 +80,58 @@ TEST(IdxReader, RefusesTrailingBytes) {
   const std::size_t end = packed.size();
   packed.resize(end + 5);
   EXPECT_THAT(io_error(packed), HasSubstr(cat("trailing bytes from byte ", end,
-                                              ": expected the "
-                                              "end of the file, found 5 more")));
+                                              ": expected the end of the file, or more gzip "
+                                              "data, found 5 more")));
+}
+
+// As `cat a.gz b.gz` makes them.
+TEST(IdxReader, ReadsGzipFilesOfSeveralMembers) {
+  const Bytes plain = idx_bytes({20, 28, 28});
+  for (const std::size_t cut : {std::size_t{1}, std::size_t{9}, plain.size() / 2, plain.size()}) {
+    const auto at = plain.begin() + static_cast<std::ptrdiff_t>(cut);
+    Bytes packed = gzip({plain.begin(), at});
+    for (const Bytes& member : {gzip({}), gzip({at, plain.end()})})
+      packed.insert(packed.end(), member.begin(), member.end());
+    EXPECT_EQ(parse_idx(packed, "x", 3), parse_idx(plain, "x", 3)) << cut;
+    packed.push_back(std::byte{0x1F});
+    EXPECT_THAT(io_error(packed),
+                HasSubstr(cat("some.file: trailing bytes from byte ", packed.size() - 1)));
+    packed.push_back(std::byte{0x8B});
+    EXPECT_THAT(io_error(packed), HasSubstr("some.file: truncated at byte"));
+  }
+}
+
+TEST(IdxReader, UnpacksNoMoreThanTheHeaderDeclares) {
+  Bytes bytes = idx_bytes({2, 3, 4});
+  bytes.resize(std::size_t{100} << 20);
+  EXPECT_THAT(io_error(gzip(bytes)), HasSubstr("trailing bytes from byte 40 of the unpacked data"));
+}
+
+// Sparse, so that it costs no disk.
+TEST(IdxReader, ReadsNoMoreOfAFileThanTheHeaderDeclares) {
+  const test::TemporaryFolder folder;
+  const auto refusal = [&](const Bytes& start) {
+    const std::string path = folder.write("a-idx3-ubyte", start);
+    std::filesystem::resize_file(path, std::uintmax_t{1} << 40);
+    return test::message_of<IoError>([&] { read_idx_file(local_file_system(), path, 3); });
+  };
+  EXPECT_THAT(refusal(idx_bytes({2, 3, 4})),
+              HasSubstr("a-idx3-ubyte: trailing bytes from byte 40"));
+  EXPECT_THAT(refusal({}), HasSubstr("a-idx3-ubyte: wrong magic number"));
+  Bytes large = idx_bytes({1, 1, 1});
+  for (const std::size_t i : {4, 8}) large[i] = std::byte{1};  // 2^24 + 1 by as many
+  EXPECT_THAT(refusal(large), HasSubstr("a-idx3-ubyte: truncated at byte 1099511627776"));
+  large[8] = std::byte{0};
+  large[10] = std::byte{0xFF};  // by 65281
+  EXPECT_THAT(refusal(large), HasSubstr("need more memory than this machine has"));
+}
+
+TEST(IdxReader, NamesWhatIsNoFile) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/a-idx3-ubyte";
+  std::filesystem::create_symlink("/dev/zero", path);
+  EXPECT_EQ(test::message_of<IoError>([&] { read_idx_file(local_file_system(), path, 3); }),
+            path + ": is a device, not a file to read");
 }
 
 TEST(IdxReader, RefusesGzipDataThatEndsEarly) {

@@ -1,11 +1,12 @@
 #include "belfry/trainers/output_file.h"
 
 #include <filesystem>
-#include <thread>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "belfry/trainers/flag_values.h"
 
@@ -66,11 +67,41 @@ TEST_F(OutputFileTest, MakesWhatADanglingLinkLeadsTo) {
 
 TEST_F(OutputFileTest, HoldsAPipeOpenFromTheStart) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
-  std::string got;
-  std::jthread reader([&] { got = text(path("pipe")); });
+  try {
+    OutputFile(local_file_system(), "--json", path("pipe"));
+    ADD_FAILURE() << "nobody reads";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--json=" + path("pipe") + " cannot be written: "));
+    EXPECT_THAT(error.what(), HasSubstr("start the reader first"));
+  }
+  const int reader = ::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK);
   OutputFile(local_file_system(), "--json", path("pipe")).write("through the pipe");
-  reader.join();
+  std::string got(100, ' ');
+  got.resize(static_cast<std::size_t>(::read(reader, got.data(), got.size())));
+  ::close(reader);
   EXPECT_EQ(got, "through the pipe");
+}
+
+TEST_F(OutputFileTest, AddsToAnOpenDescriptorAndReplacesNothing) {
+  write_text_file(local_file_system(), path("log"), "old ");
+  const int fd = ::open(path("log").c_str(), O_WRONLY | O_APPEND);
+  OutputFile(local_file_system(), "--json", cat("/dev/fd/", fd)).write("new");
+  ::close(fd);
+  EXPECT_EQ(text(path("log")), "old new");
+}
+
+TEST_F(OutputFileTest, KeepsWhatWentWrongForTheEndOfTheRun) {
+  if (!local_file_system().exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  Outputs outputs(local_file_system());
+  outputs.open("--csv", "/dev/full")->write("lost");
+  outputs.open("--json", path("r.json"))->write("kept");
+  try {
+    outputs.finish();
+    ADD_FAILURE() << "the lost file was not told";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--csv=/dev/full could not be written: "));
+  }
+  EXPECT_EQ(text(path("r.json")), "kept");
 }
 
 TEST_F(OutputFileTest, RefusesWhatCannotBeWritten) {
@@ -81,6 +112,8 @@ TEST_F(OutputFileTest, RefusesWhatCannotBeWritten) {
     EXPECT_THAT(error.what(), HasSubstr("--json=" + path("missing/r.json")));
   }
   EXPECT_THROW(OutputFile(local_file_system(), "--json", folder_), IoError);
+  EXPECT_THROW(OutputFile(local_file_system(), "--json", path("new/")), IoError);
+  EXPECT_TRUE(local_file_system().list(folder_).empty());
 }
 
 TEST_F(OutputFileTest, WritesToDevicesAsTheyAre) {

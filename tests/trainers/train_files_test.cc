@@ -1,4 +1,5 @@
 // The files of training programs: checkpoints, reports, data.
+#include "belfry/framework/checkpoint.h"
 #include "belfry/tests/trainers/train_support.h"
 #include "belfry/trainers/mnist.h"
 
@@ -72,6 +73,54 @@ TEST(Train, RefusesCheckpointsBeforeTheDataAreRead) {
       run_train({"--restore_checkpoint=/no/such/checkpoint"}, unreadable_recipe());
   EXPECT_EQ(restore.code, 1);
   EXPECT_THAT(restore.error, HasSubstr("there is no checkpoint /no/such/checkpoint"));
+}
+
+// With a part of its state, or more, it would be another run.
+TEST_F(TrainTest, GoesOnWithTheSameOptimizerAlone) {
+  const std::string checkpoint = path(".checkpoint");
+  Recipe adams = small_recipe();
+  adams.optimizer = adam(1e-3);
+  EXPECT_EQ(run_train({"--max_steps=1", "--save_checkpoint=" + checkpoint}, adams).code, 0);
+  const TrainResult other = run_train({"--restore_checkpoint=" + checkpoint});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.error,
+              AllOf(HasSubstr("the graph has no variable of this name"),
+                    HasSubstr("training goes on with the model and the optimizer of the run that "
+                              "saved the checkpoint alone")));
+  std::filesystem::remove_all(checkpoint);
+}
+
+TEST_F(TrainTest, AsksBeforeItSavesOverAnotherModel) {
+  const std::string save = "--save_checkpoint=" + path(".checkpoint");
+  Recipe adams = small_recipe();
+  adams.optimizer = adam(1e-3);
+  EXPECT_EQ(run_train({"--max_steps=1", save}, adams).code, 0);
+  const TrainResult refused = run_train({"--max_steps=1", save});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error,
+              AllOf(HasSubstr(path(".checkpoint") + " holds a checkpoint of another"),
+                    HasSubstr("(--overwrite)")));
+  EXPECT_THAT(refused.out, Not(HasSubstr("step 1/1")));
+  EXPECT_EQ(run_train({"--max_steps=1", save}, adams).code, 0) << "its own is replaced unasked";
+  EXPECT_EQ(run_train({"--max_steps=1", save, "--overwrite"}).code, 0);
+  EXPECT_EQ(run_train({"--max_steps=1", save}).code, 0);
+  std::filesystem::remove_all(path(".checkpoint"));
+  const TrainResult alone = run_train({"--overwrite"});
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_THAT(alone.error, HasSubstr("--overwrite is for what --save_checkpoint replaces"));
+}
+
+// The trace is written in the middle of the run.
+TEST_F(TrainTest, AnOutputThatFailsCostsNoCheckpoint) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const TrainResult result =
+      run_train({"--max_steps=4", "--trace_file=/dev/full", "--json=" + json_.string(),
+                 "--save_checkpoint=" + path(".checkpoint")});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.error, HasSubstr("--trace_file=/dev/full could not be written"));
+  EXPECT_EQ(report()["steps"], 4);
+  EXPECT_EQ(inspect_checkpoint(path(".checkpoint")).extra.at("steps").integer(), 4);
+  std::filesystem::remove_all(path(".checkpoint"));
 }
 
 TEST_F(TrainTest, RefusesOneFileForTwoPurposes) {

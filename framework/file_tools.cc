@@ -1,0 +1,100 @@
+#include <atomic>
+#include <chrono>
+#include <new>
+
+#include <unistd.h>
+
+#include "belfry/framework/error.h"
+#include "belfry/framework/file_system.h"
+#include "belfry/framework/log.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::string_view kTemporary = ".tmp-";
+
+void replace_file(FileSystem& files, const std::string& path, std::span<const std::byte> bytes) {
+  const std::string temporary = temporary_name(path);
+  try {
+    const auto file = files.create(temporary, path);
+    file->append(bytes);
+    file->sync();
+    file->close();
+    files.rename(temporary, path);
+  } catch (...) {
+    try {
+      files.remove(temporary);
+    } catch (const std::exception& error) {
+      log_warning("an unfinished file stays behind: ", error.what());
+    }
+    throw;
+  }
+}
+
+std::vector<std::byte> memory_for(const std::string& path, std::uint64_t bytes) {
+  try {
+    return std::vector<std::byte>(bytes);
+  } catch (const std::bad_alloc&) {
+    throw IoError(cat(path, ": there is no memory for its ", bytes, " bytes"));
+  }
+}
+
+}  // namespace
+
+std::vector<std::byte> FileSystem::read(const std::string& path, std::uint64_t most) {
+  constexpr std::uint64_t kPart = 1 << 12;
+  const auto file = open(path);
+  const std::uint64_t size = file->size();
+  const auto require_plausible = [&](std::uint64_t found) {
+    require<IoError>(found <= most, path, ": has ", size > 0 ? "" : "at least ", found,
+                     " bytes, more than the ", most, " that such a file may have");
+  };
+  require_plausible(size);
+  // One byte more than it has, to see its end; a file without a size is read part by part.
+  std::vector<std::byte> bytes = memory_for(path, size > 0 ? size + 1 : kPart);
+  std::size_t used = file->read(bytes);
+  while (size == 0 && used == bytes.size()) {
+    require_plausible(used);
+    bytes.resize(2 * used);
+    used += file->read(std::span(bytes).subspan(used));
+  }
+  require<IoError>(size == 0 || used == size, path, ": was changed while it was read: it had ",
+                   size, " bytes, then ", used < size ? cat(used) : "more");
+  require_plausible(used);
+  bytes.resize(used);
+  return bytes;
+}
+
+void remove_tree(FileSystem& files, const std::string& path) {
+  if (files.kind(path) == FileKind::kDirectory)
+    for (const std::string& name : files.list(path)) remove_tree(files, cat(path, "/", name));
+  files.remove(path);
+}
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<std::int64_t> number{
+      std::chrono::system_clock::now().time_since_epoch().count()};
+  return cat(path, kTemporary, ::getpid(), "-", number++);
+}
+
+bool is_temporary_name(std::string_view name, std::string_view path) {
+  if (!name.starts_with(path)) return false;
+  name.remove_prefix(path.size());
+  if (!name.starts_with(kTemporary)) return false;
+  name.remove_prefix(kTemporary.size());
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  };
+  const std::size_t dash = name.find('-');
+  return dash != name.npos && is_number(name.substr(0, dash)) && is_number(name.substr(dash + 1));
+}
+
+void write_text_file(FileSystem& files, const std::string& path, const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  const auto stream = files.open_stream(path);
+  if (!stream) return replace_file(files, files.resolve(path), bytes);
+  stream->append(bytes);
+  stream->close();
+}
+
+}  // namespace belfry

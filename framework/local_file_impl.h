@@ -1,0 +1,67 @@
+// Open files of the disk, and who closes them.
+#pragma once
+#include <string>
+#include <utility>
+
+#include "belfry/framework/file_system.h"
+
+namespace belfry {
+
+// Throws IoError: "PATH: cannot ACTION: " and what errno says.
+[[noreturn]] void fail_file(const char* action, const std::string& path, int code);
+
+// Owns a descriptor, unless it is negative.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+class LocalWritableFile final : public WritableFile {
+ public:
+  LocalWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  void append(std::span<const std::byte> bytes) override;
+  void sync() override;
+  void close() override;
+
+ private:
+  std::string path_;
+  Descriptor fd_;
+};
+
+class LocalReadableFile final : public ReadableFile {
+ public:
+  LocalReadableFile(std::string path, Descriptor fd, std::uint64_t size)
+      : path_(std::move(path)), fd_(std::move(fd)), size_(size) {}
+  std::uint64_t size() const override { return size_; }
+  std::size_t read(std::span<std::byte> out) override;
+
+ private:
+  std::string path_;
+  Descriptor fd_;
+  std::uint64_t size_;
+};
+
+// `fd` is of the file `path`, which is locked unless it does not exclude others.
+class LocalFileLock final : public FileLock {
+ public:
+  LocalFileLock(std::string path, Descriptor fd, bool excludes)
+      : path_(std::move(path)), fd_(std::move(fd)), excludes_(excludes) {}
+  // Removes the file while it is still locked: whoever locks it from now on sees that it is gone.
+  ~LocalFileLock() override;
+  bool excludes() const override { return excludes_; }
+
+ private:
+  std::string path_;
+  Descriptor fd_;
+  bool excludes_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,169 @@
+// What programs do with their outputs and inputs when a shell gives them something else than files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+
+#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/file_system.h"
+#include "belfry/tests/support/programs.h"
+
+namespace belfry {
+namespace outputs_test {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string kTrain = "linear_regression --epochs=1 ";
+
+// In a folder of its own, where commands of a shell run.
+class ShellTest : public testing::Test {
+ protected:
+  ShellTest() : folder_(temporary_path(".shell")) { local_file_system().create_directory(folder_); }
+  ~ShellTest() override { remove_tree(local_file_system(), folder_); }
+
+  // Programs of the build are on the PATH.
+  Finished shell(const std::string& command) const {
+    return run_program(
+        "sh", {"-c", cat("cd ", folder_, " && PATH=", BELFRY_BIN_DIR, ":$PATH; ", command)});
+  }
+  std::string path(const std::string& name) const { return cat(folder_, "/", name); }
+  std::string text(const std::string& name) const {
+    const std::vector<std::byte> bytes = local_file_system().read(path(name));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  std::vector<std::string> listed() const { return local_file_system().list(folder_); }
+
+  std::string folder_;
+};
+
+TEST_F(ShellTest, RedirectedLogsAreAddedToAndNeverReplaced) {
+  const std::pair<std::string, std::string> flags[] = {
+      {"linear_regression --max_steps=3 --json=/dev/stderr", "2>>log"},
+      {"linear_regression --max_steps=3 --trace_file=/dev/stderr", "2>>log"},
+      {"linear_regression --max_steps=3 --json=/dev/fd/3", "3>>log"},
+      {"linear_regression --max_steps=3 --json=/proc/self/fd/1", ">>log"},
+      {"linear_regression --max_steps=3 --json=log", ">>log"},
+      {"allreduce_bench -b 8 -e 8 -n 1 --csv=/dev/stderr", "2>>log"},
+      {"train_bench --model=mlp --num_batches=1 --num_warmup_batches=1 --strategies=naive "
+       "--repetitions=1 --plot=/dev/stderr",
+       "2>>log"}};
+  for (const auto& [command, redirection] : flags) {
+    write_text_file(local_file_system(), path("log"), "before\n");
+    const Finished done = shell(cat(command, " ", redirection));
+    EXPECT_EQ(done.status, 0) << command << done.errors;
+    EXPECT_THAT(text("log"), StartsWith("before\n")) << command;
+    EXPECT_GT(text("log").size(), 100u) << command;
+    EXPECT_THAT(listed(), ElementsAre("log")) << command;
+  }
+}
+
+TEST_F(ShellTest, AnOutputThatCannotBeWrittenIsRefusedAtOnceAndMakesNothing) {
+  const std::pair<const char*, const char*> refusals[] = {
+      {"mkfifo pipe; linear_regression --json=pipe", "pipe is a pipe that no process reads"},
+      {"linear_regression --json=new/", "new/ names a directory"},
+      {"linear_regression --json=.", ". names a directory"},
+      {"linear_regression --json=/dev/fd/9", "Bad file descriptor"},
+      {"linear_regression --json=/dev/stdin </dev/null", "is open to be read alone"}};
+  for (const auto& [command, why] : refusals) {
+    const Finished done = shell(command);
+    EXPECT_EQ(done.status, 1) << command;
+    EXPECT_EQ(done.output, "") << command;
+    EXPECT_THAT(done.errors, HasSubstr(why));
+  }
+  EXPECT_THAT(listed(), ElementsAre("pipe"));
+}
+
+TEST_F(ShellTest, AReplacedJsonKeepsItsPermissions) {
+  EXPECT_EQ(shell("echo old > r.json; chmod 600 r.json; " + kTrain + "--json=r.json").status, 0);
+  struct stat status = {};
+  ASSERT_EQ(::stat(path("r.json").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  EXPECT_EQ(nlohmann::json::parse(text("r.json"))["epochs"], 1);
+}
+
+TEST_F(ShellTest, AFullOrClosedStandardOutputIsAnErrorOfEveryProgram) {
+  const std::string commands[] = {kTrain,
+                                  kTrain + "--help",
+                                  "linear_regression --dry_run",
+                                  "mnist --help",
+                                  "placement",
+                                  "colocation .",
+                                  "allreduce_bench -b 8 -e 8 -n 1",
+                                  "allreduce_bench --help",
+                                  "train_bench --model=mlp --num_batches=1 --num_warmup_batches=1"};
+  for (const std::string& command : commands)
+    for (const char* redirection : {">/dev/full", ">&-"}) {
+      const Finished done = shell(cat(command, " ", redirection));
+      EXPECT_EQ(done.status, 1) << command << redirection;
+      EXPECT_THAT(done.errors, HasSubstr("error: standard output could not be written")) << command;
+    }
+}
+
+TEST_F(ShellTest, ALostStandardOutputLosesNoRun) {
+  for (const char* redirection : {">/dev/full", ">&-", "<&- >&- 2>&-", "| head -n 1 >/dev/null"}) {
+    const Finished done =
+        shell(cat("linear_regression --epochs=9 --save_checkpoint=saved "
+                  "--json=r.json ",
+                  redirection));
+    EXPECT_EQ(nlohmann::json::parse(text("r.json"))["epochs"], 9) << redirection;
+    EXPECT_EQ(inspect_checkpoint(path("saved")).extra.at("epoch").integer(), 9) << redirection;
+    EXPECT_THAT(listed(), ElementsAre("r.json", "saved")) << redirection;
+    EXPECT_EQ(shell("rm -r r.json saved").status, 0);
+  }
+}
+
+TEST_F(ShellTest, OneLostFileLosesNoOther) {
+  const Finished done = shell("allreduce_bench -b 8 -e 8 -n 1 --csv=/dev/full --json=r.json");
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.errors, HasSubstr("error: --csv=/dev/full could not be written: "));
+  EXPECT_EQ(nlohmann::json::parse(text("r.json")).size(), 2u);
+}
+
+TEST_F(ShellTest, TwelveProgramsThatSaveToOnePathAllSucceed) {
+  const Finished done = shell(
+      "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do (linear_regression --epochs=5 "
+      "--save_checkpoint=saved >/dev/null || echo failed) & done; wait");
+  EXPECT_EQ(done.output, "") << done.errors;
+  EXPECT_THAT(listed(), ElementsAre("saved"));
+  const Finished next = shell("linear_regression --epochs=5 --restore_checkpoint=saved");
+  EXPECT_THAT(next.output, HasSubstr("nothing is left to train"));
+}
+
+TEST_F(ShellTest, InputsThatAreNoFilesAreRefusedByName) {
+  const std::string links = "linear_regression --allreduce=auto --links=";
+  const std::pair<std::string, const char*> refusals[] = {
+      {links + "/dev/zero", "--links=/dev/zero: /dev/zero: is a device, not a file to read"},
+      {"mkfifo pipe; " + links + "pipe", "pipe: is a pipe, not a file to read"},
+      {links + ".", ".: is a directory, not a file to read"},
+      {"truncate -s 1T large; " + links + "large", "large: has 1099511627776 bytes, more than"},
+      {"mkdir data; for f in train-images-idx3 train-labels-idx1; do ln -s /dev/zero "
+       "data/$f-ubyte; done; mnist --data_dir=data",
+       "is a device, not a file to read"},
+      {"mkdir saved; mkfifo saved/manifest.json; linear_regression --restore_checkpoint=saved",
+       "saved/manifest.json: is a pipe, not a file to read"}};
+  for (const auto& [command, why] : refusals) {
+    const Finished done = shell(command);
+    EXPECT_EQ(done.status, 1) << command;
+    EXPECT_THAT(done.errors, HasSubstr(why));
+  }
+}
+
+TEST_F(ShellTest, WrongJsonIsToldByFileLineAndColumn) {
+  const std::pair<const char*, const char*> refusals[] = {
+      {R"({"devices": ["gpu:0",\n ]})", "line 2, column 2: expected a value, found ']'"},
+      {R"({"devices": 3})", "line 1, column 13: expected an array, found 3"},
+      {R"({"devices": ["gpu:0", "gpu:1"],\n "other_links": {}})",
+       "line 2, column 17: there is no member 'gbps' in this object"}};
+  for (const auto& [json, why] : refusals) {
+    const Finished done = shell(cat("printf '", json,
+                                    "' > l.json; linear_regression "
+                                    "--allreduce=auto --links=l.json"));
+    EXPECT_EQ(done.status, 1) << json;
+    EXPECT_THAT(done.errors, HasSubstr(cat("error: --links=l.json: ", why)));
+  }
+}
+
+}  // namespace outputs_test
+}  // namespace belfry
