@@ -27,16 +27,19 @@ void Step::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOpti
                       std::vector<Tensor>* results) {
   if (options.trace) *options.trace = Trace();
   const std::lock_guard one(running_);
+  const auto execute_and_copy = [&] {
+    execute(staged, feeds, options);
+    if (!results) return;
+    results->assign(fetched.begin(), fetched.end());
+    for (Tensor& result : *results) result.mutable_raw();  // memory of its own
+  };
   if (shares()) {
     const auto lock = beside_runs(runner);
-    execute(staged, feeds, options);
+    execute_and_copy();
   } else {
     const std::lock_guard lock(runner.mutex);
-    execute(staged, feeds, options);
+    execute_and_copy();
   }
-  if (!results) return;
-  results->assign(fetched.begin(), fetched.end());
-  for (Tensor& result : *results) result.mutable_raw();  // memory of its own
 }
 
 void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,

@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-Step::State::State(Plan compiled, Runner& owner) : runner(owner) {
+Step::State::State(Plan compiled, Runner& owner) : runner(owner), locks_(compiled.locks) {
   plan = std::move(compiled);
   fetched.assign(plan.fetches.size(), Tensor());
   if (runner.dry) return;
