@@ -121,14 +121,8 @@ void Step::State::run_list(int worker) {
 void Step::State::help_others(int worker) {
   Gate& gate = pool().gate();
   if (busy_.fetch_sub(1, std::memory_order_seq_cst) == 1) return gate.wake();
-  const auto all_done = [&] { return busy_.load(std::memory_order_seq_cst) == 0; };
-  SpinTimer timer;
-  while (!all_done()) {
-    if (help(worker))
-      timer.restart();
-    else if (timer.expired())
-      gate.sleep(all_done);
-  }
+  wait_until([&] { return busy_.load(std::memory_order_seq_cst) == 0; }, gate,
+             [&] { return help(worker); });
 }
 
 // False if another worker failed.
@@ -179,21 +173,19 @@ void Step::State::run_shared(const Task& task, int worker) {
   const Ticket ticket = share.ticket.load(std::memory_order_relaxed).opened();
   share.done.store(0, std::memory_order_relaxed);
   share.task.store(&task, std::memory_order_relaxed);
-  share.ticket.store(ticket, std::memory_order_release);
+  share.ticket.store(ticket, std::memory_order_seq_cst);  // see Gate::sleepers()
   pool().gate().wake();
   while (take_chunk(share, Ticket::End::kFront)) {
   }
-  const auto all_done = [&] { return share.done.load(std::memory_order_seq_cst) == task.parts; };
-  SpinTimer timer;
-  while (!all_done())
-    if (!help(worker) && timer.expired()) pool().gate().sleep(all_done);
+  wait_until([&] { return share.done.load(std::memory_order_seq_cst) == task.parts; },
+             pool().gate(), [&] { return help(worker); });
   // Before the next opening sets the task: a ticket read now must not fit it.
   share.ticket.store(ticket.closed(), std::memory_order_release);
 }
 
 // Runs one chunk of a shared launch; false if none is left.
 bool Step::State::take_chunk(Share& share, Ticket::End end, std::vector<Recording::Chunk>* helped) {
-  Ticket ticket = share.ticket.load(std::memory_order_acquire);
+  Ticket ticket = share.ticket.load(std::memory_order_seq_cst);  // see Gate::sleepers()
   const Task* task;
   do {
     task = share.task.load(std::memory_order_relaxed);

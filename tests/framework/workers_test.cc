@@ -5,6 +5,7 @@
 #endif
 
 #include <cfenv>
+#include <chrono>
 #include <thread>
 
 #include "belfry/tests/framework/framework_test_support.h"
@@ -61,6 +62,26 @@ TEST(Await, HelpsBeforeItWaits) {
     return true;
   });
   EXPECT_EQ(jobs, 0);
+}
+
+// An opener that saw no sleeper wakes nobody: what it opened is seen by the one that goes to sleep.
+TEST(Await, LooksForWorkOnceMoreWhenItIsKnownToSleep) {
+  Gate gate, other;
+  Signal signal;
+  std::atomic<bool> helped{false};
+  std::jthread worker([&] {
+    await(signal, 1, gate, [&] {
+      if (gate.sleepers() == 0) return false;  // it is opened between the last look and this one
+      helped = true;
+      signal.set(1, other);  // wakes nobody
+      return true;
+    });
+  });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!helped && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(helped);
+  signal.set(1, gate);
 }
 
 TEST(Await, SleepersWakeForOtherReasonsAndSleepAgain) {
