@@ -40,7 +40,8 @@ Session::State::State(const Graph& g, SessionOptions o)
       options(std::move(o)),
       devices(make_devices(options)),
       threads(worker_count(options.threads)),
-      pool(options.dry_run ? 1 : useful_threads(threads, devices) + count_gpus(devices)),
+      pool(options.dry_run ? 1 : useful_threads(threads, devices),
+           options.dry_run ? 0 : count_gpus(devices)),
       runner{devices, pool, [this](const Node& node) { return memory_of(node).data(); }, {}} {
   runner.workers = pool.workers() - count_gpus(devices);
   if (count_gpus(devices) > 0) runner.gpus = std::make_unique<GpuStreams>(devices);

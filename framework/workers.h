@@ -50,10 +50,12 @@ class alignas(64) Signal {
   std::atomic<std::int64_t> epoch_{0};
 };
 
-// W workers, of which the caller of run() is number 0. Threads start with the pool and end with it.
+// W workers, of which the caller of run() is number 0, and behind them those that enqueue for GPUs.
+// Threads start with the pool and end with it.
 class WorkerPool {
  public:
-  explicit WorkerPool(int workers);
+  // Throws DeviceError naming the worker whose thread cannot be started.
+  explicit WorkerPool(int workers, int enqueuers = 0);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -79,7 +81,7 @@ class WorkerPool {
   int active_ = 0;
   const std::function<void(int)>* work_ = nullptr;
   bool stop_ = false;
-  std::vector<std::thread> threads_;
+  std::vector<std::jthread> threads_;
 };
 
 // Measures how long a worker has spun in vain. Workers are not pinned, so they spin for 20 us only.

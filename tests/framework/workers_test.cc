@@ -6,8 +6,10 @@
 
 #include <cfenv>
 #include <chrono>
+#include <system_error>
 #include <thread>
 
+#include "belfry/framework/threads.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
@@ -157,6 +159,33 @@ TEST(WorkerPool, WorkersOrderEachOtherThroughSignals) {
         ASSERT_EQ(order[static_cast<std::size_t>(w)], workers - 1 - w);
     }
   }
+}
+
+class ThreadHookTest : public ::testing::Test {
+ protected:
+  ~ThreadHookTest() override { set_thread_hook({}); }
+  // As where the user may have no more threads.
+  static void refuse(const std::string& what) {
+    set_thread_hook([what](const ThreadUse& use) {
+      if (use.what == what)
+        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    });
+  }
+};
+
+TEST_F(ThreadHookTest, AWorkerThatCannotBeStartedIsNamedWithWhatToDo) {
+  refuse("worker 3 of 4");
+  EXPECT_EQ(message_of<DeviceError>([] { WorkerPool pool(4); }),
+            "cannot start a thread for worker 3 of 4: Resource temporarily unavailable; use fewer "
+            "(--threads), or allow this user more threads (ulimit -u) and this process more memory "
+            "(ulimit -v)");
+  EXPECT_NO_THROW(WorkerPool(2));
+}
+
+TEST_F(ThreadHookTest, AThreadThatCannotBeStartedForAGpuIsNamed) {
+  refuse("the work of GPU 2 of 2");
+  EXPECT_THAT(message_of<DeviceError>([] { WorkerPool pool(1, 2); }), HasSubstr("use fewer GPUs"));
+  EXPECT_EQ(WorkerPool(1, 1).workers(), 2);
 }
 
 TEST(WorkerPool, EndsWithoutARun) {
