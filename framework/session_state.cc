@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <utility>
 
 #include "belfry/framework/log.h"
@@ -97,13 +98,19 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
   for (const Fetch& fetch : fetches)
     require(&fetch.node->graph() == &graph, fetch.node->describe(),
             ": belongs to another graph than the session's");
-  Plan plan = compile_plan(fetches, feeds, log_placement, locks);
-  if (log_placement) print_placement(plan);
-  if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
-  if (options.plan_hook) options.plan_hook(plan);
-  check_limits(plan);
-  initialise(plan);
-  return std::make_unique<Step::State>(std::move(plan), runner);
+  try {
+    Plan plan = compile_plan(fetches, feeds, log_placement, locks);
+    if (log_placement) print_placement(plan);
+    if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
+    if (options.plan_hook) options.plan_hook(plan);
+    check_limits(plan);
+    initialise(plan);
+    return std::make_unique<Step::State>(std::move(plan), runner);
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(cat(fetches.empty() ? "a step" : fetches[0].node->describe(),
+                          ": there was no memory left to compile the step that computes it; use "
+                          "fewer devices, or allow this process more memory (ulimit -v)"));
+  }
 }
 
 // By the plan, before anything is allocated.

@@ -1,6 +1,7 @@
 #include "belfry/framework/step.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "belfry/framework/trace.h"
@@ -164,7 +165,13 @@ void Step::State::run_launch(std::size_t t, int worker) {
 
 void Step::State::call(const Task& task, Range range) const {
   const std::uint64_t step = initial ? 0 : step_;
-  task.launch->run(Pointers(task.inputs, task.outputs, task.workspace, range, step));
+  try {
+    task.launch->run(Pointers(task.inputs, task.outputs, task.workspace, range, step));
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(cat(plan.node(task.launch->node).node->describe(),
+                          ": there was no memory left for what it needs while it runs; use a "
+                          "smaller batch, or allow this process more memory (ulimit -v)"));
+  }
 }
 
 // Opens the launch to the others, takes chunks like them, and waits for theirs.

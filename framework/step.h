@@ -72,6 +72,7 @@ struct Step::State final : LinkedPlan, Pending {
   bool take_chunk(Share& share, Ticket::End end, std::vector<Recording::Chunk>* helped = nullptr);
   bool help(int worker);
   void help_others(int worker);
+  // Throws OutOfMemory naming the node where std::bad_alloc was thrown.
   void call(const Task& task, Range range) const;
   void fail() noexcept;
   void poison();

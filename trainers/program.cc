@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 
 #include "belfry/trainers/flag_values.h"
 
@@ -32,6 +33,11 @@ int run_program(const std::function<int()>& body) {
     return body();
   } catch (const FlagError& error) {
     return fail(error.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return fail(
+        "there is no memory left; use a smaller batch or fewer devices, or allow this process more "
+        "memory (ulimit -v)",
+        1);
   } catch (const std::exception& error) {
     return fail(error.what(), 1);
   } catch (...) {
