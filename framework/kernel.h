@@ -147,8 +147,8 @@ struct Op;
 Range whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
                   std::span<const TensorType> outputs);
 
-// Runs one launch. Kernels split by elements or rows may be called for several disjoint ranges at
-// once, from several threads.
+// Runs one launch. It may be called from several threads at once: on tensors and workspaces of
+// their own, and kernels split by elements or rows for disjoint ranges of one launch, too.
 using KernelRun = std::function<void(const Pointers&)>;
 using CpuKernel = KernelRun (*)(KernelPlan&);
 

@@ -8,19 +8,6 @@
 #include "belfry/framework/trace.h"
 
 namespace belfry {
-namespace {
-
-std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                   PrepareOptions options) {
-  std::string text = options.locks == Locks::kEachVariable ? "each " : "";
-  for (const Fetch& fetch : fetches)
-    text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
-  for (const FeedType& feed : feeds)
-    text += cat(feed.where.node().id(), ":", feed.where.index(), feed.shape, " ");
-  return text;
-}
-
-}  // namespace
 
 Session::Session(const Graph& graph, SessionOptions options)
     : state_(std::make_unique<State>(graph, std::move(options))) {}
@@ -30,21 +17,7 @@ Session::~Session() = default;
 Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
                        PrepareOptions options) {
   const std::lock_guard lock(state_->mutex);
-  const std::string key = key_of(fetches, feeds, options);
-  auto& [made_of, fed, number, step] = state_->steps[key];
-  if (step) return *step;
-  try {
-    made_of.assign(fetches.begin(), fetches.end());
-    fed.assign(feeds.begin(), feeds.end());
-    number = ++state_->plans;
-    auto built = state_->build(fetches, feeds, state_->options.log_device_placement, options.locks);
-    built->connect();
-    step.reset(new Step(std::move(built)));
-  } catch (...) {
-    state_->steps.erase(key);
-    throw;
-  }
-  return *step;
+  return *state_->step_for(fetches, feeds, options.locks, true);
 }
 
 std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const Feed> feeds,
@@ -57,7 +30,11 @@ std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const
     values.push_back(feed.what);
   }
   std::vector<Tensor> results;
-  Step::State& step = *prepare(fetches, types).state_;
+  const std::shared_ptr<Step> kept = [&] {
+    const std::lock_guard lock(state_->mutex);
+    return state_->step_for(fetches, types, Locks::kWholeRun, false);
+  }();
+  Step::State& step = *kept->state_;
   step.run(step.stage(values), values, options, &results);
   return results;
 }
@@ -150,7 +127,10 @@ DeviceSpec Session::placement(Output output) {
     for (const auto& [key, prepared] : state_->steps)
       if (const DeviceSpec* spec = find(prepared.step->plan())) return *spec;
   }
-  const DeviceSpec* spec = find(prepare({Fetch(output.node())}).plan());
+  const Fetch itself(output.node());
+  const std::lock_guard lock(state_->mutex);
+  const DeviceSpec* spec =
+      find(state_->step_for({&itself, 1}, {}, Locks::kWholeRun, false)->plan());
   require<Internal>(spec != nullptr, output.node().describe(), " is not in its own plan");
   return *spec;
 }

@@ -41,11 +41,15 @@ struct SessionOptions {
   bool log_device_placement = false;
   // Workers, the caller of run included; 0 for one per usable core.
   int threads = 0;
+  // How many steps that run() has compiled - for fetches and shapes of feeds - are kept, with their
+  // memory: those used last. One that comes back is compiled again, with equal results. A step in
+  // use is never dropped; those of prepare() stay and do not count. At least 1.
+  int kept_steps = 64;
   // Every step runs on all of them. Else one with so little work that a worker does it faster alone
   // runs on the caller.
   bool all_workers = false;
-  // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}. A plan that needs more
-  // throws OutOfMemory naming the device before it runs.
+  // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}. A plan that needs more,
+  // even without the steps of kept_steps, throws OutOfMemory naming the device before it runs.
   std::map<std::string, std::int64_t> memory_limit = {};
   // The physical GPUs to use, e.g. "2,0": they become gpu:0 and gpu:1. All by default.
   std::string visible_devices = {};
@@ -127,12 +131,13 @@ struct PrepareOptions {
   Locks locks = Locks::kWholeRun;
 };
 
-// What a device holds by the plans so far.
+// What a device holds by plans.
 struct DeviceUse {
   DeviceSpec device;  // full
   int variables = 0;
   std::int64_t variable_bytes = 0;
-  std::int64_t peak_bytes = 0;  // variables and the arenas of all steps
+  std::int64_t bytes = 0;       // variables, and the arenas of all steps that are kept
+  std::int64_t peak_bytes = 0;  // the most that these have been so far
   int physical_gpu = -1;        // whose memory that is; -1: the host's
   // Of a dry run's declared device: peak_bytes lacks the workspaces of libraries.
   bool declared = false;
@@ -202,11 +207,11 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Computes fetches; compiles them at first use for the shapes of the feeds. Node fetches give an
-  // empty tensor. Throws InvalidArgument for feeds of the wrong type, and whatever a kernel throws,
-  // after all workers have stopped; if a variable had been written by then, every later run throws
-  // until write() has set each variable that it may have written, or restore() (restore_checkpoint
-  // too) any.
+  // Computes fetches; compiles them at first use for the shapes of the feeds, and keeps the step
+  // (SessionOptions::kept_steps). Node fetches give an empty tensor. Throws InvalidArgument for
+  // feeds of the wrong type, and whatever a kernel throws, after all workers have stopped; if a
+  // variable had been written by then, every later run throws until write() has set each variable
+  // that it may have written, or restore() (restore_checkpoint too) any.
   Tensor run(Output fetch, std::span<const Feed> feeds = {});
   std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const Feed> feeds = {},
                           RunOptions options = {});
@@ -244,7 +249,7 @@ class Session {
   std::vector<DeviceSpec> devices() const;
   // Of each device, in the same order.
   std::vector<DeviceUse> device_use() const;
-  // Bytes planned per device: the arenas of all steps plus its variables.
+  // Bytes planned per device: DeviceUse::peak_bytes.
   std::map<std::string, std::int64_t> peak_bytes() const;
   // Workers that were asked for; no more of them run than there are devices.
   int threads() const;

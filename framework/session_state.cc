@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <utility>
 
 #include "belfry/framework/log.h"
@@ -40,7 +41,8 @@ Session::State::State(const Graph& g, SessionOptions o)
       options(std::move(o)),
       devices(make_devices(options)),
       threads(worker_count(options.threads)),
-      pool(options.dry_run ? 1 : useful_threads(threads, devices) + count_gpus(devices)),
+      pool(options.dry_run ? 1 : useful_threads(threads, devices),
+           options.dry_run ? 0 : count_gpus(devices)),
       runner{devices, pool, [this](const Node& node) { return memory_of(node).data(); }, {}} {
   runner.workers = pool.workers() - count_gpus(devices);
   if (count_gpus(devices) > 0) runner.gpus = std::make_unique<GpuStreams>(devices);
@@ -50,6 +52,8 @@ Session::State::State(const Graph& g, SessionOptions o)
           options.nccl_timeout_s);
   runner.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
   runner.capture = options.capture;
+  require(options.kept_steps >= 1, "kept_steps must be at least 1, not ", options.kept_steps);
+  peak_bytes.resize(devices.size());
   if (options.log_device_placement) print(device_mapping(devices));
 }
 
@@ -96,48 +100,71 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
   for (const Fetch& fetch : fetches)
     require(&fetch.node->graph() == &graph, fetch.node->describe(),
             ": belongs to another graph than the session's");
-  Plan plan = compile_plan(fetches, feeds, log_placement, locks);
-  if (log_placement) print_placement(plan);
-  if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
-  if (options.plan_hook) options.plan_hook(plan);
-  check_limits(plan);
-  initialise(plan);
-  return std::make_unique<Step::State>(std::move(plan), runner);
+  try {
+    Plan plan = compile_plan(fetches, feeds, log_placement, locks);
+    if (log_placement) print_placement(plan);
+    if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
+    if (options.plan_hook) options.plan_hook(plan);
+    make_room(plan);
+    initialise(plan);
+    return std::make_unique<Step::State>(std::move(plan), runner);
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(cat(fetches.empty() ? "a step" : fetches[0].node->describe(),
+                          ": there was no memory left to compile the step that computes it; use "
+                          "fewer devices, or allow this process more memory (ulimit -v)"));
+  }
 }
 
 // By the plan, before anything is allocated.
-void Session::State::check_limits(const Plan& plan) const {
-  std::vector<DeviceUse> uses = device_use();
-  for (std::size_t d = 0; d < uses.size(); ++d) uses[d].peak_bytes += plan.arena_bytes[d];
-  for (const PlanNode& planned : plan.nodes)
-    if (planned.is_variable() && !variables.contains(planned.node) &&
-        !plan.shares.contains(planned.node))
-      uses[static_cast<std::size_t>(planned.device())].peak_bytes += planned.types[0].bytes();
-  for (std::size_t d = 0; d < uses.size(); ++d) {
-    const std::int64_t limit = devices[d]->memory.limit();
-    require<OutOfMemory>(limit == 0 || uses[d].peak_bytes <= limit, uses[d].device,
-                         ": its plans need ", uses[d].peak_bytes, " bytes, of which ",
-                         plan.arena_bytes[d], " for this one's arena, but its limit is ", limit,
-                         "; use a smaller batch or more devices");
+void Session::State::make_room(const Plan& plan) {
+  for (;;) {
+    const std::string text = lacking(plan);
+    if (text.empty()) return;
+    if (!drop_idle_step()) throw OutOfMemory(text);
   }
 }
 
+// What the limits of devices do not allow, for people; empty if the plan fits.
+std::string Session::State::lacking(const Plan& plan) const {
+  std::vector<DeviceUse> all = device_use();
+  for (std::size_t d = 0; d < all.size(); ++d) all[d].bytes += plan.arena_bytes[d];
+  for (const PlanNode& planned : plan.nodes)
+    if (planned.is_variable() && !variables.contains(planned.node) &&
+        !plan.shares.contains(planned.node))
+      all[static_cast<std::size_t>(planned.device())].bytes += planned.types[0].bytes();
+  for (std::size_t d = 0; d < all.size(); ++d) {
+    const std::int64_t limit = devices[d]->memory.limit();
+    if (limit != 0 && all[d].bytes > limit)
+      return cat(all[d].device, ": its plans need ", all[d].bytes, " bytes, of which ",
+                 plan.arena_bytes[d], " for this one's arena, but its limit is ", limit,
+                 "; use a smaller batch or more devices");
+  }
+  return {};
+}
+
 std::vector<DeviceUse> Session::State::device_use() const {
-  std::vector<DeviceUse> uses;
+  std::vector<DeviceUse> use_of;
   for (const auto& device : devices)
-    uses.push_back({.device = device->spec,
-                    .physical_gpu = device->backend ? device->gpu : device->memory_space - 1,
-                    .declared = device->declared});
+    use_of.push_back({.device = device->spec,
+                      .physical_gpu = device->backend ? device->gpu : device->memory_space - 1,
+                      .declared = device->declared});
   for (const auto& [node, kept] : variables) {
-    DeviceUse& use = uses[static_cast<std::size_t>(kept.device)];
+    DeviceUse& use = use_of[static_cast<std::size_t>(kept.device)];
     ++use.variables;
     use.variable_bytes += kept.bytes;
-    use.peak_bytes += kept.bytes;
+    use.bytes += kept.bytes;
   }
   for (const auto& [key, prepared] : steps)
-    for (std::size_t d = 0; d < uses.size() && prepared.step; ++d)
-      uses[d].peak_bytes += prepared.step->plan().arena_bytes[d];
-  return uses;
+    for (std::size_t d = 0; d < use_of.size() && prepared.step; ++d)
+      use_of[d].bytes += prepared.step->plan().arena_bytes[d];
+  for (std::size_t d = 0; d < use_of.size(); ++d)
+    use_of[d].peak_bytes = std::max(peak_bytes[d], use_of[d].bytes);
+  return use_of;
+}
+
+void Session::State::note_peak() {
+  const std::vector<DeviceUse> use_of = device_use();
+  for (std::size_t d = 0; d < use_of.size(); ++d) peak_bytes[d] = use_of[d].peak_bytes;
 }
 
 // Gives the variables of a plan memory and a first value. A replica's is its original's.
@@ -165,6 +192,7 @@ void Session::State::initialise(const Plan& plan) {
     for (const Node* node : fresh) variables.erase(node);
     throw;
   }
+  note_peak();
 }
 
 void Session::State::fill_in(const std::vector<const Node*>& fresh) {

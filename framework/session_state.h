@@ -24,8 +24,10 @@ struct Session::State {
   struct Prepared {
     std::vector<Fetch> fetches;
     std::vector<FeedType> feeds;
-    int number = 0;  // of the plan, from 1
-    std::unique_ptr<Step> step;
+    int number = 0;              // of the plan, from 1
+    std::shared_ptr<Step> step;  // null while it is made; who runs it has a share
+    bool held = false;           // by the user: prepare() has returned it
+    std::int64_t used = 0;       // the number of uses() when it was wanted last
   };
 
   State(const Graph& g, SessionOptions o);
@@ -35,6 +37,9 @@ struct Session::State {
   PlanContext context(bool log_placement) { return context(log_placement, plans + 1); }
   PlanContext context(bool log_placement, int number);
 
+  // The step for these, which is made if it is not kept. `held`: until the session ends.
+  std::shared_ptr<Step> step_for(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                                 Locks locks, bool held);
   // Compiles, and gives variables that are new memory and first values.
   std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
                                      std::span<const FeedType> feeds, bool log_placement,
@@ -61,6 +66,8 @@ struct Session::State {
   void copy_into(const Node& variable, const std::byte* value);
 
   std::vector<DeviceUse> device_use() const;
+  // After more has been given memory.
+  void note_peak();
 
   const Graph& graph;
   SessionOptions options;
@@ -71,6 +78,8 @@ struct Session::State {
   std::map<const Node*, Stored> variables;
   std::map<std::string, Prepared> steps;  // by fetches and feeds
   int plans = 0;                          // asked for so far
+  std::int64_t uses = 0;                  // of steps
+  std::vector<std::int64_t> peak_bytes;   // by device
   std::set<const Node*> printed;          // by log_device_placement
   std::mutex mutex;                       // over variables and steps
 
@@ -84,7 +93,10 @@ struct Session::State {
   void print(const std::string& lines) const;
   void print_placement(const Plan& plan);
   std::vector<Fetch> initials_of(std::span<const Node* const> variables) const;
-  void check_limits(const Plan& plan) const;
+  void make_step(Prepared& prepared, Locks locks);
+  bool drop_idle_step();
+  void make_room(const Plan& plan);
+  std::string lacking(const Plan& plan) const;
   void initialise(const Plan& plan);
   void fill_in(const std::vector<const Node*>& fresh);
 

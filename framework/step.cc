@@ -1,6 +1,7 @@
 #include "belfry/framework/step.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "belfry/framework/trace.h"
@@ -27,16 +28,19 @@ void Step::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOpti
                       std::vector<Tensor>* results) {
   if (options.trace) *options.trace = Trace();
   const std::lock_guard one(running_);
+  const auto execute_and_copy = [&] {
+    execute(staged, feeds, options);
+    if (!results) return;
+    results->assign(fetched.begin(), fetched.end());
+    for (Tensor& result : *results) result.mutable_raw();  // memory of its own
+  };
   if (shares()) {
     const auto lock = beside_runs(runner);
-    execute(staged, feeds, options);
+    execute_and_copy();
   } else {
     const std::lock_guard lock(runner.mutex);
-    execute(staged, feeds, options);
+    execute_and_copy();
   }
-  if (!results) return;
-  results->assign(fetched.begin(), fetched.end());
-  for (Tensor& result : *results) result.mutable_raw();  // memory of its own
 }
 
 void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,
@@ -118,14 +122,8 @@ void Step::State::run_list(int worker) {
 void Step::State::help_others(int worker) {
   Gate& gate = pool().gate();
   if (busy_.fetch_sub(1, std::memory_order_seq_cst) == 1) return gate.wake();
-  const auto all_done = [&] { return busy_.load(std::memory_order_seq_cst) == 0; };
-  SpinTimer timer;
-  while (!all_done()) {
-    if (help(worker))
-      timer.restart();
-    else if (timer.expired())
-      gate.sleep(all_done);
-  }
+  wait_until([&] { return busy_.load(std::memory_order_seq_cst) == 0; }, gate,
+             [&] { return help(worker); });
 }
 
 // False if another worker failed.
@@ -167,7 +165,13 @@ void Step::State::run_launch(std::size_t t, int worker) {
 
 void Step::State::call(const Task& task, Range range) const {
   const std::uint64_t step = initial ? 0 : step_;
-  task.launch->run(Pointers(task.inputs, task.outputs, task.workspace, range, step));
+  try {
+    task.launch->run(Pointers(task.inputs, task.outputs, task.workspace, range, step));
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(cat(plan.node(task.launch->node).node->describe(),
+                          ": there was no memory left for what it needs while it runs; use a "
+                          "smaller batch, or allow this process more memory (ulimit -v)"));
+  }
 }
 
 // Opens the launch to the others, takes chunks like them, and waits for theirs.
@@ -176,21 +180,19 @@ void Step::State::run_shared(const Task& task, int worker) {
   const Ticket ticket = share.ticket.load(std::memory_order_relaxed).opened();
   share.done.store(0, std::memory_order_relaxed);
   share.task.store(&task, std::memory_order_relaxed);
-  share.ticket.store(ticket, std::memory_order_release);
+  share.ticket.store(ticket, std::memory_order_seq_cst);  // see Gate::sleepers()
   pool().gate().wake();
   while (take_chunk(share, Ticket::End::kFront)) {
   }
-  const auto all_done = [&] { return share.done.load(std::memory_order_seq_cst) == task.parts; };
-  SpinTimer timer;
-  while (!all_done())
-    if (!help(worker) && timer.expired()) pool().gate().sleep(all_done);
+  wait_until([&] { return share.done.load(std::memory_order_seq_cst) == task.parts; },
+             pool().gate(), [&] { return help(worker); });
   // Before the next opening sets the task: a ticket read now must not fit it.
   share.ticket.store(ticket.closed(), std::memory_order_release);
 }
 
 // Runs one chunk of a shared launch; false if none is left.
 bool Step::State::take_chunk(Share& share, Ticket::End end, std::vector<Recording::Chunk>* helped) {
-  Ticket ticket = share.ticket.load(std::memory_order_acquire);
+  Ticket ticket = share.ticket.load(std::memory_order_seq_cst);  // see Gate::sleepers()
   const Task* task;
   do {
     task = share.task.load(std::memory_order_relaxed);

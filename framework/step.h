@@ -29,7 +29,8 @@ struct Step::State final : LinkedPlan, Pending {
   void connect();
 
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
-  // Copies the fetches to `results` before another thread can run the step again.
+  // Copies the fetches to `results` before another thread can run the step again, or give it
+  // another plan.
   void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {},
            std::vector<Tensor>* results = nullptr);
 
@@ -43,7 +44,7 @@ struct Step::State final : LinkedPlan, Pending {
  private:
   static constexpr int kAlone = -1;  // as a worker: it shares no launch
 
-  bool shares() const { return plan.locks == Locks::kEachVariable; }
+  bool shares() const { return locks_ == Locks::kEachVariable; }
   WorkerPool& pool() { return shares() ? alone_ : runner.pool; }
 
   // step_link.cc, step_link_gpu.cc: before the first run.
@@ -71,6 +72,7 @@ struct Step::State final : LinkedPlan, Pending {
   bool take_chunk(Share& share, Ticket::End end, std::vector<Recording::Chunk>* helped = nullptr);
   bool help(int worker);
   void help_others(int worker);
+  // Throws OutOfMemory naming the node where std::bad_alloc was thrown.
   void call(const Task& task, Range range) const;
   void fail() noexcept;
   void poison();
@@ -113,6 +115,7 @@ struct Step::State final : LinkedPlan, Pending {
   void lose_late();
   void settle_late() noexcept;
 
+  const Locks locks_;  // the plan's: another plan has the same
   Staging staging_;
   int slot_ = 0;  // of the current run's feeds
   std::function<void(int)> work_, capture_;

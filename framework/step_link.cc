@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-Step::State::State(Plan compiled, Runner& owner) : runner(owner) {
+Step::State::State(Plan compiled, Runner& owner) : runner(owner), locks_(compiled.locks) {
   plan = std::move(compiled);
   fetched.assign(plan.fetches.size(), Tensor());
   if (runner.dry) return;
@@ -125,6 +125,13 @@ void Step::State::share_out() {
     list.tasks.push_back(static_cast<int>(t));
     for (const Wait& wait : launch.waits) link_wait(t, wait, worker_of);
   }
+  for (const WorkerList& list : lists)
+    require<Internal>(
+        std::ranges::count_if(list.tasks, [&](int t) { return tasks[at(t)].parts > 1; }) <
+            Ticket::kOpenings,
+        "a worker opens ", Ticket::kOpenings,
+        " launches or more in one run, which "
+        "tickets cannot tell apart");
   link_gpu_tasks(worker_of);
 }
 

@@ -10,10 +10,13 @@ struct Task;
 // A launch that its worker has opened to others, chunk by chunk. The owner takes them from the
 // front, the others from the back: so a worker finds in its cache what it wrote in the run before.
 // A ticket is the number of the opening and how many were taken from either end; chunks are taken
-// by compare-and-swap, so a late worker never takes one of another opening.
+// by compare-and-swap, so a late worker never takes one of another opening. Numbers begin again
+// after kOpenings, which no worker can be late by: all are parked between two runs, and a worker
+// opens fewer launches in one (Step::State::share_out).
 class Ticket {
  public:
   enum class End : std::uint8_t { kFront, kBack };
+  static constexpr std::int64_t kOpenings = std::int64_t{1} << 20;
 
   Ticket() = default;  // nothing is open
   // Of the next opening.
@@ -22,6 +25,7 @@ class Ticket {
   Ticket taken(End end) const {
     return Ticket(bits_ + (end == End::kFront ? 1 : std::uint64_t{1} << kBits));
   }
+  bool operator==(const Ticket&) const = default;
   bool open(std::int64_t parts) const { return front() + back() < parts; }
   // The chunk that is taken next.
   std::int64_t next(End end, std::int64_t parts) const {
@@ -30,6 +34,7 @@ class Ticket {
 
  private:
   static constexpr int kBits = 22;
+  static_assert(kOpenings == std::int64_t{1} << (64 - 2 * kBits));
   static constexpr std::uint64_t kMost = (std::uint64_t{1} << kBits) - 1;
   static constexpr std::uint64_t kNone = kMost << kBits | kMost;
 

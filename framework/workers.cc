@@ -2,9 +2,9 @@
 
 #include <cfenv>
 #include <chrono>
-#include <exception>
 
 #include "belfry/framework/error.h"
+#include "belfry/framework/threads.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -35,15 +35,22 @@ void check_floating_point_mode() {
 
 namespace {
 bool nothing_to_help() { return false; }
+
+ThreadUse thread_use(int worker, int workers, int enqueuers) {
+  if (worker >= workers)
+    return {cat("the work of GPU ", worker - workers + 1, " of ", enqueuers), "use fewer GPUs"};
+  return {cat("worker ", worker + 1, " of ", workers), "use fewer (--threads)"};
+}
+
 }  // namespace
 
-WorkerPool::WorkerPool(int workers) {
+WorkerPool::WorkerPool(int workers, int enqueuers) {
   try {
-    for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { loop(w); });
-  } catch (const std::exception& error) {
+    for (int w = 1; w < workers + enqueuers; ++w)
+      threads_.push_back(start_thread(thread_use(w, workers, enqueuers), [this, w] { loop(w); }));
+  } catch (...) {
     stop();
-    throw DeviceError(
-        cat("cannot start ", workers, " workers: ", error.what(), "; ask for fewer threads"));
+    throw;
   }
 }
 
@@ -52,7 +59,7 @@ WorkerPool::~WorkerPool() { stop(); }
 void WorkerPool::stop() {
   stop_ = true;
   start_.set(++runs_, gate_);
-  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();  // joins them
 }
 
 void WorkerPool::run(int active, const std::function<void(int)>& work) {

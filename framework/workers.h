@@ -13,7 +13,7 @@ class Gate {
  public:
   // Wakes all sleepers, so that they look again. Costs a load when nobody sleeps.
   void wake() {
-    if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
+    if (sleepers() == 0) return;
     changes_.fetch_add(1, std::memory_order_seq_cst);
     changes_.notify_all();
   }
@@ -25,6 +25,9 @@ class Gate {
     if (!ready()) changes_.wait(seen, std::memory_order_acquire);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
   }
+  // How many sleep, or are about to. What wakes them is stored before this is read, and they look
+  // for it after they are known here, all sequentially consistent: one of the two sees the other.
+  int sleepers() const { return sleepers_.load(std::memory_order_seq_cst); }
 
  private:
   std::atomic<std::uint32_t> changes_{0};
@@ -37,8 +40,6 @@ class alignas(64) Signal {
  public:
   static constexpr std::int64_t kPoison = std::int64_t{1} << 62;
 
-  // The store and the look for sleepers are sequentially consistent, as are a sleeper's
-  // announcement and its last look at the value: one of the two sees the other.
   bool reached(std::int64_t epoch) const { return epoch_.load(std::memory_order_seq_cst) >= epoch; }
   void set(std::int64_t epoch, Gate& gate) {
     epoch_.store(epoch, std::memory_order_seq_cst);
@@ -49,10 +50,12 @@ class alignas(64) Signal {
   std::atomic<std::int64_t> epoch_{0};
 };
 
-// W workers, of which the caller of run() is number 0. Threads start with the pool and end with it.
+// W workers, of which the caller of run() is number 0, and behind them those that enqueue for GPUs.
+// Threads start with the pool and end with it.
 class WorkerPool {
  public:
-  explicit WorkerPool(int workers);
+  // Throws DeviceError naming the worker whose thread cannot be started.
+  explicit WorkerPool(int workers, int enqueuers = 0);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -78,7 +81,7 @@ class WorkerPool {
   int active_ = 0;
   const std::function<void(int)>* work_ = nullptr;
   bool stop_ = false;
-  std::vector<std::thread> threads_;
+  std::vector<std::jthread> threads_;
 };
 
 // Measures how long a worker has spun in vain. Workers are not pinned, so they spin for 20 us only.
@@ -93,17 +96,25 @@ class SpinTimer {
   std::int64_t until_ = 0;  // nanoseconds of the steady clock
 };
 
-// Waits until `signal` reaches `epoch`: first by doing other work (help() returns false when there
-// is none), then spinning, then asleep.
+// Waits until done(): first by doing other work (help() returns false when there is none), then
+// spinning, then asleep. The last look before it sleeps is for work, too: whoever offers some wakes
+// those only that are known to sleep.
+template <class Done, class Help>
+void wait_until(const Done& done, Gate& gate, const Help& help) {
+  SpinTimer timer;
+  const auto helped = [&] {
+    if (!help()) return false;
+    timer.restart();
+    return true;
+  };
+  while (!done())
+    if (!helped() && timer.expired()) gate.sleep([&] { return done() || helped(); });
+}
+
+// Waits until `signal` reaches `epoch`.
 template <class Help>
 void await(const Signal& signal, std::int64_t epoch, Gate& gate, const Help& help) {
-  SpinTimer timer;
-  while (!signal.reached(epoch)) {
-    if (help())
-      timer.restart();
-    else if (timer.expired())
-      gate.sleep([&] { return signal.reached(epoch); });
-  }
+  wait_until([&] { return signal.reached(epoch); }, gate, help);
 }
 
 // Throws InvalidArgument if this thread flushes denormals or rounds in another way than to nearest:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/threads.h"
 
 namespace belfry {
 namespace {
@@ -18,11 +18,13 @@ FreeTowers::FreeTowers(Options options)
   for (std::vector<double>& sums : sums_) sums.resize(options_.towers[0].metrics());
   try {
     for (std::size_t t = 0; t < options_.towers.size(); ++t)
-      threads_.emplace_back([this, t] { loop(t); });
-  } catch (const std::exception& error) {
+      threads_.push_back(
+          start_thread({cat("tower ", t, " of ", towers_, ", which runs free (--async=free)"),
+                        "use fewer devices"},
+                       [this, t] { loop(t); }));
+  } catch (...) {
     stop();
-    throw DeviceError(cat("cannot start a thread for each of ", towers_, " towers: ", error.what(),
-                          "; use fewer devices"));
+    throw;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "belfry/framework/error.h"
+#include "belfry/framework/threads.h"
 
 namespace belfry {
 
@@ -26,7 +27,9 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
     for (std::size_t form = 0; form < plan.forms().size(); ++form)
       slot.places.push_back(make_place(form));
   order_.resize(static_cast<std::size_t>(plan.order_size()));
-  thread_ = std::jthread([this](std::stop_token stop) { produce(stop); });
+  thread_ = start_thread(
+      {"the input of " + (tower ? cat("tower ", *tower) : "all towers"), "close other programs"},
+      [this](std::stop_token stop) { produce(stop); });
 }
 
 Prefetcher::~Prefetcher() = default;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <new>
 
 #include "belfry/framework/file_system.h"
 #include "belfry/trainers/flag_values.h"
@@ -22,6 +23,11 @@ int status_of(const std::function<int()>& body) {
     return body();
   } catch (const FlagError& error) {
     return fail(error.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return fail(
+        "there is no memory left; use a smaller batch or fewer devices, or allow this process more "
+        "memory (ulimit -v)",
+        1);
   } catch (const std::exception& error) {
     return fail(error.what(), 1);
   } catch (...) {

@@ -36,7 +36,11 @@ void visit_half(DType dtype, const F& f) {
 
 class InF32 {
  public:
-  InF32(Widened tensors, QueueRun run) : tensors_(std::move(tensors)), run_(std::move(run)) {}
+  InF32(Widened tensors, QueueRun run)
+      : tensors_(std::move(tensors)),
+        run_(std::move(run)),
+        inputs_(tensors_.inputs.size()),
+        outputs_(tensors_.outputs.size()) {}
 
   void operator()(const Pointers& p, Queue& queue) {
     tensors_.point(p, inputs_, outputs_);
@@ -69,7 +73,7 @@ class InF32 {
 
   Widened tensors_;
   QueueRun run_;
-  std::vector<void*> inputs_, outputs_;  // their memory is kept from launch to launch
+  std::vector<void*> inputs_, outputs_;  // of the launch that is enqueued
 };
 
 }  // namespace

@@ -37,9 +37,9 @@ Widened::Widened(const Op& op, const KernelPlan& plan) {
     add(plan.output(i), i, outputs, i < writes ? none : made);
 }
 
-void Widened::point(const Pointers& p, std::vector<void*>& in, std::vector<void*>& out) const {
-  in.assign(p.given_inputs().begin(), p.given_inputs().end());
-  out.assign(p.all_outputs().begin(), p.all_outputs().end());
+void Widened::point(const Pointers& p, std::span<void*> in, std::span<void*> out) const {
+  std::ranges::copy(p.given_inputs(), in.begin());
+  std::ranges::copy(p.all_outputs(), out.begin());
   for (const Tensor& tensor : read) in[tensor.index] = p.workspace() + tensor.offset;
   for (const Tensor& tensor : made) out[tensor.index] = p.workspace() + tensor.offset;
 }

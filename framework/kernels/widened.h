@@ -25,8 +25,8 @@ struct Widened {
 
   Widened(const Op& op, const KernelPlan& plan);
 
-  // The pointers of a launch with those in `workspace` in place of others.
-  void point(const Pointers& p, std::vector<void*>& in, std::vector<void*>& out) const;
+  // The pointers of a launch with those in the workspace in place of others.
+  void point(const Pointers& p, std::span<void*> in, std::span<void*> out) const;
 
   std::vector<TensorType> inputs, outputs;
   std::vector<Tensor> read, made;

@@ -1,6 +1,7 @@
 // How hosts run ops on f16 and bf16 whose kernels do not take them.
 #include <atomic>
 #include <memory>
+#include <span>
 
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/widened.h"
@@ -18,25 +19,30 @@ void say_once(DType dtype) {
              "f32 itself");
 }
 
-// One launch runs at a time, and does all of its node's work.
+// A launch does all of its node's work. In its workspace are widened tensors, then pointers to the
+// tensors of the kernel for f32, then that kernel's workspace.
 class HalfKernel {
  public:
-  HalfKernel(const Op& op, KernelPlan& plan) : tensors_(op, plan) {
+  HalfKernel(const Op& op, KernelPlan& plan)
+      : tensors_(op, plan),
+        inner_workspace_(tensors_.bytes + bytes_of_pointers(plan.inputs() + plan.outputs())) {
     require<Internal>(op.reference && !op.collective, plan.node().describe(),
                       ": no host kernel for 16 bits");
     KernelPlan wide(plan.node(), tensors_.inputs, tensors_.outputs, plan.range());
     run_ = op.reference(wide);
-    plan.workspace(tensors_.bytes + wide.workspace_bytes());
+    plan.workspace(inner_workspace_ + wide.workspace_bytes());
     for (const auto* list : {&tensors_.read, &tensors_.made})
       for (const Widened::Tensor& tensor : *list) say_once(tensor.dtype);
   }
 
-  void operator()(const Pointers& p) {
-    tensors_.point(p, inputs_, outputs_);
+  void operator()(const Pointers& p) const {
+    auto* const pointers = reinterpret_cast<void**>(p.workspace() + tensors_.bytes);
+    const std::span inputs(pointers, p.inputs()), outputs(pointers + p.inputs(), p.outputs());
+    tensors_.point(p, inputs, outputs);
     for (const Widened::Tensor& tensor : tensors_.read)
       kernels::half_conversion(tensor.dtype)
           .widen(p.input<std::uint16_t>(tensor.index), at<float>(p, tensor), tensor.elements);
-    run_(Pointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()},
+    run_(Pointers(inputs, outputs, p.workspace() + inner_workspace_, {p.begin(), p.end()},
                   p.step()));
     for (std::size_t i = 0; i < tensors_.variables; ++i)
       narrow(p, tensors_.read[i], p.written<std::uint16_t>(tensors_.read[i].index));
@@ -45,6 +51,11 @@ class HalfKernel {
   }
 
  private:
+  static std::int64_t bytes_of_pointers(std::size_t count) {
+    constexpr std::size_t kAlignment = 256;  // of the workspace behind them
+    return static_cast<std::int64_t>((count * sizeof(void*) + kAlignment - 1) / kAlignment *
+                                     kAlignment);
+  }
   template <class T>
   static T* at(const Pointers& p, const Widened::Tensor& tensor) {
     return reinterpret_cast<T*>(p.workspace() + tensor.offset);
@@ -54,14 +65,15 @@ class HalfKernel {
   }
 
   Widened tensors_;
+  std::int64_t inner_workspace_;
   KernelRun run_;
-  std::vector<void*> inputs_, outputs_;  // their memory is kept from launch to launch
 };
 
 }  // namespace
 
 KernelRun prepare_half_kernel(const Op& op, KernelPlan& plan) {
-  return [kernel = std::make_shared<HalfKernel>(op, plan)](const Pointers& p) { (*kernel)(p); };
+  return
+      [kernel = std::make_shared<const HalfKernel>(op, plan)](const Pointers& p) { (*kernel)(p); };
 }
 
 }  // namespace belfry

@@ -3,6 +3,11 @@
 #if BELFRY_ONEDNN
 #include <mutex>
 #include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
 
 #include "belfry/framework/error.h"
 #include "belfry/framework/log.h"
@@ -72,38 +77,146 @@ void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen) {
                 "); see ", plan.node().describe());
 }
 
-void fail(const KernelPlan& plan, const dnnl::error& error) {
+namespace {
+
+// Whether that much can be mapped, written to and made executable.
+bool has_room(std::size_t bytes) {
+  void* const memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  const bool executable = ::mprotect(memory, bytes, PROT_READ | PROT_EXEC) == 0;
+  ::munmap(memory, bytes);
+  return executable;
+}
+
+}  // namespace
+
+void check_room(const KernelPlan& plan) {
+  if (!has_room(kCodeRoom)) lack_memory(plan);
+}
+
+void make_code_of_products() {
+  static const dnnl_status_t made = [] {  // it tries once per process
+    constexpr int kSize = 16;
+    const std::vector<float> a(kSize * kSize), b(kSize * kSize);
+    std::vector<float> c(kSize * kSize);
+    return dnnl_sgemm('N', 'N', kSize, kSize, kSize, 1.0f, a.data(), kSize, b.data(), kSize, 0.0f,
+                      c.data(), kSize);
+  }();
+  dnnl::error::wrap_c_api(made, "it could not make the code of products of matrices");
+}
+
+void lack_memory(const KernelPlan& plan) {
+  throw OutOfMemory(
+      cat(plan.node().describe(), ": there is no room for its code, which oneDNN makes: ",
+          kCodeRoom >> 20, " MiB of memory that can be made executable; allow this ",
+          "process more memory (ulimit -v), or use fewer devices or a smaller batch"));
+}
+
+void refuse(const KernelPlan& plan, const dnnl::error& error) {
+  if (error.status == dnnl_out_of_memory || !has_room(kCodeRoom)) lack_memory(plan);
   throw Internal(cat(plan.node().describe(), ": oneDNN refuses it (", error.what(),
                      "); report this, and set SessionOptions::reference_kernels meanwhile"));
 }
 
-Primitive::Primitive(const dnnl::primitive& primitive, const dnnl::primitive_desc_base& description,
-                     std::initializer_list<int> arguments)
-    : primitive_(primitive) {
-  for (const int name : arguments)
-    arguments_.emplace(name, dnnl::memory(description.query_md(dnnl::query::exec_arg_md, name),
-                                          engine(), nullptr));
-  const dnnl::memory::desc scratchpad = description.scratchpad_desc();
-  scratch_bytes_ = round_to_64(scratchpad.get_size());
-  arguments_.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratchpad, engine(), nullptr));
+void check_run(dnnl_status_t status, const std::string& node) {
+  if (status == dnnl_success) [[likely]]
+    return;
+  require<OutOfMemory>(status != dnnl_out_of_memory, node,
+                       ": oneDNN has no memory left for what it needs while it runs; use a smaller "
+                       "batch, or allow this process more memory (ulimit -v)");
+  throw DeviceError(cat(node, ": oneDNN failed with status ", static_cast<int>(status)));
 }
 
-void Primitive::run(std::initializer_list<Argument> arguments, std::byte* scratch) {
-  OneDnnCall call;
+// What one run of a primitive sets and hands over.
+struct Primitive::Arguments {
+  std::vector<dnnl::memory> memories;  // as in run(), then the scratch memory
+  std::vector<dnnl_exec_arg_t> list;
+  Arguments* next = nullptr;  // that is spare
+};
+
+// The sets of arguments that no run has now.
+class Primitive::Spare {
+ public:
+  Spare(const dnnl::primitive_desc_base& description, std::initializer_list<int> names) {
+    for (const int name : names)
+      types_.emplace_back(name, description.query_md(dnnl::query::exec_arg_md, name));
+    types_.emplace_back(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc());
+  }
+
+  Arguments& take() {
+    const std::lock_guard lock(mutex_);
+    if (!first_) return make();
+    return *std::exchange(first_, first_->next);
+  }
+  void give_back(Arguments& arguments) {
+    const std::lock_guard lock(mutex_);
+    arguments.next = std::exchange(first_, &arguments);
+  }
+
+ private:
+  Arguments& make() {
+    auto made = std::make_unique<Arguments>();
+    for (const auto& [name, type] : types_) {
+      made->memories.emplace_back(type, engine(), nullptr);
+      made->list.push_back({name, made->memories.back().get()});
+    }
+    return *all_.emplace_back(std::move(made));
+  }
+
+  std::mutex mutex_;
+  std::vector<std::pair<int, dnnl::memory::desc>> types_;
+  std::vector<std::unique_ptr<Arguments>> all_;
+  Arguments* first_ = nullptr;
+};
+
+class Primitive::Taken {
+ public:
+  explicit Taken(Spare& spare) : spare_(spare), arguments_(spare.take()) {}
+  ~Taken() { spare_.give_back(arguments_); }
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+  const Arguments* operator->() const { return &arguments_; }
+
+ private:
+  Spare& spare_;
+  Arguments& arguments_;
+};
+
+Primitive::Primitive(std::string node, const dnnl::primitive& primitive,
+                     const dnnl::primitive_desc_base& description,
+                     std::initializer_list<int> arguments)
+    : node_(std::move(node)),
+      primitive_(primitive),
+      scratch_bytes_(round_to_64(description.scratchpad_desc().get_size())),
+      spare_(std::make_shared<Spare>(description, arguments)) {
+  const Taken first(*spare_);
+  if (std::string_view(description.impl_info_str()).find("gemm") != std::string_view::npos)
+    make_code_of_products();
+}
+
+void Primitive::run(std::initializer_list<Argument> arguments, std::byte* scratch) const {
+  const OneDnnCall call;
   try {
-    for (const Argument& argument : arguments)
-      arguments_.find(argument.name)->second.set_data_handle(const_cast<void*>(argument.data));
-    arguments_.find(DNNL_ARG_SCRATCHPAD)->second.set_data_handle(scratch);
-    primitive_.execute(stream(), arguments_);
-    stream().wait();
-  } catch (const dnnl::error& error) {
-    throw DeviceError(cat("oneDNN failed: ", error.what()));
+    const Taken taken(*spare_);
+    const auto set = [&](std::size_t i, const void* data) {
+      check_run(dnnl_memory_set_data_handle(taken->list[i].memory, const_cast<void*>(data)), node_);
+    };
+    std::size_t count = 0;
+    for (const Argument& argument : arguments) set(count++, argument.data);
+    set(count++, scratch);
+    check_run(dnnl_primitive_execute(primitive_.get(), stream().get(), static_cast<int>(count),
+                                     taken->list.data()),
+              node_);
+  } catch (const dnnl::error& error) {  // of what a thread's first run makes
+    check_run(error.status, node_);
   }
 }
 
-Primitive reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+Primitive reorder(const std::string& node, const dnnl::memory::desc& from,
+                  const dnnl::memory::desc& to) {
   const dnnl::reorder::primitive_desc description(engine(), from, engine(), to, user_scratchpad());
-  return {dnnl::reorder(description), description, {DNNL_ARG_FROM, DNNL_ARG_TO}};
+  return {node, dnnl::reorder(description), description, {DNNL_ARG_FROM, DNNL_ARG_TO}};
 }
 
 }  // namespace onednn

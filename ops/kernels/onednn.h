@@ -14,8 +14,9 @@ bool inside_onednn();
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <new>
 #include <string>
-#include <unordered_map>
 
 #include <dnnl.hpp>
 
@@ -51,20 +52,39 @@ dnnl::memory::desc dense(dnnl::memory::dims dims, dnnl::memory::format_tag tag);
 // is its plain reference code, which is 10-100 times slower.
 void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen);
 
-// Calls create() as a call of the library. Its exceptions become Internal errors naming the node.
-[[noreturn]] void fail(const KernelPlan& plan, const dnnl::error& error);
+// Room in memory for the code of a primitive and of products: more than twice what any of ours
+// takes. Where there is none for its code, the library writes it to a null pointer; so where there
+// is less than this it is not asked.
+inline constexpr std::size_t kCodeRoom = std::size_t{32} << 20;
+
+// Calls create() as a call of the library, when there is room for code. Throws OutOfMemory naming
+// the node if there is not, Internal naming it for what the library refuses otherwise.
+void check_room(const KernelPlan& plan);
+[[noreturn]] void refuse(const KernelPlan& plan, const dnnl::error& error);
+[[noreturn]] void lack_memory(const KernelPlan& plan);
 template <class Create>
 auto guarded(const KernelPlan& plan, const Create& create) {
   OneDnnCall call;
   try {
+    check_room(plan);
     return create();
   } catch (const dnnl::error& error) {
-    fail(plan, error);
+    refuse(plan, error);
+  } catch (const std::bad_alloc&) {
+    lack_memory(plan);
   }
 }
 
-// A primitive and its arguments. Made while a kernel is prepared; a run only sets pointers. One
-// thread runs it at a time.
+// The library makes the code of its products of matrices, of all forms at once, in the first run of
+// one; this makes it now. Inside guarded().
+void make_code_of_products();
+
+// Throws OutOfMemory or DeviceError naming the node unless a call in a run has succeeded.
+void check_run(dnnl_status_t status, const std::string& node);
+
+// A primitive and its arguments. Made while a kernel is prepared; a run only sets pointers. Several
+// threads may run it at once: each takes a set of arguments, and there are as many as threads have
+// ever met here.
 class Primitive {
  public:
   struct Argument {
@@ -72,23 +92,30 @@ class Primitive {
     const void* data;
   };
 
-  // `arguments` are all that run() will be given. Make it inside guarded().
-  Primitive(const dnnl::primitive& primitive, const dnnl::primitive_desc_base& description,
-            std::initializer_list<int> arguments);
+  // `arguments` are all that run() will be given, in this order. Make it inside guarded(), for
+  // `node` as errors name it.
+  Primitive(std::string node, const dnnl::primitive& primitive,
+            const dnnl::primitive_desc_base& description, std::initializer_list<int> arguments);
 
   // Bytes of scratch memory, a multiple of 64.
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
-  // Throws DeviceError if the library fails.
-  void run(std::initializer_list<Argument> arguments, std::byte* scratch);
+  // Throws as check_run().
+  void run(std::initializer_list<Argument> arguments, std::byte* scratch) const;
 
  private:
+  struct Arguments;
+  class Spare;
+  class Taken;
+
+  std::string node_;
   dnnl::primitive primitive_;
-  std::unordered_map<int, dnnl::memory> arguments_;
   std::int64_t scratch_bytes_;
+  std::shared_ptr<Spare> spare_;
 };
 
 // Copies a tensor from one layout to another.
-Primitive reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
+Primitive reorder(const std::string& node, const dnnl::memory::desc& from,
+                  const dnnl::memory::desc& to);
 
 inline std::int64_t round_to_64(std::size_t bytes) {
   return static_cast<std::int64_t>((bytes + 63) / 64 * 64);

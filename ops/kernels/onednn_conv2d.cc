@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 
+#include "belfry/framework/node.h"
+
 namespace belfry::kernels {
 namespace {
 
@@ -67,20 +69,22 @@ struct Convolution {
 
 enum class Filter { kRead, kWritten };
 
-std::shared_ptr<Convolution> assemble(KernelPlan& plan, Primitive main, const memory::desc& plain,
-                                      const memory::desc& chosen, Filter filter) {
+std::shared_ptr<const Convolution> assemble(KernelPlan& plan, Primitive main,
+                                            const memory::desc& plain, const memory::desc& chosen,
+                                            Filter filter) {
   auto conv = std::make_shared<Convolution>(std::move(main));
+  const std::string node = plan.node().describe();
   if (chosen != plain) {
     conv->filter_bytes = onednn::round_to_64(chosen.get_size());
-    conv->copy =
-        filter == Filter::kRead ? onednn::reorder(plain, chosen) : onednn::reorder(chosen, plain);
+    conv->copy = filter == Filter::kRead ? onednn::reorder(node, plain, chosen)
+                                         : onednn::reorder(node, chosen, plain);
   }
   plan.workspace(conv->workspace_bytes());
   return conv;
 }
 
 // Runs a convolution that reads its filter: second argument of the kernel.
-ConvRun reading_filter(std::shared_ptr<Convolution> conv, int source, int destination) {
+ConvRun reading_filter(std::shared_ptr<const Convolution> conv, int source, int destination) {
   return [=](const float* from, const float* filter, float* to, std::byte* workspace) {
     std::byte* const scratch = workspace + conv->filter_bytes;
     const void* weights = filter;
@@ -99,7 +103,7 @@ ConvRun onednn_conv2d(KernelPlan& plan, const ConvShape& shape) {
     const Descriptions d(shape);
     const auto chosen = describe_forward(d);
     onednn::report(plan, chosen);
-    Primitive main(dnnl::convolution_forward(chosen), chosen,
+    Primitive main(plan.node().describe(), dnnl::convolution_forward(chosen), chosen,
                    {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
     return reading_filter(
         assemble(plan, std::move(main), d.plain_filter, chosen.weights_desc(), Filter::kRead),
@@ -112,7 +116,7 @@ ConvRun onednn_conv2d_grad_input(KernelPlan& plan, const ConvShape& shape) {
     const Descriptions d(shape);
     const auto chosen = describe_grad_input(d);
     onednn::report(plan, chosen);
-    Primitive main(dnnl::convolution_backward_data(chosen), chosen,
+    Primitive main(plan.node().describe(), dnnl::convolution_backward_data(chosen), chosen,
                    {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC});
     return reading_filter(
         assemble(plan, std::move(main), d.plain_filter, chosen.weights_desc(), Filter::kRead),
@@ -125,7 +129,7 @@ ConvRun onednn_conv2d_grad_filter(KernelPlan& plan, const ConvShape& shape) {
     const Descriptions d(shape);
     const auto chosen = describe_grad_filter(d);
     onednn::report(plan, chosen);
-    Primitive main(dnnl::convolution_backward_weights(chosen), chosen,
+    Primitive main(plan.node().describe(), dnnl::convolution_backward_weights(chosen), chosen,
                    {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS});
     auto conv = assemble(plan, std::move(main), d.plain_filter, chosen.diff_weights_desc(),
                          Filter::kWritten);

@@ -1,6 +1,8 @@
 #include "belfry/ops/kernels/onednn_gemm.h"
 
 #if BELFRY_ONEDNN
+#include "belfry/framework/node.h"
+
 namespace belfry::kernels {
 namespace {
 
@@ -19,30 +21,33 @@ onednn::Primitive make_matmul(const KernelPlan& plan, const GemmShape& s) {
                            matrix(s.k, s.n, s.transpose_b, s.row_b), matrix(s.m, s.n, false, s.n)),
         onednn::user_scratchpad(), onednn::engine());
     onednn::report(plan, description);
-    return onednn::Primitive(dnnl::matmul(description), description,
+    return onednn::Primitive(plan.node().describe(), dnnl::matmul(description), description,
                              {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
   });
 }
 
 }  // namespace
 
-OneDnnGemm::OneDnnGemm(KernelPlan& plan, const GemmShape& shape) : shape_(shape) {
-  if (!shape.transpose_b && shape.n >= kNarrow) return;
+OneDnnGemm::OneDnnGemm(KernelPlan& plan, const GemmShape& shape)
+    : node_(plan.node().describe()), shape_(shape) {
+  if (!shape.transpose_b && shape.n >= kNarrow) {
+    onednn::guarded(plan, [] { onednn::make_code_of_products(); });
+    return;
+  }
   matmul_ = make_matmul(plan, shape);
   plan.workspace(matmul_->scratch_bytes());
 }
 
-void OneDnnGemm::run(const float* a, const float* b, float* c, std::byte* workspace) {
+void OneDnnGemm::run(const float* a, const float* b, float* c, std::byte* workspace) const {
   if (matmul_) {
     matmul_->run({{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}}, workspace);
     return;
   }
   const OneDnnCall call;
-  const dnnl_status_t status =
+  onednn::check_run(
       dnnl_sgemm(shape_.transpose_a ? 'T' : 'N', shape_.transpose_b ? 'T' : 'N', shape_.m, shape_.n,
-                 shape_.k, 1.0f, a, shape_.row_a, b, shape_.row_b, 0.0f, c, shape_.n);
-  require<DeviceError>(status == dnnl_success, "oneDNN's sgemm failed with status ",
-                       static_cast<int>(status));
+                 shape_.k, 1.0f, a, shape_.row_a, b, shape_.row_b, 0.0f, c, shape_.n),
+      node_);
 }
 
 }  // namespace belfry::kernels

@@ -5,6 +5,7 @@
 
 #if BELFRY_ONEDNN
 #include <optional>
+#include <string>
 
 namespace belfry::kernels {
 
@@ -14,9 +15,10 @@ class OneDnnGemm {
  public:
   // Asks the plan for the workspace that run() is given.
   OneDnnGemm(KernelPlan& plan, const GemmShape& shape);
-  void run(const float* a, const float* b, float* c, std::byte* workspace);
+  void run(const float* a, const float* b, float* c, std::byte* workspace) const;
 
  private:
+  std::string node_;
   GemmShape shape_;
   std::optional<onednn::Primitive> matmul_;  // empty for sgemm
 };

@@ -367,5 +367,31 @@ TEST_F(LateUpdates, OfTwoFormsAreDoneInTheOrderOfTheirSteps) {
   EXPECT_EQ(model.values(on), reference.values(other));
 }
 
+// Steps [0, 6) of the two forms in turn, which run() compiles.
+void run_in_turn(const Averaging& model, Session& session) {
+  for (int i = 0; i < 6; ++i) {
+    std::vector<Fetch> fetches(model.losses.begin(), model.losses.end());
+    fetches.emplace_back(*model.forms[at(i % 2)]);
+    const std::vector<Tensor> values = model.feeds(i);
+    std::vector<Feed> feeds;
+    for (std::size_t t = 0; t < values.size(); ++t) feeds.push_back({model.x[t], values[t]});
+    session.run(fetches, feeds);
+  }
+}
+
+TEST_F(LateUpdates, OfAStepThatIsDroppedAreDoneBefore) {
+  const Averaging on_hosts("CPU", layout_.devices());
+  Session hosts(on_hosts.graph, cpus(layout_.devices()));
+  run_in_turn(on_hosts, hosts);
+  SessionOptions options = on_gpus(layout_);
+  int compiled = 0;
+  options.plan_hook = [&](Plan& plan) { compiled += plan.writes ? 1 : 0; };
+  options.kept_steps = 1;
+  Session gpus(model.graph, options);
+  run_in_turn(model, gpus);
+  EXPECT_EQ(compiled, 6) << "each took the other's place";
+  EXPECT_EQ(model.values(gpus), on_hosts.values(hosts));
+}
+
 }  // namespace late_updates_test
 }  // namespace belfry

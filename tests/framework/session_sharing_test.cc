@@ -1,4 +1,5 @@
 // Replicas in one storage.
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -101,6 +102,33 @@ TEST_F(SharingTest, AWriteFromOutsideTakesThemApartFirst) {
   EXPECT_EQ(values(session, made.w[2]), expected(2));
   for (std::size_t i = 0; i < 3; ++i)
     EXPECT_FLOAT_EQ(values(session, made.w[1])[i], 10 + expected(2)[i] - before[i]);
+}
+
+TEST_F(SharingTest, AWriteTakesThemApartBesideRunsOfAnotherThread) {
+  const std::vector<Fetch> reads{made.w[0], made.w[1]};
+  for (int round = 0; round < 10; ++round) {
+    Session session(made.graph, made.options(true, true));
+    prepared(session);
+    session.run(reads);
+    ASSERT_EQ(shared(session, made.w), kTowers - 1);
+    std::atomic<int> runs{0};
+    std::jthread reader([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const std::vector<Tensor> read = session.run(reads);
+        for (std::size_t i = 0; i < 3; ++i) {
+          EXPECT_EQ(read[0].data<float>()[i], 1);
+          EXPECT_EQ(read[1].data<float>()[i], read[1].data<float>()[0]);
+        }
+        ++runs;
+      }
+    });
+    while (runs < 3) std::this_thread::yield();
+    session.write(made.w[1], floats({10, 10, 10}));
+    for (const int before = runs; runs < before + 3;) std::this_thread::yield();
+    reader.request_stop();
+    reader.join();
+    EXPECT_EQ(values(session, made.w[1]), (std::vector<float>{10, 10, 10}));
+  }
 }
 
 TEST_F(SharingTest, APlanThatWritesOneAloneTakesThemApart) {

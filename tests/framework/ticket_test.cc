@@ -36,5 +36,31 @@ TEST(Ticket, OfAClosedOpeningIsForNoLaunch) {
   EXPECT_TRUE(Ticket().opened().taken(End::kBack).closed().opened().open(1));
 }
 
+TEST(Ticket, IsOfAnotherOpeningUntilNumbersBeginAgain) {
+  const Ticket late = Ticket().opened().taken(End::kBack);
+  Ticket ticket = late;
+  for (std::int64_t opening = 1; opening < Ticket::kOpenings; ++opening) {
+    ticket = ticket.closed().opened().taken(End::kBack);
+    ASSERT_NE(ticket, late) << opening;
+  }
+  EXPECT_EQ(ticket.closed().opened().taken(End::kBack), late);
+}
+
+TEST(Ticket, GivesEveryChunkOnceAcrossTheEndOfTheNumbers) {
+  Ticket ticket;
+  for (std::int64_t opening = 1; opening + 2 < Ticket::kOpenings; ++opening)
+    ticket = ticket.opened().closed();
+  for (int opening = 0; opening < 5; ++opening) {
+    const Ticket before = ticket;
+    ticket = ticket.opened();
+    EXPECT_NE(ticket, before);
+    std::set<std::int64_t> taken;
+    for (; ticket.open(3); ticket = ticket.taken(taken.size() % 2 ? End::kBack : End::kFront))
+      taken.insert(ticket.next(taken.size() % 2 ? End::kFront : End::kBack, 3));
+    EXPECT_FALSE(ticket.closed().open(3));
+    ticket = ticket.closed();
+  }
+}
+
 }  // namespace ticket_test
 }  // namespace belfry

@@ -5,8 +5,11 @@
 #endif
 
 #include <cfenv>
+#include <chrono>
+#include <system_error>
 #include <thread>
 
+#include "belfry/framework/threads.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
@@ -61,6 +64,26 @@ TEST(Await, HelpsBeforeItWaits) {
     return true;
   });
   EXPECT_EQ(jobs, 0);
+}
+
+// An opener that saw no sleeper wakes nobody: what it opened is seen by the one that goes to sleep.
+TEST(Await, LooksForWorkOnceMoreWhenItIsKnownToSleep) {
+  Gate gate, other;
+  Signal signal;
+  std::atomic<bool> helped{false};
+  std::jthread worker([&] {
+    await(signal, 1, gate, [&] {
+      if (gate.sleepers() == 0) return false;  // it is opened between the last look and this one
+      helped = true;
+      signal.set(1, other);  // wakes nobody
+      return true;
+    });
+  });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!helped && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(helped);
+  signal.set(1, gate);
 }
 
 TEST(Await, SleepersWakeForOtherReasonsAndSleepAgain) {
@@ -136,6 +159,33 @@ TEST(WorkerPool, WorkersOrderEachOtherThroughSignals) {
         ASSERT_EQ(order[static_cast<std::size_t>(w)], workers - 1 - w);
     }
   }
+}
+
+class ThreadHookTest : public ::testing::Test {
+ protected:
+  ~ThreadHookTest() override { set_thread_hook({}); }
+  // As where the user may have no more threads.
+  static void refuse(const std::string& what) {
+    set_thread_hook([what](const ThreadUse& use) {
+      if (use.what == what)
+        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    });
+  }
+};
+
+TEST_F(ThreadHookTest, AWorkerThatCannotBeStartedIsNamedWithWhatToDo) {
+  refuse("worker 3 of 4");
+  EXPECT_EQ(message_of<DeviceError>([] { WorkerPool pool(4); }),
+            "cannot start a thread for worker 3 of 4: Resource temporarily unavailable; use fewer "
+            "(--threads), or allow this user more threads (ulimit -u) and this process more memory "
+            "(ulimit -v)");
+  EXPECT_NO_THROW(WorkerPool(2));
+}
+
+TEST_F(ThreadHookTest, AThreadThatCannotBeStartedForAGpuIsNamed) {
+  refuse("the work of GPU 2 of 2");
+  EXPECT_THAT(message_of<DeviceError>([] { WorkerPool pool(1, 2); }), HasSubstr("use fewer GPUs"));
+  EXPECT_EQ(WorkerPool(1, 1).workers(), 2);
 }
 
 TEST(WorkerPool, EndsWithoutARun) {

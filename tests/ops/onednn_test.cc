@@ -1,14 +1,20 @@
 #include "belfry/ops/kernels/onednn.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/conv2d.h"
 #include "belfry/tests/support/op_test.h"
+#include "belfry/tests/support/sanitizers.h"
 
 #if BELFRY_ONEDNN
 extern "C" int omp_get_max_threads(void);
@@ -44,7 +50,7 @@ TEST(OneDnn, ReordersWithScratchMemoryOfTheCaller) {
   float columns[6] = {};
   const OneDnnCall call;
   onednn::Primitive reorder =
-      onednn::reorder(onednn::dense({2, 3}, tag::ab), onednn::dense({2, 3}, tag::ba));
+      onednn::reorder("transpose", onednn::dense({2, 3}, tag::ab), onednn::dense({2, 3}, tag::ba));
   std::vector<std::byte> scratch(static_cast<std::size_t>(reorder.scratch_bytes()) + 64);
   reorder.run({{DNNL_ARG_FROM, rows}, {DNNL_ARG_TO, columns}}, scratch.data());
   EXPECT_EQ(std::vector<float>(columns, columns + 6), (std::vector<float>{1, 4, 2, 5, 3, 6}));
@@ -104,6 +110,32 @@ struct Convolution {
   Tensor x, filter, y, workspace;
   KernelRun kernel;
 };
+
+// In a process of its own, which is left no more memory than a kernel without the library takes.
+[[noreturn]] void prepare_without_room(const Node& node) {
+  std::ifstream sizes("/proc/self/statm");
+  rlim_t pages = 0;
+  sizes >> pages;
+  const rlim_t most = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (8 << 20);
+  const rlimit limit{most, most};
+  setrlimit(RLIMIT_AS, &limit);
+  try {
+    const Convolution convolution(node);
+  } catch (const OutOfMemory& error) {
+    std::fputs(error.what(), stderr);
+  }
+  std::exit(0);
+}
+
+TEST(OneDnnDeathTest, ANodeWithoutRoomForItsCodeIsNamed) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes more memory than can be limited";
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {4, 14, 14, 16});
+  const Output filter = placeholder(graph, "filter", DType::kF32, {32, 3, 3, 16});
+  const Node& node = conv2d(x, filter).node();
+  EXPECT_EXIT(prepare_without_room(node), testing::ExitedWithCode(0),
+              "^Conv2d .*onednn_test.cc.*: there is no room for its code.*ulimit -v");
+}
 
 TEST(OneDnn, KernelsOfOneShapeRunOnSeveralThreadsAtOnce) {
   Graph graph;

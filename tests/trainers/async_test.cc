@@ -1,6 +1,7 @@
 // AsyncMultiGpuTrainer: updates by each tower's gradients, in order and free of it.
 #include <atomic>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -9,6 +10,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/plan.h"
+#include "belfry/framework/threads.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/max_pool.h"
 #include "belfry/ops/relu.h"
@@ -450,6 +452,22 @@ const Op kFatalTest{.name = "FatalTest",
                     .shape = same_as_input,
                     .gradient = fatal_gradient,
                     .reference = fatal_kernel};
+
+TEST(Free, TheTowerWhoseThreadCannotBeStartedIsNamed) {
+  const auto data = smooth_data(400);
+  AsyncMultiGpuTrainer trainer(small_options("free", 3), *data);
+  set_thread_hook([](const ThreadUse& use) {
+    if (use.what.starts_with("tower 1 of 3"))
+      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  });
+  try {
+    trainer.train();
+    ADD_FAILURE() << "trained";
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("tower 1 of 3"), HasSubstr("use fewer devices")));
+  }
+  set_thread_hook({});
+}
 
 TEST(Free, TheErrorOfATowerStopsAllAndLeavesTrain) {
   const auto data = smooth_data(4000);  // 1,000 tower steps an epoch

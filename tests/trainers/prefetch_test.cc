@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -11,6 +13,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/error.h"
 #include "belfry/framework/scopes.h"
+#include "belfry/framework/threads.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/idx_files.h"
 
@@ -49,6 +52,25 @@ class Counting final : public Dataset {
   std::int64_t size_;
   mutable std::atomic<std::int64_t> calls_{0};
 };
+
+TEST(Prefetcher, SaysWhatItsThreadWasForIfItCannotBeStarted) {
+  const Counting dataset(50);
+  const BatchPlan plan(50, 3, 4, 7);
+  set_thread_hook([](const ThreadUse&) {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  });
+  for (const auto tower : {std::optional<std::int64_t>(), std::optional<std::int64_t>(2)}) {
+    try {
+      const Prefetcher input(dataset, plan, {}, 2, tower);
+      ADD_FAILURE() << "started";
+    } catch (const DeviceError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(tower ? "for the input of tower 2: Resource temporarily"
+                                                : "for the input of all towers: Resource"));
+      EXPECT_THAT(error.what(), HasSubstr("ulimit -u"));
+    }
+  }
+  set_thread_hook({});
+}
 
 TEST(Prefetcher, GivesTheBatchesOfThePlanInOrderAcrossEpochs) {
   const Counting dataset(50);

@@ -1,0 +1,28 @@
+#include "belfry/framework/threads.h"
+
+#include "belfry/framework/error.h"
+
+namespace belfry {
+namespace {
+
+ThreadHook& thread_hook() {
+  static ThreadHook instance;
+  return instance;
+}
+
+}  // namespace
+
+void set_thread_hook(ThreadHook wanted) { thread_hook() = std::move(wanted); }
+
+void detail::call_thread_hook(const ThreadUse& use) {
+  if (thread_hook()) thread_hook()(use);
+}
+
+void detail::refuse_thread(const ThreadUse& use, const std::system_error& error) {
+  throw DeviceError(cat("cannot start a thread for ", use.what, ": ", error.code().message(), "; ",
+                        use.remedy,
+                        ", or allow this user more threads (ulimit -u) and this process more "
+                        "memory (ulimit -v)"));
+}
+
+}  // namespace belfry

@@ -1,0 +1,39 @@
+// The threads that Belfry starts.
+#pragma once
+#include <functional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace belfry {
+
+// What a thread is for, and what to do where the system starts no more of them.
+struct ThreadUse {
+  std::string what;  // "worker 3 of 64"
+  std::string remedy;
+};
+
+// Called before each thread is started, with what it is for: where tests inject failures, as the
+// std::system_error that the system's own are. An empty hook removes it.
+using ThreadHook = std::function<void(const ThreadUse& use)>;
+void set_thread_hook(ThreadHook hook);
+
+namespace detail {
+void call_thread_hook(const ThreadUse& use);
+[[noreturn]] void refuse_thread(const ThreadUse& use, const std::system_error& error);
+}  // namespace detail
+
+// Starts a thread that calls `body`, with a stop token if it takes one. Throws DeviceError saying
+// what the thread was for.
+template <class Body>
+std::jthread start_thread(const ThreadUse& use, Body&& body) {
+  try {
+    detail::call_thread_hook(use);
+    return std::jthread(std::forward<Body>(body));
+  } catch (const std::system_error& error) {
+    detail::refuse_thread(use, error);
+  }
+}
+
+}  // namespace belfry

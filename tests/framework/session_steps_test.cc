@@ -1,0 +1,159 @@
+// The steps that a session keeps of those that run() has compiled.
+#include <thread>
+
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/session.h"
+#include "belfry/framework/variable.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/sanitizers.h"
+
+namespace belfry {
+namespace session_steps_test {
+
+using ::testing::HasSubstr;
+
+Tensor numbers(std::int64_t size) {
+  std::vector<float> values(at(size));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  return floats(values);
+}
+
+class SessionStepsTest : public ::testing::Test {
+ protected:
+  Session session(int kept_steps, std::int64_t limit = 0) {
+    SessionOptions options{.kept_steps = kept_steps};
+    if (limit > 0) options.memory_limit = {{"cpu:0", limit}};
+    options.plan_hook = [this](Plan&) { ++compiled; };
+    return Session(graph, options);
+  }
+  // 4 * x.
+  Tensor run(Session& session, std::int64_t size) { return session.run(y, {{{x, numbers(size)}}}); }
+  Step& prepare(Session& session, std::int64_t size) {
+    const FeedType type{x, {size}};
+    const Fetch fetch(y);
+    return session.prepare({&fetch, 1}, {&type, 1});
+  }
+  void expect_result(const Tensor& result, std::int64_t size) {
+    ASSERT_EQ(result.shape(), Shape({size}));
+    const auto data = result.data<float>();
+    for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], 4 * static_cast<float>(i));
+  }
+  // Bytes of its step.
+  std::int64_t arena(std::int64_t size) {
+    Session session(graph);
+    return prepare(session, size).plan().arena_bytes[0];
+  }
+  static std::int64_t bytes(const Session& session) { return session.device_use()[0].bytes; }
+
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown});
+  const Output sum = add_n({x, x});
+  const Output y = add_n({sum, sum});
+  std::atomic<int> compiled{0};
+};
+
+TEST_F(SessionStepsTest, AThousandShapesStayWithinTheMemoryOfThoseThatAreKept) {
+  constexpr int kKept = 8;
+  constexpr std::int64_t kShapes = kThreadSanitized ? 200 : 1000;
+  const std::int64_t most = kKept * arena(kShapes);
+  Session few = session(kKept, most);  // which counts what is allocated
+  for (std::int64_t size = 1; size <= kShapes; ++size) {
+    expect_result(run(few, size), size);
+    ASSERT_LE(bytes(few), most);
+  }
+  EXPECT_EQ(compiled, kShapes);
+  for (std::int64_t size = kShapes; size > kShapes - kKept; --size) run(few, size);
+  EXPECT_EQ(compiled, kShapes) << "the last ones are kept";
+  expect_result(run(few, 7), 7);
+  EXPECT_EQ(compiled, kShapes + 1) << "the first ones are compiled again";
+}
+
+TEST_F(SessionStepsTest, TheOneThatWasUsedLongestAgoIsDropped) {
+  Session two = session(2);
+  run(two, 1);
+  run(two, 2);
+  run(two, 1);
+  run(two, 3);  // in place of 2
+  EXPECT_EQ(compiled, 3);
+  run(two, 1);
+  run(two, 3);
+  EXPECT_EQ(compiled, 3);
+  run(two, 2);
+  EXPECT_EQ(compiled, 4);
+}
+
+TEST_F(SessionStepsTest, PreparedStepsStayAndDoNotCount) {
+  Session one = session(1);
+  Step& prepared = prepare(one, 5);
+  run(one, 6);
+  Step& same = prepare(one, 6);  // kept from the run
+  EXPECT_EQ(compiled, 2);
+  for (std::int64_t size = 10; size < 30; ++size) run(one, size);
+  prepared.run(std::vector{numbers(5)});
+  expect_result(prepared.fetched(0), 5);
+  same.run(std::vector{numbers(6)});
+  expect_result(same.fetched(0), 6);
+  EXPECT_EQ(&prepare(one, 5), &prepared);
+  EXPECT_EQ(compiled, 22);
+}
+
+TEST_F(SessionStepsTest, BytesAreOfWhatIsKeptAndPeakBytesTheMostSoFar) {
+  Session one = session(1);
+  run(one, 1 << 10);
+  EXPECT_EQ(bytes(one), arena(1 << 10));
+  run(one, 1 << 8);
+  EXPECT_EQ(bytes(one), arena(1 << 8));
+  EXPECT_EQ(one.device_use()[0].peak_bytes, arena(1 << 10));
+  EXPECT_EQ(one.peak_bytes().begin()->second, arena(1 << 10));
+  prepare(one, 1 << 10);
+  EXPECT_EQ(bytes(one), arena(1 << 8) + arena(1 << 10));
+  EXPECT_EQ(one.peak_bytes().begin()->second, bytes(one));
+}
+
+TEST_F(SessionStepsTest, GiveWayToAPlanThatWouldNotFitBesideThem) {
+  Session limited = session(64, arena(2048) + arena(512));
+  for (const std::int64_t size : {1024, 1000, 2048, 900}) expect_result(run(limited, size), size);
+  EXPECT_THAT(message_of<OutOfMemory>([&] { run(limited, 4096); }), HasSubstr("its limit is"));
+  expect_result(run(limited, 1024), 1024);
+  prepare(limited, 2048);
+  EXPECT_THROW(run(limited, 1024), OutOfMemory) << "prepared ones do not";
+}
+
+TEST_F(SessionStepsTest, OfSeveralThreadsAreNotDroppedWhileTheyRun) {
+  constexpr int kThreads = 4, kRounds = kSanitized ? 20 : 100;
+  Session one = session(1);
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kRounds; ++i) {
+        const std::int64_t size = 100 * (t + 1) + i % 3;
+        expect_result(run(one, size), size);
+      }
+    });
+  threads.clear();
+  run(one, 1);
+  EXPECT_EQ(bytes(one), arena(1)) << "what could not be dropped then was now";
+}
+
+TEST_F(SessionStepsTest, KeepTheValuesOfVariables) {
+  const Variable v = variable(graph, "v", {1}, {.initializer = init::zeros()});
+  const Output one = placeholder(graph, "one", DType::kF32, {1});
+  Node& count = assign_add(v, one);
+  Session session(graph, {.kept_steps = 1});
+  for (int i = 0; i < 5; ++i) {
+    session.run({count}, {{one, floats({1})}});
+    session.run(y, {{{x, numbers(3)}}});
+  }
+  EXPECT_EQ(session.read(v).data<float>()[0], 5);
+  EXPECT_EQ(session.step(), 5u);
+}
+
+TEST_F(SessionStepsTest, AreAtLeastOne) {
+  EXPECT_THAT(message_of<InvalidArgument>([&] { session(0); }),
+              HasSubstr("kept_steps must be at least 1, not 0"));
+}
+
+}  // namespace session_steps_test
+}  // namespace belfry
