@@ -41,17 +41,23 @@ void check_checkpoint_path(const std::string& path, FileSystem& files = local_fi
 // new one is in place but may not outlast a crash of the machine, and the old one is at PATH.old;
 // InvalidArgument if the session is not intact() or is run meanwhile. What cannot be removed at the
 // end is logged.
+//
+// A value that is not finite never replaces one that is: InvalidArgument naming the first variable
+// with NaN or an infinity, unless the checkpoint that was there has such a value of each of these
+// variables, too; else it remains. Where there was none, they are saved, and a warning names the
+// first.
 void save_checkpoint(Session& session, const std::string& path, const Json& extra = Json::object(),
                      FileSystem& files = local_file_system());
 
 // Sets all global variables of the session's graph, their copies, and the step; clears what a
-// failed run left. Reads `path`, or `path`.old if there is none, and logs which. The whole
-// checkpoint is held in memory and checked before anything is set: a failed restore changes
-// nothing. Throws NotFound if there is no checkpoint; IoError naming file, tensor and byte of a
-// damaged or foreign one, or a file that it lacks; InvalidArgument naming the variable and its line
-// if the graph and the checkpoint differ: a variable that it lacks, one that the graph lacks,
-// another shape or dtype. Variables named in `optional` may be lacking on either side: in the
-// checkpoint, and they keep their values; in the graph, and theirs is left out.
+// failed run left. Reads `path`, or `path`.old if there is none, and logs which; warns of values
+// that are not finite, and sets them. The whole checkpoint is held in memory and checked before
+// anything is set: a failed restore changes nothing. Throws NotFound if there is no checkpoint;
+// IoError naming file, tensor and byte of a damaged or foreign one, or a file that it lacks;
+// InvalidArgument naming the variable and its line if the graph and the checkpoint differ: a
+// variable that it lacks, one that the graph lacks, another shape or dtype. Variables named in
+// `optional` may be lacking on either side: in the checkpoint, and they keep their values; in the
+// graph, and theirs is left out.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system(),
                                   std::span<const std::string> optional = {});
