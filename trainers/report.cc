@@ -1,18 +1,10 @@
 #include "belfry/trainers/report.h"
 
-#include <cstdio>
-
 #include "belfry/framework/json.h"
 #include "belfry/trainers/statistics.h"
 
 namespace belfry {
 namespace {
-
-std::string significant(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
 
 std::string row(std::string name, const std::string& value) {
   name.resize(18, ' ');
