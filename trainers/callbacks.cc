@@ -120,7 +120,7 @@ Evaluation::~Evaluation() = default;
 
 void Evaluation::setup(Trainer& trainer) {
   const Dataset* data = trainer.test_data();
-  if (!data || data->size() == 0) return;
+  if (!data) return;
   evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.towers().predictors, *data,
                                            trainer.options().batch_size);
 }

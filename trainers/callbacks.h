@@ -13,9 +13,13 @@ namespace belfry {
 
 class Trainer;
 
-// Called on the thread of Trainer::train(). An exception ends the training and leaves train(). At
-// each point callbacks are called in one fixed order: Progress, Evaluation, then the recipe's own
-// in the order of its list, then SaveCheckpoint.
+// Called on the thread of Trainer::train(), at each point in the order of
+// TrainerOptions::callbacks. An exception ends the training and leaves train(), so that callbacks
+// behind it are not called.
+//
+// For a recipe the order is: SaveCheckpoint, Progress, Evaluation, then the recipe's own in the
+// order of its list. So an epoch is saved before anything that may fail looks at it; and what a
+// callback writes to variables behind an epoch is in the next checkpoint, not in that of the epoch.
 struct Callback {
   virtual ~Callback() = default;
   // Graph and session exist; before the first step.
