@@ -1,13 +1,16 @@
 #include "belfry/framework/checkpoint.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/checkpoint_folder_impl.h"
 #include "belfry/framework/checkpoint_manifest_impl.h"
 #include "belfry/framework/error.h"
 #include "belfry/framework/log.h"
+#include "belfry/framework/not_finite.h"
 #include "belfry/framework/safetensors.h"
 
 namespace belfry {
@@ -54,9 +57,19 @@ class SummedFile {
   Manifest::File sum_;
 };
 
-// Writes `variables` to one file, one at a time, and adds them to the manifest.
-void write_tensors(Session& session, CheckpointFolder& folder, const std::string& name,
-                   const Variables& variables, Manifest& manifest) {
+// A variable with a value that is not finite.
+struct BadVariable {
+  Variable variable;
+  NotFinite value;
+  std::string str() const { return cat(variable.describe(), " has ", value); }
+};
+
+// Writes `variables` to one file, one at a time, and adds them to the manifest. Returns those with
+// values that are not finite.
+std::vector<BadVariable> write_tensors(Session& session, CheckpointFolder& folder,
+                                       const std::string& name, const Variables& variables,
+                                       Manifest& manifest) {
+  std::vector<BadVariable> bad;
   std::vector<StoredTensor> tensors;
   for (const auto& [key, variable] : variables)
     tensors.push_back({.name = key, .dtype = variable.dtype(), .shape = variable.shape()});
@@ -68,6 +81,7 @@ void write_tensors(Session& session, CheckpointFolder& folder, const std::string
     const Tensor value = session.read(variable);
     const std::span<const std::byte> bytes(value.raw(), value.bytes());
     file.append(bytes);
+    if (const auto found = find_not_finite(tensor.dtype, bytes)) bad.push_back({variable, *found});
     manifest.tensors[tensor.name] = {.file = name,
                                      .dtype = tensor.dtype,
                                      .shape = tensor.shape,
@@ -75,6 +89,7 @@ void write_tensors(Session& session, CheckpointFolder& folder, const std::string
                                      .crc32 = crc32_of(bytes)};
   }
   manifest.files[name] = file.finish();
+  return bad;
 }
 
 // NotFound is for what is no checkpoint at all.
@@ -104,6 +119,51 @@ Safetensors read_tensors(FileSystem& files, const std::string& directory, const 
   Safetensors content(std::move(bytes), path);
   manifest.verify(name, content);
   return content;
+}
+
+// Whether the checkpoint in `directory` can be read and has such a value of each variable, too.
+bool is_as_bad(FileSystem& files, const std::string& directory,
+               std::span<const BadVariable> variables) try {
+  const Manifest manifest = read_manifest(files, directory);
+  std::set<std::string, std::less<>> bad;
+  for (const char* name : {kModelFile, kStateFile}) {
+    const Safetensors content = read_tensors(files, directory, name, manifest);
+    for (const auto& [key, tensor] : content.tensors())
+      if (find_not_finite(tensor.dtype, content.values(tensor))) bad.insert(key);
+  }
+  return std::ranges::all_of(
+      variables, [&](const BadVariable& one) { return bad.contains(one.variable.logical_name()); });
+} catch (const IoError&) {
+  return false;
+}
+
+// Before a new checkpoint replaces the one at `path`: throws if that may have finite values of
+// variables that now have others.
+void require_no_loss(FileSystem& files, const std::string& path,
+                     std::span<const BadVariable> variables) {
+  if (variables.empty()) return;
+  std::string old;
+  try {
+    old = find_checkpoint(files, path).directory;
+  } catch (const Error&) {  // nothing that could be restored
+    log_warning(variables[0], "; the checkpoint ", path, " is saved with it");
+    return;
+  }
+  require(is_as_bad(files, old, variables), variables[0],
+          ", so nothing was saved, and the checkpoint ", old,
+          " was kept; save to another path to keep the present values, too");
+}
+
+// So that nobody trains on from such values unawares.
+void warn_of_values(const std::string& directory, std::span<const Safetensors> contents) {
+  std::vector<std::string> bad;
+  for (const Safetensors& content : contents)
+    for (const auto& [name, tensor] : content.tensors())
+      if (const auto found = find_not_finite(tensor.dtype, content.values(tensor)))
+        bad.push_back(cat("'", shown(name), "' (", *found, ")"));
+  if (bad.empty()) return;
+  log_warning("the checkpoint ", directory, " has values that are not finite: ", bad[0],
+              bad.size() > 1 ? cat(" and ", bad.size() - 1, " more") : "");
 }
 
 // "a, b, c and 9 more".
@@ -245,6 +305,7 @@ CheckpointInfo restore_once(Session& session, const std::string& path, FileSyste
   const Sources sources =
       find_sources(session.graph(), directory, contents, options, info.left_out);
   session.restore(match(session.graph(), sources), manifest.step);
+  warn_of_values(directory, contents);
   log_info("restored the checkpoint ", directory, " (step ", manifest.step, ")",
            found.is_old ? ": the previous one, as there is no newer" : "");
   if (!info.left_out.empty())
@@ -280,8 +341,11 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
   require_same_variables(session.graph(), folder, files, options);
   folder.remove_stale();
   Manifest manifest{.step = session.step(), .extra = extra};
-  write_tensors(session, folder, kModelFile, weights, manifest);
-  write_tensors(session, folder, kStateFile, state, manifest);
+  std::vector<BadVariable> bad;
+  for (const auto& [name, variables] : {std::pair(kModelFile, &weights), {kStateFile, &state}})
+    std::ranges::move(write_tensors(session, folder, name, *variables, manifest),
+                      std::back_inserter(bad));
+  require_no_loss(files, path, bad);
   require(session.intact() && session.step() == manifest.step,
           "the session was run while it was being saved to ", path, "; save between steps");
   const std::string text = manifest.str();

@@ -66,17 +66,22 @@ void check_checkpoint_path(const Graph& graph, const std::string& path,
 // new one is in place but may not outlast a crash of the machine, and the old one is at PATH.old;
 // InvalidArgument if the session is not intact() or is run meanwhile. What cannot be removed at the
 // end is logged.
+//
+// A value that is not finite never replaces one that is: InvalidArgument naming the first variable
+// with NaN or an infinity, unless the checkpoint that was there has such a value of each of these
+// variables, too; else it remains. Where there was none, they are saved, and a warning names the
+// first.
 void save_checkpoint(Session& session, const std::string& path, const Json& extra = Json::object(),
                      FileSystem& files = local_file_system(), const SaveOptions& options = {});
 
 // Sets all global variables of the session's graph, their copies, and the step; clears what a
 // failed run left. What the checkpoint has besides, such as an optimizer's slots where the graph is
 // the model alone, is left out, and logged. Reads `path`, or `path`.old if there is none, and logs
-// which. The whole checkpoint is held in memory and checked before anything is set: a failed
-// restore changes nothing. One that another process replaces meanwhile is read anew. Throws
-// NotFound if there is no checkpoint; IoError naming file, tensor and byte of a damaged or foreign
-// one, or a file that it lacks; InvalidArgument naming the variable and its line if it lacks a
-// variable of the graph, or has another shape or dtype.
+// which; warns of values that are not finite, and sets them. The whole checkpoint is held in memory
+// and checked before anything is set: a failed restore changes nothing. One that another process
+// replaces meanwhile is read anew. Throws NotFound if there is no checkpoint; IoError naming file,
+// tensor and byte of a damaged or foreign one, or a file that it lacks; InvalidArgument naming the
+// variable and its line if it lacks a variable of the graph, or has another shape or dtype.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system(),
                                   const RestoreOptions& options = {});

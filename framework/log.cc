@@ -1,9 +1,13 @@
 #include "belfry/framework/log.h"
 
 #include <cstdlib>
+#include <mutex>
+#include <vector>
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+
+#include "belfry/framework/before_log.h"
 
 namespace belfry {
 namespace {
@@ -31,9 +35,36 @@ spdlog::logger& logger() {
   return instance;
 }
 
+// What is called before each line.
+struct LogWatchers {
+  std::mutex mutex;
+  std::vector<const std::function<void()>*> calls;
+};
+
+LogWatchers& log_watchers() {
+  static LogWatchers instance;
+  return instance;
+}
+
 }  // namespace
 
-void log(LogLevel level, std::string_view line) { logger().log(level_of(level), line); }
+BeforeLog::BeforeLog(std::function<void()> call) : call_(std::move(call)) {
+  const std::lock_guard lock(log_watchers().mutex);
+  log_watchers().calls.push_back(&call_);
+}
+
+BeforeLog::~BeforeLog() {
+  const std::lock_guard lock(log_watchers().mutex);
+  std::erase(log_watchers().calls, &call_);
+}
+
+void log(LogLevel level, std::string_view line) {
+  if (!log_enabled(level)) return;
+  // Held while the line is written, so that nothing gets in between.
+  const std::lock_guard lock(log_watchers().mutex);
+  for (const std::function<void()>* call : log_watchers().calls) (*call)();
+  logger().log(level_of(level), line);
+}
 
 bool log_enabled(LogLevel level) { return logger().should_log(level_of(level)); }
 

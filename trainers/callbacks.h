@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "belfry/trainers/console.h"
@@ -12,9 +13,13 @@ namespace belfry {
 
 class Trainer;
 
-// Called on the thread of Trainer::train(). An exception ends the training and leaves train(). At
-// each point callbacks are called in one fixed order: Progress, Evaluation, then the recipe's own
-// in the order of its list, then SaveCheckpoint.
+// Called on the thread of Trainer::train(), at each point in the order of
+// TrainerOptions::callbacks. An exception ends the training and leaves train(), so that callbacks
+// behind it are not called.
+//
+// For a recipe the order is: SaveCheckpoint, Progress, Evaluation, then the recipe's own in the
+// order of its list. So an epoch is saved before anything that may fail looks at it; and what a
+// callback writes to variables behind an epoch is in the next checkpoint, not in that of the epoch.
 struct Callback {
   virtual ~Callback() = default;
   // Graph and session exist; before the first step.
@@ -28,25 +33,47 @@ struct Callback {
   virtual void after_training(Trainer&, const StepInfo&) {}
 };
 
-// Shows steps, loss, metrics and speed: on a terminal one line that updates itself up to ten times
-// a second, elsewhere a plain line now and then.
+// Shows steps, loss, metrics, speed, and the time that is left. On a terminal: one line that
+// updates itself up to ten times a second and gives up details until it fits the terminal's width.
+// Elsewhere: a line for the first step and for the end of each epoch, and so many in between that
+// no more than 10 s pass from one to the next, unless one step takes longer.
+//
+// The speed is that of the steps since the last line, without what happens between steps. The time
+// left is that until the last step of the run, if the rest goes on as the run has gone since the
+// end of its first step, with evaluations, checkpoints and other callbacks.
 class Progress final : public Callback {
  public:
   explicit Progress(Console& console) : console_(console) {}
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
+  void after_epoch(Trainer& trainer, const StepInfo& info) override;
+
+  // Of the line. Those of the highest rank give way first.
+  struct Part {
+    std::string text;
+    int rank;
+  };
 
  private:
-  void show(Trainer& trainer, const StepInfo& info);
+  std::vector<Part> parts(const Trainer& trainer) const;
+  void show(const Trainer& trainer);
 
   Console& console_;
   std::int64_t total_steps_ = 0;
-  double shown_at_ = 0;          // seconds since training began
-  bool ran_ = false;             // a step
-  double began_ = 0;             // the step
-  std::int64_t rate_steps_ = 0;  // since the last line
-  double rate_seconds_ = 0;      // in them, so that nothing between steps counts
+  std::int64_t first_step_ = -1, done_ = 0;  // of this run; complete ones of all runs
+  int epoch_ = 0;                            // of the last step
+  // Seconds since training began.
+  double began_ = 0, ended_ = 0;  // the last step
+  double first_ended_ = 0;        // the first step
+  double shown_at_ = 0;
+  std::int64_t shown_step_ = -1;
+  // Of the steps since the last line.
+  std::int64_t rate_steps_ = 0;
+  double rate_seconds_ = 0;
+  // Parts from this rank on are hidden, until the width changes, so that the status line is steady.
+  int hidden_rank_ = 0;
+  std::size_t width_ = 0;
 };
 
 class Evaluator;

@@ -1,21 +1,73 @@
 #include "belfry/trainers/console.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace belfry {
 namespace {
 
+constexpr int kUsualColumns = 80;
+
 void write(std::FILE* stream, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stream);
 }
 
+std::string_view environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value ? value : "";
+}
+
+int terminal_columns(int descriptor) {
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const std::string_view text = environment("COLUMNS");
+  int columns = 0;
+  std::from_chars(text.data(), text.data() + text.size(), columns);
+  return columns > 0 ? columns : kUsualColumns;
+}
+
+Console::Screen screen_of(std::FILE* stream) {
+  const int descriptor = fileno(stream);
+  const std::string_view term = environment("TERM");
+  return {.rewrites = isatty(descriptor) == 1 && !term.empty() && term != "dumb",
+          .columns = [descriptor] { return terminal_columns(descriptor); }};
+}
+
+// That a byte of UTF-8 adds: none if it goes on with a character.
+std::size_t columns_of_byte(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  if (byte < 0x80) return 1;
+  return (byte & 0xC0) == 0x80 ? 0 : 2;
+}
+
 }  // namespace
 
-Console::Console(std::FILE* stream) : stream_(stream), terminal_(isatty(fileno(stream)) == 1) {}
+Console::Console(std::FILE* stream) : Console(stream, screen_of(stream)) {}
 
-Console::~Console() { clear_status(); }
+Console::Console(std::FILE* stream, Screen screen) : stream_(stream), screen_(std::move(screen)) {
+  if (!has_status()) return;
+  before_log_.emplace([this] {
+    const std::lock_guard lock(mutex_);
+    clear_status();
+    std::fflush(stream_);
+  });
+}
+
+Console::~Console() {
+  before_log_.reset();
+  clear_status();
+}
+
+std::size_t Console::status_columns() const {
+  return static_cast<std::size_t>(std::max(screen_.columns() - 1, 0));
+}
 
 void Console::line(std::string_view text) {
+  const std::lock_guard lock(mutex_);
   clear_status();
   write(stream_, text);
   write(stream_, "\n");
@@ -23,16 +75,32 @@ void Console::line(std::string_view text) {
 }
 
 void Console::status(std::string_view text) {
-  if (!terminal_) return;
+  if (!has_status()) return;
+  const std::lock_guard lock(mutex_);
   write(stream_, "\r\x1b[K");
-  write(stream_, text);
+  write(stream_, fitting(text, status_columns()));
   std::fflush(stream_);
-  has_status_ = true;
+  shows_status_ = true;
 }
 
 void Console::clear_status() {
-  if (has_status_) write(stream_, "\r\x1b[K");
-  has_status_ = false;
+  if (shows_status_) write(stream_, "\r\x1b[K");
+  shows_status_ = false;
+}
+
+std::string_view fitting(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  for (std::size_t taken = 0; end < text.size(); ++end) {
+    taken += columns_of_byte(text[end]);
+    if (taken > columns) break;
+  }
+  return text.substr(0, end);
+}
+
+std::size_t columns_of(std::string_view text) {
+  std::size_t taken = 0;
+  for (const char c : text) taken += columns_of_byte(c);
+  return taken;
 }
 
 std::string_view without_line_break(std::string_view text) {

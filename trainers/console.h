@@ -1,32 +1,59 @@
 // What people read while a program trains.
 #pragma once
 #include <cstdio>
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <string_view>
+
+#include "belfry/framework/before_log.h"
 
 namespace belfry {
 
 // Writes to a stream of the process (stdout or stderr, borrowed). On a terminal there may be one
-// status line, which is rewritten in place and gives way to lines that stay.
+// status line, which is rewritten in place and gives way to lines that stay, those of the log among
+// them.
 class Console {
  public:
+  // What a stream leads to.
+  struct Screen {
+    bool rewrites = false;              // a terminal that can rewrite a line
+    std::function<int()> columns = {};  // of the terminal, at present
+  };
+
+  // Asks the stream; a terminal with TERM=dumb, or without TERM, cannot rewrite lines. Its width is
+  // asked of the terminal, else of $COLUMNS, else 80.
   explicit Console(std::FILE* stream);
+  Console(std::FILE* stream, Screen screen);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  bool is_terminal() const { return terminal_; }
+  // Whether there can be a status line.
+  bool has_status() const { return screen_.rewrites; }
+  // How many columns a status line may take at present. One less than the terminal has, as
+  // terminals differ in what they do when the last one is written.
+  std::size_t status_columns() const;
   // Prints a line that stays.
   void line(std::string_view text);
-  // Rewrites the status line; only on terminals. Allocates nothing.
+  // Rewrites the status line, with as much of `text` as fits; does nothing where there can be none.
   void status(std::string_view text);
 
  private:
-  void clear_status();
+  void clear_status();  // under the mutex
 
   std::FILE* stream_;
-  bool terminal_;
-  bool has_status_ = false;
+  Screen screen_;
+  std::mutex mutex_;  // any thread may log
+  bool shows_status_ = false;
+  std::optional<BeforeLog> before_log_;
 };
+
+// How many columns UTF-8 text may take: one for a character of ASCII, two for any other, as it may
+// be wide.
+std::size_t columns_of(std::string_view text);
+// The beginning of `text` that takes no more columns.
+std::string_view fitting(std::string_view text, std::size_t columns);
 
 // `text` without the one that it may end with.
 std::string_view without_line_break(std::string_view text);

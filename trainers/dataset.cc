@@ -65,9 +65,12 @@ void gather_source(const Source& source, std::span<const std::int64_t> indices, 
 const Dataset& LazyDataset::loaded() const {
   const std::lock_guard lock(mutex_);
   if (!loaded_) {
+    require(static_cast<bool>(load_),
+            "a LazyDataset was made with an empty function, which loads nothing");
     std::unique_ptr<Dataset> dataset = load_();
-    require<Internal>(dataset && dataset->signature() == signature_,
-                      "a dataset was loaded that has not the fields announced");
+    require(dataset != nullptr, "the function of a LazyDataset gave no dataset");
+    require(dataset->signature() == signature_, "the function of a LazyDataset gave ",
+            dataset->describe(), ", which has other fields than were announced");
     loaded_ = std::move(dataset);
   }
   return *loaded_;

@@ -25,6 +25,7 @@ struct Dataset {
   virtual ~Dataset() = default;
   // Reads no data: a dry run asks for nothing else.
   virtual std::vector<Field> signature() const = 0;
+  // At least 0, and always the same.
   virtual std::int64_t size() const = 0;
 
   // Copies the samples `indices` into `out`, one dense array of indices.size() rows per field of
@@ -40,8 +41,8 @@ struct Dataset {
 class LazyDataset final : public Dataset {
  public:
   using Load = std::function<std::unique_ptr<Dataset>()>;
-  // What `load` throws leaves the call that needed the data. Its dataset must have this signature,
-  // else that call throws Internal.
+  // What `load` throws leaves the call that needed the data. If it gives no dataset, or one of
+  // another signature, or is an empty function, that call throws InvalidArgument.
   LazyDataset(std::vector<Field> signature, Load load)
       : signature_(std::move(signature)), load_(std::move(load)) {}
 

@@ -1,10 +1,12 @@
 #include "belfry/trainers/equivalence.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
 
+#include "belfry/framework/kernels/half_bits.h"
 #include "belfry/trainers/clock.h"
 #include "belfry/trainers/hash.h"
 
@@ -48,11 +50,35 @@ std::uint64_t largest_difference(const Tensor& a, const Tensor& b) {
   });
 }
 
+void require_comparable(const Tensor& a, const Tensor& b) {
+  require(a.dtype() == b.dtype() && a.shape() == b.shape(), "cannot compare ", name_of(a.dtype()),
+          a.shape(), " with ", name_of(b.dtype()), b.shape());
+}
+
+// Halves, as the difference of the largest numbers is not finite.
+template <class T>
+double largest_relative(const Tensor& a, const Tensor& b) {
+  double half_difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.bytes(); i += sizeof(T)) {
+    T first, second;
+    std::memcpy(&first, a.raw() + i, sizeof first);
+    std::memcpy(&second, b.raw() + i, sizeof second);
+    const auto x = static_cast<double>(kernels::Stored<T>::widen(first));
+    const auto y = static_cast<double>(kernels::Stored<T>::widen(second));
+    if (!std::isfinite(x) || !std::isfinite(y)) {
+      if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+      return std::numeric_limits<double>::infinity();
+    }
+    half_difference = std::max(half_difference, std::abs(x / 2 - y / 2));
+    size = std::max({size, std::abs(x), std::abs(y)});
+  }
+  return half_difference == 0 ? 0 : half_difference / size * 2;
+}
+
 }  // namespace
 
 std::uint64_t max_ulp(const Tensor& a, const Tensor& b) {
-  require(a.dtype() == b.dtype() && a.shape() == b.shape(), "cannot compare ", name_of(a.dtype()),
-          a.shape(), " with ", name_of(b.dtype()), b.shape());
+  require_comparable(a, b);
   switch (a.dtype()) {
     case DType::kF16: return largest_ulps<std::uint16_t>(a, b, 0x7C00);
     case DType::kBF16: return largest_ulps<std::uint16_t>(a, b, 0x7F80);
@@ -64,6 +90,13 @@ std::uint64_t max_ulp(const Tensor& a, const Tensor& b) {
     case DType::kBool: break;
   }
   return largest_difference<std::uint8_t>(a, b);
+}
+
+double max_relative(const Tensor& a, const Tensor& b) {
+  require_comparable(a, b);
+  const auto others = [](DType dtype, const auto& f) { return visit_any(dtype, f); };
+  return kernels::visit_half_or(a.dtype(), others,
+                                [&](auto type) { return largest_relative<decltype(type)>(a, b); });
 }
 
 namespace {
@@ -83,7 +116,8 @@ void compare(const Values& values, const Values& reference, Equivalence::Entry& 
   for (const auto& [name, value] : values) {
     const auto other = reference.find(name);
     require<Internal>(other != reference.end(), entry.mode.name(), " alone has variable ", name);
-    entry.values.push_back({name, max_ulp(value, other->second)});
+    const Tensor& expected = other->second;
+    entry.values.push_back({name, max_ulp(value, expected), max_relative(value, expected)});
   }
 }
 
@@ -99,6 +133,7 @@ Values run(const TrainerOptions& options, const Dataset& train, Equivalence::Ent
   for (const auto& [device, bytes] : trainer->session().peak_bytes()) entry.peak_bytes += bytes;
   entry.bytes_moved = trainer->bytes_moved();
   entry.differing_replicas = differing_replicas(trainer->session(), trainer->graph());
+  entry.divergence = find_divergence(*trainer);
   return values_of(*trainer);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/json.h"
+#include "belfry/trainers/divergence.h"
 #include "belfry/trainers/modes.h"
 #include "belfry/trainers/output_file.h"
 
@@ -18,12 +19,19 @@ namespace belfry {
 // shapes are equal.
 std::uint64_t max_ulp(const Tensor& a, const Tensor& b);
 
+// The largest difference of two elements at the same place, relative to the largest absolute value
+// in both tensors: at most 2, and 0 if all are equal, as 0 and -0 are, and pairs of NaNs. Near zero
+// it is small where max_ulp is huge. Infinite if an element of one alone is NaN or infinite. Throws
+// InvalidArgument unless types and shapes are equal.
+double max_relative(const Tensor& a, const Tensor& b);
+
 struct Equivalence {
   // How far a variable (by logical name) is from that of the first canonical mode that ran; of the
   // first that ran, if none of them is canonical.
   struct Distance {
     std::string variable;
     std::uint64_t max_ulp = 0;
+    double max_relative = 0;
   };
   struct Entry {
     Mode mode;
@@ -35,8 +43,11 @@ struct Equivalence {
     std::int64_t peak_bytes = 0;                  // planned, of all devices together
     std::int64_t bytes_moved = 0;                 // that cross devices in one step
     double seconds = 0;                           // of all steps
+    Divergence divergence = {};
 
+    // The largest of all variables.
     std::uint64_t max_ulp() const;
+    double max_relative() const;
   };
 
   std::int64_t steps = 0;
@@ -44,8 +55,11 @@ struct Equivalence {
 
   // Whether all canonical modes have the same bits, and all replicas those of tower 0.
   bool holds() const;
+  // Whether no mode diverged. Else equal bits say little: all NaNs count as equal.
+  bool finite() const;
   // A list with an object per mode that ran and variable: {mode, trainer, allreduce, canonical,
-  // variable, max_ulp, peak_bytes, bytes_moved, seconds}; allreduce is what "auto" chose.
+  // variable, max_ulp, max_relative (null if infinite), peak_bytes, bytes_moved, seconds,
+  // first_nonfinite_step (null if the loss is finite)}; allreduce is what "auto" chose.
   Json to_json() const;
   // A line per mode, with one more per variable that differs, and a verdict; for people.
   std::string to_table() const;
@@ -58,7 +72,7 @@ Equivalence check_equivalence(const TrainerOptions& options, const Dataset& trai
                               std::int64_t steps, std::span<const Mode> modes);
 
 // The body of --check_equivalence: all_modes(), the table on the console, the list in `json`, if
-// there is one. Returns the exit code: 0 if it holds, else 1.
+// there is one. Returns the exit code: 0 if it holds and no mode diverged, else 1.
 int report_equivalence(const TrainerOptions& options, const Dataset& train, std::int64_t steps,
                        Console& console, OutputFile* json);
 

@@ -137,7 +137,7 @@ class Definer {
         "--check_equivalence", raw_.check_equivalence, "N",
         "instead of training, run N steps with every trainer and strategy and compare all "
         "variables, memory, transfers and time; the exit code is 1 if modes that must agree "
-        "do not [none]");
+        "do not, or training diverges [none]");
   }
 
   void execution() {

@@ -12,7 +12,8 @@
 namespace belfry {
 
 // Wraps a callable (Tower&, Output, ..., Output) -> Output: inputs with a batch dimension in, a
-// scalar loss out. Lambdas, functions and objects with operator() do; up to kMostInputs inputs.
+// scalar loss out. Lambdas, functions and objects with operator() do; up to kMostInputs inputs. Of
+// a null function pointer or an empty std::function it is empty, as by default.
 class Model {
  public:
   static constexpr std::size_t kMostInputs = 8;
@@ -46,12 +47,15 @@ class Model {
   template <std::size_t N, class F>
   void set(const F& function) {
     if constexpr (takes<F>(std::make_index_sequence<N>()))
-      calls_[N] = [function](Tower& tower, std::span<const Output> inputs) mutable {
-        return [&]<std::size_t... I>(std::index_sequence<I...>)->Output {
-          return function(tower, inputs[I]...);
-        }
-        (std::make_index_sequence<N>());
-      };
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        // Empty for a function pointer that is null and for an empty std::function.
+        std::function<Output(Tower&, decltype((void)I, Output())...)> call(function);
+        if (!call) return;
+        calls_[N] = [call](Tower& tower, std::span<const Output> inputs) {
+          return call(tower, inputs[I]...);
+        };
+      }
+    (std::make_index_sequence<N>());
   }
 
   std::array<Call, kMostInputs + 1> calls_;

@@ -56,6 +56,8 @@ class Optimizer {
   Optimizer() = default;  // none; apply() throws
   explicit Optimizer(Rule rule) : rule_(std::move(rule)) {}
 
+  // Whether there is one: a rule with an update.
+  explicit operator bool() const { return static_cast<bool>(rule_.update); }
   const Rate& rate() const { return rule_.rate; }
   const std::string& name() const { return rule_.name; }
   // Can apply gradients of a scaled loss (Rule::unscales).

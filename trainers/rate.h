@@ -24,16 +24,18 @@ class Rate {
   Rate(double value) : value_(value) {}  // NOLINT
   template <class F>
   requires(std::is_invocable_r_v<double, F&, const StepInfo&>) Rate(F schedule)
-      : schedule_(std::move(schedule)) {}  // NOLINT
+      : schedule_(std::move(schedule)), given_(static_cast<bool>(schedule_)) {}  // NOLINT
 
   bool is_constant() const { return !schedule_; }
 
-  // Throws InvalidArgument if the rate is negative or not finite, naming the step for schedules.
+  // Throws InvalidArgument if the rate is negative or not finite, naming the step for schedules,
+  // and for a schedule that is an empty function.
   double at(const StepInfo& info) const;
 
  private:
   double value_ = 0;
   Schedule schedule_;
+  bool given_ = true;
 };
 
 }  // namespace belfry

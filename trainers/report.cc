@@ -1,19 +1,11 @@
 #include "belfry/trainers/report.h"
 
-#include <cstdio>
-
 #include "belfry/framework/json.h"
 #include "belfry/framework/numeric_order.h"
 #include "belfry/trainers/statistics.h"
 
 namespace belfry {
 namespace {
-
-std::string significant(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
 
 std::string row(std::string name, const std::string& value) {
   name.resize(18, ' ');
@@ -29,6 +21,7 @@ std::string to_json(const Report& report) {
   for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes)) peaks.set(device, bytes);
   Json weights = Json::array();
   for (const double weight : report.tower_weights) weights.push(weight);
+  const auto& [loss, since, variable] = report.divergence;
   Json json = Json::object();
   json.set("program", report.program)
       .set("devices", std::move(devices))
@@ -57,6 +50,8 @@ std::string to_json(const Report& report) {
       .set("seconds", report.seconds)
       .set("examples_per_second", report.examples_per_second)
       .set("loss", report.loss ? Json(*report.loss) : Json())
+      .set("first_nonfinite_step", since ? Json(*since) : Json())
+      .set("nonfinite_variable", variable.empty() ? Json() : Json(variable))
       .set("test_accuracy", report.test_accuracy ? Json(*report.test_accuracy) : Json())
       .set("params_hash", report.params_hash)
       .set("state_hash", report.state_hash)

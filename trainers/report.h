@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
-#include "belfry/trainers/trainer.h"
+#include "belfry/trainers/divergence.h"
 
 namespace belfry {
 
@@ -36,7 +36,9 @@ struct Report {
   double seconds =
       0;  // from the data being loaded to the end of training: its last evaluation and checkpoint
   double examples_per_second = 0;
-  std::optional<double> loss;           // of the last step, mean over towers; none if no step ran
+  std::optional<double> loss;  // of the last step, mean over towers; none if no step ran
+  // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
+  Divergence divergence;
   std::optional<double> test_accuracy;  // fraction
   std::string params_hash, state_hash;
   bool replicas_equal = true;
@@ -45,8 +47,8 @@ struct Report {
 };
 
 // One JSON object with a member per field above. What does not exist (allreduce,
-// allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss, test_accuracy), and
-// numbers that are not finite, are null.
+// allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss, first_nonfinite_step,
+// nonfinite_variable, test_accuracy), and numbers that are not finite, are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 
 #include "belfry/framework/error.h"
@@ -48,6 +49,22 @@ PairedRatio paired_ratio(std::span<const double> a, std::span<const double> b) {
   for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
   const auto [least, most] = std::ranges::minmax(ratios);
   return {.median = median(ratios), .spread = most - least};
+}
+
+std::string significant(double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.4g", std::isnan(value) ? std::abs(value) : value);
+  return text;
+}
+
+std::string duration_text(double seconds) {
+  constexpr double kMost = 999 * 86400.0;
+  const std::lldiv_t minutes = std::lldiv(std::llround(std::clamp(seconds, 0.0, kMost)), 60);
+  const std::lldiv_t hours = std::lldiv(minutes.quot, 60), days = std::lldiv(hours.quot, 24);
+  const auto two = [](std::int64_t n) { return cat(n < 10 ? "0" : "", n); };
+  if (days.quot > 0) return cat(days.quot, "d ", two(days.rem), ":", two(hours.rem));
+  if (hours.quot > 0) return cat(hours.quot, ":", two(hours.rem), ":", two(minutes.rem));
+  return cat(minutes.quot, ":", two(minutes.rem));
 }
 
 std::string rounded(double value, int digits) {

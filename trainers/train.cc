@@ -1,6 +1,7 @@
 #include "belfry/trainers/train.h"
 
 #include <cstdio>
+#include <exception>
 
 #include "belfry/framework/log.h"
 #include "belfry/towers/balance.h"
@@ -15,6 +16,7 @@
 #include "belfry/trainers/output_file.h"
 #include "belfry/trainers/program.h"
 #include "belfry/trainers/report.h"
+#include "belfry/trainers/trainer_checks_impl.h"
 #include "belfry/trainers/trainer_kinds.h"
 #include "belfry/trainers/trainer_options.h"
 #include "belfry/trainers/training_checkpoint.h"
@@ -22,14 +24,27 @@
 namespace belfry {
 namespace {
 
-void add_callbacks(TrainerOptions& options, const TrainFlags& flags, const Recipe& recipe,
-                   Console& console) {
-  options.callbacks = {std::make_shared<Progress>(console), std::make_shared<Evaluation>(console)};
-  options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
-                           recipe.callbacks.end());
+void check_recipe(const Recipe& recipe) {
+  require(static_cast<bool>(recipe.model), "the recipe has no model");
+  require(static_cast<bool>(recipe.data), "the recipe has no data");
+  require(static_cast<bool>(recipe.optimizer), "the recipe has no optimizer; e.g. sgd(0.1)");
+  require(recipe.batch_size >= 1 && recipe.epochs >= 1, "the recipe has a batch size of ",
+          recipe.batch_size, " and ", recipe.epochs, " epochs; both are at least 1");
+  check_callbacks(recipe.callbacks, "the recipe's callbacks");
+}
+
+// In the order that callbacks.h states. Returns the one that saves, if any does.
+std::shared_ptr<SaveCheckpoint> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
+                                              const Recipe& recipe, Console& console) {
+  std::shared_ptr<SaveCheckpoint> save;
   if (!flags.save_checkpoint.empty())
     options.callbacks.push_back(
-        std::make_shared<SaveCheckpoint>(flags.save_checkpoint, flags.overwrite));
+        save = std::make_shared<SaveCheckpoint>(flags.save_checkpoint, flags.overwrite));
+  options.callbacks.push_back(std::make_shared<Progress>(console));
+  options.callbacks.push_back(std::make_shared<Evaluation>(console));
+  options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
+                           recipe.callbacks.end());
+  return save;
 }
 
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
@@ -90,16 +105,33 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                 .replicas_shared = count_shared(session, trainer.graph()),
                 .peak_bytes = session.peak_bytes()};
   if (trainer.steps_of_run() > 0) report.loss = trainer.metric("loss");
+  report.divergence = find_divergence(trainer);
   if (trainer.has_metric("test_accuracy")) report.test_accuracy = trainer.metric("test_accuracy");
   return report;
 }
 
-void run_training(Trainer& trainer, const TrainFlags& flags, Console& console) {
+// An error says what was saved before it.
+void train_and_save(Trainer& trainer, const SaveCheckpoint* save) try {
+  trainer.train();
+} catch (const std::exception& error) {
+  if (!save || save->saved().empty()) throw;
+  throw Error(cat(error.what(), "; ", save->saved()));
+}
+
+// Returns the error of a run that had diverged, which is reported all the same.
+std::exception_ptr run_training(Trainer& trainer, const TrainFlags& flags,
+                                const SaveCheckpoint* save, Console& console) {
   if (flags.log_device_placement)
     console.line(balance_report(trainer.graph(), flags.devices).str());
   if (!flags.restore_checkpoint.empty())
     console.line(restore_training(trainer, flags.restore_checkpoint));
-  trainer.train();
+  try {
+    train_and_save(trainer, save);
+  } catch (const std::exception&) {
+    if (!trainer.session().intact() || !find_divergence(trainer)) throw;
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 // A run that goes on from one that chose, without a wish of its own, chooses too; and as that did,
@@ -123,7 +155,7 @@ TrainFlags flags_of(int argc, char** argv, const std::string& program, const Rec
 
 int train_program(int argc, char** argv, const Recipe& recipe) {
   const std::string program = program_name(argc > 0 ? argv[0] : nullptr);
-  require(static_cast<bool>(recipe.data), "the recipe has no data");
+  check_recipe(recipe);
   const TrainFlags flags = flags_of(argc, argv, program, recipe);
   if (!flags.help.empty()) {
     std::fputs(flags.help.c_str(), stdout);
@@ -139,7 +171,7 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   Console console(outputs.on_stdout() ? stderr : stdout);
   TrainerOptions options = trainer_options(flags, recipe.model, recipe.optimizer);
   options.placement_sink = [&](std::string_view text) { console.line(without_line_break(text)); };
-  add_callbacks(options, flags, recipe, console);
+  const std::shared_ptr<SaveCheckpoint> save = add_callbacks(options, flags, recipe, console);
   if (trace_file) options.on_trace = [&](const Trace& trace) { trace_file->write(trace.str()); };
   if (!flags.restore_checkpoint.empty())
     go_on_choosing(options, flags, inspect_checkpoint(flags.restore_checkpoint));
@@ -166,13 +198,16 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
   const std::unique_ptr<Trainer> trainer =
       find_trainer(flags.trainer).make(options, *train_data, test_data.get());
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
-  run_training(*trainer, flags, console);
+  const std::exception_ptr error = run_training(*trainer, flags, save.get(), console);
   const double seconds = seconds_now() - began;
   algorithms.write();
   Report report = make_report(program, flags, *trainer);
   report.seconds = seconds;
   console.line(to_table(report));
   if (json) json->write(to_json(report));
+  if (error) std::rethrow_exception(error);
+  require<Error>(!report.divergence, "training diverged: ", report.divergence,
+                 "; a smaller --learning_rate may help");
   outputs.finish();
   return 0;
 }

@@ -23,10 +23,13 @@ class DataSource {
   requires(std::is_invocable_v<F&, const RunDirs&, bool> || std::is_invocable_v<F&, bool>)
       DataSource(F make)
       : reads_files_(std::is_invocable_v<F&, const RunDirs&, bool>) {  // NOLINT
-    if constexpr (std::is_invocable_v<F&, const RunDirs&, bool>)
+    if constexpr (std::is_invocable_v<F&, const RunDirs&, bool>) {
       make_ = std::move(make);
-    else
-      make_ = [make](const RunDirs&, bool train) mutable { return make(train); };
+    } else {
+      // Empty for a function pointer that is null and for an empty std::function.
+      std::function<std::unique_ptr<Dataset>(bool)> call(std::move(make));
+      if (call) make_ = [call](const RunDirs&, bool train) { return call(train); };
+    }
   }
 
   explicit operator bool() const { return static_cast<bool>(make_); }
@@ -40,19 +43,21 @@ class DataSource {
   bool reads_files_ = false;
 };
 
+// train() refuses one without model, data or optimizer, or with a null callback.
 struct Recipe {
   Model model;  // takes the tower and one tensor per field of the data
   DataSource data;
   Optimizer optimizer;
-  int batch_size = 32;  // per tower; --batch_size
-  int epochs = 1;       // --epochs
-  std::vector<std::shared_ptr<Callback>> callbacks = {};
+  int batch_size = 32;                                    // per tower; --batch_size
+  int epochs = 1;                                         // --epochs
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  // behind our own (callbacks.h)
 };
 
 // The body of main: reads the flags (flags.h), trains, prints progress and a closing table, writes
-// the JSON of report.h. Prints errors as one line to stderr. Returns the exit code: 0; 2 for
-// what is wrong with the command line by itself; 1 for all else, such as flags that do not fit the
-// data, and for modes that differ (--check_equivalence). Throws nothing.
+// the JSON of report.h. Prints errors as one line to stderr, which after a failure in training
+// names the last checkpoint saved. Returns the exit code: 0; 2 for what is wrong with the command
+// line by itself; 1 for all else, such as flags that do not fit the data, training that diverged
+// (divergence.h), and modes that differ (--check_equivalence). Throws nothing.
 int train(int argc, char** argv, const Recipe& recipe);
 
 }  // namespace belfry

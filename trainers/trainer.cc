@@ -12,52 +12,31 @@
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/free_towers.h"
 #include "belfry/trainers/prefetch.h"
+#include "belfry/trainers/statistics.h"
+#include "belfry/trainers/trainer_checks_impl.h"
 
 namespace belfry {
 namespace {
 
-// Before anything is built.
-void check_precision(const TrainerOptions& options, const TrainerDesign& design) {
-  const std::string_view name = name_of(options.precision);
-  const std::string refusal = precision_refusal(options.precision, options.devices);
-  require(refusal.empty(), "precision ", name, ": ", refusal);
-  if (options.precision != Precision::kF16) return;
-  require(design.unscales, "precision ", name, " scales the loss, and this trainer does not take ",
-          design.update_apart ? "one scale for towers that run free" : "the scale out of gradients",
-          "; bf16 needs none");
-  require(options.optimizer.unscales(), "precision ", name, " scales the loss, and the optimizer ",
-          options.optimizer.name(),
-          " does not take the scale out of gradients (Optimizer::Rule::unscales); bf16 needs none");
+// What the plan of batches is made for.
+std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
+  // A dry run plans one step, whatever the data.
+  if (options.dry_run) return std::ssize(options.devices) * options.batch_size;
+  return checked_size(train, "training data");
 }
 
 }  // namespace
-
-std::string precision_refusal(Precision precision, std::span<const DeviceSpec> devices) {
-  if (precision != Precision::kTf32) return "";
-  for (const DeviceSpec& device : devices)
-    if (!device.is_gpu())
-      return cat("tf32 is how GPUs multiply f32, and ", device.short_str(),
-                 " is none; use f32, or GPUs alone");
-  return "";
-}
 
 Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
                  const TrainerDesign& design)
     : options_(std::move(options)),
       train_(train),
       test_(test),
-      // A dry run plans one step, whatever the data.
-      plan_(options_.dry_run ? std::ssize(options_.devices) * options_.batch_size : train.size(),
-            std::ssize(options_.devices), options_.batch_size, options_.seed,
-            {.uneven = options_.uneven, .tower_weights = options_.tower_weights}),
+      plan_(samples_of(options_, train), std::ssize(options_.devices), options_.batch_size,
+            options_.seed, {.uneven = options_.uneven, .tower_weights = options_.tower_weights}),
       graph_(options_.seed) {
-  const bool unequal = makes_unequal(options_.uneven);
-  require(design.weighs || (!unequal && options_.tower_weights.empty()),
-          "this trainer takes batches of one size: no ",
-          unequal ? cat("--uneven=", name_of(options_.uneven)) : "--tower_weights");
-  require(options_.allreduce != "auto" || design.choose,
-          "this trainer cannot choose: --allreduce=auto needs a TrainerDesign::choose");
-  check_precision(options_, design);
+  check_options(options_, design);
+  check_data(train, test, options_.dry_run);
   const std::map<std::string, int> devices = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
   TrainingGraphOptions wanted{
@@ -237,15 +216,20 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
     for (std::size_t m = 0; m < step_metrics_.size(); ++m) step_metrics_[m].value = form.metric(m);
   }
   if (trace) options_.on_trace(*trace);
-  warn_of_loss();
+  look_at_loss();
   return trace.has_value();
 }
 
-void Trainer::warn_of_loss() {
-  if (warned_ || std::isfinite(step_metrics_[0].value)) return;
-  log_warning("the loss is ", step_metrics_[0].value, " at step ", steps_,
-              "; a smaller --learning_rate may help");
-  warned_ = true;
+void Trainer::look_at_loss() {
+  const double loss = step_metrics_[0].value;
+  if (std::isfinite(loss)) {
+    not_finite_since_.reset();
+  } else if (!not_finite_since_) {
+    not_finite_since_ = steps_ + 1;
+    if (!std::exchange(warned_, true))
+      log_warning("the loss is ", significant(loss), " at step ", *not_finite_since_,
+                  "; a smaller --learning_rate may help");
+  }
 }
 
 const NamedValue* Trainer::find_metric(std::string_view name) const {

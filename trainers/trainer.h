@@ -54,7 +54,7 @@ struct TrainerOptions {
   std::function<void(const Trace&)> on_trace = {};
   // Plans for devices that need not exist: reads no data, and train() throws.
   bool dry_run = false;
-  std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
 };
 
 // What distinguishes the trainers: where variables live, and how the gradients of the towers become
@@ -141,6 +141,11 @@ class Trainer {
   // Of the last step: "loss" first.
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
 
+  // The step, counted from 1 as steps() does, since which every loss was NaN or infinite; none if
+  // the last one was finite. (With f16, a step that is skipped for its gradients has a finite
+  // loss.)
+  std::optional<std::int64_t> not_finite_since() const { return not_finite_since_; }
+
   // None unless the precision is f16.
   std::optional<LossScaleState> loss_scale();
 
@@ -154,7 +159,9 @@ class Trainer {
  protected:
   // Builds the graph and compiles the training step. Borrows the data, which must outlive the
   // trainer; `test` may be null. Throws InvalidArgument for whatever does not fit together: towers
-  // that disagree, a batch larger than the data, a model for other fields.
+  // that disagree, a batch larger than the data, a model for other fields, test data with other
+  // fields than the training data or without samples, sizes and shapes that cannot be, and for
+  // options without model or optimizer, or with a null callback.
   Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
           const TrainerDesign& design);
 
@@ -163,7 +170,7 @@ class Trainer {
   void prepare();
   std::unique_ptr<Source> open_source();
   bool run_step(Source& source, const StepInfo& info);
-  void warn_of_loss();
+  void look_at_loss();
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
   template <class F>
@@ -184,6 +191,7 @@ class Trainer {
   std::int64_t epoch_step_ = 0;  // steps of the current epoch
   int epochs_ = 0;
   bool stopped_ = false, warned_ = false;
+  std::optional<std::int64_t> not_finite_since_;
   double began_ = 0;          // by seconds_now()
   double timed_seconds_ = 0;  // spent in timed_steps_
   std::int64_t timed_steps_ = 0, timed_samples_ = 0;

@@ -133,8 +133,16 @@ void SaveCheckpoint::after_training(Trainer& trainer, const StepInfo& info) {
 }
 
 void SaveCheckpoint::save(Trainer& trainer, const StepInfo& info) {
-  save_training(trainer, path_, overwrite_);
+  try {
+    save_training(trainer, path_, overwrite_);
+  } catch (const InvalidArgument& error) {
+    const std::optional<std::int64_t> since = trainer.not_finite_since();
+    if (!since) throw;
+    throw InvalidArgument(cat("the loss is not finite since step ", *since, ": ", error.what()));
+  }
   saved_at_ = info.step;
+  saved_ = cat("the checkpoint ", path_, " holds step ", info.step, ", ", trainer.epochs(),
+               trainer.epochs() == 1 ? " whole epoch" : " whole epochs");
 }
 
 }  // namespace belfry

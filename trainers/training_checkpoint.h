@@ -23,7 +23,9 @@ std::string restore_training(Trainer& trainer, const std::string& path);
 // IoError naming the manifest unless it holds what save_training() writes.
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info);
 
-// Saves after each epoch, and at the end of a last epoch that was cut short.
+// Saves after each epoch, and at the end of a last epoch that was cut short. Throws as
+// save_training() does; where values are not finite that names the step at which the loss began to
+// be so, too.
 class SaveCheckpoint final : public Callback {
  public:
   // Throws IoError now if nothing can be saved at `path` later; before the first step,
@@ -32,11 +34,13 @@ class SaveCheckpoint final : public Callback {
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;
+  // For people: what was saved last; "" before.
+  const std::string& saved() const { return saved_; }
 
  private:
   void save(Trainer& trainer, const StepInfo& info);
 
-  std::string path_;
+  std::string path_, saved_;
   bool overwrite_;
   std::int64_t saved_at_ = -1;  // steps
 };

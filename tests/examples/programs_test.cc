@@ -50,6 +50,24 @@ TEST(Programs, LinearRegressionFindsItsLine) {
   EXPECT_TRUE(report["test_accuracy"].is_null());
 }
 
+TEST(Programs, LinearRegressionThatDivergesKeepsItsCheckpointAndExitsWithOne) {
+  const std::string json = temporary_path(".json"), checkpoint = temporary_path(".checkpoint");
+  const std::string save = "--save_checkpoint=" + checkpoint;
+  const std::string restore = "--restore_checkpoint=" + checkpoint;
+  EXPECT_EQ(run("linear_regression", {save, "--json=" + json}).status, 0);
+  const std::string hash = nlohmann::json::parse(text_of(json))["state_hash"];
+  const Finished wild = run(
+      "linear_regression", {restore, save, "--epochs=7", "--learning_rate=1e30", "--json=" + json});
+  EXPECT_EQ(wild.status, 1);
+  EXPECT_THAT(wild.errors, HasSubstr("error: the loss is not finite since step 322: 'fc/W'"));
+  EXPECT_THAT(wild.errors, HasSubstr(checkpoint + " was kept; save to another path"));
+  EXPECT_EQ(nlohmann::json::parse(text_of(json))["first_nonfinite_step"], 322);
+  EXPECT_EQ(run("linear_regression", {restore, "--json=" + json}).status, 0);
+  EXPECT_EQ(nlohmann::json::parse(text_of(json))["state_hash"], hash);
+  local_file_system().remove(json);
+  remove_tree(local_file_system(), checkpoint);
+}
+
 TEST(Programs, PlacementPlansForGpusAndPrintsValuesAsNumpy) {
   const Finished done = run("placement", {});
   EXPECT_EQ(done.status, 0) << done.errors;

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/before_log.h"
+
 namespace belfry {
 namespace log_test {
 
@@ -32,6 +34,19 @@ TEST(Log, IsSilentBelowItsLevel) {
 
 TEST(Log, TakesBracesAsText) {
   EXPECT_EQ(printed([] { log_info("{} {0} %s {"); }), "I {} {0} %s {\n");
+}
+
+TEST(BeforeLog, IsCalledBeforeEachLineWhileItLives) {
+  EXPECT_EQ(printed([] {
+              {
+                const BeforeLog first([] { std::fputs("(1)", stderr); });
+                const BeforeLog second([] { std::fputs("(2)", stderr); });
+                log_info("a");
+                log_debug("hidden");
+              }
+              log_info("b");
+            }),
+            "(1)(2)I a\nI b\n");
 }
 
 TEST(Log, LinesOfThreadsDoNotMix) {

@@ -118,9 +118,24 @@ TEST(LazyDataset, LoadsOnceWhenSamplesAreNeededAndAgainAfterAFailure) {
   EXPECT_EQ(loads, 2);
 }
 
-TEST(LazyDataset, RefusesOtherFieldsThanItAnnounced) {
-  const LazyDataset lazy({{"y", DType::kF32, {}}}, [] { return std::unique_ptr<Dataset>(); });
-  EXPECT_THROW(lazy.size(), Internal);
+TEST(LazyDataset, RefusesOtherFieldsThanItAnnouncedAndNone) {
+  const auto error = [](LazyDataset::Load load) -> std::string {
+    try {
+      LazyDataset({{"y", DType::kF32, {}}}, std::move(load)).size();
+    } catch (const InvalidArgument& e) {
+      return e.what();
+    }
+    return "(loaded)";
+  };
+  EXPECT_THAT(error([] { return std::unique_ptr<Dataset>(); }), HasSubstr("gave no dataset"));
+  EXPECT_THAT(error({}), HasSubstr("an empty function"));
+  EXPECT_THAT(error([] {
+                return std::make_unique<TensorDataset>(
+                    std::vector<TensorDataset::Source>{
+                        {"x", Tensor({1}, std::vector{1.f}), DType::kF32, {}}},
+                    "one number");
+              }),
+              HasSubstr("gave one number, which has other fields"));
 }
 
 }  // namespace dataset_test

@@ -88,6 +88,51 @@ TEST(MaxUlp, RefusesOtherTypesAndShapes) {
   EXPECT_THROW(max_ulp(Tensor({2}, DType::kF32), Tensor({1, 2}, DType::kF32)), InvalidArgument);
 }
 
+template <class T>
+double relative(std::vector<T> a, std::vector<T> b) {
+  const Tensor x({std::ssize(a)}, a), y({std::ssize(b)}, b);
+  EXPECT_EQ(max_relative(x, y), max_relative(y, x)) << "symmetric";
+  return max_relative(x, y);
+}
+
+TEST(MaxRelative, ComparesDifferencesWithTheLargestValue) {
+  EXPECT_EQ(relative<float>({1, -4, 2}, {1, -4, 2}), 0);
+  EXPECT_EQ(relative<float>({1, -4, 2}, {1, -4, 3}), 0.25);
+  EXPECT_EQ(relative<float>({0, 0}, {0, -2}), 1);
+  EXPECT_EQ(relative<float>({5}, {-5}), 2);
+  EXPECT_EQ(relative<double>({1e308}, {-1e308}), 2) << "no overflow";
+  EXPECT_EQ(relative<std::int64_t>({-3, 8}, {-4, 8}), 0.125);
+  EXPECT_EQ(relative<std::uint8_t>({200}, {100}), 0.5);
+  EXPECT_EQ(relative<float>({}, {}), 0);
+  EXPECT_THROW(max_relative(Tensor(1.0F), Tensor(1.0)), InvalidArgument);
+}
+
+TEST(MaxRelative, IsSmallForASignThatChangesNearZero) {
+  const Tensor a({2}, std::vector{1e-9F, 1.0F}), b({2}, std::vector{-1e-9F, 1.0F});
+  EXPECT_GT(max_ulp(a, b), 1u << 30);
+  EXPECT_NEAR(max_relative(a, b), 2e-9, 1e-12);
+  EXPECT_EQ(relative<float>({-0.0F}, {0.0F}), 0) << "though their bits differ";
+}
+
+TEST(MaxRelative, IsInfiniteForAValueThatOnlyOneSideHasFinite) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(relative<float>({nan, infinity, 4}, {-nan, infinity, 5}), 0.2);
+  EXPECT_EQ(relative<float>({nan}, {1}), infinity);
+  EXPECT_EQ(relative<float>({infinity}, {-infinity}), infinity);
+  EXPECT_EQ(relative<float>({infinity}, {1}), infinity);
+}
+
+TEST(MaxRelative, KnowsTheSixteenBitTypes) {
+  const auto tensor = [](DType dtype, std::uint16_t bits) {
+    Tensor t({}, dtype);
+    std::memcpy(t.mutable_raw(), &bits, sizeof bits);
+    return t;
+  };
+  EXPECT_EQ(max_relative(tensor(DType::kF16, 0x3C00), tensor(DType::kF16, 0x4000)), 0.5);
+  EXPECT_EQ(max_relative(tensor(DType::kBF16, 0x3F80), tensor(DType::kBF16, 0x4000)), 0.5);
+}
+
 // A user's strategy. It adds from left to right, and may say that this is the canonical order.
 class LeftToRight final : public Strategy {
  public:
@@ -176,9 +221,10 @@ TEST(CheckEquivalence, FindsAllCanonicalModesEqualWithTheirCosts) {
     EXPECT_TRUE(entry->canonical) << name;
     EXPECT_EQ(entry->refusal, "") << name;
     std::set<std::string> variables;
-    for (const auto& [variable, ulp] : entry->values) {
+    for (const auto& [variable, ulp, most] : entry->values) {
       variables.insert(variable);
       EXPECT_EQ(ulp, 0u) << name << " " << variable;
+      EXPECT_EQ(most, 0) << name << " " << variable;
     }
     EXPECT_EQ(variables,
               (std::set<std::string>{"fc0/W", "fc0/b", "fc1/W", "fc1/b", "fc0/W/Momentum",
@@ -297,9 +343,10 @@ TEST(CheckEquivalence, RefusesForOneTowerWhatTheFlagRefuses) {
 
 TEST(EquivalenceTable, KeepsRowsApartHoweverLongANameIs) {
   const std::string name(300, 'v');
-  const Equivalence result{.steps = 1,
-                           .entries = {{.mode = {"replicated", "ring"}, .values = {{name, 5}}}}};
-  EXPECT_THAT(result.to_table(), HasSubstr(name + "          5"));
+  const Equivalence result{
+      .steps = 1, .entries = {{.mode = {"replicated", "ring"}, .values = {{name, 5, 0.25}}}}};
+  EXPECT_THAT(result.to_table(), HasSubstr(name + "          5         0.25"));
+  EXPECT_THAT(result.to_table(), HasSubstr("   max_ulp max_relative"));
   EXPECT_EQ(std::ranges::count(result.to_table(), '\n'), 4);
 }
 
@@ -384,7 +431,9 @@ TEST(CheckEquivalence, ListsEveryModeAndVariableAsJson) {
       nlohmann::json::parse(check_equivalence(options(2), *data, 2, modes).to_json().str());
   ASSERT_EQ(json.size(), 16u);
   for (const auto& row : json) {
-    EXPECT_EQ(row.size(), 9u);
+    EXPECT_EQ(row.size(), 11u);
+    EXPECT_EQ(row["max_relative"], 0);
+    EXPECT_TRUE(row.at("first_nonfinite_step").is_null());
     EXPECT_EQ(row["canonical"], true);
     EXPECT_EQ(row["max_ulp"], 0);
     EXPECT_GT(row["peak_bytes"], 0);
@@ -422,6 +471,11 @@ TEST(CheckEquivalence, IsAFlagOfEveryTrainingProgram) {
   EXPECT_THAT(output, HasSubstr("canonical modes agree bit for bit after 3 steps"));
   EXPECT_EQ(train_with({"--devices=cpu:1", "--check_equivalence=1"}), 0);
   EXPECT_EQ(train_with({"--devices=cpu:3", "--check_equivalence=1", links}), 0);
+  EXPECT_EQ(
+      train_with({"--devices=cpu:1", "--check_equivalence=5", "--learning_rate=1e200"}, &output),
+      1);
+  EXPECT_THAT(output, HasSubstr("diverged: "));
+  EXPECT_THAT(output, HasSubstr("training diverged, and all NaNs count as equal"));
   const ClaimsCanonical claim;
   EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3", links}), 1);
 }

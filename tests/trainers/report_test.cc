@@ -35,6 +35,7 @@ Report example() {
           .seconds = 12.5,
           .examples_per_second = 1000.25,
           .loss = 0.125,
+          .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
           .test_accuracy = 0.9871,
           .params_hash = "00000000000000ab",
           .state_hash = "00000000000000cd",
@@ -45,7 +46,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 32u);
+  EXPECT_EQ(json.size(), 34u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
@@ -73,6 +74,8 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["seconds"], 12.5);
   EXPECT_EQ(json["examples_per_second"], 1000.25);
   EXPECT_EQ(json["loss"], 0.125);
+  EXPECT_EQ(json["first_nonfinite_step"], 12);
+  EXPECT_EQ(json["nonfinite_variable"], "'w' f32[] has nan at element 0");
   EXPECT_EQ(json["test_accuracy"], 0.9871);
   EXPECT_EQ(json["params_hash"], "00000000000000ab");
   EXPECT_EQ(json["state_hash"], "00000000000000cd");
@@ -88,9 +91,12 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   report.test_accuracy.reset();
   report.loss = std::nan("");
   report.loss_scale.reset();
+  report.divergence = {};
   const nlohmann::json json = nlohmann::json::parse(to_json(report));
   EXPECT_TRUE(json["allreduce"].is_null());
   EXPECT_TRUE(json["loss_scale"].is_null());
+  EXPECT_TRUE(json.at("first_nonfinite_step").is_null());
+  EXPECT_TRUE(json.at("nonfinite_variable").is_null());
   EXPECT_TRUE(json["skipped_steps"].is_null());
   EXPECT_TRUE(json["allreduce_requested"].is_null());
   EXPECT_TRUE(json["tower_weights"].is_null());

@@ -1,0 +1,44 @@
+#include "belfry/framework/not_finite.h"
+
+#include <cstring>
+
+namespace belfry {
+namespace {
+
+// `infinity` has the bits of the exponent alone, all of which NaN and infinities have.
+template <class Bits>
+std::optional<NotFinite> find_bits(std::span<const std::byte> elements, Bits infinity) {
+  constexpr int kSignBit = 8 * sizeof(Bits) - 1;
+  for (std::size_t at = 0; at + sizeof(Bits) <= elements.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, &elements[at], sizeof bits);
+    if ((bits & infinity) != infinity) continue;
+    const bool negative = bits >> kSignBit != 0;
+    const bool infinite = static_cast<Bits>(bits << 1) == static_cast<Bits>(infinity << 1);
+    return NotFinite{.element = static_cast<std::int64_t>(at / sizeof(Bits)),
+                     .value = !infinite  ? "nan"
+                              : negative ? "-inf"
+                                         : "inf"};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string NotFinite::str() const { return cat(value, " at element ", element); }
+
+std::optional<NotFinite> find_not_finite(DType dtype, std::span<const std::byte> elements) {
+  switch (dtype) {
+    case DType::kF16: return find_bits<std::uint16_t>(elements, 0x7C00);
+    case DType::kBF16: return find_bits<std::uint16_t>(elements, 0x7F80);
+    case DType::kF32: return find_bits<std::uint32_t>(elements, 0x7F800000);
+    case DType::kF64: return find_bits<std::uint64_t>(elements, 0x7FF0000000000000);
+    case DType::kI32:
+    case DType::kI64:
+    case DType::kU8:
+    case DType::kBool: break;
+  }
+  return {};
+}
+
+}  // namespace belfry

@@ -1,0 +1,56 @@
+#include "belfry/framework/not_finite.h"
+
+#include <cstring>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/tensor.h"
+
+namespace belfry {
+namespace not_finite_test {
+
+std::string found(const Tensor& tensor) {
+  const auto bad = find_not_finite(tensor.dtype(), {tensor.raw(), tensor.bytes()});
+  return bad ? bad->str() : "none";
+}
+
+template <class T>
+std::string found_in(std::vector<T> values) {
+  return found(Tensor({std::ssize(values)}, values));
+}
+
+TEST(FindNotFinite, NamesTheFirstElementAndWhatItIs) {
+  using F = std::numeric_limits<float>;
+  using D = std::numeric_limits<double>;
+  EXPECT_EQ(found_in<float>({1, F::infinity(), F::quiet_NaN()}), "inf at element 1");
+  EXPECT_EQ(found_in<float>({F::quiet_NaN(), 0}), "nan at element 0");
+  EXPECT_EQ(found_in<float>({0, 0, -F::signaling_NaN()}), "nan at element 2");
+  EXPECT_EQ(found_in<double>({D::max(), -D::infinity()}), "-inf at element 1");
+}
+
+TEST(FindNotFinite, TakesExtremesForFinite) {
+  using F = std::numeric_limits<float>;
+  EXPECT_EQ(found_in<float>({F::max(), F::lowest(), F::denorm_min(), -0.0F}), "none");
+  EXPECT_EQ(found_in<double>({1e308, -1e308}), "none");
+  EXPECT_EQ(found_in<float>({}), "none");
+}
+
+TEST(FindNotFinite, KnowsTheSixteenBitTypesAndLeavesOthersAlone) {
+  const auto of_bits = [](DType dtype, std::uint16_t bits) {
+    Tensor tensor({1}, dtype);
+    std::memcpy(tensor.mutable_raw(), &bits, sizeof bits);
+    return found(tensor);
+  };
+  EXPECT_EQ(of_bits(DType::kF16, 0x7C00), "inf at element 0");
+  EXPECT_EQ(of_bits(DType::kF16, 0xFC01), "nan at element 0");
+  EXPECT_EQ(of_bits(DType::kF16, 0x7BFF), "none");
+  EXPECT_EQ(of_bits(DType::kBF16, 0xFF80), "-inf at element 0");
+  EXPECT_EQ(of_bits(DType::kBF16, 0x7F7F), "none");
+  EXPECT_EQ(found_in<std::int32_t>({-1, 0x7F800000}), "none");
+  EXPECT_EQ(found_in<std::int64_t>({-1, 0x7FF0000000000000}), "none");
+  EXPECT_EQ(found_in<std::uint8_t>({255}), "none");
+}
+
+}  // namespace not_finite_test
+}  // namespace belfry
