@@ -62,7 +62,10 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   warm = true;
   leave_late(options.trace);
   if (!shares() && plan.writes) ++runner.step;
-  if (options.trace) *options.trace = Trace(plan, runner.devices, *recording_);
+  if (!options.trace) return;
+  read_timers();
+  *options.trace = Trace(plan, runner.devices, *recording_);
+  recording_.reset();
 }
 
 void Step::State::check_intact() {
@@ -83,6 +86,7 @@ void Step::State::start_recording() {
   recording_->launches.resize(tasks.size());
   recording_->chunks.resize(at(workers));
   for (auto& of_worker : recording_->chunks) of_worker.reserve(chunks);
+  make_timers();
   recording_->zero = Recording::Clock::now();
 }
 

@@ -112,6 +112,30 @@ TEST_F(RecorderTraining, AsksForNothingButWorkOnceItIsWarm) {
   }
 }
 
+TEST_F(RecorderTraining, IsTracedByEventsThatMeasureTime) {
+  for (const Layout layout : kLayouts) {
+    SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
+    recorder().reset();
+    const Towers model("GPU", layout.devices());
+    Session session(model.graph, on_gpus(layout));
+    Step& step = session.prepare(model.fetches(), model.feed_types());
+    step.run(model.feeds(0));
+    const int events = recorder().alive()["events"];
+    Trace trace;
+    step.run(model.feeds(1), {.trace = &trace});
+    const auto launches = std::ranges::count_if(step.plan().launches, [&](const Launch& launch) {
+      return step.plan().lanes[static_cast<std::size_t>(launch.lane)].gpu >= 0;
+    });
+    EXPECT_EQ(recorder().count("cudaEventElapsedTime"), 2 * launches);
+    EXPECT_EQ(recorder().alive()["events"], events);
+    recorder().fail("cudaEventElapsedTime", 1, cudaErrorLaunchFailure);
+    EXPECT_THAT(message_of<DeviceError>([&] { step.run(model.feeds(2), {.trace = &trace}); }),
+                ::testing::HasSubstr("cudaEventElapsedTime failed"));
+    step.run(model.feeds(3), {.trace = &trace});
+    step.run(model.feeds(4));
+  }
+}
+
 // Of feeds the copies, of eight lanes each with products alone: no stream has what it does not
 // need.
 TEST_F(RecorderTraining, MakesHandlesForTheLanesThatNeedThem) {
