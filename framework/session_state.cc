@@ -50,6 +50,11 @@ Session::State::State(const Graph& g, SessionOptions o)
           options.nccl_timeout_s);
   runner.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
   runner.capture = options.capture;
+  require(options.gpu_spin_ms.value_or(0) >= 0, "gpu_spin_ms must not be less than 0, as ",
+          options.gpu_spin_ms.value_or(0), " is");
+  if (options.gpu_spin_ms)
+    runner.gpu_spin = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double, std::milli>(*options.gpu_spin_ms));
   if (options.log_device_placement) print(device_mapping(devices));
 }
 

@@ -56,7 +56,7 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   busy_.store(workers, std::memory_order_relaxed);
   // Runs beside each other have different steps.
   step_ = shares() && plan.writes ? runner.step.fetch_add(1) : runner.step.load();
-  pool().run(static_cast<int>(lists.size()), work_);
+  pool().run(static_cast<int>(lists.size()), work_, spin);
   if (failed_.load(std::memory_order_acquire)) recover();
   staging_.end(slot_);
   warm = true;

@@ -34,7 +34,7 @@ bool Step::State::enqueue_task(const GpuTask& task) {
   const auto epoch = [&](const Wait& of) { return bases[at(of.lane)] + of.position + 1; };
   for (const Wait& wait : task.waits)
     await(
-        signals[at(wait.lane)], epoch(wait), pool().gate(), [] { return false; });
+        signals[at(wait.lane)], epoch(wait), pool().gate(), [] { return false; }, spin);
   if (failed_.load(std::memory_order_acquire)) return false;
   if (task.writes) has_written_.store(true, std::memory_order_relaxed);
   for (const int launch : task.launches) guard->before(at(launch));
@@ -78,7 +78,7 @@ void Step::State::enqueue_launch(int launch, GpuStream& stream) {
 bool Step::State::await_stamp(std::size_t lane, std::int64_t epoch, int worker) {
   constexpr std::chrono::microseconds kNap(20);
   const GpuLane& awaited = gpu_lanes[lane];
-  SpinTimer timer;
+  SpinTimer timer(spin);
   while (!awaited.finished.reached(epoch)) {
     if (failed_.load(std::memory_order_acquire)) return false;
     if (worker >= 0 && help(worker)) {

@@ -322,6 +322,32 @@ TEST(GpuStep, IsTracedByTheTimesOfTheGpu) {
   EXPECT_EQ(gpus.calls().timers, 2 * 3 + 1);  // runs without a trace take none
 }
 
+// Who polls naps only between two questions whether a GPU has failed.
+TEST(GpuStep, IsWaitedForWithoutNapsWhereThereAreCores) {
+  test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 1);
+  SessionOptions options = on_gpus({1, 1});
+  options.gpu_spin_ms = 3'600'000;
+  Session session(model.graph, options);
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+  gpus.slow_down(std::chrono::microseconds(200));
+  for (int i = 0; i < 3; ++i) step.run(model.feeds(i));
+  EXPECT_EQ(gpus.calls().checks, 0);
+  options.gpu_spin_ms = 0;
+  Session hasty(model.graph, options);
+  hasty.prepare(model.fetches(), model.feed_types()).run(model.feeds(0));
+  EXPECT_GT(gpus.calls().checks, 0);
+}
+
+TEST(GpuStep, RefusesToSpinForLessThanNothing) {
+  Graph graph;
+  SessionOptions options;
+  options.gpu_spin_ms = -1;
+  EXPECT_THAT(message_of<InvalidArgument>([&] { Session(graph, options); }),
+              HasSubstr("gpu_spin_ms must not be less than 0"));
+}
+
 // Values come from and go to everywhere.
 void expect_agreement(unsigned first, unsigned last, Layout layout, int cpus) {
   const test::StandInGpus gpus(layout.physical);
