@@ -11,7 +11,8 @@ namespace {
 
 // As text, before they are checked.
 struct RawFlags {
-  std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", check = "1";
+  std::string least = "32M", most, factor = "2", iterations = "20", warmup = "1", aggregate = "1",
+              check = "1";
   std::string dtype = "f32", precision = "f32", redop = "sum", strategies = "collective";
   std::string threads, model, update, csv, json;
   RawDevices devices;
@@ -56,6 +57,8 @@ void define(FlagParser& parser, RawFlags& raw) {
   parser.group("How it is measured");
   parser.add("-n,--iters", raw.iterations, "N", "timed runs of each strategy and size [20]");
   parser.add("-w,--warmup_iters", raw.warmup, "N", "runs before those [1]");
+  parser.add("-m,--agg_iters", raw.aggregate, "N",
+             "reductions that follow each other in each timed run; times are of one [1]");
   parser.add("-c,--check", raw.check, "0|1", "compare every sum with an oracle [1]");
   parser.add("--threads", raw.threads, "N",
              "worker threads, the main thread included; 0: all usable cores [0]");
@@ -182,6 +185,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   read_integer("-f", raw.factor, 2, kMost, flags.factor);
   read_integer("-n", raw.iterations, 1, kMost, bench.iterations);
   read_integer("-w", raw.warmup, 0, kMost, bench.warmup);
+  read_integer("-m", raw.aggregate, 1, 1000, bench.aggregate);
   read_switch("-c", raw.check, bench.check);
   require<FlagError>(raw.redop == "sum" || raw.redop == "avg", "-o ", raw.redop,
                      " is neither sum nor avg");
@@ -191,6 +195,8 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   require<FlagError>(raw.update.empty() || raw.update == "momentum", "--update=", raw.update,
                      " is unknown; say momentum");
   flags.updates = !raw.update.empty();
+  require<FlagError>(!flags.updates || bench.aggregate == 1,
+                     "--update times one step of training at a time; leave -m out");
   require<FlagError>(!flags.updates || bench.dtype == DType::kF32 || bench.dtype == DType::kF64,
                      "--update takes -d f32 or f64, not ", raw.dtype);
   DeviceFlags devices = read_devices(raw.devices, false);
@@ -213,7 +219,7 @@ std::string header(const Flags& flags) {
              "# devices: ", short_names(bench.devices),
              "; threads: ", bench.threads ? bench.threads : usable_cores(),
              "; warmup iters: ", bench.warmup, " iters: ", bench.iterations,
-             " validation: ", bench.check ? 1 : 0, "\n");
+             " agg iters: ", bench.aggregate, " validation: ", bench.check ? 1 : 0, "\n");
 }
 
 // Times what the flags ask for, and keeps what was measured.

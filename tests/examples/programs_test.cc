@@ -134,7 +134,8 @@ TEST(Programs, AllreduceBenchPrintsItsTableAndWritesJsonAndCsv) {
   const auto records = nlohmann::json::parse(text_of(json));
   EXPECT_THAT(text_of(csv), testing::StartsWith(
                                 "strategy,canonical,devices,device_type,dtype,redop,bytes,in_place,"
-                                "time_us,algbw,busbw,wrong,limit_us,deterministic\n"));
+                                "time_us,algbw,busbw,wrong,limit_us,agg_iters,"
+                                "deterministic\n"));
   local_file_system().remove(json);
   local_file_system().remove(csv);
   ASSERT_GE(records.size(), 8u);
@@ -187,12 +188,28 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"--devices=gpu:1000"}, "--devices: 'gpu:1000'"},
       {{"--precision=bf16"}, "--precision=bf16 changes no gradient"},
       {{"--precision=fp8"}, "--precision: unknown precision 'fp8'"},
+      {{"-m", "0"}, "-m=0 is not between 1 and 1000"},
+      {{"-m", "2", "--update=momentum"}, "--update times one step of training at a time"},
       {{"-g", "8"}, "'-g' is no flag"}};
   for (const auto& [flags, why] : refusals) {
     const Finished done = run("allreduce_bench", flags);
     EXPECT_EQ(done.status, 2) << why;
     EXPECT_EQ(done.output, "") << why;
     EXPECT_THAT(done.errors, HasSubstr(why));
+  }
+}
+
+TEST(Programs, AllreduceBenchTimesSeveralReductionsAtOnce) {
+  const std::string json = temporary_path(".json");
+  const Finished done = run("allreduce_bench", {"-b", "1K", "-e", "1K", "-n", "2", "-m", "5",
+                                                "--devices=cpu:2", "--json=" + json});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr(" agg iters: 5 "));
+  const auto records = nlohmann::json::parse(text_of(json));
+  local_file_system().remove(json);
+  for (const auto& record : records) {
+    EXPECT_EQ(record["agg_iters"], 5);
+    EXPECT_EQ(record["wrong"], 0);
   }
 }
 
