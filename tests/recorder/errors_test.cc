@@ -136,6 +136,29 @@ TEST_F(RecorderErrors, OfAConvolutionNameIt) {
   }
 }
 
+// cuDNN lists algorithms for f64 in NHWC that it may refuse when it computes.
+TEST_F(RecorderErrors, OfListedAlgorithmsAreFoundBeforeOneIsTaken) {
+  for (const bool refuses : {true, false}) {
+    Graph graph;
+    Output y;
+    {
+      DeviceScope on(graph, gpu(0));  // choices are kept by shape
+      y = conv2d(constant(graph, Tensor({1, 5, refuses ? 6 : 7, 3}, DType::kF64)),
+                 constant(graph, Tensor({2, 3, 3, 3}, DType::kF64)));
+    }
+    SessionOptions options = on_gpus({1, 1});
+    options.deterministic = true;
+    Session session(graph, options);
+    recorder().reset();
+    constexpr int kNotSupported = 3000;
+    if (refuses) recorder().fail("cudnnConvolutionForward", 0, kNotSupported);
+    Step& step = session.prepare({y.node()});
+    EXPECT_EQ(recorder().count("cudnnConvolutionForward"), 1);
+    step.run();
+    EXPECT_EQ(recorder().count("cudnnConvolutionForward"), refuses ? 1 : 2);
+  }
+}
+
 // Of the stream: the handle by which algorithms are asked for is there.
 TEST_F(RecorderErrors, OfHandlesThatLanesNeedAreFoundBeforeTheyRun) {
   Graph graph;
