@@ -11,7 +11,7 @@ namespace {
 
 // As text, before they are checked.
 struct RawFlags {
-  FlagValue least = "32M", most, factor, iterations, warmup, check;
+  FlagValue least = "32M", most, factor, iterations, warmup, aggregate, check;
   FlagValue dtype = "f32", precision = "f32", redop = "sum", threads, model, update;
   std::string strategies = "collective", csv, json;
   RawDevices devices;
@@ -56,6 +56,8 @@ void define(FlagParser& parser, RawFlags& raw) {
   parser.group("How it is measured");
   parser.add("-n,--iters", raw.iterations, "N", "timed runs of each strategy and size [20]");
   parser.add("-w,--warmup_iters", raw.warmup, "N", "runs before those [1]");
+  parser.add("-m,--agg_iters", raw.aggregate, "N",
+             "reductions that follow each other in each timed run; times are of one [1]");
   parser.add("-c,--check", raw.check, "0|1", "compare every sum with an oracle [1]");
   parser.add("--threads", raw.threads, "N",
              "worker threads, the main thread included, at most 1024; 0: all usable cores [0]");
@@ -202,6 +204,9 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   read_sizes(flags, raw);
   read_integer(raw.iterations, 1, kMost, bench.iterations);
   read_integer(raw.warmup, 0, kMost, bench.warmup);
+  read_integer(raw.aggregate, 1, 1000, bench.aggregate);
+  require<FlagError>(!flags.updates || bench.aggregate == 1, raw.aggregate,
+                     " has no use beside --update, which times one step of training at a time");
   read_switch(raw.check, bench.check);
   DeviceFlags devices = read_devices(raw.devices, false);
   bench.devices = std::move(devices.devices);
@@ -223,7 +228,7 @@ std::string header(const Flags& flags) {
              "# devices: ", short_names(bench.devices),
              "; threads: ", bench.threads ? bench.threads : usable_cores(),
              "; warmup iters: ", bench.warmup, " iters: ", bench.iterations,
-             " validation: ", bench.check ? 1 : 0, "\n");
+             " agg iters: ", bench.aggregate, " validation: ", bench.check ? 1 : 0, "\n");
 }
 
 // Times what the flags ask for, and keeps what was measured.

@@ -56,13 +56,26 @@ class GpuSegment {
   virtual ~GpuSegment() = default;
 };
 
+class GpuStream;
+
+// Enqueues one launch, in a stream of the GPU that it was prepared for and that was made ready for
+// it. It allocates nothing and waits for nothing, but that of the part of a rank calls NCCL, which
+// may allocate memory of the host and begin threads, and waits until these calls are not in
+// progress any more. It keeps no pointer to what Pointers are made of once it returns. What it
+// enqueues does not depend on Pointers::step(), which the stream knows where it runs (set_step).
+using GpuRun = std::function<void(const Pointers&, GpuStream&)>;
+
 // Work of one GPU that is done in the order in which it is enqueued. Its functions return at once,
-// but for drain(), and are called by one thread at a time, check() apart. They throw DeviceError
-// naming the node that is served.
+// but for drain(), and are called by one thread at a time, check() and get_ready() apart. They
+// throw DeviceError naming the node that is served.
 class GpuStream {
  public:
   virtual ~GpuStream() = default;
 
+  // Makes what the run, which the backend prepared for this GPU, needs of libraries and memory in
+  // this stream, if nothing before has. May allocate, and wait. No two threads at once; another may
+  // enqueue runs meanwhile for which the stream is ready, or capture them.
+  virtual void get_ready(const GpuRun& run) = 0;
   // What is enqueued from now on is the node's.
   virtual void serve(const Node& node) = 0;
   // Between this GPU, its peers and pinned memory.
@@ -139,13 +152,6 @@ class GpuCommunicators {
   virtual void abort_all() noexcept = 0;
 };
 
-// Enqueues one launch, in a stream of the GPU that it was prepared for. It allocates nothing and
-// waits for nothing, but that of the part of a rank calls NCCL, which may allocate memory of the
-// host and begin threads, and waits until these calls are not in progress any more. It keeps no
-// pointer to what Pointers are made of once it returns. What it enqueues does not depend on
-// Pointers::step(), which the stream knows where it runs (set_step).
-using GpuRun = std::function<void(const Pointers&, GpuStream&)>;
-
 // Its functions may be called from several threads, and throw DeviceError for what CUDA refuses.
 // GPUs have numbers from 0; those that return something throw InvalidArgument for numbers that are
 // not below count().
@@ -178,6 +184,11 @@ class GpuBackend {
   // The GPU reaches the memory of these peers from now on, where it can.
   virtual std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers) const = 0;
   virtual std::unique_ptr<GpuEvent> make_event(int gpu) const = 0;
+  // An event that notes when the GPU comes to its place. It is no part of a capture.
+  virtual std::unique_ptr<GpuEvent> make_timer(int gpu) const = 0;
+  // From one timer to another of the same GPU, both of which it has come to; below 0 if the other
+  // was first. By the GPU's clock, which tells half a microsecond.
+  virtual std::chrono::nanoseconds elapsed(const GpuEvent& from, const GpuEvent& to) const = 0;
   // The calling thread enqueues in streams of this GPU from now on.
   virtual void use(int gpu) const = 0;
 

@@ -80,6 +80,7 @@ struct LinkedPlan {
   };
 
   Plan plan;
+  std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, and for the next
   int workers = 1;             // that run launches; behind them are those that enqueue
   bool opens = false;          // some launch is cut into chunks, and there are others to take them
   std::vector<Buffer> arenas;  // per device

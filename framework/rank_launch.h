@@ -15,6 +15,8 @@ class RankLaunch {
   // Of the part of a rank. `sum` leaves the sum of the participants in their outputs, which are one
   // tensor; empty for one participant.
   RankLaunch(const PlanNode& node, GpuRun sum);
+  // Of the participants on the rank's GPU; empty if that is one.
+  const GpuRun& sum() const { return sum_; }
 
   const Node& node() const { return *what_.node; }
   const Rank& rank() const { return *rank_; }

@@ -2,8 +2,11 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <vector>
 
+#include "belfry/framework/gpu_backend.h"
 #include "belfry/framework/kernel.h"
 
 namespace belfry {
@@ -23,12 +26,26 @@ struct Recording {
     Interval time;
   };
 
+  // Timers around a launch on a GPU, and when the host had enqueued it.
+  struct OnGpu {
+    std::unique_ptr<GpuEvent> start, end;
+    std::int64_t enqueued = 0;
+  };
+  // What ties the clock of a GPU to the host's: a timer that the GPU came to at `time`, or later.
+  struct Tie {
+    std::unique_ptr<GpuEvent> timer;
+    std::int64_t time = 0;
+  };
+
   std::int64_t now() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - zero).count();
   }
 
   Clock::time_point zero = Clock::now();
-  std::vector<Interval> launches;          // as Plan::launches
+  // As Plan::launches. Those on GPUs are when they were enqueued, until their timers are read.
+  std::vector<Interval> launches;
+  std::vector<OnGpu> on_gpu;  // as Plan::launches, null timers on hosts; empty without GPUs
+  std::map<int, Tie> ties;    // by physical GPU
   std::vector<std::vector<Chunk>> chunks;  // per worker, in order of time
 };
 

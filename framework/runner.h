@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <shared_mutex>
 #include <vector>
@@ -51,6 +52,7 @@ struct Runner {
   std::unique_ptr<GpuStreams> gpus = {};  // if GPUs are driven
   std::set<LinkedPlan*> captured = {};    // of steps that live: those with ranks
   std::chrono::duration<double> nccl_timeout{600};
+  std::optional<std::chrono::nanoseconds> gpu_spin = {};  // SessionOptions::gpu_spin_ms
   Pending* pending = nullptr;  // null if nothing is; by who has `mutex` alone
 };
 

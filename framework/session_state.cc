@@ -54,6 +54,11 @@ Session::State::State(const Graph& g, SessionOptions o)
   runner.capture = options.capture;
   require(options.kept_steps >= 1, "kept_steps must be at least 1, not ", options.kept_steps);
   peak_bytes.resize(devices.size());
+  require(options.gpu_spin_ms.value_or(0) >= 0, "gpu_spin_ms must not be less than 0, as ",
+          options.gpu_spin_ms.value_or(0), " is");
+  if (options.gpu_spin_ms)
+    runner.gpu_spin = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double, std::milli>(*options.gpu_spin_ms));
   if (options.log_device_placement) print(device_mapping(devices));
 }
 

@@ -60,13 +60,16 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   busy_.store(workers, std::memory_order_relaxed);
   // Runs beside each other have different steps.
   step_ = shares() && plan.writes ? runner.step.fetch_add(1) : runner.step.load();
-  pool().run(static_cast<int>(lists.size()), work_);
+  pool().run(static_cast<int>(lists.size()), work_, spin);
   if (failed_.load(std::memory_order_acquire)) recover();
   staging_.end(slot_);
   warm = true;
   leave_late(options.trace);
   if (!shares() && plan.writes) ++runner.step;
-  if (options.trace) *options.trace = Trace(plan, runner.devices, *recording_);
+  if (!options.trace) return;
+  read_timers();
+  *options.trace = Trace(plan, runner.devices, *recording_);
+  recording_.reset();
 }
 
 void Step::State::check_intact() {
@@ -87,6 +90,7 @@ void Step::State::start_recording() {
   recording_->launches.resize(tasks.size());
   recording_->chunks.resize(at(workers));
   for (auto& of_worker : recording_->chunks) of_worker.reserve(chunks);
+  make_timers();
   recording_->zero = Recording::Clock::now();
 }
 

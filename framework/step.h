@@ -97,6 +97,11 @@ struct Step::State final : LinkedPlan, Pending {
   bool await_stamp(std::size_t lane, std::int64_t epoch, int worker);
   void drain_gpus();
 
+  // step_timers.cc: of runs that are traced
+  void make_timers();
+  void tie_clock(int gpu);
+  void read_timers();
+
   // step_ranks.cc
   void link_ranks();
   void join_ranks();

@@ -14,6 +14,7 @@ void Step::State::enqueue_list(int worker) {
   const GpuTasks& all = replaying_ ? gpu_segments : gpu_tasks;
   try {
     device.backend->use(device.gpu);
+    if (recording_) tie_clock(device.gpu);
     bool going = true;
     for (const int t : all.lists[at(worker - workers)])
       if (!(going = enqueue_task(all.tasks[at(t)]))) break;
@@ -32,7 +33,8 @@ void Step::State::enqueue_list(int worker) {
 bool Step::State::enqueue_task(const GpuTask& task) {
   const auto epoch = [&](const Wait& of) { return bases[at(of.lane)] + of.position + 1; };
   for (const Wait& wait : task.waits)
-    await(signals[at(wait.lane)], epoch(wait), pool().gate(), [] { return false; });
+    await(
+        signals[at(wait.lane)], epoch(wait), pool().gate(), [] { return false; }, spin);
   if (failed_.load(std::memory_order_acquire)) return false;
   if (task.writes) has_written_.store(true, std::memory_order_relaxed);
   for (const int launch : task.launches) guard->before(at(launch));
@@ -48,10 +50,13 @@ bool Step::State::enqueue_task(const GpuTask& task) {
   for (const Wait& stamp : task.stamps)
     if (RankLane* const ranks = gpu_lanes[at(stamp.lane)].ranks)
       ranks->enqueued.store(epoch(stamp), std::memory_order_release);
+  Recording::OnGpu* const timed = recording_ ? &recording_->on_gpu[at(task.launches[0])] : nullptr;
+  if (timed) stream.record(*timed->start);
   if (const GpuSegment* const segment = task.segments[at(slot_)].get())
     stream.launch(*segment);
   else
     enqueue_launch(task.launches[0], stream);
+  if (timed) stream.record(*timed->end);
   if (task.event) stream.record(*task.event);
   for (const Wait& stamp : task.stamps) {
     const GpuLane& lane = gpu_lanes[at(stamp.lane)];
@@ -73,7 +78,7 @@ void Step::State::enqueue_launch(int launch, GpuStream& stream) {
 bool Step::State::await_stamp(std::size_t lane, std::int64_t epoch, int worker) {
   constexpr std::chrono::microseconds kNap(20);
   const GpuLane& awaited = gpu_lanes[lane];
-  SpinTimer timer;
+  SpinTimer timer(spin);
   while (!awaited.finished.reached(epoch)) {
     if (failed_.load(std::memory_order_acquire)) return false;
     if (worker >= 0 && help(worker)) {

@@ -112,6 +112,8 @@ void Step::State::share_out() {
   opens = workers > 1 && std::ranges::any_of(tasks, [](const Task& t) { return t.parts > 1; });
   const std::vector<int> worker_of = deal_lanes(plan, workers);
   lists = std::vector<WorkerList>(at(workers) + gpus_of(plan).size());
+  if (!gpus_of(plan).empty())
+    spin = runner.gpu_spin.value_or(gpu_spin(static_cast<int>(lists.size()), usable_cores()));
   signals = std::vector<Signal>(plan.lanes.size());
   bases.resize(plan.lanes.size());
   for (std::size_t t = 0; t < tasks.size(); ++t) {

@@ -5,6 +5,7 @@
 #include <ranges>
 #include <utility>
 
+#include "belfry/framework/rank_launch.h"
 #include "belfry/framework/sort_unique_impl.h"
 #include "belfry/framework/step.h"
 
@@ -160,6 +161,9 @@ void Step::State::link_gpus() {
     gpu_lanes[l] = {&runner.gpus->of(lane.device, lane.communicates),
                     Stamp(*reinterpret_cast<std::int64_t*>(counter))};
   }
+  for (const Launch& launch : plan.launches)
+    if (GpuStream* const stream = gpu_lanes[at(launch.lane)].stream)
+      stream->get_ready(launch.rank ? launch.rank->sum() : launch.enqueue);
 }
 
 void Step::State::link_gpu_tasks(std::span<const int> worker_of) {

@@ -44,6 +44,8 @@ class TimelineMaker {
       const Launch& launch = plan_.launches[l];
       launch_of_[at(launch.node)] = static_cast<int>(l);
       line_.slices.push_back({launch.lane, launch.node, false, {}});
+      if (!recording_.on_gpu.empty() && recording_.on_gpu[l].start)
+        line_.slices.back().enqueued = recording_.on_gpu[l].enqueued;
     }
   }
 

@@ -24,6 +24,7 @@ struct Timeline {
     bool is_chunk = false;
     Range range;  // of a chunk
     std::int64_t start = 0, end = 0;
+    std::int64_t enqueued = -1;  // of a launch on a GPU: when the host gave it to the GPU
   };
   // A tensor on its way from a slice to a later one on another device.
   struct Arrow {

@@ -102,6 +102,7 @@ class TracePrinter {
     args.set("output_bytes", std::move(bytes));
     args.set("line", node.node->site().str());
     if (const Node* forward = node.node->forward()) args.set("forward", forward->name());
+    if (slice.enqueued >= 0) args.set("enqueued", micros(slice.enqueued));
     return args;
   }
 

@@ -10,8 +10,9 @@
 //   named by its op, with its node, inputs, bytes of outputs, creating line, and, for a gradient,
 //   its forward node. Slices of a track never touch: one of less than 2 ns is shown as 2 ns, and
 //   what follows it, on its track or by a dependency, as much later as that takes. That of a launch
-//   on a GPU is when it was enqueued. Updates that other runs leave to be done beside the next one
-//   are done at the end of a run that is traced, and are shown there;
+//   on a GPU is when the GPU did it, by events around it, on the host's clock to some microseconds;
+//   its argument `enqueued` is when the host gave it to the GPU. Updates that other runs leave to
+//   be done beside the next one are done at the end of a run that is traced, and are shown there;
 // * an arrow per tensor and destination device, from the slice that made the tensor to the first
 //   there that uses it. A variable's value from before the run, or a feed, that leaves its device
 //   is a slice of 2 ns at the start. A collective is a slice on the lane that ran it, with arrows

@@ -12,15 +12,16 @@
 namespace belfry {
 
 bool SpinTimer::expired() {
-  constexpr std::int64_t kSpinNanoseconds = 20'000;
   constexpr int kRoundsPerLook = 16;  // reading the clock costs more than a pause
 #if defined(__x86_64__)
   _mm_pause();
 #endif
+  if (yields_ && spin_ > kShortSpin) std::this_thread::yield();
   if (rounds_++ % kRoundsPerLook != 0) return false;
-  const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
-  if (rounds_ == 1) until_ = now + kSpinNanoseconds;
-  return now > until_;
+  const auto now = std::chrono::steady_clock::now();
+  if (rounds_ == 1) since_ = now;
+  yields_ = now - since_ > kShortSpin;
+  return now - since_ > spin_;
 }
 
 void check_floating_point_mode() {
@@ -62,20 +63,25 @@ void WorkerPool::stop() {
   threads_.clear();  // joins them
 }
 
-void WorkerPool::run(int active, const std::function<void(int)>& work) {
+void WorkerPool::run(int active, const std::function<void(int)>& work,
+                     std::chrono::nanoseconds spin) {
   if (active == 1) return work(0);
   work_ = &work;
   active_ = active;
+  spin_ = spin;
   ++runs_;
   start_.set(runs_, gate_);
   work(0);
-  await(finished_, runs_ * static_cast<std::int64_t>(threads_.size()), gate_, nothing_to_help);
+  await(finished_, runs_ * static_cast<std::int64_t>(threads_.size()), gate_, nothing_to_help,
+        spin);
 }
 
 void WorkerPool::loop(int worker) {
+  std::chrono::nanoseconds spin = kShortSpin;
   for (std::int64_t run = 1;; ++run) {
-    await(start_, run, gate_, nothing_to_help);
+    await(start_, run, gate_, nothing_to_help, spin);
     if (stop_) return;
+    spin = worker < active_ ? spin_ : kShortSpin;
     if (worker < active_) (*work_)(worker);
     const std::int64_t done = done_.fetch_add(1, std::memory_order_acq_rel) + 1;
     if (done == run * static_cast<std::int64_t>(threads_.size())) finished_.set(done, gate_);

@@ -1,6 +1,7 @@
 // The threads that run plans, and the signals by which their lanes order each other.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <thread>
@@ -50,6 +51,33 @@ class alignas(64) Signal {
   std::atomic<std::int64_t> epoch_{0};
 };
 
+// How long threads spin before they sleep. Those that wait for workers: workers are not pinned, and
+// there may be fewer cores than threads. Whoever sleeps is awake again 50 us or more too late.
+inline constexpr std::chrono::nanoseconds kShortSpin = std::chrono::microseconds(20);
+// Those that wait for a GPU, or enqueue for one, where there are cores enough.
+inline constexpr std::chrono::nanoseconds kGpuSpin = std::chrono::milliseconds(4);
+
+// Where a step has so many threads: one core is left for those that make its input.
+constexpr std::chrono::nanoseconds gpu_spin(int threads, int cores) {
+  return cores > threads ? kGpuSpin : kShortSpin;
+}
+
+// Measures how long a worker has spun in vain. After kShortSpin it lets other threads have the core
+// between two looks.
+class SpinTimer {
+ public:
+  explicit SpinTimer(std::chrono::nanoseconds spin = kShortSpin) : spin_(spin) {}
+  void restart() { rounds_ = 0; }
+  // Pauses for a moment; true once it is time to sleep.
+  bool expired();
+
+ private:
+  std::chrono::nanoseconds spin_;
+  std::int64_t rounds_ = 0;
+  bool yields_ = false;
+  std::chrono::steady_clock::time_point since_ = {};
+};
+
 // W workers, of which the caller of run() is number 0, and behind them those that enqueue for GPUs.
 // Threads start with the pool and end with it.
 class WorkerPool {
@@ -63,8 +91,10 @@ class WorkerPool {
   int workers() const { return static_cast<int>(threads_.size()) + 1; }
 
   // Calls work(w) for w in [0, active) at once, worker 0 being the caller; returns when all have.
-  // `work` must not throw. One call at a time. With one active worker no other is woken.
-  void run(int active, const std::function<void(int)>& work);
+  // `work` must not throw. One call at a time. With one active worker no other is woken. Those
+  // who wait, for others now or for the next call afterwards, spin for so long before they sleep.
+  void run(int active, const std::function<void(int)>& work,
+           std::chrono::nanoseconds spin = kShortSpin);
 
   // Where this pool's workers sleep.
   Gate& gate() { return gate_; }
@@ -79,29 +109,19 @@ class WorkerPool {
   std::atomic<std::int64_t> done_{0};
   std::int64_t runs_ = 0;
   int active_ = 0;
+  std::chrono::nanoseconds spin_ = kShortSpin;  // of the current run
   const std::function<void(int)>* work_ = nullptr;
   bool stop_ = false;
   std::vector<std::jthread> threads_;
-};
-
-// Measures how long a worker has spun in vain. Workers are not pinned, so they spin for 20 us only.
-class SpinTimer {
- public:
-  void restart() { rounds_ = 0; }
-  // Pauses for a moment; true once it is time to sleep.
-  bool expired();
-
- private:
-  int rounds_ = 0;
-  std::int64_t until_ = 0;  // nanoseconds of the steady clock
 };
 
 // Waits until done(): first by doing other work (help() returns false when there is none), then
 // spinning, then asleep. The last look before it sleeps is for work, too: whoever offers some wakes
 // those only that are known to sleep.
 template <class Done, class Help>
-void wait_until(const Done& done, Gate& gate, const Help& help) {
-  SpinTimer timer;
+void wait_until(const Done& done, Gate& gate, const Help& help,
+                std::chrono::nanoseconds spin = kShortSpin) {
+  SpinTimer timer(spin);
   const auto helped = [&] {
     if (!help()) return false;
     timer.restart();
@@ -113,8 +133,9 @@ void wait_until(const Done& done, Gate& gate, const Help& help) {
 
 // Waits until `signal` reaches `epoch`.
 template <class Help>
-void await(const Signal& signal, std::int64_t epoch, Gate& gate, const Help& help) {
-  wait_until([&] { return signal.reached(epoch); }, gate, help);
+void await(const Signal& signal, std::int64_t epoch, Gate& gate, const Help& help,
+           std::chrono::nanoseconds spin = kShortSpin) {
+  wait_until([&] { return signal.reached(epoch); }, gate, help, spin);
 }
 
 // Throws InvalidArgument if this thread flushes denormals or rounds in another way than to nearest:

@@ -24,10 +24,10 @@ CopyLimit::CopyLimit(std::span<const DeviceSpec> devices, int logical_gpus, std:
   }
 }
 
-void CopyLimit::copy() {
+void CopyLimit::copy(int times) {
   ++copies_;
   try {
-    enqueue_and_wait();
+    enqueue_and_wait(times);
   } catch (...) {
     // What has been enqueued still uses the buffers.
     for (const Copied& buffer : buffers_) streams_.of(buffer.device).drain();
@@ -35,12 +35,13 @@ void CopyLimit::copy() {
   }
 }
 
-void CopyLimit::enqueue_and_wait() {
+void CopyLimit::enqueue_and_wait(int times) {
   for (const Copied& buffer : buffers_) {
     const Device& device = *devices_[static_cast<std::size_t>(buffer.device)];
     GpuStream& stream = streams_.of(buffer.device);
     device.backend->use(device.gpu);
-    stream.copy(buffer.to.data(), buffer.from.data(), buffer.from.bytes());
+    for (int i = 0; i < times; ++i)
+      stream.copy(buffer.to.data(), buffer.from.data(), buffer.from.bytes());
     stream.stamp(buffer.stamp.counter(), copies_);
   }
   for (const Copied& buffer : buffers_)

@@ -16,11 +16,11 @@ class CopyLimit {
   // Throws InvalidArgument if there are no such GPUs, and OutOfMemory.
   CopyLimit(std::span<const DeviceSpec> devices, int logical_gpus, std::int64_t bytes);
 
-  // All GPUs at once; returns when it is done.
-  void copy();
+  // All GPUs at once, so many times in a row; returns when it is done.
+  void copy(int times = 1);
 
  private:
-  void enqueue_and_wait();
+  void enqueue_and_wait(int times);
 
   struct Copied {
     int device;  // among devices_

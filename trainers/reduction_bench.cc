@@ -7,6 +7,7 @@
 #include "belfry/allreduce/tower_buffers.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/interleaved.h"
@@ -25,8 +26,12 @@ struct Entry {
   std::vector<Output> sums = {};  // of all towers, tensor by tensor
   Node* place = nullptr;          // writes them to the variables
   Node* compute = nullptr;        // waits for them
-  Step* in_place = nullptr;
+  Node* places = nullptr;         // the same options.aggregate times, each behind the one before
+  Node* computes = nullptr;
+  Step* in_place = nullptr;  // steps of these
   Step* out_of_place = nullptr;
+  Step* all_in_place = nullptr;
+  Step* all_out_of_place = nullptr;
   int in_place_way = -1, out_of_place_way = -1;  // of Interleaved
 };
 
@@ -111,17 +116,54 @@ class Bench {
         strategy->refusal(options_.devices);  // reduce() takes one tower of any
     require(refusal.empty(), refusal);
     entry.result.canonical = strategy->canonical(towers());
+    Reduced in_place = reduce(*strategy, rows_);
+    Reduced out_of_place = in_place;
+    entry.sums = in_place.sums;
+    entry.place = &group(graph_, in_place.writes);
+    entry.compute = &group(graph_, nodes_of(out_of_place.sums));
+    for (int i = 1; i < options_.aggregate; ++i) {
+      in_place = reduce(*strategy, rows_behind(in_place.writes));
+      out_of_place = reduce(*strategy, rows_behind(nodes_of(out_of_place.sums)));
+    }
+    entry.places = &group(graph_, in_place.writes);
+    entry.computes = &group(graph_, nodes_of(out_of_place.sums));
+  }
+
+  // Of all towers, tensor by tensor.
+  struct Reduced {
+    std::vector<Output> sums = {};
+    std::vector<Node*> writes = {};  // of them to the variables
+  };
+
+  Reduced reduce(Strategy& strategy, std::vector<std::vector<Gradient>> rows) {
     const GradientTable sums =
-        strategy->reduce(GradientTable(rows_), {.reduction = options_.reduction});
-    std::vector<Node*> writes, computed;
+        strategy.reduce(GradientTable(std::move(rows)), {.reduction = options_.reduction});
+    Reduced reduced;
     for (int n = 0; n < sums.variables(); ++n)
       for (int t = 0; t < towers(); ++t) {
-        entry.sums.push_back(sums.at(t, n).value);
-        computed.push_back(&entry.sums.back().node());
-        writes.push_back(&assign(buffer(t, n), entry.sums.back()));
+        reduced.sums.push_back(sums.at(t, n).value);
+        reduced.writes.push_back(&assign(buffer(t, n), reduced.sums.back()));
       }
-    entry.place = &group(graph_, writes);
-    entry.compute = &group(graph_, computed);
+    return reduced;
+  }
+
+  static std::vector<Node*> nodes_of(const std::vector<Output>& outputs) {
+    std::vector<Node*> nodes;
+    for (const Output& output : outputs) nodes.push_back(&output.node());
+    return nodes;
+  }
+
+  // Each variable as it is behind its node: `nodes` are of all towers, tensor by tensor.
+  std::vector<std::vector<Gradient>> rows_behind(const std::vector<Node*>& nodes) {
+    std::vector<std::vector<Gradient>> rows = rows_;
+    for (std::size_t t = 0; t < rows.size(); ++t)
+      for (std::size_t n = 0; n < rows[t].size(); ++n) {
+        Node* const before = nodes[n * rows.size() + t];
+        const DeviceScope on(graph_, options_.devices[t]);
+        const ControlDependencies behind(graph_, std::span(&before, 1));
+        rows[t][n].value = rows[t][n].variable.read();
+      }
+    return rows;
   }
 
   void prepare() {
@@ -130,6 +172,10 @@ class Bench {
       attempt(entry, [&] {
         entry.in_place = &session_->prepare({*entry.place});
         entry.out_of_place = &session_->prepare({*entry.compute});
+        const bool several = options_.aggregate > 1;
+        entry.all_in_place = several ? &session_->prepare({*entry.places}) : entry.in_place;
+        entry.all_out_of_place =
+            several ? &session_->prepare({*entry.computes}) : entry.out_of_place;
         if (!options_.machine || !describes_here(*options_.machine)) return;
         entry.result.in_place.predicted = predicted(*entry.in_place);
         entry.result.out_of_place.predicted = predicted(*entry.out_of_place);
@@ -192,15 +238,15 @@ class Bench {
     const TimedLimit limit(ways, options_, bench.bytes, std::min(session_->threads(), towers()));
     for (Entry& entry : entries_) {
       if (!entry.result.refusal.empty()) continue;
-      entry.out_of_place_way = ways.add([step = entry.out_of_place] { step->run(); });
-      entry.in_place_way = ways.add([step = entry.in_place] { step->run(); });
+      entry.out_of_place_way = ways.add([step = entry.all_out_of_place] { step->run(); });
+      entry.in_place_way = ways.add([step = entry.all_in_place] { step->run(); });
     }
     ways.run(options_.warmup, options_.iterations);
     bench.limit_seconds = limit.seconds();
     for (Entry& entry : entries_) {
       if (!entry.result.refusal.empty()) continue;
-      entry.result.out_of_place.seconds = ways.seconds(entry.out_of_place_way);
-      entry.result.in_place.seconds = ways.seconds(entry.in_place_way);
+      entry.result.out_of_place.seconds = ways.seconds(entry.out_of_place_way) / options_.aggregate;
+      entry.result.in_place.seconds = ways.seconds(entry.in_place_way) / options_.aggregate;
     }
   }
 

@@ -18,6 +18,7 @@ struct ReductionBenchOptions {
   DType dtype = DType::kF32;
   Reduction reduction = Reduction::kSum;
   int iterations = 20, warmup = 1;  // of each strategy and form
+  int aggregate = 1;                // reductions that follow each other in one timed step
   bool check = true;
   // A strategy that cannot serve these towers or this type is listed with its reason; otherwise it
   // throws what the strategy throws.
@@ -29,7 +30,7 @@ struct ReductionBenchOptions {
 };
 
 struct ReductionTiming {
-  double seconds = 0;                 // median
+  double seconds = 0;                 // of a reduction: the median step over options.aggregate
   std::optional<double> predicted;    // seconds, on options.machine
   std::optional<std::int64_t> wrong;  // elements on all towers, if checked
 };

@@ -94,6 +94,7 @@ void set_times(Json& json, std::int64_t bytes, double seconds, double limit_seco
       .set("busbw", bus_bandwidth(bytes, seconds, devices) / 1e9)
       .set("wrong", wrong ? Json(*wrong) : Json())
       .set("limit_us", limit_seconds * 1e6)
+      .set("agg_iters", options.aggregate)
       .set("deterministic", options.deterministic);
 }
 

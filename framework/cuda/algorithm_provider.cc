@@ -5,12 +5,17 @@
 namespace belfry::cuda {
 
 AlgorithmTable::Choice AlgorithmProvider::choose(const Convolution& convolution) {
-  const auto all =
-      options_.deterministic ? source_.ranked(convolution) : source_.measured(convolution);
-  for (const ConvolutionAlgorithm& algorithm : all)
-    if (algorithm.workspace_bytes <= options_.most_workspace_bytes &&
-        (algorithm.deterministic || !options_.deterministic))
-      return algorithm;
+  const auto fits = [&](const ConvolutionAlgorithm& algorithm) {
+    return algorithm.workspace_bytes <= options_.most_workspace_bytes;
+  };
+  if (options_.deterministic) {
+    for (const ConvolutionAlgorithm& algorithm : source_.ranked(convolution))
+      if (algorithm.deterministic && fits(algorithm) && source_.convolves(convolution, algorithm))
+        return algorithm;
+  } else {
+    for (const ConvolutionAlgorithm& algorithm : source_.measured(convolution))
+      if (fits(algorithm)) return algorithm;
+  }
   return {};
 }
 

@@ -14,17 +14,20 @@ class AlgorithmSource {
   virtual ~AlgorithmSource() = default;
   // "NVIDIA H200, cuDNN 9.19.0": what choices hold for.
   virtual std::string machine() const = 0;
-  // Those that cuDNN has, first the one that it takes for the fastest.
+  // Those that cuDNN lists, first the one that it takes for the fastest.
   virtual std::vector<ConvolutionAlgorithm> ranked(const Convolution& convolution) = 0;
-  // The same in order of measured time.
+  // Those that it has, in order of measured time.
   virtual std::vector<ConvolutionAlgorithm> measured(const Convolution& convolution) = 0;
+  // Whether cuDNN computes it by an algorithm that it has listed.
+  virtual bool convolves(const Convolution& convolution, const ConvolutionAlgorithm& algorithm) = 0;
   // Whether cuDNN computes it.
   virtual bool pools(const Pooling& pooling) = 0;
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
 };
 
 struct AlgorithmOptions {
-  // Only deterministic algorithms, and the first of those by rank: nothing is measured.
+  // Only deterministic algorithms, and the first of those by rank that computes: nothing is
+  // measured.
   bool deterministic = false;
   std::int64_t most_workspace_bytes = std::int64_t{1} << 30;
 };

@@ -93,6 +93,10 @@ MatMulDescriptors describe(const MatMul& matmul, const Where& where) {
           .c = describe_matrix(matmul.c, matmul, where)};
 }
 
+void CublasLt::get_ready(const Where& where) {
+  if (!handle_) handle_ = make_cublas_lt(where.str());
+}
+
 const MatMulDescriptors& CublasLt::described(const MatMul& matmul, const Where& where) {
   auto found = matmuls_.find(matmul);
   if (found == matmuls_.end()) found = matmuls_.emplace(matmul, describe(matmul, where)).first;
@@ -100,6 +104,7 @@ const MatMulDescriptors& CublasLt::described(const MatMul& matmul, const Where& 
 }
 
 MatMulAlgorithm CublasLt::algorithm(const MatMul& matmul, const Where& where) {
+  get_ready(where);
   const MatMulDescriptors& d = described(matmul, where);
   const Preference preference = make_preference(where);
   cublasLtMatmulHeuristicResult_t best{};
@@ -116,6 +121,7 @@ MatMulAlgorithm CublasLt::algorithm(const MatMul& matmul, const Where& where) {
 }
 
 void CublasLt::matmul(const MatMulCall& call, cudaStream_t stream, const Where& where) {
+  get_ready(where);
   const MatMulDescriptors& d = described(call.matmul, where);
   const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(call.algorithm.algorithm);
   const float one = 1, zero = 0;

@@ -19,10 +19,12 @@ struct MatMulDescriptors {
 // Needs no GPU. Products of f32 are exact unless tf32 is asked for; 16-bit ones are added in f32.
 MatMulDescriptors describe(const MatMul& matmul, const Where& where);
 
-// A handle of cuBLASLt on the GPU that is current when it is made. For one thread at a time.
+// A handle of cuBLASLt on the GPU that is current where its functions are called. For one thread at
+// a time.
 class CublasLt {
  public:
-  explicit CublasLt(const Where& where) : handle_(make_cublas_lt(where.str())) {}
+  // Makes the handle, as does the first of the functions below, if there is none.
+  void get_ready(const Where& where);
 
   // The algorithm that cuBLASLt takes for the fastest, without a measurement: the same for the same
   // product, library and kind of GPU. Throws DeviceError if it has none.

@@ -7,6 +7,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -20,6 +21,15 @@ namespace belfry::cuda {
 std::string status_text(cudaError_t status);
 std::string status_text(cublasStatus_t status);
 std::string status_text(cudnnStatus_t status);
+
+// Before a call that answers with such a status: what cuDNN kept of errors before it is no part of
+// its error. cuDNN's details are those of the last error of this thread that had any, until read.
+template <class Status>
+void forget_details() {
+  char details[1];
+  if constexpr (std::is_same_v<Status, cudnnStatus_t>)
+    cudnnGetLastErrorString(details, sizeof details);
+}
 
 // 91900 is 9.19.0 of cuDNN, 130100 is 13.1.0 of cuBLASLt.
 std::string version_text(std::size_t version);
@@ -37,6 +47,7 @@ std::string_view called(std::string_view expression);
 // The parts after the call say what it was for, and are put together only when it has failed.
 #define BELFRY_GPU_CALL(call, ...)                                                     \
   do {                                                                                 \
+    ::belfry::cuda::forget_details<decltype(call)>();                                  \
     if (const auto belfry_status = (call); belfry_status != decltype(belfry_status){}) \
         [[unlikely]]                                                                   \
       ::belfry::cuda::fail(belfry_status, ::belfry::cuda::called(#call),               \

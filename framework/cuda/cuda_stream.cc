@@ -7,12 +7,19 @@
 
 namespace belfry::cuda {
 
-CudaEvent::CudaEvent(int gpu) {
-  const DeviceGuard guard(gpu);
-  event_ = make_event(cat("for GPU ", gpu));
+void StreamRun::operator()(const Pointers& p, GpuStream& stream) const {
+  run(p, static_cast<CudaStream&>(stream).queue());
 }
 
 CudaStream::CudaStream(int gpu) : gpu_(gpu), queue_(cat("GPU ", gpu)) {}
+
+// Copies and parts of ranks are no StreamRun, and need nothing.
+void CudaStream::get_ready(const GpuRun& run) {
+  const auto* const of_module = run.target<StreamRun>();
+  if (!of_module) return;
+  const DeviceGuard guard(gpu_);
+  queue_.get_ready(of_module->needs);
+}
 
 void CudaStream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
@@ -68,7 +75,9 @@ void CudaStream::launch(const GpuSegment& segment) {
   static_cast<const CudaSegment&>(segment).launch(queue_.stream());
 }
 
+// By whoever waits: a worker of the host, which has no GPU, or the thread of another one.
 void CudaStream::check() const {
+  const DeviceGuard guard(gpu_);
   const cudaError_t status = cudaStreamQuery(queue_.stream());
   if (status == cudaSuccess || status == cudaErrorNotReady) return;
   fail(status, "a launch before cudaStreamQuery", cat("on GPU ", gpu_));

@@ -1,5 +1,6 @@
 // Streams and events of GPUs, as steps use them.
 #pragma once
+#include "belfry/framework/cuda/gpu_kernel.h"
 #include "belfry/framework/cuda/handles.h"
 #include "belfry/framework/cuda/stream_queue.h"
 #include "belfry/framework/gpu_backend.h"
@@ -8,11 +9,19 @@ namespace belfry::cuda {
 
 class CudaEvent final : public GpuEvent {
  public:
-  explicit CudaEvent(int gpu);
+  explicit CudaEvent(Event event) : event_(std::move(event)) {}
   cudaEvent_t get() const { return event_.get(); }
 
  private:
   Event event_;
+};
+
+// A GpuRun of the module: what it enqueues in a CudaStream, and what it needs there.
+struct StreamRun {
+  void operator()(const Pointers& p, GpuStream& stream) const;
+
+  QueueRun run;
+  Needs needs = {};
 };
 
 // What work of the module is enqueued in; tests stand in for it.
@@ -31,6 +40,7 @@ class CudaStream final : public QueueStream {
   Queue& queue() override { return queue_; }
   cudaStream_t handle() const override { return queue_.stream(); }
 
+  void get_ready(const GpuRun& run) override;
   void serve(const Node& node) override { queue_.serve(node); }
   void copy(void* to, const void* from, std::size_t bytes) override;
   void copy_each(std::span<void* const> to, std::span<const void* const> from,

@@ -37,12 +37,15 @@ std::array<int, 4> output_shape(const PoolingDescriptors& of, const Where& where
 // Whether the descriptors can be made and give y.
 bool describable(const Pooling& pooling, const Where& where);
 
-// A handle of cuDNN on the GPU that is current when it is made. For one thread at a time.
+// A handle of cuDNN on the GPU that is current where its functions are called. For one thread at a
+// time.
 class Cudnn {
  public:
-  explicit Cudnn(const Where& where) : handle_(make_cudnn(where.str())) {}
-  // What it enqueues goes there from now on.
-  void set_stream(cudaStream_t stream, const Where& where);
+  // What it enqueues goes to this stream; without one, to the legacy stream.
+  explicit Cudnn(cudaStream_t stream = nullptr) : stream_(stream) {}
+
+  // Makes the handle, as does the first of the functions below, if there is none.
+  void get_ready(const Where& where);
 
   // The algorithms that cuDNN has for it, first the one that it takes for the fastest; none if it
   // refuses all.
@@ -50,8 +53,11 @@ class Cudnn {
   // The same in order of measured time. Allocates and waits.
   std::vector<ConvolutionAlgorithm> measured(const Convolution& convolution, const Where& where);
 
-  // Whether cuDNN computes it, which it says only when it does: this allocates one image, and
-  // waits. As kernels count, too, it takes no tensors of 2^31 elements or more.
+  // Whether cuDNN computes it so, which it says only when it does, whatever it has listed: these
+  // allocate one image, and wait.
+  bool convolves(const Convolution& convolution, const ConvolutionAlgorithm& algorithm,
+                 const Where& where);
+  // As kernels count, too, it takes no tensors of 2^31 elements or more.
   bool pools(const Pooling& pooling, const Where& where);
 
   void convolve(const ConvolutionCall& call, const Where& where);
@@ -61,8 +67,13 @@ class Cudnn {
   const ConvolutionDescriptors& described(const Convolution& convolution, const Where& where);
   std::vector<ConvolutionAlgorithm> algorithms(const Convolution& convolution, bool measured,
                                                const Where& where);
+  // Of the algorithm with this number.
+  cudnnStatus_t workspace(const Convolution& convolution, int number, std::size_t* bytes,
+                          const Where& where);
+  cudnnStatus_t enqueue(const ConvolutionCall& call, const Where& where);
   cudnnStatus_t enqueue(const PoolingCall& call, const Where& where);
 
+  cudaStream_t stream_;
   CudnnHandle handle_;
   // Made in the first run of each.
   std::map<Convolution, ConvolutionDescriptors> convolutions_;

@@ -1,6 +1,7 @@
 #include "belfry/framework/cuda/driving_backend.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "belfry/framework/cuda/algorithm_provider.h"
 #include "belfry/framework/cuda/communicators.h"
@@ -20,11 +21,31 @@ int gpu_of(const void* address) {
   return status == cudaSuccess && attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
 }
 
-GpuRun in_stream(QueueRun run) {
-  return [run = std::move(run)](const Pointers& p, GpuStream& stream) {
-    run(p, static_cast<CudaStream&>(stream).queue());
-  };
-}
+// Notes which libraries are to compute something.
+class NotedNeeds final : public Algorithms {
+ public:
+  explicit NotedNeeds(Algorithms& all) : all_(all) {}
+
+  MatMulAlgorithm matmul(const MatMul& matmul) override {
+    needs.cublas_lt = true;
+    return all_.matmul(matmul);
+  }
+  std::optional<ConvolutionAlgorithm> convolution(const Convolution& convolution) override {
+    const auto algorithm = all_.convolution(convolution);
+    needs.cudnn |= algorithm.has_value();
+    return algorithm;
+  }
+  bool pooling(const Pooling& pooling) override {
+    const bool pools = all_.pooling(pooling);
+    needs.cudnn |= pools;
+    return pools;
+  }
+
+  Needs needs;
+
+ private:
+  Algorithms& all_;
+};
 
 }  // namespace
 
@@ -99,8 +120,21 @@ std::unique_ptr<GpuStream> DrivingBackend::make_stream(int gpu, std::span<const 
 }
 
 std::unique_ptr<GpuEvent> DrivingBackend::make_event(int gpu) const {
-  need(gpu);
-  return std::make_unique<CudaEvent>(gpu);
+  const DeviceGuard guard = enter(gpu);
+  return std::make_unique<CudaEvent>(cuda::make_event(cat("for GPU ", gpu)));
+}
+
+std::unique_ptr<GpuEvent> DrivingBackend::make_timer(int gpu) const {
+  const DeviceGuard guard = enter(gpu);
+  return std::make_unique<CudaEvent>(cuda::make_timer(cat("for GPU ", gpu)));
+}
+
+std::chrono::nanoseconds DrivingBackend::elapsed(const GpuEvent& from, const GpuEvent& to) const {
+  float milliseconds = 0;
+  BELFRY_GPU_CALL(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(from).get(),
+                                       static_cast<const CudaEvent&>(to).get()),
+                  "for a trace");
+  return std::chrono::nanoseconds(std::llround(double{milliseconds} * 1e6));
 }
 
 void DrivingBackend::use(int gpu) const {
@@ -123,14 +157,16 @@ GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) co
     chooser = std::make_unique<Chooser>(gpu, info(gpu).name,
                                         deterministic ? deterministic_ : measured_, deterministic);
   chooser->source.serve(plan.node());
-  QueueRun run = prepare_gpu_kernel(plan, chooser->provider);
+  NotedNeeds algorithms(chooser->provider);
+  algorithms.needs.memory = !plan.node().op().collective;  // sums refuse nothing
+  QueueRun run = prepare_gpu_kernel(plan, algorithms);
   if (!run) return {};
-  return in_stream(std::move(run));
+  return StreamRun{std::move(run), algorithms.needs};
 }
 
 GpuRun DrivingBackend::prepare_fused(int gpu, const Plan&, const PlanNode& node) const {
   need(gpu);
-  return in_stream(prepare_fused_kernel(node));
+  return StreamRun{prepare_fused_kernel(node)};
 }
 
 std::string DrivingBackend::algorithms(bool deterministic) const {

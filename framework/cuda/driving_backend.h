@@ -24,6 +24,8 @@ class DrivingBackend : public GpuBackend {
   void copy(void* to, const void* from, std::size_t bytes) const override;
   std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers) const override;
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
+  std::unique_ptr<GpuEvent> make_timer(int gpu) const override;
+  std::chrono::nanoseconds elapsed(const GpuEvent& from, const GpuEvent& to) const override;
   void use(int gpu) const override;
   std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int> gpus, std::chrono::duration<double> limit) const override;

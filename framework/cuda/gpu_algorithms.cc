@@ -4,8 +4,6 @@ namespace belfry::cuda {
 
 GpuAlgorithms::GpuAlgorithms(std::string device, std::string gpu)
     : where_{.device = std::move(device)},
-      machine_(cat(gpu, ", cuDNN ", version_text(cudnnGetVersion()))),
-      blas_(where_),
-      dnn_(where_) {}
+      machine_(cat(gpu, ", cuDNN ", version_text(cudnnGetVersion()))) {}
 
 }  // namespace belfry::cuda

@@ -6,8 +6,8 @@
 
 namespace belfry::cuda {
 
-// Of the GPU that is current when it is made, which is current, too, where its functions are
-// called.
+// Of the GPU that is current where its functions are called. Libraries are asked for handles when
+// they are first asked anything.
 class GpuAlgorithms final : public AlgorithmSource {
  public:
   // `device` is its name in errors, `gpu` that of its kind.
@@ -22,6 +22,9 @@ class GpuAlgorithms final : public AlgorithmSource {
   }
   std::vector<ConvolutionAlgorithm> measured(const Convolution& convolution) override {
     return dnn_.measured(convolution, where_);
+  }
+  bool convolves(const Convolution& convolution, const ConvolutionAlgorithm& algorithm) override {
+    return dnn_.convolves(convolution, algorithm, where_);
   }
   bool pools(const Pooling& pooling) override { return dnn_.pools(pooling, where_); }
   MatMulAlgorithm matmul(const MatMul& matmul) override { return blas_.algorithm(matmul, where_); }

@@ -29,6 +29,12 @@ bool got(cudaError_t status, std::string_view call, std::size_t bytes, std::stri
   return false;
 }
 
+Event make_event_with(unsigned flags, std::string_view what) {
+  cudaEvent_t event = nullptr;
+  BELFRY_GPU_CALL(cudaEventCreateWithFlags(&event, flags), what);
+  return Event(event);
+}
+
 }  // namespace
 
 DeviceGuard::DeviceGuard(int gpu) {
@@ -47,11 +53,9 @@ Stream make_stream(std::string_view what) {
   return Stream(stream);
 }
 
-Event make_event(std::string_view what) {
-  cudaEvent_t event = nullptr;
-  BELFRY_GPU_CALL(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), what);
-  return Event(event);
-}
+Event make_event(std::string_view what) { return make_event_with(cudaEventDisableTiming, what); }
+
+Event make_timer(std::string_view what) { return make_event_with(cudaEventDefault, what); }
 
 CudnnHandle make_cudnn(std::string_view what) {
   cudnnHandle_t handle = nullptr;

@@ -41,9 +41,10 @@ class DeviceGuard {
 };
 
 // Of the current GPU. Streams wait for no other one, the default stream included; events measure no
-// time.
+// time, but for timers.
 Stream make_stream(std::string_view what);
 Event make_event(std::string_view what);
+Event make_timer(std::string_view what);
 CudnnHandle make_cudnn(std::string_view what);
 CublasLtHandle make_cublas_lt(std::string_view what);
 // Null if there is not so much memory. Pinned memory is on the host, mapped into the addresses of

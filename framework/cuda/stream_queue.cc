@@ -3,24 +3,41 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace belfry::cuda {
+namespace {
+
+constexpr int kNoFault = 0xff;  // in each byte of Fault::kNone
+
+}  // namespace
 
 StreamQueue::StreamQueue(std::string device)
-    : where_{.device = std::move(device)},
-      stream_(make_stream(where_.str())),
-      faults_(allocate(kMostFaults * sizeof(Fault), where_.str())),
-      told_(allocate_pinned(kMostFaults * sizeof(Fault), where_.str())),
-      step_(allocate(sizeof(std::uint64_t), where_.str())),
-      blas_(where_),
-      dnn_(where_) {
-  require<OutOfMemory>(faults_ && told_, "no memory for what kernels refuse, ", where_);
-  dnn_.set_stream(stream(), where_);
-  if (const cudaError_t status = set_faults_to_none())
-    fail(status, "cudaMemsetAsync", where_.str());
+    : where_{.device = std::move(device)}, stream_(make_stream(where_.str())), dnn_(stream()) {}
+
+void StreamQueue::get_ready(Needs needs) {
+  if (needs.memory && !faults_) make_memory();
+  if (needs.cublas_lt) blas_.get_ready(where_);
+  if (needs.cudnn) dnn_.get_ready(where_);
+}
+
+// In a stream of this thread's: its own may be captured meanwhile.
+void StreamQueue::make_memory() {
+  DeviceMemory faults = allocate(kFaultBytes, where_.str());
+  PinnedMemory told = allocate_pinned(kFaultBytes, where_.str());
+  DeviceMemory step = allocate(sizeof(std::uint64_t), where_.str());
+  require<OutOfMemory>(faults && told && step, "no memory for what kernels refuse, ", where_);
+  std::memset(told.get(), kNoFault, kFaultBytes);
+  BELFRY_GPU_CALL(cudaMemsetAsync(faults.get(), kNoFault, kFaultBytes, cudaStreamPerThread),
+                  where_);
+  BELFRY_GPU_CALL(cudaStreamSynchronize(cudaStreamPerThread), where_);
+  told_ = std::move(told);
+  step_ = std::move(step);
+  faults_ = std::move(faults);
 }
 
 Fault* StreamQueue::fault(const std::shared_ptr<const Refusal>& refusal) {
+  get_ready({});  // it is, but where what get_ready() was given was another function than this runs
   auto* const faults = static_cast<Fault*>(faults_.get());
   if (const auto found = fault_of_.find(refusal); found != fault_of_.end())
     return faults + found->second;
@@ -55,11 +72,10 @@ void StreamQueue::raise_fault() const {
   if (first) first->raise(told[place].element(), told[place].value());
 }
 
-// All ones are Fault::kNone.
-cudaError_t StreamQueue::set_faults_to_none() noexcept {
-  constexpr std::size_t kBytes = kMostFaults * sizeof(Fault);
-  std::memset(told_.get(), 0xff, kBytes);
-  return cudaMemsetAsync(faults_.get(), 0xff, kBytes, stream());
+void StreamQueue::forget_faults() noexcept {
+  if (!faults_) return;
+  std::memset(told_.get(), kNoFault, kFaultBytes);
+  cudaMemsetAsync(faults_.get(), kNoFault, kFaultBytes, stream());
 }
 
 void check_grid(Grid grid, const Where& where) {

@@ -8,12 +8,22 @@
 
 namespace belfry::cuda {
 
-// Its stream and handles are of the GPU that is current when it is made, which is current, too,
-// where its functions are called.
+// What a kernel needs of a queue beside its stream and memory.
+struct Needs {
+  bool memory = true;  // for its faults and the number of the step
+  bool cublas_lt = false, cudnn = false;
+};
+
+// Its stream is of the GPU that is current when it is made, which is current, too, where its
+// functions are called.
 class StreamQueue final : public Queue {
  public:
   // `device` is its name in errors: "gpu:1".
   explicit StreamQueue(std::string device);
+
+  // Makes what is needed and not there, before the first kernel that needs it. Enqueues nothing in
+  // its stream.
+  void get_ready(Needs needs);
 
   // What is enqueued from now on is the node's: errors name it.
   void serve(const Node& node) { where_.node = &node; }
@@ -37,17 +47,18 @@ class StreamQueue final : public Queue {
   void raise_fault() const;
   // Enqueues that there be none. While the host waits for nothing; a failure of the GPU has been
   // reported, or will be.
-  void forget_faults() noexcept { set_faults_to_none(); }
+  void forget_faults() noexcept;
 
  private:
   static constexpr std::size_t kMostFaults = 1 << 16;
+  static constexpr std::size_t kFaultBytes = kMostFaults * sizeof(Fault);
 
-  cudaError_t set_faults_to_none() noexcept;
+  void make_memory();
 
   Where where_;
   Stream stream_;
-  DeviceMemory faults_;  // kMostFaults, and on the host what was told of them
-  PinnedMemory told_;
+  DeviceMemory faults_;  // kFaultBytes, and on the host what was told of them; null before
+  PinnedMemory told_;    // get_ready()
   std::map<std::weak_ptr<const Refusal>, std::size_t, std::owner_less<>> fault_of_;
   DeviceMemory step_;
   CublasLt blas_;

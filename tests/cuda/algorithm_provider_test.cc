@@ -24,6 +24,10 @@ class FakeSource final : public AlgorithmSource {
     calls.push_back("measured " + convolution.str());
     return by_time;
   }
+  bool convolves(const Convolution&, const ConvolutionAlgorithm& algorithm) override {
+    calls.push_back(cat("try ", algorithm.number));
+    return algorithm != refused;
+  }
   bool pools(const Pooling& pooling) override {
     calls.push_back(pooling.str());
     return pooling.dtype == DType::kF32;
@@ -34,6 +38,7 @@ class FakeSource final : public AlgorithmSource {
   }
 
   std::string gpu = "NVIDIA H200";
+  ConvolutionAlgorithm refused{.number = -1};  // when it is to compute
   std::vector<ConvolutionAlgorithm> by_rank{kFast, kSteady, kSlow};
   std::vector<ConvolutionAlgorithm> by_time{kFast, kSlow, kSteady};
   std::vector<std::string> calls;
@@ -64,7 +69,18 @@ TEST(AlgorithmProvider, NeverMeasuresToBeDeterministic) {
   AlgorithmTable table;
   AlgorithmProvider provider(source, table, {.deterministic = true});
   EXPECT_EQ(provider.convolution(kConvolution), kSteady);  // the first by rank, not by time
-  EXPECT_THAT(source.calls, ElementsAre(cat("ranked ", kName)));
+  EXPECT_THAT(source.calls, ElementsAre(cat("ranked ", kName), "try 1"));
+}
+
+// A list is no promise: cuDNN has refused in a run what it had listed.
+TEST(AlgorithmProvider, PassesOverListedAlgorithmsThatDoNotCompute) {
+  FakeSource source;
+  source.refused = kSteady;
+  AlgorithmTable table;
+  AlgorithmProvider provider(source, table, {.deterministic = true});
+  EXPECT_EQ(provider.convolution(kConvolution), kSlow);
+  EXPECT_EQ(provider.convolution(kConvolution), kSlow);
+  EXPECT_THAT(source.calls, ElementsAre(cat("ranked ", kName), "try 1", "try 0"));
 }
 
 TEST(AlgorithmProvider, TakesTheFirstThatFitsItsWorkspace) {

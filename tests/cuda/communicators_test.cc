@@ -26,6 +26,7 @@ class HostStream final : public QueueStream {
  public:
   Queue& queue() override { return queue_; }
   cudaStream_t handle() const override { return nullptr; }
+  void get_ready(const GpuRun&) override {}
   void serve(const Node&) override {}
   void copy(void*, const void*, std::size_t) override {}
   void copy_each(std::span<void* const>, std::span<const void* const>,

@@ -141,7 +141,7 @@ TEST(CublasLtMatMul, ThatCannotBeIsRefused) {
 
 TEST(CublasLt, WithoutADriverNamesTheDevice) {
   if (!gpus().backend()->versions().driver.empty()) GTEST_SKIP() << "there is a driver";
-  EXPECT_THAT(error_of([] { CublasLt library(kHere); }),
+  EXPECT_THAT(error_of([] { CublasLt().get_ready(kHere); }),
               AllOf(StartsWith("cublasLtCreate failed: "), EndsWith(", on gpu:0")));
 }
 

@@ -81,5 +81,17 @@ TEST(GpuCall, OfCudnnHasItsDetails) {
   }
 }
 
+// As of a question that was answered with no, and of which nobody asked why.
+TEST(GpuCall, OfCudnnHasNoDetailsOfCallsBeforeIt) {
+  cudnnSetTensor4dDescriptor(nullptr, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 1, 1, 1, 1);
+  try {
+    BELFRY_GPU_CALL(cudnnSetStream(nullptr, nullptr), "for x");
+    FAIL() << "a handle that is none was taken";
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), testing::Not(testing::HasSubstr("tensorDesc")));
+    EXPECT_THAT(error.what(), StartsWith("cudnnSetStream failed: "));
+  }
+}
+
 }  // namespace cuda_check_test
 }  // namespace belfry::cuda

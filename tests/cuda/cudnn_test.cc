@@ -203,7 +203,7 @@ TEST(CudnnConvolution, ThatCannotBeNamesItsNodeAndDevice) {
 
 TEST(Cudnn, WithoutADriverNamesTheDevice) {
   if (!gpus().backend()->versions().driver.empty()) GTEST_SKIP() << "there is a driver";
-  EXPECT_THAT(error_of([] { Cudnn cudnn(kHere); }),
+  EXPECT_THAT(error_of([] { Cudnn().get_ready(kHere); }),
               AllOf(StartsWith("cudnnCreate failed: "), EndsWith(", on gpu:0")));
 }
 

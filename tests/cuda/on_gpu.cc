@@ -27,7 +27,5 @@ extern "C" void belfry_own_gpu_kernel(belfry::KernelPlan& plan, belfry::GpuRun& 
   OwnKernels algorithms(plan.node());
   QueueRun prepared = prepare_gpu_kernel(plan, algorithms);
   if (!prepared) return;
-  run = [prepared = std::move(prepared)](const belfry::Pointers& p, belfry::GpuStream& stream) {
-    prepared(p, static_cast<CudaStream&>(stream).queue());
-  };
+  run = StreamRun{std::move(prepared), {.cublas_lt = true}};
 }

@@ -30,7 +30,7 @@ TEST(StreamQueue, WithoutADriverNamesTheDevice) {
   if (!gpus().backend()->versions().driver.empty()) GTEST_SKIP() << "there is a driver";
   EXPECT_THAT(error_of([] { StreamQueue queue("gpu:3"); }),
               AllOf(StartsWith("cudaStreamCreateWithFlags failed: "), EndsWith(", on gpu:3")));
-  EXPECT_THAT(error_of([] { GpuAlgorithms algorithms("gpu:3", "NVIDIA H200"); }),
+  EXPECT_THAT(error_of([] { GpuAlgorithms("gpu:3", "NVIDIA H200").matmul({}); }),
               AllOf(StartsWith("cublasLtCreate failed: "), EndsWith(", on gpu:3")));
 }
 
@@ -94,6 +94,7 @@ TEST(StreamQueue, ComputesWhatThePlainLoopsGive) {
   const DeviceGuard guard(0);
   GpuAlgorithms source("gpu:0", gpus().backend()->info(0).name);
   StreamQueue queue("gpu:0");
+  queue.get_ready({});
   AlgorithmTable table;
   AlgorithmProvider provider(source, table, {.deterministic = true});
   for (const DType dtype : {DType::kF32, DType::kF64}) {
@@ -119,6 +120,7 @@ TEST(StreamQueue, ComputesByMeasuredAlgorithms) {
   const DeviceGuard guard(0);
   GpuAlgorithms source("gpu:0", gpus().backend()->info(0).name);
   StreamQueue queue("gpu:0");
+  queue.get_ready({});
   AlgorithmTable table;
   AlgorithmProvider provider(source, table, {});
   const Convolved convolved({8, 28, 28, 16}, {32, 3, 3, 16}, {});
@@ -134,6 +136,7 @@ TEST(StreamQueue, ThrowsWhatKernelsHaveNotedUntilItIsForgotten) {
   if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
   const DeviceGuard guard(0);
   StreamQueue queue("gpu:0");
+  queue.get_ready({});
   const auto refusal =
       std::make_shared<const Refusal>([](std::int64_t element, std::int64_t value) {
         throw InvalidArgument(cat("element ", element, " is ", value));
@@ -160,6 +163,7 @@ TEST(StreamQueue, GivesThePlacesOfRefusalsThatAreGoneToOthers) {
   if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
   const DeviceGuard guard(0);
   StreamQueue queue("gpu:0");
+  queue.get_ready({});
   const auto refusal = [] {
     return std::make_shared<const Refusal>([](std::int64_t, std::int64_t) {});
   };

@@ -213,7 +213,8 @@ TEST(Programs, AllreduceBenchPrintsItsTableAndWritesJsonAndCsv) {
   const auto records = nlohmann::json::parse(text_of(json));
   EXPECT_THAT(text_of(csv), testing::StartsWith(
                                 "strategy,canonical,devices,device_type,dtype,redop,bytes,in_place,"
-                                "time_us,algbw,busbw,wrong,limit_us,deterministic\n"));
+                                "time_us,algbw,busbw,wrong,limit_us,agg_iters,"
+                                "deterministic\n"));
   local_file_system().remove(json);
   local_file_system().remove(csv);
   ASSERT_GE(records.size(), 8u);
@@ -274,11 +275,57 @@ TEST(Programs, AllreduceBenchRefusesWhatMakesNoSenseBeforeItMeasures) {
       {{"--devices=gpu:1000"}, "--devices: 'gpu:1000'"},
       {{"--precision=bf16"}, "--precision=bf16 changes no gradient"},
       {{"--precision=fp8"}, "--precision=fp8: unknown precision 'fp8'"},
+      {{"-m", "0"}, "-m 0 is not a whole number between 1 and 1000"},
+      {{"-m", "2", "--update=momentum"}, "-m 2 has no use beside --update"},
       {{"-g", "8"}, "'-g' is no flag"}};
   for (const auto& [flags, why] : refusals) {
     const Finished done = run("allreduce_bench", flags);
     EXPECT_EQ(done.status, 2) << why;
     EXPECT_EQ(done.output, "") << why;
+    EXPECT_THAT(done.errors, HasSubstr(why));
+  }
+}
+
+TEST(Programs, AllreduceBenchTimesSeveralReductionsAtOnce) {
+  const std::string json = temporary_path(".json");
+  const Finished done = run("allreduce_bench", {"-b", "1K", "-e", "1K", "-n", "2", "-m", "5",
+                                                "--devices=cpu:2", "--json=" + json});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr(" agg iters: 5 "));
+  const auto records = nlohmann::json::parse(text_of(json));
+  local_file_system().remove(json);
+  for (const auto& record : records) {
+    EXPECT_EQ(record["agg_iters"], 5);
+    EXPECT_EQ(record["wrong"], 0);
+  }
+}
+
+TEST(Programs, PeakBenchMeasuresCopiesAndProducts) {
+  const std::string json = temporary_path(".json");
+  const Finished done =
+      run("peak_bench", {"--devices=cpu:2", "-b", "1M", "--size=32", "--chain=3", "-n", "2",
+                         "--precisions=bf16,tf32,f32", "--json=" + json});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, testing::ContainsRegex("copy +[0-9.]+ GB/s, read and written\nbf16 "));
+  const auto report = nlohmann::json::parse(text_of(json));
+  local_file_system().remove(json);
+  EXPECT_EQ(report["devices"], 2);
+  EXPECT_EQ(report["device_type"], "cpu");
+  EXPECT_EQ(report["size"], 32);
+  EXPECT_GT(report["copy_gbs"].get<double>(), 0);
+  for (const char* precision : {"bf16", "tf32", "f32"})
+    EXPECT_GT(report["matmul_tflops"][precision].get<double>(), 0) << precision;
+}
+
+TEST(Programs, PeakBenchRefusesWhatItCannotMeasure) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> refusals{
+      {{"--devices=cpu:1", "--precisions=f32,fp8"}, "--precisions: unknown precision 'fp8'"},
+      {{"--devices=cpu:1", "-b", "0"}, "-b 0 leaves nothing to copy"},
+      {{"--devices=cpu:1", "--size=0"}, "--size=0 is not a whole number between 1 and 32768"},
+      {{"--devices=gpu:1000"}, "--devices: 'gpu:1000'"}};
+  for (const auto& [flags, why] : refusals) {
+    const Finished done = run("peak_bench", flags);
+    EXPECT_EQ(done.status, 2) << why;
     EXPECT_THAT(done.errors, HasSubstr(why));
   }
 }

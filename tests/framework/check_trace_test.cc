@@ -31,6 +31,11 @@ std::string counter(const char* value) {
   return cat(R"(,{"ph":"C","name":"memory","pid":1,"ts":0.000,"args":{"arena":)", value, "}}");
 }
 
+std::string enqueued(const char* value) {
+  return cat(R"(,{"ph":"X","name":"Add","pid":1,"tid":1,"ts":5.000,"dur":1.000,"args":)",
+             R"({"enqueued":)", value, "}}");
+}
+
 const std::string kSlices = slice(1, "0.000", "10.000") + slice(1, "2.000", "3.500") +
                             slice(1, "10.000", "0.002") + slice(2, "12.000", "0.002");
 const std::string kFlow = flow('s', 1, "10.001", "") + flow('f', 2, "12.001");
@@ -92,6 +97,8 @@ TEST(CheckTrace, NamesTheEventThatIsWrong) {
        "name that is taken"},
       {"negative counter", counter("-1"), "counts arena as -1"},
       {"text in counter", counter("\"1\""), "instead of a number"},
+      {"starts before it was enqueued", enqueued(R"("5.001")"), "starts before it was enqueued"},
+      {"number as time of enqueueing", enqueued("4.000"), "was enqueued at"},
       {"unknown phase", R"(,{"ph":"B","name":"Add","pid":1,"tid":1,"ts":1.000})", "unknown phase"},
       {"no number", counter("NaN"), "NaN is no number"},
       {"no JSON", ",", "cannot be read as JSON"},

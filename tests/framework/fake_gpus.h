@@ -28,6 +28,8 @@ class FakeGpus : public GpuBackend {
     return nullptr;
   }
   std::unique_ptr<GpuEvent> make_event(int) const override { return nullptr; }
+  std::unique_ptr<GpuEvent> make_timer(int) const override { return nullptr; }
+  std::chrono::nanoseconds elapsed(const GpuEvent&, const GpuEvent&) const override { return {}; }
   void use(int) const override {}
   std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int>, std::chrono::duration<double>) const override {

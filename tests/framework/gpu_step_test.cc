@@ -4,6 +4,8 @@
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/fused_update.h"
+#include "belfry/framework/json.h"
+#include "belfry/framework/op.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 #include "belfry/tests/framework/memory_file_system.h"
 #include "belfry/tests/framework/random_graph.h"
@@ -252,6 +254,98 @@ TEST(GpuStep, IsTraced) {
   EXPECT_EQ(trace.transfers().size(), step.plan().transfers.size());
   EXPECT_THAT(trace.str(), AllOf(HasSubstr("device:GPU:1"), HasSubstr("MomentumUpdate")));
   expect_sound(trace);
+}
+
+// A kernel of a GPU that waits until the host has enqueued all behind it, as a CPU op has seen.
+std::atomic<bool> all_enqueued{false};
+KernelRun patient_kernel(KernelPlan&) {
+  return [](const Pointers& p) {
+    while (!all_enqueued) std::this_thread::yield();
+    *p.output<float>() = *p.input<float>(0);
+  };
+}
+const Op kPatientTest{.name = "PatientTest",
+                      .inputs = 1,
+                      .shape = same_as_input,
+                      .no_gradient = "it is for tests",
+                      .reference = patient_kernel};
+
+// The times of slices, in microseconds, by the names of their nodes: start, end, enqueued.
+struct Times {
+  double start = 0, end = 0, enqueued = -1;
+};
+std::map<std::string, Times> times_of(const Trace& trace) {
+  std::map<std::string, Times> all;
+  const Json file = Json::parse(trace.str());
+  for (const Json& event : file.at("traceEvents").items()) {
+    if (event.at("ph").text() != "X") continue;
+    Times& times = all[event.at("args").at("name").text()];
+    times.start = event.at("ts").number();
+    times.end = times.start + event.at("dur").number();
+    if (const Json* enqueued = event.at("args").find("enqueued"))
+      times.enqueued = std::stod(enqueued->text());
+  }
+  return all;
+}
+
+// The host has enqueued the second node long before the GPU is done with the first.
+TEST(GpuStep, IsTracedByTheTimesOfTheGpu) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  Output x, y;
+  {
+    DeviceScope on(graph, gpu(0));
+    x = Output(graph.add(kPatientTest, {fill(graph, {1}, 1)}, "x"), 0);
+    y = tanh(x);
+  }
+  Session session(graph, on_gpus({1, 1}));
+  Step& step = session.prepare({y.node()});
+  all_enqueued = false;
+  const int all = gpus.calls().enqueued + 3;
+  std::thread watcher([&] {
+    while (gpus.calls().enqueued < all) std::this_thread::yield();
+    all_enqueued = true;
+  });
+  Trace trace;
+  step.run(std::span<const Tensor>(), {.trace = &trace});
+  watcher.join();
+  const auto times = times_of(trace);
+  const Times first = times.at("x"), second = times.at(std::string(y.node().name()));
+  EXPECT_GT(first.end, second.enqueued);
+  EXPECT_GE(second.enqueued, first.enqueued);
+  EXPECT_GE(first.start, first.enqueued);
+  EXPECT_GE(second.start, first.end);
+  EXPECT_EQ(gpus.calls().timers, 2 * 3 + 1);
+  expect_sound(trace);
+  step.run();
+  EXPECT_EQ(gpus.calls().timers, 2 * 3 + 1);  // runs without a trace take none
+}
+
+// Who polls naps only between two questions whether a GPU has failed.
+TEST(GpuStep, IsWaitedForWithoutNapsWhereThereAreCores) {
+  test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  const Towers model("GPU", 1);
+  SessionOptions options = on_gpus({1, 1});
+  options.gpu_spin_ms = 3'600'000;
+  Session session(model.graph, options);
+  Step& step = session.prepare(model.fetches(), model.feed_types());
+  gpus.slow_down(std::chrono::microseconds(200));
+  for (int i = 0; i < 3; ++i) step.run(model.feeds(i));
+  EXPECT_EQ(gpus.calls().checks, 0);
+  options.gpu_spin_ms = 0;
+  Session hasty(model.graph, options);
+  hasty.prepare(model.fetches(), model.feed_types()).run(model.feeds(0));
+  EXPECT_GT(gpus.calls().checks, 0);
+}
+
+TEST(GpuStep, RefusesToSpinForLessThanNothing) {
+  Graph graph;
+  SessionOptions options;
+  options.gpu_spin_ms = -1;
+  EXPECT_THAT(message_of<InvalidArgument>([&] { Session(graph, options); }),
+              HasSubstr("gpu_spin_ms must not be less than 0"));
 }
 
 // Values come from and go to everywhere.

@@ -55,6 +55,32 @@ TEST(Signal, PingPongNeverLosesAWakeUp) {
   EXPECT_EQ(shared, 2 * kRounds);
 }
 
+TEST(SpinTimer, LastsAsLongAsItIsTold) {
+  SpinTimer patient(std::chrono::hours(1)), hasty;
+  while (!hasty.expired()) EXPECT_FALSE(patient.expired());
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(patient.expired());
+}
+
+// One of its own is left for the threads that make input.
+TEST(GpuSpin, IsLongWhereThereAreMoreCoresThanThreads) {
+  EXPECT_EQ(gpu_spin(2, 2), kShortSpin);
+  EXPECT_EQ(gpu_spin(2, 3), kGpuSpin);
+}
+
+// Without that each would be asleep after a moment.
+TEST(WorkerPool, ThoseOfAPatientRunDoNotSleepBeforeTheNext) {
+  WorkerPool pool(3);
+  std::atomic<int> calls{0};
+  const auto work = [&](int) { ++calls; };
+  pool.run(2, work, std::chrono::hours(1));
+  while (pool.gate().sleepers() == 0) std::this_thread::yield();  // the one that had no work
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(pool.gate().sleepers(), 1);
+  pool.run(3, work);
+  EXPECT_EQ(calls, 5);
+  while (pool.gate().sleepers() < 2) std::this_thread::yield();
+}
+
 TEST(Await, HelpsBeforeItWaits) {
   Gate gate;
   Signal signal;

@@ -1,6 +1,8 @@
 // What the module asks of CUDA for sessions, call by call.
 #include <thread>
 
+#include "belfry/ops/avg_pool.h"
+#include "belfry/ops/conv2d.h"
 #include "belfry/tests/recorder/recorder_support.h"
 
 namespace belfry::recorder {
@@ -12,6 +14,23 @@ using ::testing::IsEmpty;
 class RecorderBackend : public RecorderTest {
  protected:
   const GpuBackend& backend() const { return *gpus().backend(); }
+  // What allocates or makes handles, as often as it was called.
+  static std::vector<std::string> made() {
+    std::vector<std::string> all;
+    for (const auto& [function, count] : recorder().counts())
+      if (function == "cudaMalloc" || function == "cudaHostAlloc" || function == "cublasLtCreate" ||
+          function == "cudnnCreate")
+        all.insert(all.end(), static_cast<std::size_t>(count), function);
+    return all;
+  }
+  GpuRun prepared(const Node& node) const {
+    std::vector<TensorType> inputs, outputs;
+    for (const Output& input : node.inputs())
+      inputs.push_back(input.node().output_type(input.index()));
+    for (std::size_t i = 0; i < node.outputs(); ++i) outputs.push_back(node.output_type(i));
+    KernelPlan plan(node, inputs, outputs, {0, outputs[0].shape.elements()});
+    return backend().prepare(1, plan, true);
+  }
 };
 
 TEST_F(RecorderBackend, SeesTheGpus) {
@@ -85,6 +104,44 @@ TEST_F(RecorderBackend, StreamsReachTheirPeersAlone) {
   backend().use(1);
 }
 
+// As copies are made, and communicators work: handles of libraries, and memory for what kernels
+// refuse, are made for the kernels that need them.
+TEST_F(RecorderBackend, StreamsHaveNothingOfLibrariesByThemselves) {
+  const auto stream = backend().make_stream(1, std::vector{1});
+  EXPECT_THAT(made(), IsEmpty());
+  stream->get_ready([](const Pointers&, GpuStream&) {});
+  EXPECT_THAT(made(), IsEmpty());
+}
+
+TEST_F(RecorderBackend, StreamsAreMadeReadyForWhatTheirKernelsNeed) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {1, 4, 4, 2});
+  const Output a = placeholder(graph, "a", DType::kF32, {3, 3});
+  const Output filter = placeholder(graph, "filter", DType::kF32, {2, 3, 3, 2});
+  const std::vector<std::string> memory{"cudaHostAlloc", "cudaMalloc", "cudaMalloc"};
+  const std::vector<Output> both{a, a};
+  const std::map<const Node*, std::vector<std::string>> needs{
+      {&all_reduce(both)[0].node(), {}},
+      {&tanh(a).node(), memory},
+      {&matmul(a, a).node(), {"cublasLtCreate", "cudaHostAlloc", "cudaMalloc", "cudaMalloc"}},
+      {&conv2d(x, filter).node(), {"cudaHostAlloc", "cudaMalloc", "cudaMalloc", "cudnnCreate"}},
+      {&avg_pool(x, {2}).node(), {"cudaHostAlloc", "cudaMalloc", "cudaMalloc", "cudnnCreate"}}};
+  for (const auto& [node, all] : needs) {
+    const GpuRun run = prepared(*node);
+    const auto stream = backend().make_stream(1, std::vector{1});
+    const auto lane = backend().make_stream(1, std::vector{1});
+    backend().use(1);
+    recorder().reset();
+    stream->get_ready(run);
+    EXPECT_EQ(made(), all) << node->describe();
+    stream->get_ready(run);
+    EXPECT_EQ(made(), all) << node->describe();
+    // A lane may be captured meanwhile, even this one.
+    std::thread([&] { lane->get_ready(run); }).join();
+    EXPECT_THAT(recorder().calls(), ::testing::Each(::testing::Field(&Call::of_thread, true)));
+  }
+}
+
 TEST_F(RecorderBackend, GpusNeedNotReachEachOther) {
   recorder().set_peers(false);
   EXPECT_FALSE(backend().peer_access(0, 1));
@@ -101,6 +158,19 @@ TEST_F(RecorderBackend, StampsComeBehindWhatTheStreamWasGiven) {
   stream->stamp(*counter, 7);
   EXPECT_EQ(*counter, 7);
   backend().deallocate_pinned(counter);
+}
+
+// Workers of the host poll GPUs, and threads of GPUs each other's.
+TEST_F(RecorderBackend, WhoeverAsksHowAGpuIsDoingStaysOnItsOwn) {
+  const auto stream = backend().make_stream(4, std::vector{4});
+  std::thread([&] {
+    stream->check();
+    backend().use(2);
+    stream->check();
+    EXPECT_EQ(Recorder::current, 2);
+  }).join();
+  EXPECT_THAT(recorder().violations(), IsEmpty());
+  EXPECT_EQ(recorder().count("cudaStreamQuery"), 2);
 }
 
 TEST_F(RecorderBackend, WhatAGpuHasFailedWithIsThrown) {

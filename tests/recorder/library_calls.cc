@@ -112,6 +112,9 @@ cudnnStatus_t tell_workspace(const char* function, std::size_t* bytes) {
   });
 }
 
+// Handles of an AlgorithmSource have no stream, and ask by computing.
+bool asks(const Handle& handle) { return !handle.stream && Recorder::captures == 0; }
+
 cudnnStatus_t convolve(const char* function, cudnnHandle_t handle,
                        cudnnConvolutionDescriptor_t windows, int algorithm, void* workspace,
                        std::size_t bytes, std::initializer_list<const void*> tensors) {
@@ -119,8 +122,9 @@ cudnnStatus_t convolve(const char* function, cudnnHandle_t handle,
     const Handle& by = handle_of(handle, function);
     if (bytes < kConvolutionWorkspace) return CUDNN_STATUS_BAD_PARAM;
     const auto* const t = tensors.begin();
-    return enqueue(by.stream, function, cat(text_of(math_of(windows)), ", algorithm ", algorithm),
-                   {{t[0]}, {t[1]}, {t[2]}, {workspace, bytes, 256}})
+    return asks(by) || enqueue(by.stream, function,
+                               cat(text_of(math_of(windows)), ", algorithm ", algorithm),
+                               {{t[0]}, {t[1]}, {t[2]}, {workspace, bytes, 256}})
                ? CUDNN_STATUS_SUCCESS
                : CUDNN_STATUS_MAPPING_ERROR;
   });
@@ -129,10 +133,9 @@ cudnnStatus_t convolve(const char* function, cudnnHandle_t handle,
 cudnnStatus_t pool(const char* function, cudnnHandle_t handle, const void* from, const void* to) {
   return recorder().call<cudnnStatus_t>(function, kNowhere, [&] {
     const Handle& by = handle_of(handle, function);
-    // Handles of an AlgorithmSource have no stream, and ask by computing.
-    const bool asked = !by.stream && Recorder::captures == 0;
-    return asked || enqueue(by.stream, function, "", {{from}, {to}}) ? CUDNN_STATUS_SUCCESS
-                                                                     : CUDNN_STATUS_MAPPING_ERROR;
+    return asks(by) || enqueue(by.stream, function, "", {{from}, {to}})
+               ? CUDNN_STATUS_SUCCESS
+               : CUDNN_STATUS_MAPPING_ERROR;
   });
 }
 

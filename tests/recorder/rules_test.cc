@@ -52,12 +52,31 @@ class RecorderRules : public ::testing::Test {
 TEST_F(RecorderRules, StreamsAndEventsAreOfTheKindThatWaitsForNothing) {
   cudaStream_t blocking = nullptr;
   cudaStreamCreateWithFlags(&blocking, cudaStreamDefault);
-  cudaEvent_t timing = nullptr;
-  cudaEventCreateWithFlags(&timing, cudaEventDefault);
+  cudaEvent_t sleepy = nullptr;
+  cudaEventCreateWithFlags(&sleepy, cudaEventBlockingSync);
   EXPECT_THAT(recorder().violations(),
-              ElementsAre("a stream waits for the legacy one", "an event that measures time"));
+              ElementsAre("a stream waits for the legacy one", "an event for which threads sleep"));
   cudaStreamDestroy(blocking);
-  cudaEventDestroy(timing);
+  cudaEventDestroy(sleepy);
+}
+
+TEST_F(RecorderRules, EventsThatMeasureTimeOrderNothing) {
+  cudaEvent_t timer = nullptr;
+  cudaEventCreateWithFlags(&timer, cudaEventDefault);
+  float milliseconds = -1;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, timer, timer), cudaErrorInvalidResourceHandle);
+  cudaEventRecord(timer, stream());
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, timer, timer), cudaSuccess);
+  EXPECT_EQ(milliseconds, 0);
+  cudaEventRecord(event_, stream());
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, timer, event_), cudaErrorInvalidResourceHandle);
+  cudaStreamWaitEvent(other(), timer, 0);
+  begin();
+  cudaEventRecord(timer, stream());
+  EXPECT_EQ(end(), cudaSuccess);
+  EXPECT_THAT(recorder().violations(), ElementsAre("a wait for an event that measures time",
+                                                   "an event that measures time is captured"));
+  cudaEventDestroy(timer);
 }
 
 TEST_F(RecorderRules, TheGpuOfAStreamIsCurrent) {

@@ -98,10 +98,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return recorder().call<cudaError_t>("cudaStreamQuery", kNowhere, [&] {
-    const auto found = recorder().streams.find(static_cast<const void*>(stream));
-    if (found == recorder().streams.end()) return cudaErrorInvalidResourceHandle;
-    if ((*found)->capture)
-      return refuse(**found, cudaErrorStreamCaptureUnsupported, "cudaStreamQuery");
+    Stream* const found = recorder().stream_of(stream, "cudaStreamQuery");
+    if (!found) return cudaErrorInvalidResourceHandle;
+    if (found->capture) return refuse(*found, cudaErrorStreamCaptureUnsupported, "cudaStreamQuery");
     return cudaSuccess;
   });
 }
@@ -166,7 +165,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
                         [=] {
                           if (std::byte* const at = behind(to)) std::memset(at, value, bytes);
                         }},
-                       {.name = "cudaMemsetAsync"});
+                       {.name = "cudaMemsetAsync", .of_thread = handle == cudaStreamPerThread});
     return cudaSuccess;
   });
 }
@@ -206,8 +205,10 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return recorder().call<cudaError_t>("cudaEventCreateWithFlags", kInSteps | kInCaptures, [&] {
-    if (flags != cudaEventDisableTiming) recorder().violate("an event that measures time");
-    auto made = std::make_unique<Event>(Event{.gpu = Recorder::current_gpu()});
+    if (flags != cudaEventDisableTiming && flags != cudaEventDefault)
+      recorder().violate("an event for which threads sleep");
+    auto made = std::make_unique<Event>(
+        Event{.gpu = Recorder::current_gpu(), .timer = flags == cudaEventDefault});
     *event = reinterpret_cast<cudaEvent_t>(made.get());
     recorder().events.insert(std::move(made));
     return cudaSuccess;
@@ -231,9 +232,23 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
       recorder().violate(cat("an event of GPU ", event->gpu, " in a stream of GPU ", stream->gpu));
       return cudaErrorInvalidResourceHandle;
     }
+    if (event->timer && stream->capture)
+      recorder().violate("an event that measures time is captured");
     event->recorded = true;
+    event->time = std::chrono::steady_clock::now();
     event->capture = stream->capture;
     event->clock = stream->clock;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  return recorder().call<cudaError_t>("cudaEventElapsedTime", kInSteps | kInCaptures, [&] {
+    const Event* const a = recorder().event_of(from);
+    const Event* const b = recorder().event_of(to);
+    if (!a || !b || !a->timer || !b->timer || !a->recorded || !b->recorded || a->gpu != b->gpu)
+      return cudaErrorInvalidResourceHandle;
+    *milliseconds = std::chrono::duration<float, std::milli>(b->time - a->time).count();
     return cudaSuccess;
   });
 }
@@ -245,6 +260,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
     Event* const event = recorder().event_of(event_handle);
     if (!stream || !event) return cudaErrorInvalidResourceHandle;
     if (!event->recorded) recorder().violate("a wait for an event that was never recorded");
+    if (event->timer) recorder().violate("a wait for an event that measures time");
     if (!event->capture) {
       if (stream->capture) return refuse(*stream, cudaErrorStreamCaptureIsolation, kName);
       return cudaSuccess;

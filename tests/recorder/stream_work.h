@@ -1,5 +1,6 @@
 // What the recorder keeps of memory, streams, events and graphs.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -57,7 +58,9 @@ struct Stream {
 
 struct Event {
   int gpu;
+  bool timer = false;
   bool recorded = false;
+  std::chrono::steady_clock::time_point time = {};
   std::shared_ptr<Capture> capture = {};  // in which it was recorded
   Clock clock = {};
 };

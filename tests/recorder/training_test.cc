@@ -106,9 +106,58 @@ TEST_F(RecorderTraining, AsksForNothingButWorkOnceItIsWarm) {
     std::vector<std::string> called;
     for (const auto& [function, count] : recorder().counts())
       if (!before.contains(function) || before.at(function) < count) called.push_back(function);
-    EXPECT_THAT(called, IsSubsetOf({"cudaSetDevice", "cudaMemcpyAsync", "cudaGraphLaunch",
-                                    "cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent",
-                                    "cudaStreamQuery"}));
+    EXPECT_THAT(called, IsSubsetOf({"cudaGetDevice", "cudaSetDevice", "cudaMemcpyAsync",
+                                    "cudaGraphLaunch", "cudaLaunchKernel", "cudaEventRecord",
+                                    "cudaStreamWaitEvent", "cudaStreamQuery"}));
+  }
+}
+
+TEST_F(RecorderTraining, IsTracedByEventsThatMeasureTime) {
+  for (const Layout layout : kLayouts) {
+    SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
+    recorder().reset();
+    const Towers model("GPU", layout.devices());
+    Session session(model.graph, on_gpus(layout));
+    Step& step = session.prepare(model.fetches(), model.feed_types());
+    step.run(model.feeds(0));
+    const int events = recorder().alive()["events"];
+    Trace trace;
+    step.run(model.feeds(1), {.trace = &trace});
+    const auto launches = std::ranges::count_if(step.plan().launches, [&](const Launch& launch) {
+      return step.plan().lanes[static_cast<std::size_t>(launch.lane)].gpu >= 0;
+    });
+    EXPECT_EQ(recorder().count("cudaEventElapsedTime"), 2 * launches);
+    EXPECT_EQ(recorder().alive()["events"], events);
+    recorder().fail("cudaEventElapsedTime", 1, cudaErrorLaunchFailure);
+    EXPECT_THAT(message_of<DeviceError>([&] { step.run(model.feeds(2), {.trace = &trace}); }),
+                ::testing::HasSubstr("cudaEventElapsedTime failed"));
+    step.run(model.feeds(3), {.trace = &trace});
+    step.run(model.feeds(4));
+  }
+}
+
+// Of feeds the copies, of eight lanes each with products alone: no stream has what it does not
+// need.
+TEST_F(RecorderTraining, MakesHandlesForTheLanesThatNeedThem) {
+  const auto handles = [] {
+    const auto all = recorder().alive();
+    const auto of = [&](const char* library) {
+      const auto found = all.find(cat("handles of ", library));
+      return found == all.end() ? 0 : found->second;
+    };
+    return std::pair(of("cuBLASLt"), of("cuDNN"));
+  };
+  for (const Layout layout : kLayouts) {
+    SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
+    const Towers model("GPU", layout.devices());
+    { Session(model.graph, on_gpus(layout)).prepare(model.fetches(), model.feed_types()); }
+    const auto [products, images] = handles();  // by which algorithms are asked for
+    Session session(model.graph, on_gpus(layout));
+    Step& step = session.prepare(model.fetches(), model.feed_types());
+    EXPECT_EQ(handles(), std::pair(products + layout.devices(), images));
+    for (int i = 0; i < 4; ++i) step.run(model.feeds(i));
+    EXPECT_EQ(handles(), std::pair(products + layout.devices(), images));
+    EXPECT_EQ(recorder().alive()["streams"], layout.devices() + layout.physical);
   }
 }
 

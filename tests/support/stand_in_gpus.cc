@@ -63,9 +63,10 @@ StandInGpus::~StandInGpus() = default;
 
 StandInGpus::Calls StandInGpus::calls() const {
   const Counters& c = *counters_;
-  return {c.allocations, c.copies,  c.streams,  c.events,        c.prepared, c.enqueued,
-          c.copied,      c.records, c.waits,    c.stamps,        c.drains,   c.all_reduces,
-          c.captures,    c.replays, c.gathered, c.deterministic, c.fastest};
+  return {c.allocations, c.copies,   c.streams,       c.events,   c.timers,
+          c.prepared,    c.enqueued, c.copied,        c.records,  c.waits,
+          c.stamps,      c.drains,   c.all_reduces,   c.captures, c.replays,
+          c.gathered,    c.checks,   c.deterministic, c.fastest};
 }
 
 std::int64_t StandInGpus::in_use(int gpu) const {
@@ -234,6 +235,18 @@ std::unique_ptr<GpuStream> StandInGpus::make_stream(int gpu, std::span<const int
 std::unique_ptr<GpuEvent> StandInGpus::make_event(int gpu) const {
   ++counters_->events;
   return std::make_unique<StandInEvent>(gpu);
+}
+
+std::unique_ptr<GpuEvent> StandInGpus::make_timer(int gpu) const {
+  ++counters_->timers;
+  return std::make_unique<StandInEvent>(gpu, true);
+}
+
+std::chrono::nanoseconds StandInGpus::elapsed(const GpuEvent& from, const GpuEvent& to) const {
+  const auto &a = dynamic_cast<const StandInEvent&>(from),
+             &b = dynamic_cast<const StandInEvent&>(to);
+  require<DeviceError>(a.gpu() == b.gpu(), "time between events of two GPUs");
+  return b.time() - a.time();
 }
 
 std::unique_ptr<GpuCommunicators> StandInGpus::make_communicators(

@@ -39,11 +39,12 @@ struct NcclFaults;
 class StandInGpus final : public FakeGpus {
  public:
   struct Calls {
-    int allocations = 0, copies = 0, streams = 0, events = 0, prepared = 0;
+    int allocations = 0, copies = 0, streams = 0, events = 0, timers = 0, prepared = 0;
     int enqueued = 0, copied = 0, records = 0, waits = 0, stamps = 0, drains = 0;
     int all_reduces = 0;  // of one rank
     int captures = 0, replays = 0;
     int gathered = 0;                    // copies of several tensors
+    int checks = 0;                      // whether a GPU has failed
     int deterministic = 0, fastest = 0;  // of those prepared that were asked for so
   };
 
@@ -89,6 +90,8 @@ class StandInGpus final : public FakeGpus {
   void copy(void* to, const void* from, std::size_t bytes) const override;
   std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers) const override;
   std::unique_ptr<GpuEvent> make_event(int gpu) const override;
+  std::unique_ptr<GpuEvent> make_timer(int gpu) const override;
+  std::chrono::nanoseconds elapsed(const GpuEvent& from, const GpuEvent& to) const override;
   void use(int gpu) const override;
   NcclInfo nccl() const override { return nccl_; }
   std::unique_ptr<GpuCommunicators> make_communicators(
@@ -100,9 +103,9 @@ class StandInGpus final : public FakeGpus {
   friend class StandInStream;
   friend class StandInCommunicators;
   struct Counters {
-    std::atomic<int> allocations, copies, streams, events, prepared;
+    std::atomic<int> allocations, copies, streams, events, timers, prepared;
     std::atomic<int> enqueued, copied, records, waits, stamps, drains, all_reduces, captures,
-        replays, gathered, deterministic, fastest;
+        replays, gathered, checks, deterministic, fastest;
   };
   struct Space;
   struct InFlight;

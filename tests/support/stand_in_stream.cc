@@ -19,6 +19,14 @@ class StandInStream::Turn {
   std::atomic<bool>& busy_;
 };
 
+std::chrono::nanoseconds StandInEvent::time() const {
+  const std::shared_ptr<Mark> mark = get().mark;
+  require<DeviceError>(timer_ && mark, "time is asked of an event that measures none");
+  const std::lock_guard lock(mark->mutex);
+  require<DeviceError>(mark->done, "time is asked of an event to which the GPU has not come");
+  return mark->time.time_since_epoch();
+}
+
 StandInStream::StandInStream(const StandInGpus& gpus, int gpu)
     : gpus_(gpus), gpu_(gpu), number_(gpus.counters_->streams), thread_([this] { loop(); }) {}
 
@@ -117,6 +125,7 @@ void StandInStream::record(GpuEvent& event) {
   auto& recorded = dynamic_cast<StandInEvent&>(event);
   require<DeviceError>(recorded.gpu() == gpu_, "an event of another GPU is recorded");
   gpus_.require_used(gpu_);
+  require<DeviceError>(!capture_ || !recorded.is_timer(), "a timer is captured");
   if (capture_) return recorded.set({.capture = capture_, .front = front_});
   const auto mark = std::make_shared<Mark>();
   recorded.set({.mark = mark, .clock = clock_});
@@ -237,6 +246,7 @@ void StandInStream::refuse_capture(const char* call) const {
 }
 
 void StandInStream::check() const {
+  ++gpus_.counters_->checks;
   refuse_capture("whether it has failed");
   const std::string failure = gpus_.failure(gpu_);
   require<DeviceError>(failure.empty(), failure);

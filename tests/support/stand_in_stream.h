@@ -14,10 +14,12 @@ struct Mark {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
+  std::chrono::steady_clock::time_point time = {};  // at which it was
 
   void set() {
     const std::lock_guard lock(mutex);
     done = true;
+    time = std::chrono::steady_clock::now();
     changed.notify_all();
   }
   void wait() {
@@ -36,8 +38,9 @@ class StandInEvent final : public GpuEvent {
     StandInCapture::Front front;
   };
 
-  explicit StandInEvent(int gpu) : gpu_(gpu) {}
+  explicit StandInEvent(int gpu, bool timer = false) : gpu_(gpu), timer_(timer) {}
   int gpu() const { return gpu_; }
+  bool is_timer() const { return timer_; }
   void set(Recorded recorded) {
     const std::lock_guard lock(mutex_);
     recorded_ = std::move(recorded);
@@ -47,9 +50,12 @@ class StandInEvent final : public GpuEvent {
     const std::lock_guard lock(mutex_);
     return recorded_;
   }
+  // At which the GPU came to a timer. Throws DeviceError if it has not.
+  std::chrono::nanoseconds time() const;
 
  private:
   int gpu_;
+  bool timer_;
   mutable std::mutex mutex_;
   Recorded recorded_;
 };
@@ -59,6 +65,7 @@ class StandInStream final : public GpuStream {
   StandInStream(const StandInGpus& gpus, int gpu);
   ~StandInStream() override;
 
+  void get_ready(const GpuRun&) override {}
   void serve(const Node& node) override;
   void copy(void* to, const void* from, std::size_t bytes) override;
   void copy_each(std::span<void* const> to, std::span<const void* const> from,

@@ -20,6 +20,9 @@ TEST(CopyLimit, CopiesABufferOfEachDevice) {
       limit.copy();
       EXPECT_EQ(gpus.calls().copied, 3 * i);
     }
+    limit.copy(4);
+    EXPECT_EQ(gpus.calls().copied, 3 * (3 + 4));
+    EXPECT_EQ(gpus.calls().stamps, 3 * (3 + 1));
     EXPECT_EQ(gpus.in_use(0), 4 * 1000);
     EXPECT_EQ(gpus.in_use(1), 2 * 1000);
   }

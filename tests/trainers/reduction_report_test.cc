@@ -157,9 +157,9 @@ TEST(ReductionReport, PrintsAndWritesTheFourCellsOfAnUpdate) {
   append_json(bench, "collective", options, list);
   EXPECT_EQ(to_csv(list),
             "strategy,canonical,devices,device_type,dtype,redop,bytes,in_place,fuse_updates,"
-            "share_replicas,time_us,algbw,busbw,wrong,limit_us,deterministic,ratio\n"
-            "collective,true,2,cpu,f32,sum,32,true,false,false,32.0,0.001,0.001,0,5.0,false,1.0\n"
-            "collective,true,2,cpu,f32,sum,32,true,true,false,16.0,0.002,0.002,,5.0,false,2.0\n");
+            "share_replicas,time_us,algbw,busbw,wrong,limit_us,agg_iters,deterministic,ratio\n"
+            "collective,true,2,cpu,f32,sum,32,true,false,false,32.0,0.001,0.001,0,5.0,1,false,1.0\n"
+            "collective,true,2,cpu,f32,sum,32,true,true,false,16.0,0.002,0.002,,5.0,1,false,2.0\n");
 }
 
 }  // namespace reduction_report_test
