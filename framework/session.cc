@@ -31,12 +31,11 @@ Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType>
                        PrepareOptions options) {
   const std::lock_guard lock(state_->mutex);
   const std::string key = key_of(fetches, feeds, options);
-  auto& [made_of, fed, number, step] = state_->steps[key];
+  auto& [made_of, fed, step] = state_->steps[key];
   if (step) return *step;
   try {
     made_of.assign(fetches.begin(), fetches.end());
     fed.assign(feeds.begin(), feeds.end());
-    number = ++state_->plans;
     auto built = state_->build(fetches, feeds, state_->options.log_device_placement, options.locks);
     built->connect();
     step.reset(new Step(std::move(built)));
@@ -139,31 +138,15 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
 const Graph& Session::graph() const { return state_->graph; }
 
 DeviceSpec Session::placement(Output output) {
-  const auto find = [&](const Plan& plan) -> const DeviceSpec* {
-    const int placed = plan.placed(output.node(), output.index());
-    return placed < 0 ? nullptr : &state_->devices[at(placed)]->spec;
-  };
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (const auto found = state_->variables.find(&output.node()); found != state_->variables.end())
-      return state_->devices[static_cast<std::size_t>(found->second.device)]->spec;
-    for (const auto& [key, prepared] : state_->steps)
-      if (const DeviceSpec* spec = find(prepared.step->plan())) return *spec;
-  }
-  const DeviceSpec* spec = find(prepare({Fetch(output.node())}).plan());
-  require<Internal>(spec != nullptr, output.node().describe(), " is not in its own plan");
-  return *spec;
+  const std::lock_guard lock(state_->mutex);
+  state_->require_own(output.node());
+  return state_->devices[at(state_->placement()->device(output))]->spec;
 }
 
 Explanation Session::explain(const Output& output) {
   const std::lock_guard lock(state_->mutex);
-  require(&output.graph() == &state_->graph, output.node().describe(),
-          ": belongs to another graph than the session's");
-  for (const auto& [key, prepared] : state_->steps)
-    if (prepared.step->plan().placed(output.node(), output.index()) >= 0)
-      return explain_placement(output, prepared.fetches, prepared.feeds,
-                               state_->context(false, prepared.number));
-  return explain_placement(output, {}, {}, state_->context(false));
+  state_->require_own(output.node());
+  return explain_placement(output, *state_->placement());
 }
 
 std::vector<DeviceSpec> Session::devices() const {
