@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-struct PlanContext;
+class Placement;
 
 // Devices are named in full, but for the request, which is as it was asked for.
 struct Explanation {
@@ -47,8 +47,7 @@ struct Explanation {
   std::string str() const;
 };
 
-// Session::explain: prunes and places again what a plan was made of, and looks on.
-Explanation explain_placement(const Output& output, std::span<const Fetch> fetches,
-                              std::span<const FeedType> feeds, const PlanContext& context);
+// Session::explain: places the graph again, and looks on.
+Explanation explain_placement(const Output& output, const Placement& placement);
 
 }  // namespace belfry

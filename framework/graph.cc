@@ -69,6 +69,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options
   by_name_[node.name_] = &node;
   nodes_.push_back(std::move(owned));
   scopes_->newest = site;
+  ++version_;
   return node;
 }
 
@@ -223,6 +224,7 @@ void Graph::roll_back(std::size_t nodes, std::size_t names) {
     if (VariableInfo* info = nodes_[id]->variable_.get())
       if (info->default_read && gone(info->default_read.node())) info->default_read = {};
   for (; nodes_.size() > nodes; nodes_.pop_back()) by_name_.erase(nodes_.back()->name_);
+  ++version_;
   names_.roll_back(names);
 }
 

@@ -60,6 +60,8 @@ class Graph {
 
   std::size_t size() const { return nodes_.size(); }
   Node& node(std::size_t id) const { return *nodes_[id]; }
+  // Another one whenever nodes are added, extended, ordered anew or taken back.
+  std::uint64_t version() const { return version_; }
   // Throws NotFound with the nearest name.
   Node& find(std::string_view name) const;
 
@@ -125,6 +127,7 @@ class Graph {
   std::vector<CombinedGradient> combined_;
   std::unique_ptr<ScopeStack> scopes_;
   const std::uint64_t seed_;
+  std::uint64_t version_ = 0;
   bool frozen_ = false;
   bool placing_ = false;  // a setter or function is deciding
 };

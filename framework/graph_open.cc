@@ -25,6 +25,7 @@ void Graph::extend(Node& open, std::span<const Output> inputs) {
     open.inputs_ = before;
     throw;
   }
+  ++version_;
 }
 
 namespace {
@@ -83,6 +84,7 @@ void Graph::close(std::size_t first) {
                    [&](const auto& a, const auto& b) { return level_of(a) < level_of(b); });
   for (std::size_t id = first; id < nodes_.size(); ++id) nodes_[id]->id_ = static_cast<int>(id);
   open_.clear();
+  ++version_;
 }
 
 }  // namespace belfry

@@ -86,7 +86,8 @@ std::vector<Output> Graph::autocast(const Op& op, std::span<const Output> inputs
   return result;
 }
 
-// Newest anchor first, so that the oldest one with a device decides.
+// Newest anchor first, so that the oldest one with a device decides. A read that nobody asked to be
+// anywhere is beside its variable.
 void Graph::colocate(Node& node) {
   const auto join = [&](const Node& anchor, Site site) {
     const auto groups = anchor.colocation();
@@ -104,6 +105,8 @@ void Graph::colocate(Node& node) {
     if (frame->anchor) join(*frame->anchor, entry->site);
     if (frame->ignores_outer) break;
   }
+  if (node.op_ == &kRead && node.device_.empty() && node.colocation_.empty())
+    join(node.inputs_[0].node(), node.site());
   sort_unique(node.colocation_);
 }
 

@@ -99,16 +99,6 @@ int Plan::find(const Node& node) const {
   return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
 }
 
-int Plan::placed(const Node& node, int output) const {
-  int last = -1;
-  for (const Assignment& assignment : assignments) {
-    if (assignment.node != &node) continue;
-    last = assignment.device;
-    if (output-- == 0) break;
-  }
-  return last;
-}
-
 Value Plan::copied_to(Value kept) const {
   for (const PlanNode& copy : nodes) {
     if (copy.op != &kCopyToHost) continue;

@@ -27,6 +27,7 @@ struct Value {
 struct Fusion;
 struct Rank;
 class RankLaunch;
+class Placement;
 
 // A graph node with real shapes and a device, or what a pass added: a transfer, a copy, a fusion,
 // the part of a rank. Always in topological order of inputs and after.
@@ -167,14 +168,15 @@ struct FeedSlots {
   std::vector<int> buffers = {};  // that lie in it
 };
 
-// The placer's decision about a node: one per output of a collective, else one for all outputs.
+// Where a node is: one per output of a collective, else one for all outputs.
 struct Assignment {
   const Node* node;
   int device;
 };
 
 struct Plan {
-  std::vector<Assignment> assignments;  // in the order in which they were made
+  std::shared_ptr<const Placement> placement;  // whose devices the nodes of the graph have
+  std::vector<Assignment> assignments;         // in the order in which they were made
 
   // Variables without memory yet that shall lie in another's, which has none either or stands
   // first.
@@ -205,8 +207,6 @@ struct Plan {
   // The plan node that stands for a node of the graph, or -1: not one that carries or copies its
   // outputs, or feeds one in its place.
   int find(const Node& node) const;
-  // Where the placer put output i of a node, or -1 if the plan does not hold the node.
-  int placed(const Node& node, int output) const;
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
   int device(Value value) const { return node(value.node).devices[at(value.index)]; }
   int buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
@@ -234,10 +234,7 @@ std::vector<int> deal_lanes(const Plan& plan, int workers);
 // What passes may know of the session they compile for.
 struct PlanContext {
   const std::vector<std::unique_ptr<Device>>& devices;
-  // The device of a variable that an earlier plan placed, or -1.
-  std::function<int(const Node&)> variable_device;
-  bool allow_soft_placement = false;
-  bool log_device_placement = false;
+  std::shared_ptr<const Placement> placement;  // of the graph, on these devices
   bool reference_kernels = false;
   bool fuse_updates = true;
   bool share_replicas = true;

@@ -116,34 +116,15 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
 const Graph& Session::graph() const { return state_->graph; }
 
 DeviceSpec Session::placement(Output output) {
-  const auto find = [&](const Plan& plan) -> const DeviceSpec* {
-    const int placed = plan.placed(output.node(), output.index());
-    return placed < 0 ? nullptr : &state_->devices[at(placed)]->spec;
-  };
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (const auto found = state_->variables.find(&output.node()); found != state_->variables.end())
-      return state_->devices[static_cast<std::size_t>(found->second.device)]->spec;
-    for (const auto& [key, prepared] : state_->steps)
-      if (const DeviceSpec* spec = find(prepared.step->plan())) return *spec;
-  }
-  const Fetch itself(output.node());
   const std::lock_guard lock(state_->mutex);
-  const DeviceSpec* spec =
-      find(state_->step_for({&itself, 1}, {}, Locks::kWholeRun, false)->plan());
-  require<Internal>(spec != nullptr, output.node().describe(), " is not in its own plan");
-  return *spec;
+  state_->require_own(output.node());
+  return state_->devices[at(state_->placement()->device(output))]->spec;
 }
 
 Explanation Session::explain(const Output& output) {
   const std::lock_guard lock(state_->mutex);
-  require(&output.graph() == &state_->graph, output.node().describe(),
-          ": belongs to another graph than the session's");
-  for (const auto& [key, prepared] : state_->steps)
-    if (prepared.step->plan().placed(output.node(), output.index()) >= 0)
-      return explain_placement(output, prepared.fetches, prepared.feeds,
-                               state_->context(false, prepared.number));
-  return explain_placement(output, {}, {}, state_->context(false));
+  state_->require_own(output.node());
+  return explain_placement(output, *state_->placement());
 }
 
 std::vector<DeviceSpec> Session::devices() const {

@@ -34,7 +34,8 @@ struct SessionOptions {
   // write and Step::run throw InvalidArgument. GPUs of device_count that do not exist are declared,
   // each physical one with a memory of its own, and take every op that is not Op::cpu_only.
   bool dry_run = false;
-  // Falls back to a device that exists and has a kernel instead of throwing.
+  // Falls back to a device that exists and has a kernel instead of throwing. A variable that gets
+  // memory elsewhere than it asked for is warned of.
   bool allow_soft_placement = false;
   // Prints the devices when the session is made (device_mapping()), and each node's when the first
   // plan that holds it is compiled (placement_lines()); initialisers follow their variables.
@@ -247,9 +248,12 @@ class Session {
   void restore(std::span<const VariableBytes> values, std::uint64_t step);
   const Graph& graph() const;
 
-  // The device chosen for an output: full name. Compiles the output alone if no plan holds it.
+  // The device of an output: full name. It follows from the whole graph (passes/placer.h), whatever
+  // is fetched or fed, and compiles nothing. When the graph has grown the answer may be another
+  // one, but not for variables that have memory; steps stay as they were prepared. Throws
+  // InvalidArgument saying why the node cannot be placed.
   DeviceSpec placement(Output output);
-  // Why it is there, from the plan that holds the node, or one of the node alone.
+  // Why it is there.
   Explanation explain(const Output& output);
   // Full names of all devices.
   std::vector<DeviceSpec> devices() const;

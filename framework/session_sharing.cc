@@ -23,9 +23,9 @@ std::vector<const Node*> Session::State::sharers(const Node& node) const {
 }
 
 Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                                  bool log_placement, Locks locks) {
+                                  Locks locks) {
   for (;;) {
-    PlanContext compiling = context(log_placement);
+    PlanContext compiling = context();
     compiling.locks = locks;
     Plan plan = compile(fetches, feeds, compiling);
     if (plan.unshare.empty()) return plan;
@@ -74,7 +74,8 @@ std::map<std::string, Plan> Session::State::compile_apart() {
       ++entry;
       continue;
     }
-    PlanContext compiling = context(false);
+    PlanContext compiling = context();
+    compiling.placement = prepared.step->plan().placement;  // the graph may have grown
     compiling.locks = prepared.step->plan().locks;
     Plan plan = compile(prepared.fetches, prepared.feeds, compiling);
     if (plan.unshare.empty()) {
@@ -97,7 +98,7 @@ void Session::State::give_own_memory(std::map<std::string, Plan>& compiled) {
       Stored& kept = stored(*node);
       if (!kept.owner) continue;
       const Stored& owner = stored(*kept.owner);
-      Stored own{kept.device, owner.bytes, kept.since, {}};
+      Stored own{kept.device, owner.bytes, {}};
       if (!options.dry_run) {
         own.memory = Buffer(devices[static_cast<std::size_t>(kept.device)]->memory,
                             static_cast<std::size_t>(owner.bytes));

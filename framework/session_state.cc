@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/log.h"
+#include "belfry/framework/passes/placer.h"
 
 namespace belfry {
 namespace {
@@ -82,16 +83,23 @@ Session::State::Stored& Session::State::stored(const Node& node) {
   return found->second;
 }
 
-PlanContext Session::State::context(bool log_placement, int number) {
-  const auto device_before = [this, number](const Node& node) {
-    const auto found = variables.find(&node);
-    const bool placed = found != variables.end() && found->second.since < number;
-    return placed ? found->second.device : -1;
-  };
+void Session::State::require_own(const Node& node) const {
+  require(&node.graph() == &graph, node.describe(),
+          ": belongs to another graph than the session's");
+}
+
+const std::shared_ptr<const Placement>& Session::State::placement() {
+  if (placement_ && placement_->current()) return placement_;
+  PlacementContext known{.devices = devices,
+                         .allow_soft_placement = options.allow_soft_placement,
+                         .log_device_placement = options.log_device_placement};
+  for (const auto& [node, kept] : variables) known.memory.emplace(node, kept.device);
+  return placement_ = std::make_shared<const Placement>(graph, std::move(known));
+}
+
+PlanContext Session::State::context() {
   return {.devices = devices,
-          .variable_device = device_before,
-          .allow_soft_placement = options.allow_soft_placement,
-          .log_device_placement = log_placement,
+          .placement = placement(),
           .reference_kernels = options.reference_kernels,
           .fuse_updates = options.fuse_updates,
           .share_replicas = options.share_replicas,
@@ -102,11 +110,9 @@ PlanContext Session::State::context(bool log_placement, int number) {
 std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,
                                                    std::span<const FeedType> feeds,
                                                    bool log_placement, Locks locks) {
-  for (const Fetch& fetch : fetches)
-    require(&fetch.node->graph() == &graph, fetch.node->describe(),
-            ": belongs to another graph than the session's");
+  for (const Fetch& fetch : fetches) require_own(*fetch.node);
   try {
-    Plan plan = compile_plan(fetches, feeds, log_placement, locks);
+    Plan plan = compile_plan(fetches, feeds, locks);
     if (log_placement) print_placement(plan);
     if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
     if (options.plan_hook) options.plan_hook(plan);
@@ -186,18 +192,32 @@ void Session::State::initialise(const Plan& plan) {
         if (!options.dry_run && !owner)
           memory = Buffer(devices[static_cast<std::size_t>(planned.device())]->memory,
                           static_cast<std::size_t>(bytes));
-        variables.emplace(planned.node, Stored{planned.device(), owner ? 0 : bytes, plans,
-                                               std::move(memory), owner});
+        variables.emplace(planned.node,
+                          Stored{planned.device(), owner ? 0 : bytes, std::move(memory), owner});
       }
     if (!options.dry_run)
       fill_in(fresh);
     else if (options.log_device_placement && !fresh.empty())
-      print_placement(compile(initials_of(fresh), {}, context(true)));
+      print_placement(compile(initials_of(fresh), {}, context()));
   } catch (...) {  // what has no first value does not exist
     for (const Node* node : fresh) variables.erase(node);
     throw;
   }
   note_peak();
+  if (options.allow_soft_placement) warn_of_moved(fresh, *plan.placement);
+}
+
+// Of those that soft placement gave memory elsewhere than they asked for.
+void Session::State::warn_of_moved(const std::vector<const Node*>& fresh,
+                                   const Placement& placement) const {
+  std::optional<Placer> placer;
+  for (const Node* node : fresh) {
+    const DeviceSpec& given = devices[at(variables.at(node).device)]->spec;
+    if (node->device().matches(given)) continue;
+    if (!placer) placer.emplace(graph, placement.context());
+    log_warning(node->describe(), " asks for ", node->device(), ", but soft placement put it on ",
+                given, ": ", placer->colocation().why_moved(node->id()));
+  }
 }
 
 void Session::State::fill_in(const std::vector<const Node*>& fresh) {
@@ -235,14 +255,14 @@ void Session::State::copy_into(const Node& variable, const std::byte* value) {
 
 Session::State::Stored& Session::State::ensure(Variable variable) {
   const Node& node = variable.node();
-  require(&node.graph() == &graph, node.describe(), ": belongs to another graph");
+  require_own(node);
   if (options.dry_run) {
     const Fetch itself(variable.node());
-    refuse_dry_run(compile({&itself, 1}, {}, context(false)), devices);
+    refuse_dry_run(compile({&itself, 1}, {}, context()), devices);
   }
   if (!variables.contains(&node)) {
     const Fetch itself(variable.node());
-    initialise(compile({&itself, 1}, {}, context(false)));
+    initialise(compile({&itself, 1}, {}, context()));
   }
   return stored(node);
 }
@@ -253,7 +273,7 @@ void Session::State::ensure_all(std::span<const VariableBytes> values) {
   for (const auto& [variable, bytes] : values)
     if (&variable.node().graph() == &graph && !variables.contains(&variable.node()))
       missing.emplace_back(variable.node());
-  if (!missing.empty()) initialise(compile(missing, {}, context(false)));
+  if (!missing.empty()) initialise(compile(missing, {}, context()));
 }
 
 }  // namespace belfry

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/passes/placement.h"
 #include "belfry/framework/step.h"
 
 namespace belfry {
@@ -16,7 +17,6 @@ struct Session::State {
   struct Stored {
     int device;
     std::int64_t bytes;
-    int since;                    // the number of plans when it was made
     Buffer memory;                // empty in a dry run, and for those that lie in another's
     const Node* owner = nullptr;  // whose memory this variable lies in; null: its own
   };
@@ -24,7 +24,6 @@ struct Session::State {
   struct Prepared {
     std::vector<Fetch> fetches;
     std::vector<FeedType> feeds;
-    int number = 0;              // of the plan, from 1
     std::shared_ptr<Step> step;  // null while it is made; who runs it has a share
     bool held = false;           // by the user: prepare() has returned it
     std::int64_t used = 0;       // the number of uses() when it was wanted last
@@ -32,10 +31,12 @@ struct Session::State {
 
   State(const Graph& g, SessionOptions o);
 
-  // For a new plan; or as it was for plan `number`: variables that were made for it, or later, are
-  // nowhere yet.
-  PlanContext context(bool log_placement) { return context(log_placement, plans + 1); }
-  PlanContext context(bool log_placement, int number);
+  // Throws InvalidArgument for nodes of other graphs.
+  void require_own(const Node& node) const;
+
+  // Of the graph as it is now. Throws InvalidArgument if nodes of it are open.
+  const std::shared_ptr<const Placement>& placement();
+  PlanContext context();
 
   // The step for these, which is made if it is not kept. `held`: until the session ends.
   std::shared_ptr<Step> step_for(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
@@ -77,7 +78,6 @@ struct Session::State {
   Runner runner;
   std::map<const Node*, Stored> variables;
   std::map<std::string, Prepared> steps;  // by fetches and feeds
-  int plans = 0;                          // asked for so far
   std::int64_t uses = 0;                  // of steps
   std::vector<std::int64_t> peak_bytes;   // by device
   std::set<const Node*> printed;          // by log_device_placement
@@ -85,8 +85,7 @@ struct Session::State {
 
  private:
   // What cannot share storage in the plan does so no more.
-  Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                    bool log_placement, Locks locks);
+  Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds, Locks locks);
   void part(const Node& variable);
   std::map<std::string, Plan> compile_apart();
   void give_own_memory(std::map<std::string, Plan>& compiled);
@@ -98,8 +97,10 @@ struct Session::State {
   void make_room(const Plan& plan);
   std::string lacking(const Plan& plan) const;
   void initialise(const Plan& plan);
+  void warn_of_moved(const std::vector<const Node*>& fresh, const Placement& placement) const;
   void fill_in(const std::vector<const Node*>& fresh);
 
+  std::shared_ptr<const Placement> placement_;
   std::set<const Node*> parting_;  // while unshare() works: count as private
 };
 

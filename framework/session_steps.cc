@@ -47,7 +47,6 @@ void Session::State::make_step(Prepared& prepared, Locks locks) {
   };
   while (!prepared.held && kept() >= options.kept_steps && drop_idle_step()) {
   }
-  prepared.number = ++plans;
   auto built = build(prepared.fetches, prepared.feeds, options.log_device_placement, locks);
   built->connect();
   prepared.step.reset(new Step(std::move(built)));

@@ -11,17 +11,6 @@
 namespace belfry {
 namespace {
 
-Output make_read(Variable variable, const DeviceSpec& caching, At at) {
-  Graph& graph = variable.node().graph();
-  if (caching.empty()) {
-    ColocateWith beside(variable.ref(), OuterColocation::kIgnore, at.site);
-    return graph.add(kRead, {variable.ref()}, at).output();
-  }
-  ColocateWith nothing_else(graph, nullptr, at.site);
-  DeviceScope on(graph, caching, at.site);
-  return graph.add(kRead, {variable.ref()}, at).output();
-}
-
 // Fan-in and fan-out: [in, out] matrices, [out, kh, kw, in] filters.
 std::pair<double, double> fans(const Shape& shape) {
   if (shape.rank() < 2) {
@@ -50,14 +39,18 @@ Variable::operator Output() const {
     ControlDependencies none(graph, nullptr);
     NameScope names(graph, "");
     ReplicaScope replica(graph, std::string(node_->prefix()), node_->replica());
-    read =
-        make_read(*this, node_->variable().caching_device, At(cat(name(), "/read"), node_->site()));
+    ColocateWith nothing(graph, nullptr, node_->site());
+    DeviceScope cache(graph, node_->variable().caching_device, node_->site());
+    read = graph.add(kRead, {ref()}, At(cat(name(), "/read"), node_->site())).output();
   }
   return read;
 }
 
 Output Variable::read(At at) const {
-  return make_read(*this, {}, At(at.name.empty() ? "read" : at.name, at.site));
+  return node()
+      .graph()
+      .add(kRead, {ref()}, At(at.name.empty() ? "read" : at.name, at.site))
+      .output();
 }
 
 std::string Variable::describe() const {

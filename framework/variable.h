@@ -23,7 +23,9 @@ class Variable {
   Node& node() const { return ref().node(); }
   // The value before any write of the step.
   operator Output() const;  // NOLINT
-  // A read that obeys the control dependencies in force.
+  // A read that obeys the scopes in force: control dependencies, and those that say where it goes.
+  // Where they ask for nothing it is beside the variable. (TensorFlow then places it as if it had
+  // nothing to do with the variable, so that values go to the first device and back.)
   Output read(At at = {}) const;
   // The storage itself: what an op takes as an input that it writes (Op::writes).
   Output ref() const { return node_ ? Output(*node_, 0) : Output(); }

@@ -1,7 +1,6 @@
 // The texts of the placer's refusals.
 #include <set>
 
-#include "belfry/framework/log.h"
 #include "belfry/framework/passes/colocation.h"
 
 namespace belfry {
@@ -28,15 +27,47 @@ std::string registered_kernels(const Op& op) {
 
 }  // namespace
 
-void Colocation::refuse_without_kernel(int n) const {
-  const Op& op = *plan_.node(n).op;
-  throw InvalidArgument(cat("No OpKernel was registered to support Op '", op.name, "' used by ",
-                            node_text(node(n)), "with these attrs: [", node(n).raw_options(),
-                            "]\nRegistered devices: [", type_names(present_, ", "), "]",
-                            registered_kernels(op)));
+std::string Colocation::without_kernel(int n) const {
+  const Op& op = node(n).op();
+  return cat("No OpKernel was registered to support Op '", op.name, "' used by ",
+             node_text(node(n)), "with these attrs: [", node(n).raw_options(),
+             "]\nRegistered devices: [", type_names(present_, ", "), "]", registered_kernels(op));
+}
+
+// The first member of the set that has none there.
+std::string Colocation::without_kernel_on(int n, int device) {
+  for (const int member : members(n)) {
+    const Op& op = node(member).op();
+    if ((types_of(op) & type_[at(device)]) != 0) continue;
+    return cat("no supported kernel for ", *context_.device(device).spec.type,
+               " devices: ", node(member).describe(),
+               op.cpu_only ? cat("; ", op.cpu_only) : std::string());
+  }
+  return {};
+}
+
+// What to know where a set whose device is fixed contradicts another one.
+std::string Colocation::of_memory(const Set& one, const Set& other) const {
+  const Set& fixed = one.holder >= 0 ? one : other;
+  if (fixed.holder < 0) return {};
+  return cat("; ", node(fixed.holder).describe(), " has had memory on ",
+             context_.device(fixed.device).spec,
+             " since an earlier run: constrain it before it is first run, or make a new session");
+}
+
+std::string Colocation::why_moved(int n) {
+  for (std::size_t d = 0; d < type_.size(); ++d)
+    if (node(n).device().matches(context_.devices[d]->spec)) {
+      const std::string why = without_kernel_on(n, static_cast<int>(d));
+      return why.empty() ? "what is colocated with it cannot be there" : why;
+    }
+  return "the session has no such device";
 }
 
 void Colocation::refuse(int n) {
+  if (const auto alone = alone_.find(n); alone != alone_.end())
+    throw InvalidArgument(alone->second);
+  if (!set(n).refusal.empty()) throw InvalidArgument(set(n).refusal);
   const DeviceSpec& wanted = node(n).device();
   const DeviceSpec& merged = set(n).requested;
   const std::string start = cat("Cannot assign a device for operation ", node(n).name(), ": ");
@@ -49,7 +80,7 @@ void Colocation::refuse(int n) {
         ") was colocated with a group of nodes that required incompatible device '", merged,
         "'. All available devices [", join(device_names(context_.devices)), "]. ", debug_info(n)));
   if (!fitting(wanted, present_).empty()) {
-    const Op& op = *plan_.node(n).op;
+    const Op& op = node(n).op();
     throw InvalidArgument(
         wanted.type ? cat(start, unsatisfied, " because no supported kernel for ", *wanted.type,
                           " devices is available.", debug_info(n), "\nOp: ", op.name,
@@ -64,16 +95,6 @@ void Colocation::refuse(int n) {
       gpu_in_vain ? " The requested device appears to be a GPU, but CUDA is not enabled." : ""));
 }
 
-void Colocation::warn_of_moved_variables(int n, const std::vector<int>& devices) {
-  std::vector<std::string> names;
-  for (const int d : devices) names.push_back(context_.device(d).spec.str());
-  log_warning(
-      "Failed to place the graph without changing the devices of some resources. Some of the "
-      "operations (that had to be colocated with resource generating operations) are not supported "
-      "on the resources' devices. Current candidate devices are [\n  ",
-      join(names, "\n  "), "].\nSee below for details of this colocation group:", debug_info(n));
-}
-
 std::string Colocation::debug_info(int n) {
   const Set& group = set(n);
   std::string text = cat(
@@ -85,16 +106,16 @@ std::string Colocation::debug_info(int n) {
   std::set<std::string_view> listed;
   const std::vector<int> all = members(n);
   for (const int member : all) {
-    const Op& op = *plan_.node(member).op;
+    const Op& op = node(member).op();
     if (listed.insert(op.name).second)
       text += cat("\n", op.name, ": ", type_names(types_of(op), " "), " ");
   }
   text += "\n\nColocation members, user-requested devices, and framework assigned devices, if any:";
   for (const int member : all) {
-    const PlanNode& planned = plan_.node(member);
-    text += cat("\n  ", node(member).name(), " (", planned.op->name, ") ", node(member).device());
-    if (!planned.devices.empty())
-      text += cat(" framework assigned device=", context_.device(planned.device()).spec);
+    text +=
+        cat("\n  ", node(member).name(), " (", node(member).type(), ") ", node(member).device());
+    if (const int fixed = context_.memory_of(node(member)); fixed >= 0)
+      text += cat(" framework assigned device=", context_.device(fixed).spec);
   }
   return text + "\n";
 }

@@ -8,8 +8,11 @@ namespace belfry {
 // Keeps what the fetches need, with real shapes; adds the copies that fetches are read from.
 void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds);
 
-// Gives every output a device: what was asked for, within its colocation group. placer.h has the
-// rules.
+// Throws InvalidArgument if nodes of the graph are open (Graph::add_open).
+void require_closed(const Graph& graph);
+
+// Gives every output the device that it has in the placement of the whole graph (placement.h), in
+// the order in which they were placed. Throws InvalidArgument for nodes that have none.
 void place(Plan& plan, const PlanContext& context);
 
 // The verifier at compile: refuses steps in which towers would not combine or apply the same.

@@ -1,15 +1,17 @@
-// The placer: a device for every output of a plan, by the rules of TensorFlow 1.15.
+// The placer: a device for every output of a graph, by the rules of TensorFlow 1.15.
 //
 // Nodes with inputs go first, in the order of the graph, each to the first candidate of its
 // colocation set; metadata ops (Op::metadata) to the device of their input, if it is a candidate.
 // Generators (no inputs, one output, not a variable) follow: where all their consumers are, if they
-// agree, else to the first candidate. A variable that has memory stays where it is.
+// agree, else to the first candidate. A variable that has memory stays where it is. What is fed is
+// where it would be computed.
 //
 // What TensorFlow does not have: a collective has no device of its own. Its outputs are where its
 // inputs are, its request is ignored, and what is colocated with it goes where its first output
-// is, if it can. A fetch is copied where its value is. TensorFlow places the whole graph; we place
-// what the fetches need, so consumers that a plan leaves out move no generator.
+// is, if it can. Nodes that cannot be placed have no device, and do not count as consumers: they
+// are errors of the plans that hold them, where TensorFlow refuses every run of their graph.
 #pragma once
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -19,29 +21,39 @@ namespace belfry {
 
 class Placer {
  public:
-  Placer(Plan& plan, const PlanContext& context)
-      : plan_(plan), context_(context), colocation_(plan, context), reasons_(plan.nodes.size()) {}
+  // Places. The context must outlive it.
+  Placer(const Graph& graph, const PlacementContext& context);
 
-  // Sets the devices and assignments of the plan. Throws InvalidArgument.
-  void run();
+  // The device of each node, by id; -1 if it has none.
+  const std::vector<int>& devices() const { return devices_; }
+  // Of the outputs of collectives.
+  const std::map<int, std::vector<int>>& collectives() const { return collectives_; }
+  // Nodes that were placed in the second pass.
+  const std::vector<char>& late() const { return late_; }
 
   Colocation& colocation() { return colocation_; }
   // Why node n has its device: "the first candidate", ...
   std::string_view reason(int n) const { return reasons_[at(n)]; }
+  // Throws InvalidArgument saying why node n has none.
+  [[noreturn]] void refuse(int n);
 
  private:
-  bool waits(int n) const;
-  void settle(int n);
-  int beside_input(int n, const std::vector<int>& candidates);
-  int beside_consumers(int n, const std::vector<int>& candidates);
-  int known_device(Value value) const;
-  void assign(int n, int device, std::string_view reason);
-  void assign_collective(int n);
+  bool waits(const Node& node) const;
+  void ask_consumers();
+  void settle(const Node& node);
+  int beside_input(const Node& node, const std::vector<int>& candidates) const;
+  int beside_consumers(const Node& node, const std::vector<int>& candidates) const;
+  int known_device(const Output& output) const;
+  void assign(const Node& node, int device, std::string_view reason);
+  void assign_collective(const Node& node);
 
-  Plan& plan_;
-  const PlanContext& context_;
+  const Graph& graph_;
+  const PlacementContext& context_;
   Colocation colocation_;
-  std::vector<std::vector<int>> consumers_;
+  std::vector<int> devices_;
+  std::map<int, std::vector<int>> collectives_;
+  std::vector<char> late_;
+  std::vector<int> beside_;  // of generators: where all consumers are; else negative
   std::vector<std::string_view> reasons_;
 };
 

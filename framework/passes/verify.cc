@@ -4,6 +4,7 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/passes/placement.h"
 
 namespace belfry {
 namespace {
@@ -221,7 +222,7 @@ void verify(const Plan& plan, const PlanContext& context) {
     checks.feeds(combined);
     checks.types(combined);
     // Soft placement puts towers where there is a device.
-    if (!context.allow_soft_placement) checks.devices(combined);
+    if (!context.placement->context().allow_soft_placement) checks.devices(combined);
   }
   for (const PlanNode& node : plan.nodes)
     if (node.op->collective) {

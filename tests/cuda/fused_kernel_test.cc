@@ -10,6 +10,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/passes/placement.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/adam_update.h"
 #include "belfry/ops/all_reduce.h"
@@ -47,9 +48,10 @@ class Bucket {
         updates.push_back(&update(optimizer == "any" ? kOptimizers[b % 5] : optimizer, b, t,
                                   sums[b][static_cast<std::size_t>(t)]));
       }
-    PlanContext context{devices_, [](const Node&) { return -1; }};
+    const Fetch update(group(graph_, updates));
+    PlanContext context = plan_context();
     context.share_replicas = false;
-    plan_ = compile(std::vector<Fetch>{group(graph_, updates)}, feeds, context);
+    plan_ = compile({&update, 1}, feeds, context);
   }
 
   // Of one GPU, which is only declared, without a sum.
@@ -63,8 +65,8 @@ class Bucket {
       feeds.push_back({gradient, {sizes[b]}});
       updates.push_back(&update(optimizer, b, 0, gradient));
     }
-    plan_ = compile(std::vector<Fetch>{group(graph_, updates)}, feeds,
-                    {devices_, [](const Node&) { return -1; }});
+    const Fetch update(group(graph_, updates));
+    plan_ = compile({&update, 1}, feeds, plan_context());
   }
 
   const Plan& plan() const { return plan_; }
@@ -110,6 +112,10 @@ class Bucket {
     void* start = bytes.data();
     std::size_t space = bytes.size();
     return static_cast<std::byte*>(std::align(16, 1, start, space));
+  }
+
+  PlanContext plan_context() const {
+    return {devices_, std::make_shared<const Placement>(graph_, PlacementContext{devices_})};
   }
 
   Node& update(const std::string& optimizer, std::size_t b, int tower, Output sum) {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/plan.h"
+#include "belfry/framework/passes/placement.h"
 #include "belfry/framework/tensor.h"
 
 namespace belfry {
@@ -40,12 +40,18 @@ inline std::vector<std::unique_ptr<Device>> cpu_devices(int count) {
   return make_devices({.device_count = {{"CPU", count}}});
 }
 
+// What passes need for a graph on `devices`, with variables nowhere yet.
+inline PlanContext plan_context(const std::vector<std::unique_ptr<Device>>& devices,
+                                const Graph& graph, bool soft = false) {
+  return {devices,
+          std::make_shared<const Placement>(graph, PlacementContext{devices, soft, false, {}})};
+}
+
 // A plan for fetches on `devices`, with variables nowhere yet.
 inline Plan compiled(const std::vector<std::unique_ptr<Device>>& devices,
                      const std::vector<Fetch>& fetches, const std::vector<FeedType>& feeds = {},
                      bool soft = false) {
-  const PlanContext context{devices, [](const Node&) { return -1; }, soft, false, false};
-  return compile(fetches, feeds, context);
+  return compile(fetches, feeds, plan_context(devices, fetches[0].node->graph(), soft));
 }
 
 // Index of the plan node that runs `node` itself, or -1.

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 class CopyVariablesTest : public ::testing::Test {
  protected:
   Plan plan_of(const std::vector<Fetch>& fetches, Locks locks = Locks::kEachVariable) {
-    PlanContext context{devices, [](const Node&) { return -1; }};
+    PlanContext context = plan_context(devices, graph);
     context.locks = locks;
     return compile(fetches, {}, context);
   }

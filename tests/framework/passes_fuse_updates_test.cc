@@ -17,7 +17,7 @@ using testing::Not;
 
 Plan plan_of(const Replicas& made, const std::vector<Fetch>& fetches, bool fuse = true) {
   const auto devices = cpu_devices(static_cast<int>(made.w.size()));
-  PlanContext context{devices, [](const Node&) { return -1; }};
+  PlanContext context = plan_context(devices, made.graph);
   context.fuse_updates = fuse;
   context.share_replicas = false;
   return compile(fetches, made.feed_types(), context);
@@ -83,7 +83,7 @@ TEST(FuseUpdates, UpdatesThatWaitForEachOtherStayApart) {
   ControlDependencies after(graph, {&first});
   Node& second = sgd_update(b, sums[1], rate);
   const auto devices = cpu_devices(1);
-  const PlanContext context{devices, [](const Node&) { return -1; }};
+  const PlanContext context = plan_context(devices, graph);
   EXPECT_EQ(count(compile(std::vector<Fetch>{second}, std::vector<FeedType>{{x, {2}}}, context),
                   kFusedUpdate),
             0);
@@ -108,7 +108,7 @@ TEST(FuseUpdates, TwoFusionsThatWouldWaitForEachOtherAreGivenUp) {
     b0 = &sgd_update(v[2], b[0], rate);
   }
   const auto devices = cpu_devices(1);
-  const PlanContext context{devices, [](const Node&) { return -1; }};
+  const PlanContext context = plan_context(devices, graph);
   const Plan plan = compile(std::vector<Fetch>{*a1, *b0}, std::vector<FeedType>{{x, {2}}}, context);
   EXPECT_EQ(count(plan, kFusedUpdate), 0);
   EXPECT_EQ(count(plan, kSgdUpdate), 4);
@@ -189,7 +189,7 @@ TEST(FuseUpdates, CountsTheTransfersOfWhatUpdatesTakeBesideTheirSums) {
   }
   const auto devices = cpu_devices(kTowers);
   const auto records = [&](bool fuse) {
-    PlanContext context{devices, [](const Node&) { return -1; }};
+    PlanContext context = plan_context(devices, graph);
     context.fuse_updates = fuse;
     const Plan plan = compile(updates, feeds, context);
     EXPECT_EQ(count(plan, kFusedUpdate), fuse ? 1 : 0);
@@ -211,7 +211,7 @@ TEST(FuseUpdates, AnUpdateOnAnotherDeviceThanItsSumCountsTheTransferAndNeedsTheS
   const std::vector<Fetch> update{assign(variable(graph, "w", {2}), sums[0])};
   const std::vector<FeedType> feeds{{x, {2}}};
   auto devices = cpu_devices(2);
-  PlanContext context{devices, [](const Node&) { return -1; }};
+  PlanContext context = plan_context(devices, graph);
   for (const bool fuse : {false, true}) {
     context.fuse_updates = fuse;
     const Plan plan = compile(update, feeds, context);

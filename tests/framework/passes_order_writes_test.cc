@@ -23,7 +23,7 @@ class OrderWritesTest : public ::testing::Test {
   Plan ordered(const std::vector<Fetch>& fetches) {
     Plan plan;
     prune(plan, fetches, {});
-    const PlanContext context{devices, [](const Node&) { return -1; }};
+    const PlanContext context = plan_context(devices, fetches[0].node->graph());
     place(plan, context);
     add_transfers(plan, context);
     order_writes(plan);

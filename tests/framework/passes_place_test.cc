@@ -27,11 +27,8 @@ class PlaceOnGpusTest : public PlacementTest {
   PlaceOnGpusTest() : PlacementTest(2, 12) {}
 
   std::vector<int> candidates(const Output& output) {
-    Plan plan;
-    const Fetch itself(output.node());
-    prune(plan, {&itself, 1}, {});
-    const PlanContext seen = context();
-    return Colocation(plan, seen).candidates(planned(plan, output.node()));
+    const PlacementContext seen = known();
+    return Colocation(graph, seen).candidates(output.node().id());
   }
 };
 
@@ -133,12 +130,7 @@ TEST_F(PlaceTest, FedValuesArePlacedAsWhatTheyStandFor) {
   const Output x = placeholder(graph, "x", DType::kF32, {2});
   DeviceScope scope(graph, "/cpu:2");
   const Output y = identity(x);
-  Plan plan;
-  const Fetch fetch(y);
-  const FeedType feed{x, {2}};
-  prune(plan, {&fetch, 1}, {&feed, 1});
-  place(plan, context());
-  EXPECT_EQ(device_of(plan, x), 2);
+  EXPECT_EQ(device_of(placed({y}, false, {{x, {2}}}), x), 2);
 }
 
 TEST_F(PlaceTest, MetadataOpsGoWhereTheirInputIs) {

@@ -5,6 +5,7 @@
 #include "belfry/framework/passes/passes.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/relu.h"
+#include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
 namespace passes_prepare_test {
@@ -24,12 +25,13 @@ Plan scheduled(const Output& fetch, const PlanContext& context) {
 class PrepareTest : public testing::Test {
  protected:
   std::vector<std::unique_ptr<Device>> devices = make_devices({});
-  PlanContext context{devices, [](const Node&) { return -1; }};
   Graph graph;
 };
 
 TEST_F(PrepareTest, GivesEveryLaunchAKernelForItsShapes) {
-  Plan plan = scheduled(relu(fill(graph, {3}, -2)), context);
+  const Output y = relu(fill(graph, {3}, -2));
+  const PlanContext context = plan_context(devices, graph);
+  Plan plan = scheduled(y, context);
   prepare_kernels(plan, context);
   ASSERT_EQ(plan.launches.size(), 3u);  // fill, relu, the fetch's copy
   float values[3] = {};
@@ -42,6 +44,7 @@ TEST_F(PrepareTest, GivesEveryLaunchAKernelForItsShapes) {
 TEST_F(PrepareTest, AsksForTheScratchMemoryOfTheKernelThatRuns) {
   const Output x = fill(graph, {64, 96}, 1), y = fill(graph, {64, 96}, 1);
   const Output product = matmul(x, y, {.transpose_b = true});
+  PlanContext context = plan_context(devices, graph);
   Plan fast = scheduled(product, context);
   prepare_kernels(fast, context);
   context.reference_kernels = true;

@@ -23,7 +23,7 @@ class SortTest : public ::testing::Test {
   // The names of launches, in order.
   std::vector<std::string> order(const Output& combined) {
     Node& write = assign(v, combined, "write");
-    PlanContext context{devices, [](const Node&) { return -1; }};
+    PlanContext context = plan_context(devices, graph);
     context.fuse_updates = false;
     const Plan plan = compile(std::vector<Fetch>{write, *last}, {}, context);
     std::vector<std::string> names;

@@ -30,7 +30,7 @@ class TransfersTest : public ::testing::Test {
   Plan moved(const std::vector<Fetch>& fetches, const std::vector<FeedType>& feeds = {}) {
     Plan plan;
     prune(plan, fetches, feeds);
-    const PlanContext context{devices, [](const Node&) { return -1; }};
+    const PlanContext context = plan_context(devices, fetches[0].node->graph());
     place(plan, context);
     add_transfers(plan, context);
     return plan;

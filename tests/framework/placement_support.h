@@ -61,16 +61,19 @@ class PlacementTest : public ::testing::Test {
     return fill(graph, {2}, 1, DType::kF32, name);
   }
 
-  PlanContext context(bool soft = false) const {
-    return {devices, [this](const Node& node) { return &node == fixed ? fixed_device : -1; }, soft};
+  PlacementContext known(bool soft = false) const {
+    PlacementContext result{devices, soft, false, {}};
+    if (fixed) result.memory.emplace(fixed, fixed_device);
+    return result;
   }
-  Plan placed(const std::vector<Fetch>& fetches, bool soft = false) const {
+  Plan placed(const std::vector<Fetch>& fetches, bool soft = false,
+              const std::vector<FeedType>& feeds = {}) const {
     Plan plan;
-    prune(plan, fetches, {});
-    place(plan, context(soft));
+    prune(plan, fetches, feeds);
+    place(plan, {devices, std::make_shared<const Placement>(graph, known(soft))});
     return plan;
   }
-  // The devices of all of them, placed together.
+  // The devices of all of them, in one plan.
   std::vector<int> devices_of(const std::vector<Output>& outputs, bool soft = false) const {
     std::vector<Fetch> fetches;
     for (const Output& output : outputs) fetches.emplace_back(output.node());

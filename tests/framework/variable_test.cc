@@ -164,7 +164,49 @@ TEST(Variable, ReadsAreBesideItWhateverTheScopesAtFirstUse) {
   EXPECT_EQ(read.device().str(), "/device:CPU:1");
   EXPECT_THAT(read.node().colocation(), ElementsAre("w"));
   EXPECT_EQ(static_cast<Output>(w), read);  // one for all uses
-  EXPECT_THAT(w.read().node().colocation(), ElementsAre("w"));
+}
+
+// TensorFlow 1.15.5 prints the same of read_value() (device, groups but its own), but for the read
+// outside all scopes: it has neither device nor group there.
+TEST(Variable, AReadGoesWhereTheScopesInForceSay) {
+  Graph graph;
+  Variable w;
+  {
+    DeviceScope on(graph, "/cpu:1");
+    w = zeros(graph, "w");
+  }
+  const auto read = [&] {
+    const Output made = w.read();
+    return cat(made.device(), " ", join(made.node().colocation()));
+  };
+  EXPECT_EQ(read(), "/device:CPU:1 w");
+  const Output anchor = fill(graph, {}, 0, DType::kF32, "anchor");
+  DeviceScope elsewhere(graph, "/cpu:3");
+  EXPECT_EQ(read(), "/device:CPU:3 ");
+  {
+    ColocateWith beside(w.ref());
+    EXPECT_EQ(read(), "/device:CPU:1 w");
+  }
+  {
+    ColocateWith beside(anchor);
+    EXPECT_EQ(read(), " anchor");
+  }
+  EXPECT_EQ(static_cast<Output>(w).device().str(), "/device:CPU:1");
+}
+
+TEST(Variable, AReadElsewhereIsATransferOfItsValue) {
+  Graph graph;
+  DeviceScope on(graph, "/cpu:1");
+  const Variable w = variable(graph, "w", {2}, {.initializer = init::ones()});
+  DeviceScope elsewhere(graph, "/cpu:3");
+  const Output read = w.read();
+  Session session(graph, {.device_count = {{"CPU", 4}}});
+  EXPECT_EQ(session.placement(read), cpu(3));
+  EXPECT_EQ(session.run(read), floats({1, 1}));
+  const Plan& plan = session.prepare({read}).plan();
+  ASSERT_EQ(plan.transfers.size(), 1u);
+  EXPECT_EQ(plan.transfers[0].from, 1);
+  EXPECT_EQ(plan.transfers[0].to, 3);
 }
 
 TEST(Variable, CachedReadsAreWhereTheCacheIs) {

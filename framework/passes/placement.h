@@ -1,0 +1,55 @@
+// Where all nodes of a graph are. A session works it out when it first plans, and again when the
+// graph has grown; plans look it up, so that no placement depends on what is fetched.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "belfry/framework/plan.h"
+
+namespace belfry {
+
+// What the placer knows of a session.
+struct PlacementContext {
+  const std::vector<std::unique_ptr<Device>>& devices;
+  bool allow_soft_placement = false;
+  bool log_device_placement = false;
+  std::map<const Node*, int> memory = {};  // the devices of variables that have some
+
+  const Device& device(int index) const { return *devices[at(index)]; }
+  // -1 for what has no memory.
+  int memory_of(const Node& node) const {
+    const auto found = memory.find(&node);
+    return found == memory.end() ? -1 : found->second;
+  }
+};
+
+class Placement {
+ public:
+  // Places what can be placed, by the rules of placer.h. Throws InvalidArgument if nodes of the
+  // graph are open.
+  Placement(const Graph& graph, PlacementContext context);
+
+  // Of all outputs of a node; at least one, the node's own. Throws InvalidArgument saying why it
+  // cannot be placed.
+  std::vector<int> devices(const Node& node) const;
+  int device(const Output& output) const;
+  // Was placed when most nodes had been: a generator, or a collective of one.
+  bool late(const Node& node) const { return late_[at(node.id())] != 0; }
+
+  // Still that of the graph.
+  bool current() const { return graph_.version() == version_; }
+  const Graph& graph() const { return graph_; }
+  const PlacementContext& context() const { return context_; }
+
+ private:
+  const Graph& graph_;
+  PlacementContext context_;
+  std::uint64_t version_;
+  std::vector<int> devices_;  // by id; -1: none
+  std::vector<char> late_;
+  std::map<int, std::vector<int>> collectives_;
+};
+
+}  // namespace belfry
