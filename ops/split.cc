@@ -103,7 +103,9 @@ std::vector<Output> added_parts(Output x, SplitOptions options, At at) {
 
 }  // namespace
 
-std::vector<Output> split(Output x, int n, int axis, At at) { return added_parts(x, {n, axis}, at); }
+std::vector<Output> split(Output x, int n, int axis, At at) {
+  return added_parts(x, {n, axis}, at);
+}
 
 std::vector<Output> split(Output x, std::span<const std::int64_t> sizes, int axis, At at) {
   require(!sizes.empty(), "split (", at.site.str(), "): no sizes are given");
