@@ -192,7 +192,7 @@ void Session::State::initialise(const Plan& plan) {
     for (const Node* node : fresh) variables.erase(node);
     throw;
   }
-  note_peak();
+  if (!fresh.empty()) note_peak();
 }
 
 void Session::State::fill_in(const std::vector<const Node*>& fresh) {
