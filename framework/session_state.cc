@@ -203,7 +203,7 @@ void Session::State::initialise(const Plan& plan) {
     for (const Node* node : fresh) variables.erase(node);
     throw;
   }
-  note_peak();
+  if (!fresh.empty()) note_peak();
   if (options.allow_soft_placement) warn_of_moved(fresh, *plan.placement);
 }
 
