@@ -13,7 +13,7 @@ class DeviceTraining : public testing::TestWithParam<int> {
 
 TEST_P(DeviceTraining, LearnsWhatCpusLearnWithinRounding) {
   const int towers = GetParam();
-  const Towers model(*test::device(0).type, towers);
+  const Towers model(test::device(0).type->str(), towers);
   Session session(model.graph, test::on_devices(towers));
   const std::vector<Tensor> learned = model.train_in(session, 8), expected = on_cpus(towers, 8);
   ASSERT_EQ(learned.size(), expected.size());
@@ -24,7 +24,7 @@ TEST_P(DeviceTraining, LearnsWhatCpusLearnWithinRounding) {
 
 TEST_P(DeviceTraining, GivesTheSameBitsEachTime) {
   const int towers = GetParam();
-  const Towers model(*test::device(0).type, towers);
+  const Towers model(test::device(0).type->str(), towers);
   const auto learned = [&] {
     Session session(model.graph, test::on_devices(towers));
     return model.train_in(session, 8);
