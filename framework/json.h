@@ -36,9 +36,9 @@ class Json {
     return list;
   }
 
-  // Throws InvalidArgument naming the line and column (in bytes, from 1) where `text` stops being
-  // JSON, and what was expected there; where it nests deeper than 64 levels or repeats a member of
-  // an object. Each value knows its place in the text from then on.
+  // Throws InvalidArgument naming the line and column (in bytes, from 1) of the token that makes
+  // `text` no JSON, and what was expected there; of one that nests deeper than 64 levels or repeats
+  // a member of an object. Each value knows its place in the text from then on.
   static Json parse(std::string_view text);
   // With `indent` spaces per level, or on one line. Bytes that are not UTF-8 are replaced.
   std::string str(int indent = -1) const;
@@ -81,7 +81,7 @@ class Json {
     kArray,
     kObject
   };
-  friend class JsonParser;
+  friend class JsonReader;
   void print(std::string& out, int indent, int level) const;
   void require_kind(Kind kind, const char* name) const;
   [[noreturn]] void refuse(const char* expected) const;

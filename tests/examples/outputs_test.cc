@@ -152,7 +152,7 @@ TEST_F(ShellTest, InputsThatAreNoFilesAreRefusedByName) {
 
 TEST_F(ShellTest, WrongJsonIsToldByFileLineAndColumn) {
   const std::pair<const char*, const char*> refusals[] = {
-      {R"({"devices": ["gpu:0",\n ]})", "line 2, column 2: expected a value, found ']'"},
+      {R"({"devices": ["gpu:0",\n ]})", "line 2, column 2: unexpected ']'; expected "},
       {R"({"devices": 3})", "line 1, column 13: expected an array, found 3"},
       {R"({"devices": ["gpu:0", "gpu:1"],\n "other_links": {}})",
        "line 2, column 17: there is no member 'gbps' in this object"}};
