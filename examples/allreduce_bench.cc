@@ -156,11 +156,11 @@ void require_memory(const Flags& flags, const RawFlags& raw) {
 }
 
 void read_sizes(Flags& flags, const RawFlags& raw) {
+  if (raw.model.given())
+    as_flag(raw.model.str(), [&] { return find_model(raw.model.text()).classes; });
   for (const FlagValue* size : {&raw.least, &raw.most, &raw.factor})
     require<FlagError>(!raw.model.given() || !size->given(), *size, " has no use beside ",
                        raw.model, ", whose gradients have sizes of their own");
-  if (raw.model.given())
-    as_flag(raw.model.str(), [&] { return find_model(raw.model.text()).classes; });
   flags.model = raw.model.text();
   flags.least = parse_size(raw.least, flags.bench.dtype);
   flags.most = raw.most.given()

@@ -195,8 +195,10 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
     require_memory(planned, available);
     modes.push_back(mode);
   }
-  require(!modes.empty(),
-          "no strategy can serve this: ", refused.empty() ? "" : refused[0].refusal);
+  // One device, in a sweep over their number, may have no use for any.
+  require<FlagError>(
+      !modes.empty() || wanted.training.devices.size() == 1,
+      "no strategy of --strategies can serve this: ", refused.empty() ? "" : refused[0].refusal);
   return modes;
 }
 
@@ -216,7 +218,7 @@ void report(const BenchFlags& wanted, std::span<const BenchResult> results,
   for (const BenchResult& result : results) list.push(to_json(result));
   if (wanted.compares) console.line("\n" + bench_table(results, refused));
   if (json) json->write((wanted.compares ? list : list.items().front()).str(2) + "\n");
-  if (plot) plot->write(bench_plot(benched(wanted), results));
+  if (plot && !results.empty()) plot->write(bench_plot(benched(wanted), results));
 }
 
 std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions& training,
@@ -274,10 +276,14 @@ int train_bench(int argc, char** argv) {
     return status;
   }
   if (flags.dry_run) return 0;
-  const std::vector<BenchResult> results = measure(wanted, training, modes, *data, console);
+  const std::vector<BenchResult> results =
+      modes.empty() ? std::vector<BenchResult>() : measure(wanted, training, modes, *data, console);
   algorithms.write();
   report(wanted, results, refused, console, json, plot);
   outputs.finish();
+  const std::string diverged = divergence(results);
+  require<Error>(diverged.empty(), "training diverged: ", diverged,
+                 "; a smaller --learning_rate may help");
   const std::string differing = disagreement(results);
   if (differing.empty()) return 0;
   if (!repeats(training)) {

@@ -59,7 +59,9 @@ void* Allocator::allocate(std::size_t bytes) {
   in_use_.fetch_sub(size, std::memory_order_relaxed);
   throw OutOfMemory(cat(owner_, ": cannot allocate ", bytes, " bytes with ", before, " in use",
                         limit_ ? cat(" and a limit of ", limit_) : std::string(),
-                        "; use a smaller batch or more devices"));
+                        limit_ ? "; use a smaller batch or more devices"
+                               : "; use a smaller batch or less data, or allow this process more "
+                                 "memory (ulimit -v)"));
 }
 
 void Allocator::deallocate(void* memory, std::size_t bytes) noexcept {

@@ -139,16 +139,14 @@ bool is_as_bad(FileSystem& files, const std::string& directory,
 
 // Before a new checkpoint replaces the one at `path`: throws if that may have finite values of
 // variables that now have others.
-void require_no_loss(FileSystem& files, const std::string& path,
+void require_no_loss(FileSystem& files, const CheckpointFolder& folder,
                      std::span<const BadVariable> variables) {
   if (variables.empty()) return;
-  std::string old;
-  try {
-    old = find_checkpoint(files, path).directory;
-  } catch (const Error&) {  // nothing that could be restored
-    log_warning(variables[0], "; the checkpoint ", path, " is saved with it");
+  if (!folder.replaces()) {
+    log_warning(variables[0], "; the checkpoint ", folder.path(), " is saved with it");
     return;
   }
+  const std::string old = find_checkpoint(files, folder.path()).directory;
   require(is_as_bad(files, old, variables), variables[0],
           ", so nothing was saved, and the checkpoint ", old,
           " was kept; save to another path to keep the present values, too");
@@ -345,7 +343,7 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
   for (const auto& [name, variables] : {std::pair(kModelFile, &weights), {kStateFile, &state}})
     std::ranges::move(write_tensors(session, folder, name, *variables, manifest),
                       std::back_inserter(bad));
-  require_no_loss(files, path, bad);
+  require_no_loss(files, folder, bad);
   require(session.intact() && session.step() == manifest.step,
           "the session was run while it was being saved to ", path, "; save between steps");
   const std::string text = manifest.str();

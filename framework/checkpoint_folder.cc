@@ -124,7 +124,7 @@ void CheckpointFolder::check_place() const {
 
 bool CheckpointFolder::replaces() const {
   const auto holds_checkpoint = [this](const std::string& directory) {
-    return files_.target_kind(cat(directory, "/", kManifestFile)) != FileKind::kNone;
+    return files_.kind(cat(directory, "/", kManifestFile)) != FileKind::kNone;
   };
   return holds_checkpoint(path_) || holds_checkpoint(old_);
 }

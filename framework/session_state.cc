@@ -1,6 +1,7 @@
 #include "belfry/framework/session_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <new>
 #include <utility>
@@ -15,7 +16,8 @@ int worker_count(int asked) {
   require(asked >= 0 && asked <= 1024, "threads must be from 0 (one per usable core) to 1024, not ",
           asked);
   const int cores = usable_cores();
-  if (asked > cores)
+  static std::atomic<int> warned{0};  // the sessions of a program mostly ask alike
+  if (asked > cores && warned.exchange(asked) != asked)
     log_warning(asked, " threads were asked for, but only ", cores,
                 " cores can be used; the run may be slower");
   return asked == 0 ? cores : asked;
@@ -131,7 +133,8 @@ void Session::State::make_room(const Plan& plan) {
   for (;;) {
     const std::string text = lacking(plan);
     if (text.empty()) return;
-    if (!drop_idle_step()) throw OutOfMemory(text);
+    // A run that uses a step ends without this thread's help.
+    if (!drop_idle_step() && !await_idle_step()) throw OutOfMemory(text);
   }
 }
 

@@ -94,6 +94,7 @@ struct Session::State {
   std::vector<Fetch> initials_of(std::span<const Node* const> variables) const;
   void make_step(Prepared& prepared, Locks locks);
   bool drop_idle_step();
+  bool await_idle_step() const;
   void make_room(const Plan& plan);
   std::string lacking(const Plan& plan) const;
   void initialise(const Plan& plan);

@@ -1,6 +1,8 @@
 // The compiled steps of a session: those that users hold, and those of run(), of which it keeps a
 // few.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "belfry/framework/session_state.h"
@@ -51,6 +53,18 @@ void Session::State::make_step(Prepared& prepared, Locks locks) {
   built->connect();
   prepared.step.reset(new Step(std::move(built)));
   note_peak();
+}
+
+// Waits until a step that nobody holds is used no more; false if none is used.
+bool Session::State::await_idle_step() const {
+  const auto used = [](const auto& entry) {
+    return entry.second.step && !entry.second.held && entry.second.step.use_count() > 1;
+  };
+  const auto count = std::ranges::count_if(steps, used);
+  if (count == 0) return false;
+  while (std::ranges::count_if(steps, used) == count)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  return true;
 }
 
 // The one that was used longest ago of those that nobody holds or runs; false if there is none.

@@ -85,8 +85,7 @@ Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOpti
   }
   require<NotFound>(scope.reuse != Reuse::kMustExist, "variable '", key, "' does not exist, but ",
                     site.str(), " wants to reuse it; build what makes it before, such as ",
-                    "training towers before predict_tower, or open the scope with ",
-                    "Reuse::kCreateOrGet");
+                    "training towers before predict_tower");
   VariableRequest request{key, std::move(shape), std::move(options)};
   for (VariableGetter* getter : scope.getters) getter->request(request);
   const Variable made = graph.create_variable(request, At(site));

@@ -163,6 +163,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
                                       const std::function<void(Tower&)>& build, Averages averages,
                                       At at) {
   require_devices(devices, at.site);
+  require(static_cast<bool>(build), "the tower function (", at.site.str(), ") is empty");
   const int total = static_cast<int>(devices.size());
   std::vector<TowerRecord> records;
   std::vector<std::vector<BatchMoments>> moments;
@@ -266,6 +267,7 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
 
 TowerRecord predict_tower(Graph& graph, PredictOptions options,
                           const std::function<void(Tower&)>& build, At at) {
+  require(static_cast<bool>(build), "the tower function (", at.site.str(), ") is empty");
   const bool others_train = trains(graph);
   Tower tower(graph,
               {.name = cat("tower-pred-", options.index),

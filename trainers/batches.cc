@@ -101,6 +101,7 @@ BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t bat
     : samples_(samples), towers_(towers), batch_size_(batch_size), seed_(seed) {
   require(towers >= 1, "batches need at least one tower, not ", towers);
   require(batch_size >= 1, "--batch_size=", batch_size, ": it must be at least 1");
+  require(samples >= 1, "there are ", samples, " samples to train with; at least 1 is needed");
   const bool whole = !makes_unequal(options.uneven);
   const std::int64_t most =
       whole ? samples / towers : std::numeric_limits<std::int64_t>::max() / towers;
@@ -108,7 +109,6 @@ BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t bat
                                       : cat("use at most ", samples, " devices, or more data");
   require(batch_size <= most, "--batch_size=", batch_size, " on each of ", towers,
           " devices needs more samples in one step than the ", samples, " of the data: ", advice);
-  require(samples >= 1, "there are no samples to train with");
   const std::int64_t left = samples % global_batch();
   require(options.uneven != Uneven::kError || left == 0, "--uneven=error: the ", samples,
           " samples of the data fill ", samples / global_batch(), " batches of ", global_batch(),

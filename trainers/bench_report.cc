@@ -44,6 +44,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                        .tower_weights = model.tower_weights,
                        .precision = model.precision,
                        .loss_scale = run.loss_scale,
+                       .divergence = run.divergence,
                        .images_per_second = images,
                        .images_per_second_per_device = images / devices,
                        .uncertainty = speed.uncertainty,
@@ -74,6 +75,9 @@ Json to_json(const BenchResult& result) {
   if (result.loss_scale)
     json.set("loss_scale", result.loss_scale->scale)
         .set("skipped_steps", result.loss_scale->skipped_steps);
+  const auto& [loss, since, variable] = result.divergence;
+  json.set("first_nonfinite_step", since ? Json(*since) : Json())
+      .set("nonfinite_variable", variable.empty() ? Json() : Json(variable));
   return json.set("images_per_second", result.images_per_second)
       .set("images_per_second_per_device", result.images_per_second_per_device)
       .set("uncertainty", result.uncertainty)
@@ -116,6 +120,13 @@ std::string bench_plot(const BenchedModel& model, std::span<const BenchResult> r
                     " per device", model.tower_weights.empty() ? "" : " on average"),
        .unit = "images/s, all devices; bars: two standard errors"},
       bars);
+}
+
+std::string divergence(std::span<const BenchResult> results) {
+  std::vector<std::string> texts;
+  for (const BenchResult& result : results)
+    if (result.divergence) texts.push_back(cat(result.strategy, ": ", result.divergence));
+  return join(texts, "; ");
 }
 
 std::string disagreement(std::span<const BenchResult> results) {

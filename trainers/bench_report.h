@@ -11,7 +11,8 @@
 namespace belfry {
 
 // One strategy: a member per field in JSON, `resolved` and `bucket_mb` for "auto" alone,
-// `tower_weights` if there are any, `loss_scale` and `skipped_steps` for f16 alone.
+// `tower_weights` if there are any, `loss_scale` and `skipped_steps` for f16 alone;
+// `first_nonfinite_step` and `nonfinite_variable` are those of training programs.
 struct BenchResult {
   std::string model;
   std::string strategy;       // --allreduce, or the trainer if that combines nothing
@@ -24,6 +25,7 @@ struct BenchResult {
   std::vector<double> tower_weights = {};
   std::string precision = "f32";
   std::optional<LossScaleState> loss_scale = {};  // of f16, after the last round
+  Divergence divergence = {};                     // in the last round
   double images_per_second = 0;                   // of all devices: the median over rounds
   double images_per_second_per_device = 0;
   double uncertainty = 0, jitter = 0;  // of all steps, as in statistics.h
@@ -53,6 +55,9 @@ std::string bench_table(std::span<const BenchResult> results, std::span<const Mo
 
 // A bar per strategy; the error bar is twice the uncertainty.
 std::string bench_plot(const BenchedModel& model, std::span<const BenchResult> results);
+
+// The strategies whose training diverged, for people; empty if none did.
+std::string divergence(std::span<const BenchResult> results);
 
 // Empty if all canonical results have the same hashes, else the two strategies that do not.
 std::string disagreement(std::span<const BenchResult> results);

@@ -77,7 +77,7 @@ void add_device_flags(FlagParser& parser, RawDevices& raw) {
   parser.add("--devices", raw.list, "LIST",
              cat("cpu:N for N logical devices, gpu:N for the first N GPUs; or names: /cpu:1, "
                  "gpu:0,gpu:2; at most ",
-                 kMostDevices, " [cpu:2]"));
+                 kMostDevices, " [", raw.list.text(), "]"));
   parser.add("--logical_gpus", raw.logical_gpus, "N",
              "so many logical GPUs share each physical one: gpu:i is on physical GPU i / N [1]");
   parser.add("--deterministic", raw.deterministic,

@@ -227,11 +227,13 @@ Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std:
   return parse_idx(file, name, rank);
 }
 
-Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank) {
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank,
+                 const std::function<void(const Shape&)>& check) {
   require(rank >= 1 && rank <= kMaxRank, "IDX files have rank 1 to ", kMaxRank, ", not ", rank);
   FileBlocks blocks(file);
   const auto input = open_input(blocks, name);
   const Shape shape = read_header(*input, name, rank);
+  if (check) check(shape);
   require<IoError>(shape.elements() <= host_memory(), name, ": its values of shape ", shape,
                    " need more memory than this machine has, ", byte_text(host_memory()));
   Tensor values(shape, DType::kU8);
@@ -255,7 +257,7 @@ std::string find_idx_file(FileSystem& files, const std::string& path) {
       if (std::ranges::find(tried, spelling + suffix) == tried.end())
         tried.push_back(spelling + suffix);
   for (const std::string& candidate : tried)
-    if (files.exists(candidate)) return candidate;
+    if (files.target_kind(candidate) != FileKind::kNone) return candidate;
   throw NotFound(cat("no such file: ", join(tried, " or ")));
 }
 

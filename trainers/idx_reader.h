@@ -3,6 +3,7 @@
 // anywhere, so the parser trusts nothing: it takes any bytes, and throws rather than crash or
 // allocate too much.
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 
@@ -16,8 +17,10 @@ namespace belfry {
 // byte offset, what was expected and what was found, for a wrong magic number, a truncated file,
 // trailing bytes, corrupt gzip data and values that this machine's memory cannot hold. Reads and
 // allocates no more than the header declares, after a check that the file can hold it: deflate
-// cannot shrink data more than 1032 times.
-Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank);
+// cannot shrink data more than 1032 times. `check` is given the shape before the values are read,
+// and throws if it is of no use.
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank,
+                 const std::function<void(const Shape&)>& check = {});
 // The same of the content of a file.
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank);
 

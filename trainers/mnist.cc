@@ -40,15 +40,17 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train) {
       find(files, folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
   const auto label_file =
       find(files, folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte");
-  LabelledImages digits{.images = parse_idx(*files.open(image_file), image_file, 3),
-                        .labels = parse_idx(*files.open(label_file), label_file, 1)};
-  const Shape& images = digits.images.shape();
-  require<IoError>(images[1] == kDigitSide && images[2] == kDigitSide, image_file,
-                   ": bytes 8 to 15 of the unpacked data: expected images of ", kDigitSide, "x",
-                   kDigitSide, ", found ", images[1], "x", images[2]);
-  const std::int64_t count = digits.labels.shape()[0];
-  require<IoError>(images[0] == count, image_file, " has ", images[0], " images, but ", label_file,
-                   " has ", count, " labels");
+  LabelledImages digits{.labels = parse_idx(*files.open(label_file), label_file, 1)};
+  // Before the images are read, which may take long.
+  const auto check = [&](const Shape& images) {
+    require<IoError>(images[1] == kDigitSide && images[2] == kDigitSide, image_file,
+                     ": bytes 8 to 15 of the unpacked data: expected images of ", kDigitSide, "x",
+                     kDigitSide, ", found ", images[1], "x", images[2]);
+    const std::int64_t count = digits.labels.shape()[0];
+    require<IoError>(images[0] == count, image_file, " has ", images[0], " images, but ",
+                     label_file, " has ", count, " labels");
+  };
+  digits.images = parse_idx(*files.open(image_file), image_file, 3, check);
   const auto labels = std::as_const(digits.labels).data<std::uint8_t>();
   for (std::size_t i = 0; i < labels.size(); ++i)
     require<IoError>(labels[i] <= kMaxLabel, label_file, ": byte ", kLabelHeader + i,

@@ -41,6 +41,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const ModeBen
   runs.params_hash = params;
   runs.state_hash = state;
   runs.loss_scale = trainer->loss_scale();
+  runs.divergence = find_divergence(*trainer);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/session.h"
+#include "belfry/trainers/divergence.h"
 #include "belfry/trainers/modes.h"
 #include "belfry/trainers/statistics.h"
 #include "belfry/trainers/step_timer.h"
@@ -38,6 +39,7 @@ struct ModeRuns {
   double total_seconds = 0;         // of the loops over these steps
   std::string params_hash, state_hash;
   std::optional<LossScaleState> loss_scale = {};  // of the last round
+  Divergence divergence = {};                     // of the last round
 };
 
 struct ModeBenchOptions {

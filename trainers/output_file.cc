@@ -25,6 +25,9 @@ OutputFile::OutputFile(FileSystem& files, std::string flag, std::string path)
       return;
     }
     path_ = files_.resolve(path_);
+    const std::string folder = path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
+    require<IoError>(files_.target_kind(folder) == FileKind::kDirectory, "there is no folder ",
+                     folder);
     const std::string probe = temporary_name(path_);
     files_.create(probe, path_)->close();
     files_.remove(probe);

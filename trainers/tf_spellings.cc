@@ -60,11 +60,14 @@ std::string strategy_of_range(const WrittenFlag& self, std::string_view range, i
 
 Translated all_reduce_spec(const WrittenFlag& self, const WrittenFlags& line) {
   const int devices = count_devices(line);
-  std::vector<std::string> pieces;
-  for (const std::string_view piece : split(self.value, ':'))
-    pieces.push_back(pieces.size() % 2 == 0 ? strategy_of_range(self, piece, devices)
-                                            : std::string(piece));
-  return {{"allreduce", join(pieces, ":"), {}}};
+  std::string spec;
+  int pieces = 0;
+  for (const std::string_view piece : split(self.value, ':')) {
+    require<FlagError>(!piece.empty(), self.written, ": a part of it, between colons, is empty");
+    if (pieces > 0) spec += ':';
+    spec += pieces++ % 2 == 0 ? strategy_of_range(self, piece, devices) : std::string(piece);
+  }
+  return {{"allreduce", spec, {}}};
 }
 
 // Where variables are that exist once, or else where gradients are summed.

@@ -37,9 +37,12 @@ void check_recipe(const Recipe& recipe) {
 std::shared_ptr<SaveCheckpoint> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
                                               const Recipe& recipe, Console& console) {
   std::shared_ptr<SaveCheckpoint> save;
-  if (!flags.save_checkpoint.empty())
-    options.callbacks.push_back(
-        save = std::make_shared<SaveCheckpoint>(flags.save_checkpoint, flags.overwrite));
+  if (!flags.save_checkpoint.empty()) try {
+      save = std::make_shared<SaveCheckpoint>(flags.save_checkpoint, flags.overwrite);
+      options.callbacks.push_back(save);
+    } catch (const IoError& error) {
+      throw IoError(cat("--save_checkpoint=", flags.save_checkpoint, ": ", error.what()));
+    }
   options.callbacks.push_back(std::make_shared<Progress>(console));
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),

@@ -74,9 +74,36 @@ SaveOptions save_options(bool overwrite) {
   return {.overwrite = overwrite, .optional = loss_scale_names()};
 }
 
+constexpr char kNotFiniteSince[] = "loss_not_finite_since";  // a step
+
+// Weights that are finite may have no use either: a loss that is not finite says so. They replace
+// none but their like.
+void require_no_divergence(const Trainer& trainer, const std::string& path) {
+  const std::optional<std::int64_t> since = trainer.not_finite_since();
+  if (!since) return;
+  std::optional<CheckpointInfo> old;
+  try {
+    old = inspect_checkpoint(path);
+  } catch (const Error&) {  // there is none, or save_checkpoint() says what is there
+    return;
+  }
+  require(old->extra.find(kNotFiniteSince) != nullptr, "the loss is not finite since step ", *since,
+          ", so nothing was saved, and the checkpoint ", old->path,
+          " was kept; save to another path to keep the present values, too");
+}
+
+void warn_of_divergence(const CheckpointInfo& info) {
+  const Json* const since = info.extra.find(kNotFiniteSince);
+  if (!since) return;
+  log_warning("the run that saved the checkpoint ", info.path,
+              " had a loss that was not finite since step ",
+              read_manifest(info, "the divergence", [&] { return since->integer(); }));
+}
+
 }  // namespace
 
 void save_training(Trainer& trainer, const std::string& path, bool overwrite) {
+  require_no_divergence(trainer, path);
   const TrainingPosition position = trainer.position();
   Json extra = Json::object();
   extra.set("steps", position.steps)
@@ -84,6 +111,8 @@ void save_training(Trainer& trainer, const std::string& path, bool overwrite) {
       .set("samples", position.samples)
       .set("seed", position.seed)
       .set("precision", std::string(name_of(trainer.options().precision)));
+  if (const std::optional<std::int64_t> since = trainer.not_finite_since())
+    extra.set(kNotFiniteSince, *since);
   if (const std::optional<KeptChoice> choice = trainer.kept_choice())
     extra.set("auto", to_json(*choice));
   save_checkpoint(trainer.session(), path, extra, local_file_system(), save_options(overwrite));
@@ -110,6 +139,7 @@ std::string restore_training(Trainer& trainer, const std::string& path) {
   // First, as it may refuse the position; a failed restore changes nothing.
   const CheckpointInfo before = inspect_checkpoint(path);
   warn_of_precision(before, trainer.options().precision);
+  warn_of_divergence(before);
   trainer.resume(position_in(before));
   const CheckpointInfo info = restore_whole(trainer.session(), path);
   const std::int64_t left = trainer.total_steps() - trainer.steps();
@@ -133,13 +163,7 @@ void SaveCheckpoint::after_training(Trainer& trainer, const StepInfo& info) {
 }
 
 void SaveCheckpoint::save(Trainer& trainer, const StepInfo& info) {
-  try {
-    save_training(trainer, path_, overwrite_);
-  } catch (const InvalidArgument& error) {
-    const std::optional<std::int64_t> since = trainer.not_finite_since();
-    if (!since) throw;
-    throw InvalidArgument(cat("the loss is not finite since step ", *since, ": ", error.what()));
-  }
+  save_training(trainer, path_, overwrite_);
   saved_at_ = info.step;
   saved_ = cat("the checkpoint ", path_, " holds step ", info.step, ", ", trainer.epochs(),
                trainer.epochs() == 1 ? " whole epoch" : " whole epochs");

@@ -10,7 +10,8 @@
 namespace belfry {
 
 // `overwrite`: another model's checkpoint, too. Throws as save_checkpoint()
-// (framework/checkpoint.h) does.
+// (framework/checkpoint.h) does, and InvalidArgument while the loss is not finite, if that replaced
+// the checkpoint of a run whose loss was.
 void save_training(Trainer& trainer, const std::string& path, bool overwrite = false);
 
 // Before Trainer::train(): sets all variables and goes on where the run that saved them was, so
@@ -24,8 +25,7 @@ std::string restore_training(Trainer& trainer, const std::string& path);
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info);
 
 // Saves after each epoch, and at the end of a last epoch that was cut short. Throws as
-// save_training() does; where values are not finite that names the step at which the loss began to
-// be so, too.
+// save_training() does.
 class SaveCheckpoint final : public Callback {
  public:
   // Throws IoError now if nothing can be saved at `path` later; before the first step,

@@ -59,7 +59,8 @@ TEST(Programs, LinearRegressionThatDivergesKeepsItsCheckpointAndExitsWithOne) {
   const Finished wild = run(
       "linear_regression", {restore, save, "--epochs=7", "--learning_rate=1e30", "--json=" + json});
   EXPECT_EQ(wild.status, 1);
-  EXPECT_THAT(wild.errors, HasSubstr("error: the loss is not finite since step 322: 'fc/W'"));
+  EXPECT_THAT(wild.errors,
+              HasSubstr("error: the loss is not finite since step 322, so nothing was saved"));
   EXPECT_THAT(wild.errors, HasSubstr(checkpoint + " was kept; save to another path"));
   EXPECT_EQ(nlohmann::json::parse(text_of(json))["first_nonfinite_step"], 322);
   EXPECT_EQ(run("linear_regression", {restore, "--json=" + json}).status, 0);
@@ -315,6 +316,10 @@ TEST(Programs, PeakBenchMeasuresCopiesAndProducts) {
   EXPECT_GT(report["copy_gbs"].get<double>(), 0);
   for (const char* precision : {"bf16", "tf32", "f32"})
     EXPECT_GT(report["matmul_tflops"][precision].get<double>(), 0) << precision;
+}
+
+TEST(Programs, PeakBenchSaysWhichDevicesItMeasures) {
+  EXPECT_THAT(run("peak_bench", {"--help"}).output, HasSubstr("at most 1024 [gpu:1]"));
 }
 
 TEST(Programs, PeakBenchRefusesWhatItCannotMeasure) {

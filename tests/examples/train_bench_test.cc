@@ -85,7 +85,7 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   for (const char* strategy : {"collective", "naive", "colocate"}) {
     ASSERT_TRUE(results.contains(strategy)) << strategy;
     const auto& result = results[strategy];
-    EXPECT_EQ(result.size(), 15u);
+    EXPECT_EQ(result.size(), 17u);
     EXPECT_EQ(result["devices"], 3);
     EXPECT_EQ(result["canonical"], true) << strategy;
     EXPECT_EQ(result["params_hash"], results["collective"]["params_hash"]) << strategy;
@@ -203,6 +203,26 @@ TEST(TrainBench, ChecksTheEquivalenceOfAllModes) {
     packed = packed || row["mode"] == "replicated naive packed:2";
   }
   EXPECT_TRUE(packed);
+}
+
+TEST(TrainBench, ListsOnOneDeviceWhatNeedsSeveral) {
+  const std::string json = temporary_path(".json");
+  const Finished done = bench({"--model=mlp", "--devices=cpu:1", "--batch_size=8",
+                               "--strategies=hierarchical,nccl", "--json=" + json});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output,
+              AllOf(HasSubstr("hierarchical: refused: "), HasSubstr("nccl: refused: ")));
+  EXPECT_EQ(nlohmann::json::parse(take(json)), nlohmann::json::array());
+}
+
+TEST(TrainBench, ThatDivergesWritesItsJsonAndExitsWithOne) {
+  const std::string json = temporary_path(".json");
+  const Finished done =
+      bench({"--model=mlp", "--devices=cpu:1", "--batch_size=8", "--num_batches=5",
+             "--num_warmup_batches=1", "--learning_rate=1e30", "--json=" + json});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.errors, HasSubstr("error: training diverged: "));
+  EXPECT_GT(nlohmann::json::parse(take(json))["first_nonfinite_step"].get<int>(), 0);
 }
 
 TEST(TrainBench, RefusesFlagsThatMakeNoSense) {

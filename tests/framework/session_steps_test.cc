@@ -54,6 +54,16 @@ class SessionStepsTest : public ::testing::Test {
   std::atomic<int> compiled{0};
 };
 
+TEST_F(SessionStepsTest, WhoFindsNoRoomWaitsForStepsThatOthersRun) {
+  constexpr std::int64_t kLargest = 40'000;
+  Session limited = session(64, arena(kLargest) * 3 / 2);
+  const auto work = [&](std::int64_t most) {
+    for (std::int64_t i = 0; i < 100; ++i) expect_result(run(limited, most - i), most - i);
+  };
+  std::jthread other(work, kLargest - 1000);
+  EXPECT_NO_THROW(work(kLargest));
+}
+
 TEST_F(SessionStepsTest, AThousandShapesStayWithinTheMemoryOfThoseThatAreKept) {
   constexpr int kKept = 8;
   constexpr std::int64_t kShapes = kThreadSanitized ? 200 : 1000;

@@ -393,6 +393,17 @@ TEST(Replicate, RefusesReplicasThatOnlyOneTowerTrains) {
               HasSubstr("only one of them trains it"));
 }
 
+TEST(Replicate, RefusesAnEmptyTowerFunction) {
+  Graph graph;
+  const std::function<void(Tower&)> none;
+  for (const auto& build :
+       {std::function<void()>(
+            [&] { replicate(graph, cpus(1), VariablePolicy::kReplicated, none); }),
+        std::function<void()>([&] { predict_tower(graph, {.device = cpus(1)[0]}, none); })})
+    EXPECT_THAT(message_of<InvalidArgument>(build),
+                HasSubstr("the tower function (replicate_test"));
+}
+
 TEST(Replicate, RefusesNoDevicesAndDevicesNamedTwice) {
   Graph graph;
   EXPECT_THAT(message_of([&] { replicate(graph, {}, VariablePolicy::kReplicated, two_variables); }),

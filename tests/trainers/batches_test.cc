@@ -227,7 +227,7 @@ TEST(BatchPlan, RefusesWhatDoesNotFillWholeBatchesIfAskedTo) {
     EXPECT_THROW(uneven_plan(7, 2, 4, uneven), InvalidArgument);
   for (const Uneven uneven : {Uneven::kPad, Uneven::kWeight})
     EXPECT_EQ(message_of<InvalidArgument>([&] { uneven_plan(0, 2, 4, uneven); }),
-              "there are no samples to train with");
+              "there are 0 samples to train with; at least 1 is needed");
 }
 
 TEST(Uneven, IsKnownByItsNames) {

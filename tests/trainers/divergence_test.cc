@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "belfry/ops/operand.h"
+#include "belfry/ops/stop_gradient.h"
 #include "belfry/tests/trainers/train_support.h"
 #include "belfry/trainers/training_checkpoint.h"
 
@@ -83,11 +84,33 @@ TEST_F(DivergenceTest, KeepsTheCheckpointOfTheRunThatItBeganWith) {
         run_train({"--devices=cpu:1", "--epochs=7", trainer, kWild, restore_, save_});
     EXPECT_EQ(result.code, 1);
     EXPECT_THAT(result.error,
-                AllOf(HasSubstr("error: the loss is not finite since step "), HasSubstr("' f64["),
+                AllOf(HasSubstr("error: the loss is not finite since step "),
                       HasSubstr(checkpoint_ + " was kept"), HasSubstr("save to another path")));
     EXPECT_EQ(run_train({"--devices=cpu:1", "--epochs=1", restore_, json_flag()}).code, 0);
     EXPECT_EQ(report()["state_hash"], hash);
   }
+}
+
+TEST_F(DivergenceTest, OfTheLossAloneReplacesNoCheckpointEither) {
+  EXPECT_EQ(run_train({"--epochs=1", save_, json_flag()}).code, 0);
+  const std::string hash = report()["state_hash"];
+  Recipe recipe = small_recipe();
+  recipe.model = [](Tower& tower, Output x, Output y) {
+    const Output loss = smooth_model(tower, x, y);
+    return loss + stop_gradient(loss * 1e308 * 1e308);
+  };
+  const TrainResult result = run_train({"--epochs=2", restore_, save_}, recipe);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.error, AllOf(HasSubstr("error: the loss is not finite since step "),
+                                  HasSubstr(checkpoint_ + " was kept")));
+  EXPECT_EQ(run_train({"--epochs=1", restore_, json_flag()}).code, 0);
+  EXPECT_EQ(report()["state_hash"], hash);
+
+  const std::string elsewhere = checkpoint_ + "_elsewhere";
+  EXPECT_EQ(run_train({"--epochs=3", restore_, "--save_checkpoint=" + elsewhere}, recipe).code, 1);
+  EXPECT_THAT(run_train({"--epochs=1", "--restore_checkpoint=" + elsewhere}).error,
+              HasSubstr("had a loss that was not finite since step "));
+  std::filesystem::remove_all(elsewhere);
 }
 
 TEST_F(DivergenceTest, IsSavedWhereThereIsNothingToLoseAndNamedByTheNextRun) {

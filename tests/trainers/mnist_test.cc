@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -71,6 +73,30 @@ TEST(Mnist, NamesBothFilesAndCountsWhenLabelsDoNotMatchImages) {
   EXPECT_EQ(load_error(folder),
             cat(folder.path(), "/train-images-idx3-ubyte.gz has 12 images, but ", folder.path(),
                 "/train-labels-idx1-ubyte has 11 labels"));
+}
+
+// A file of 2,000,000 images that is all holes would take seconds to read.
+TEST(Mnist, ComparesCountsBeforeImagesAreRead) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 12, 11);
+  const std::string images = folder.path() + "/train-images-idx3-ubyte";
+  std::filesystem::remove(images + ".gz");
+  const char header[] = "\0\0\x08\x03\0\x1E\x84\x80\0\0\0\x1C\0\0\0\x1C";
+  std::ofstream(images).write(header, 16);
+  std::filesystem::resize_file(images, 16);
+  EXPECT_THAT(load_error(folder), HasSubstr("truncated at byte 16"));
+  std::filesystem::resize_file(images, 16 + 2'000'000LL * 28 * 28 - 1);
+  EXPECT_THAT(load_error(folder), HasSubstr("truncated at byte"));
+  std::filesystem::resize_file(images, 16 + 2'000'000LL * 28 * 28 + 1);
+  EXPECT_THAT(load_error(folder), HasSubstr(" has 2000000 images, but "))
+      << "though there is a byte too much, which only who reads them all knows";
+}
+
+TEST(Mnist, SaysWhyAFileCannotBeLookedUp) {
+  const TemporaryFolder folder;
+  const std::string images = folder.path() + "/train-images-idx3-ubyte";
+  std::filesystem::create_symlink(images, images);
+  EXPECT_THAT(load_error(folder), HasSubstr(images + ": cannot look up: Too many levels"));
 }
 
 TEST(Mnist, NamesTheByteOfALabelAboveNine) {

@@ -82,6 +82,8 @@ TEST(TfSpellings, NameTheStrategyWithItsMeaningThere) {
         << spec;
   EXPECT_THAT(refusal({"--devices=cpu:4", "--all_reduce_spec=psgpu#2"}),
               AllOf(HasSubstr("--all_reduce_spec=psgpu#2"), HasSubstr("--allreduce=shuffle")));
+  for (const char* spec : {"--all_reduce_spec=:", "--all_reduce_spec=:xring"})
+    EXPECT_THAT(refusal({spec}), AllOf(HasSubstr(spec), HasSubstr("is empty")));
   EXPECT_THAT(refusal({"--all_reduce_spec=pscpu#2"}), HasSubstr("--allreduce=naive_cpu"));
   EXPECT_THAT(refusal({"--all_reduce_spec=nccl/xring"}),
               AllOf(HasSubstr("--all_reduce_spec=nccl/xring: "), HasSubstr("several processes")));
