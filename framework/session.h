@@ -54,7 +54,8 @@ struct SessionOptions {
   std::map<std::string, std::int64_t> memory_limit = {};
   // The physical GPUs to use, e.g. "2,0": they become gpu:0 and gpu:1. All by default.
   std::string visible_devices = {};
-  // Where log_device_placement prints: whole lines. Standard output by default.
+  // Where log_device_placement prints: whole lines. Standard output by default. May not call the
+  // session.
   std::function<void(std::string_view)> placement_sink = {};
   // Makes a collective and the optimizer updates that alone read its results one pass over memory;
   // on GPUs, several other updates one launch.
@@ -192,7 +193,9 @@ class Step {
   // Stages all feeds first.
   void run(std::span<const Tensor> feeds = {}, RunOptions options = {});
   // The value of fetch i after a run. The next run overwrites it, and copies of it with it;
-  // Session::run returns tensors of their own.
+  // Session::run returns tensors of their own. Neither this nor plan() may be called, nor what they
+  // return be read, while another thread runs this step, or makes the session compile it anew, as a
+  // write to one of several replicas in one storage does.
   const Tensor& fetched(std::size_t i) const;
   const Plan& plan() const;
 

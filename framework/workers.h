@@ -52,7 +52,7 @@ class alignas(64) Signal {
 };
 
 // How long threads spin before they sleep. Those that wait for workers: workers are not pinned, and
-// there may be fewer cores than threads. Whoever sleeps is awake again 50 us or more too late.
+// there may be fewer cores than threads.
 inline constexpr std::chrono::nanoseconds kShortSpin = std::chrono::microseconds(20);
 // Those that wait for a GPU, or enqueue for one, where there are cores enough.
 inline constexpr std::chrono::nanoseconds kGpuSpin = std::chrono::milliseconds(4);

@@ -118,7 +118,8 @@ TEST(Safetensors, RefusesAWrongLengthOfTheHeader) {
 }
 
 TEST(Safetensors, RefusesWhatIsNoHeader) {
-  EXPECT_THAT(refusal(file_of("{\"a\":")), HasSubstr("damaged header, from byte 8: line 1, column 6: "));
+  EXPECT_THAT(refusal(file_of("{\"a\":")),
+              HasSubstr("damaged header, from byte 8: line 1, column 6: "));
   EXPECT_THAT(refusal(file_of("{\"a\":3}")), HasSubstr("'a' in the header"));
   EXPECT_THAT(refusal(file_of(R"({"__metadata__":{"a":3}})")), HasSubstr("'__metadata__'"));
   EXPECT_THAT(refusal(file_of(R"({"a":{},"a":{}})")), HasSubstr("two members 'a'"));

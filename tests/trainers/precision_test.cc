@@ -415,7 +415,8 @@ TEST(Precision, IsAFlagOfEveryProgram) {
                         "f32, or GPUs alone"));
   EXPECT_EQ(parse({"--devices=gpu:2", "--precision=tf32", "--dry_run"}).precision,
             Precision::kTf32);
-  EXPECT_THAT(refusal({"--precision=fp16"}), HasSubstr("--precision=fp16: unknown precision 'fp16'"));
+  EXPECT_THAT(refusal({"--precision=fp16"}),
+              HasSubstr("--precision=fp16: unknown precision 'fp16'"));
   EXPECT_THAT(refusal({"--devices=cpu:2", "--trainer=async", "--async=free", "--precision=f16"}),
               HasSubstr("use --precision=bf16, which needs none, or --async=ordered"));
 }
