@@ -10,7 +10,7 @@
 #include "belfry/framework/gpu_memory.h"
 #include "belfry/framework/gpus.h"
 #include "belfry/framework/log.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/session_options.h"
 
 namespace belfry {
 

@@ -202,7 +202,7 @@ Variable Graph::create_variable(VariableRequest request, At at) {
 // Beside the variable, on its line, and keyed by its logical name alone.
 void Graph::initialise(Node& node, Initializer make) {
   const TensorType& type = node.output_type(0);
-  if (!make) make = is_floating(type.dtype) ? init::glorot_uniform() : init::zeros();
+  if (!make) make = default_initializer(type.dtype);
   SiteScope line(*this, node.site());
   AutocastScope exact(*this, {});
   ColocateWith beside(node.output());

@@ -5,7 +5,6 @@
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/core_ops/transfer.h"
-#include "belfry/framework/passes/passes.h"
 #include "belfry/framework/sort_unique_impl.h"
 
 namespace belfry {
@@ -27,32 +26,6 @@ std::string PlanNode::name() const {
   if (op == &kHeld) return cat(node->name(), "/held");
   if (op == &kCopyToHost) return cat(node->name(), "/to_host");
   return std::string(node->name());
-}
-
-Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-             const PlanContext& context) {
-  Plan plan;
-  plan.locks = context.locks;
-  try {
-    prune(plan, fetches, feeds);
-  } catch (const InvalidArgument&) {
-    verify_types(plan);  // says better what towers disagree about
-    throw;
-  }
-  place(plan, context);
-  check_ranks(plan, context);
-  verify(plan, context);
-  share_replicas(plan, context);
-  fuse_updates(plan, context);
-  add_transfers(plan, context);
-  order_writes(plan);
-  if (plan.locks == Locks::kEachVariable) copy_variables(plan);
-  split_ranks(plan, context);
-  make_updates_late(plan, context);
-  schedule(plan, context);
-  prepare_kernels(plan, context);
-  plan_memory(plan, context);
-  return plan;
 }
 
 std::vector<int> gpus_of(const Plan& plan) {

@@ -10,7 +10,7 @@
 #include "belfry/framework/device.h"
 #include "belfry/framework/gpu_backend.h"
 #include "belfry/framework/kernel.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/request.h"
 
 namespace belfry {
 
@@ -231,29 +231,9 @@ int workers_for(const Plan& plan, int most);
 // worker. Those of the i-th of gpus_of() are worker `workers` + i's.
 std::vector<int> deal_lanes(const Plan& plan, int workers);
 
-// What passes may know of the session they compile for.
-struct PlanContext {
-  const std::vector<std::unique_ptr<Device>>& devices;
-  std::shared_ptr<const Placement> placement;  // of the graph, on these devices
-  bool reference_kernels = false;
-  bool fuse_updates = true;
-  bool share_replicas = true;
-  // The variables in one storage with this one, its owner first; empty before it has memory.
-  std::function<std::vector<const Node*>(const Node&)> sharers = {};
-  Locks locks = Locks::kWholeRun;
-  bool deterministic = false;  // as in SessionOptions
-
-  const Device& device(int index) const { return *devices[static_cast<std::size_t>(index)]; }
-};
-
 // What log_device_placement prints of a plan, in TensorFlow's form: "<name>: (<Type>): <full device
 // name>" in the order of assignment, one line per output of a collective. Leaves out `known` nodes.
 std::string placement_lines(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
                             const std::set<const Node*>& known = {});
-
-// Runs all passes. Throws InvalidArgument for feeds of the wrong type, unordered writes and devices
-// that do not exist.
-Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-             const PlanContext& context);
 
 }  // namespace belfry

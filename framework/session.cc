@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "belfry/framework/explain.h"
+#include "belfry/framework/passes/explain.h"
 #include "belfry/framework/session_state.h"
 #include "belfry/framework/trace.h"
 

@@ -1,7 +1,6 @@
 // Runs a graph: owns the devices, the values of variables, and compiled plans.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -11,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "belfry/framework/graph.h"
-#include "belfry/framework/tensor.h"
+#include "belfry/framework/request.h"
+#include "belfry/framework/session_options.h"
 
 namespace belfry {
 
@@ -20,86 +19,6 @@ struct Explanation;
 struct Plan;
 class Staging;
 class Trace;
-
-struct SessionOptions {
-  // How many devices of a type there are at most, e.g. {{"CPU", 4}, {"GPU", 2}}. So many CPU
-  // devices are made, as shares of this host, one by default; of GPUs no more than exist, none by
-  // default. At most 1,024 in all.
-  std::map<std::string, int> device_count = {};
-  // GPU devices per physical GPU: gpu:i is on physical GPU i / logical_gpus. Those of one physical
-  // GPU share its memory space; each has a lane and a memory_limit of its own. Without limits its
-  // memory is not divided: each takes what its plans need.
-  int logical_gpus = 1;
-  // Plans, and runs nothing: prepare() compiles without giving anything memory, and run, read,
-  // write and Step::run throw InvalidArgument. GPUs of device_count that do not exist are declared,
-  // each physical one with a memory of its own, and take every op that is not Op::cpu_only.
-  bool dry_run = false;
-  // Falls back to a device that exists and has a kernel instead of throwing. A variable that gets
-  // memory elsewhere than it asked for is warned of.
-  bool allow_soft_placement = false;
-  // Prints the devices when the session is made (device_mapping()), and each node's when the first
-  // plan that holds it is compiled (placement_lines()); initialisers follow their variables.
-  bool log_device_placement = false;
-  // Workers, the caller of run included; 0 for one per usable core.
-  int threads = 0;
-  // How many steps that run() has compiled - for fetches and shapes of feeds - are kept, with their
-  // memory: those used last. One that comes back is compiled again, with equal results. A step in
-  // use is never dropped; those of prepare() stay and do not count. At least 1.
-  int kept_steps = 64;
-  // Every step runs on all of them. Else one with so little work that a worker does it faster alone
-  // runs on the caller.
-  bool all_workers = false;
-  // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}. A plan that needs more,
-  // even without the steps of kept_steps, throws OutOfMemory naming the device before it runs.
-  std::map<std::string, std::int64_t> memory_limit = {};
-  // The physical GPUs to use, e.g. "2,0": they become gpu:0 and gpu:1. All by default.
-  std::string visible_devices = {};
-  // Where log_device_placement prints: whole lines. Standard output by default. May not call the
-  // session.
-  std::function<void(std::string_view)> placement_sink = {};
-  // Makes a collective and the optimizer updates that alone read its results one pass over memory;
-  // on GPUs, several other updates one launch.
-  bool fuse_updates = true;
-  // Lets replicas (VariableOptions::copy_of) in one memory space lie in one storage, if the same
-  // plan is the first to hold them and all plans write them alike. A plan that does not, or a
-  // write() to one of them, gives each its own first. Neither option changes a bit of any value.
-  bool share_replicas = true;
-  // Captures what a step has for each GPU at its second run (if GPUs are fed, for each of two
-  // slots, at its second and third), and gives it to the GPU in a few pieces at later ones, instead
-  // of launch by launch; not in runs that are traced. Changes no bit.
-  bool capture = true;
-  // How long threads of a step on GPUs look for its end, or for what they shall enqueue, before
-  // they sleep, in this run or for the next: a thread that sleeps comes 50 us or more too late. By
-  // default 4 ms where this process has more cores than the step has threads (gpu_spin()), else
-  // 0.02 ms, as on CPUs. In between other threads get the core if they want it. Longer steps are
-  // looked at every 20 us from then on. 0 keeps the cores of a loaded host free.
-  std::optional<double> gpu_spin_ms = {};
-  // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
-  bool reference_kernels = false;
-  // A collective of NCCL that has been enqueued and has not finished for so many seconds, or a call
-  // of NCCL that is in progress for so long, fails the run with a CommError. It counts what the
-  // collective waits for, too.
-  double nccl_timeout_s = 600;
-  // Libraries compute by algorithms that give the same bits each time, on GPUs, too, where others
-  // may be faster. On CPUs all do.
-  bool deterministic = false;
-  // Called with each plan before it is given memory: where tests look at plans and inject faults.
-  std::function<void(Plan&)> plan_hook = {};
-};
-
-// What to compute: an output, the value of a variable, or a node for its effect.
-struct Fetch {
-  Fetch(Output o) : output(o), node(&o.node()) {}       // NOLINT
-  Fetch(Variable v) : Fetch(static_cast<Output>(v)) {}  // NOLINT
-  Fetch(Node& n) : node(&n) {}                          // NOLINT
-  Output output;                                        // empty for a node
-  Node* node;
-};
-
-struct Feed {
-  Output where;
-  Tensor what;
-};
 
 struct RunOptions {
   // Replaced by what the run did and when (trace.h); empty if the run throws. Recording changes no
@@ -111,18 +30,6 @@ struct RunOptions {
 struct VariableBytes {
   Variable variable;
   std::span<const std::byte> bytes;
-};
-
-// A type of a feed, before its values exist.
-struct FeedType {
-  Output where;
-  Shape shape;
-};
-
-// How long a run holds variables.
-enum class Locks {
-  kWholeRun,      // all, from its beginning to its end: it is alone in the session
-  kEachVariable,  // each while it is copied, and while it is written
 };
 
 struct PrepareOptions {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/placement.h"
 #include "belfry/framework/step.h"
 

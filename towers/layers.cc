@@ -1,5 +1,6 @@
 #include "belfry/towers/layers.h"
 
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/batch_moments.h"
 #include "belfry/ops/batch_norm.h"
 #include "belfry/ops/cast.h"

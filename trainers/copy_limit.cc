@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "belfry/framework/session.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/device_list.h"
 
 namespace belfry {
 

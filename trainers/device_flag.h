@@ -1,14 +1,13 @@
 // The flags that say which devices a program uses, and what sessions need for them.
 #pragma once
 #include <functional>
-#include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "belfry/framework/device_spec.h"
 #include "belfry/framework/gpus.h"
+#include "belfry/trainers/device_list.h"
 #include "belfry/trainers/flag_spellings.h"
 #include "belfry/trainers/flag_values.h"
 
@@ -48,17 +47,5 @@ struct DeviceFlags {
 // module.
 DeviceFlags read_devices(const RawDevices& raw, bool plans,
                          const std::function<const Gpus&()>& find = gpus);
-
-// "cpu:4" and "gpu:8" are counts; a comma list, or an item that begins with "/", names devices,
-// which need not exist. Full names in the order given. Throws FlagError "<flag>: ...", also for
-// duplicates.
-std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view flag = "--devices");
-
-// How many devices of each type must exist so that all of `devices` do: for SessionOptions. Throws
-// InvalidArgument for one without a type or an index.
-std::map<std::string, int> device_count(std::span<const DeviceSpec> devices);
-
-// "CPU:0 CPU:1", for people.
-std::string short_names(std::span<const DeviceSpec> devices);
 
 }  // namespace belfry

@@ -2,7 +2,7 @@
 
 #include "belfry/framework/json.h"
 #include "belfry/framework/numeric_order.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/device_list.h"
 #include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/trainer_kinds.h"
 

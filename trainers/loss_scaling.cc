@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/loss_scale.h"

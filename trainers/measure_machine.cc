@@ -11,6 +11,7 @@
 #include "belfry/allreduce/collective.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/device.h"
 #include "belfry/framework/gpus.h"
@@ -18,7 +19,7 @@
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/sgd_update.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/device_list.h"
 #include "belfry/trainers/flag_values.h"
 #include "belfry/trainers/interleaved.h"
 

@@ -1,6 +1,7 @@
 #include "belfry/trainers/models.h"
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/max_pool.h"

@@ -9,7 +9,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/device_list.h"
 #include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/planned_memory.h"
 #include "belfry/trainers/reduction_oracle.h"

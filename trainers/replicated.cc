@@ -2,7 +2,7 @@
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
-#include "belfry/trainers/flags.h"
+#include "belfry/trainers/flag_values.h"
 #include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {

@@ -9,7 +9,7 @@
 #include "belfry/framework/log.h"
 #include "belfry/framework/plan.h"
 #include "belfry/trainers/clock.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/device_list.h"
 #include "belfry/trainers/free_towers.h"
 #include "belfry/trainers/prefetch.h"
 #include "belfry/trainers/statistics.h"

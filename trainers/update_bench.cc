@@ -5,10 +5,11 @@
 #include <limits>
 #include <memory>
 
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/session.h"
 #include "belfry/towers/replicate.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/device_list.h"
 #include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/optimizer.h"
 #include "belfry/trainers/planned_memory.h"

@@ -1,7 +1,7 @@
 // The passes of compile(), in their order. Each turns a plan that the earlier ones made into one
 // that the next can use; each has its own file and test.
 #pragma once
-#include "belfry/framework/plan.h"
+#include "belfry/framework/passes/compile.h"
 
 namespace belfry {
 

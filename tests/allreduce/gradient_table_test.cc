@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {

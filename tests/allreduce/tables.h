@@ -7,6 +7,7 @@
 
 #include "belfry/allreduce/gradient_table.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/scopes.h"
 
 namespace belfry {

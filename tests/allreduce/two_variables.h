@@ -14,6 +14,7 @@
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"

@@ -3,6 +3,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/gradients.h"
 #include "belfry/framework/plan.h"
 #include "belfry/ops/all_reduce.h"

@@ -2,6 +2,7 @@
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/framework/memory_file_system.h"
 

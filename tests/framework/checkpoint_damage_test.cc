@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include "belfry/framework/checkpoint_manifest_impl.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/safetensors.h"
 #include "belfry/tests/framework/checkpoint_test_support.h"
 

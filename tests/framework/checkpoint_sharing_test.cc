@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/framework/checkpoint_test_support.h"
 
 namespace belfry {

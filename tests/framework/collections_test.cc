@@ -1,6 +1,7 @@
 #include "belfry/framework/collections.h"
 
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/tests/framework/framework_test_support.h"
 

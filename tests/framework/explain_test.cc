@@ -1,8 +1,9 @@
-#include "belfry/framework/explain.h"
+#include "belfry/framework/passes/explain.h"
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/all_reduce.h"

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/placement.h"
 #include "belfry/framework/tensor.h"
 

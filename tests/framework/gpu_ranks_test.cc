@@ -1,4 +1,5 @@
 // Steps with NCCL, which is stood in for: sums, failures, and what is left after them.
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/kernels/half_bits.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/sgd_update.h"

@@ -1,6 +1,7 @@
 // Steps whose work for GPUs is captured at the second run, for the other slot of feeds at the
 // third, and replayed from there on.
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/segments.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/tests/framework/gpu_test_support.h"

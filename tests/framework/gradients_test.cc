@@ -5,6 +5,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/arithmetic.h"

@@ -2,6 +2,7 @@
 #pragma once
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/copy_to_host.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 
 namespace belfry {

@@ -2,6 +2,7 @@
 // that.
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/segments.h"
 #include "belfry/tests/framework/late_updates_support.h"

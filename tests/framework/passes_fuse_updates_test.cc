@@ -4,6 +4,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/adam_update.h"
 #include "belfry/ops/sgd_update.h"
 #include "belfry/tests/framework/replicas_test_support.h"

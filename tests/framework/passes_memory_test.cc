@@ -1,4 +1,5 @@
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/tests/framework/random_graph.h"
 

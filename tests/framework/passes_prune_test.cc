@@ -3,6 +3,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/scopes.h"

@@ -2,6 +2,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/all_reduce.h"

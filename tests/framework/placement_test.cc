@@ -2,8 +2,9 @@
 // Where a test quotes TensorFlow, it is what 1.15.5 printed.
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/explain.h"
+#include "belfry/framework/passes/explain.h"
 #include "belfry/tests/framework/placement_support.h"
 
 namespace belfry {

@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/passes/placer.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/shape_of.h"

@@ -8,6 +8,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/all_reduce.h"

@@ -1,6 +1,7 @@
 // Initialisers that are refused.
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

@@ -1,5 +1,6 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/framework_test_support.h"

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"

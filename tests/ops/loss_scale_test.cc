@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/adam_update.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/momentum_update.h"

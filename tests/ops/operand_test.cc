@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/exp.h"
 #include "belfry/tests/support/interpreter.h"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/segments.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/tests/recorder/recorder_support.h"

@@ -7,6 +7,7 @@
 
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/session.h"

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/plan.h"
 #include "belfry/framework/threads.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/scopes.h"
 
 namespace belfry {

@@ -9,6 +9,7 @@
 #include "belfry/allreduce/gradient_table.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/operand.h"

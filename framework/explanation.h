@@ -1,15 +1,11 @@
-// Why a node is where it is: Graph::explain and Session::explain.
+// Why a node is where it is: what Graph::explain and Session::explain answer.
 #pragma once
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "belfry/framework/session.h"
-
 namespace belfry {
-
-class Placement;
 
 // Devices are named in full, but for the request, which is as it was asked for.
 struct Explanation {
@@ -46,8 +42,5 @@ struct Explanation {
   // For people, in lines.
   std::string str() const;
 };
-
-// Session::explain: places the graph again, and looks on.
-Explanation explain_placement(const Output& output, const Placement& placement);
 
 }  // namespace belfry

@@ -1,0 +1,44 @@
+#include "belfry/framework/explanation.h"
+
+#include "belfry/framework/graph.h"
+#include "belfry/framework/numeric_order.h"
+
+namespace belfry {
+
+Explanation Graph::explain(const Output& output) const {
+  const Node& node = output.node();
+  require(&node.graph() == this, node.describe(), ": belongs to another graph");
+  Explanation result;
+  result.node = node.name();
+  result.type = node.type();
+  result.requested = node.device().str();
+  for (const DeviceReason& reason : node.device_reasons()) {
+    result.scopes.push_back(
+        {std::string(reason.site.file_name()), static_cast<int>(reason.site.line), reason.what});
+    if (!reason.load.empty()) result.load = reason.load;
+  }
+  result.colocation.assign(node.colocation().begin(), node.colocation().end());
+  return result;
+}
+
+std::string Explanation::str() const {
+  std::string text = cat(node, ": (", type, ")\n");
+  if (!device.empty()) text += cat("  device: ", device, "\n");
+  text += cat("  requested: ", requested.empty() ? "any device" : requested, "\n");
+  for (const Scope& scope : scopes)
+    text += cat("    ", scope.what, " at ", scope.file, ":", scope.line, "\n");
+  for (const auto& [name, elements] : in_numeric_order(load))
+    text += cat("    load then: ", name, " ", elements, " elements\n");
+  if (!colocation.empty()) text += cat("  colocated with: ", join(colocation), "\n");
+  for (const Pull& pull : pulls)
+    text += cat("    ", pull.who, " pulled ", pull.whom, ": ", pull.why, "\n");
+  for (const Candidate& candidate : candidates)
+    text += cat(candidate.device == device ? "  * "
+                : candidate.kept           ? "  + "
+                                           : "  - ",
+                candidate.device, ": ", candidate.reason, "\n");
+  if (!fallback.empty()) text += cat("  soft placement: ", fallback, "\n");
+  return text;
+}
+
+}  // namespace belfry

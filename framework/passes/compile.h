@@ -1,0 +1,29 @@
+// From a graph to a plan.
+#pragma once
+#include <functional>
+
+#include "belfry/framework/plan.h"
+
+namespace belfry {
+
+// What passes may know of the session they compile for.
+struct PlanContext {
+  const std::vector<std::unique_ptr<Device>>& devices;
+  std::shared_ptr<const Placement> placement;  // of the graph, on these devices
+  bool reference_kernels = false;
+  bool fuse_updates = true;
+  bool share_replicas = true;
+  // The variables in one storage with this one, its owner first; empty before it has memory.
+  std::function<std::vector<const Node*>(const Node&)> sharers = {};
+  Locks locks = Locks::kWholeRun;
+  bool deterministic = false;  // as in SessionOptions
+
+  const Device& device(int index) const { return *devices[static_cast<std::size_t>(index)]; }
+};
+
+// Runs all passes. Throws InvalidArgument for feeds of the wrong type, unordered writes and devices
+// that do not exist.
+Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+             const PlanContext& context);
+
+}  // namespace belfry

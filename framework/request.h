@@ -1,0 +1,34 @@
+// What a user asks a session to compute, and under which locks.
+#pragma once
+#include "belfry/framework/graph.h"
+#include "belfry/framework/tensor.h"
+
+namespace belfry {
+
+// What to compute: an output, the value of a variable, or a node for its effect.
+struct Fetch {
+  Fetch(Output o) : output(o), node(&o.node()) {}       // NOLINT
+  Fetch(Variable v) : Fetch(static_cast<Output>(v)) {}  // NOLINT
+  Fetch(Node& n) : node(&n) {}                          // NOLINT
+  Output output;                                        // empty for a node
+  Node* node;
+};
+
+struct Feed {
+  Output where;
+  Tensor what;
+};
+
+// A type of a feed, before its values exist.
+struct FeedType {
+  Output where;
+  Shape shape;
+};
+
+// How long a run holds variables.
+enum class Locks {
+  kWholeRun,      // all, from its beginning to its end: it is alone in the session
+  kEachVariable,  // each while it is copied, and while it is written
+};
+
+}  // namespace belfry
