@@ -7,8 +7,8 @@
 
 #include "belfry/allreduce/mixed.h"
 #include "belfry/allreduce/strategy.h"
-#include "belfry/framework/error.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "belfry/allreduce/verify.h"
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 
 namespace belfry {
 namespace {

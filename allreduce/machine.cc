@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/device.h"
-#include "belfry/framework/error.h"
 
 namespace belfry {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/device_spec.h"
-#include "belfry/framework/json.h"
 
 namespace belfry {
 

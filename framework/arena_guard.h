@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/allocator.h"
+#include "belfry/framework/base/allocator.h"
 #include "belfry/framework/plan.h"
 
 namespace belfry {

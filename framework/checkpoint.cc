@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/checkpoint_folder_impl.h"
 #include "belfry/framework/checkpoint_manifest_impl.h"
-#include "belfry/framework/error.h"
-#include "belfry/framework/log.h"
-#include "belfry/framework/not_finite.h"
 #include "belfry/framework/safetensors.h"
 
 namespace belfry {

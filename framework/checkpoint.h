@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/file_system.h"
-#include "belfry/framework/json.h"
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/session.h"
 
 namespace belfry {

@@ -3,9 +3,9 @@
 #include <chrono>
 #include <thread>
 
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/checkpoint_folder_impl.h"
-#include "belfry/framework/error.h"
-#include "belfry/framework/log.h"
 
 namespace belfry {
 namespace {

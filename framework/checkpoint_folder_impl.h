@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 
 namespace belfry {
 

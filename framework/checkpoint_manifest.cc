@@ -3,8 +3,8 @@
 
 #include <zlib.h>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/checkpoint_manifest_impl.h"
-#include "belfry/framework/error.h"
 
 namespace belfry {
 namespace {

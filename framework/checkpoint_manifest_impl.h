@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "belfry/framework/json.h"
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/safetensors.h"
 
 namespace belfry {

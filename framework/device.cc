@@ -7,9 +7,9 @@
 
 #include <sched.h>
 
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/gpu_memory.h"
 #include "belfry/framework/gpus.h"
-#include "belfry/framework/log.h"
 #include "belfry/framework/session_options.h"
 
 namespace belfry {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "belfry/framework/allocator.h"
+#include "belfry/framework/base/allocator.h"
 #include "belfry/framework/device_spec.h"
 
 namespace belfry {

@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

@@ -1,7 +1,7 @@
 #include "belfry/framework/explanation.h"
 
+#include "belfry/framework/base/numeric_order.h"
 #include "belfry/framework/graph.h"
-#include "belfry/framework/numeric_order.h"
 
 namespace belfry {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/dtype.h"
+#include "belfry/framework/base/dtype.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 #include "belfry/framework/gpu_streams.h"
 
-#include "belfry/framework/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique_impl.h"
 
 namespace belfry {
 

@@ -6,7 +6,7 @@
 #include <belfry_build_identity.h>
 #include <dlfcn.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <set>
 
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/gradient_sum_impl.h"
-#include "belfry/framework/log.h"
 
 namespace belfry {
 namespace {

@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "belfry/framework/base/names.h"
 #include "belfry/framework/collections.h"
 #include "belfry/framework/combined_gradient.h"
-#include "belfry/framework/names.h"
 #include "belfry/framework/node.h"
 #include "belfry/framework/variable.h"
 

@@ -1,11 +1,11 @@
 // What the scopes in force do to a new node.
 #include <algorithm>
 
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/state.h"
 #include "belfry/framework/graph.h"
-#include "belfry/framework/log.h"
 #include "belfry/framework/scope_stack.h"
-#include "belfry/framework/sort_unique_impl.h"
 
 namespace belfry {
 namespace {

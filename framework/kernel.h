@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/dtype.h"
-#include "belfry/framework/options.h"
-#include "belfry/framework/shape.h"
+#include "belfry/framework/base/dtype.h"
+#include "belfry/framework/base/options.h"
+#include "belfry/framework/base/shape.h"
 
 namespace belfry {
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/base/site.h"
 #include "belfry/framework/device_spec.h"
 #include "belfry/framework/op.h"
-#include "belfry/framework/site.h"
 
 namespace belfry {
 

@@ -11,11 +11,11 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/dtype.h"
+#include "belfry/framework/base/dtype.h"
+#include "belfry/framework/base/options.h"
+#include "belfry/framework/base/shape.h"
+#include "belfry/framework/base/site.h"
 #include "belfry/framework/kernel.h"
-#include "belfry/framework/options.h"
-#include "belfry/framework/shape.h"
-#include "belfry/framework/site.h"
 
 namespace belfry {
 

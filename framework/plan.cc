@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/core_ops/transfer.h"
-#include "belfry/framework/sort_unique_impl.h"
 
 namespace belfry {
 

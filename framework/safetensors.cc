@@ -4,7 +4,7 @@
 #include <array>
 #include <bit>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace {

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/json.h"
-#include "belfry/framework/tensor.h"
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/base/tensor.h"
 
 namespace belfry {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 
 namespace belfry {
 namespace {

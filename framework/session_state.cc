@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/passes/placer.h"
 
 namespace belfry {

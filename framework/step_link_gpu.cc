@@ -5,8 +5,8 @@
 #include <ranges>
 #include <utility>
 
+#include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/rank_launch.h"
-#include "belfry/framework/sort_unique_impl.h"
 #include "belfry/framework/step.h"
 
 namespace belfry {

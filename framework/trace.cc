@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "belfry/framework/json.h"
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/plan.h"
 #include "belfry/framework/timeline.h"
 

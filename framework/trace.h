@@ -30,8 +30,8 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/device.h"
-#include "belfry/framework/file_system.h"
 #include "belfry/framework/recording.h"
 
 namespace belfry {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "belfry/framework/base/tensor.h"
 #include "belfry/framework/node.h"
-#include "belfry/framework/tensor.h"
 
 namespace belfry {
 

@@ -3,8 +3,8 @@
 #include <cfenv>
 #include <chrono>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/threads.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/threads.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/towers/least_loaded_device_setter.h"
 #include "belfry/towers/verify_towers.h"
 

@@ -1,6 +1,6 @@
 #include "belfry/trainers/algorithms_file.h"
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace {

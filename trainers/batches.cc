@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 #include "belfry/trainers/counter_random_impl.h"
 #include "belfry/trainers/flag_values.h"
 

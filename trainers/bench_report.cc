@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/json.h"
+#include "belfry/framework/base/json.h"
 #include "belfry/trainers/bar_chart.h"
 #include "belfry/trainers/mode_bench.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "belfry/framework/allocator.h"
+#include "belfry/framework/base/allocator.h"
 #include "belfry/framework/workers.h"
 
 namespace belfry {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "belfry/framework/before_log.h"
+#include "belfry/framework/base/before_log.h"
 
 namespace belfry {
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace {

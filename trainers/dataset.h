@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/tensor.h"
+#include "belfry/framework/base/tensor.h"
 
 namespace belfry {
 

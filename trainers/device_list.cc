@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device.h"
-#include "belfry/framework/text.h"
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {

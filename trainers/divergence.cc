@@ -1,6 +1,6 @@
 #include "belfry/trainers/divergence.h"
 
-#include "belfry/framework/not_finite.h"
+#include "belfry/framework/base/not_finite.h"
 #include "belfry/trainers/statistics.h"
 
 namespace belfry {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/json.h"
+#include "belfry/framework/base/json.h"
 #include "belfry/trainers/divergence.h"
 #include "belfry/trainers/modes.h"
 #include "belfry/trainers/output_file.h"

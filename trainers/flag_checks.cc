@@ -3,8 +3,8 @@
 
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
-#include "belfry/framework/log.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flags_impl.h"
 #include "belfry/trainers/measure_machine.h"

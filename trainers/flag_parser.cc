@@ -8,7 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

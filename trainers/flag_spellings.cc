@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 

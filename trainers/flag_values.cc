@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 

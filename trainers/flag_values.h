@@ -7,7 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "belfry/framework/threads.h"
+#include "belfry/framework/base/threads.h"
 
 namespace belfry {
 namespace {

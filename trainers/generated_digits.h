@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "belfry/framework/tensor.h"
+#include "belfry/framework/base/tensor.h"
 
 namespace belfry::data {
 

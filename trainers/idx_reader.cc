@@ -7,8 +7,8 @@
 
 #include <zlib.h>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/host_memory.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/host_memory.h"
 
 namespace belfry {
 namespace {

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "belfry/framework/file_system.h"
-#include "belfry/framework/tensor.h"
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/tensor.h"
 
 namespace belfry {
 

@@ -1,7 +1,7 @@
 #include "belfry/trainers/inspect.h"
 
-#include "belfry/framework/json.h"
-#include "belfry/framework/numeric_order.h"
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/base/numeric_order.h"
 #include "belfry/trainers/device_list.h"
 #include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/trainer_kinds.h"

@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "belfry/allreduce/collective.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/device.h"
 #include "belfry/framework/gpus.h"
-#include "belfry/framework/log.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/sgd_update.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "belfry/allreduce/machine.h"
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 
 namespace belfry {
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/generated_digits.h"
 #include "belfry/trainers/idx_reader.h"
 

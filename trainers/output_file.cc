@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <span>
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 
 namespace belfry {
 

@@ -1,7 +1,7 @@
 #include "belfry/trainers/planned_memory.h"
 
-#include "belfry/framework/host_memory.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/threads.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/threads.h"
 
 namespace belfry {
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <new>
 
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {

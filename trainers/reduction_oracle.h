@@ -1,7 +1,7 @@
 // What strategies must compute, found without them: for checks of benchmarks.
 #pragma once
 #include "belfry/allreduce/strategy.h"
-#include "belfry/framework/tensor.h"
+#include "belfry/framework/base/tensor.h"
 
 namespace belfry {
 

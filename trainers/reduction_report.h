@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/json.h"
+#include "belfry/framework/base/json.h"
 #include "belfry/trainers/reduction_bench.h"
 #include "belfry/trainers/update_bench.h"
 

@@ -1,7 +1,7 @@
 #include "belfry/trainers/report.h"
 
-#include "belfry/framework/json.h"
-#include "belfry/framework/numeric_order.h"
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/base/numeric_order.h"
 #include "belfry/trainers/statistics.h"
 
 namespace belfry {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace {

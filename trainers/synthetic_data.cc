@@ -1,6 +1,6 @@
 #include "belfry/trainers/synthetic_data.h"
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 #include "belfry/trainers/counter_random_impl.h"
 
 namespace belfry {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "belfry/allreduce/small_tensors.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flag_values.h"
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/towers/balance.h"
 #include "belfry/trainers/algorithms_file.h"
 #include "belfry/trainers/clock.h"

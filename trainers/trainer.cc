@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/plan.h"
 #include "belfry/trainers/clock.h"
 #include "belfry/trainers/device_list.h"

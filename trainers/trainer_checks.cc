@@ -1,4 +1,4 @@
-#include "belfry/framework/host_memory.h"
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/trainers/trainer_checks_impl.h"
 
 namespace belfry {

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/trainers/loss_scaling.h"
 #include "belfry/trainers/trainer.h"
 

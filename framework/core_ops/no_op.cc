@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/identity.h"
-#include "belfry/framework/sort_unique_impl.h"
 
 namespace belfry {
 namespace {

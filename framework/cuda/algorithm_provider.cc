@@ -1,6 +1,6 @@
 #include "belfry/framework/cuda/algorithm_provider.h"
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 
 namespace belfry::cuda {
 

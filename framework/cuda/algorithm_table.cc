@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "belfry/framework/json.h"
+#include "belfry/framework/base/json.h"
 
 namespace belfry::cuda {
 namespace {

@@ -13,7 +13,7 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry::cuda {
 

@@ -1,7 +1,7 @@
 // A tensor of indices, i32 or i64: labels of classes, ids of rows.
 #pragma once
+#include "belfry/framework/base/dtype.h"
 #include "belfry/framework/cuda/fault.h"
-#include "belfry/framework/dtype.h"
 
 namespace belfry::cuda {
 

@@ -2,10 +2,10 @@
 #pragma once
 #include <span>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/kernels/broadcast.h"
 #include "belfry/framework/kernels/simd.h"
-#include "belfry/framework/text.h"
 
 namespace belfry::cuda {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "belfry/framework/dtype.h"
+#include "belfry/framework/base/dtype.h"
 
 namespace belfry::kernels {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "belfry/framework/dtype.h"
+#include "belfry/framework/base/dtype.h"
 #include "belfry/framework/kernels/math.h"
 
 namespace belfry::kernels {

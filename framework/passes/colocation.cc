@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 
 namespace belfry {
 namespace {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <span>
 
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/widened.h"
-#include "belfry/framework/log.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

@@ -4,9 +4,9 @@
 #include <queue>
 #include <utility>
 
+#include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/sort_unique_impl.h"
 
 namespace belfry {
 

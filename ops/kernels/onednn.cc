@@ -9,8 +9,8 @@
 
 #include <sys/mman.h>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/node.h"
 
 // Of libgomp, which oneDNN links. Both concern the calling thread alone.

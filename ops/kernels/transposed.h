@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "belfry/framework/shape.h"
+#include "belfry/framework/base/shape.h"
 #include "belfry/ops/kernels/axes.h"
 
 namespace belfry {

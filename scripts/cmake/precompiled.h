@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph.h"
 #include "belfry/framework/kernel.h"
 #include "belfry/framework/node.h"
 #include "belfry/framework/op.h"
-#include "belfry/framework/text.h"

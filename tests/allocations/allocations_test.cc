@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/allocator.h"
+#include "belfry/framework/base/allocator.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"

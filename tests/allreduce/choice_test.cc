@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/gradient_packer.h"
-#include "belfry/framework/error.h"
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/ops/operand.h"
 

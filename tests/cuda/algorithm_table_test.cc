@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry::cuda {
 namespace algorithm_table_test {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/gpus.h"
 
 extern "C" belfry::GpuModuleEntry belfry_gpu_backend;

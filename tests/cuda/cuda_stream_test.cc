@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/cuda/cuda_segment.h"
-#include "belfry/framework/error.h"
 #include "belfry/framework/gpus.h"
 
 namespace belfry {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "belfry/framework/file_system.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 

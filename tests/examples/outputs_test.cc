@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/checkpoint.h"
-#include "belfry/framework/file_system.h"
 #include "belfry/tests/support/programs.h"
 
 namespace belfry {

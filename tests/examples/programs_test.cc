@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "belfry/framework/file_system.h"
-#include "belfry/framework/host_memory.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/framework/allocator.h"
+#include "belfry/framework/base/allocator.h"
 
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"

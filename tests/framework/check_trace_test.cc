@@ -1,6 +1,6 @@
 // The independent checker finds what is wrong with a trace.
-#include "belfry/framework/file_system.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/programs.h"
 

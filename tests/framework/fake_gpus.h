@@ -1,6 +1,6 @@
 // GPUs that are not there, and do nothing.
 #pragma once
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/gpu_backend.h"
 
 namespace belfry::test {

@@ -1,4 +1,4 @@
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 
 #include <cstdlib>
 #include <filesystem>

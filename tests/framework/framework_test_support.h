@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/tensor.h"
 #include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/placement.h"
-#include "belfry/framework/tensor.h"
 
 namespace belfry {
 

@@ -1,11 +1,11 @@
 // Steps on GPUs that are stood in for.
 #include <thread>
 
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/json.h"
 #include "belfry/framework/op.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 #include "belfry/tests/framework/memory_file_system.h"

@@ -5,12 +5,12 @@
 #include <thread>
 #include <utility>
 
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/file_system.h"
 #include "belfry/framework/gradients.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"

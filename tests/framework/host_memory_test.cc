@@ -1,4 +1,4 @@
-#include "belfry/framework/host_memory.h"
+#include "belfry/framework/base/host_memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

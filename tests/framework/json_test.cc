@@ -1,11 +1,11 @@
-#include "belfry/framework/json.h"
+#include "belfry/framework/base/json.h"
 
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace json_test {

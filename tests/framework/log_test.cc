@@ -1,4 +1,4 @@
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 
 #include <thread>
 #include <vector>
@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/before_log.h"
+#include "belfry/framework/base/before_log.h"
 
 namespace belfry {
 namespace log_test {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/file_system.h"
 
 namespace belfry {
 

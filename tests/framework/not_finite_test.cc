@@ -1,11 +1,11 @@
-#include "belfry/framework/not_finite.h"
+#include "belfry/framework/base/not_finite.h"
 
 #include <cstring>
 #include <limits>
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/tensor.h"
+#include "belfry/framework/base/tensor.h"
 
 namespace belfry {
 namespace not_finite_test {

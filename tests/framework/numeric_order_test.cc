@@ -1,4 +1,4 @@
-#include "belfry/framework/numeric_order.h"
+#include "belfry/framework/base/numeric_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-#include "belfry/framework/options.h"
+#include "belfry/framework/base/options.h"
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/shape.h"
+#include "belfry/framework/base/shape.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/source_files.h"
 
 namespace belfry::test {
@@ -60,7 +60,7 @@ TEST(Sources, RunNoShell) {
 
 TEST(Sources, OpenFilesThroughTheFileSystemSeamOnly) {
   for (const SourceFile& file : source_files(kShipped)) {
-    if (file.path == "framework/file_system.cc") {
+    if (file.path == "framework/base/file_system.cc") {
       EXPECT_THAT(file_access(file), Not(IsEmpty())) << "the check is blind, or the file has moved";
     } else {
       EXPECT_THAT(file_access(file), IsEmpty());

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/framework/memory_file_system.h"
 

@@ -1,8 +1,8 @@
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/shape.h"
+#include "belfry/framework/base/shape.h"
 
 namespace belfry {
 namespace text_test {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
@@ -11,7 +12,6 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients.h"
-#include "belfry/framework/json.h"
 #include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/all_reduce.h"

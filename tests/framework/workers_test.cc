@@ -9,7 +9,7 @@
 #include <system_error>
 #include <thread>
 
-#include "belfry/framework/threads.h"
+#include "belfry/framework/base/threads.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/fuzz/target.h"
 
 namespace {

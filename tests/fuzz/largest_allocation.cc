@@ -6,7 +6,7 @@
 #include <new>
 #include <string>
 
-#include "belfry/framework/allocator.h"
+#include "belfry/framework/base/allocator.h"
 
 namespace {
 

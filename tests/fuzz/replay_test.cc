@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/file_system.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/fuzz/largest_allocation.h"
 #include "belfry/tests/fuzz/target.h"
 #include "belfry/tests/support/mutate.h"

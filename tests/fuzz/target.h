@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 // Returns 0. libFuzzer's name and type.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

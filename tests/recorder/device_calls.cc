@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/recorder/recorder.h"
 
 using namespace belfry::recorder;

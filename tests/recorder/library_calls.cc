@@ -8,7 +8,7 @@
 #include <cudnn.h>
 #include <dlfcn.h>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/recorder/recorder.h"
 
 using namespace belfry::recorder;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/tensor.h"
 #include "belfry/framework/node.h"
-#include "belfry/framework/tensor.h"
 
 namespace belfry {
 

@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
+#include "belfry/framework/base/tensor.h"
 #include "belfry/framework/node.h"
-#include "belfry/framework/tensor.h"
 
 namespace belfry {
 

@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "belfry/framework/file_system.h"
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
 
 extern char** environ;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry::test {
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/reduction_bench.h"

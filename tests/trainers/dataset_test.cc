@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 #include "belfry/tests/trainers/idx_files.h"
 
 namespace belfry {

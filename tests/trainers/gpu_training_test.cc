@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/plan.h"
-#include "belfry/framework/text.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/parsed_flags.h"

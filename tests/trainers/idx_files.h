@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/file_system.h"
 
 namespace belfry::test {
 

@@ -10,10 +10,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/threads.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/error.h"
 #include "belfry/framework/scopes.h"
-#include "belfry/framework/threads.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/idx_files.h"
 

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/machines.h"

@@ -5,7 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/tests/trainers/train_support.h"
 #include "belfry/trainers/trainer.h"
 

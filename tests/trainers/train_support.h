@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/train.h"
 

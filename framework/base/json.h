@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 

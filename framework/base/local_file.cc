@@ -4,8 +4,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/local_file_impl.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/local_file_impl.h"
 
 namespace belfry {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 
 namespace belfry {
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/allocator.h"
-#include "belfry/framework/dtype.h"
-#include "belfry/framework/shape.h"
+#include "belfry/framework/base/allocator.h"
+#include "belfry/framework/base/dtype.h"
+#include "belfry/framework/base/shape.h"
 
 namespace belfry {
 

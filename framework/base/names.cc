@@ -1,6 +1,6 @@
-#include "belfry/framework/names.h"
+#include "belfry/framework/base/names.h"
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
-#include "belfry/framework/site.h"
+#include "belfry/framework/base/site.h"
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/dtype.h"
+#include "belfry/framework/base/dtype.h"
 
 namespace belfry {
 

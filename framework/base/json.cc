@@ -1,4 +1,4 @@
-#include "belfry/framework/json.h"
+#include "belfry/framework/base/json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 

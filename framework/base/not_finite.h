@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "belfry/framework/dtype.h"
+#include "belfry/framework/base/dtype.h"
 
 namespace belfry {
 

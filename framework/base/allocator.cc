@@ -1,4 +1,4 @@
-#include "belfry/framework/allocator.h"
+#include "belfry/framework/base/allocator.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 #include <sys/mman.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace {

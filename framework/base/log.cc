@@ -1,4 +1,4 @@
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/log.h"
 
 #include <cstdlib>
 #include <mutex>
@@ -7,7 +7,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include "belfry/framework/before_log.h"
+#include "belfry/framework/base/before_log.h"
 
 namespace belfry {
 namespace {

@@ -1,6 +1,6 @@
-#include "belfry/framework/threads.h"
+#include "belfry/framework/base/threads.h"
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 

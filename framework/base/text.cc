@@ -1,4 +1,4 @@
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 
 #include <algorithm>
 #include <numeric>

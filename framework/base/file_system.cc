@@ -1,4 +1,4 @@
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/local_file_impl.h"
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/local_file_impl.h"
+#include "belfry/framework/base/log.h"
 
 namespace belfry {
 namespace {

@@ -1,4 +1,4 @@
-#include "belfry/framework/not_finite.h"
+#include "belfry/framework/base/not_finite.h"
 
 #include <cstring>
 

@@ -4,9 +4,9 @@
 
 #include <unistd.h>
 
-#include "belfry/framework/error.h"
-#include "belfry/framework/file_system.h"
-#include "belfry/framework/log.h"
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/log.h"
 
 namespace belfry {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdexcept>
 
-#include "belfry/framework/text.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 

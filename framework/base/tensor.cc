@@ -1,4 +1,4 @@
-#include "belfry/framework/tensor.h"
+#include "belfry/framework/base/tensor.h"
 
 namespace belfry {
 

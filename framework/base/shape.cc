@@ -1,8 +1,8 @@
-#include "belfry/framework/shape.h"
+#include "belfry/framework/base/shape.h"
 
 #include <algorithm>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 

@@ -6,7 +6,7 @@
 #include <typeinfo>
 #include <vector>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 

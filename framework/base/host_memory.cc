@@ -1,4 +1,4 @@
-#include "belfry/framework/host_memory.h"
+#include "belfry/framework/base/host_memory.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "belfry/framework/error.h"
+#include "belfry/framework/base/error.h"
 
 namespace belfry {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "belfry/framework/tensor.h"
+#include "belfry/framework/base/tensor.h"
 
 namespace belfry {
 namespace {

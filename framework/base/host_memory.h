@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "belfry/framework/file_system.h"
+#include "belfry/framework/base/file_system.h"
 
 namespace belfry {
 
