@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace {

@@ -9,7 +9,7 @@
 #include "belfry/allreduce/cost_model.h"
 #include "belfry/allreduce/machine.h"
 #include "belfry/allreduce/strategy.h"
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 
 namespace belfry {
 

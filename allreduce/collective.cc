@@ -1,7 +1,7 @@
 #include "belfry/allreduce/collective.h"
 
 #include "belfry/allreduce/chunked.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace {

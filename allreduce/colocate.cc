@@ -1,7 +1,7 @@
 #include "belfry/allreduce/colocate.h"
 
 #include "belfry/framework/core_ops/add_n.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace {

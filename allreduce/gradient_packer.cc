@@ -4,7 +4,7 @@
 
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/verify.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/reshape.h"
 
 namespace belfry {

@@ -5,7 +5,7 @@
 #include "belfry/allreduce/pieces.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
 

@@ -2,7 +2,7 @@
 
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "belfry/framework/base/json.h"
-#include "belfry/framework/device_spec.h"
+#include "belfry/framework/graph/device_spec.h"
 
 namespace belfry {
 

@@ -1,7 +1,7 @@
 #include "belfry/allreduce/small_tensors.h"
 
 #include "belfry/allreduce/pieces.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/reshape.h"
 
 namespace belfry {

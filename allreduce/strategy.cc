@@ -9,7 +9,7 @@
 #include "belfry/allreduce/verify.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/weigh.h"

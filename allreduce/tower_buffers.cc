@@ -1,7 +1,7 @@
 #include "belfry/allreduce/tower_buffers.h"
 
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 
 namespace belfry {
 

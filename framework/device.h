@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "belfry/framework/base/allocator.h"
-#include "belfry/framework/device_spec.h"
+#include "belfry/framework/graph/device_spec.h"
 
 namespace belfry {
 

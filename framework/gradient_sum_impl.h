@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 

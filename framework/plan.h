@@ -9,7 +9,7 @@
 
 #include "belfry/framework/device.h"
 #include "belfry/framework/gpu_backend.h"
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 #include "belfry/framework/request.h"
 
 namespace belfry {

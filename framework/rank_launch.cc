@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "belfry/framework/combined_gradient.h"
+#include "belfry/framework/graph/combined_gradient.h"
 
 namespace belfry {
 namespace {

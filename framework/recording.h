@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/gpu_backend.h"
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 
 namespace belfry {
 

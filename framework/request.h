@@ -1,7 +1,7 @@
 // What a user asks a session to compute, and under which locks.
 #pragma once
 #include "belfry/framework/base/tensor.h"
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

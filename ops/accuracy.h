@@ -1,6 +1,6 @@
 // Accuracy: how many rows are classified correctly.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 #include "belfry/ops/kernels/update.h"
 #include "belfry/ops/kernels/update_steps.h"
 

@@ -1,6 +1,6 @@
 // AdamUpdate: a step of Adam (Kingma and Ba 2015), in TensorFlow's form.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
 
 namespace belfry {

@@ -2,7 +2,7 @@
 #pragma once
 #include <limits>
 
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -4,9 +4,9 @@
 
 #include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/kernels/plain.h"
 #include "belfry/framework/kernels/reduce.h"
-#include "belfry/framework/scopes.h"
 
 namespace belfry {
 namespace {

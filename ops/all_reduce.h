@@ -1,6 +1,6 @@
 // AllReduce: every participant gets the sum of all.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -2,7 +2,7 @@
 // dimension of 1, or a missing one, is repeated. f32 f64 i32 i64; integers wrap, and their
 // quotients are truncated.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // AvgPool: the mean of the pixels under each window, padding excluded.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/ops/window.h"
 
 namespace belfry {

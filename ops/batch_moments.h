@@ -1,6 +1,6 @@
 // BatchMoments: the first half of a batch norm whose statistics come from several places.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,7 +1,7 @@
 // Batch normalisation over the last axis (Ioffe and Szegedy 2015): y = (x - mean) / sqrt(variance +
 // epsilon) * gamma + beta per channel. Layers and moving averages are built from these in towers/.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // BroadcastTo: a tensor repeated to the shape of another.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // CombineMoments: the moments of a whole from those of its parts.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // Concat and its parts.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // Conv2d: convolution of NHWC images (cross-correlation, as is usual), with its two gradients.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/ops/window.h"
 
 namespace belfry {

@@ -1,6 +1,6 @@
 // Cos: the cosine of an angle in radians; accurate for |x| <= 1e6.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // Gather: rows of a table, e.g. of embeddings.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

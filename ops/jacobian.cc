@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"

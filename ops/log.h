@@ -1,6 +1,6 @@
 // Log: the natural logarithm; NaN below 0, -inf at 0.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

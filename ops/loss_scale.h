@@ -5,7 +5,7 @@
 //   sgd_update(v, {gradient, by.factor}, rate);
 //   update_loss_scale(scale, good_steps, skipped_steps, by.applied);
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
 
 namespace belfry {

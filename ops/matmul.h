@@ -1,6 +1,6 @@
 // MatMul: the product of matrices.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

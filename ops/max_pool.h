@@ -1,6 +1,6 @@
 // MaxPool: the largest value under each window.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/ops/window.h"
 
 namespace belfry {

@@ -1,6 +1,6 @@
 // MomentumUpdate: a step of gradient descent with momentum, as TensorFlow's.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
 
 namespace belfry {

@@ -1,6 +1,6 @@
 // Arithmetic on tensors as C++ operators: y = 1.0 / (1.0 + exp(-x)).
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

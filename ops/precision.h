@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 

@@ -1,7 +1,7 @@
 // ReduceSum, ReduceMean: over some axes or all. Sums are trees of logarithmic depth
 // (kernels/reduce.h).
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // Relu and ReluGrad: max(x, 0).
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

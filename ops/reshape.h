@@ -1,6 +1,6 @@
 // Reshape, ReshapeLike, Flatten: the same elements under another shape, at no cost.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

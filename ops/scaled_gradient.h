@@ -1,6 +1,6 @@
 // What loss scaling makes of updates.
 #pragma once
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // SgdUpdate: a step of gradient descent.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
 
 namespace belfry {

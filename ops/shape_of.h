@@ -1,7 +1,7 @@
 // Shape, Size, Rank: what a tensor looks like, as i64. They do not look at its values, so the
 // placer puts them beside it.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // Sigmoid and SigmoidGrad: 1 / (1 + e^-x).
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

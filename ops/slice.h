@@ -1,6 +1,6 @@
 // Slice: a box of a tensor.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

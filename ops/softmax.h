@@ -1,6 +1,6 @@
 // Softmax over the last axis.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // SparseSoftmaxCrossEntropy: the loss of classifiers.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // Sqrt: the square root; NaN below 0.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

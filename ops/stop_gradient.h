@@ -1,6 +1,6 @@
 // StopGradient: the same tensor, a constant to differentiation.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

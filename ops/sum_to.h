@@ -1,6 +1,6 @@
 // SumTo: undoes broadcasting.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

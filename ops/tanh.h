@@ -1,6 +1,6 @@
 // Tanh and TanhGrad: the hyperbolic tangent.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // Transpose: dimensions in another order.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

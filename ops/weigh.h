@@ -1,7 +1,7 @@
 // Weights of tensors, such as the numbers of samples behind gradients. What has weight 0 does not
 // count, whatever it holds.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

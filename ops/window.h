@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "belfry/framework/graph/op.h"
 #include "belfry/framework/kernels/simd.h"
-#include "belfry/framework/op.h"
 
 namespace belfry {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/towers/balance.h"
 
 namespace belfry {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/collections.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/collections.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

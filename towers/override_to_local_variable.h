@@ -1,6 +1,6 @@
 // Variables that stay out of checkpoints: copies and caches.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

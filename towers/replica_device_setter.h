@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/graph/state.h"
 #include "belfry/ops/cast.h"
 
 namespace belfry {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/towers/moving_average.h"
 #include "belfry/towers/tower_collectives.h"
 

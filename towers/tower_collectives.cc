@@ -1,6 +1,6 @@
 #include "belfry/towers/tower_collectives.h"
 
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 

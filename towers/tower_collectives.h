@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

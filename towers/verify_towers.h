@@ -1,6 +1,6 @@
 // The verifier for what a tower function builds.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 #include "belfry/allreduce/gradient_table.h"
 #include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"
 #include "belfry/trainers/trainer_kinds.h"
 

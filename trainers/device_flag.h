@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/device_spec.h"
 #include "belfry/framework/gpus.h"
+#include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/device_list.h"
 #include "belfry/trainers/flag_spellings.h"
 #include "belfry/trainers/flag_values.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/device_spec.h"
+#include "belfry/framework/graph/device_spec.h"
 #include "belfry/ops/precision.h"
 #include "belfry/trainers/auto_flags.h"
 #include "belfry/trainers/batches.h"

@@ -1,6 +1,6 @@
 // What a training program tells without training: --dry_run and --explain.
 #pragma once
-#include "belfry/framework/explanation.h"
+#include "belfry/framework/graph/explanation.h"
 #include "belfry/trainers/console.h"
 #include "belfry/trainers/flags.h"
 #include "belfry/trainers/output_file.h"

@@ -16,7 +16,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/device.h"
 #include "belfry/framework/gpus.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/sgd_update.h"
 #include "belfry/trainers/device_list.h"

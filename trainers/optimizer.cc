@@ -10,7 +10,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/towers/moving_average.h"
 
 namespace belfry {

@@ -7,7 +7,7 @@
 #include "belfry/allreduce/tower_buffers.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/trainers/device_list.h"
 #include "belfry/trainers/interleaved.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/device_spec.h"
+#include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/divergence.h"
 
 namespace belfry {

@@ -1,6 +1,6 @@
 // AddN: the canonical sum.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // Assign, AssignAdd, AssignSub: writes to a variable. Output 0 is the value written.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

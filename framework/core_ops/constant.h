@@ -1,7 +1,7 @@
 // Const: a value fixed when the graph is built.
 #pragma once
 #include "belfry/framework/base/tensor.h"
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

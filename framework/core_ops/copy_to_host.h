@@ -1,7 +1,7 @@
 // What a run leaves on the host for the next one of its step. Only the pass for late updates makes
 // these nodes.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

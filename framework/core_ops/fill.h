@@ -1,6 +1,6 @@
 // Fill: a tensor of one value, made where it is used.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,7 +1,7 @@
 // FusedUpdate: a collective and the updates that apply its results, in one pass over memory; on
 // GPUs also updates without a collective, in one launch.
 #pragma once
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry {
 

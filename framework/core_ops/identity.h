@@ -1,6 +1,6 @@
 // Identity: the same tensor, at no cost.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // First values of variables.
 #pragma once
-#include "belfry/framework/variable.h"
+#include "belfry/framework/graph/variable.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // NoOp: computes nothing, but waits.
 #pragma once
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 

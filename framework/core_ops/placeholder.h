@@ -1,6 +1,6 @@
 // Placeholder: a tensor that is fed at every run.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,7 +1,7 @@
 // RandomUniform, RandomNormal: counter-based random numbers, a function of (graph seed, logical
 // name, shard, step, element) alone, so that neither placement nor threads change them.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

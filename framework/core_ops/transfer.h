@@ -1,7 +1,7 @@
 // Transfer: a tensor on its way to another device. Only the transfers pass makes them. Devices of
 // one memory space share the tensor; its bytes are reported all the same.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

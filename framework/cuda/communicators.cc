@@ -4,7 +4,7 @@
 
 #include "belfry/framework/cuda/cuda_stream.h"
 #include "belfry/framework/cuda/tree_sum.h"
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {
 namespace {

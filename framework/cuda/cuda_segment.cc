@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {
 

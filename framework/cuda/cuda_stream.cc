@@ -3,7 +3,7 @@
 #include "belfry/framework/cuda/copies.h"
 #include "belfry/framework/cuda/cuda_segment.h"
 #include "belfry/framework/cuda/stamp.h"
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {
 

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "belfry/framework/collective_hook.h"
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {
 namespace {

@@ -6,8 +6,8 @@
 #include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/cuda/in_f32.h"
+#include "belfry/framework/graph/node.h"
 #include "belfry/framework/kernels/widened.h"
-#include "belfry/framework/node.h"
 
 namespace belfry::cuda {
 namespace {

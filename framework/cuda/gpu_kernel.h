@@ -9,8 +9,8 @@
 
 #include "belfry/framework/cuda/algorithms.h"
 #include "belfry/framework/cuda/queue.h"
-#include "belfry/framework/kernel.h"
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/graph/op.h"
 
 namespace belfry::cuda {
 

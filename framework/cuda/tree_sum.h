@@ -1,7 +1,7 @@
 // The canonical K-way sum in registers: bits of kernels::tree_sum, tree_mean and tree_sum_16.
 #pragma once
 #include "belfry/framework/cuda/queue.h"
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 
 namespace belfry::cuda {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/kernel.h"
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/graph/op.h"
 
 namespace belfry {
 

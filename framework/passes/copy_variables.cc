@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

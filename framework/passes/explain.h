@@ -1,6 +1,6 @@
 // Why the placer put a node where it is.
 #pragma once
-#include "belfry/framework/explanation.h"
+#include "belfry/framework/graph/explanation.h"
 #include "belfry/framework/passes/placement.h"
 
 namespace belfry {

@@ -2,7 +2,7 @@
 #include <map>
 
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

@@ -2,9 +2,9 @@
 #include <map>
 
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/graph/state.h"
+#include "belfry/framework/graph/variable.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/variable.h"
 
 namespace belfry {
 namespace {

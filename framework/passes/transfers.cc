@@ -4,8 +4,8 @@
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/state.h"
 #include "belfry/framework/core_ops/transfer.h"
+#include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

@@ -1,6 +1,6 @@
 // What the kernels of AvgPool and its gradient compute.
 #pragma once
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 #include "belfry/ops/window.h"
 
 namespace belfry::kernels {

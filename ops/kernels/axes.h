@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/op.h"
 
 namespace belfry {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 // numpy's broadcasting, for shape functions and plain kernels.
 #pragma once
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/op.h"
 
 namespace belfry {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <algorithm>
 
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 #include "belfry/ops/window.h"
 
 namespace belfry::kernels {

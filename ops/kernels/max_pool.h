@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 #include "belfry/ops/window.h"
 
 namespace belfry::kernels {

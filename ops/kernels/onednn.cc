@@ -11,7 +11,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 // Of libgomp, which oneDNN links. Both concern the calling thread alone.
 extern "C" int omp_get_max_threads(void);

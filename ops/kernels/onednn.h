@@ -20,7 +20,7 @@ bool inside_onednn();
 
 #include <dnnl.hpp>
 
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 
 namespace belfry {
 

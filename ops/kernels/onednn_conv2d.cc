@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::kernels {
 namespace {

@@ -1,7 +1,7 @@
 #include "belfry/ops/kernels/onednn_gemm.h"
 
 #if BELFRY_ONEDNN
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::kernels {
 namespace {

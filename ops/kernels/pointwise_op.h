@@ -4,8 +4,8 @@
 #pragma once
 #include <type_traits>
 
+#include "belfry/framework/graph/op.h"
 #include "belfry/framework/kernels/pointwise.h"
-#include "belfry/framework/op.h"
 
 namespace belfry {
 

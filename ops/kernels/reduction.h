@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 
 namespace belfry {
 

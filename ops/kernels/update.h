@@ -3,8 +3,8 @@
 #include <initializer_list>
 #include <vector>
 
-#include "belfry/framework/node.h"
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/graph/op.h"
 
 namespace belfry::kernels {
 

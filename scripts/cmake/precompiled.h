@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/graph.h"
-#include "belfry/framework/kernel.h"
-#include "belfry/framework/node.h"
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/graph.h"
+#include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/graph/op.h"

@@ -14,7 +14,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/kernels/onednn.h"
 #include "belfry/trainers/mnist.h"

@@ -7,7 +7,7 @@
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"
 
 namespace belfry {

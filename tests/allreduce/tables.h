@@ -8,7 +8,7 @@
 #include "belfry/allreduce/gradient_table.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 

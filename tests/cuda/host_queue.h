@@ -4,7 +4,7 @@
 #include <map>
 
 #include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {
 

@@ -2,7 +2,7 @@
 #include "belfry/framework/cuda/cuda_stream.h"
 #include "belfry/framework/cuda/gpu_algorithms.h"
 #include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {
 namespace {

@@ -1,8 +1,8 @@
-#include "belfry/framework/collections.h"
+#include "belfry/framework/graph/collections.h"
 
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/framework/device_spec.h"
+#include "belfry/framework/graph/device_spec.h"
 
 #include "belfry/tests/framework/framework_test_support.h"
 

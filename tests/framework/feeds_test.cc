@@ -7,7 +7,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
 

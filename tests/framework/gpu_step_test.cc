@@ -6,7 +6,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/op.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 #include "belfry/tests/framework/memory_file_system.h"
 #include "belfry/tests/framework/random_graph.h"

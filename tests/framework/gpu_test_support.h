@@ -12,7 +12,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/framework/trace.h"
 #include "belfry/ops/all_reduce.h"

@@ -9,7 +9,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/gradients.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/relu.h"

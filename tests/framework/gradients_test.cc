@@ -7,7 +7,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/split.h"

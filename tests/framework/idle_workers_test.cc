@@ -8,7 +8,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/framework/trace.h"
 #include "belfry/framework/useful_workers.h"

@@ -1,5 +1,5 @@
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

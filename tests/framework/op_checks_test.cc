@@ -5,7 +5,7 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {

@@ -6,9 +6,9 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/scopes.h"
 #include "belfry/ops/momentum_update.h"
 #include "belfry/tests/framework/framework_test_support.h"
 

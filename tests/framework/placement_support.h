@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
 

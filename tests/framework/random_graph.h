@@ -10,7 +10,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/matmul.h"

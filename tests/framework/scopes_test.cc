@@ -1,4 +1,4 @@
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"

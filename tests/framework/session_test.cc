@@ -11,7 +11,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace session_test {

@@ -6,7 +6,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

@@ -1,7 +1,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
 

@@ -1,5 +1,5 @@
 // Input: the text of a device specification.
-#include "belfry/framework/device_spec.h"
+#include "belfry/framework/graph/device_spec.h"
 
 #include <string_view>
 

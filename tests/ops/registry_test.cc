@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/op.h"
 
 namespace belfry {
 namespace registry_test {

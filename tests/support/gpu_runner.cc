@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "belfry/framework/gpu_streams.h"
-#include "belfry/framework/node.h"
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/graph/op.h"
 
 namespace belfry::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "belfry/framework/gpu_backend.h"
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 
 namespace belfry::test {
 

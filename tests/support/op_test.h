@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/op.h"
 #include "belfry/tests/support/grad_check.h"
 
 namespace belfry {

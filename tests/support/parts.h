@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "belfry/framework/base/tensor.h"
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry {
 

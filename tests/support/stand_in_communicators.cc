@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 #include "belfry/tests/support/rank_sum.h"
 #include "belfry/tests/support/stand_in_stream.h"
 

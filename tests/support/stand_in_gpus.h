@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "belfry/framework/gpus.h"
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 #include "belfry/tests/framework/fake_gpus.h"
 #include "belfry/tests/support/stand_in_capture.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry::test {
 

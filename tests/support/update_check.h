@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/variable.h"
+#include "belfry/framework/graph/variable.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 

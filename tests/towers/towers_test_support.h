@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 

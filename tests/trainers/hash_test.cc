@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace hash_test {

@@ -13,7 +13,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/threads.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/idx_files.h"
 

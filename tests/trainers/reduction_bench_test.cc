@@ -5,8 +5,8 @@
 
 #include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/kernels/half.h"
-#include "belfry/framework/scopes.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/trainers/device_flag.h"

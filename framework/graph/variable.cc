@@ -1,7 +1,7 @@
-#include "belfry/framework/variable.h"
+#include "belfry/framework/graph/variable.h"
 
-#include "belfry/framework/core_ops/state.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/state.h"
 
 namespace belfry {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "belfry/framework/variable.h"
+#include "belfry/framework/graph/variable.h"
 
 namespace belfry {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-#include "belfry/framework/device_spec.h"
+#include "belfry/framework/graph/device_spec.h"
 
 namespace belfry {
 

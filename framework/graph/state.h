@@ -1,6 +1,6 @@
 // Variable and Read: the storage of a variable and its value. Made by variable() and Variable.
 #pragma once
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/scope_stack.h"
+#include "belfry/framework/graph/scope_stack.h"
 
 #include <algorithm>
 #include <utility>

@@ -12,9 +12,9 @@
 #include <variant>
 #include <vector>
 
-#include "belfry/framework/device_setter.h"
-#include "belfry/framework/node.h"
-#include "belfry/framework/variable.h"
+#include "belfry/framework/graph/device_setter.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/graph/variable.h"
 
 namespace belfry {
 

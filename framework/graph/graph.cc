@@ -1,10 +1,10 @@
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 #include <algorithm>
 #include <regex>
 
-#include "belfry/framework/core_ops/state.h"
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/state.h"
 
 namespace belfry {
 namespace {

@@ -1,8 +1,8 @@
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/op.h"
 
 #include <algorithm>
 
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry {
 namespace {

@@ -1,4 +1,4 @@
-#include "belfry/framework/core_ops/state.h"
+#include "belfry/framework/graph/state.h"
 
 namespace belfry {
 namespace {

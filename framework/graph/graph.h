@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "belfry/framework/base/names.h"
-#include "belfry/framework/collections.h"
-#include "belfry/framework/combined_gradient.h"
-#include "belfry/framework/node.h"
-#include "belfry/framework/variable.h"
+#include "belfry/framework/graph/collections.h"
+#include "belfry/framework/graph/combined_gradient.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/graph/variable.h"
 
 namespace belfry {
 

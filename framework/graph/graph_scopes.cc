@@ -3,9 +3,9 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/sort_unique_impl.h"
-#include "belfry/framework/core_ops/state.h"
-#include "belfry/framework/graph.h"
-#include "belfry/framework/scope_stack.h"
+#include "belfry/framework/graph/graph.h"
+#include "belfry/framework/graph/scope_stack.h"
+#include "belfry/framework/graph/state.h"
 
 namespace belfry {
 namespace {

@@ -1,7 +1,7 @@
-#include "belfry/framework/explanation.h"
+#include "belfry/framework/graph/explanation.h"
 
 #include "belfry/framework/base/numeric_order.h"
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 

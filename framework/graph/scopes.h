@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
-#include "belfry/framework/graph.h"
-#include "belfry/framework/scope_stack.h"
+#include "belfry/framework/graph/graph.h"
+#include "belfry/framework/graph/scope_stack.h"
 
 namespace belfry {
 

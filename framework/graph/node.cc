@@ -1,4 +1,4 @@
-#include "belfry/framework/node.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry {
 

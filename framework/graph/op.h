@@ -15,7 +15,7 @@
 #include "belfry/framework/base/options.h"
 #include "belfry/framework/base/shape.h"
 #include "belfry/framework/base/site.h"
-#include "belfry/framework/kernel.h"
+#include "belfry/framework/graph/kernel.h"
 
 namespace belfry {
 

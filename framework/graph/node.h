@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "belfry/framework/base/site.h"
-#include "belfry/framework/device_spec.h"
-#include "belfry/framework/op.h"
+#include "belfry/framework/graph/device_spec.h"
+#include "belfry/framework/graph/op.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/scopes.h"
+#include "belfry/framework/graph/scopes.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // Nodes that gain inputs after they were made.
 #include <algorithm>
 
-#include "belfry/framework/graph.h"
+#include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 
