@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 
 namespace belfry {
 

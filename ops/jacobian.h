@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 
 namespace belfry {
 

@@ -26,7 +26,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/operand.h"

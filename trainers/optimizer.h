@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/scaled_gradient.h"
 #include "belfry/trainers/rate.h"
 

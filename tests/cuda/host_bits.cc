@@ -4,7 +4,7 @@
 
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/random.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/batch_norm.h"

@@ -4,7 +4,7 @@
 
 #include "belfry/framework/base/tensor.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/avg_pool.h"
 #include "belfry/ops/conv2d.h"
 #include "belfry/tests/cuda/host_queue.h"

@@ -1,4 +1,4 @@
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"

@@ -4,7 +4,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/session.h"
 
 namespace belfry {

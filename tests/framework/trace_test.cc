@@ -11,7 +11,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/all_reduce.h"

@@ -6,7 +6,7 @@
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 

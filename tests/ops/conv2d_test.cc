@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {

@@ -5,7 +5,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/exp.h"

@@ -8,7 +8,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/variable.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/passes/passes.h"

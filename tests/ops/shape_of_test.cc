@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/cast.h"
 #include "belfry/tests/support/op_test.h"

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/tests/support/interpreter.h"
 
 namespace belfry {

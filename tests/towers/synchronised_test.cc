@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/combine_moments.h"
 #include "belfry/ops/operand.h"

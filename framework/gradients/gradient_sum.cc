@@ -3,7 +3,7 @@
 
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/gradient_sum_impl.h"
+#include "belfry/framework/gradients/gradient_sum_impl.h"
 
 namespace belfry {
 namespace {

@@ -1,4 +1,4 @@
-#include "belfry/framework/gradients.h"
+#include "belfry/framework/gradients/gradients.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/gradient_sum_impl.h"
+#include "belfry/framework/gradients/gradient_sum_impl.h"
 
 namespace belfry {
 namespace {
