@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
-#include "belfry/framework/device.h"
+#include "belfry/framework/device/device.h"
 
 namespace belfry {
 namespace {

@@ -1,7 +1,7 @@
 #include "belfry/allreduce/nccl.h"
 
 #include "belfry/allreduce/collective.h"
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 
 namespace belfry {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "belfry/framework/arena_guard.h"
-#include "belfry/framework/gpu_streams.h"
+#include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan.h"
 #include "belfry/framework/ticket.h"
 #include "belfry/framework/workers.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/device.h"
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/device.h"
+#include "belfry/framework/device/gpu_backend.h"
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/framework/request.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/gpu_streams.h"
+#include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan.h"
 
 namespace belfry {

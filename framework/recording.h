@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 #include "belfry/framework/graph/kernel.h"
 
 namespace belfry {

@@ -13,7 +13,7 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "belfry/framework/gpu_streams.h"
+#include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan.h"
 #include "belfry/framework/run_lock.h"
 #include "belfry/framework/workers.h"

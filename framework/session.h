@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/device/session_options.h"
 #include "belfry/framework/request.h"
-#include "belfry/framework/session_options.h"
 
 namespace belfry {
 

@@ -11,7 +11,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "belfry/framework/gpu_streams.h"
+#include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan.h"
 
 namespace belfry {

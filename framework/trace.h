@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
-#include "belfry/framework/device.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/framework/recording.h"
 
 namespace belfry {

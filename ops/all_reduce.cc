@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/kernels/plain.h"
 #include "belfry/framework/kernels/reduce.h"

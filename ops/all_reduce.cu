@@ -1,6 +1,6 @@
-#include "belfry/framework/collective_hook.h"
 #include "belfry/framework/cuda/fused_kernel.h"
 #include "belfry/framework/cuda/tree_sum.h"
+#include "belfry/framework/device/collective_hook.h"
 #include "belfry/ops/all_reduce.h"
 
 namespace belfry::cuda {

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/trainers/output_file.h"
 
 namespace belfry {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/device.h"
-#include "belfry/framework/gpu_streams.h"
+#include "belfry/framework/device/device.h"
+#include "belfry/framework/device/gpu_streams.h"
 
 namespace belfry {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "belfry/framework/device.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/trainers/flag_parser.h"
 
 namespace belfry {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/device_list.h"
 #include "belfry/trainers/flag_spellings.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/device.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/trainers/flag_values.h"
 
 namespace belfry {

@@ -3,7 +3,7 @@
 
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/small_tensors.h"
-#include "belfry/framework/device.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flag_parser.h"
 #include "belfry/trainers/flags_impl.h"

@@ -8,7 +8,7 @@
 #include "belfry/framework/cuda/nccl_library.h"
 #include "belfry/framework/cuda/presence.h"
 #include "belfry/framework/cuda/probe.h"
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry::cuda {
 namespace {

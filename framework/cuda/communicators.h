@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/cuda/nccl_library.h"
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry::cuda {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "belfry/framework/cuda/handles.h"
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry::cuda {
 

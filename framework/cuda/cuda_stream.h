@@ -3,7 +3,7 @@
 #include "belfry/framework/cuda/gpu_kernel.h"
 #include "belfry/framework/cuda/handles.h"
 #include "belfry/framework/cuda/stream_queue.h"
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry::cuda {
 

@@ -8,7 +8,7 @@
 
 #include "belfry/framework/cuda/algorithm_table.h"
 #include "belfry/framework/cuda/handles.h"
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry::cuda {
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "belfry/framework/collective_hook.h"
+#include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {

@@ -136,7 +136,7 @@ endif()
 
 if(no_gpu_module)
   message(STATUS "CUDA: no GPU module (${no_gpu_module})")
-  set_property(SOURCE framework/gpus.cc APPEND PROPERTY COMPILE_DEFINITIONS
+  set_property(SOURCE framework/device/gpus.cc APPEND PROPERTY COMPILE_DEFINITIONS
                "BELFRY_NO_GPU_MODULE=\"${no_gpu_module}\"")
   return()
 endif()

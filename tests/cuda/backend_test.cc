@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 
 extern "C" belfry::GpuModuleEntry belfry_gpu_backend;
 

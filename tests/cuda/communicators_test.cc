@@ -9,7 +9,7 @@
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/cuda/cuda_stream.h"
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/framework/kernels/half_bits.h"
 #include "belfry/tests/cuda/fake_nccl.h"
 #include "belfry/tests/cuda/host_queue.h"

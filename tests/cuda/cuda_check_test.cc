@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 
 namespace belfry::cuda {
 namespace cuda_check_test {

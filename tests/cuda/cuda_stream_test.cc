@@ -10,7 +10,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/cuda/cuda_segment.h"
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 
 namespace belfry {
 namespace cuda_stream_test {

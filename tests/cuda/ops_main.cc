@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/tests/support/gpu_runner.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/test_devices.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/cuda/gpu_algorithms.h"
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/relu.h"
 #include "belfry/tests/cuda/node_kernels.h"

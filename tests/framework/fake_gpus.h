@@ -1,7 +1,7 @@
 // GPUs that are not there, and do nothing.
 #pragma once
 #include "belfry/framework/base/error.h"
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry::test {
 

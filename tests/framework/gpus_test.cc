@@ -1,4 +1,4 @@
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/device.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/framework/fake_gpus.h"
 

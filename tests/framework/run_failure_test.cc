@@ -3,7 +3,6 @@
 #include <cfenv>
 #include <thread>
 
-#include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -11,6 +10,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
 #include "belfry/ops/all_reduce.h"

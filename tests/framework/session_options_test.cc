@@ -6,7 +6,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/relu.h"

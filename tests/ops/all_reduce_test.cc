@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/plain.h"

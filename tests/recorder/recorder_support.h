@@ -1,6 +1,6 @@
 // What the tests on the recorder share.
 #pragma once
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 #include "belfry/tests/recorder/recorder.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 #include "belfry/framework/graph/kernel.h"
 
 namespace belfry::test {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry::test {
 

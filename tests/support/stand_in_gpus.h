@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/tests/framework/fake_gpus.h"
 #include "belfry/tests/support/stand_in_capture.h"

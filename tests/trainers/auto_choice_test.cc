@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "belfry/framework/device.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/machines.h"

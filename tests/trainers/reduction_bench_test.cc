@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/collective_hook.h"
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/ops/operand.h"

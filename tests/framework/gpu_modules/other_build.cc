@@ -1,5 +1,5 @@
 // A GPU module that was built with another library. Its backend must not be touched.
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 extern "C" const belfry::GpuBackend* belfry_gpu_backend(const char*, const char** own) {
   *own = "0.0.9-0123456789ab";

@@ -4,7 +4,7 @@
 #pragma once
 #include <string>
 
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "belfry/framework/device.h"
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/device.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry {
 

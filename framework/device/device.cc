@@ -1,4 +1,4 @@
-#include "belfry/framework/device.h"
+#include "belfry/framework/device/device.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,9 +8,9 @@
 #include <sched.h>
 
 #include "belfry/framework/base/log.h"
-#include "belfry/framework/gpu_memory.h"
-#include "belfry/framework/gpus.h"
-#include "belfry/framework/session_options.h"
+#include "belfry/framework/device/gpu_memory.h"
+#include "belfry/framework/device/gpus.h"
+#include "belfry/framework/device/session_options.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/gpu_memory.h"
+#include "belfry/framework/device/gpu_memory.h"
 
 #include <optional>
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/gpu_streams.h"
+#include "belfry/framework/device/gpu_streams.h"
 
 #include "belfry/framework/base/sort_unique_impl.h"
 

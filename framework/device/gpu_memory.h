@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "belfry/framework/base/allocator.h"
-#include "belfry/framework/gpu_backend.h"
+#include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/collective_hook.h"
+#include "belfry/framework/device/collective_hook.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/gpus.h"
+#include "belfry/framework/device/gpus.h"
 
 #include <atomic>
 #include <filesystem>
