@@ -7,7 +7,7 @@
 #include "belfry/allreduce/tower_buffers.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 
 namespace belfry {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "belfry/allreduce/machine.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 
 namespace belfry {
 

@@ -12,7 +12,7 @@
 
 #include "belfry/framework/arena_guard.h"
 #include "belfry/framework/device/gpu_streams.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/framework/ticket.h"
 #include "belfry/framework/workers.h"
 

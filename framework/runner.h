@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "belfry/framework/device/gpu_streams.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run_lock.h"
 #include "belfry/framework/workers.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 
 namespace belfry {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "belfry/framework/device/session_options.h"
-#include "belfry/framework/request.h"
+#include "belfry/framework/plan/request.h"
 
 namespace belfry {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/base/sort_unique_impl.h"
-#include "belfry/framework/rank_launch.h"
+#include "belfry/framework/plan/rank_launch.h"
 #include "belfry/framework/step.h"
 
 namespace belfry {

@@ -4,7 +4,7 @@
 // run makes them anew.
 #include <algorithm>
 
-#include "belfry/framework/rank_launch.h"
+#include "belfry/framework/plan/rank_launch.h"
 #include "belfry/framework/step.h"
 
 namespace belfry {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/framework/recording.h"
 
 namespace belfry {

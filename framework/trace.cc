@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "belfry/framework/base/json.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/framework/timeline.h"
 
 namespace belfry {

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 
 namespace belfry {
 

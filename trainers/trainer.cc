@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/clock.h"
 #include "belfry/trainers/device_list.h"
 #include "belfry/trainers/free_towers.h"

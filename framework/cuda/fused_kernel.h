@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 
 namespace belfry::cuda {
 

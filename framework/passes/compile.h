@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 
 namespace belfry {
 

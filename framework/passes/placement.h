@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 
 namespace belfry {
 

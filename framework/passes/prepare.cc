@@ -2,7 +2,7 @@
 #include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/rank_launch.h"
+#include "belfry/framework/plan/rank_launch.h"
 
 namespace belfry {
 

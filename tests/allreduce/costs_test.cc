@@ -8,7 +8,7 @@
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/transfer.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/ops/square.h"
 #include "belfry/tests/allreduce/tables.h"
 

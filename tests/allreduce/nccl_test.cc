@@ -4,7 +4,7 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/tests/allreduce/tables.h"
 #include "belfry/tests/support/stand_in_communicators.h"
 

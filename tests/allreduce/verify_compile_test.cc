@@ -5,7 +5,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/momentum_update.h"
 #include "belfry/ops/operand.h"

@@ -11,7 +11,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/max_pool.h"
 #include "belfry/ops/relu.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/bucketed.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/training_graph.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/parsed_flags.h"

@@ -9,7 +9,7 @@
 #include "belfry/framework/checkpoint.h"
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/max_pool.h"
 #include "belfry/ops/operand.h"

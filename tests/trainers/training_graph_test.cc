@@ -5,7 +5,7 @@
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/framework/session.h"
 #include "belfry/tests/trainers/small_problem.h"
 

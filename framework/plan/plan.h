@@ -10,7 +10,7 @@
 #include "belfry/framework/device/device.h"
 #include "belfry/framework/device/gpu_backend.h"
 #include "belfry/framework/graph/kernel.h"
-#include "belfry/framework/request.h"
+#include "belfry/framework/plan/request.h"
 
 namespace belfry {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "belfry/framework/device/gpu_streams.h"
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 
 namespace belfry {
 

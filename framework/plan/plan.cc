@@ -1,4 +1,4 @@
-#include "belfry/framework/plan.h"
+#include "belfry/framework/plan/plan.h"
 
 #include <algorithm>
 
