@@ -5,7 +5,7 @@
 
 #include "belfry/framework/passes/explain.h"
 #include "belfry/framework/session_state.h"
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 
 namespace belfry {
 

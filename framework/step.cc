@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 
 namespace belfry {
 

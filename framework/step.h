@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "belfry/framework/linked_plan.h"
-#include "belfry/framework/recording.h"
 #include "belfry/framework/runner.h"
 #include "belfry/framework/segments.h"
 #include "belfry/framework/session.h"
 #include "belfry/framework/staging.h"
+#include "belfry/framework/trace/recording.h"
 
 namespace belfry {
 

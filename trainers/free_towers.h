@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 #include "belfry/trainers/prefetch.h"
 #include "belfry/trainers/training_step.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "belfry/framework/session.h"
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 #include "belfry/trainers/auto_choice.h"
 #include "belfry/trainers/batches.h"
 #include "belfry/trainers/callbacks.h"

@@ -14,7 +14,7 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/session.h"
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/momentum_update.h"

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <thread>
 
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 #include "belfry/tests/framework/late_updates_support.h"
 #include "belfry/tests/support/sanitizers.h"
 

@@ -5,7 +5,7 @@
 
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/segments.h"
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 
 namespace belfry {

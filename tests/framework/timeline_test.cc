@@ -1,10 +1,10 @@
 // Slices, arrows and levels of plans whose recordings are made by hand.
-#include "belfry/framework/timeline.h"
+#include "belfry/framework/trace/timeline.h"
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 #include "belfry/ops/momentum_update.h"
 #include "belfry/tests/framework/random_graph.h"
 

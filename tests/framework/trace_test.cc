@@ -1,5 +1,5 @@
 // Traces of runs, as text and as files that the independent checker accepts.
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 
 #include <atomic>
 #include <thread>

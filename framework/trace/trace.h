@@ -32,7 +32,7 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/device/device.h"
-#include "belfry/framework/recording.h"
+#include "belfry/framework/trace/recording.h"
 
 namespace belfry {
 

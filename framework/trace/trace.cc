@@ -1,11 +1,11 @@
-#include "belfry/framework/trace.h"
+#include "belfry/framework/trace/trace.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/framework/timeline.h"
+#include "belfry/framework/trace/timeline.h"
 
 namespace belfry {
 namespace {

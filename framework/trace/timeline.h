@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "belfry/framework/plan/plan.h"
-#include "belfry/framework/recording.h"
+#include "belfry/framework/trace/recording.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/timeline.h"
+#include "belfry/framework/trace/timeline.h"
 
 #include <algorithm>
 #include <map>
