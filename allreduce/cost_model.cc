@@ -10,7 +10,7 @@
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/useful_workers.h"
+#include "belfry/framework/run/useful_workers.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/split.h"
 

@@ -18,7 +18,7 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 
 namespace belfry {
 

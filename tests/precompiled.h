@@ -28,5 +28,5 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/operand.h"

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "belfry/framework/base/allocator.h"
-#include "belfry/framework/workers.h"
+#include "belfry/framework/run/workers.h"
 
 namespace belfry {
 

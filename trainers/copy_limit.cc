@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/trainers/device_list.h"
 
 namespace belfry {

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/trainers/batches.h"
 #include "belfry/trainers/training_step.h"
 

@@ -17,7 +17,7 @@
 #include "belfry/framework/device/device.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/sgd_update.h"
 #include "belfry/trainers/device_list.h"
 #include "belfry/trainers/flag_values.h"

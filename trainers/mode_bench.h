@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/trainers/divergence.h"
 #include "belfry/trainers/modes.h"
 #include "belfry/trainers/statistics.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 
 namespace belfry {
 

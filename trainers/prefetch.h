@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/trainers/batches.h"
 #include "belfry/trainers/dataset.h"
 

@@ -8,7 +8,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/trainers/device_list.h"
 #include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/planned_memory.h"

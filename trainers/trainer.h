@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/framework/trace/trace.h"
 #include "belfry/trainers/auto_choice.h"
 #include "belfry/trainers/batches.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/trainers/training_graph.h"
 
 namespace belfry {

@@ -7,7 +7,7 @@
 
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/device_list.h"
 #include "belfry/trainers/interleaved.h"

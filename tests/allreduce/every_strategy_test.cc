@@ -6,7 +6,7 @@
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/allreduce/strategy.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/allreduce/tables.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/sanitizers.h"

@@ -9,7 +9,7 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/allreduce/tables.h"
 #include "belfry/tests/support/interpreter.h"

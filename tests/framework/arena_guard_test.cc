@@ -1,4 +1,4 @@
-#include "belfry/framework/arena_guard.h"
+#include "belfry/framework/run/arena_guard.h"
 
 #include <gtest/gtest.h>
 

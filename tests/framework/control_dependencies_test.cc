@@ -3,7 +3,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

@@ -1,7 +1,7 @@
 // What fails in a step on GPUs: every lane is released, and what may have been written is known.
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/segments.h"
+#include "belfry/framework/run/segments.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 

@@ -2,7 +2,7 @@
 // third, and replayed from there on.
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/segments.h"
+#include "belfry/framework/run/segments.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 #include "belfry/tests/support/sanitizers.h"

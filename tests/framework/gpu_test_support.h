@@ -13,7 +13,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/framework/trace/trace.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/matmul.h"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/device/device.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/fake_gpus.h"
 
 namespace belfry {

@@ -5,7 +5,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 
 namespace belfry {
 namespace graph_open_test {

@@ -9,9 +9,9 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/framework/run/useful_workers.h"
 #include "belfry/framework/trace/trace.h"
-#include "belfry/framework/useful_workers.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/tests/framework/replicas_test_support.h"
 

@@ -4,7 +4,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"
-#include "belfry/framework/segments.h"
+#include "belfry/framework/run/segments.h"
 #include "belfry/tests/framework/late_updates_support.h"
 #include "belfry/tests/framework/memory_file_system.h"
 

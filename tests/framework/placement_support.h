@@ -7,7 +7,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

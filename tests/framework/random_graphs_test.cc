@@ -1,5 +1,5 @@
 // Random graphs, run by sessions of all kinds, against the interpreter, bit for bit.
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/random_graph.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/sanitizers.h"

@@ -7,7 +7,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/momentum_update.h"
 #include "belfry/ops/operand.h"

@@ -12,7 +12,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/tests/framework/framework_test_support.h"
 

@@ -1,5 +1,5 @@
 // Where a plan's work for GPUs is cut.
-#include "belfry/framework/segments.h"
+#include "belfry/framework/run/segments.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 
 #include <numeric>
 

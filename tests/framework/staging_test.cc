@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "belfry/framework/core_ops/identity.h"
-#include "belfry/framework/segments.h"
+#include "belfry/framework/run/segments.h"
 #include "belfry/framework/trace/trace.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 

@@ -1,5 +1,5 @@
 // The chunks of a launch that workers share.
-#include "belfry/framework/ticket.h"
+#include "belfry/framework/run/ticket.h"
 
 #include <random>
 #include <set>

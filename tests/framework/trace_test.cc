@@ -13,7 +13,7 @@
 #include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/sin.h"

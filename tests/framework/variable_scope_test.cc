@@ -2,7 +2,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 // Where a comment says "TensorFlow", version 1.15.5 printed it.

@@ -1,4 +1,4 @@
-#include "belfry/framework/workers.h"
+#include "belfry/framework/run/workers.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

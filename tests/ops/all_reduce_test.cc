@@ -11,7 +11,7 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/plain.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 

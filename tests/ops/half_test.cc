@@ -15,7 +15,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/avg_pool.h"
 #include "belfry/ops/cast.h"

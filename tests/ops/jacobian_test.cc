@@ -9,7 +9,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"

@@ -4,7 +4,7 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/cast.h"
 #include "belfry/tests/support/op_test.h"
 

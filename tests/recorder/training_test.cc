@@ -3,7 +3,7 @@
 #include <set>
 
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/segments.h"
+#include "belfry/framework/run/segments.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/tests/recorder/recorder_support.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 
 namespace belfry {
 

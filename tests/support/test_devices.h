@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 
 namespace belfry::test {
 

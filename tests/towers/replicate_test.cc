@@ -10,7 +10,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/split.h"
 #include "belfry/tests/towers/towers_test_support.h"

@@ -11,7 +11,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/operand.h"
 #include "belfry/towers/least_loaded_device_setter.h"
 

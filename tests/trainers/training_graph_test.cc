@@ -6,7 +6,7 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/trainers/small_problem.h"
 
 namespace belfry {

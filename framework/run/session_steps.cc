@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "belfry/framework/session_state.h"
+#include "belfry/framework/run/session_state.h"
 
 namespace belfry {
 namespace {

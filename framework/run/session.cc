@@ -1,10 +1,10 @@
-#include "belfry/framework/session.h"
+#include "belfry/framework/run/session.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "belfry/framework/passes/explain.h"
-#include "belfry/framework/session_state.h"
+#include "belfry/framework/run/session_state.h"
 #include "belfry/framework/trace/trace.h"
 
 namespace belfry {

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "belfry/framework/step.h"
+#include "belfry/framework/run/step.h"
 
 namespace belfry {
 

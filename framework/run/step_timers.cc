@@ -2,7 +2,7 @@
 // one more, at the start, ties the GPU's clock to the host's.
 #include <algorithm>
 
-#include "belfry/framework/step.h"
+#include "belfry/framework/run/step.h"
 
 namespace belfry {
 

@@ -10,11 +10,11 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/arena_guard.h"
 #include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/framework/ticket.h"
-#include "belfry/framework/workers.h"
+#include "belfry/framework/run/arena_guard.h"
+#include "belfry/framework/run/ticket.h"
+#include "belfry/framework/run/workers.h"
 
 namespace belfry {
 

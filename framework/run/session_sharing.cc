@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "belfry/framework/session_state.h"
+#include "belfry/framework/run/session_state.h"
 
 namespace belfry {
 

@@ -2,7 +2,7 @@
 #include <set>
 
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/step.h"
+#include "belfry/framework/run/step.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/segments.h"
+#include "belfry/framework/run/segments.h"
 
 #include <algorithm>
 #include <map>

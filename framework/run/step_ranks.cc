@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "belfry/framework/plan/rank_launch.h"
-#include "belfry/framework/step.h"
+#include "belfry/framework/run/step.h"
 
 namespace belfry {
 

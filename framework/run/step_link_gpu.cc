@@ -7,7 +7,7 @@
 
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/plan/rank_launch.h"
-#include "belfry/framework/step.h"
+#include "belfry/framework/run/step.h"
 
 namespace belfry {
 namespace {

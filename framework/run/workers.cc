@@ -1,4 +1,4 @@
-#include "belfry/framework/workers.h"
+#include "belfry/framework/run/workers.h"
 
 #include <cfenv>
 #include <chrono>

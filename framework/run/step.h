@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/linked_plan.h"
-#include "belfry/framework/runner.h"
-#include "belfry/framework/segments.h"
-#include "belfry/framework/session.h"
-#include "belfry/framework/staging.h"
+#include "belfry/framework/run/linked_plan.h"
+#include "belfry/framework/run/runner.h"
+#include "belfry/framework/run/segments.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/framework/run/staging.h"
 #include "belfry/framework/trace/recording.h"
 
 namespace belfry {

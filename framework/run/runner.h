@@ -15,8 +15,8 @@
 
 #include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/framework/run_lock.h"
-#include "belfry/framework/workers.h"
+#include "belfry/framework/run/run_lock.h"
+#include "belfry/framework/run/workers.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/staging.h"
+#include "belfry/framework/run/staging.h"
 
 #include <algorithm>
 #include <cstring>

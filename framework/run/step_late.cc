@@ -3,7 +3,7 @@
 // belongs to its own run: if a later one fails, it is done all the same.
 #include <algorithm>
 
-#include "belfry/framework/step.h"
+#include "belfry/framework/run/step.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/step.h"
+#include "belfry/framework/run/step.h"
 
 #include <algorithm>
 #include <new>

@@ -1,4 +1,4 @@
-#include "belfry/framework/session_state.h"
+#include "belfry/framework/run/session_state.h"
 
 #include <algorithm>
 #include <atomic>

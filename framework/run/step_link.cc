@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/step.h"
-#include "belfry/framework/useful_workers.h"
+#include "belfry/framework/run/step.h"
+#include "belfry/framework/run/useful_workers.h"
 
 namespace belfry {
 

@@ -10,7 +10,7 @@
 
 #include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/placement.h"
-#include "belfry/framework/step.h"
+#include "belfry/framework/run/step.h"
 
 namespace belfry {
 

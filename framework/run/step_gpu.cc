@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "belfry/framework/step.h"
+#include "belfry/framework/run/step.h"
 
 namespace belfry {
 
