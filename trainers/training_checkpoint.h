@@ -3,15 +3,15 @@
 #include <optional>
 #include <string>
 
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/auto_choice.h"
 #include "belfry/trainers/callbacks.h"
 
 namespace belfry {
 
 // `overwrite`: another model's checkpoint, too. Throws as save_checkpoint()
-// (framework/checkpoint.h) does, and InvalidArgument while the loss is not finite, if that replaced
-// the checkpoint of a run whose loss was.
+// (framework/checkpoint/checkpoint.h) does, and InvalidArgument while the loss is not finite, if
+// that replaced the checkpoint of a run whose loss was.
 void save_training(Trainer& trainer, const std::string& path, bool overwrite = false);
 
 // Before Trainer::train(): sets all variables and goes on where the run that saved them was, so

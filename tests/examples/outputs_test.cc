@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "belfry/framework/base/file_system.h"
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/support/programs.h"
 
 namespace belfry {

@@ -2,9 +2,9 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include "belfry/framework/checkpoint_manifest_impl.h"
+#include "belfry/framework/checkpoint/checkpoint_manifest_impl.h"
+#include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/safetensors.h"
 #include "belfry/tests/framework/checkpoint_test_support.h"
 
 extern char** environ;

@@ -1,6 +1,6 @@
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 
-#include "belfry/framework/safetensors.h"
+#include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/tests/framework/checkpoint_test_support.h"
 
 namespace belfry {

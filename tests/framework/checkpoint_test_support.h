@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"

@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "belfry/framework/base/json.h"
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/initializers.h"

@@ -1,6 +1,6 @@
 // Averages on /cpu:0 that moments of GPUs move are updated beside the next step, and nobody sees
 // that.
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"

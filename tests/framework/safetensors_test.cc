@@ -1,4 +1,4 @@
-#include "belfry/framework/safetensors.h"
+#include "belfry/framework/checkpoint/safetensors.h"
 
 #include <limits>
 

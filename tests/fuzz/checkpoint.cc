@@ -4,8 +4,8 @@
 #include <optional>
 #include <string_view>
 
-#include "belfry/framework/checkpoint_manifest_impl.h"
-#include "belfry/framework/safetensors.h"
+#include "belfry/framework/checkpoint/checkpoint_manifest_impl.h"
+#include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/tests/fuzz/target.h"
 
 namespace {

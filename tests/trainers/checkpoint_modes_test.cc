@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/hash.h"

@@ -1,5 +1,5 @@
 // The files of training programs: checkpoints, reports, data.
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/train_support.h"
 #include "belfry/trainers/mnist.h"
 

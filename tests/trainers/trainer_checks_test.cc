@@ -1,7 +1,7 @@
 // What users hand in wrong is refused by name, before anything is built or trained.
 #include <limits>
 
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/train_support.h"
 #include "belfry/trainers/trainer.h"
 

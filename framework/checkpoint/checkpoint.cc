@@ -1,4 +1,4 @@
-#include "belfry/framework/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,9 +9,9 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/not_finite.h"
-#include "belfry/framework/checkpoint_folder_impl.h"
-#include "belfry/framework/checkpoint_manifest_impl.h"
-#include "belfry/framework/safetensors.h"
+#include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
+#include "belfry/framework/checkpoint/checkpoint_manifest_impl.h"
+#include "belfry/framework/checkpoint/safetensors.h"
 
 namespace belfry {
 namespace {

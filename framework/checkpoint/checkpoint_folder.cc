@@ -5,7 +5,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
-#include "belfry/framework/checkpoint_folder_impl.h"
+#include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
 
 namespace belfry {
 namespace {

@@ -4,7 +4,7 @@
 #include <zlib.h>
 
 #include "belfry/framework/base/error.h"
-#include "belfry/framework/checkpoint_manifest_impl.h"
+#include "belfry/framework/checkpoint/checkpoint_manifest_impl.h"
 
 namespace belfry {
 namespace {

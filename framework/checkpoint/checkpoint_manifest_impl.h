@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "belfry/framework/base/json.h"
-#include "belfry/framework/safetensors.h"
+#include "belfry/framework/checkpoint/safetensors.h"
 
 namespace belfry {
 
