@@ -1,5 +1,5 @@
-#include "belfry/framework/cuda/fused_kernel.h"
-#include "belfry/framework/cuda/tree_sum.h"
+#include "belfry/framework/cuda/kernels/fused_kernel.h"
+#include "belfry/framework/cuda/kernels/tree_sum.h"
 #include "belfry/framework/device/collective_hook.h"
 #include "belfry/ops/all_reduce.h"
 

@@ -1,8 +1,8 @@
 // Average pooling by cuDNN, which pads alike on both sides of an image; a copy with the padding in
 // it would have it counted. All else is computed here, in the order of the host's kernels.
-#include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/cuda/launch.h"
-#include "belfry/framework/cuda/shape_ints.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/shape_ints.h"
 #include "belfry/ops/avg_pool.h"
 #include "belfry/ops/kernels/avg_pool.h"
 #include "belfry/ops/kernels/windows_over.h"

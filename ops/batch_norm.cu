@@ -1,7 +1,7 @@
 // Batch normalisation and what it is made of over several towers.
-#include "belfry/framework/cuda/column_tree.h"
-#include "belfry/framework/cuda/fill.h"
-#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/column_tree.h"
+#include "belfry/framework/cuda/kernels/fill.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/batch_moments.h"
 #include "belfry/ops/batch_norm.h"

@@ -1,6 +1,6 @@
-#include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/cuda/launch.h"
-#include "belfry/framework/cuda/tree_order.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/tree_order.h"
 #include "belfry/ops/combine_moments.h"
 
 namespace belfry::cuda {

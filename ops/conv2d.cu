@@ -1,8 +1,8 @@
 // Convolution by cuDNN, which pads alike on both sides of an image. Where there is more padding
 // after than before, it is given a copy with the padding in it, and its gradient is cut out of that
 // of the copy. What it does not compute, direct_conv2d.cuh does.
-#include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/cuda/shape_ints.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/shape_ints.h"
 #include "belfry/ops/kernels/conv2d_shape.h"
 #include "belfry/ops/kernels/direct_conv2d.cuh"
 #include "belfry/ops/kernels/shift_images.cuh"

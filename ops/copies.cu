@@ -1,7 +1,7 @@
 // Ops that put elements elsewhere, or write shapes, in one source, as those of ops/pointwise.cu.
-#include "belfry/framework/cuda/fill.h"
-#include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/cuda/strides.h"
+#include "belfry/framework/cuda/kernels/fill.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/strides.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/kernels/box_copy.h"
 #include "belfry/ops/kernels/transposed.h"

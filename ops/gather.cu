@@ -1,6 +1,6 @@
-#include "belfry/framework/cuda/fill.h"
-#include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/cuda/indices.h"
+#include "belfry/framework/cuda/kernels/fill.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/indices.h"
 #include "belfry/ops/gather.h"
 
 namespace belfry::cuda {

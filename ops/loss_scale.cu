@@ -1,6 +1,6 @@
 // The ops of loss scaling, in one source, as those of ops/pointwise.cu.
-#include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/cuda/launch.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/kernels/loss_scale_step.h"
 #include "belfry/ops/loss_scale.h"

@@ -1,7 +1,7 @@
 // All pointwise ops of this folder, in one source: the headers of an op take nvcc seven seconds,
 // a kernel a tenth of one.
 #include "belfry/framework/core_ops/random.h"
-#include "belfry/framework/cuda/pointwise.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/kernels/counter.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/broadcast_to.h"

@@ -1,6 +1,6 @@
 // Sums over axes: those of ops/reduce.cc and SumTo, with the bits of hosts.
-#include "belfry/framework/cuda/column_tree.h"
-#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/column_tree.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/kernels/reduction.h"

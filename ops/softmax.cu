@@ -1,8 +1,8 @@
 // Softmax, its loss and accuracy: a block takes a row.
-#include "belfry/framework/cuda/fold.h"
-#include "belfry/framework/cuda/gpu_kernel.h"
-#include "belfry/framework/cuda/indices.h"
-#include "belfry/framework/cuda/launch.h"
+#include "belfry/framework/cuda/kernels/fold.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/indices.h"
+#include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/kernels/labels.h"

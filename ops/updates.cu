@@ -1,6 +1,6 @@
 // The optimizers' updates, in one source, as the ops of ops/pointwise.cu; and assignments of sums.
 #include "belfry/framework/core_ops/assign.h"
-#include "belfry/framework/cuda/update_kernel.h"
+#include "belfry/framework/cuda/kernels/update_kernel.h"
 #include "belfry/ops/adam_update.h"
 #include "belfry/ops/kernels/update_steps.h"
 #include "belfry/ops/momentum_update.h"

@@ -1,7 +1,7 @@
 // Convolution and its gradients in plain loops on GPUs, for what cuDNN does not compute. They
 // change no bit of a sum's order from one GPU to another: a thread, or a block, has the whole sum.
 #pragma once
-#include "belfry/framework/cuda/block.h"
+#include "belfry/framework/cuda/kernels/block.h"
 #include "belfry/ops/kernels/conv2d.h"
 #include "belfry/ops/kernels/windows_over.h"
 

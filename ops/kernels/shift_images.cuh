@@ -1,6 +1,6 @@
 // Images with other margins, on GPUs.
 #pragma once
-#include "belfry/framework/cuda/launch.h"
+#include "belfry/framework/cuda/kernels/launch.h"
 
 namespace belfry::cuda {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/cuda/algorithm_provider.h"
+#include "belfry/framework/cuda/libraries/algorithm_provider.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

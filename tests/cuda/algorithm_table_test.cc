@@ -1,4 +1,4 @@
-#include "belfry/framework/cuda/algorithm_table.h"
+#include "belfry/framework/cuda/libraries/algorithm_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Communicators over a library of NCCL that is stood in for.
-#include "belfry/framework/cuda/communicators.h"
+#include "belfry/framework/cuda/driver/communicators.h"
 
 #include <numeric>
 #include <thread>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/cuda/cuda_stream.h"
+#include "belfry/framework/cuda/driver/cuda_stream.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/kernels/half_bits.h"
 #include "belfry/tests/cuda/fake_nccl.h"

@@ -1,5 +1,5 @@
 // Many small copies in few launches.
-#include "belfry/framework/cuda/copies.h"
+#include "belfry/framework/cuda/driver/copies.h"
 
 #include <numeric>
 

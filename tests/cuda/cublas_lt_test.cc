@@ -1,5 +1,5 @@
 // What cuBLASLt is told needs no GPU.
-#include "belfry/framework/cuda/cublas_lt.h"
+#include "belfry/framework/cuda/libraries/cublas_lt.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

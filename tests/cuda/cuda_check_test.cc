@@ -1,4 +1,4 @@
-#include "belfry/framework/cuda/cuda_check.h"
+#include "belfry/framework/cuda/runtime/cuda_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/cuda/cuda_segment.h"
+#include "belfry/framework/cuda/driver/cuda_segment.h"
 #include "belfry/framework/device/gpus.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/framework/cuda/cudnn_answers.h"
+#include "belfry/framework/cuda/libraries/cudnn_answers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

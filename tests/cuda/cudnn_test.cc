@@ -1,5 +1,5 @@
 // What cuDNN is told needs no GPU.
-#include "belfry/framework/cuda/cudnn.h"
+#include "belfry/framework/cuda/libraries/cudnn.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

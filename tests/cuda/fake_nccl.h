@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "belfry/framework/cuda/nccl_library.h"
+#include "belfry/framework/cuda/runtime/nccl_library.h"
 
 namespace belfry::cuda {
 

@@ -1,5 +1,5 @@
 // Sums and updates in one kernel give the bits of the host's FusedUpdate.
-#include "belfry/framework/cuda/fused_kernel.h"
+#include "belfry/framework/cuda/kernels/fused_kernel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

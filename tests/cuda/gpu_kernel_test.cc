@@ -1,4 +1,4 @@
-#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

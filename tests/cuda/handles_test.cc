@@ -1,4 +1,4 @@
-#include "belfry/framework/cuda/handles.h"
+#include "belfry/framework/cuda/runtime/handles.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

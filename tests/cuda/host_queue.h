@@ -3,7 +3,7 @@
 #pragma once
 #include <map>
 
-#include "belfry/framework/cuda/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {

@@ -1,4 +1,4 @@
-#include "belfry/framework/cuda/nccl_library.h"
+#include "belfry/framework/cuda/runtime/nccl_library.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

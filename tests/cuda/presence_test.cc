@@ -1,4 +1,4 @@
-#include "belfry/framework/cuda/presence.h"
+#include "belfry/framework/cuda/runtime/presence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

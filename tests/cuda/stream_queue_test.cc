@@ -1,9 +1,9 @@
-#include "belfry/framework/cuda/stream_queue.h"
+#include "belfry/framework/cuda/driver/stream_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/framework/cuda/gpu_algorithms.h"
+#include "belfry/framework/cuda/libraries/gpu_algorithms.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/relu.h"

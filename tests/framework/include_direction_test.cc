@@ -115,9 +115,10 @@ TEST(Includes, OfCudaAreInTheGpuModuleOnly) {
       EXPECT_THAT(gpu_includes(file), IsEmpty());
   }
   EXPECT_FALSE(blind) << "the module has moved";
-  EXPECT_THAT(gpu_includes({"ops/a.cc",
-                            "#include <cudnn.h>\n#include \"belfry/framework/cuda/handles.h\"\n"}),
-              SizeIs(2));
+  EXPECT_THAT(
+      gpu_includes({"ops/a.cc",
+                    "#include <cudnn.h>\n#include \"belfry/framework/cuda/runtime/handles.h\"\n"}),
+      SizeIs(2));
   EXPECT_FALSE(in_gpu_module({"ops/relu.cc", ""}));
   EXPECT_TRUE(in_gpu_module({"ops/relu.cu", ""}));
 }
@@ -125,8 +126,9 @@ TEST(Includes, OfCudaAreInTheGpuModuleOnly) {
 TEST(Includes, OfCudaSourcesPointDownToo) {
   EXPECT_THAT(wrong_includes({"framework/cuda/a.cu", "#include \"belfry/ops/relu.h\"\n"}),
               ElementsAre(HasSubstr("not below it")));
-  EXPECT_THAT(wrong_includes({"ops/relu.cu", "#include \"belfry/framework/cuda/handles.h\"\n"}),
-              IsEmpty());
+  EXPECT_THAT(
+      wrong_includes({"ops/relu.cu", "#include \"belfry/framework/cuda/runtime/handles.h\"\n"}),
+      IsEmpty());
 }
 
 // Each of these costs 4 to 11 seconds in a file that includes it.

@@ -1,0 +1,58 @@
+// Communicators of NCCL, one per rank, of this process alone. None blocks: what NCCL has in
+// progress is asked for until it is done, or the limit is over.
+#pragma once
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "belfry/framework/cuda/runtime/nccl_library.h"
+#include "belfry/framework/device/gpu_backend.h"
+
+namespace belfry::cuda {
+
+class Communicators final : public GpuCommunicators {
+ public:
+  // Ready for use; `use` makes a GPU the thread's current one. Throws CommError, and leaves none,
+  // if one cannot be made.
+  Communicators(const NcclLibrary& nccl, std::span<const int> gpus,
+                std::chrono::duration<double> limit, std::function<void(int)> use);
+  // Finalizes and destroys them; those that cannot be finalized are aborted.
+  ~Communicators() override;
+
+  // Its streams are QueueStreams. In a capture there is one rank: what NCCL does for a rank alone,
+  // a copy, or nothing where `from` is `to`, the calling thread has enqueued when ncclAllReduce
+  // returns, so nothing is left in progress, and the graph does not refer to the communicator.
+  // ncclCommGetAsyncError, which is asked then, calls nothing of CUDA.
+  void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
+                  const std::atomic<bool>& failed) override;
+  void check() override;
+  void abort_all() noexcept override;
+
+ private:
+  struct Rank {
+    int gpu;
+    ncclComm_t comm = nullptr;
+    std::mutex mutex = {};  // NCCL takes one thread at a time in a communicator
+  };
+  class Held;
+  class Group;
+
+  void make();
+  void enqueue(const RankReduction& what, std::span<const RankTensors> ranks);
+  bool finalize() noexcept;
+  // What a communicator has come to.
+  ncclResult_t state(const Rank& rank) const;
+  // Until it is not in progress with `call` any more; false if `failed`, where that is given.
+  bool await_ready(const Rank& rank, std::string_view call, const Node* node,
+                   const std::atomic<bool>* failed) const;
+  void need(ncclResult_t status, std::string_view call, const Rank& rank, const Node* node) const;
+  std::string context(const Rank& rank, const Node* node) const;
+
+  const NcclLibrary& nccl_;
+  std::chrono::duration<double> limit_;
+  std::function<void(int)> use_;
+  std::deque<Rank> ranks_;  // they do not move
+};
+
+}  // namespace belfry::cuda

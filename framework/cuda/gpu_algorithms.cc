@@ -1,9 +1,0 @@
-#include "belfry/framework/cuda/gpu_algorithms.h"
-
-namespace belfry::cuda {
-
-GpuAlgorithms::GpuAlgorithms(std::string device, std::string gpu)
-    : where_{.device = std::move(device)},
-      machine_(cat(gpu, ", cuDNN ", version_text(cudnnGetVersion()))) {}
-
-}  // namespace belfry::cuda

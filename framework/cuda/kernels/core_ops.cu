@@ -1,0 +1,133 @@
+// The ops of this folder, in one source, as those of ops/pointwise.cu.
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/cuda/kernels/fill.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
+#include "belfry/framework/cuda/kernels/tree_sum.h"
+#include "belfry/framework/kernels/counter.h"
+#include "belfry/framework/kernels/half.h"
+
+namespace belfry::cuda {
+namespace {
+
+QueueRun add_n(KernelPlan& plan) {
+  TreeSum sum(plan.dtype(), plan.inputs(), 1, 1);
+  sum.append(plan.output().shape.elements());
+  return sum;
+}
+
+struct Same {
+  BELFRY_HD std::uint8_t operator()(std::uint8_t x) const { return x; }
+};
+
+// Of bytes.
+QueueRun assign(KernelPlan& plan) {
+  const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
+  return [unit](const Pointers& p, Queue& queue) {
+    const std::int64_t begin = p.begin() * unit;
+    Map<Same, std::uint8_t, 1> kernel{.count = p.end() * unit - begin,
+                                      .y = p.written<std::uint8_t>(0) + begin,
+                                      .x = {p.input<std::uint8_t>(1) + begin}};
+    launch_map(queue, kernel);
+  };
+}
+
+// Integers wrap.
+template <int sign>
+struct Plus {
+  template <class T>
+  BELFRY_HD T operator()(T old, T delta) const {
+    if constexpr (std::is_integral_v<T>) {
+      const auto a = static_cast<std::uint64_t>(old), b = static_cast<std::uint64_t>(delta);
+      return static_cast<T>(sign > 0 ? a + b : a - b);
+    } else {
+      return sign > 0 ? old + delta : old - delta;
+    }
+  }
+};
+
+template <int sign>
+QueueRun assign_plus(KernelPlan& plan) {
+  return visit_any(plan.dtype(), []<class T>(T) -> QueueRun {
+    return [](const Pointers& p, Queue& queue) {
+      Map<Plus<sign>, T, 2> kernel{.count = p.end() - p.begin(),
+                                   .y = p.written<T>(0) + p.begin(),
+                                   .x = {p.input<T>(0) + p.begin(), p.input<T>(1) + p.begin()}};
+      launch_map(queue, kernel);
+    };
+  });
+}
+
+QueueRun fill_with(double value, DType dtype) {
+  const auto unit = static_cast<std::int64_t>(size_of(dtype));
+  Pack<std::uint8_t> pattern{};
+  const auto repeat = [&](auto v) {
+    for (std::size_t i = 0; i < sizeof(pattern); i += sizeof(v))
+      std::memcpy(pattern.at + i, &v, sizeof(v));
+  };
+  if (is_half(dtype))
+    repeat(kernels::half_bits(value, dtype));
+  else
+    visit_any(dtype, [&]<class T>(T) { repeat(static_cast<T>(value)); });
+  return [=](const Pointers& p, Queue& queue) {
+    fill_bytes(queue, pattern, p.output<std::uint8_t>() + p.begin() * unit,
+               (p.end() - p.begin()) * unit);
+  };
+}
+
+QueueRun fill(KernelPlan& plan) {
+  return fill_with(plan.options<FillOptions>().value, plan.dtype());
+}
+QueueRun fill_like(KernelPlan& plan) {
+  return fill_with(plan.options<FillLikeOptions>().value, plan.dtype());
+}
+
+// y[i] = draw(key, *step, i).
+template <class Draw, class T>
+struct RandomNumbers {
+  using Shared = Nothing;
+  Draw draw;
+  std::uint64_t key;
+  const std::uint64_t* step;
+  std::int64_t begin, end;
+  T* y;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t i = begin + block.index * block.threads + thread;
+      if (i < end) y[i] = static_cast<T>(draw(key, *step, static_cast<std::uint64_t>(i)));
+    });
+  }
+};
+
+template <class Draw>
+QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
+  return visit_floating(
+      plan.dtype(), [draw, key = random_key(plan.node())]<class T>(T) -> QueueRun {
+        return [draw, key](const Pointers& p, Queue& queue) {
+          launch(queue,
+                 RandomNumbers<Draw, T>{draw, key, queue.step(), p.begin(), p.end(), p.output<T>()},
+                 grid_for(p.end() - p.begin()));
+        };
+      });
+}
+
+QueueRun random_uniform(KernelPlan& plan) {
+  const auto& options = plan.options<RandomUniformOptions>();
+  return random_numbers(plan, functors::Uniform{options.low, options.high - options.low});
+}
+QueueRun random_normal(KernelPlan& plan) {
+  return random_numbers(plan, functors::Normal{plan.options<RandomNormalOptions>().stddev});
+}
+
+const GpuKernel kernels_of_ops[] = {
+    {kAddN, add_n, kTakesHalf},       {kAssign, assign, kTakesHalf},
+    {kAssignAdd, assign_plus<1>},     {kAssignSub, assign_plus<-1>},
+    {kFill, fill, kTakesHalf},        {kFillLike, fill_like, kTakesHalf},
+    {kRandomUniform, random_uniform}, {kRandomNormal, random_normal},
+};
+
+}  // namespace
+}  // namespace belfry::cuda

@@ -1,0 +1,75 @@
+#include "belfry/framework/cuda/kernels/fused_kernel.h"
+
+#include <map>
+
+#include "belfry/framework/device/collective_hook.h"
+#include "belfry/framework/graph/node.h"
+
+namespace belfry::cuda {
+namespace {
+
+std::map<const Op*, FusedPrepare>& kernels() {
+  static std::map<const Op*, FusedPrepare> all;
+  return all;
+}
+
+using IsMean = bool (*)(const Node&);
+
+std::map<const Op*, IsMean>& sums() {
+  static std::map<const Op*, IsMean> all;
+  return all;
+}
+
+// Throws Internal for an op that says that GPUs fuse it, and is not entered.
+template <class Entries>
+const auto& entry(const Entries& entries, const Op& op, const Node& node) {
+  const auto found = entries.find(&op);
+  require<Internal>(found != entries.end(), node.describe(), ": GPUs do not fuse ", op.name);
+  return found->second;
+}
+
+}  // namespace
+
+FusedSum::FusedSum(const Op& collective, IsMean is_mean) { sums()[&collective] = is_mean; }
+
+FusedKernel::FusedKernel(const Op& update, FusedPrepare prepare) { kernels()[&update] = prepare; }
+
+QueueRun prepare_fused_kernel(const PlanNode& node) {
+  const Fusion& fusion = *node.fusion;
+  const bool mean = fusion.op && entry(sums(), *fusion.op, *node.node)(*node.node);
+  const auto towers = static_cast<std::size_t>(fusion.participants);
+  std::map<std::size_t, FusedGroup::Tensor> tensors;  // by number in the bucket
+  for (const Fusion::Update& update : fusion.updates) {
+    const std::size_t b = static_cast<std::size_t>(update.result) / towers;
+    FusedGroup::Tensor& tensor = tensors[b];
+    tensor.first_input = static_cast<std::size_t>(fusion.first_input) + b * towers;
+    tensor.elements = fusion.types[b * towers].shape.elements();
+    tensor.updates.push_back(&update);
+  }
+  std::map<const Op*, FusedGroup> groups;
+  for (auto& [b, tensor] : tensors) {
+    FusedGroup& group = groups[tensor.updates[0]->op];
+    group.tensors.push_back(std::move(tensor));
+  }
+  std::vector<QueueRun> runs;
+  for (auto& [op, group] : groups) {
+    group.towers = towers;
+    group.mean = mean;
+    group.fusion = node.fusion;
+    runs.push_back(entry(kernels(), *op, *node.node)(group));
+  }
+  return [runs, collective = fusion.op ? node.node : nullptr](const Pointers& p, Queue& queue) {
+    if (collective) call_collective_hook(*collective, {p.begin(), p.end()});
+    for (const QueueRun& run : runs) run(p, queue);
+  };
+}
+
+std::vector<const char*> ops_without_fused_kernel() {
+  std::vector<const char*> names;
+  for (const Op* op : all_ops())
+    if (op->fuses_on_gpus && !kernels().contains(op) && !sums().contains(op))
+      names.push_back(op->name);
+  return names;
+}
+
+}  // namespace belfry::cuda

@@ -1,0 +1,45 @@
+// Kernels of FusedUpdates: sums of f32 over the towers, applied by one op in registers.
+//
+//   const FusedSum all_reduce(kAllReduce, is_mean);
+//   const FusedKernel momentum(kMomentumUpdate, fused<Momentum>);
+//
+// Only ops with Op::fuses_on_gpus are fused there.
+#pragma once
+#include <vector>
+
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/plan/plan.h"
+
+namespace belfry::cuda {
+
+// Tensors of a FusedUpdate that are all updated by one op.
+struct FusedGroup {
+  struct Tensor {
+    std::size_t first_input;  // of `towers` inputs of the FusedUpdate: what is summed
+    std::int64_t elements;
+    std::vector<const Fusion::Update*> updates;
+  };
+  std::size_t towers;
+  bool mean;
+  std::vector<Tensor> tensors;
+  std::shared_ptr<const Fusion> fusion;  // has the updates
+};
+
+// Of a collective whose results are canonical sums: whether a node's are means.
+struct FusedSum {
+  FusedSum(const Op& collective, bool (*is_mean)(const Node&));
+};
+
+using FusedPrepare = QueueRun (*)(const FusedGroup&);
+
+struct FusedKernel {
+  FusedKernel(const Op& update, FusedPrepare prepare);
+};
+
+// Of a plan node that is a FusedUpdate of one GPU.
+QueueRun prepare_fused_kernel(const PlanNode& node);
+
+// The names of the ops with Op::fuses_on_gpus that are not entered here.
+std::vector<const char*> ops_without_fused_kernel();
+
+}  // namespace belfry::cuda

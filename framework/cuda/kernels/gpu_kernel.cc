@@ -1,0 +1,53 @@
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+
+#include <map>
+
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/copy_to_host.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/cuda/kernels/in_f32.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/kernels/widened.h"
+
+namespace belfry::cuda {
+namespace {
+
+struct Entry {
+  std::function<QueueRun(KernelPlan&, Algorithms&)> prepare;
+  bool takes_half;  // or is empty for them
+};
+
+std::map<const Op*, Entry>& kernels() {
+  static std::map<const Op*, Entry> all;
+  return all;
+}
+
+}  // namespace
+
+GpuKernel::GpuKernel(const Op& op, GpuPrepare prepare, bool takes_half) {
+  kernels()[&op] = {[prepare](KernelPlan& plan, Algorithms&) { return prepare(plan); }, takes_half};
+}
+
+GpuKernel::GpuKernel(const Op& op, GpuLibraryPrepare prepare) { kernels()[&op] = {prepare, true}; }
+
+QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
+  const Op& op = plan.node().op();
+  const auto found = kernels().find(&op);
+  if (found == kernels().end()) return {};
+  const auto& [prepare, takes_half] = found->second;
+  if (!has_half(plan)) return prepare(plan, algorithms);
+  if (takes_half)
+    if (QueueRun run = prepare(plan, algorithms)) return run;
+  return in_f32(op, plan, [&](KernelPlan& wide) { return prepare(wide, algorithms); });
+}
+
+std::vector<const char*> ops_without_gpu_kernel() {
+  std::vector<const char*> names;
+  for (const Op* op : all_ops())
+    if (!kernels().contains(op) && !op->cpu_only && !op->alias && !op->storage && op != &kCopy &&
+        op != &kCopyToHost && op != &kNoOp)
+      names.push_back(op->name);
+  return names;
+}
+
+}  // namespace belfry::cuda

@@ -1,0 +1,55 @@
+// Owners of what CUDA, cuDNN and cuBLASLt hand out: each frees its handle when it ends, and .get()
+// is the handle. `what` of the makers says in errors what the handle is for.
+#pragma once
+#include <memory>
+#include <type_traits>
+
+#include "belfry/framework/cuda/runtime/cuda_check.h"
+
+namespace belfry::cuda {
+
+template <auto destroy>
+struct Destroy {
+  template <class T>
+  void operator()(T* handle) const noexcept {
+    destroy(handle);  // a failure says that an earlier call has failed, which was checked
+  }
+};
+
+template <class Handle, auto destroy>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<destroy>>;
+
+using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
+using Event = Owned<cudaEvent_t, cudaEventDestroy>;
+using DeviceMemory = Owned<void*, cudaFree>;
+using PinnedMemory = Owned<void*, cudaFreeHost>;
+using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
+using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
+
+// Makes a physical GPU the current one of this thread, and the one before it again when it ends, if
+// the thread had used one: going to a GPU makes a context there, which takes memory.
+class DeviceGuard {
+ public:
+  // Throws DeviceError if there is no such GPU.
+  explicit DeviceGuard(int gpu);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int before_ = 0;  // -1: none
+};
+
+// Of the current GPU. Streams wait for no other one, the default stream included; events measure no
+// time, but for timers.
+Stream make_stream(std::string_view what);
+Event make_event(std::string_view what);
+Event make_timer(std::string_view what);
+CudnnHandle make_cudnn(std::string_view what);
+CublasLtHandle make_cublas_lt(std::string_view what);
+// Null if there is not so much memory. Pinned memory is on the host, mapped into the addresses of
+// every GPU.
+DeviceMemory allocate(std::size_t bytes, std::string_view what);
+PinnedMemory allocate_pinned(std::size_t bytes, std::string_view what);
+
+}  // namespace belfry::cuda

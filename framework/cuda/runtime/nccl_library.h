@@ -1,0 +1,45 @@
+// NCCL, opened at run time: its absence costs nothing but the strategy nccl. Every call goes
+// through the table:  BELFRY_GPU_CALL(nccl.ncclCommAbort(comm), "after step 7")  throws CommError.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <nccl.h>
+
+#include "belfry/framework/cuda/runtime/cuda_check.h"
+
+// The calls that we need. The list is written once: it declares the table and fills it.
+#define BELFRY_NCCL_CALLS(each)                                                                \
+  each(ncclGetVersion) each(ncclGetErrorString) each(ncclGetLastError) each(ncclGetUniqueId)   \
+      each(ncclCommInitRankConfig) each(ncclCommInitAll) each(ncclCommGetAsyncError)           \
+          each(ncclCommAbort) each(ncclCommFinalize) each(ncclCommDestroy) each(ncclAllReduce) \
+              each(ncclGroupStart) each(ncclGroupEnd)
+
+namespace belfry::cuda {
+
+struct NcclLibrary {
+#define BELFRY_NCCL_POINTER(call) decltype(&::call) call = nullptr;
+  BELFRY_NCCL_CALLS(BELFRY_NCCL_POINTER)
+#undef BELFRY_NCCL_POINTER
+  int version = 0;      // 22809 is 2.28.9; 0 if the library cannot be used: then all else is null
+  std::string why_not;  // one line; "" if it can be used
+};
+
+// The library in one of `paths`: the first that the dynamic linker opens. It stays loaded.
+NcclLibrary open_nccl(const std::vector<std::string>& paths);
+
+// libnccl.so.2 of this process: where the dynamic linker finds it for this module, else beside the
+// library of CUDA or in the folder that the Python package of NCCL has beside that. Opened at the
+// first call; thread safe.
+const NcclLibrary& nccl_library();
+
+// Whether a GPU may be several ranks: since 2.30, where NCCL_MULTI_RANK_GPU_ENABLE is 1.
+bool serves_several_ranks(int version);
+
+// Throws CommError for all but ncclInProgress, which of communicators that do not block means that
+// the caller must ask again.
+void fail(ncclResult_t status, std::string_view call, const std::string& context);
+void fail(const NcclLibrary& nccl, ncclResult_t status, std::string_view call,
+          const std::string& context);
+
+}  // namespace belfry::cuda
