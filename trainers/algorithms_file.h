@@ -3,7 +3,7 @@
 #include <string>
 
 #include "belfry/framework/device/gpus.h"
-#include "belfry/trainers/output_file.h"
+#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 

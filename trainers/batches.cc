@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
-#include "belfry/trainers/counter_random_impl.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "belfry/framework/base/json.h"
-#include "belfry/trainers/bar_chart.h"
 #include "belfry/trainers/mode_bench.h"
+#include "belfry/trainers/util/bar_chart.h"
 
 namespace belfry {
 

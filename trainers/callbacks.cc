@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "belfry/trainers/evaluator.h"
-#include "belfry/trainers/statistics.h"
 #include "belfry/trainers/trainer.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 namespace {

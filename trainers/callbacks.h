@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "belfry/trainers/console.h"
-#include "belfry/trainers/rate.h"
+#include "belfry/trainers/util/console.h"
+#include "belfry/trainers/util/rate.h"
 
 namespace belfry {
 

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "belfry/framework/run/session.h"
-#include "belfry/trainers/device_list.h"
+#include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 

@@ -7,9 +7,9 @@
 
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/device_spec.h"
-#include "belfry/trainers/device_list.h"
 #include "belfry/trainers/flag_spellings.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 

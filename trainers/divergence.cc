@@ -1,7 +1,7 @@
 #include "belfry/trainers/divergence.h"
 
 #include "belfry/framework/base/not_finite.h"
-#include "belfry/trainers/statistics.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 

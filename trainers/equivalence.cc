@@ -7,8 +7,8 @@
 #include <map>
 
 #include "belfry/framework/kernels/half_bits.h"
-#include "belfry/trainers/clock.h"
-#include "belfry/trainers/hash.h"
+#include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace {

@@ -9,7 +9,7 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/trainers/divergence.h"
 #include "belfry/trainers/modes.h"
-#include "belfry/trainers/output_file.h"
+#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 

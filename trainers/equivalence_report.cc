@@ -3,7 +3,7 @@
 
 #include "belfry/allreduce/choice.h"
 #include "belfry/trainers/equivalence.h"
-#include "belfry/trainers/statistics.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "belfry/trainers/flag_spellings.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 

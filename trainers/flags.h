@@ -11,7 +11,7 @@
 #include "belfry/ops/precision.h"
 #include "belfry/trainers/auto_flags.h"
 #include "belfry/trainers/batches.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "belfry/trainers/counter_random_impl.h"
 #include "belfry/trainers/digit_glyphs_impl.h"
+#include "belfry/trainers/util/counter_random_impl.h"
 
 namespace belfry::data {
 namespace {

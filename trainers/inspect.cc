@@ -2,9 +2,9 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
-#include "belfry/trainers/device_list.h"
 #include "belfry/trainers/evaluator.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace {

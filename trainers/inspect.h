@@ -1,10 +1,10 @@
 // What a training program tells without training: --dry_run and --explain.
 #pragma once
 #include "belfry/framework/graph/explanation.h"
-#include "belfry/trainers/console.h"
 #include "belfry/trainers/flags.h"
-#include "belfry/trainers/output_file.h"
 #include "belfry/trainers/trainer.h"
+#include "belfry/trainers/util/console.h"
+#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 

@@ -19,9 +19,9 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/sgd_update.h"
-#include "belfry/trainers/device_list.h"
-#include "belfry/trainers/flag_values.h"
-#include "belfry/trainers/interleaved.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/interleaved.h"
 
 namespace belfry {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <limits>
 
-#include "belfry/trainers/hash.h"
 #include "belfry/trainers/planned_memory.h"
 #include "belfry/trainers/prefetch.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace {

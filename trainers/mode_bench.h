@@ -9,8 +9,8 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/divergence.h"
 #include "belfry/trainers/modes.h"
-#include "belfry/trainers/statistics.h"
 #include "belfry/trainers/step_timer.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 

@@ -7,7 +7,7 @@
 
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/scaled_gradient.h"
-#include "belfry/trainers/rate.h"
+#include "belfry/trainers/util/rate.h"
 
 namespace belfry {
 

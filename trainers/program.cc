@@ -6,7 +6,7 @@
 #include <new>
 
 #include "belfry/framework/base/file_system.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace {

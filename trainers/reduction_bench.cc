@@ -9,13 +9,13 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/trainers/device_list.h"
-#include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/planned_memory.h"
 #include "belfry/trainers/reduction_oracle.h"
 #include "belfry/trainers/strategy_list.h"
 #include "belfry/trainers/timed_limit.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/interleaved.h"
 
 namespace belfry {
 namespace {

@@ -2,8 +2,8 @@
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
-#include "belfry/trainers/flag_values.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace {

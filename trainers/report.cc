@@ -2,7 +2,7 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
-#include "belfry/trainers/statistics.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 namespace {

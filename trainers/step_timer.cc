@@ -1,7 +1,7 @@
 #include "belfry/trainers/step_timer.h"
 
-#include "belfry/trainers/clock.h"
 #include "belfry/trainers/trainer.h"
+#include "belfry/trainers/util/clock.h"
 
 namespace belfry {
 

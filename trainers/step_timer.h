@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "belfry/trainers/callbacks.h"
-#include "belfry/trainers/statistics.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 

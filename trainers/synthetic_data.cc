@@ -1,7 +1,7 @@
 #include "belfry/trainers/synthetic_data.h"
 
 #include "belfry/framework/base/error.h"
-#include "belfry/trainers/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random_impl.h"
 
 namespace belfry {
 namespace {

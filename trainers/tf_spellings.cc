@@ -5,7 +5,7 @@
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/device_flag.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace {

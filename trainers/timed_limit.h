@@ -4,8 +4,8 @@
 
 #include "belfry/trainers/byte_limit.h"
 #include "belfry/trainers/copy_limit.h"
-#include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/reduction_bench.h"
+#include "belfry/trainers/util/interleaved.h"
 
 namespace belfry {
 

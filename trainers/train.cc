@@ -6,20 +6,20 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/towers/balance.h"
 #include "belfry/trainers/algorithms_file.h"
-#include "belfry/trainers/clock.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/equivalence.h"
 #include "belfry/trainers/flags.h"
-#include "belfry/trainers/hash.h"
 #include "belfry/trainers/inspect.h"
 #include "belfry/trainers/modes.h"
-#include "belfry/trainers/output_file.h"
 #include "belfry/trainers/program.h"
 #include "belfry/trainers/report.h"
 #include "belfry/trainers/trainer_checks_impl.h"
 #include "belfry/trainers/trainer_kinds.h"
 #include "belfry/trainers/trainer_options.h"
 #include "belfry/trainers/training_checkpoint.h"
+#include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/hash.h"
+#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 namespace {

@@ -9,12 +9,12 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/towers/replicate.h"
-#include "belfry/trainers/device_list.h"
-#include "belfry/trainers/interleaved.h"
 #include "belfry/trainers/optimizer.h"
 #include "belfry/trainers/planned_memory.h"
-#include "belfry/trainers/statistics.h"
 #include "belfry/trainers/timed_limit.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/interleaved.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 namespace {

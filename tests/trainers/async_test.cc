@@ -19,11 +19,11 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
 #include "belfry/trainers/prefetch.h"
 #include "belfry/trainers/trainer_kinds.h"
 #include "belfry/trainers/training_checkpoint.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace async_test {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/bar_chart.h"
+#include "belfry/trainers/util/bar_chart.h"
 
 #include <cmath>
 #include <limits>

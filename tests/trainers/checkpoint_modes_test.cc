@@ -6,8 +6,8 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/hash.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace checkpoint_modes_test {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/hash.h"
+#include "belfry/trainers/util/hash.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/idx_files.h"
-#include "belfry/trainers/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random_impl.h"
 
 namespace belfry {
 namespace idx_reader_test {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/interleaved.h"
+#include "belfry/trainers/util/interleaved.h"
 
 #include <string>
 #include <thread>

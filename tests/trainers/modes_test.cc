@@ -12,10 +12,10 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace modes_test {

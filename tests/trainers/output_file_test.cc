@@ -1,4 +1,4 @@
-#include "belfry/trainers/output_file.h"
+#include "belfry/trainers/util/output_file.h"
 
 #include <filesystem>
 
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace output_file_test {

@@ -26,12 +26,12 @@
 #include "belfry/tests/trainers/uneven_support.h"
 #include "belfry/towers/layers.h"
 #include "belfry/trainers/equivalence.h"
-#include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/synthetic_data.h"
 #include "belfry/trainers/trainer_kinds.h"
 #include "belfry/trainers/training_checkpoint.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace precision_test {

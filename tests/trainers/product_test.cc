@@ -12,10 +12,10 @@
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/machines.h"
-#include "belfry/trainers/hash.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/synthetic_data.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace product_test {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/support/sanitizers.h"
-#include "belfry/trainers/hash.h"
 #include "belfry/trainers/mnist.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace real_mnist_test {

@@ -5,7 +5,7 @@
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/tests/trainers/idx_files.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace strategy_list_test {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/hash.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace trainer_kinds_test {

@@ -7,8 +7,8 @@
 
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/hash.h"
 #include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace trainer_test {

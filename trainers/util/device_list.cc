@@ -1,10 +1,10 @@
-#include "belfry/trainers/device_list.h"
+#include "belfry/trainers/util/device_list.h"
 
 #include <algorithm>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace {

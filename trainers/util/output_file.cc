@@ -1,11 +1,11 @@
-#include "belfry/trainers/output_file.h"
+#include "belfry/trainers/util/output_file.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <span>
 
 #include "belfry/framework/base/log.h"
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/flag_values.h"
+#include "belfry/trainers/util/flag_values.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "belfry/trainers/rate.h"
+#include "belfry/trainers/util/rate.h"
 
 #include <cmath>
 

@@ -1,9 +1,9 @@
-#include "belfry/trainers/interleaved.h"
+#include "belfry/trainers/util/interleaved.h"
 
 #include <algorithm>
 
-#include "belfry/trainers/clock.h"
-#include "belfry/trainers/statistics.h"
+#include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 namespace {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/console.h"
+#include "belfry/trainers/util/console.h"
 
 #include <algorithm>
 #include <charconv>

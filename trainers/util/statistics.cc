@@ -1,4 +1,4 @@
-#include "belfry/trainers/statistics.h"
+#include "belfry/trainers/util/statistics.h"
 
 #include <algorithm>
 #include <cmath>
