@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "belfry/framework/run/session.h"
-#include "belfry/trainers/batches.h"
+#include "belfry/trainers/data/batches.h"
 #include "belfry/trainers/training_step.h"
 
 namespace belfry {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "belfry/framework/trace/trace.h"
-#include "belfry/trainers/prefetch.h"
+#include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/training_step.h"
 
 namespace belfry {

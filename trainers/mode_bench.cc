@@ -2,8 +2,8 @@
 
 #include <limits>
 
+#include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/planned_memory.h"
-#include "belfry/trainers/prefetch.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/data/dataset.h"
 #include "belfry/trainers/model.h"
 #include "belfry/trainers/optimizer.h"
 

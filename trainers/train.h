@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "belfry/trainers/callbacks.h"
-#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/data/dataset.h"
 #include "belfry/trainers/model.h"
 #include "belfry/trainers/optimizer.h"
 

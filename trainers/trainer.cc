@@ -8,8 +8,8 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/free_towers.h"
-#include "belfry/trainers/prefetch.h"
 #include "belfry/trainers/trainer_checks_impl.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/device_list.h"

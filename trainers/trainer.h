@@ -11,9 +11,9 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/framework/trace/trace.h"
 #include "belfry/trainers/auto_choice.h"
-#include "belfry/trainers/batches.h"
 #include "belfry/trainers/callbacks.h"
-#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/data/dataset.h"
 #include "belfry/trainers/training_graph.h"
 #include "belfry/trainers/training_step.h"
 

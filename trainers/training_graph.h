@@ -8,8 +8,8 @@
 #include "belfry/allreduce/gradient_table.h"
 #include "belfry/ops/precision.h"
 #include "belfry/towers/replicate.h"
-#include "belfry/trainers/batches.h"
-#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/data/dataset.h"
 #include "belfry/trainers/model.h"
 #include "belfry/trainers/optimizer.h"
 

@@ -17,7 +17,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/kernels/onednn.h"
-#include "belfry/trainers/mnist.h"
+#include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/trainer.h"
 

@@ -4,7 +4,7 @@
 #include <zlib.h>
 
 #include "belfry/tests/fuzz/target.h"
-#include "belfry/trainers/idx_reader.h"
+#include "belfry/trainers/data/idx_reader.h"
 
 namespace {
 

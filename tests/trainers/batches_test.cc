@@ -1,4 +1,4 @@
-#include "belfry/trainers/batches.h"
+#include "belfry/trainers/data/batches.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/data/dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

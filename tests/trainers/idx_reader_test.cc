@@ -1,4 +1,4 @@
-#include "belfry/trainers/idx_reader.h"
+#include "belfry/trainers/data/idx_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "belfry/trainers/mnist.h"
+#include "belfry/trainers/data/mnist.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/idx_files.h"
-#include "belfry/trainers/generated_digits.h"
+#include "belfry/trainers/data/generated_digits.h"
 
 namespace belfry {
 namespace mnist_test {

@@ -8,7 +8,7 @@
 #include "belfry/ops/square.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/towers/layers.h"
-#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/data/dataset.h"
 
 namespace belfry {
 

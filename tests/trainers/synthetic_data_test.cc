@@ -1,4 +1,4 @@
-#include "belfry/trainers/synthetic_data.h"
+#include "belfry/trainers/data/synthetic_data.h"
 
 #include <algorithm>
 #include <set>

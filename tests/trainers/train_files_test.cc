@@ -1,7 +1,7 @@
 // The files of training programs: checkpoints, reports, data.
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/train_support.h"
-#include "belfry/trainers/mnist.h"
+#include "belfry/trainers/data/mnist.h"
 
 namespace belfry {
 namespace train_files_test {

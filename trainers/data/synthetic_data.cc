@@ -1,4 +1,4 @@
-#include "belfry/trainers/synthetic_data.h"
+#include "belfry/trainers/data/synthetic_data.h"
 
 #include "belfry/framework/base/error.h"
 #include "belfry/trainers/util/counter_random_impl.h"

@@ -1,4 +1,4 @@
-#include "belfry/trainers/prefetch.h"
+#include "belfry/trainers/data/prefetch.h"
 
 #include <utility>
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "belfry/framework/run/session.h"
-#include "belfry/trainers/batches.h"
-#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/data/dataset.h"
 
 namespace belfry {
 

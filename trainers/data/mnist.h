@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "belfry/trainers/dataset.h"
+#include "belfry/trainers/data/dataset.h"
 
 namespace belfry::data {
 

@@ -1,10 +1,10 @@
-#include "belfry/trainers/generated_digits.h"
+#include "belfry/trainers/data/generated_digits.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "belfry/trainers/digit_glyphs_impl.h"
+#include "belfry/trainers/data/digit_glyphs_impl.h"
 #include "belfry/trainers/util/counter_random_impl.h"
 
 namespace belfry::data {

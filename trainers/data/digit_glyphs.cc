@@ -1,4 +1,4 @@
-#include "belfry/trainers/digit_glyphs_impl.h"
+#include "belfry/trainers/data/digit_glyphs_impl.h"
 
 namespace belfry::data {
 namespace {

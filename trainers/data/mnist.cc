@@ -1,11 +1,11 @@
-#include "belfry/trainers/mnist.h"
+#include "belfry/trainers/data/mnist.h"
 
 #include <utility>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
-#include "belfry/trainers/generated_digits.h"
-#include "belfry/trainers/idx_reader.h"
+#include "belfry/trainers/data/generated_digits.h"
+#include "belfry/trainers/data/idx_reader.h"
 
 namespace belfry::data {
 namespace {
