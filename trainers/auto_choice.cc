@@ -4,7 +4,7 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/choice.h"
-#include "belfry/trainers/measure_machine.h"
+#include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/strategy_list.h"
 #include "belfry/trainers/trainer.h"
 #include "belfry/trainers/util/device_list.h"

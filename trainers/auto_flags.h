@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "belfry/trainers/flag_parser.h"
-#include "belfry/trainers/measure_machine.h"
+#include "belfry/trainers/machine/measure_machine.h"
 
 namespace belfry {
 

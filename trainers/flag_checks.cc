@@ -7,7 +7,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flags_impl.h"
-#include "belfry/trainers/measure_machine.h"
+#include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/trainer.h"
 #include "belfry/trainers/trainer_kinds.h"
 

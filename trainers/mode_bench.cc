@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "belfry/trainers/data/prefetch.h"
-#include "belfry/trainers/planned_memory.h"
+#include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

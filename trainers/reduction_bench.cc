@@ -9,7 +9,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/trainers/planned_memory.h"
+#include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/reduction_oracle.h"
 #include "belfry/trainers/strategy_list.h"
 #include "belfry/trainers/timed_limit.h"

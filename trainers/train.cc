@@ -5,11 +5,11 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/towers/balance.h"
-#include "belfry/trainers/algorithms_file.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/equivalence.h"
 #include "belfry/trainers/flags.h"
 #include "belfry/trainers/inspect.h"
+#include "belfry/trainers/machine/algorithms_file.h"
 #include "belfry/trainers/modes.h"
 #include "belfry/trainers/program.h"
 #include "belfry/trainers/report.h"

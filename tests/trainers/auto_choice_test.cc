@@ -13,7 +13,7 @@
 #include "belfry/tests/trainers/machines.h"
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/trainers/data/synthetic_data.h"
-#include "belfry/trainers/measure_machine.h"
+#include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/train.h"
 #include "belfry/trainers/trainer.h"

@@ -1,4 +1,4 @@
-#include "belfry/trainers/planned_memory.h"
+#include "belfry/trainers/machine/planned_memory.h"
 
 #include <gtest/gtest.h>
 

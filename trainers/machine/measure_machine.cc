@@ -1,4 +1,4 @@
-#include "belfry/trainers/measure_machine.h"
+#include "belfry/trainers/machine/measure_machine.h"
 
 #include <algorithm>
 #include <cctype>
