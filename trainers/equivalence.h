@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/base/json.h"
-#include "belfry/trainers/divergence.h"
+#include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/modes.h"
 #include "belfry/trainers/util/output_file.h"
 

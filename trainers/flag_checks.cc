@@ -5,11 +5,11 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flags_impl.h"
 #include "belfry/trainers/machine/measure_machine.h"
-#include "belfry/trainers/trainer.h"
-#include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
 namespace {

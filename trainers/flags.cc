@@ -4,11 +4,11 @@
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flag_parser.h"
 #include "belfry/trainers/flags_impl.h"
 #include "belfry/trainers/tf_spellings.h"
-#include "belfry/trainers/trainer_kinds.h"
 
 namespace belfry {
 namespace {

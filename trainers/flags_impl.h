@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "belfry/trainers/auto_choice.h"
+#include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/device_flag.h"
 #include "belfry/trainers/flags.h"
 

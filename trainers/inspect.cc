@@ -2,8 +2,8 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
-#include "belfry/trainers/evaluator.h"
-#include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/core/evaluator.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/device_list.h"
 
 namespace belfry {

@@ -1,8 +1,8 @@
 // What a training program tells without training: --dry_run and --explain.
 #pragma once
 #include "belfry/framework/graph/explanation.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/flags.h"
-#include "belfry/trainers/trainer.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/output_file.h"
 

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
+#include "belfry/trainers/core/model.h"
+#include "belfry/trainers/core/optimizer.h"
 #include "belfry/trainers/data/dataset.h"
-#include "belfry/trainers/model.h"
-#include "belfry/trainers/optimizer.h"
 
 namespace belfry {
 

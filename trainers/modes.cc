@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "belfry/allreduce/strategy.h"
-#include "belfry/trainers/strategy_list.h"
+#include "belfry/trainers/core/strategy_list.h"
 
 namespace belfry {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/graph/device_spec.h"
-#include "belfry/trainers/divergence.h"
+#include "belfry/trainers/core/divergence.h"
 
 namespace belfry {
 

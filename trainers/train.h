@@ -6,10 +6,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "belfry/trainers/callbacks.h"
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/model.h"
+#include "belfry/trainers/core/optimizer.h"
 #include "belfry/trainers/data/dataset.h"
-#include "belfry/trainers/model.h"
-#include "belfry/trainers/optimizer.h"
 
 namespace belfry {
 

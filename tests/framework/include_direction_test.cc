@@ -64,7 +64,7 @@ TEST(Includes, ThatPointUpOrSidewaysAreFound) {
               ElementsAre(HasSubstr("not below it")));
   EXPECT_THAT(wrong("towers/a.cc",
                     "#include \"belfry/allreduce/strategy.h\"\n"
-                    "#include \"belfry/trainers/trainer.h\"\n"),
+                    "#include \"belfry/trainers/core/trainer.h\"\n"),
               ElementsAre(HasSubstr("strategy.h"), HasSubstr("trainer.h")));
   EXPECT_THAT(wrong("allreduce/a.cc", "#include \"belfry/towers/tower.h\"\n"),
               ElementsAre(HasSubstr("not below it")));
@@ -79,13 +79,14 @@ TEST(Includes, ThatPointUpOrSidewaysAreFound) {
 }
 
 TEST(Includes, ThatPointDownAreAccepted) {
-  EXPECT_THAT(wrong_includes({"trainers/a.cc",
-                              "#include <vector>\n#include <dnnl.hpp>\n"
-                              "#include \"belfry/allreduce/strategy.h\"\n"
-                              "#include \"belfry/framework/core_ops/fill.h\"\n"
-                              "#include \"belfry/ops.h\"\n#include \"belfry/trainers/trainer.h\"\n"
-                              "// #include \"belfry/belfry.h\"\n"}),
-              IsEmpty());
+  EXPECT_THAT(
+      wrong_includes({"trainers/a.cc",
+                      "#include <vector>\n#include <dnnl.hpp>\n"
+                      "#include \"belfry/allreduce/strategy.h\"\n"
+                      "#include \"belfry/framework/core_ops/fill.h\"\n"
+                      "#include \"belfry/ops.h\"\n#include \"belfry/trainers/core/trainer.h\"\n"
+                      "// #include \"belfry/belfry.h\"\n"}),
+      IsEmpty());
 }
 
 // Whether `file` is part of the GPU module alone.

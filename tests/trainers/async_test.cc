@@ -19,10 +19,10 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/small_problem.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/prefetch.h"
-#include "belfry/trainers/trainer_kinds.h"
-#include "belfry/trainers/training_checkpoint.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

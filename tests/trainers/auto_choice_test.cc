@@ -1,5 +1,5 @@
 // --allreduce=auto in training programs.
-#include "belfry/trainers/auto_choice.h"
+#include "belfry/trainers/core/auto_choice.h"
 
 #include <cstdlib>
 
@@ -12,12 +12,12 @@
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/machines.h"
 #include "belfry/tests/trainers/small_problem.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/models.h"
 #include "belfry/trainers/train.h"
-#include "belfry/trainers/trainer.h"
-#include "belfry/trainers/training_checkpoint.h"
 
 namespace belfry {
 namespace auto_choice_test {

@@ -6,7 +6,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

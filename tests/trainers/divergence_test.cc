@@ -1,5 +1,5 @@
 // Training whose loss or weights become NaN or infinite: nothing is lost, and it says so.
-#include "belfry/trainers/divergence.h"
+#include "belfry/trainers/core/divergence.h"
 
 #include <cmath>
 #include <limits>
@@ -7,7 +7,7 @@
 #include "belfry/ops/operand.h"
 #include "belfry/ops/stop_gradient.h"
 #include "belfry/tests/trainers/train_support.h"
-#include "belfry/trainers/training_checkpoint.h"
+#include "belfry/trainers/core/training_checkpoint.h"
 
 namespace belfry {
 namespace divergence_test {

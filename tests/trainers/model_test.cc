@@ -1,4 +1,4 @@
-#include "belfry/trainers/model.h"
+#include "belfry/trainers/core/model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

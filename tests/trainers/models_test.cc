@@ -9,8 +9,8 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/data/synthetic_data.h"
-#include "belfry/trainers/trainer.h"
 
 namespace belfry {
 namespace models_test {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/optimizer.h"
+#include "belfry/trainers/core/optimizer.h"
 
 #include <cmath>
 #include <limits>

@@ -7,7 +7,7 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/tests/trainers/train_support.h"
-#include "belfry/trainers/trainer.h"
+#include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
 namespace progress_test {

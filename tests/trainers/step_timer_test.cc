@@ -1,11 +1,11 @@
-#include "belfry/trainers/step_timer.h"
+#include "belfry/trainers/core/step_timer.h"
 
 #include <regex>
 
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/trainer.h"
+#include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
 namespace step_timer_test {

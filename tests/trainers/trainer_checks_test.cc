@@ -3,7 +3,7 @@
 
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/train_support.h"
-#include "belfry/trainers/trainer.h"
+#include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
 namespace trainer_checks_test {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

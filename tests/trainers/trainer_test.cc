@@ -1,4 +1,4 @@
-#include "belfry/trainers/trainer.h"
+#include "belfry/trainers/core/trainer.h"
 
 #include <map>
 
@@ -7,7 +7,7 @@
 
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/training_graph.h"
+#include "belfry/trainers/core/training_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/trainer_kinds.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

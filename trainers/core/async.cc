@@ -1,0 +1,69 @@
+#include "belfry/allreduce/gradient_table.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/operand.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+
+namespace belfry {
+namespace {
+
+// Each tower's gradients, divided by the number of towers where they are.
+std::vector<std::vector<Gradient>> scaled(const GradientTable& gradients) {
+  const int towers = gradients.towers();
+  std::vector<std::vector<Gradient>> rows;
+  for (int t = 0; t < towers; ++t) {
+    std::vector<Gradient>& row = rows.emplace_back(gradients.row(t));
+    if (towers == 1) break;
+    const NameScope names(gradients.graph(), "ScaleGradients");
+    const DeviceScope on(gradients.graph(), gradients.device(t));
+    for (Gradient& gradient : row)
+      if (gradient.value) gradient.value = gradient.value / towers;
+  }
+  return rows;
+}
+
+std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& gradients,
+                           UpdateOrder order, const Unscaling& unscaling) {
+  require(gradients.towers() == std::ssize(options.devices),
+          "AsyncMultiGpuTrainer cannot train layers that are synchronised over towers: each tower "
+          "updates by its own loss");
+  const std::vector<std::vector<Gradient>> rows = scaled(gradients);
+  const DeviceScope on(gradients.graph(), gradients.device(0));
+  return options.optimizer.apply_each(rows, order, {}, Slots::kMake, unscaling);
+}
+
+TrainerDesign design_of(const TrainerOptions& wanted) {
+  const std::string& async = wanted.async;
+  require(async == "ordered" || async == "free",
+          "AsyncMultiGpuTrainer runs 'ordered' or 'free', not '", async, "'");
+  TrainerDesign design{.variables = VariablePolicy::kSpread};
+  if (async == "free") {
+    design.update_apart = [](const TrainerOptions& options, const GradientTable& gradients) {
+      return updates(options, gradients, UpdateOrder::kApart, {});
+    };
+  } else {
+    design.unscales = true;
+    design.update = [](const TrainerOptions& options, const GradientTable& gradients,
+                       const UpdateForm& form) -> Node& {
+      return group(gradients.graph(),
+                   updates(options, gradients, UpdateOrder::kOneByOne, form.unscaling), "train_op");
+    };
+  }
+  return design;
+}
+
+const TrainerRegistration kAsync({
+    .name = "async",
+    .summary = "variables spread over the devices, updated by each tower on its own",
+    .spreads = true,
+    .async = true,
+    .make = make_trainer<AsyncMultiGpuTrainer>,
+});
+
+}  // namespace
+
+AsyncMultiGpuTrainer::AsyncMultiGpuTrainer(TrainerOptions options, const Dataset& train,
+                                           const Dataset* test)
+    : Trainer(options, train, test, design_of(options)) {}
+
+}  // namespace belfry

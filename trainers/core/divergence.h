@@ -1,0 +1,26 @@
+// Training that went astray: losses or weights that are NaN or infinite.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "belfry/trainers/core/trainer.h"
+
+namespace belfry {
+
+struct Divergence {
+  double loss = 0;                              // of the last step
+  std::optional<std::int64_t> loss_since = {};  // Trainer::not_finite_since()
+  // The first trainable variable with a value that is not finite, and that value: "'fc/W' f32[2,1]
+  // (built at model.cc:7) has nan at element 0". "" if there is none.
+  std::string variable = {};
+
+  explicit operator bool() const { return loss_since || !variable.empty(); }
+  // For people; "" unless it has diverged.
+  std::string str() const;
+};
+
+// Reads the trainable variables. For between two runs, such as after Trainer::train().
+Divergence find_divergence(Trainer& trainer);
+
+}  // namespace belfry

@@ -1,0 +1,69 @@
+// Towers that train without waiting for each other: a thread, a plan and a stream of samples each.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "belfry/framework/trace/trace.h"
+#include "belfry/trainers/core/training_step.h"
+#include "belfry/trainers/data/prefetch.h"
+
+namespace belfry {
+
+// Each of K towers makes `steps` tower steps over its own share of the samples. A round is any K
+// tower steps, in the order in which they end: round r is complete when (r + 1) * K have ended,
+// whichever towers made them.
+class FreeTowers {
+ public:
+  struct Options {
+    std::span<TrainingStep> towers;  // of Locks::kEachVariable, one per tower
+    const Dataset& data;
+    const BatchPlan& plan;
+    BatchPlan::Position start;  // of every tower
+    std::int64_t steps;         // of each tower
+    std::int64_t traced = -1;   // tower 0's step to trace, from 0; -1: none
+  };
+
+  // Starts the threads. Borrows all. Throws DeviceError if they cannot be started.
+  explicit FreeTowers(Options options);
+  // Lets the tower steps that are under way end; they count in no round.
+  ~FreeTowers();
+  FreeTowers(const FreeTowers&) = delete;
+  FreeTowers& operator=(const FreeTowers&) = delete;
+
+  // Waits for the end of the next round, and sets `metrics` to the means over its tower steps, the
+  // loss first. Towers may be up to one round ahead of it, but no tower step begins before the next
+  // call unless it is one of the `left` rounds from this one on: so with 1 all towers are at rest
+  // afterwards. `rate` holds for tower steps that begin from now on. Throws the first error of a
+  // tower; the others stop before their next step.
+  void next(double rate, std::int64_t left, std::span<NamedValue> metrics);
+  // Of tower 0's traced step, once, when it has ended.
+  std::optional<Trace> take_trace();
+
+ private:
+  void loop(std::size_t tower);
+  bool begin(double& rate);
+  void end(const TrainingStep& step, Trace* trace);
+  void stop();
+
+  const Options options_;
+  const std::int64_t towers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t begun_ = 0, ended_ = 0;  // tower steps
+  std::int64_t limit_ = 0;              // of begun_
+  std::int64_t rounds_ = 0;             // given out
+  double rate_ = 0;
+  std::vector<std::vector<double>> sums_;  // [round % kOpenRounds][metric]
+  std::optional<Trace> trace_;
+  std::exception_ptr error_;
+  bool stopped_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,68 @@
+#include "belfry/trainers/core/loss_scaling.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/ops/all_finite.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/loss_scale.h"
+
+namespace belfry {
+namespace {
+
+constexpr const char* kScale = "loss_scale";
+constexpr const char* kGoodSteps = "loss_scale/good_steps";
+constexpr const char* kSkippedSteps = "loss_scale/skipped_steps";
+
+Variable make_state(Graph& graph, const char* name, DType dtype, double initial) {
+  return graph.create_variable(
+      {name, {}, {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}}, {});
+}
+
+}  // namespace
+
+LossScale make_loss_scale(Graph& graph, const TrainingGraphOptions& options) {
+  if (options.precision != Precision::kF16) return {};
+  const auto& [initial, growth_steps] = options.loss_scale;
+  int exponent = 0;
+  require(std::frexp(initial, &exponent) == 0.5 && std::abs(exponent - 1) <= 126,
+          "the loss scale must be a power of two from 2^-126 to 2^126, not ", initial);
+  require(growth_steps >= 1, "the loss scale grows after 1 or more good steps, not ", growth_steps);
+  const DeviceScope on(graph, options.devices[0]);
+  const Variable scale = make_state(graph, kScale, DType::kF32, initial);
+  return {scale, make_state(graph, kGoodSteps, DType::kI64, 0),
+          make_state(graph, kSkippedSteps, DType::kI64, 0)};
+}
+
+std::vector<std::string> loss_scale_names() { return {kScale, kGoodSteps, kSkippedSteps}; }
+
+std::vector<Output> initial_gradients(const LossScale& scale, Output loss) {
+  if (!scale) return {};
+  return {cast(scale.scale, loss.dtype())};
+}
+
+Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradient>> rows,
+                       double total, const std::function<bool(std::size_t)>& counts) {
+  if (!scale) return {};
+  Graph& graph = scale.scale.node().graph();
+  const NameScope names(graph, "loss_scale");
+  // Of the inputs of sums, not of their results: so these stay what updates alone read.
+  const AllFiniteOptions limit{.limit = std::numeric_limits<float>::max() / (2 * total)};
+  std::vector<Output> finite;
+  for (std::size_t t = 0; t < rows.size(); ++t) {
+    if (!counts(t)) continue;
+    std::map<DeviceSpec, std::vector<Output>> by_device;
+    for (const Gradient& gradient : rows[t])
+      if (gradient.value) by_device[gradient.value.device()].push_back(gradient.value);
+    for (const auto& [device, values] : by_device) {
+      const DeviceScope on(graph, device);
+      finite.push_back(all_finite(values, limit));
+    }
+  }
+  const ColocateWith with(scale.scale.ref());
+  return unscale(scale.scale, finite);
+}
+
+}  // namespace belfry

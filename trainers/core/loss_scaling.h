@@ -1,0 +1,26 @@
+// Loss scaling over towers: nodes of a training graph.
+#pragma once
+#include <span>
+
+#include "belfry/trainers/core/training_graph.h"
+
+namespace belfry {
+
+// The variables "loss_scale", "loss_scale/good_steps" and "loss_scale/skipped_steps" of a graph, on
+// `device`; none unless the precision is f16. Throws InvalidArgument for a scale that is not a
+// positive power of two that f32 holds, and for growth_steps below 1.
+LossScale make_loss_scale(Graph& graph, const TrainingGraphOptions& options);
+
+// The names of these variables, which checkpoints of other precisions lack.
+std::vector<std::string> loss_scale_names();
+
+// Where differentiation of a loss starts: with the scale, or as ever.
+std::vector<Output> initial_gradients(const LossScale& scale, Output loss);
+
+// Whether gradients [tower][variable] of a scaled loss are finite, and what to multiply them by:
+// one node for all, on the scale's device. `total` of them may be summed, with weights; `counts(t)`
+// is whether those of tower t do.
+Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradient>> rows,
+                       double total, const std::function<bool(std::size_t)>& counts);
+
+}  // namespace belfry

@@ -1,0 +1,27 @@
+#include "belfry/trainers/core/model.h"
+
+namespace belfry {
+
+std::vector<std::size_t> Model::arities() const {
+  std::vector<std::size_t> result;
+  for (std::size_t n = 0; n < calls_.size(); ++n)
+    if (calls_[n]) result.push_back(n);
+  return result;
+}
+
+Output Model::operator()(Tower& tower, std::span<const Output> inputs) const {
+  const std::size_t n = inputs.size();
+  require(static_cast<bool>(*this), "no model was given");
+  std::vector<std::string> names;
+  for (const Output& input : inputs) names.push_back(cat(input.name(), " ", input.type()));
+  require(n < calls_.size() && calls_[n], "the model takes ", join(arities(), " or "),
+          " inputs after the tower, but the data have ", n, " fields: ", join(names));
+  const Output loss = calls_[n](tower, inputs);
+  require(static_cast<bool>(loss), "the model returned an empty Output instead of a loss");
+  require(loss.shape().rank() == 0 && is_floating(loss.dtype()), "the model returned ", loss.type(),
+          " '", loss.name(), "' (built at ", loss.node().site().str(),
+          ") instead of a scalar loss; use reduce_mean");
+  return loss;
+}
+
+}  // namespace belfry

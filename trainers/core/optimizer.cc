@@ -1,0 +1,187 @@
+#include "belfry/trainers/core/optimizer.h"
+
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "belfry/allreduce/gradient_table.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/towers/moving_average.h"
+
+namespace belfry {
+namespace {
+
+// A variable of zeros that goes wherever `beside` is, and is a replica if that is one.
+Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
+                      At at, Slots slots) {
+  Graph& graph = beside.node().graph();
+  const std::string prefix(beside.node().prefix());
+  const std::string name = prefix + logical_name;
+  const Variable existing = graph.stored_variable(name);
+  if (existing && slots == Slots::kReuse) return existing;
+  require(!existing, "variable '", name, "' exists already",
+          existing ? cat(" (built at ", existing.node().site().str(), ")") : "", ", so ",
+          at.site.str(), " cannot make it: give the optimizer another name");
+  VariableOptions options{.dtype = dtype, .initializer = init::zeros(), .trainable = false};
+  if (beside.node().variable().local) options.collections = {std::string(kLocalVariables)};
+  if (const Variable main = graph.stored_variable(logical_name); main && !prefix.empty())
+    options.copy_of = &main.node();
+  const ReplicaScope replica(graph, prefix, beside.node().replica());
+  // Sets device scopes aside, so that setters do not count slots as load.
+  const ColocateWith with(beside.ref(), at.site);
+  const Variable made = graph.create_variable({name, std::move(shape), std::move(options)}, at);
+  graph.store_variable(name, made);
+  return made;
+}
+
+Output fed_rate(Graph& graph, const std::string& optimizer, DType dtype, At at) {
+  const std::string name = cat(optimizer, "/learning_rate_", name_of(dtype));
+  for (Node* node : graph.nodes(kLearningRates))
+    if (node->name() == name) return node->output();
+  const ControlDependencies none(graph, nullptr);
+  const NameScope root(graph, "");
+  const ReplicaScope main(graph, "", 0);
+  const HostScope host(graph, {}, at.site);
+  const Output rate = placeholder(graph, name, dtype, {}, At(name, at.site));
+  graph.add_to_collection(kLearningRates, rate.node());
+  return rate;
+}
+
+// Those that have a value, in their order.
+std::vector<Gradient> provided(std::span<const Gradient> all, const std::string& optimizer,
+                               Site site) {
+  require(!all.empty(), "No variables provided. ", optimizer, " (built at ", site.str(),
+          ") has no gradients to apply");
+  std::vector<Gradient> result;
+  std::vector<std::string> names;
+  for (const Gradient& g : all) {
+    require(static_cast<bool>(g.variable), optimizer, " (built at ", site.str(), "): a gradient",
+            g.value ? cat(", ", g.value.node().describe(), ",") : "", " has no variable");
+    names.push_back(cat("'", g.variable.name(), "'"));
+    if (g.value) result.push_back(g);
+  }
+  require(!result.empty(), "No gradients provided for any variable: [", join(names), "]. ",
+          optimizer, " (built at ", site.str(), ") has nothing to apply; does the loss depend on ",
+          "them?");
+  return result;
+}
+
+}  // namespace
+
+Optimizer Optimizer::with_rate(Rate rate) const {
+  Optimizer copy = *this;
+  copy.rule_.rate = std::move(rate);
+  return copy;
+}
+
+// What the updates of one call of apply_each() have in common.
+struct Optimizer::Shared {
+  // The update before this one of each variable or counter, where updates are ordered.
+  const std::vector<Node*>& before(Variable written) {
+    static const std::vector<Node*> kNone;
+    return order == UpdateOrder::kOneByOne ? last[&written.node()] : kNone;
+  }
+
+  UpdateOrder order;
+  Slots state;
+  const Unscaling& unscaling;
+  std::map<DType, Output> rates = {};
+  Variable counter = {};
+  std::map<const Node*, std::vector<Variable>> slots = {};  // by variable
+  std::map<const Node*, std::vector<Node*>> last = {};      // by variable: one node, or none
+};
+
+Node& Optimizer::apply(std::span<const Gradient> all, At at, Slots slots,
+                       const Unscaling& unscaling) const {
+  const std::vector<Gradient> row(all.begin(), all.end());
+  return *apply_each({&row, 1}, UpdateOrder::kOneByOne, at, slots, unscaling)[0];
+}
+
+std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> rows,
+                                         UpdateOrder order, At at, Slots slots,
+                                         const Unscaling& unscaling) const {
+  require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
+  require(rule_.unscales || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
+          at.site.str(),
+          ") cannot apply gradients of a scaled loss: its rule does not say that it ",
+          "heeds Update::factor (.unscales)");
+  Shared shared{.order = order, .state = slots, .unscaling = unscaling};
+  std::vector<Node*> updates;
+  for (const std::vector<Gradient>& row : rows)
+    updates.push_back(&apply_row(provided(row, rule_.name, at.site), shared, at));
+  return updates;
+}
+
+Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& shared, At at) const {
+  const Variable first = gradients[0].variable;
+  Graph& graph = first.node().graph();
+  const SiteScope site(graph, at.site);
+  const std::string prefix(first.node().prefix());
+  const ReplicaScope replica(graph, prefix, first.node().replica());
+  std::optional<NameScope> tower;
+  if (!prefix.empty()) tower.emplace(graph, prefix);
+  const NameScope names(graph, at.name.empty() ? "apply_gradients" : at.name);
+
+  for (const auto& [value, variable] : gradients) {
+    Output& rate = shared.rates[variable.dtype()];
+    if (rate) continue;
+    rate = rule_.rate.is_constant()
+               ? constant(graph, rule_.rate.at({}), variable.dtype(), At("learning_rate", at.site))
+               : fed_rate(graph, rule_.name, variable.dtype(), at);
+  }
+  Output step;
+  if (rule_.counts_steps) {
+    if (!shared.counter)
+      shared.counter = state_beside(first, rule_.name + "/step", {}, DType::kI64, at, shared.state);
+    const ColocateWith with(shared.counter.ref(), at.site);
+    const ControlDependencies after(graph, shared.before(shared.counter));
+    const Output one = shared.unscaling.applied;
+    Node& counted = assign_add(shared.counter, one ? one : constant(graph, 1, DType::kI64),
+                               At("step", at.site));
+    shared.last[&shared.counter.node()] = {&counted};
+    step = counted.output();
+  }
+  std::vector<Node*> updates;
+  for (const auto& [value, variable] : gradients) {
+    const auto [found, is_new] = shared.slots.try_emplace(&variable.node());
+    std::vector<Variable>& slots = found->second;
+    for (std::size_t s = 0; is_new && s < rule_.slots.size(); ++s)
+      slots.push_back(state_beside(variable, cat(variable.logical_name(), "/", rule_.slots[s]),
+                                   variable.shape(), variable.dtype(), at, shared.state));
+    const NameScope update(graph, cat("update_", variable.logical_name()));
+    const ColocateWith with(variable.ref(), at.site);
+    const ControlDependencies after(graph, shared.before(variable));
+    updates.push_back(&rule_.update({variable, slots, value, shared.unscaling.factor,
+                                     shared.rates[variable.dtype()], step, At(at.site)}));
+    shared.last[&variable.node()] = {updates.back()};
+  }
+  Node& all_updates = group(graph, updates, At(names.path(), at.site));
+  graph.add_to_collection(kTrainOp, all_updates);
+  return all_updates;
+}
+
+Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at,
+                      Slots slots, const Unscaling& unscaling) {
+  Graph& graph = gradients.graph();
+  const std::string_view name = at.name.empty() ? "train_op" : at.name;
+  const auto apply = [&](int t, std::string_view part) -> Node& {
+    const DeviceScope on(graph, gradients.device(t), at.site);
+    return optimizer.apply(gradients.row(t), At(part, at.site), slots, unscaling);
+  };
+  const bool shared =
+      gradients.towers() == 1 || gradients.at(1, 0).variable == gradients.at(0, 0).variable;
+  if (shared) return apply(0, name);
+  // Below it in each tower's own names, so that the towers' logical names are equal.
+  const NameScope all(graph, name, at.site), root(graph, "", at.site);
+  const std::string part = all.path() + "apply_gradients";
+  std::vector<Node*> towers;
+  for (int t = 0; t < gradients.towers(); ++t) towers.push_back(&apply(t, part));
+  return group(graph, towers, At(all.path(), at.site));
+}
+
+}  // namespace belfry

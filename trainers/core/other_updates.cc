@@ -1,0 +1,37 @@
+#include "belfry/trainers/core/other_updates.h"
+
+#include <set>
+
+namespace belfry {
+
+std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,
+                                 const std::vector<Node*>& all, const BatchForm& batch,
+                                 const Unscaling& unscaling) {
+  const bool equal = batch.equal();
+  if (equal && !unscaling.factor) return all;
+  std::vector<std::vector<BatchMoments>> moments;
+  std::set<const Node*> averages;
+  for (const TowerRecord& tower : built.towers) {
+    moments.push_back(tower.moments);
+    for (const BatchMoments& layer : tower.moments)
+      averages.insert({&layer.mean_average.node(), &layer.variance_average.node()});
+  }
+  std::vector<Node*> result = all;
+  std::erase_if(result, [&](const Node* node) {
+    if (node->op().writes > 0 && averages.contains(&node->input(0).node())) return true;
+    for (std::size_t t = 0; t < built.towers.size(); ++t)
+      if (batch.rows[t] == 0 && node->prefix() == built.towers[t].name + "/") return true;
+    return false;
+  });
+  const std::string own = cat(kUpdateOps, "/form", built.forms.size());
+  const std::span<const std::int64_t> samples(batch.samples);
+  update_moving_averages(graph, moments,
+                         {.collection = own,
+                          .samples = equal ? std::span<const std::int64_t>() : samples,
+                          .applied = unscaling.factor});
+  const std::vector<Node*> moves = graph.nodes(own);
+  result.insert(result.end(), moves.begin(), moves.end());
+  return result;
+}
+
+}  // namespace belfry

@@ -1,0 +1,42 @@
+#include "belfry/trainers/core/step_timer.h"
+
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/util/clock.h"
+
+namespace belfry {
+
+std::string step_line(std::int64_t step, const Speed& speed, double loss) {
+  return cat(step, "\timages/sec: ", rounded(speed.mean, 1), " +/- ", rounded(speed.uncertainty, 1),
+             " (jitter = ", rounded(speed.jitter, 1), ")\t", rounded(loss, 3));
+}
+
+std::string total_lines(double images_per_second) {
+  const std::string dashes(64, '-');
+  return cat(dashes, "\ntotal images/sec: ", rounded(images_per_second, 2), "\n", dashes);
+}
+
+void StepTimer::print(const std::string& line) const {
+  if (options_.console) options_.console->line(line);
+}
+
+void StepTimer::before_step(Trainer&, const StepInfo& info) {
+  if (info.step == 0 && options_.warmup > 0) print("Running warm up");
+  if (info.step == options_.warmup) {
+    if (options_.warmup > 0) print("Done warm up");
+    print(kStepHeader);
+  }
+  started_ = seconds_now();
+  if (info.step == options_.warmup) first_ = started_;
+}
+
+void StepTimer::after_step(Trainer& trainer, const StepInfo& info) {
+  last_ = seconds_now();
+  if (info.step < options_.warmup) return;
+  seconds_.push_back(last_ - started_);
+  const std::int64_t step = info.step - options_.warmup + 1;
+  if (!options_.console || (step != 1 && step % options_.display_every != 0)) return;
+  const auto samples = static_cast<double>(trainer.batches().global_batch());
+  print(step_line(step, speed_of(samples, seconds_), trainer.metric("loss")));
+}
+
+}  // namespace belfry

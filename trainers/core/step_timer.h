@@ -1,0 +1,46 @@
+// Times steps and prints them as tf_cnn_benchmarks does.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/util/statistics.h"
+
+namespace belfry {
+
+inline constexpr const char* kStepHeader = "Step\tImg/sec\tloss";
+// "10\timages/sec: 123.4 +/- 0.5 (jitter = 0.6)\t2.303". Steps count from 1.
+std::string step_line(std::int64_t step, const Speed& speed, double loss);
+// Three lines: 64 dashes, "total images/sec: 123.45", 64 dashes.
+std::string total_lines(double images_per_second);
+
+// Leaves out the first `warmup` steps. With a console, prints "Running warm up", "Done warm up",
+// the header and, for the first step and every display_every-th, the speed of all steps so far.
+class StepTimer final : public Callback {
+ public:
+  struct Options {
+    std::int64_t warmup = 10;
+    std::int64_t display_every = 10;
+    Console* console = nullptr;  // borrowed
+  };
+  explicit StepTimer(Options options) : options_(options) {}
+
+  void before_step(Trainer& trainer, const StepInfo& info) override;
+  void after_step(Trainer& trainer, const StepInfo& info) override;
+
+  // Of each step after the warm-up.
+  std::span<const double> seconds() const { return seconds_; }
+  // From the start of the first of them to the end of the last.
+  double total_seconds() const { return last_ - first_; }
+
+ private:
+  void print(const std::string& line) const;
+
+  Options options_;
+  std::vector<double> seconds_;
+  double first_ = 0, started_ = 0, last_ = 0;  // on a clock of its own
+};
+
+}  // namespace belfry

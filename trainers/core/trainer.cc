@@ -1,0 +1,292 @@
+#include "belfry/trainers/core/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/trainers/core/free_towers.h"
+#include "belfry/trainers/core/trainer_checks_impl.h"
+#include "belfry/trainers/data/prefetch.h"
+#include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/statistics.h"
+
+namespace belfry {
+namespace {
+
+// What the plan of batches is made for.
+std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
+  // A dry run plans one step, whatever the data.
+  if (options.dry_run) return std::ssize(options.devices) * options.batch_size;
+  return checked_size(train, "training data");
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
+                 const TrainerDesign& design)
+    : options_(std::move(options)),
+      train_(train),
+      test_(test),
+      plan_(samples_of(options_, train), std::ssize(options_.devices), options_.batch_size,
+            options_.seed, {.uneven = options_.uneven, .tower_weights = options_.tower_weights}),
+      graph_(options_.seed) {
+  check_options(options_, design);
+  check_data(train, test, options_.dry_run);
+  const std::map<std::string, int> devices = device_count(options_.devices);
+  const std::vector<Dataset::Field> fields = train.signature();
+  TrainingGraphOptions wanted{
+      .model = options_.model,
+      .devices = options_.devices,
+      .variables = options_.parameters_on_cpu && design.variables == VariablePolicy::kSpread
+                       ? VariablePolicy::kOnHost
+                       : design.variables,
+      .fields = fields,
+      .forms = plan_.forms(),
+      .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
+        if (design.choose) choice_ += design.choose(options_, gradients);
+        return design.update(options_, gradients, form);
+      },
+      .precision = options_.precision,
+      .loss_scale = options_.loss_scale};
+  if (design.update_apart)
+    wanted.update_apart = [&](const GradientTable& gradients) {
+      return design.update_apart(options_, gradients);
+    };
+  built_ = build_training_graph(graph_, wanted);
+  session_ = std::make_unique<Session>(
+      graph_, SessionOptions{.device_count = devices,
+                             .logical_gpus = options_.logical_gpus,
+                             .dry_run = options_.dry_run,
+                             .log_device_placement = options_.log_device_placement,
+                             .threads = options_.threads,
+                             .placement_sink = options_.placement_sink,
+                             .fuse_updates = options_.fuse_updates,
+                             .share_replicas = options_.share_replicas,
+                             .nccl_timeout_s = options_.nccl_timeout_s,
+                             .deterministic = options_.deterministic});
+  prepare();
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::prepare() {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // before the first step
+  step_metrics_.push_back({"loss", kNone});
+  for (const NamedOutput& metric : built_.towers[0].metrics)
+    step_metrics_.push_back({metric.name, kNone});
+  for (const TrainingForm& form : built_.forms)
+    training_steps_.emplace_back(*session_, form, built_.towers, built_.learning_rates);
+  for (std::size_t t = 0; t < built_.tower_ops.size(); ++t)
+    training_steps_.emplace_back(
+        *session_,
+        TrainingForm{.batch = plan_.forms()[0].of_tower(t), .train_op = built_.tower_ops[t]},
+        std::span(built_.towers).subspan(t, 1), built_.learning_rates,
+        PrepareOptions{.locks = Locks::kEachVariable});
+}
+
+std::int64_t Trainer::total_steps() const {
+  std::int64_t left = plan_.steps_per_epoch() * (options_.epochs - epochs_) - epoch_step_;
+  if (options_.max_steps > 0) left = std::min(left, options_.max_steps - steps_);
+  return steps_ + std::max(left, std::int64_t{0});
+}
+
+void Trainer::resume(const TrainingPosition& position) {
+  constexpr int kMostEpochs = std::numeric_limits<int>::max();
+  require(position.steps >= 0 && position.epoch >= 0 && position.epoch < kMostEpochs &&
+              position.samples >= 0,
+          "training cannot go on at step ", position.steps, ", epoch ", position.epoch, ", sample ",
+          position.samples);
+  steps_ = first_step_ = position.steps;
+  epochs_ = static_cast<int>(position.epoch);
+  epoch_step_ = position.samples / plan_.global_batch();
+  const bool whole = position.samples >= plan_.samples_per_epoch();
+  if (!whole && position.samples % plan_.global_batch() != 0)
+    log_warning("the global batch of ", plan_.global_batch(), " does not divide the ",
+                position.samples, " samples that this epoch has taken; the last ",
+                position.samples % plan_.global_batch(), " are taken again");
+  if (position.seed != options_.seed)
+    log_warning("the seed was ", position.seed, " and is now ", options_.seed,
+                ": the order of the data changes");
+  if (!whole) return;
+  ++epochs_;
+  epoch_step_ = 0;
+}
+
+TrainingPosition Trainer::position() const {
+  return {.steps = steps_,
+          .epoch = epochs_,
+          .samples = epoch_step_ * plan_.global_batch(),
+          .seed = options_.seed};
+}
+
+StepInfo Trainer::info() const {
+  return {.step = steps_,
+          .steps_per_epoch = plan_.steps_per_epoch(),
+          .epoch = epochs_,
+          .seconds = seconds_now() - began_};
+}
+
+template <class F>
+void Trainer::call(const F& f) {
+  for (const std::shared_ptr<Callback>& callback : options_.callbacks) f(*callback);
+}
+
+// Where steps come from: the batches of all towers, or towers that take their own.
+struct Trainer::Source {
+  std::unique_ptr<Prefetcher> input;
+  std::unique_ptr<FreeTowers> free;
+};
+
+std::unique_ptr<Trainer::Source> Trainer::open_source() {
+  const std::int64_t last = total_steps();
+  if (options_.on_trace) traced_step_ = std::max(steps_, std::min(steps_ + 1, last - 1));
+  auto source = std::make_unique<Source>();
+  const BatchPlan::Position start{epochs_, epoch_step_};
+  if (built_.tower_ops.empty())
+    source->input = std::make_unique<Prefetcher>(
+        train_, plan_, start, Prefetcher::kSlots, std::nullopt,
+        [this](const Batch& batch, std::stop_token stop) {
+          return training_steps_[batch.form].stage(batch.tensors, std::move(stop));
+        });
+  else
+    source->free =
+        std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,
+                                                         .data = train_,
+                                                         .plan = plan_,
+                                                         .start = start,
+                                                         .steps = last - steps_,
+                                                         .traced = traced_step_ - steps_});
+  return source;
+}
+
+void Trainer::train() {
+  require(!options_.dry_run, "a dry run trains nothing");
+  call([&](Callback& c) { c.setup(*this); });
+  graph_.freeze();
+  std::unique_ptr<Source> source = open_source();
+  began_ = seconds_now();
+  bool traced = false;
+  const std::int64_t last = total_steps();
+  while (steps_ < last && !stopped_) {
+    const double start = seconds_now();
+    StepInfo step = info();
+    call([&](Callback& c) { c.before_step(*this, step); });
+    const std::int64_t samples = plan_.forms()[plan_.form_of(epoch_step_)].total();
+    const bool with_trace = run_step(*source, step);
+    traced = traced || with_trace;
+    step.seconds = seconds_now() - began_;
+    call([&](Callback& c) { c.after_step(*this, step); });
+    // Neither the first, which allocates, nor the one that writes a trace is typical.
+    if (steps_ > first_step_ && !with_trace) {
+      timed_seconds_ += seconds_now() - start;
+      ++timed_steps_;
+      timed_samples_ += samples;
+    }
+    ++steps_;
+    if (++epoch_step_ == plan_.steps_per_epoch()) {
+      const StepInfo epoch = info();
+      ++epochs_;
+      epoch_step_ = 0;
+      call([&](Callback& c) { c.after_epoch(*this, epoch); });
+    }
+  }
+  source.reset();
+  if (options_.on_trace && !traced)
+    log_warning("no step was traced: training ended after ", steps_ - first_step_, " steps");
+  call([&](Callback& c) { c.after_training(*this, info()); });
+}
+
+// Whether it was traced.
+bool Trainer::run_step(Source& source, const StepInfo& step) {
+  const double rate = built_.learning_rates.empty() ? 0 : options_.optimizer.rate().at(step);
+  std::optional<Trace> trace;
+  if (source.free) {
+    source.free->next(rate, plan_.steps_per_epoch() - epoch_step_, step_metrics_);
+    trace = source.free->take_trace();
+  } else {
+    if (steps_ == traced_step_) trace.emplace();
+    Batch& batch = source.input->next();
+    TrainingStep& form = training_steps_[batch.form];
+    form.run(std::move(batch.staged), batch.tensors, rate, {.trace = trace ? &*trace : nullptr});
+    for (std::size_t m = 0; m < step_metrics_.size(); ++m) step_metrics_[m].value = form.metric(m);
+  }
+  if (trace) options_.on_trace(*trace);
+  look_at_loss();
+  return trace.has_value();
+}
+
+void Trainer::look_at_loss() {
+  const double loss = step_metrics_[0].value;
+  if (std::isfinite(loss)) {
+    not_finite_since_.reset();
+  } else if (!not_finite_since_) {
+    not_finite_since_ = steps_ + 1;
+    if (!std::exchange(warned_, true))
+      log_warning("the loss is ", significant(loss), " at step ", *not_finite_since_,
+                  "; a smaller --learning_rate may help");
+  }
+}
+
+const NamedValue* Trainer::find_metric(std::string_view name) const {
+  for (const auto* values : {&step_metrics_, &other_metrics_})
+    for (const NamedValue& value : *values)
+      if (value.name == name) return &value;
+  return nullptr;
+}
+
+double Trainer::metric(std::string_view name) const {
+  if (const NamedValue* found = find_metric(name)) return found->value;
+  std::vector<std::string> names;
+  for (const auto* values : {&step_metrics_, &other_metrics_})
+    for (const NamedValue& value : *values) names.push_back(value.name);
+  throw NotFound(cat("no metric '", name, "'; there are ", join(names)));
+}
+
+void Trainer::set_metric(std::string_view name, double value) {
+  for (NamedValue& known : other_metrics_)
+    if (known.name == name) {
+      known.value = value;
+      return;
+    }
+  require(!find_metric(name), "metric '", name, "' is set by the model");
+  other_metrics_.push_back({std::string(name), value});
+}
+
+std::optional<KeptChoice> Trainer::kept_choice() const {
+  if (choice_.empty()) return {};
+  return KeptChoice{.allreduce = options_.allreduce,
+                    .bucket_mb = options_.bucket_mb,
+                    .gradient_repacking = options_.gradient_repacking,
+                    .small_tensors_kb = options_.small_tensors_kb,
+                    .devices = options_.devices,
+                    .from = "an earlier run"};
+}
+
+std::optional<LossScaleState> Trainer::loss_scale() {
+  const LossScale& state = built_.loss_scale;
+  if (!state) return {};
+  return LossScaleState{.scale = session_->read(state.scale).item<float>(),
+                        .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
+}
+
+std::int64_t Trainer::bytes_moved() const {
+  std::int64_t bytes = 0;
+  // Towers that run free have a plan each; else the first is that of full batches.
+  const std::size_t plans = built_.tower_ops.empty() ? 1 : training_steps_.size();
+  for (std::size_t i = 0; i < plans; ++i)
+    for (const TransferRecord& transfer : training_steps_[i].plan().transfers)
+      bytes += transfer.bytes;
+  return bytes;
+}
+
+double Trainer::examples_per_second() const {
+  if (timed_steps_ == 0) return 0;
+  return static_cast<double>(timed_samples_) / timed_seconds_;
+}
+
+}  // namespace belfry

@@ -1,0 +1,250 @@
+// Trainers: a model, data and an optimizer, made into one graph, one session and a loop of steps.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/framework/run/session.h"
+#include "belfry/framework/trace/trace.h"
+#include "belfry/trainers/core/auto_choice.h"
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/training_step.h"
+#include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/data/dataset.h"
+
+namespace belfry {
+
+struct TrainerOptions {
+  Model model;
+  Optimizer optimizer;
+  std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
+  int logical_gpus = 1;                                             // as in SessionOptions
+  bool parameters_on_cpu = false;  // on /cpu:0, by trainers that would spread them over `devices`
+  // An AllReduceSpec, for trainers that combine gradients; of Trainer::options(), what "auto"
+  // chose.
+  std::string allreduce = "collective";
+  AutoOptions choice = {};     // of "auto"
+  int gradient_repacking = 0;  // parts of the GradientPacker; 0: none
+  bool fuse_updates = true;    // as in SessionOptions
+  bool share_replicas = true;  // as in SessionOptions
+  int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
+  // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
+  double bucket_mb = 0;
+  double nccl_timeout_s = 600;             // as in SessionOptions
+  std::string async = "ordered";           // of AsyncMultiGpuTrainer: "ordered" or "free"
+  int batch_size = 32;                     // samples per tower and step, on average
+  Uneven uneven = Uneven::kDrop;           // what becomes of samples that fill no global batch
+  std::vector<double> tower_weights = {};  // shares of the towers in it (BatchPlan); none: equal
+  int epochs = 1;
+  std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
+  std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
+  // Of what models compute; variables are f32. f16 scales the loss.
+  Precision precision = Precision::kF32;
+  LossScaleOptions loss_scale = {};
+  int threads = 0;             // workers, the caller included; 0: one per usable core
+  bool deterministic = false;  // as in SessionOptions
+  bool log_device_placement = false;
+  std::function<void(std::string_view)> placement_sink = {};  // as in SessionOptions
+  // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.
+  std::function<void(const Trace&)> on_trace = {};
+  // Plans for devices that need not exist: reads no data, and train() throws.
+  bool dry_run = false;
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
+};
+
+// What distinguishes the trainers: where variables live, and how the gradients of the towers become
+// one node that updates them all.
+struct TrainerDesign {
+  VariablePolicy variables;
+  // Called once per form of steps; the first makes the optimizer's slots.
+  std::function<Node&(const TrainerOptions&, const GradientTable&, const UpdateForm&)> update;
+  // Instead: a node per tower, for towers that run free of each other (AsyncMultiGpuTrainer).
+  std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
+  // Called before `update`: makes choices that the options leave open. Returns lines about them for
+  // people; "" if none was left.
+  std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
+  // `update` heeds UpdateForm's weights and slots; batches of different sizes are refused
+  // otherwise.
+  bool weighs = false;
+  // `update` heeds UpdateForm::unscaling; f16 is refused otherwise.
+  bool unscales = false;
+};
+
+// Of f16, after a step.
+struct LossScaleState {
+  double scale = 1;
+  std::int64_t skipped_steps = 0;  // since the first step of the first run
+};
+
+// Why these devices do not compute in a precision; "" if they do.
+std::string precision_refusal(Precision precision, std::span<const DeviceSpec> devices);
+
+// How far a training run has come: what a checkpoint keeps of it beside the variables.
+struct TrainingPosition {
+  std::int64_t steps = 0;    // updates made
+  std::int64_t epoch = 0;    // complete epochs
+  std::int64_t samples = 0;  // taken of the current epoch
+  std::uint64_t seed = 1;    // of the order of the data
+  bool operator==(const TrainingPosition&) const = default;
+};
+
+class Trainer {
+ public:
+  virtual ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback
+  // threw.
+  void train();
+  // Ends the training after the step that is running. For callbacks.
+  void stop() { stopped_ = true; }
+
+  Graph& graph() { return graph_; }
+  Session& session() { return *session_; }
+  const TrainerOptions& options() const { return options_; }
+  // What was chosen for options.allreduce "auto", and why: lines for people. "" if it was not asked
+  // for.
+  const std::string& choice() const { return choice_; }
+  // The choice, for runs that go on from this one; none without "auto".
+  std::optional<KeptChoice> kept_choice() const;
+  const TrainingGraph& towers() const { return built_; }
+  const BatchPlan& batches() const { return plan_; }
+  const Dataset* test_data() const { return test_; }
+
+  // Goes on where another run stopped; its epochs and steps count as this run's. With the same seed
+  // and global batch the order of the data is that of a run that never stopped; another global
+  // batch goes on at the last whole one of its own. Call it before train(). Throws InvalidArgument
+  // for negative numbers.
+  void resume(const TrainingPosition& position);
+  TrainingPosition position() const;
+
+  // Steps at the end, as the options ask for.
+  std::int64_t total_steps() const;
+  // Complete so far.
+  std::int64_t steps() const { return steps_; }
+  // Of these, made since resume().
+  std::int64_t steps_of_run() const { return steps_ - first_step_; }
+  int epochs() const { return epochs_; }
+
+  // "loss" and the tower function's metrics: of the last step (NaN before the first), the mean over
+  // towers, weighted by their samples where these differ; "test_loss" and "test_<metric>": of the
+  // last evaluation. Throws NotFound, with the names there are.
+  double metric(std::string_view name) const;
+  bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
+  void set_metric(std::string_view name, double value);
+  // Of the last step: "loss" first.
+  const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
+
+  // The step, counted from 1 as steps() does, since which every loss was NaN or infinite; none if
+  // the last one was finite. (With f16, a step that is skipped for its gradients has a finite
+  // loss.)
+  std::optional<std::int64_t> not_finite_since() const { return not_finite_since_; }
+
+  // None unless the precision is f16.
+  std::optional<LossScaleState> loss_scale();
+
+  // Bytes that cross devices in one training step, by its plan; in one with a full batch.
+  std::int64_t bytes_moved() const;
+
+  // Training samples of all towers per second of training: without the first step, evaluations and
+  // other callbacks of epochs. 0 before the second step.
+  double examples_per_second() const;
+
+ protected:
+  // Builds the graph and compiles the training step. Borrows the data, which must outlive the
+  // trainer; `test` may be null. Throws InvalidArgument for whatever does not fit together: towers
+  // that disagree, a batch larger than the data, a model for other fields, test data with other
+  // fields than the training data or without samples, sizes and shapes that cannot be, and for
+  // options without model or optimizer, or with a null callback.
+  Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
+          const TrainerDesign& design);
+
+ private:
+  struct Source;
+  void prepare();
+  std::unique_ptr<Source> open_source();
+  bool run_step(Source& source, const StepInfo& info);
+  void look_at_loss();
+  const NamedValue* find_metric(std::string_view name) const;
+  StepInfo info() const;
+  template <class F>
+  void call(const F& f);
+
+  TrainerOptions options_;
+  std::string choice_;
+  const Dataset& train_;
+  const Dataset* test_;
+  BatchPlan plan_;
+  Graph graph_;
+  TrainingGraph built_;
+  std::unique_ptr<Session> session_;
+  std::vector<TrainingStep> training_steps_;  // one for each form, or one for each tower
+  std::int64_t traced_step_ = -1;
+  std::vector<NamedValue> step_metrics_, other_metrics_;
+  std::int64_t steps_ = 0, first_step_ = 0;
+  std::int64_t epoch_step_ = 0;  // steps of the current epoch
+  int epochs_ = 0;
+  bool stopped_ = false, warned_ = false;
+  std::optional<std::int64_t> not_finite_since_;
+  double began_ = 0;          // by seconds_now()
+  double timed_seconds_ = 0;  // spent in timed_steps_
+  std::int64_t timed_steps_ = 0, timed_samples_ = 0;
+};
+
+// One tower, no combination of gradients. Throws InvalidArgument unless there is one device.
+class SimpleTrainer final : public Trainer {
+ public:
+  SimpleTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
+};
+
+// Each tower has its own copy of all variables. `allreduce`, which may be "auto", combines the
+// gradients, packed as `gradient_repacking` or `small_tensors_kb` says, in buckets of `bucket_mb`,
+// and every tower updates its copy.
+class SyncMultiGpuTrainerReplicated final : public Trainer {
+ public:
+  SyncMultiGpuTrainerReplicated(TrainerOptions options, const Dataset& train,
+                                const Dataset* test = nullptr);
+};
+
+// One copy of each variable, spread over the towers' devices by LeastLoadedDeviceSetter; the
+// gradients are combined, and the variable updated, where the variable is.
+class SyncMultiGpuTrainerParameterServer final : public Trainer {
+ public:
+  SyncMultiGpuTrainerParameterServer(TrainerOptions options, const Dataset& train,
+                                     const Dataset* test = nullptr);
+};
+
+// One copy of each variable, spread over the towers' devices as SyncMultiGpuTrainerParameterServer
+// does. Gradients are not combined: each tower updates the variables by its own, divided by the
+// number of towers K. Optimizer state, and Adam's count of steps, advance K times a step.
+//
+// options.async "ordered": a step computes all towers' gradients at the values before it, and then
+// makes K updates in the order of the towers. It gives the bits of K sequential updates by these
+// gradients. (Upstream nothing orders them.)
+//
+// options.async "free": a thread and a plan per tower, each over its own share of the samples, with
+// no barrier between towers; a tower reads what others have written by then (Locks::kEachVariable).
+// No two runs need give the same bits. Batch norm's averages move by each tower's own moments.
+// Session::step() counts tower steps; options.threads counts for evaluation alone.
+//
+// What callbacks, the report and checkpoints call a step is then any K tower steps, in the order in
+// which they end, and metrics are the means over these; towers need not be at the same sample. A
+// schedule's rate holds for tower steps that begin after it was asked for. Callbacks are called on
+// the thread of train() as ever, while towers go on; but during those of epochs, and of the end,
+// all towers are at rest, after K * steps() tower steps. stop() leaves up to K tower steps that had
+// begun uncounted. A resumed run starts all towers at the position, which some may have passed and
+// others not have reached. The error of a tower stops the others before their next step.
+class AsyncMultiGpuTrainer final : public Trainer {
+ public:
+  // Throws InvalidArgument for another value of options.async; if options.uneven or tower_weights
+  // ask for batches of different sizes; and for models with layers synchronised over towers.
+  AsyncMultiGpuTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
+};
+
+}  // namespace belfry

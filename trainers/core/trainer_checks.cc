@@ -1,0 +1,108 @@
+#include "belfry/framework/base/host_memory.h"
+#include "belfry/trainers/core/trainer_checks_impl.h"
+
+namespace belfry {
+namespace {
+
+void check_precision(const TrainerOptions& options, const TrainerDesign& design) {
+  const std::string_view name = name_of(options.precision);
+  const std::string refusal = precision_refusal(options.precision, options.devices);
+  require(refusal.empty(), "precision ", name, ": ", refusal);
+  if (options.precision != Precision::kF16) return;
+  require(design.unscales, "precision ", name, " scales the loss, and this trainer does not take ",
+          design.update_apart ? "one scale for towers that run free" : "the scale out of gradients",
+          "; bf16 needs none");
+  require(options.optimizer.unscales(), "precision ", name, " scales the loss, and the optimizer ",
+          options.optimizer.name(),
+          " does not take the scale out of gradients (Optimizer::Rule::unscales); bf16 needs none");
+}
+
+std::string field_text(const Dataset::Field& field) {
+  return cat(shown(field.name), " ", name_of(field.dtype), field.shape);
+}
+
+std::string fields_text(std::span<const Dataset::Field> fields) {
+  std::vector<std::string> texts;
+  for (const Dataset::Field& field : fields) texts.push_back(field_text(field));
+  return join(texts);
+}
+
+void check_fields(std::span<const Dataset::Field> fields, std::string_view what) {
+  require(!fields.empty(), "the ", what, " have no fields: Dataset::signature() is empty");
+  for (const Dataset::Field& field : fields) {
+    for (const std::int64_t dim : field.shape.dims())
+      require(dim >= 0, "the ", what, " have a field ", field_text(field),
+              "; all samples have one shape, whose dimensions are known and not negative");
+    try {
+      field.shape.elements();
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(
+          cat("the ", what, " have a field ", field_text(field), ": ", error.what()));
+    }
+  }
+}
+
+}  // namespace
+
+std::string precision_refusal(Precision precision, std::span<const DeviceSpec> devices) {
+  if (precision != Precision::kTf32) return "";
+  for (const DeviceSpec& device : devices)
+    if (!device.is_gpu())
+      return cat("tf32 is how GPUs multiply f32, and ", device.short_str(),
+                 " is none; use f32, or GPUs alone");
+  return "";
+}
+
+std::int64_t checked_size(const Dataset& data, std::string_view what) {
+  const std::int64_t size = data.size();
+  require(size >= 0, "the ", what, " (", data.describe(), ") say that they have ", size,
+          " samples; Dataset::size() is their number, 0 or more");
+  const std::int64_t memory = host_memory();
+  require(size <= memory / static_cast<std::int64_t>(sizeof size), "the ", what, " (",
+          data.describe(), ") say that they have ", size,
+          " samples: the order of an epoch alone would need more than the ", byte_text(memory),
+          " of this machine; for data without an end, Dataset::size() is how many samples make an "
+          "epoch");
+  return size;
+}
+
+void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::string_view where) {
+  for (std::size_t i = 0; i < callbacks.size(); ++i)
+    require(callbacks[i] != nullptr, where, "[", i, "] is null, one of ", callbacks.size(),
+            "; leave it out, or make it, as by std::make_shared<MyCallback>()");
+}
+
+void check_options(const TrainerOptions& options, const TrainerDesign& design) {
+  require(static_cast<bool>(options.model),
+          "there is no model: TrainerOptions::model is empty; it is a function of a tower and one "
+          "Output per field of the data");
+  require(static_cast<bool>(options.optimizer),
+          "no optimizer was given: TrainerOptions::optimizer is empty; e.g. sgd(0.1)");
+  require(design.update || design.update_apart,
+          "this trainer has no TrainerDesign::update, nor an update_apart");
+  check_callbacks(options.callbacks, "TrainerOptions::callbacks");
+  require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,
+          " epochs and at most ", options.max_steps, " steps (0: no limit)");
+  const bool unequal = makes_unequal(options.uneven);
+  require(design.weighs || (!unequal && options.tower_weights.empty()),
+          "this trainer takes batches of one size: no ",
+          unequal ? cat("--uneven=", name_of(options.uneven)) : "--tower_weights");
+  require(options.allreduce != "auto" || design.choose,
+          "this trainer cannot choose: --allreduce=auto needs a TrainerDesign::choose");
+  check_precision(options, design);
+}
+
+void check_data(const Dataset& train, const Dataset* test, bool dry_run) {
+  const std::vector<Dataset::Field> fields = train.signature();
+  check_fields(fields, "training data");
+  if (!test) return;
+  const std::vector<Dataset::Field> tested = test->signature();
+  require(tested == fields, "the test data have the fields ", fields_text(tested),
+          ", the training data have ", fields_text(fields),
+          "; one model takes both, so they need the same fields in the same order");
+  if (dry_run) return;
+  require(checked_size(*test, "test data") > 0, "the test data (", test->describe(),
+          ") have no samples; give none at all (null) to train without");
+}
+
+}  // namespace belfry

@@ -1,0 +1,25 @@
+// What a Trainer refuses before it builds anything.
+#pragma once
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "belfry/trainers/core/trainer.h"
+
+namespace belfry {
+
+// `data.size()`. `what` it is, is for errors: InvalidArgument for a number that is negative, or so
+// large that this machine cannot even hold the order of an epoch.
+std::int64_t checked_size(const Dataset& data, std::string_view what);
+
+// Throws InvalidArgument naming the first that is null; `where` they are, is for errors.
+void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::string_view where);
+
+// Throws InvalidArgument for what is missing in `options` or does not fit the design.
+void check_options(const TrainerOptions& options, const TrainerDesign& design);
+
+// Throws InvalidArgument for fields that cannot be fed; and for test data (null: none) that have
+// other fields than the training data or, unless data may not be read, no samples.
+void check_data(const Dataset& train, const Dataset* test, bool dry_run);
+
+}  // namespace belfry

@@ -1,0 +1,40 @@
+#include "belfry/trainers/core/trainer_kinds.h"
+
+#include <map>
+
+namespace belfry {
+namespace {
+
+std::map<std::string, TrainerKind, std::less<>>& registry() {
+  static std::map<std::string, TrainerKind, std::less<>> kinds;
+  return kinds;
+}
+
+}  // namespace
+
+void register_trainer(TrainerKind kind) {
+  require(!kind.name.empty() && kind.make, "a trainer needs a name and a function that makes it");
+  require(!kind.accepts == kind.default_strategy.empty(), "trainer '", kind.name,
+          "' needs both `accepts` and a default strategy, or neither");
+  require(kind.accepts || !(kind.packs || kind.buckets), "trainer '", kind.name,
+          "' packs or buckets gradients, so it needs `accepts` and a default strategy");
+  std::string name = kind.name;
+  const auto [entry, added] = registry().try_emplace(std::move(name), std::move(kind));
+  require(added, "a trainer called '", entry->first, "' is already registered");
+}
+
+std::vector<std::string> trainer_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : registry()) names.push_back(name);
+  return names;
+}
+
+const TrainerKind& find_trainer(std::string_view name) {
+  const auto found = registry().find(name);
+  if (found != registry().end()) return found->second;
+  const std::vector<std::string> names = trainer_names();
+  throw InvalidArgument(cat("unknown trainer '", name, "'", did_you_mean(name, names),
+                            " (trainers: ", join(names), ")"));
+}
+
+}  // namespace belfry

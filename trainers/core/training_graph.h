@@ -1,0 +1,96 @@
+// The graph that a trainer builds: training towers, their update, and towers that predict.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/allreduce/gradient_table.h"
+#include "belfry/ops/precision.h"
+#include "belfry/towers/replicate.h"
+#include "belfry/trainers/core/model.h"
+#include "belfry/trainers/core/optimizer.h"
+#include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/data/dataset.h"
+
+namespace belfry {
+
+// What one form of steps runs.
+struct TrainingForm {
+  BatchForm batch;
+  Node* train_op = nullptr;   // updates of variables, slots and moving averages
+  std::vector<Output> zeros;  // to be fed with zeros: what towers that do not count would give
+  // Whether tower t computes anything.
+  bool runs(std::size_t t) const { return batch.rows[t] > 0; }
+};
+
+// How one form of steps updates the variables.
+struct UpdateForm {
+  std::vector<Output> weights = {};  // of the towers' gradients (ReduceOptions)
+  Slots slots = Slots::kMake;        // kReuse: another form has been built
+  Unscaling unscaling = {};          // of gradients of a scaled loss, for the optimizer
+};
+
+// The state of loss scaling, one for all towers. Saved as variables are.
+struct LossScale {
+  Variable scale, good_steps, skipped_steps;  // ops/loss_scale.h
+  explicit operator bool() const { return static_cast<bool>(scale); }
+};
+
+struct LossScaleOptions {
+  double initial = 32768;
+  std::int64_t growth_steps = 1000;
+};
+
+struct TrainingGraph {
+  std::vector<TowerRecord> towers;
+  // One per training tower, on its device; all on tower 0's variables, for any number of samples.
+  std::vector<TowerRecord> predictors;
+  std::vector<TrainingForm> forms;  // at least one, unless the towers train apart
+  // Instead of them, if the towers train apart: a node of each that makes one step and needs
+  // nothing of the others.
+  std::vector<Node*> tower_ops;
+  std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
+  LossScale loss_scale;                // empty unless the precision is f16
+  // Whether gradients of towers are sums of each tower's, in the order of the towers. False if
+  // layers are synchronised over towers that share variables, and a tower uses one of these twice,
+  // or has no samples in some form of steps.
+  bool canonical = true;
+};
+
+struct TrainingGraphOptions {
+  const Model& model;
+  std::span<const DeviceSpec> devices;
+  VariablePolicy variables;
+  std::span<const Dataset::Field> fields;
+  std::span<const BatchForm> forms;  // of steps
+  std::function<Node&(const GradientTable&, const UpdateForm&)> update;
+  // Instead of `update`, for towers that train apart: a node per tower. Averages are then moved by
+  // each tower's moments. There must be one form, in which all towers count alike.
+  std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};
+  // Of towers and predictors: an AutocastScope around the model. Losses are f32 or f64.
+  Precision precision = Precision::kF32;
+  LossScaleOptions loss_scale = {};  // of f16, which towers that train apart do not take
+};
+
+// Builds the model once per device with one placeholder per field, [rows, sample...] with the rows
+// of the forms ("?" if they differ or a form has none); lets `update` turn the gradients of the
+// losses into one node per form, or `update_apart` into one per tower; binds the nodes of
+// kUpdateOps, or of each tower's updates, to them; and builds the predictor with placeholders
+// [?, sample...]. Losses and moments of batch norms are weighted by the samples of a form, or
+// equally if these are equal. Towers that a form feeds no rows are not part of its step. Throws
+// InvalidArgument as Model, replicate() and GradientTable do, and if names of fields are empty,
+// equal, or have one of ":/ ".
+//
+// With f16 the loss is scaled: gradients are checked before they are combined, on the devices where
+// they are, and one node for all towers says whether the update is applied (UpdateForm::unscaling).
+// A step in which a gradient is not finite, or so large that a sum over towers need not be, leaves
+// variables, slots and moving averages as they are.
+//
+// A model with layers that are synchronised over towers (TowerRecord::contributions) is
+// differentiated once, as the mean of all towers' losses by samples; what towers without samples
+// would contribute are TrainingForm::zeros, numbers of samples among them. Towers that train apart
+// cannot have such layers.
+TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
+
+}  // namespace belfry

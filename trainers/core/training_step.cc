@@ -1,0 +1,99 @@
+#include "belfry/trainers/core/training_step.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace belfry {
+namespace {
+
+// The inputs are the first feeds while it lives. Assignment keeps the memory of shapes, so nothing
+// is allocated. They are let go of at once, since the prefetcher would have to replace tensors that
+// are still shared.
+class InputsInFront {
+ public:
+  InputsInFront(std::vector<Tensor>& feeds, std::span<const Tensor> inputs)
+      : held_(std::span(feeds).first(inputs.size())) {
+    std::ranges::copy(inputs, held_.begin());
+  }
+  ~InputsInFront() {
+    static const Tensor kNone;
+    std::ranges::fill(held_, kNone);
+  }
+  InputsInFront(const InputsInFront&) = delete;
+  InputsInFront& operator=(const InputsInFront&) = delete;
+
+ private:
+  std::span<Tensor> held_;
+};
+
+}  // namespace
+
+double scalar_value(const Tensor& tensor) {
+  return visit_floating(tensor.dtype(), [&](auto type) {
+    return static_cast<double>(tensor.data<decltype(type)>()[0]);
+  });
+}
+
+void add_feeds(const TowerRecord& tower, std::int64_t rows, std::vector<FeedType>& feeds) {
+  for (const Output& input : tower.inputs) {
+    feeds.push_back({input, input.shape()});
+    feeds.back().shape[0] = rows;
+  }
+}
+
+void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches) {
+  fetches.emplace_back(tower.loss);
+  for (const NamedOutput& metric : tower.metrics) fetches.emplace_back(metric.value);
+}
+
+TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
+                           std::span<const TowerRecord> towers, std::span<const Output> rates,
+                           PrepareOptions options)
+    : metrics_(1 + towers[0].metrics.size()), rates_(rates.size()) {
+  const bool equal = form.batch.equal();
+  std::vector<Fetch> fetches{*form.train_op};
+  std::vector<FeedType> feeds;
+  for (std::size_t t = 0; t < towers.size(); ++t) {
+    add_feeds(towers[t], form.batch.rows[t], feeds);
+    const std::int64_t samples = form.batch.samples[t];
+    if (samples > 0) towers_.push_back({fetches.size(), equal ? 1 : static_cast<double>(samples)});
+    if (form.runs(t)) add_fetches(towers[t], fetches);
+  }
+  const std::size_t inputs = feeds.size();
+  for (const Output& rate : rates) feeds.push_back({rate, {}});
+  for (const Output& zero : form.zeros) feeds.push_back({zero, zero.shape()});
+  step_ = &session.prepare(fetches, feeds, options);
+  if (feeds.size() == inputs) return;
+  for (std::vector<Tensor>* all : {&feeds_, &next_feeds_})
+    for (const FeedType& feed : feeds) all->emplace_back(feed.shape, feed.where.dtype());
+}
+
+// Rates are fed to CPUs: they are not known yet.
+StagedFeeds TrainingStep::stage(std::span<const Tensor> inputs, std::stop_token stop) {
+  if (next_feeds_.empty()) return step_->stage(inputs, std::move(stop));
+  const InputsInFront held(next_feeds_, inputs);
+  return step_->stage(next_feeds_, std::move(stop));
+}
+
+void TrainingStep::run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
+                       RunOptions options) {
+  if (feeds_.empty()) return step_->run(std::move(staged), inputs, options);
+  for (std::size_t i = inputs.size(); i < inputs.size() + rates_; ++i)
+    visit_floating(feeds_[i].dtype(), [&](auto type) {
+      using T = decltype(type);
+      feeds_[i].mutable_data<T>()[0] = static_cast<T>(rate);
+    });
+  const InputsInFront held(feeds_, inputs);
+  step_->run(std::move(staged), feeds_, options);
+}
+
+double TrainingStep::metric(std::size_t m) const {
+  double sum = 0, weights = 0;
+  for (const Counted& tower : towers_) {
+    sum += tower.weight * scalar_value(step_->fetched(tower.first + m));
+    weights += tower.weight;
+  }
+  return sum / weights;
+}
+
+}  // namespace belfry

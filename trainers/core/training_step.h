@@ -1,0 +1,58 @@
+// A training step, compiled: the update of one or more towers, with their losses and metrics.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/run/session.h"
+#include "belfry/trainers/core/training_graph.h"
+
+namespace belfry {
+
+struct NamedValue {
+  std::string name;
+  double value = 0;
+};
+
+// Of a floating-point scalar.
+double scalar_value(const Tensor& tensor);
+
+// Adds the inputs of a tower, for so many rows.
+void add_feeds(const TowerRecord& tower, std::int64_t rows, std::vector<FeedType>& feeds);
+// Adds its loss, then its metrics.
+void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
+
+class TrainingStep {
+ public:
+  // Compiles a form of steps for the inputs of `towers`, which are those of the form. `rates` are
+  // placeholders of the learning rate.
+  TrainingStep(Session& session, const TrainingForm& form, std::span<const TowerRecord> towers,
+               std::span<const Output> rates, PrepareOptions options = {});
+
+  // `inputs`: all fields of the first tower, then of the next, with the rows of the form. One
+  // thread may stage while another runs, as Step::stage. Neither allocates anything, but for a
+  // trace.
+  StagedFeeds stage(std::span<const Tensor> inputs, std::stop_token stop = {});
+  // With the inputs that were staged. `rate` is fed to the placeholders, if there are any.
+  void run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
+           RunOptions options = {});
+  // Of the last run, the mean over the towers, by their samples: metric m, 0 being the loss.
+  double metric(std::size_t m) const;
+  std::size_t metrics() const { return metrics_; }
+  const Plan& plan() const { return step_->plan(); }
+
+ private:
+  // A tower that counts.
+  struct Counted {
+    std::size_t first;  // fetch of its loss
+    double weight;      // its samples, or 1 if all towers have as many
+  };
+
+  Step* step_;
+  std::size_t metrics_, rates_;
+  std::vector<Counted> towers_;
+  // Only if there are more than the inputs: those, rates and zeros. Of a run, and to be staged.
+  std::vector<Tensor> feeds_, next_feeds_;
+};
+
+}  // namespace belfry
