@@ -17,9 +17,9 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/kernels/onednn.h"
+#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/data/mnist.h"
-#include "belfry/trainers/models.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Whole models by the GPU module: how their products and convolutions are computed.
-#include "belfry/trainers/models.h"
+#include "belfry/trainers/bench/models.h"
 
 #include <cstring>
 

@@ -12,11 +12,11 @@
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/tests/trainers/machines.h"
 #include "belfry/tests/trainers/small_problem.h"
+#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/machine/measure_machine.h"
-#include "belfry/trainers/models.h"
 #include "belfry/trainers/train.h"
 
 namespace belfry {

@@ -1,12 +1,12 @@
-#include "belfry/trainers/copy_limit.h"
+#include "belfry/trainers/bench/copy_limit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/trainers/bench/reduction_bench.h"
 #include "belfry/trainers/device_flag.h"
-#include "belfry/trainers/reduction_bench.h"
 
 namespace belfry {
 namespace copy_limit_test {

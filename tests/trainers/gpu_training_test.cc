@@ -8,9 +8,9 @@
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/parsed_flags.h"
 #include "belfry/tests/trainers/small_problem.h"
+#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
-#include "belfry/trainers/models.h"
 #include "belfry/trainers/trainer_options.h"
 #include "belfry/trainers/util/hash.h"
 

@@ -1,4 +1,4 @@
-#include "belfry/trainers/mode_bench.h"
+#include "belfry/trainers/bench/mode_bench.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include "belfry/tests/trainers/machines.h"
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/bench_report.h"
+#include "belfry/trainers/bench/bench_report.h"
 
 namespace belfry {
 namespace mode_bench_test {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/models.h"
+#include "belfry/trainers/bench/models.h"
 
 #include <cmath>
 

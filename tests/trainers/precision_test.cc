@@ -25,12 +25,12 @@
 #include "belfry/tests/trainers/small_problem.h"
 #include "belfry/tests/trainers/uneven_support.h"
 #include "belfry/towers/layers.h"
+#include "belfry/trainers/bench/equivalence.h"
+#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"
-#include "belfry/trainers/equivalence.h"
-#include "belfry/trainers/models.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

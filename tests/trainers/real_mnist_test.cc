@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
-#include "belfry/trainers/models.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/reduction_bench.h"
+#include "belfry/trainers/bench/reduction_bench.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include "belfry/framework/kernels/half.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/trainers/bench/reduction_oracle.h"
 #include "belfry/trainers/device_flag.h"
-#include "belfry/trainers/reduction_oracle.h"
 
 namespace belfry {
 namespace reduction_bench_test {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/update_bench.h"
+#include "belfry/trainers/bench/update_bench.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/core/divergence.h"
-#include "belfry/trainers/modes.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/modes.h"
+#include "belfry/trainers/bench/modes.h"
 
 #include <algorithm>
 

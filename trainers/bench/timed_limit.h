@@ -2,9 +2,9 @@
 #pragma once
 #include <memory>
 
-#include "belfry/trainers/byte_limit.h"
-#include "belfry/trainers/copy_limit.h"
-#include "belfry/trainers/reduction_bench.h"
+#include "belfry/trainers/bench/byte_limit.h"
+#include "belfry/trainers/bench/copy_limit.h"
+#include "belfry/trainers/bench/reduction_bench.h"
 #include "belfry/trainers/util/interleaved.h"
 
 namespace belfry {

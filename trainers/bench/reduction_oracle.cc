@@ -1,4 +1,4 @@
-#include "belfry/trainers/reduction_oracle.h"
+#include "belfry/trainers/bench/reduction_oracle.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "belfry/allreduce/choice.h"
-#include "belfry/trainers/equivalence.h"
+#include "belfry/trainers/bench/equivalence.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/byte_limit.h"
+#include "belfry/trainers/bench/byte_limit.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "belfry/trainers/reduction_report.h"
+#include "belfry/trainers/bench/reduction_report.h"
 
 #include <algorithm>
 #include <cstdio>

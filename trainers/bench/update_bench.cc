@@ -1,4 +1,4 @@
-#include "belfry/trainers/update_bench.h"
+#include "belfry/trainers/bench/update_bench.h"
 
 #include <cmath>
 #include <cstring>
@@ -9,9 +9,9 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/towers/replicate.h"
+#include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/core/optimizer.h"
 #include "belfry/trainers/machine/planned_memory.h"
-#include "belfry/trainers/timed_limit.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 #include "belfry/trainers/util/statistics.h"

@@ -1,4 +1,4 @@
-#include "belfry/trainers/reduction_bench.h"
+#include "belfry/trainers/bench/reduction_bench.h"
 
 #include <algorithm>
 
@@ -9,11 +9,11 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/trainers/bench/reduction_oracle.h"
+#include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/core/strategy_list.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/planned_memory.h"
-#include "belfry/trainers/reduction_oracle.h"
-#include "belfry/trainers/timed_limit.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 

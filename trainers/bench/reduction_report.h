@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "belfry/framework/base/json.h"
-#include "belfry/trainers/reduction_bench.h"
-#include "belfry/trainers/update_bench.h"
+#include "belfry/trainers/bench/reduction_bench.h"
+#include "belfry/trainers/bench/update_bench.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/trainers/bench_report.h"
+#include "belfry/trainers/bench/bench_report.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "belfry/trainers/timed_limit.h"
+#include "belfry/trainers/bench/timed_limit.h"
 
 #include <algorithm>
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "belfry/framework/run/session.h"
+#include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/step_timer.h"
-#include "belfry/trainers/modes.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "belfry/framework/base/json.h"
-#include "belfry/trainers/mode_bench.h"
+#include "belfry/trainers/bench/mode_bench.h"
 #include "belfry/trainers/util/bar_chart.h"
 
 namespace belfry {

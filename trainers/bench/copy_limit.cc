@@ -1,4 +1,4 @@
-#include "belfry/trainers/copy_limit.h"
+#include "belfry/trainers/bench/copy_limit.h"
 
 #include <algorithm>
 #include <thread>

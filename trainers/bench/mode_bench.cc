@@ -1,4 +1,4 @@
-#include "belfry/trainers/mode_bench.h"
+#include "belfry/trainers/bench/mode_bench.h"
 
 #include <limits>
 

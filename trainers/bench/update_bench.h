@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/trainers/reduction_bench.h"
+#include "belfry/trainers/bench/reduction_bench.h"
 
 namespace belfry {
 

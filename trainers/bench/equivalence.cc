@@ -1,4 +1,4 @@
-#include "belfry/trainers/equivalence.h"
+#include "belfry/trainers/bench/equivalence.h"
 
 #include <algorithm>
 #include <cmath>
