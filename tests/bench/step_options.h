@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/trainers/flags.h"
+#include "belfry/trainers/program/flags.h"
 
 namespace belfry::bench {
 

@@ -1,5 +1,5 @@
 // Input: the command line of a training program, an argument a line.
-#include "belfry/trainers/flags.h"
+#include "belfry/trainers/program/flags.h"
 
 #include <cstdlib>
 #include <string>

@@ -17,7 +17,7 @@
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/machine/measure_machine.h"
-#include "belfry/trainers/train.h"
+#include "belfry/trainers/program/train.h"
 
 namespace belfry {
 namespace auto_choice_test {

@@ -1,10 +1,10 @@
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/program/device_flag.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/tests/framework/fake_gpus.h"
-#include "belfry/trainers/flag_parser.h"
+#include "belfry/trainers/program/flag_parser.h"
 
 namespace belfry {
 namespace device_flag_test {

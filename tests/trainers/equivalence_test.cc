@@ -17,7 +17,7 @@
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/machines.h"
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/train.h"
+#include "belfry/trainers/program/train.h"
 
 namespace belfry {
 namespace equivalence_test {

@@ -1,12 +1,12 @@
-#include "belfry/trainers/flag_parser.h"
+#include "belfry/trainers/program/flag_parser.h"
 
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/trainers/device_flag.h"
-#include "belfry/trainers/program.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/program.h"
 
 namespace belfry {
 namespace flag_parser_test {

@@ -1,11 +1,11 @@
-#include "belfry/trainers/flags.h"
+#include "belfry/trainers/program/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/parsed_flags.h"
-#include "belfry/trainers/device_flag.h"
-#include "belfry/trainers/flag_parser.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/flag_parser.h"
 
 namespace belfry {
 namespace flags_test {

@@ -1,7 +1,7 @@
 // Machines for `auto` to choose by, so that tests need not measure the one that they run on.
 #pragma once
 #include "belfry/allreduce/machine.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/program/device_flag.h"
 
 namespace belfry {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "belfry/trainers/flags.h"
-#include "belfry/trainers/flags_impl.h"
+#include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/flags_impl.h"
 
 namespace belfry {
 

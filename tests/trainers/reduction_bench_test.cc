@@ -10,7 +10,7 @@
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/trainers/bench/reduction_oracle.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/program/device_flag.h"
 
 namespace belfry {
 namespace reduction_bench_test {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/report.h"
+#include "belfry/trainers/program/report.h"
 
 #include <cmath>
 

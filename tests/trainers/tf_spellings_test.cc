@@ -1,5 +1,5 @@
 // The flags of tf_cnn_benchmarks on the command lines of our programs.
-#include "belfry/trainers/tf_spellings.h"
+#include "belfry/trainers/program/tf_spellings.h"
 
 #include <limits>
 
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/parsed_flags.h"
-#include "belfry/trainers/flag_parser.h"
+#include "belfry/trainers/program/flag_parser.h"
 
 namespace belfry {
 namespace tf_spellings_test {

@@ -8,7 +8,7 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/tests/trainers/small_problem.h"
-#include "belfry/trainers/train.h"
+#include "belfry/trainers/program/train.h"
 
 namespace belfry {
 

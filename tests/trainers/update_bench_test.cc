@@ -6,7 +6,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/stand_in_gpus.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/program/device_flag.h"
 
 namespace belfry {
 namespace update_bench_test {

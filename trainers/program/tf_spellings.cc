@@ -1,10 +1,10 @@
-#include "belfry/trainers/tf_spellings.h"
+#include "belfry/trainers/program/tf_spellings.h"
 
 #include <limits>
 
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {

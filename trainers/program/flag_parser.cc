@@ -1,4 +1,4 @@
-#include "belfry/trainers/flag_parser.h"
+#include "belfry/trainers/program/flag_parser.h"
 
 #include <algorithm>
 #include <list>

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "belfry/trainers/core/auto_choice.h"
-#include "belfry/trainers/device_flag.h"
-#include "belfry/trainers/flags.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/flags.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/trainers/auto_flags.h"
+#include "belfry/trainers/program/auto_flags.h"
 
 #include <utility>
 

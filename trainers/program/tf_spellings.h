@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "belfry/trainers/flag_spellings.h"
+#include "belfry/trainers/program/flag_spellings.h"
 
 namespace belfry {
 

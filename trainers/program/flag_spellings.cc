@@ -1,4 +1,4 @@
-#include "belfry/trainers/flag_spellings.h"
+#include "belfry/trainers/program/flag_spellings.h"
 
 #include <algorithm>
 #include <utility>

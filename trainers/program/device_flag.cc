@@ -1,9 +1,9 @@
-#include "belfry/trainers/device_flag.h"
+#include "belfry/trainers/program/device_flag.h"
 
 #include <algorithm>
 
 #include "belfry/framework/device/device.h"
-#include "belfry/trainers/flag_parser.h"
+#include "belfry/trainers/program/flag_parser.h"
 
 namespace belfry {
 namespace {

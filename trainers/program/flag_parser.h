@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/trainers/flag_spellings.h"
+#include "belfry/trainers/program/flag_spellings.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {

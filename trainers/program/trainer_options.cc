@@ -1,4 +1,4 @@
-#include "belfry/trainers/trainer_options.h"
+#include "belfry/trainers/program/trainer_options.h"
 
 #include <memory>
 #include <optional>

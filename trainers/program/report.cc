@@ -1,4 +1,4 @@
-#include "belfry/trainers/report.h"
+#include "belfry/trainers/program/report.h"
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"

@@ -1,4 +1,4 @@
-#include "belfry/trainers/inspect.h"
+#include "belfry/trainers/program/inspect.h"
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"

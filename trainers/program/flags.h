@@ -9,8 +9,8 @@
 
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/ops/precision.h"
-#include "belfry/trainers/auto_flags.h"
 #include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {

@@ -1,7 +1,7 @@
 // From the command line to what a trainer is made of.
 #pragma once
 #include "belfry/trainers/core/trainer.h"
-#include "belfry/trainers/flags.h"
+#include "belfry/trainers/program/flags.h"
 
 namespace belfry {
 

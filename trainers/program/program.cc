@@ -1,4 +1,4 @@
-#include "belfry/trainers/program.h"
+#include "belfry/trainers/program/program.h"
 
 #include <algorithm>
 #include <csignal>

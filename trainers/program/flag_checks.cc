@@ -7,9 +7,9 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/device_flag.h"
-#include "belfry/trainers/flags_impl.h"
 #include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/flags_impl.h"
 
 namespace belfry {
 namespace {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/trainers/flag_parser.h"
 #include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/program/flag_parser.h"
 
 namespace belfry {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "belfry/framework/graph/explanation.h"
 #include "belfry/trainers/core/trainer.h"
-#include "belfry/trainers/flags.h"
+#include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/output_file.h"
 

@@ -5,10 +5,10 @@
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/device_flag.h"
-#include "belfry/trainers/flag_parser.h"
-#include "belfry/trainers/flags_impl.h"
-#include "belfry/trainers/tf_spellings.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/program/flags_impl.h"
+#include "belfry/trainers/program/tf_spellings.h"
 
 namespace belfry {
 namespace {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/train.h"
+#include "belfry/trainers/program/train.h"
 
 #include <cstdio>
 #include <exception>
@@ -10,13 +10,13 @@
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
-#include "belfry/trainers/device_flag.h"
-#include "belfry/trainers/flags.h"
-#include "belfry/trainers/inspect.h"
 #include "belfry/trainers/machine/algorithms_file.h"
-#include "belfry/trainers/program.h"
-#include "belfry/trainers/report.h"
-#include "belfry/trainers/trainer_options.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/inspect.h"
+#include "belfry/trainers/program/program.h"
+#include "belfry/trainers/program/report.h"
+#include "belfry/trainers/program/trainer_options.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/output_file.h"
