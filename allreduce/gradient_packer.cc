@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "belfry/allreduce/pieces.h"
-#include "belfry/allreduce/verify.h"
+#include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/reshape.h"
 

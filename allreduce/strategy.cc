@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "belfry/allreduce/verify.h"
+#include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/scopes.h"

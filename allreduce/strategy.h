@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/allreduce/gradient_table.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 
 namespace belfry {
 

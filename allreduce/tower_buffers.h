@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "belfry/allreduce/gradient_table.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 
 namespace belfry {
 

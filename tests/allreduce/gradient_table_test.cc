@@ -1,4 +1,4 @@
-#include "belfry/allreduce/gradient_table.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

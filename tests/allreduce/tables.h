@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/allreduce/gradient_table.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"

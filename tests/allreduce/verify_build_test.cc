@@ -1,4 +1,4 @@
-#include "belfry/allreduce/verify.h"
+#include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/ops/all_reduce.h"

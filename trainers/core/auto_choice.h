@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/allreduce/gradient_table.h"
 #include "belfry/allreduce/machine.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 
 namespace belfry {
 

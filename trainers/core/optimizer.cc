@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "belfry/allreduce/gradient_table.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/allreduce/gradient_table.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 #include "belfry/ops/precision.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/core/model.h"

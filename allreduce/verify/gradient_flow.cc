@@ -1,4 +1,4 @@
-#include "belfry/allreduce/gradient_flow.h"
+#include "belfry/allreduce/verify/gradient_flow.h"
 
 #include <algorithm>
 

@@ -1,10 +1,10 @@
-#include "belfry/allreduce/verify.h"
+#include "belfry/allreduce/verify/verify.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include "belfry/allreduce/gradient_flow.h"
+#include "belfry/allreduce/verify/gradient_flow.h"
 
 namespace belfry {
 namespace {

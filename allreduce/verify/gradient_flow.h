@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "belfry/allreduce/gradient_table.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 
 namespace belfry {
 

@@ -1,9 +1,9 @@
-#include "belfry/allreduce/gradient_table.h"
+#include "belfry/allreduce/verify/gradient_table.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "belfry/allreduce/verify.h"
+#include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/base/log.h"
 
 namespace belfry {
