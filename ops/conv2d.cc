@@ -1,7 +1,7 @@
 #include "belfry/ops/conv2d.h"
 
+#include "belfry/ops/conv2d_shape_impl.h"
 #include "belfry/ops/kernels/conv2d.h"
-#include "belfry/ops/kernels/conv2d_shape.h"
 
 namespace belfry {
 namespace {

@@ -1,7 +1,7 @@
 // Conv2d: convolution of NHWC images (cross-correlation, as is usual), with its two gradients.
 #pragma once
 #include "belfry/framework/graph/graph.h"
-#include "belfry/ops/window.h"
+#include "belfry/ops/kernels/window.h"
 
 namespace belfry {
 

@@ -1,11 +1,11 @@
 #include "belfry/towers/layers.h"
 
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/ops/batch_moments.h"
-#include "belfry/ops/batch_norm.h"
 #include "belfry/ops/cast.h"
-#include "belfry/ops/combine_moments.h"
 #include "belfry/ops/matmul.h"
+#include "belfry/ops/normalization/batch_moments.h"
+#include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/operand.h"
 
 namespace belfry {

@@ -5,7 +5,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/cast.h"
-#include "belfry/ops/combine_moments.h"
+#include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/weigh.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/graph/kernel.h"
-#include "belfry/ops/window.h"
+#include "belfry/ops/kernels/window.h"
 
 namespace belfry::kernels {
 

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "belfry/framework/graph/kernel.h"
-#include "belfry/ops/window.h"
+#include "belfry/ops/kernels/window.h"
 
 namespace belfry::kernels {
 

@@ -1,6 +1,6 @@
 // Windows seen from a pixel of the image.
 #pragma once
-#include "belfry/ops/window.h"
+#include "belfry/ops/kernels/window.h"
 
 namespace belfry::kernels {
 

@@ -19,7 +19,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/arithmetic.h"
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 
 namespace belfry {
 

@@ -7,11 +7,11 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/all_reduce.h"
-#include "belfry/ops/momentum_update.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/square.h"
+#include "belfry/ops/updates/momentum_update.h"
 #include "belfry/tests/allreduce/two_variables.h"
 
 namespace belfry {

@@ -14,10 +14,10 @@
 #include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/placement.h"
-#include "belfry/ops/adam_update.h"
 #include "belfry/ops/all_reduce.h"
-#include "belfry/ops/momentum_update.h"
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/cuda/host_queue.h"
 
 namespace belfry::cuda {

@@ -2,7 +2,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/kernels/half_bits.h"
 #include "belfry/ops/cast.h"
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/framework/gpu_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/stand_in_communicators.h"

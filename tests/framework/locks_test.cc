@@ -16,8 +16,8 @@
 #include "belfry/framework/run/run_lock.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/all_reduce.h"
-#include "belfry/ops/momentum_update.h"
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

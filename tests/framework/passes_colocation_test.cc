@@ -5,7 +5,7 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/passes/colocation.h"
-#include "belfry/ops/momentum_update.h"
+#include "belfry/ops/updates/momentum_update.h"
 #include "belfry/tests/framework/placement_support.h"
 
 namespace belfry {

@@ -5,8 +5,8 @@
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/ops/adam_update.h"
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/framework/replicas_test_support.h"
 
 namespace belfry {

@@ -14,11 +14,11 @@
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/matmul.h"
-#include "belfry/ops/momentum_update.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/split.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/ops/transpose.h"
+#include "belfry/ops/updates/momentum_update.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

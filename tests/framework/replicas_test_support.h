@@ -9,8 +9,8 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/all_reduce.h"
-#include "belfry/ops/momentum_update.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/updates/momentum_update.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

@@ -5,7 +5,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/trace/trace.h"
-#include "belfry/ops/momentum_update.h"
+#include "belfry/ops/updates/momentum_update.h"
 #include "belfry/tests/framework/random_graph.h"
 
 namespace belfry {

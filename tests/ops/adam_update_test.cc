@@ -1,4 +1,4 @@
-#include "belfry/ops/adam_update.h"
+#include "belfry/ops/updates/adam_update.h"
 
 #include <cmath>
 

@@ -1,10 +1,10 @@
-#include "belfry/ops/batch_moments.h"
+#include "belfry/ops/normalization/batch_moments.h"
 
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/ops/batch_norm.h"
-#include "belfry/ops/combine_moments.h"
+#include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/slice.h"
 #include "belfry/tests/support/op_test.h"

@@ -1,11 +1,11 @@
-#include "belfry/ops/combine_moments.h"
+#include "belfry/ops/normalization/combine_moments.h"
 
 #include <limits>
 
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/ops/batch_norm.h"
+#include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/slice.h"
 #include "belfry/tests/support/op_test.h"
 

@@ -6,10 +6,10 @@
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/ops/adam_update.h"
 #include "belfry/ops/all_finite.h"
-#include "belfry/ops/momentum_update.h"
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/support/update_check.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/ops/momentum_update.h"
+#include "belfry/ops/updates/momentum_update.h"
 
 #include <gtest/gtest.h>
 

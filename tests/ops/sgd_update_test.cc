@@ -1,4 +1,4 @@
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/combine_moments.h"
+#include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/towers/towers_test_support.h"
 #include "belfry/towers/layers.h"

@@ -8,7 +8,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/ops/combine_moments.h"
+#include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/slice.h"

@@ -1,6 +1,6 @@
-#include "belfry/ops/adam_update.h"
-#include "belfry/ops/momentum_update.h"
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 #include "belfry/trainers/core/optimizer.h"
 
 namespace belfry {

@@ -18,7 +18,7 @@
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/interleaved.h"

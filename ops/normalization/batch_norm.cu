@@ -3,8 +3,8 @@
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/kernels/math.h"
-#include "belfry/ops/batch_moments.h"
-#include "belfry/ops/batch_norm.h"
+#include "belfry/ops/normalization/batch_moments.h"
+#include "belfry/ops/normalization/batch_norm.h"
 
 namespace belfry::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "belfry/ops/window.h"
+#include "belfry/ops/kernels/window.h"
 
 #include <algorithm>
 

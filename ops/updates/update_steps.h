@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "belfry/framework/kernels/math.h"
-#include "belfry/ops/adam_update.h"
+#include "belfry/ops/updates/adam_update.h"
 
 namespace belfry::kernels {
 

@@ -1,4 +1,4 @@
-#include "belfry/ops/batch_norm.h"
+#include "belfry/ops/normalization/batch_norm.h"
 
 #include <algorithm>
 #include <cmath>

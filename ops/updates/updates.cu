@@ -1,10 +1,10 @@
 // The optimizers' updates, in one source, as the ops of ops/pointwise.cu; and assignments of sums.
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/cuda/kernels/update_kernel.h"
-#include "belfry/ops/adam_update.h"
-#include "belfry/ops/kernels/update_steps.h"
-#include "belfry/ops/momentum_update.h"
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/sgd_update.h"
+#include "belfry/ops/updates/update_steps.h"
 
 namespace belfry::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/tree_order.h"
-#include "belfry/ops/combine_moments.h"
+#include "belfry/ops/normalization/combine_moments.h"
 
 namespace belfry::cuda {
 namespace {

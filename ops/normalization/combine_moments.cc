@@ -1,4 +1,4 @@
-#include "belfry/ops/combine_moments.h"
+#include "belfry/ops/normalization/combine_moments.h"
 
 namespace belfry {
 namespace {

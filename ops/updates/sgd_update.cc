@@ -1,7 +1,7 @@
-#include "belfry/ops/sgd_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 
-#include "belfry/ops/kernels/update.h"
-#include "belfry/ops/kernels/update_steps.h"
+#include "belfry/ops/updates/update.h"
+#include "belfry/ops/updates/update_steps.h"
 
 namespace belfry {
 namespace {

@@ -1,8 +1,8 @@
-#include "belfry/ops/batch_moments.h"
+#include "belfry/ops/normalization/batch_moments.h"
 
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/ops/batch_norm.h"
 #include "belfry/ops/kernels/moments.h"
+#include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/operand.h"
 
 namespace belfry {

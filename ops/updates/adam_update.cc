@@ -1,10 +1,10 @@
-#include "belfry/ops/adam_update.h"
+#include "belfry/ops/updates/adam_update.h"
 
 #include <cmath>
 
 #include "belfry/framework/graph/node.h"
-#include "belfry/ops/kernels/update.h"
-#include "belfry/ops/kernels/update_steps.h"
+#include "belfry/ops/updates/update.h"
+#include "belfry/ops/updates/update_steps.h"
 
 namespace belfry {
 namespace {
