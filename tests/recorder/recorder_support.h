@@ -1,7 +1,7 @@
 // What the tests on the recorder share.
 #pragma once
 #include "belfry/framework/device/gpus.h"
-#include "belfry/tests/framework/gpu_test_support.h"
+#include "belfry/tests/framework/run/gpu_test_support.h"
 #include "belfry/tests/recorder/recorder.h"
 
 namespace belfry::recorder {

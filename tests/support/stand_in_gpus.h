@@ -29,7 +29,7 @@
 
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/kernel.h"
-#include "belfry/tests/framework/fake_gpus.h"
+#include "belfry/tests/framework/device/fake_gpus.h"
 #include "belfry/tests/support/stand_in_capture.h"
 
 namespace belfry::test {

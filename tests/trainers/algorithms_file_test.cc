@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/tests/framework/fake_gpus.h"
-#include "belfry/tests/framework/memory_file_system.h"
+#include "belfry/tests/framework/base/memory_file_system.h"
+#include "belfry/tests/framework/device/fake_gpus.h"
 
 namespace belfry {
 namespace algorithms_file_test {

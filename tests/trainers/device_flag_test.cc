@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/tests/framework/fake_gpus.h"
+#include "belfry/tests/framework/device/fake_gpus.h"
 #include "belfry/trainers/program/flag_parser.h"
 
 namespace belfry {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/choice.h"
-#include "belfry/tests/framework/memory_file_system.h"
+#include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/idx_files.h"
 #include "belfry/trainers/program/device_flag.h"

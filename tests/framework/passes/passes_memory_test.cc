@@ -1,0 +1,168 @@
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/passes/passes.h"
+#include "belfry/tests/framework/passes/random_graph.h"
+
+namespace belfry {
+namespace passes_memory_test {
+
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+// uses[b]: the launches that touch buffer b.
+std::vector<std::vector<std::size_t>> uses_of_buffers(const Plan& plan) {
+  std::vector<std::vector<std::size_t>> uses(plan.buffers.size());
+  for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+    const Launch& launch = plan.launches[l];
+    for (const Value& input : plan.nodes[index(launch.node)].inputs)
+      uses[index(plan.buffer_of[index(input.node)][index(input.index)])].push_back(l);
+    for (const int buffer : plan.buffer_of[index(launch.node)]) uses[index(buffer)].push_back(l);
+    if (launch.workspace >= 0) uses[index(launch.workspace)].push_back(l);
+  }
+  return uses;
+}
+
+TEST(Memory, BuffersThatOverlapAreNeverUsedAtOnce) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    RandomGraph random(seed, 1 + static_cast<int>(seed % 4), 80);
+    const auto devices = cpu_devices(4);
+    const Plan plan = compiled(devices, random.fetches);
+    const auto before = happens_before(plan);
+    const auto uses = uses_of_buffers(plan);
+    const auto all_before = [&](std::size_t a, std::size_t b) {
+      for (const std::size_t first : uses[a])
+        for (const std::size_t second : uses[b])
+          if (!before[second][first]) return false;
+      return true;
+    };
+    int overlaps = 0;
+    for (std::size_t a = 0; a < plan.buffers.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b) {
+        const BufferRecord &x = plan.buffers[a], &y = plan.buffers[b];
+        if (x.place != Place::kArena || y.place != Place::kArena || x.device != y.device) continue;
+        if (x.offset >= y.offset + y.bytes || y.offset >= x.offset + x.bytes) continue;
+        ++overlaps;
+        ASSERT_TRUE(all_before(a, b) || all_before(b, a)) << seed;
+      }
+    EXPECT_GT(overlaps, 0) << "nothing is reused";
+  }
+}
+
+TEST(Memory, EveryBufferLiesInItsArenaAndIsAligned) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    RandomGraph random(seed, 3, 60, 6);
+    const auto devices = cpu_devices(3);
+    const Plan plan = compiled(devices, random.fetches);
+    const auto uses = uses_of_buffers(plan);
+    for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+      const BufferRecord& buffer = plan.buffers[b];
+      if (buffer.place != Place::kArena || uses[b].empty()) continue;
+      EXPECT_EQ(buffer.offset % 64, 0);
+      EXPECT_GE(buffer.offset, 0);
+      EXPECT_LE(buffer.offset + buffer.bytes, plan.arena_bytes[index(buffer.device)]);
+    }
+  }
+}
+
+// What is written over an input must find no other reader of it, now or later.
+TEST(Memory, AValueIsOverwrittenByItsLastUserOnly) {
+  int overwritten = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    RandomGraph random(seed, 1 + static_cast<int>(seed % 4), 80);
+    const auto devices = cpu_devices(4);
+    const Plan plan = compiled(devices, random.fetches);
+    const auto before = happens_before(plan);
+    for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+      const int n = plan.launches[l].node;
+      for (std::size_t i = 0; i < plan.nodes[index(n)].types.size(); ++i) {
+        const int buffer = plan.buffer_of[index(n)][i];
+        if (plan.buffers[index(buffer)].place != Place::kArena) continue;
+        // Every other launch that reads the buffer either reads this value, later, or is done.
+        for (std::size_t other = 0; other < plan.launches.size(); ++other) {
+          if (other == l) continue;
+          for (const Value& input : plan.nodes[index(plan.launches[other].node)].inputs) {
+            if (plan.buffer_of[index(input.node)][index(input.index)] != buffer) continue;
+            if (root_of(plan, input) == Value{n, static_cast<int>(i)}) {
+              ASSERT_TRUE(before[other][l]);
+            } else if (!before[other][l]) {
+              ++overwritten;
+              ASSERT_TRUE(before[l][other]) << seed;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(overwritten, 0) << "nothing is done in place";
+}
+
+class PeakTest : public ::testing::Test {
+ protected:
+  std::int64_t peak(const std::vector<Fetch>& fetches) {
+    const auto devices = cpu_devices(1);
+    return compiled(devices, fetches).arena_bytes[0];
+  }
+  Output kilobyte() { return fill(graph, {256}, 1); }
+  Graph graph;
+};
+
+TEST_F(PeakTest, OfAChainInPlaceIsOneTensor) {
+  Output x = kilobyte();
+  for (int i = 0; i < 5; ++i) x = tanh(x);
+  EXPECT_EQ(peak({x}), 1024);
+}
+
+TEST_F(PeakTest, OfAChainThatCannotBeInPlaceIsTwo) {
+  Output x = random_uniform(graph, {16, 16});
+  for (int i = 0; i < 5; ++i) x = transpose(x);
+  EXPECT_EQ(peak({x}), 2048);
+}
+
+TEST_F(PeakTest, CountsAllInputsThatAreNeededTogether) {
+  const Output a = kilobyte(), b = kilobyte(), c = kilobyte();
+  EXPECT_EQ(peak({add_n({a, b, c})}), 3072);  // in place of one of them
+}
+
+TEST_F(PeakTest, AValueThatIsUsedLaterIsNotOverwritten) {
+  const Output a = kilobyte();
+  const Output b = tanh(a);
+  EXPECT_EQ(peak({add_n({b, a})}), 2048);
+  const Output c = identity(a);  // an alias holds its owner's memory
+  EXPECT_EQ(peak({add_n({tanh(a), c})}), 2048);
+}
+
+TEST_F(PeakTest, AValueUsedTwiceByOneNodeIsNotOverwritten) {
+  const Output a = kilobyte();
+  EXPECT_EQ(peak({add_n({a, a})}), 2048);
+}
+
+TEST_F(PeakTest, ResultsOfABucketAreOneTensorEachInPlace) {
+  std::vector<std::vector<Output>> tensors;
+  for (const std::int64_t elements : {256, 128}) {
+    tensors.emplace_back();
+    for (int t = 0; t < 3; ++t) tensors.back().push_back(random_uniform(graph, {elements}));
+  }
+  const auto sums = all_reduce_bucket(tensors);
+  const auto devices = cpu_devices(1);
+  const Plan plan = compiled(devices, {sums[0][0], sums[1][2]});
+  EXPECT_EQ(plan.arena_bytes[0], 3 * (1024 + 512));
+  const std::vector<int>& buffers = plan.buffer_of[index(planned(plan, sums[0][0].node()))];
+  for (const std::size_t t : {1, 2}) {
+    EXPECT_EQ(buffers[t], buffers[0]);
+    EXPECT_EQ(buffers[3 + t], buffers[3]);
+  }
+  for (const std::size_t b : {0, 1})
+    EXPECT_EQ(buffers[3 * b], plan.buffer({planned(plan, tensors[b][0].node()), 0}));
+}
+
+TEST_F(PeakTest, SizesAreRoundedToCacheLines) {
+  EXPECT_EQ(peak({fill(graph, {1}, 1)}), 64);
+  EXPECT_EQ(peak({fill(graph, {17}, 1)}), 128);
+}
+
+TEST_F(PeakTest, VariablesFeedsConstantsAndFetchesAreOutside) {
+  const Variable v = variable(graph, "v", {256}, {.initializer = init::ones()});
+  EXPECT_EQ(peak({v, assign_add(v, constant(graph, Tensor({256}, DType::kF32)))}), 0);
+}
+
+}  // namespace passes_memory_test
+}  // namespace belfry

@@ -1,0 +1,164 @@
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/tests/framework/passes/random_graph.h"
+
+namespace belfry {
+namespace passes_schedule_test {
+
+TEST(Schedule, LaunchesStandInATopologicalOrderAndInThatOfTheirLanes) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    RandomGraph random(seed, 1 + static_cast<int>(seed % 4), 60);
+    const auto devices = cpu_devices(4);
+    const Plan plan = compiled(devices, random.fetches);
+    for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+      const Launch& launch = plan.launches[l];
+      std::vector<int> deps;
+      collect_deps(plan, launch.node, deps);
+      for (const int dep : deps) ASSERT_LT(dep, static_cast<int>(l));
+      const Lane& lane = plan.lanes[static_cast<std::size_t>(launch.lane)];
+      ASSERT_EQ(lane.launches[static_cast<std::size_t>(launch.position)], static_cast<int>(l));
+      for (const Wait& wait : launch.waits) {
+        const auto& launches = plan.lanes[static_cast<std::size_t>(wait.lane)].launches;
+        ASSERT_LT(launches[static_cast<std::size_t>(wait.position)], static_cast<int>(l));
+      }
+    }
+  }
+}
+
+TEST(Schedule, WaitsSufficeForAllDependencies) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    RandomGraph random(seed, 1 + static_cast<int>(seed % 4), 60);
+    const auto devices = cpu_devices(4);
+    const Plan plan = compiled(devices, random.fetches);
+    const auto before = happens_before(plan);
+    for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+      std::vector<int> deps;
+      collect_deps(plan, plan.launches[l].node, deps);
+      for (const int dep : deps) ASSERT_TRUE(before[l][static_cast<std::size_t>(dep)]) << seed;
+    }
+  }
+}
+
+TEST(Schedule, NoWaitIsImpliedByTheOthers) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    RandomGraph random(seed, 2 + static_cast<int>(seed % 3), 60);
+    const auto devices = cpu_devices(4);
+    const Plan plan = compiled(devices, random.fetches);
+    const auto before = happens_before(plan);
+    const auto at = [&](int lane, int position) {
+      return static_cast<std::size_t>(
+          plan.lanes[static_cast<std::size_t>(lane)].launches[static_cast<std::size_t>(position)]);
+    };
+    for (const Launch& launch : plan.launches)
+      for (const Wait& wait : launch.waits) {
+        const std::size_t awaited = at(wait.lane, wait.position);
+        ASSERT_NE(wait.lane, launch.lane);
+        if (launch.position > 0) {
+          ASSERT_FALSE(before[at(launch.lane, launch.position - 1)][awaited]) << seed;
+        }
+        for (const Wait& other : launch.waits)
+          ASSERT_FALSE(before[at(other.lane, other.position)][awaited]) << seed;
+      }
+  }
+}
+
+TEST(Schedule, ClocksCountWhatHasRun) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    RandomGraph random(seed, 3, 50);
+    const auto devices = cpu_devices(4);
+    const Plan plan = compiled(devices, random.fetches);
+    const auto before = happens_before(plan);
+    for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+      std::vector<int> counts(plan.lanes.size());
+      for (std::size_t i = 0; i < l; ++i)
+        counts[static_cast<std::size_t>(plan.launches[i].lane)] += before[l][i];
+      for (std::size_t lane = 0; lane < plan.clocks[l].size(); ++lane)
+        ASSERT_EQ(plan.clocks[l][lane], counts[lane]);
+    }
+  }
+}
+
+TEST(Schedule, DependenciesThroughOneLaneNeedOneWait) {
+  Graph graph;
+  const auto on = [&](int device, auto&& make) {
+    DeviceScope scope(graph, cpu(device));
+    return make();
+  };
+  const Output a = on(0, [&] { return fill(graph, {2}, 1); });
+  const Output b = on(0, [&] { return add_n({a, a}); });
+  const Output c = on(1, [&] { return add_n({a, b, b}); });
+  const Output d = on(2, [&] { return add_n({a, b, c}); });
+  const auto devices = cpu_devices(3);
+  const Plan plan = compiled(devices, {d.node()});
+  const auto waits = [&](const Output& output) {
+    return plan.launches[static_cast<std::size_t>(launch_of(plan, planned(plan, output.node())))]
+        .waits;
+  };
+  EXPECT_TRUE(waits(b).empty());
+  EXPECT_EQ(waits(c), (std::vector<Wait>{{0, 1}}));
+  EXPECT_EQ(waits(d), (std::vector<Wait>{{1, 0}}));  // c has waited for a and b
+}
+
+TEST(Schedule, CollectivesTakeTurnsOnTheirDevices) {
+  Graph graph;
+  std::vector<Output> parts;
+  for (int d = 0; d < 3; ++d) {
+    DeviceScope scope(graph, cpu(d));
+    parts.push_back(fill(graph, {2}, d));
+  }
+  std::vector<Fetch> fetches;
+  for (int i = 0; i < 6; ++i) fetches.emplace_back(all_reduce(parts)[0].node());
+  const auto devices = cpu_devices(3);
+  const Plan plan = compiled(devices, fetches);
+  std::vector<int> turns(3);
+  for (const Launch& launch : plan.launches)
+    if (plan.nodes[static_cast<std::size_t>(launch.node)].op == &kAllReduce)
+      ++turns[static_cast<std::size_t>(plan.lanes[static_cast<std::size_t>(launch.lane)].device)];
+  EXPECT_EQ(turns, (std::vector{2, 2, 2}));
+}
+
+TEST(Schedule, OnlyLargeCollectivesAreCutIntoChunks) {
+  const auto chunk = [](std::int64_t elements) {
+    Graph graph;
+    const Output x = fill(graph, {elements}, 1);
+    const Output parts[] = {x, add_n({x, x})};
+    const auto devices = cpu_devices(1);
+    const Plan plan = compiled(devices, {all_reduce(parts)[0].node()});
+    const Launch& launch = plan.launches.back();
+    EXPECT_EQ(launch.range.size(), elements);
+    return launch.chunk;
+  };
+  EXPECT_EQ(chunk(16 << 10), 16 << 10);        // 64 KiB: whole
+  EXPECT_EQ(chunk((16 << 10) + 1), 16 << 10);  // two buffers of 64 KiB at a time
+}
+
+TEST(Schedule, ABucketIsCutAsIfItsTensorsWereOne) {
+  Graph graph;
+  std::vector<std::vector<Output>> tensors;
+  for (const std::int64_t elements : {9 << 10, 8 << 10, 1}) {
+    const Output x = fill(graph, {elements}, 1);
+    tensors.push_back({x, add_n({x, x})});
+  }
+  const auto devices = cpu_devices(1);
+  const Plan plan = compiled(devices, {all_reduce_bucket(tensors)[0][0].node()});
+  EXPECT_EQ(plan.launches.back().range.size(), (17 << 10) + 1);
+  EXPECT_EQ(plan.launches.back().chunk, 16 << 10);
+}
+
+TEST(Schedule, BucketsTakeTurnsOnTheDevicesOfOneTensor) {
+  Graph graph;
+  std::vector<Output> parts;
+  for (int d = 0; d < 2; ++d) {
+    DeviceScope scope(graph, cpu(d));
+    parts.push_back(fill(graph, {2}, d));
+  }
+  const std::vector<std::vector<Output>> tensors(3, parts);
+  std::vector<Fetch> fetches;
+  for (int i = 0; i < 2; ++i) fetches.emplace_back(all_reduce_bucket(tensors)[0][0].node());
+  const auto devices = cpu_devices(2);
+  const Plan plan = compiled(devices, fetches);
+  EXPECT_EQ(plan.lanes[0].launches.size(), 2u);
+  EXPECT_EQ(plan.lanes[1].launches.size(), 2u);
+}
+
+}  // namespace passes_schedule_test
+}  // namespace belfry

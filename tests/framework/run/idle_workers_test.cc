@@ -1,0 +1,178 @@
+// When workers are woken, and what those do that have no launches of their own.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/device/collective_hook.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/framework/run/useful_workers.h"
+#include "belfry/framework/trace/trace.h"
+#include "belfry/ops/all_reduce.h"
+#include "belfry/tests/framework/run/replicas_test_support.h"
+
+namespace belfry {
+namespace idle_workers_test {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
+
+// Whether others than the caller take part in a step of two devices with tensors of `elements`.
+bool wakes_others(std::int64_t elements, bool all_workers = false) {
+  Graph graph;
+  std::vector<Fetch> fetches;
+  for (const int device : {0, 1}) {
+    DeviceScope on(graph, cpu(device));
+    const Output x = fill(graph, {elements}, 1);
+    fetches.emplace_back(add_n({x, x}).node());
+  }
+  Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = all_workers});
+  Trace trace;
+  session.run(fetches, {}, {.trace = &trace});
+  return trace.str().find("\"workers\"") != std::string::npos;
+}
+
+TEST(IdleWorkers, AreWokenForWorkThatIsWorthIt) {
+  EXPECT_FALSE(wakes_others(256));
+  EXPECT_TRUE(wakes_others(256 << 10));
+  EXPECT_TRUE(wakes_others(256, true));
+}
+
+// Variables on two devices become their sum, which device 0 computes.
+class SumForTwo {
+ public:
+  explicit SumForTwo(std::int64_t elements) {
+    std::vector<Variable> variables;
+    for (const int device : {0, 1}) {
+      DeviceScope on(graph_, cpu(device));
+      variables.push_back(variable(graph_, cat("v", device), {elements}));
+    }
+    DeviceScope on(graph_, cpu(0));
+    const Output sum = add_n({variables[0], variables[1]});
+    step_ = &session_.prepare({assign(variables[0], sum), assign(variables[1], sum)});
+  }
+
+  const Plan& plan() const { return step_->plan(); }
+
+  // Of the launches of an op, in order.
+  std::vector<double> foreign(const Op& op, std::vector<int> worker_of_lane, double most) const {
+    const std::vector<double> all = foreign_bytes(plan(), worker_of_lane, 2, most);
+    std::vector<double> result;
+    for (std::size_t l = 0; l < all.size(); ++l)
+      if (plan().node(plan().launches[l].node).op == &op) result.push_back(all[l]);
+    return result;
+  }
+
+ private:
+  Graph graph_;
+  Session session_{graph_, {.device_count = {{"CPU", 2}}, .threads = 2}};
+  Step* step_ = nullptr;
+};
+
+TEST(ForeignBytes, AreThoseThatOtherWorkersWroteInThisRunOrTheLast) {
+  const SumForTwo two(1000);
+  ASSERT_EQ(two.plan().lanes.size(), 2u);
+  EXPECT_THAT(two.foreign(kAddN, {0, 1}, 1e9), ElementsAre(4000));
+  EXPECT_THAT(two.foreign(kAddN, {0, 1}, 100), ElementsAre(100));
+  EXPECT_THAT(two.foreign(kAssign, {0, 1}, 1e9), UnorderedElementsAre(0, 4000));
+  EXPECT_THAT(two.foreign(kAssign, {0, 0}, 1e9), ElementsAre(0, 0));
+}
+
+TEST(UsefulWorkers, AreOneWhereOthersWouldWaitForEachOthersCaches) {
+  EXPECT_EQ(useful_workers(SumForTwo(16 << 10).plan(), 2), 1);
+  EXPECT_EQ(useful_workers(SumForTwo(16 << 20).plan(), 2), 2);
+  EXPECT_EQ(useful_workers(SumForTwo(16 << 20).plan(), 1), 1);
+}
+
+TEST(IdleWorkers, LanesAreDealtInTheOrderOfDevices) {
+  Plan plan;
+  for (const int device : {3, 0, 1, 2, 4}) plan.lanes.push_back({device, {}});
+  EXPECT_EQ(deal_lanes(plan, 1), std::vector<int>(5, 0));
+  EXPECT_EQ(deal_lanes(plan, 2), (std::vector<int>{1, 0, 0, 0, 1}));
+  EXPECT_EQ(deal_lanes(plan, 5), (std::vector<int>{3, 0, 1, 2, 4}));
+}
+
+TEST(IdleWorkers, AreAsManyAsThereAreLanesOrMoreForChunks) {
+  Plan plan;
+  EXPECT_EQ(workers_for(plan, 4), 1);
+  for (const int device : {0, 1}) plan.lanes.push_back({device, {}});
+  plan.launches.push_back({.node = 0, .lane = 0, .position = 0, .range = {0, 7}, .chunk = 7});
+  EXPECT_EQ(workers_for(plan, 4), 2);
+  EXPECT_EQ(workers_for(plan, 1), 1);
+  plan.launches[0].chunk = 3;
+  EXPECT_EQ(plan.launches[0].chunks(), 3);
+  EXPECT_EQ(workers_for(plan, 4), 4);
+}
+
+class CollectiveHookTest : public ::testing::Test {
+ protected:
+  ~CollectiveHookTest() override { set_collective_hook({}); }
+};
+
+// All is on the first device's lane, so the other workers have nothing else to do.
+TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakeChunksOfCollectives) {
+  Graph graph;
+  const std::vector<Output> parts(2, fill(graph, {100'000}, 2));
+  const Output sum = all_reduce(parts)[0];
+  std::atomic<std::thread::id> first{};
+  std::atomic<bool> helped{false};
+  set_collective_hook([&](const Node&, Range) {
+    std::thread::id none{};
+    const std::thread::id self = std::this_thread::get_id();
+    if (!first.compare_exchange_strong(none, self) && none != self) helped = true;
+    while (!helped) std::this_thread::yield();
+  });
+  Session session(graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
+  const Tensor result = session.run(sum);
+  EXPECT_TRUE(helped);
+  for (const float value : result.data<float>()) ASSERT_EQ(value, 4);
+}
+
+// Of a step that paid for one worker only, until a write took its replicas apart.
+TEST_F(CollectiveHookTest, WorkersWithoutLaunchesHelpAStepThatWasCompiledAgain) {
+  constexpr std::int64_t kElements = 20'000;  // just as many that this is so
+  const Replicas made(2, kElements);
+  Session session(made.graph, made.options(true, true, 2));
+  const std::vector<Fetch> updates{*made.updates[0], *made.updates[1]};
+  Step& step = session.prepare(updates, made.feed_types());
+  const Tensor ones({kElements}, std::vector<float>(kElements, 1));
+  Trace trace;
+  step.run(std::vector{ones, ones}, {.trace = &trace});
+  EXPECT_THAT(trace.str(), Not(HasSubstr("\"workers\"")));
+  session.write(made.w[1], ones);
+  std::atomic<std::thread::id> first{};
+  std::atomic<bool> helped{false};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  set_collective_hook([&](const Node&, Range) {
+    std::thread::id none{};
+    const std::thread::id self = std::this_thread::get_id();
+    if (!first.compare_exchange_strong(none, self) && none != self) helped = true;
+    while (!helped && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  });
+  step.run(std::vector{ones, ones}, {.trace = &trace});
+  EXPECT_TRUE(helped);
+  EXPECT_THAT(trace.str(), HasSubstr("\"workers\""));
+}
+
+TEST_F(CollectiveHookTest, WorkersWithoutLaunchesSurviveAFailure) {
+  Graph graph;
+  const std::vector<Output> parts(2, fill(graph, {200'000}, 2));
+  const Output sum = all_reduce(parts)[0];
+  std::atomic<int> calls{0};
+  set_collective_hook([&](const Node&, Range) {
+    if (++calls % 5 == 3) throw CommError("lost a peer");
+  });
+  Session session(graph, {.device_count = {{"CPU", 3}}, .threads = 3, .all_workers = true});
+  for (int i = 0; i < 50; ++i) EXPECT_THROW(session.run(sum), CommError);
+  set_collective_hook({});
+  EXPECT_EQ(session.run(sum).data<float>()[199'999], 4);
+}
+
+}  // namespace idle_workers_test
+}  // namespace belfry
