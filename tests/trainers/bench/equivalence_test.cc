@@ -1,0 +1,484 @@
+#include "belfry/trainers/bench/equivalence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "belfry/allreduce/strategy.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/ops/operand.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/machine/machines.h"
+#include "belfry/trainers/program/train.h"
+
+namespace belfry {
+namespace equivalence_test {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+using testing::Not;
+
+template <class T>
+std::uint64_t ulp_of(T a, T b) {
+  return max_ulp(Tensor({3}, std::vector<T>{T(1), a, T(1)}),
+                 Tensor({3}, std::vector<T>{T(1), b, T(1)}));
+}
+
+TEST(MaxUlp, CountsRepresentableValuesBetweenFloats) {
+  constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+  EXPECT_EQ(ulp_of(1.5F, 1.5F), 0u);
+  EXPECT_EQ(ulp_of(1.0F, std::nextafter(1.0F, 2.0F)), 1u);
+  EXPECT_EQ(ulp_of(1.0F, 2.0F), 1u << 23);
+  EXPECT_EQ(ulp_of(-1.0F, -2.0F), 1u << 23);
+  EXPECT_EQ(ulp_of(-0.0F, 0.0F), 1u);
+  EXPECT_EQ(ulp_of(-kTiny, kTiny), 3u);
+  EXPECT_EQ(ulp_of(std::numeric_limits<float>::max(), std::numeric_limits<float>::infinity()), 1u);
+  EXPECT_EQ(ulp_of(1.0, std::nextafter(std::nextafter(1.0, 0.0), 0.0)), 2u);
+}
+
+TEST(MaxUlp, TakesTheLargestAndIsSymmetric) {
+  const Tensor a({2}, std::vector{1.0F, 1.0F});
+  const Tensor b({2}, std::vector{std::nextafter(1.0F, 2.0F), std::nextafter(1.0F, 0.0F)});
+  const Tensor c({2}, std::vector{1.0F, 4.0F});
+  EXPECT_EQ(max_ulp(a, b), 1u);
+  EXPECT_EQ(max_ulp(a, c), 1u << 24);
+  EXPECT_EQ(max_ulp(c, a), 1u << 24);
+}
+
+TEST(MaxUlp, TakesNansForEqualToEachOtherAlone) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(ulp_of(nan, -nan), 0u);
+  EXPECT_EQ(ulp_of(nan, 1.0F), 0xFFFFFFFFu);
+  EXPECT_EQ(ulp_of(1.0, double{nan}), std::numeric_limits<std::uint64_t>::max());
+}
+
+TEST(MaxUlp, IsTheDifferenceOfIntegers) {
+  EXPECT_EQ(ulp_of<std::int32_t>(-3, 4), 7u);
+  EXPECT_EQ(ulp_of<std::int64_t>(std::numeric_limits<std::int64_t>::min(),
+                                 std::numeric_limits<std::int64_t>::max()),
+            std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(ulp_of<std::uint8_t>(250, 3), 247u);
+}
+
+TEST(MaxUlp, KnowsTheSixteenBitTypes) {
+  const auto tensor = [](DType dtype, std::uint16_t bits) {
+    Tensor t({}, dtype);
+    std::memcpy(t.mutable_raw(), &bits, sizeof bits);
+    return t;
+  };
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    EXPECT_EQ(max_ulp(tensor(dtype, 0x3C00), tensor(dtype, 0x3C02)), 2u);
+    EXPECT_EQ(max_ulp(tensor(dtype, 0x7FFF), tensor(dtype, 0x3C00)), 0xFFFFu);
+  }
+  EXPECT_EQ(max_ulp(tensor(DType::kBF16, 0x7C01), tensor(DType::kBF16, 0x7C00)), 1u);
+  EXPECT_EQ(max_ulp(tensor(DType::kF16, 0x7C01), tensor(DType::kF16, 0x7C00)), 0xFFFFu);
+}
+
+TEST(MaxUlp, RefusesOtherTypesAndShapes) {
+  EXPECT_THROW(max_ulp(Tensor(1.0F), Tensor(1.0)), InvalidArgument);
+  EXPECT_THROW(max_ulp(Tensor({2}, DType::kF32), Tensor({1, 2}, DType::kF32)), InvalidArgument);
+}
+
+template <class T>
+double relative(std::vector<T> a, std::vector<T> b) {
+  const Tensor x({std::ssize(a)}, a), y({std::ssize(b)}, b);
+  EXPECT_EQ(max_relative(x, y), max_relative(y, x)) << "symmetric";
+  return max_relative(x, y);
+}
+
+TEST(MaxRelative, ComparesDifferencesWithTheLargestValue) {
+  EXPECT_EQ(relative<float>({1, -4, 2}, {1, -4, 2}), 0);
+  EXPECT_EQ(relative<float>({1, -4, 2}, {1, -4, 3}), 0.25);
+  EXPECT_EQ(relative<float>({0, 0}, {0, -2}), 1);
+  EXPECT_EQ(relative<float>({5}, {-5}), 2);
+  EXPECT_EQ(relative<double>({1e308}, {-1e308}), 2) << "no overflow";
+  EXPECT_EQ(relative<std::int64_t>({-3, 8}, {-4, 8}), 0.125);
+  EXPECT_EQ(relative<std::uint8_t>({200}, {100}), 0.5);
+  EXPECT_EQ(relative<float>({}, {}), 0);
+  EXPECT_THROW(max_relative(Tensor(1.0F), Tensor(1.0)), InvalidArgument);
+}
+
+TEST(MaxRelative, IsSmallForASignThatChangesNearZero) {
+  const Tensor a({2}, std::vector{1e-9F, 1.0F}), b({2}, std::vector{-1e-9F, 1.0F});
+  EXPECT_GT(max_ulp(a, b), 1u << 30);
+  EXPECT_NEAR(max_relative(a, b), 2e-9, 1e-12);
+  EXPECT_EQ(relative<float>({-0.0F}, {0.0F}), 0) << "though their bits differ";
+}
+
+TEST(MaxRelative, IsInfiniteForAValueThatOnlyOneSideHasFinite) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(relative<float>({nan, infinity, 4}, {-nan, infinity, 5}), 0.2);
+  EXPECT_EQ(relative<float>({nan}, {1}), infinity);
+  EXPECT_EQ(relative<float>({infinity}, {-infinity}), infinity);
+  EXPECT_EQ(relative<float>({infinity}, {1}), infinity);
+}
+
+TEST(MaxRelative, KnowsTheSixteenBitTypes) {
+  const auto tensor = [](DType dtype, std::uint16_t bits) {
+    Tensor t({}, dtype);
+    std::memcpy(t.mutable_raw(), &bits, sizeof bits);
+    return t;
+  };
+  EXPECT_EQ(max_relative(tensor(DType::kF16, 0x3C00), tensor(DType::kF16, 0x4000)), 0.5);
+  EXPECT_EQ(max_relative(tensor(DType::kBF16, 0x3F80), tensor(DType::kBF16, 0x4000)), 0.5);
+}
+
+// A user's strategy. It adds from left to right, and may say that this is the canonical order.
+class LeftToRight final : public Strategy {
+ public:
+  static inline bool claims_canonical = false;
+  bool canonical(int) const override { return claims_canonical; }
+
+ private:
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    std::vector<Output> sums;
+    for (int v = 0; v < grads.variables(); ++v) {
+      Output total = grads.at(0, v).value;
+      for (int t = 1; t < grads.towers(); ++t) total = total + grads.at(t, v).value;
+      sums.push_back(total);
+    }
+    return std::vector(static_cast<std::size_t>(grads.towers()), sums);
+  }
+};
+
+const StrategyRegistration left_to_right{"left_to_right",
+                                         [] { return std::make_unique<LeftToRight>(); }};
+
+struct ClaimsCanonical {
+  ClaimsCanonical() { LeftToRight::claims_canonical = true; }
+  ~ClaimsCanonical() { LeftToRight::claims_canonical = false; }
+};
+
+TrainerOptions options(int towers) {
+  TrainerOptions result{.model = smooth_model, .optimizer = momentum(0.1), .batch_size = 4};
+  result.devices.clear();
+  for (int i = 0; i < towers; ++i) result.devices.push_back(DeviceSpec::local("CPU", i));
+  result.choice.machine = [towers] { return machine_of_workers(towers); };
+  return result;
+}
+
+const Equivalence::Entry* find(const Equivalence& result, const std::string& name) {
+  for (const Equivalence::Entry& entry : result.entries)
+    if (entry.mode.name() == name) return &entry;
+  return nullptr;
+}
+
+TEST(Modes, AreAllTrainersWithAllStrategiesThatTheyTakeTheUsersToo) {
+  std::vector<std::string> names;
+  for (const Mode& mode : all_modes(options(4).devices)) {
+    names.push_back(mode.name());
+    EXPECT_NE(mode.trainer, "simple");
+    const TrainerKind& kind = find_trainer(mode.trainer);
+    EXPECT_TRUE(mode.allreduce.empty() || kind.accepts(mode.allreduce)) << mode.name();
+  }
+  EXPECT_THAT(names,
+              IsSupersetOf({"parameter_server colocate", "parameter_server colocate bucketed",
+                            "replicated collective", "replicated naive", "replicated hierarchical",
+                            "replicated naive packed:2", "replicated naive bucketed",
+                            "replicated naive unfused", "replicated naive unshared",
+                            "replicated naive unfused unshared", "replicated left_to_right",
+                            "replicated nccl", "async ordered", "async free", "replicated auto",
+                            "replicated auto bucketed", "replicated auto packed:2"}));
+  EXPECT_THAT(names, Not(Contains("replicated nccl bucketed"))) << "it cannot serve at all";
+  EXPECT_EQ(all_modes(options(1).devices).back().name(), "replicated nccl")
+      << "it cannot serve one tower either";
+  EXPECT_TRUE(std::ranges::none_of(all_modes(options(1).devices), [](const Mode& m) {
+    return m.allreduce == "auto";
+  })) << "there is nothing to combine, so nothing to choose";
+  EXPECT_EQ((Mode{"replicated", "naive", 2}.name()), "replicated naive packed:2");
+  EXPECT_EQ(Mode{"simple"}.name(), "simple");
+}
+
+TEST(Modes, PutCanonicalOnesFirst) {
+  const std::vector<Mode> modes = all_modes(options(4).devices);
+  EXPECT_TRUE(std::ranges::is_partitioned(
+      modes, [](const Mode& m) { return m.canonical(options(4).devices); }));
+  EXPECT_TRUE(modes.front().canonical(options(4).devices));
+  EXPECT_FALSE((Mode{"replicated", "left_to_right"}.canonical(options(4).devices)));
+  EXPECT_FALSE((Mode{"replicated", "no_such_strategy"}.canonical(options(4).devices)));
+  EXPECT_TRUE(Mode{"simple"}.canonical(options(1).devices));
+}
+
+TEST(CheckEquivalence, FindsAllCanonicalModesEqualWithTheirCosts) {
+  const auto data = smooth_data(40);
+  const Equivalence result = check_equivalence(options(4), *data, 7, all_modes(options(4).devices));
+  EXPECT_TRUE(result.holds());
+  EXPECT_EQ(result.steps, 7);
+  for (const char* name : {"parameter_server colocate", "replicated collective",
+                           "replicated hierarchical", "replicated naive"}) {
+    const Equivalence::Entry* entry = find(result, name);
+    ASSERT_TRUE(entry) << name;
+    EXPECT_TRUE(entry->canonical) << name;
+    EXPECT_EQ(entry->refusal, "") << name;
+    std::set<std::string> variables;
+    for (const auto& [variable, ulp, most] : entry->values) {
+      variables.insert(variable);
+      EXPECT_EQ(ulp, 0u) << name << " " << variable;
+      EXPECT_EQ(most, 0) << name << " " << variable;
+    }
+    EXPECT_EQ(variables,
+              (std::set<std::string>{"fc0/W", "fc0/b", "fc1/W", "fc1/b", "fc0/W/Momentum",
+                                     "fc0/b/Momentum", "fc1/W/Momentum", "fc1/b/Momentum"}));
+    EXPECT_GT(entry->peak_bytes, 0) << name;
+    EXPECT_GT(entry->seconds, 0) << name;
+  }
+  // 31 gradients of 8 bytes go to a first device from three others, and back.
+  EXPECT_EQ(find(result, "replicated collective")->bytes_moved, 2 * 3 * 31 * 8);
+  // Replicas of their own: three more copies of 31 variables and their slots.
+  EXPECT_GE(find(result, "replicated collective unshared")->peak_bytes,
+            find(result, "replicated collective")->peak_bytes + 3 * 2 * 31 * 8);
+}
+
+TEST(CheckEquivalence, MeasuresOtherOrdersAndDoesNotBlameThem) {
+  const auto data = smooth_data(40);
+  const Equivalence result = check_equivalence(options(4), *data, 7, all_modes(options(4).devices));
+  const Equivalence::Entry* other = find(result, "replicated left_to_right");
+  ASSERT_TRUE(other);
+  EXPECT_FALSE(other->canonical);
+  EXPECT_GT(other->max_ulp(), 0u);
+  EXPECT_TRUE(result.holds());
+}
+
+TEST(CheckEquivalence, ReportsBothWaysOfAsyncAndJudgesNeither) {
+  const auto data = smooth_data(40);
+  const Mode modes[] = {{"replicated", "collective"},
+                        {.trainer = "async", .async = "ordered"},
+                        {.trainer = "async", .async = "free"}};
+  const Equivalence result = check_equivalence(options(4), *data, 7, modes);
+  EXPECT_TRUE(result.holds());
+  for (const std::size_t i : {1, 2}) {
+    const Equivalence::Entry& entry = result.entries[i];
+    EXPECT_EQ(entry.refusal, "");
+    EXPECT_FALSE(entry.canonical);
+    EXPECT_GT(entry.max_ulp(), 0u);
+    EXPECT_EQ(entry.values.size(), 8u);
+  }
+  EXPECT_THAT(result.to_table(), testing::AllOf(HasSubstr("async ordered (not canonical)"),
+                                                HasSubstr("async free (not")));
+}
+
+TEST(CheckEquivalence, SaysWhatAutoChose) {
+  const auto data = smooth_data(40);
+  const Mode modes[] = {{"replicated", "collective"},
+                        {"replicated", "auto"},
+                        {.trainer = "replicated", .allreduce = "auto", .bucket_mb = 0.25}};
+  const Equivalence result = check_equivalence(options(4), *data, 2, modes);
+  EXPECT_TRUE(result.holds());
+  EXPECT_FALSE(result.entries[0].chosen);
+  for (const std::size_t i : {1, 2}) {
+    ASSERT_TRUE(result.entries[i].chosen);
+    EXPECT_TRUE(result.entries[i].canonical);
+    EXPECT_EQ(result.entries[i].max_ulp(), 0u);
+    EXPECT_EQ(result.entries[i].chosen->allreduce, "collective");
+  }
+  EXPECT_EQ(result.entries[2].chosen->bucket_mb, 0.25);
+  EXPECT_THAT(result.to_table(), HasSubstr("    chose collective, 0.25 MiB\n"));
+  const auto json = nlohmann::json::parse(result.to_json().str());
+  EXPECT_EQ(json[8]["mode"], "replicated auto");
+  EXPECT_EQ(json[8]["allreduce"], "collective");
+}
+
+TEST(CheckEquivalence, DoesNotBlameAutoForAnOrderThatItWasAllowed) {
+  const auto data = smooth_data(40);
+  TrainerOptions any = options(4);
+  any.choice = {.any = true,
+                .kept = KeptChoice{.allreduce = "left_to_right", .devices = any.devices}};
+  const Mode modes[] = {{"replicated", "collective"}, {"replicated", "auto"}};
+  const Equivalence result = check_equivalence(any, *data, 7, modes);
+  EXPECT_TRUE(result.holds());
+  EXPECT_FALSE(result.entries[1].canonical);
+  EXPECT_GT(result.entries[1].max_ulp(), 0u);
+}
+
+TEST(CheckEquivalence, FindsAStrategyThatIsNotWhatItClaims) {
+  const ClaimsCanonical claim;
+  const auto data = smooth_data(40);
+  const Mode modes[] = {{"replicated", "collective"}, {"replicated", "left_to_right"}};
+  const Equivalence result = check_equivalence(options(4), *data, 7, modes);
+  EXPECT_FALSE(result.holds());
+  EXPECT_EQ(result.entries[0].max_ulp(), 0u);
+  EXPECT_GT(result.entries[1].max_ulp(), 0u);
+  EXPECT_THAT(result.to_table(), HasSubstr("MODES THAT MUST AGREE DIFFER"));
+  EXPECT_THAT(result.to_table(), HasSubstr("fc0/W "));
+}
+
+TEST(CheckEquivalence, ComparesWithTheFirstCanonicalModeWhereverItIs) {
+  const auto data = smooth_data(40);
+  const Mode other{"replicated", "left_to_right"}, right{"replicated", "collective"};
+  const Mode orders[][3] = {{other, right, {"replicated", "naive"}}, {other, other, right}};
+  for (const auto& modes : orders) {
+    const Equivalence result = check_equivalence(options(4), *data, 7, modes);
+    EXPECT_TRUE(result.holds());
+    for (const Equivalence::Entry& entry : result.entries)
+      EXPECT_EQ(entry.max_ulp() == 0, entry.canonical) << entry.mode.name();
+  }
+  const Equivalence alone = check_equivalence(options(4), *data, 7, std::span(&other, 1));
+  EXPECT_EQ(alone.entries[0].max_ulp(), 0u) << "of itself";
+  EXPECT_EQ(alone.entries[0].values.size(), 8u);
+}
+
+TEST(CheckEquivalence, RefusesForOneTowerWhatTheFlagRefuses) {
+  const auto data = smooth_data(40);
+  for (const char* strategy : {"hierarchical", "nccl"}) {
+    const Mode mode{"replicated", strategy};
+    EXPECT_FALSE(mode.canonical(options(1).devices)) << strategy;
+    const Mode modes[] = {{"replicated", "naive"}, mode};
+    const Equivalence result = check_equivalence(options(1), *data, 1, modes);
+    EXPECT_EQ(result.entries[1].refusal, make_strategy(strategy)->refusal(options(1).devices));
+    EXPECT_NE(result.entries[1].refusal, "");
+  }
+  EXPECT_TRUE((Mode{"replicated", "ring"}.canonical(options(1).devices)))
+      << "there is nothing to combine";
+}
+
+TEST(EquivalenceTable, KeepsRowsApartHoweverLongANameIs) {
+  const std::string name(300, 'v');
+  const Equivalence result{
+      .steps = 1, .entries = {{.mode = {"replicated", "ring"}, .values = {{name, 5, 0.25}}}}};
+  EXPECT_THAT(result.to_table(), HasSubstr(name + "          5         0.25"));
+  EXPECT_THAT(result.to_table(), HasSubstr("   max_ulp max_relative"));
+  EXPECT_EQ(std::ranges::count(result.to_table(), '\n'), 4);
+}
+
+Output synchronised_model(Tower& tower, Output x, Output y) {
+  const Output h = batch_norm(tower, "bn0", x, {.synchronised = true});
+  return smooth_model(tower, batch_norm(tower, "bn1", tanh(h), {.synchronised = true}), y);
+}
+
+TEST(CheckEquivalence, HoldsForModelsWithSynchronisedLayers) {
+  const auto data = smooth_data(80);
+  const std::vector<int> numbers = kSanitized ? std::vector{3} : std::vector{1, 2, 3, 4, 6, 8};
+  for (const int towers : numbers) {
+    TrainerOptions wanted = options(towers);
+    wanted.model = synchronised_model;
+    const Equivalence result = check_equivalence(wanted, *data, 7, all_modes(wanted.devices));
+    EXPECT_TRUE(result.holds()) << result.to_table();
+  }
+}
+
+// One variable serves on both sides of a synchronised layer.
+Output tied_model(Tower& tower, Output x, Output y) {
+  const Output w = variable(tower.graph(), "W", {4, 4}, {.dtype = DType::kF64});
+  const Output h = batch_norm(tower, "bn0", matmul(x, w), {.synchronised = true});
+  return smooth_model(tower, matmul(tanh(h), w), y);
+}
+
+TEST(CheckEquivalence, BlamesNoTrainerForTheOrderThatAModelLeavesIt) {
+  const auto data = smooth_data(80);
+  TrainerOptions wanted = options(4);
+  wanted.model = tied_model;
+  const Mode modes[] = {
+      {"parameter_server", "colocate"}, {"replicated", "collective"}, {"replicated", "naive"}};
+  const Equivalence result = check_equivalence(wanted, *data, 7, modes);
+  EXPECT_TRUE(result.holds()) << result.to_table();
+  EXPECT_FALSE(result.entries[0].canonical);
+  EXPECT_GT(result.entries[0].max_ulp(), 0u);
+  EXPECT_TRUE(result.entries[1].canonical);
+  EXPECT_TRUE(result.entries[2].canonical);
+}
+
+// Shared variables then have fewer uses than there are towers, so their sum is another tree.
+TEST(CheckEquivalence, BlamesNoTrainerWhenSynchronisedTowersHaveNoSamples) {
+  // 6 towers share 12 samples, then 4 (one each), or 8 (two each): either way the last two get
+  // none.
+  for (const auto& [uneven, samples] : {std::pair{Uneven::kWeight, 16}, {Uneven::kPad, 20}}) {
+    const auto data = smooth_data(samples);
+    TrainerOptions wanted = options(6);
+    wanted.model = synchronised_model;
+    wanted.batch_size = 2;
+    wanted.uneven = uneven;
+    const Mode modes[] = {
+        {"parameter_server", "colocate"}, {"replicated", "collective"}, {"replicated", "naive"}};
+    const Equivalence result = check_equivalence(wanted, *data, 6, modes);
+    EXPECT_TRUE(result.holds()) << result.to_table();
+    EXPECT_FALSE(result.entries[0].canonical);
+    EXPECT_GT(result.entries[0].max_ulp(), 0u);
+    EXPECT_LT(result.entries[0].max_ulp(), 1u << 20);
+    EXPECT_TRUE(result.entries[1].canonical);
+    EXPECT_TRUE(result.entries[2].canonical);
+  }
+}
+
+TEST(CheckEquivalence, ListsModesThatCannotServeWithTheReason) {
+  const auto data = smooth_data(40);
+  const Mode modes[] = {
+      {"replicated", "hierarchical"}, {"replicated", "naive"}, {"replicated", "naive", 2}};
+  const Equivalence result = check_equivalence(options(3), *data, 2, modes);
+  EXPECT_TRUE(result.holds());
+  EXPECT_THAT(result.entries[0].refusal, HasSubstr("even number"));
+  EXPECT_TRUE(result.entries[0].values.empty());
+  EXPECT_EQ(result.entries[1].refusal, "");
+  EXPECT_THAT(result.entries[2].refusal, HasSubstr("--gradient_repacking=2"));
+  EXPECT_THAT(result.to_table(), HasSubstr("hierarchical (not canonical): refused: "));
+  EXPECT_THROW(check_equivalence(options(3), *data, 2, std::span(modes, 1)), InvalidArgument);
+  EXPECT_THROW(check_equivalence(options(3), *data, 0, modes), InvalidArgument);
+}
+
+TEST(CheckEquivalence, ListsEveryModeAndVariableAsJson) {
+  const auto data = smooth_data(40);
+  const Mode modes[] = {{"replicated", "naive"}, {"parameter_server", "colocate"}};
+  const auto json =
+      nlohmann::json::parse(check_equivalence(options(2), *data, 2, modes).to_json().str());
+  ASSERT_EQ(json.size(), 16u);
+  for (const auto& row : json) {
+    EXPECT_EQ(row.size(), 11u);
+    EXPECT_EQ(row["max_relative"], 0);
+    EXPECT_TRUE(row.at("first_nonfinite_step").is_null());
+    EXPECT_EQ(row["canonical"], true);
+    EXPECT_EQ(row["max_ulp"], 0);
+    EXPECT_GT(row["peak_bytes"], 0);
+    EXPECT_GT(row["bytes_moved"], 0);
+    EXPECT_GT(row["seconds"], 0);
+  }
+  EXPECT_EQ(json[0]["mode"], "replicated naive");
+  EXPECT_EQ(json[0]["trainer"], "replicated");
+  EXPECT_EQ(json[0]["allreduce"], "naive");
+  EXPECT_EQ(json[0]["variable"], "fc0/W");
+  EXPECT_EQ(json[15]["mode"], "parameter_server colocate");
+}
+
+int train_with(std::vector<std::string> arguments, std::string* output = nullptr) {
+  arguments.insert(arguments.begin(), "program");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  testing::internal::CaptureStdout();
+  const int code = train(static_cast<int>(argv.size()), argv.data(),
+                         {.model = smooth_model,
+                          .data = [](bool) { return smooth_data(70); },
+                          .optimizer = adam(0.01),
+                          .batch_size = 4});
+  const std::string text = testing::internal::GetCapturedStdout();
+  if (output) *output = text;
+  return code;
+}
+
+TEST(CheckEquivalence, IsAFlagOfEveryTrainingProgram) {
+  std::string output;
+  const std::string links = cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/slow_links.json");
+  EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3", links}, &output), 0);
+  EXPECT_THAT(output, HasSubstr("replicated auto unfused"));
+  EXPECT_THAT(output, HasSubstr("replicated left_to_right (not canonical)"));
+  EXPECT_THAT(output, HasSubstr("canonical modes agree bit for bit after 3 steps"));
+  EXPECT_EQ(train_with({"--devices=cpu:1", "--check_equivalence=1"}), 0);
+  EXPECT_EQ(train_with({"--devices=cpu:3", "--check_equivalence=1", links}), 0);
+  EXPECT_EQ(
+      train_with({"--devices=cpu:1", "--check_equivalence=5", "--learning_rate=1e200"}, &output),
+      1);
+  EXPECT_THAT(output, HasSubstr("diverged: "));
+  EXPECT_THAT(output, HasSubstr("training diverged, and all NaNs count as equal"));
+  const ClaimsCanonical claim;
+  EXPECT_EQ(train_with({"--devices=cpu:4", "--check_equivalence=3", links}), 1);
+}
+
+}  // namespace equivalence_test
+}  // namespace belfry

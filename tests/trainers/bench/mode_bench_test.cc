@@ -1,0 +1,230 @@
+#include "belfry/trainers/bench/mode_bench.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/machine/machines.h"
+#include "belfry/trainers/bench/bench_report.h"
+
+namespace belfry {
+namespace mode_bench_test {
+
+std::vector<DeviceSpec> cpus(int count) {
+  std::vector<DeviceSpec> devices;
+  for (int d = 0; d < count; ++d) devices.push_back(DeviceSpec::local("CPU", d));
+  return devices;
+}
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TrainerOptions options(int towers) {
+  TrainerOptions result{.model = smooth_model, .optimizer = sgd(0.1), .batch_size = 4};
+  result.devices.clear();
+  for (int i = 0; i < towers; ++i) result.devices.push_back(DeviceSpec::local("CPU", i));
+  return result;
+}
+
+TEST(PlanMode, AddsUpThePeaksOfDevicesAndFourBatches) {
+  const auto data = smooth_data(8);
+  const ModePlan plan = plan_mode({"replicated", "naive"}, options(2), *data);
+  EXPECT_EQ(plan.refusal, "");
+  ASSERT_EQ(plan.use.size(), 2u);
+  EXPECT_EQ(plan.use[0].variables, 4);
+  EXPECT_GT(plan.use[0].peak_bytes, plan.use[0].variable_bytes);
+  // A sample has four values and one, f64.
+  EXPECT_EQ(plan.bytes, plan.use[0].peak_bytes + plan.use[1].peak_bytes + 4 * 8 * 5 * 8);
+}
+
+TEST(PlanMode, ReadsNoDataAndCountsNoMemoryOfDevicesThatAreNotThere) {
+  const LazyDataset data(smooth_data(1)->signature(),
+                         []() -> std::unique_ptr<Dataset> { throw IoError("the data were read"); });
+  TrainerOptions on_gpus = options(2);
+  on_gpus.devices = {DeviceSpec::local("GPU", 0), DeviceSpec::local("GPU", 1)};
+  const ModePlan plan = plan_mode({"replicated", "collective"}, on_gpus, data);
+  ASSERT_EQ(plan.use.size(), 3u);
+  EXPECT_TRUE(plan.use[1].declared);
+  EXPECT_GT(plan.use[1].peak_bytes, 0);
+  EXPECT_EQ(plan.bytes, plan.use[0].peak_bytes + 4 * 8 * 5 * 8);
+}
+
+TEST(PlanMode, SaysWhyAModeCannotServe) {
+  const auto data = smooth_data(40);
+  EXPECT_THAT(plan_mode({"replicated", "hierarchical"}, options(3), *data).refusal,
+              HasSubstr("even number"));
+  EXPECT_THAT(plan_mode({"replicated", "naive", 2}, options(2), *data).refusal,
+              HasSubstr("--gradient_repacking=2"));
+}
+
+TEST(RequireMemory, RefusesWhatTheMachineLacks) {
+  const ModePlan plan{.mode = {"replicated", "naive"}, .bytes = 3 << 20};
+  require_memory(plan, 3 << 20);
+  try {
+    require_memory(plan, (3 << 20) - 1);
+    FAIL();
+  } catch (const OutOfMemory& error) {
+    EXPECT_THAT(error.what(), HasSubstr("replicated naive needs 3.00 MiB of memory, but this "
+                                        "machine has 3.00 MiB; use a smaller --batch_size"));
+  }
+}
+
+TEST(BenchModes, TakesTurnsAndStartsEachRunAfresh) {
+  const auto data = smooth_data(8);
+  const Mode modes[] = {{"replicated", "naive"}, {"parameter_server", "colocate"}};
+  std::vector<std::string> order;
+  const std::vector<ModeRuns> runs =
+      bench_modes(modes, options(2), *data,
+                  {.steps = 5,
+                   .timer = {.warmup = 2},
+                   .rounds = 3,
+                   .on_run = [&](int round, const ModeRuns& run) {
+                     order.push_back(cat(round, " ", run.mode.allreduce));
+                     EXPECT_EQ(run.speeds.size(), static_cast<std::size_t>(round));
+                   }});
+  EXPECT_THAT(order, ElementsAre("1 naive", "1 colocate", "2 naive", "2 colocate", "3 naive",
+                                 "3 colocate"));
+  ASSERT_EQ(runs.size(), 2u);
+  for (const ModeRuns& run : runs) {
+    EXPECT_EQ(run.seconds.size(), 15u);
+    EXPECT_GT(run.total_seconds, 0);
+    EXPECT_EQ(run.params_hash, runs[0].params_hash);
+    EXPECT_EQ(run.params_hash.size(), 16u);
+  }
+  EXPECT_THROW(bench_modes(modes, options(2), *data, {.steps = 0}), InvalidArgument);
+}
+
+TEST(BenchModes, ChooseOnceForAllRoundsWithTheBitsOfOthers) {
+  const auto data = smooth_data(8);
+  const Mode modes[] = {{"replicated", "collective"}, {"replicated", "auto"}};
+  TrainerOptions chooses = options(2);
+  int asked = 0;
+  chooses.choice.machine = [&] {
+    ++asked;
+    return machine_of_links(2, {.latency_us = 10, .gbps = 1});
+  };
+  const ModePlan plan = plan_mode(modes[1], chooses, *data);
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_THAT(plan.choice, HasSubstr("auto: predicted for 4 gradients on CPU:0 CPU:1\n"));
+  chooses.choice.kept = plan.kept;
+  const std::vector<ModeRuns> runs = bench_modes(modes, chooses, *data, {.steps = 3, .rounds = 2});
+  EXPECT_EQ(asked, 1);
+  EXPECT_FALSE(runs[0].chosen);
+  ASSERT_TRUE(runs[1].chosen);
+  EXPECT_EQ(runs[1].mode.allreduce, "auto");
+  EXPECT_EQ(runs[1].chosen->allreduce, plan.kept->allreduce);
+  EXPECT_EQ(runs[1].state_hash, runs[0].state_hash);
+}
+
+// Of two rounds: naive 100 and 200 samples a second, colocate 50 and 150.
+std::vector<ModeRuns> two_runs() {
+  return {{.mode = {"replicated", "naive"},
+           .speeds = {100, 200},
+           .seconds = {0.08, 0.04},
+           .total_seconds = 0.12,
+           .params_hash = "a",
+           .state_hash = "b"},
+          {.mode = {"parameter_server", "colocate"},
+           .speeds = {50, 150},
+           .seconds = {0.16, 8 / 150.0},
+           .total_seconds = 0.25,
+           .params_hash = "a",
+           .state_hash = "b"}};
+}
+
+TEST(BenchResults, AreMediansAndRatiosToTheReference) {
+  const std::vector<BenchResult> results = bench_results({"mlp", cpus(2), 4}, two_runs(), 0);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].strategy, "naive");
+  EXPECT_EQ(results[0].images_per_second, 150);
+  EXPECT_EQ(results[0].images_per_second_per_device, 75);
+  EXPECT_EQ(results[0].ratio, 1);
+  EXPECT_EQ(results[0].ratio_spread, 0);
+  // Speeds of steps are 100 and 200: a standard deviation of 50, over the root of 2.
+  EXPECT_NEAR(results[0].uncertainty, 35.3553, 1e-3);
+  EXPECT_NEAR(results[0].jitter, 1.4826 * 50, 1e-9);
+  EXPECT_EQ(results[1].ratio, 0.625);
+  EXPECT_EQ(results[1].ratio_spread, 0.25);
+  EXPECT_TRUE(results[1].canonical);
+  EXPECT_THROW(bench_results({"mlp", cpus(2), 4}, two_runs(), 2), InvalidArgument);
+}
+
+TEST(BenchResults, HaveEveryFieldAsJson) {
+  const auto json =
+      nlohmann::json::parse(to_json(bench_results({"mlp", cpus(2), 4}, two_runs(), 0)[1]).str());
+  EXPECT_EQ(json.size(), 17u);
+  EXPECT_TRUE(json["first_nonfinite_step"].is_null());
+  EXPECT_TRUE(json["nonfinite_variable"].is_null());
+  EXPECT_EQ(json["model"], "mlp");
+  EXPECT_EQ(json["strategy"], "colocate");
+  EXPECT_EQ(json["canonical"], true);
+  EXPECT_EQ(json["devices"], 2);
+  EXPECT_EQ(json["batch_size"], 4);
+  EXPECT_EQ(json["images_per_second"], 100);
+  EXPECT_EQ(json["images_per_second_per_device"], 50);
+  EXPECT_GT(json["uncertainty"], 0);
+  EXPECT_GT(json["jitter"], 0);
+  EXPECT_EQ(json["ratio"], 0.625);
+  EXPECT_EQ(json["ratio_spread"], 0.25);
+  EXPECT_EQ(json["params_hash"], "a");
+  EXPECT_EQ(json["state_hash"], "b");
+}
+
+TEST(BenchResults, SayWhatAutoChoseAndWhetherThatIsCanonical) {
+  std::vector<ModeRuns> runs = two_runs();
+  runs[1].mode = {"replicated", "auto"};
+  runs[1].chosen = Mode{.trainer = "replicated", .allreduce = "ring", .bucket_mb = 4};
+  const std::vector<BenchResult> results = bench_results({"mlp", cpus(3), 4}, runs, 0);
+  EXPECT_FALSE(results[1].canonical);
+  const auto json = nlohmann::json::parse(to_json(results[1]).str());
+  EXPECT_EQ(json["strategy"], "auto");
+  EXPECT_EQ(json["resolved"], "ring");
+  EXPECT_EQ(json["bucket_mb"], 4);
+  EXPECT_FALSE(nlohmann::json::parse(to_json(results[0]).str()).contains("resolved"));
+  EXPECT_THAT(bench_table(results, {}), HasSubstr("auto (ring) "));
+}
+
+TEST(BenchTable, ShowsDifferencesWithHalfTheirSpreadAndRefusals) {
+  const ModePlan refused{.mode = {"replicated", "hierarchical"}, .refusal = "odd"};
+  const std::string table =
+      bench_table(bench_results({"mlp", cpus(2), 4}, two_runs(), 0), std::span(&refused, 1));
+  EXPECT_THAT(table, HasSubstr("naive                        150.00      75.00"));
+  EXPECT_THAT(table, HasSubstr("0.625    -37.5 % +/- 12.5"));
+  EXPECT_THAT(table, HasSubstr("hierarchical: refused: odd\n"));
+}
+
+TEST(BenchTable, KeepsRowsApartHoweverLongASpecIs) {
+  std::vector<ModeRuns> runs = two_runs();
+  runs[0].mode.allreduce = "shuffle:1:collective" + std::string(300, '#');
+  const std::string table = bench_table(bench_results({"mlp", cpus(2), 4}, runs, 0), {});
+  EXPECT_EQ(std::ranges::count(table, '\n'), 3);
+  EXPECT_THAT(table, HasSubstr(runs[0].mode.allreduce + "     "));
+}
+
+TEST(BenchResults, SayHowDevicesShareABatchUnlessEqually) {
+  const auto json_of = [](const BenchedModel& model) {
+    return nlohmann::json::parse(to_json(bench_results(model, two_runs(), 0)[0]).str());
+  };
+  EXPECT_FALSE(json_of({"mlp", cpus(2), 4}).contains("tower_weights"));
+  EXPECT_EQ(json_of({"mlp", cpus(2), 4, {3, 1}})["tower_weights"], (nlohmann::json{3, 1}));
+}
+
+TEST(BenchPlot, NamesModelDevicesAndStrategies) {
+  const std::string svg =
+      bench_plot({"mlp", cpus(2), 4}, bench_results({"mlp", cpus(2), 4}, two_runs(), 0));
+  for (const char* text : {"<svg ", "mlp, 2 devices, batch 4 per device", ">naive<", ">colocate<"})
+    EXPECT_THAT(svg, HasSubstr(text));
+}
+
+TEST(Disagreement, NamesCanonicalStrategiesWithOtherBitsAlone) {
+  std::vector<BenchResult> results = bench_results({"mlp", cpus(2), 4}, two_runs(), 0);
+  EXPECT_EQ(disagreement(results), "");
+  results[1].state_hash = "c";
+  EXPECT_EQ(disagreement(results), "naive and colocate");
+  results[1].canonical = false;
+  EXPECT_EQ(disagreement(results), "");
+}
+
+}  // namespace mode_bench_test
+}  // namespace belfry

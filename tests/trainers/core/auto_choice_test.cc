@@ -1,0 +1,437 @@
+// --allreduce=auto in training programs.
+#include "belfry/trainers/core/auto_choice.h"
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "belfry/framework/device/device.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/tests/trainers/machine/machines.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/program/train.h"
+
+namespace belfry {
+namespace auto_choice_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string described(const char* name) {
+  return cat(BELFRY_SOURCE_DIR, "/docs/links/", name, ".json");
+}
+
+// What a program printed and reported.
+struct Ran {
+  int code;
+  std::string out, error;
+  nlohmann::json report;
+};
+
+// Sets a variable of the environment, and sets it back.
+class Environment {
+ public:
+  Environment(const char* name, const std::string& value) : name_(name) {
+    if (const char* was = std::getenv(name)) was_ = was;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Environment() { was_ ? setenv(name_, was_->c_str(), 1) : unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> was_;
+};
+
+class AutoTraining : public ::testing::Test {
+ protected:
+  Ran run(std::vector<std::string> arguments) const {
+    const std::string json = folder_.path() + "/report.json";
+    arguments.insert(arguments.begin(), "program");
+    arguments.push_back("--json=" + json);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    Ran ran{.code = train(static_cast<int>(argv.size()), argv.data(),
+                          {.model = smooth_model,
+                           .data = [](bool) { return smooth_data(70); },
+                           .optimizer = adam(0.01),
+                           .batch_size = 4})};
+    ran.out = ::testing::internal::GetCapturedStdout();
+    ran.error = ::testing::internal::GetCapturedStderr();
+    if (ran.code == 0) ran.report = nlohmann::json::parse(text_of(json));
+    return ran;
+  }
+
+  static std::string text_of(const std::string& path) {
+    const std::vector<std::byte> bytes = local_file_system().read(path);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
+  // --links of a file that describes this machine.
+  std::string links(const Machine& machine, const char* name = "links.json") const {
+    const std::string path = folder_.path() + "/" + name;
+    write_text_file(local_file_system(), path, to_json(machine).str());
+    return "--links=" + path;
+  }
+
+  // The path of a file that keeps what was measured of so many devices on two threads, below an
+  // XDG_CACHE_HOME that is folder_.
+  std::string keep(const Machine& machine, int devices) const {
+    local_file_system().create_directory(folder_.path() + "/belfry");
+    const std::string path =
+        cat(folder_.path(), "/belfry/machine-", devices, "-devices-2-threads.json");
+    write_text_file(local_file_system(), path, to_json(machine).str());
+    return path;
+  }
+
+  std::string checkpoint() const { return folder_.path() + "/checkpoint"; }
+
+  test::TemporaryFolder folder_;
+};
+
+// Everything costs its launches: one for all tensors is best.
+Machine slow_to_launch(int devices) {
+  Machine machine = machine_of_workers(devices);
+  machine.launch_us = 1000;
+  return machine;
+}
+
+// Nothing but bytes costs anything, and two workers are twice as fast as one: they do best with two
+// tensors at a time.
+Machine free_to_launch(int devices) {
+  Machine machine = machine_of_workers(devices);
+  machine.launch_us = machine.wait_us = machine.share_us = machine.run_us = 0;
+  machine.bandwidth = {{1, 10, 20}};
+  return machine;
+}
+
+// Links of a ring are fast, and all others hardly there.
+Machine ring_of_four() {
+  Machine machine = machine_of_links(4, {.latency_us = 1, .gbps = 100});
+  for (const auto& [a, b] : {std::pair{0, 2}, {1, 3}})
+    machine.links[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] =
+        machine.links[static_cast<std::size_t>(b)][static_cast<std::size_t>(a)] = {10000, 0.001};
+  return machine;
+}
+
+TEST_F(AutoTraining, PrintsTheTableOnceAndReportsWhatItChose) {
+  const std::string described_links = links(slow_to_launch(4));
+  const Ran ran = run({"--devices=cpu:4", "--allreduce=auto", described_links});
+  ASSERT_EQ(ran.code, 0) << ran.error;
+  const std::string head = "auto: predicted for 4 gradients on CPU:0 CPU:1 CPU:2 CPU:3\n";
+  const std::size_t at = ran.out.find(head);
+  ASSERT_NE(at, std::string::npos) << ran.out;
+  EXPECT_EQ(ran.out.find(head, at + 1), std::string::npos);
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("  hierarchical, 4 MiB"), HasSubstr("ring, 4 MiB"),
+                             HasSubstr("left out (not canonical)"), Not(HasSubstr("colocate")),
+                             HasSubstr("\nauto: collective, 4 MiB, predicted "),
+                             HasSubstr("program: replicated, collective on CPU:0")));
+  EXPECT_EQ(ran.report["allreduce"], "collective");
+  EXPECT_EQ(ran.report["allreduce_requested"], "auto");
+  EXPECT_EQ(ran.report["bucket_mb"], 4);
+  EXPECT_EQ(ran.report["canonical"], true);
+  const Ran named = run({"--devices=cpu:4", "--allreduce=collective"});
+  EXPECT_EQ(named.report["allreduce_requested"], "collective");
+  EXPECT_EQ(named.report["state_hash"], ran.report["state_hash"]);
+  EXPECT_THAT(named.out, Not(HasSubstr("auto")));
+}
+
+TEST_F(AutoTraining, ChoosesStrategiesAndBucketsByTheMachineWithTheSameBits) {
+  const Machine slow_links = machine_of_links(4, {.latency_us = 50, .gbps = 1});
+  const struct {
+    const char* devices;
+    std::string links;
+    std::vector<std::string> flags;
+    const char* strategy;
+    double bucket_mb;
+  } table[] = {
+      {"cpu:4", links(slow_to_launch(4), "1"), {}, "collective", 4},
+      {"cpu:4", links(free_to_launch(4), "2"), {}, "collective", 0},
+      {"cpu:4", links(slow_to_launch(4), "1"), {"--bucket_mb=0"}, "collective", 0},
+      {"cpu:4", links(free_to_launch(4), "2"), {"--bucket_mb=2"}, "collective", 2},
+      {"cpu:4", links(slow_links, "3"), {}, "naive", 4},
+      {"cpu:4", links(slow_links, "3"), {"--bucket_mb=0"}, "naive", 0},
+      {"cpu:8", "--links=" + described("dgx1"), {}, "hierarchical", 0},
+      {"cpu:8", "--links=" + described("dgx1"), {"--bucket_mb=1"}, "hierarchical", 1},
+  };
+  for (const auto& [devices, machine, flags, strategy, bucket_mb] : table) {
+    std::vector<std::string> all{cat("--devices=", devices), "--allreduce=auto", machine};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Ran ran = run(all);
+    ASSERT_EQ(ran.code, 0) << ran.error;
+    EXPECT_EQ(ran.report["allreduce"], strategy) << ran.out;
+    EXPECT_EQ(ran.report["bucket_mb"], bucket_mb) << ran.out;
+    EXPECT_EQ(ran.report["canonical"], true);
+    EXPECT_EQ(ran.report["state_hash"], run({cat("--devices=", devices)}).report["state_hash"])
+        << strategy << bucket_mb;
+  }
+}
+
+// A step of full batches and one of the last: one choice.
+TEST_F(AutoTraining, ChoosesOnceForAllFormsOfSteps) {
+  const std::string file = links(slow_to_launch(3));
+  const Ran ran = run({"--devices=cpu:3", "--uneven=weight", "--allreduce=auto", file});
+  ASSERT_EQ(ran.code, 0) << ran.error;
+  EXPECT_EQ(ran.report["steps"], 6);
+  const std::size_t at = ran.out.find("auto: predicted");
+  EXPECT_EQ(ran.out.find("auto: predicted", at + 1), std::string::npos);
+  EXPECT_EQ(ran.report["state_hash"],
+            run({"--devices=cpu:3", "--uneven=weight"}).report["state_hash"]);
+}
+
+TEST_F(AutoTraining, TakesOrdersThatAreNotCanonicalIfItMay) {
+  const std::vector<std::string> flags{"--devices=cpu:4", "--allreduce=auto",
+                                       links(ring_of_four())};
+  const Ran canonical = run(flags);
+  ASSERT_EQ(canonical.code, 0) << canonical.error;
+  EXPECT_EQ(canonical.report["canonical"], true);
+  std::vector<std::string> any = flags;
+  any.push_back("--auto_any");
+  const Ran ran = run(any);
+  ASSERT_EQ(ran.code, 0) << ran.error;
+  EXPECT_EQ(ran.report["allreduce"], "ring") << ran.out;
+  EXPECT_EQ(ran.report["canonical"], false);
+  EXPECT_EQ(ran.report["replicas_equal"], true);
+}
+
+TEST_F(AutoTraining, PlansAndExplainsForDevicesOfTheFile) {
+  const std::string dgx1 = "--links=" + described("dgx1");
+  const Ran dry = run({"--dry_run", "--devices=gpu:8", "--allreduce=auto", dgx1});
+  ASSERT_EQ(dry.code, 0) << dry.error;
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("\nauto: hierarchical"), HasSubstr("device:GPU:7")));
+  const Ran explained = run({"--explain=tower1/fc0/MatMul", "--allreduce=auto", dgx1});
+  ASSERT_EQ(explained.code, 0) << explained.error;
+  EXPECT_THAT(explained.out, AllOf(HasSubstr("\nauto: "), HasSubstr("tower1/fc0/MatMul")));
+  const Ran placed = run({"--log_device_placement", "--allreduce=auto", dgx1});
+  EXPECT_THAT(placed.out, AllOf(HasSubstr("\nauto: "), HasSubstr("fc0/W: (Variable): ")));
+}
+
+TEST_F(AutoTraining, RefusesFilesThatDescribeNoSuchMachine) {
+  const Ran missing = run({"--allreduce=auto", "--links=/nowhere/l.json"});
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_THAT(missing.error, HasSubstr("--links=/nowhere/l.json: "));
+  const std::string small = links(machine_of_workers(2));
+  const Ran few = run({"--devices=cpu:3", "--allreduce=auto", small});
+  EXPECT_EQ(few.code, 2);
+  EXPECT_THAT(
+      few.error,
+      HasSubstr(small + ": the machine has 2 devices of type CPU, but 3 devices are asked for"));
+}
+
+TEST_F(AutoTraining, GoesOnFromACheckpointWithTheChoiceThatItHolds) {
+  const std::string save = "--save_checkpoint=" + checkpoint();
+  const std::string restore = "--restore_checkpoint=" + checkpoint();
+  const std::string slow = links(slow_to_launch(4)), other = links(free_to_launch(4), "other.json");
+  const auto on_four = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), "--devices=cpu:4");
+    Ran ran = run(flags);
+    EXPECT_EQ(ran.code, 0) << ran.error;
+    return ran;
+  };
+  const Ran whole = on_four({"--allreduce=auto", slow, "--epochs=2"});
+  on_four({"--allreduce=auto", slow, "--max_steps=3", save});
+  // The other file would have it choose no buckets.
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--allreduce=auto", other}, {}}) {
+    std::vector<std::string> all{restore, "--epochs=2"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Ran kept = on_four(all);
+    EXPECT_THAT(kept.out, AllOf(HasSubstr(cat("auto: collective, 4 MiB, as ", checkpoint(),
+                                              " chose on these devices\n")),
+                                Not(HasSubstr("predicted"))));
+    EXPECT_EQ(kept.report["allreduce"], "collective");
+    EXPECT_EQ(kept.report["allreduce_requested"], "auto");
+    EXPECT_EQ(kept.report["bucket_mb"], 4);
+    EXPECT_EQ(kept.report["state_hash"], whole.report["state_hash"]);
+  }
+  const Ran named = on_four({restore, "--allreduce=naive"});
+  EXPECT_EQ(named.report["allreduce"], "naive");
+  EXPECT_EQ(named.report["allreduce_requested"], "naive");
+  EXPECT_THAT(named.out, Not(HasSubstr("auto")));
+}
+
+TEST_F(AutoTraining, ChoosesAnewWhereTheChoiceOfACheckpointWasForSomethingElse) {
+  const std::string restore = "--restore_checkpoint=" + checkpoint();
+  ASSERT_EQ(run({"--devices=cpu:4", "--allreduce=auto", links(slow_to_launch(4)), "--max_steps=2",
+                 "--save_checkpoint=" + checkpoint()})
+                .code,
+            0);
+  const Environment cache("XDG_CACHE_HOME", folder_.path());
+  keep(free_to_launch(4), 4);
+  keep(free_to_launch(2), 2);
+  const struct {
+    std::vector<std::string> flags;
+    const char* why;
+    double bucket_mb;
+  } table[] = {
+      {{"--devices=cpu:2"}, "was made for CPU:0 CPU:1 CPU:2 CPU:3", 0},
+      {{"--devices=cpu:4", "--bucket_mb=1"}, "has buckets of 4 MiB, not 1", 1},
+      {{"--devices=cpu:4", "--small_tensors_kb=1"}, "was made with gradients packed otherwise", 0},
+  };
+  for (const auto& [flags, why, bucket_mb] : table) {
+    std::vector<std::string> all{"--allreduce=auto", "--threads=2", restore};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Ran anew = run(all);
+    ASSERT_EQ(anew.code, 0) << anew.error;
+    EXPECT_THAT(anew.out, AllOf(HasSubstr(cat("auto: choosing anew: the choice of ", checkpoint(),
+                                              " (collective, 4 MiB) ", why, "\n")),
+                                HasSubstr("auto: predicted for 4 gradients")));
+    EXPECT_EQ(anew.report["allreduce"], "collective");
+    EXPECT_EQ(anew.report["bucket_mb"], bucket_mb);
+  }
+  if (!kSanitized) {  // too slow to measure
+    const Ran measured = run({"--devices=cpu:4", "--threads=2", "--remeasure", restore});
+    ASSERT_EQ(measured.code, 0) << measured.error;
+    EXPECT_THAT(measured.out, HasSubstr("(collective, 4 MiB) is set aside by --remeasure\n"));
+  }
+  const Ran spread = run({"--devices=cpu:4", "--trainer=parameter_server", restore});
+  EXPECT_EQ(spread.code, 0) << spread.error;
+  EXPECT_EQ(spread.report["allreduce"], "colocate");
+}
+
+TEST_F(AutoTraining, ReadsTheChoiceOfACheckpointAndRefusesOneThatCannotBe) {
+  ASSERT_EQ(run({"--allreduce=auto", links(slow_to_launch(2)), "--max_steps=1",
+                 "--save_checkpoint=" + checkpoint()})
+                .code,
+            0);
+  const CheckpointInfo info = inspect_checkpoint(checkpoint());
+  const std::optional<KeptChoice> choice = choice_in(info);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->allreduce, "collective");
+  EXPECT_EQ(choice->bucket_mb, 4);
+  EXPECT_EQ(choice->gradient_repacking, 0);
+  EXPECT_EQ(choice->small_tensors_kb, 0);
+  EXPECT_EQ(choice->devices, parse_devices("cpu:2"));
+  EXPECT_FALSE(choice_in({.path = "old"}));
+  const auto good = nlohmann::json::parse(info.extra.str());
+  const std::pair<const char*, nlohmann::json> wrong[] = {{"bucket_mb", -1},
+                                                          {"bucket_mb", 1e300},
+                                                          {"allreduce", 3},
+                                                          {"gradient_repacking", -2},
+                                                          {"small_tensors_kb", 1LL << 40},
+                                                          {"devices", "cpu:2"},
+                                                          {"devices", {"/no:such:x"}}};
+  for (const auto& [member, value] : wrong) {
+    nlohmann::json bad = good;
+    bad["auto"][member] = value;
+    try {
+      choice_in({.path = "c", .extra = Json::parse(bad.dump())});
+      ADD_FAILURE() << member << value << " was taken";
+    } catch (const IoError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("c/manifest.json: the choice of auto: "));
+    }
+  }
+}
+
+TEST_F(AutoTraining, GoesByWhatWasMeasuredBeforeUnlessItIsToMeasureAgain) {
+  const Environment cache("XDG_CACHE_HOME", folder_.path());
+  std::string kept;
+  for (const auto& [machine, bucket_mb] :
+       {std::pair{slow_to_launch(2), 4}, {free_to_launch(2), 0}}) {
+    kept = keep(machine, 2);
+    const Ran ran = run({"--allreduce=auto", "--threads=2"});
+    EXPECT_EQ(ran.report["bucket_mb"], bucket_mb) << ran.out << ran.error;
+    EXPECT_EQ(text_of(kept), to_json(machine).str());
+  }
+  if (kSanitized) return;  // too slow to measure
+  const std::string before = text_of(kept);
+  EXPECT_EQ(run({"--allreduce=auto", "--threads=2", "--remeasure"}).code, 0);
+  EXPECT_NE(text_of(kept), before);
+}
+
+TEST(AutoChoice, DependsOnTheModelsGradients) {
+  const auto chosen = [](const char* model) {
+    const ModelSpec spec = find_model(model, 32);
+    const auto data = synthetic_data(spec.fields, spec.classes, 8, 1);
+    const auto slow_links = [] {
+      return find_machine(local_file_system(), {}, {.links = described("slow_links")});
+    };
+    SyncMultiGpuTrainerReplicated trainer({.model = spec.model,
+                                           .optimizer = spec.optimizer,
+                                           .devices = parse_devices("gpu:8"),
+                                           .allreduce = "auto",
+                                           .choice = {.buckets = {0}, .machine = slow_links},
+                                           .batch_size = 1,
+                                           .dry_run = true},
+                                          *data);
+    EXPECT_EQ(trainer.kept_choice()->allreduce, trainer.options().allreduce);
+    EXPECT_EQ(trainer.kept_choice()->bucket_mb, trainer.options().bucket_mb);
+    return trainer.options().allreduce;
+  };
+  EXPECT_EQ(chosen("mlp"), "collective");         // six large tensors
+  EXPECT_EQ(chosen("resnet20"), "hierarchical");  // 65 small ones
+}
+
+TEST(AutoChoice, PassesOverWhatAnEarlierRunTookAndThisProgramLacks) {
+  const auto data = smooth_data(8);
+  TrainerOptions options{.model = smooth_model,
+                         .optimizer = sgd(0.1),
+                         .devices = parse_devices("cpu:2"),
+                         .allreduce = "auto",
+                         .choice = {.machine = [] { return machine_of_workers(2); },
+                                    .kept = KeptChoice{.allreduce = "rong",
+                                                       .devices = parse_devices("cpu:2"),
+                                                       .from = "that run"}},
+                         .batch_size = 4};
+  const SyncMultiGpuTrainerReplicated trainer(options, *data);
+  EXPECT_THAT(trainer.choice(), HasSubstr("auto: choosing anew: the choice of that run (rong) is "
+                                          "no use here: "));
+  EXPECT_EQ(trainer.options().allreduce, "collective");
+  options.choice.kept->allreduce = "colocate";
+  EXPECT_THAT(SyncMultiGpuTrainerReplicated(options, *data).choice(),
+              HasSubstr("(colocate) is not taken by this trainer\n"));
+  options.choice.kept->allreduce = "shuffle";
+  const SyncMultiGpuTrainerReplicated keeps(options, *data);
+  EXPECT_EQ(keeps.choice(), "auto: shuffle, as that run chose on these devices");
+  EXPECT_EQ(keeps.options().allreduce, "shuffle");
+}
+
+TEST(AutoChoice, TriesSizesOfBucketsThatCutTheGradientsDifferently) {
+  const auto data = smooth_data(8);
+  TrainerOptions options{.model = smooth_model,
+                         .optimizer = sgd(0.1),
+                         .devices = parse_devices("cpu:2"),
+                         .allreduce = "auto",
+                         .choice = {.machine = [] { return machine_of_workers(2); }},
+                         .batch_size = 4};
+  const std::string small = SyncMultiGpuTrainerReplicated(options, *data).choice();
+  EXPECT_THAT(small, AllOf(HasSubstr("  collective, 4 MiB"), HasSubstr("  collective  "),
+                           Not(HasSubstr("16 MiB")), Not(HasSubstr("1 MiB"))));
+  options.choice.buckets = {0.0001, 4, 0.00001};
+  const std::string cut = SyncMultiGpuTrainerReplicated(options, *data).choice();
+  EXPECT_THAT(cut, AllOf(HasSubstr("collective, 1e-04 MiB"), HasSubstr("collective, 1e-05 MiB"),
+                         HasSubstr("collective, 4 MiB"), HasSubstr("naive, 1e-04 MiB"),
+                         Not(HasSubstr("naive, 4 MiB"))));
+}
+
+TEST(AutoChoice, OfPackedGradientsTriesNoBuckets) {
+  const ModelSpec spec = find_model("mnist", 28);
+  const auto data = synthetic_data(spec.fields, spec.classes, 4, 1);
+  SyncMultiGpuTrainerReplicated trainer(
+      {.model = spec.model,
+       .optimizer = spec.optimizer,
+       .devices = parse_devices("cpu:2"),
+       .allreduce = "auto",
+       .choice = {.machine = [] { return machine_of_workers(2); }},
+       .gradient_repacking = 2,
+       .batch_size = 2},
+      *data);
+  EXPECT_THAT(trainer.choice(), Not(HasSubstr("MiB")));
+  EXPECT_EQ(trainer.options().bucket_mb, 0);
+  EXPECT_EQ(trainer.kept_choice()->gradient_repacking, 2);
+}
+
+}  // namespace auto_choice_test
+}  // namespace belfry

@@ -1,0 +1,227 @@
+// Training runs on GPUs that are stood in for: the same bits as on CPUs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/program/parsed_flags.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/program/trainer_options.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace gpu_training_test {
+
+constexpr int kBatch = 4, kSteps = 3;
+
+struct Way {
+  const char* trainer;
+  const char* allreduce;
+  Precision precision = Precision::kF32;
+};
+
+// The towers' devices are of one type.
+std::string trained(const std::string& model, const char* type, int towers, int logical, Way way) {
+  const ModelSpec spec = find_model(model, model == "mnist" ? 28 : 8);
+  const auto data = synthetic_data(spec.fields, spec.classes, towers * kBatch, 5);
+  TrainerOptions options{.model = spec.model,
+                         .optimizer = spec.optimizer,
+                         .allreduce = way.allreduce,
+                         .batch_size = kBatch,
+                         .epochs = kSteps,
+                         .precision = way.precision,
+                         .threads = 2};
+  options.devices.clear();
+  options.logical_gpus = logical;
+  for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
+  const auto trainer = find_trainer(way.trainer).make(std::move(options), *data, nullptr);
+  trainer->train();
+  EXPECT_EQ(trainer->steps(), kSteps);
+  EXPECT_THAT(differing_replicas(trainer->session(), trainer->graph()), testing::IsEmpty());
+  return cat(params_hash(trainer->session(), trainer->graph()), " ",
+             state_hash(trainer->session(), trainer->graph()), " ", trainer->metric("loss"));
+}
+
+// But for the end, where batches are on their way that no step takes, to so many GPUs and forms.
+void expect_no_drains(const test::StandInGpus& gpus, int most) {
+  EXPECT_LE(gpus.calls().drains, FeedSlots::kCount * most);
+}
+
+void expect_the_bits_of_cpus(const std::string& model, const std::vector<Way>& ways) {
+  for (const Way way : ways) {
+    const std::string expected = trained(model, "CPU", 4, 1, way);
+    for (const int physical : {1, 2, 4}) {
+      const test::StandInGpus gpus(physical);
+      const test::UseGpus use(gpus);
+      EXPECT_EQ(trained(model, "GPU", 4, 4 / physical, way), expected)
+          << way.allreduce << " in " << name_of(way.precision) << " on " << physical;
+      expect_no_drains(gpus, physical);
+      EXPECT_GT(gpus.calls().enqueued, 0);
+    }
+  }
+}
+
+TEST(GpuTrainer, LearnsWhatCpusLearnWithEachStrategy) {
+  std::vector<Way> ways{{"replicated", "collective"}, {"replicated", "naive"}};
+  if (!kSanitized)
+    ways.insert(ways.end(), {{"replicated", "hierarchical"},
+                             {"replicated", "naive_cpu"},
+                             {"parameter_server", "colocate"}});
+  expect_the_bits_of_cpus("mnist", ways);
+}
+
+// Their averages are on /cpu:0.
+TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNorm) {
+  expect_the_bits_of_cpus("resnet20", {{"replicated", "collective"}});
+}
+
+// The first updates are skipped, as the scale is too large; averages move all the same.
+TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNormOn16Bits) {
+  for (const Precision precision : {Precision::kF16, Precision::kBf16})
+    expect_the_bits_of_cpus("resnet20", {{"replicated", "collective", precision}});
+}
+
+TEST(GpuTrainer, LearnsWhereGpusDoNotReachEachOther) {
+  for (const char* strategy : {"naive", "hierarchical", "shuffle", "halving_doubling"}) {
+    const Way way{"replicated", strategy};
+    const std::string expected = trained("mnist", "CPU", 4, 1, way);
+    for (const int physical : {2, 4}) {
+      const test::StandInGpus gpus(physical, false);
+      const test::UseGpus use(gpus);
+      EXPECT_EQ(trained("mnist", "GPU", 4, 4 / physical, way), expected)
+          << strategy << " on " << physical;
+      expect_no_drains(gpus, physical);
+    }
+  }
+}
+
+// Its sums are no canonical ones.
+TEST(GpuTrainer, LearnsWithNccl) {
+  const auto loss = [](const std::string& result) {
+    return std::stod(result.substr(result.rfind(' ')));
+  };
+  const double expected = loss(trained("mnist", "CPU", 4, 1, {"replicated", "collective"}));
+  for (const int physical : {1, 2, 4}) {
+    const test::StandInGpus gpus(physical);
+    const test::UseGpus use(gpus);
+    EXPECT_NEAR(loss(trained("mnist", "GPU", 4, 4 / physical, {"replicated", "nccl"})), expected,
+                1e-3)
+        << physical;
+    EXPECT_GT(gpus.calls().all_reduces, 0);
+    expect_no_drains(gpus, physical);
+  }
+}
+
+// Rates are fed to the host when a step runs, and its batch has been staged by then; the last batch
+// of an epoch goes to another step.
+TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
+  const auto data = smooth_data(8 * kBatch * 3 + 2 * kBatch);
+  const auto trained = [&](const char* type, int towers, int logical) {
+    TrainerOptions options{
+        .model = smooth_model,
+        .optimizer = momentum(
+            [](const StepInfo& info) { return 0.1 / static_cast<double>(1 + info.step); }, 0.9),
+        .logical_gpus = logical,
+        .batch_size = 8 * kBatch / towers,
+        .uneven = Uneven::kWeight,
+        .epochs = 3,
+        .threads = 2};
+    options.devices.clear();
+    for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
+    const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+    trainer->train();
+    EXPECT_EQ(trainer->steps(), 12);
+    EXPECT_EQ(trainer->batches().forms().size(), 2u);
+    return cat(params_hash(trainer->session(), trainer->graph()), " ",
+               state_hash(trainer->session(), trainer->graph()), " ", trainer->metric("loss"));
+  };
+  struct Layout {
+    int physical, logical;
+  };
+  for (const auto& [physical, logical] : {Layout{1, 8}, Layout{1, 1}, Layout{2, 1}}) {
+    const int towers = physical * logical;
+    test::StandInGpus gpus(physical);
+    const test::UseGpus use(gpus);
+    EXPECT_EQ(trained("GPU", towers, logical), trained("CPU", towers, 1))
+        << physical << " x " << logical;
+    expect_no_drains(gpus, 2 * physical);
+  }
+}
+
+TEST(GpuTrainer, AsksForDeterministicKernelsByItsFlag) {
+  for (const bool given : {false, true}) {
+    const test::StandInGpus gpus(2);
+    const test::UseGpus use(gpus);
+    std::vector<const char*> arguments{"--devices=gpu:2", "--batch_size=4"};
+    if (given) arguments.push_back("--deterministic");
+    const auto data = smooth_data(4 * kBatch);
+    const TrainFlags flags = parse(arguments);
+    find_trainer(flags.trainer)
+        .make(trainer_options(flags, smooth_model, sgd(0.1)), *data, nullptr)
+        ->train();
+    const test::StandInGpus::Calls calls = gpus.calls();
+    EXPECT_GT(given ? calls.deterministic : calls.fastest, 0);
+    EXPECT_EQ(given ? calls.fastest : calls.deterministic, 0);
+  }
+}
+
+// Callbacks may end a training while the next batches are on their way.
+TEST(GpuTrainer, StopsWithBatchesStaged) {
+  struct Stop final : Callback {
+    void after_step(Trainer& trainer, const StepInfo& info) override {
+      if (info.step == 1) trainer.stop();
+    }
+  };
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  const auto data = smooth_data(20 * kBatch);
+  TrainerOptions options{.model = smooth_model,
+                         .optimizer = sgd(0.1),
+                         .devices = {DeviceSpec::local("GPU", 0)},
+                         .batch_size = kBatch,
+                         .threads = 1,
+                         .callbacks = {std::make_shared<Stop>()}};
+  const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+  trainer->train();
+  EXPECT_EQ(trainer->steps(), 2);
+}
+
+// So the moments of 19 layers and 4 towers are one copy, and cut no segment.
+TEST(GpuTrainer, GivesAGpuOneSegmentWithBatchNorm) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  trained("resnet20", "GPU", 4, 4, {"replicated", "collective"});
+  EXPECT_EQ(gpus.calls().replays, kSteps - 1);
+  EXPECT_EQ(gpus.calls().gathered, kSteps);
+}
+
+// The device part of a step: only losses are fetched, and nothing else is the host's.
+TEST(GpuTrainer, GivesAGpuOneSegmentInEachCanonicalMode) {
+  for (const char* allreduce : {"collective", "naive", "hierarchical", "shuffle"}) {
+    const test::StandInGpus gpus(1);
+    const test::UseGpus use(gpus);
+    const auto data = smooth_data(8 * kBatch);
+    TrainerOptions options{.model = smooth_model,
+                           .optimizer = sgd(0.1),
+                           .allreduce = allreduce,
+                           .batch_size = kBatch,
+                           .epochs = 4,
+                           .threads = 1};
+    options.devices.clear();
+    options.logical_gpus = 8;
+    for (int t = 0; t < 8; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
+    const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+    trainer->train();
+    EXPECT_EQ(trainer->steps(), 4);
+    EXPECT_EQ(gpus.calls().captures, FeedSlots::kCount) << allreduce;
+    EXPECT_EQ(gpus.calls().replays, 3) << allreduce;
+  }
+}
+
+}  // namespace gpu_training_test
+}  // namespace belfry

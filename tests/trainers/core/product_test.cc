@@ -1,0 +1,200 @@
+// No combination of ways to train changes a bit of what is learned.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/support/test_devices.h"
+#include "belfry/tests/trainers/machine/machines.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace product_test {
+
+constexpr int kBatch = 4;  // per tower
+
+// $BELFRY_PRODUCT_STEPS, or 20. Races show in the first ones.
+int steps() {
+  const char* given = std::getenv("BELFRY_PRODUCT_STEPS");
+  return given ? std::atoi(given) : kThreadSanitized ? 6 : 20;
+}
+
+// One combination.
+struct Cell {
+  std::string trainer = "replicated";
+  TrainerOptions options;
+};
+
+struct Setting {
+  const char* name;
+  void (*apply)(Cell&);
+};
+
+// What must not change a bit, an axis each; the first setting of each is the reference. Settings
+// apply in the order of the axes. A new way to train is a line here.
+const std::vector<std::vector<Setting>>& axes() {
+  static const std::vector<std::vector<Setting>> all{
+      {{"collective", [](Cell& c) { c.options.allreduce = "collective"; }},
+       {"naive", [](Cell& c) { c.options.allreduce = "naive"; }},
+       {"naive_cpu", [](Cell& c) { c.options.allreduce = "naive_cpu"; }},
+       {"shuffle", [](Cell& c) { c.options.allreduce = "shuffle"; }},
+       {"hierarchical", [](Cell& c) { c.options.allreduce = "hierarchical"; }},
+       {"auto",
+        [](Cell& c) {
+          c.options.allreduce = "auto";
+          // Mostly naive or hierarchical: collectives take turns, so each pays the latency.
+          c.options.choice = {.buckets = {0}, .machine = [] {
+                                return machine_of_links(8, {.latency_us = 50, .gbps = 100});
+                              }};
+        }},
+       {"colocate",
+        [](Cell& c) {
+          c.trainer = "parameter_server";
+          c.options.allreduce = "colocate";
+        }}},
+      {{"plain", [](Cell&) {}},
+       {"packed",
+        [](Cell& c) { c.options.gradient_repacking = find_trainer(c.trainer).packs ? 3 : 0; }},
+       {"bucketed",
+        [](Cell& c) {
+          c.options.bucket_mb = 0.05;
+          c.options.choice.buckets = {0.05};
+        }}},
+      {{"fused", [](Cell& c) { c.options.fuse_updates = true; }},
+       {"apart", [](Cell& c) { c.options.fuse_updates = false; }}},
+      {{"shared", [](Cell& c) { c.options.share_replicas = true; }},
+       {"private", [](Cell& c) { c.options.share_replicas = false; }}},
+      {{"1 thread", [](Cell& c) { c.options.threads = 1; }},
+       {"2 threads", [](Cell& c) { c.options.threads = 2; }},
+       {"4 threads", [](Cell& c) { c.options.threads = 4; }}},
+  };
+  return all;
+}
+
+// The numbers of towers, and models with the size of their images.
+const std::vector<int> kTowers = kSanitized ? std::vector{4} : std::vector{2, 4, 6, 8};
+const std::vector<std::pair<std::string, int>> kModels{{"resnet20", 8}, {"mnist", 28}};
+
+using Choice = std::vector<std::size_t>;  // a setting of each axis
+
+std::vector<Choice> product(const std::vector<std::size_t>& sizes) {
+  std::vector<Choice> choices{{}};
+  for (const std::size_t size : sizes) {
+    std::vector<Choice> longer;
+    for (const Choice& choice : choices)
+      for (std::size_t i = 0; i < size; ++i) {
+        longer.push_back(choice);
+        longer.back().push_back(i);
+      }
+    choices = std::move(longer);
+  }
+  return choices;
+}
+
+// Settings of two axes: axis, setting, axis, setting.
+using Pair = std::array<std::size_t, 4>;
+
+std::set<Pair> pairs_of(const Choice& choice) {
+  std::set<Pair> pairs;
+  for (std::size_t a = 0; a < choice.size(); ++a)
+    for (std::size_t b = a + 1; b < choice.size(); ++b) pairs.insert({a, choice[a], b, choice[b]});
+  return pairs;
+}
+
+// Some of the choices, in which each pair of settings occurs: always the one with the most new
+// ones.
+std::vector<Choice> pairwise(const std::vector<Choice>& all) {
+  std::set<Pair> missing;
+  for (const Choice& choice : all) missing.merge(pairs_of(choice));
+  std::vector<Choice> chosen;
+  while (!missing.empty()) {
+    const auto fresh = [&](const Choice& choice) {
+      return std::ranges::count_if(pairs_of(choice), [&](auto& p) { return missing.contains(p); });
+    };
+    const Choice best = *std::ranges::max_element(all, {}, fresh);
+    for (const Pair& pair : pairs_of(best)) missing.erase(pair);
+    chosen.push_back(best);
+  }
+  return chosen;
+}
+
+TEST(Pairwise, HoldsEveryPairInFewerCells) {
+  const std::vector<Choice> all = product({3, 3, 3, 3});
+  EXPECT_EQ(all.size(), 81u);
+  const std::vector<Choice> chosen = pairwise(all);
+  std::set<Pair> wanted, found;
+  for (const Choice& choice : all) wanted.merge(pairs_of(choice));
+  for (const Choice& choice : chosen) found.merge(pairs_of(choice));
+  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(wanted.size(), 6u * 9u);
+  EXPECT_LE(chosen.size(), 15u);
+  EXPECT_GE(chosen.size(), 9u);
+}
+
+class EqualBits : public testing::TestWithParam<std::tuple<std::pair<std::string, int>, int>> {
+ protected:
+  void SetUp() override { BELFRY_NEED_DEVICES(std::get<1>(GetParam())); }
+
+  static std::string run(const Choice& choice) {
+    const auto& [model, towers] = GetParam();
+    const ModelSpec spec = find_model(model.first, model.second);
+    const auto data = synthetic_data(spec.fields, spec.classes, towers * kBatch, 5);
+    Cell cell{.options = {.model = spec.model,
+                          .optimizer = spec.optimizer,
+                          .batch_size = kBatch,
+                          .epochs = steps()}};
+    cell.options.devices = test::devices(towers);
+    cell.options.logical_gpus = test::logical_gpus();
+    cell.options.deterministic = true;
+    for (std::size_t axis = 0; axis < choice.size(); ++axis) axes()[axis][choice[axis]].apply(cell);
+    const auto trainer = find_trainer(cell.trainer).make(std::move(cell.options), *data, nullptr);
+    trainer->train();
+    EXPECT_EQ(trainer->steps(), steps());
+    EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
+    return cat(params_hash(trainer->session(), trainer->graph()), " ",
+               state_hash(trainer->session(), trainer->graph()));
+  }
+
+  static std::vector<std::size_t> sizes() {
+    std::vector<std::size_t> result;
+    for (const auto& axis : axes()) result.push_back(axis.size());
+    return result;
+  }
+
+  static void expect_equal(const std::vector<Choice>& choices) {
+    const std::string reference = run(Choice(axes().size()));
+    for (const Choice& choice : choices) EXPECT_EQ(run(choice), reference) << name(choice);
+  }
+
+  static std::string name(const Choice& choice) {
+    std::vector<std::string> names;
+    for (std::size_t axis = 0; axis < choice.size(); ++axis)
+      names.emplace_back(axes()[axis][choice[axis]].name);
+    return join(names);
+  }
+};
+
+TEST_P(EqualBits, InAPairwiseSelection) { expect_equal(pairwise(product(sizes()))); }
+
+TEST_P(EqualBits, LongInEveryCombination) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+  expect_equal(product(sizes()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Product, EqualBits,
+                         testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kTowers)),
+                         [](const auto& test) {
+                           return cat(std::get<0>(test.param).first, "_", std::get<1>(test.param));
+                         });
+
+}  // namespace product_test
+}  // namespace belfry

@@ -1,0 +1,336 @@
+#include "belfry/trainers/core/trainer.h"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace trainer_test {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<DeviceSpec> cpus(int count) {
+  std::vector<DeviceSpec> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local("CPU", i));
+  return devices;
+}
+
+TrainerOptions small_options(int towers) {
+  return {.model = smooth_model, .optimizer = sgd(0.1), .devices = cpus(towers), .batch_size = 4};
+}
+
+// Over all elements of field 0.
+double mean_x(const Dataset& data) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i < data.size(); ++i) all.push_back(i);
+  const Tensor x = gather_tensors(data, all)[0];
+  double sum = 0;
+  for (const double value : x.data<double>()) sum += value;
+  return sum / static_cast<double>(x.elements());
+}
+
+// What callbacks are told, as text.
+struct Recorder : Callback {
+  std::vector<std::string>* events;
+  std::string name;
+  Recorder(std::vector<std::string>* log, std::string who) : events(log), name(std::move(who)) {}
+  void note(const char* what, const StepInfo& info) const {
+    events->push_back(cat(name, " ", what, " ", info.step, " of epoch ", info.epoch));
+  }
+  void setup(Trainer&) override { events->push_back(name + " setup"); }
+  void before_step(Trainer&, const StepInfo& info) override { note("before", info); }
+  void after_step(Trainer&, const StepInfo& info) override { note("after", info); }
+  void after_epoch(Trainer&, const StepInfo& info) override { note("epoch at", info); }
+  void after_training(Trainer&, const StepInfo& info) override { note("end at", info); }
+};
+
+TEST(Trainer, CallsCallbacksInOrderAroundEveryStep) {
+  const auto data = smooth_data(8);
+  std::vector<std::string> events;
+  TrainerOptions options = small_options(1);
+  options.callbacks = {std::make_shared<Recorder>(&events, "a"),
+                       std::make_shared<Recorder>(&events, "b")};
+  options.max_steps = 3;
+  options.epochs = 5;
+  SimpleTrainer trainer(std::move(options), *data);
+  trainer.train();
+  EXPECT_THAT(
+      events,
+      ElementsAre("a setup", "b setup", "a before 0 of epoch 0", "b before 0 of epoch 0",
+                  "a after 0 of epoch 0", "b after 0 of epoch 0", "a before 1 of epoch 0",
+                  "b before 1 of epoch 0", "a after 1 of epoch 0", "b after 1 of epoch 0",
+                  "a epoch at 2 of epoch 0", "b epoch at 2 of epoch 0", "a before 2 of epoch 1",
+                  "b before 2 of epoch 1", "a after 2 of epoch 1", "b after 2 of epoch 1",
+                  "a end at 3 of epoch 1", "b end at 3 of epoch 1"));
+  EXPECT_EQ(trainer.steps(), 3);
+  EXPECT_EQ(trainer.epochs(), 1);
+}
+
+struct StopAfter : Callback {
+  std::int64_t steps;
+  explicit StopAfter(std::int64_t n) : steps(n) {}
+  void after_step(Trainer& trainer, const StepInfo& info) override {
+    if (info.step + 1 == steps) trainer.stop();
+  }
+};
+
+TEST(Trainer, StopsWhenACallbackAsksForIt) {
+  const auto data = smooth_data(64);
+  TrainerOptions options = small_options(2);
+  options.callbacks = {std::make_shared<StopAfter>(3)};
+  SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+  trainer.train();
+  EXPECT_EQ(trainer.steps(), 3);
+}
+
+TEST(Trainer, RunsEveryFullBatchOfEveryEpoch) {
+  const auto data = smooth_data(27);  // 3 global batches of 8, 3 samples left out
+  TrainerOptions options = small_options(2);
+  options.epochs = 4;
+  SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+  EXPECT_EQ(trainer.total_steps(), 12);
+  trainer.train();
+  EXPECT_EQ(trainer.steps(), 12);
+  EXPECT_EQ(trainer.epochs(), 4);
+  EXPECT_GT(trainer.examples_per_second(), 0);
+}
+
+TEST(Trainer, TracesItsSecondStepOrItsOnlyOne) {
+  const auto data = smooth_data(32);
+  for (const std::int64_t steps : {1, 2, 4}) {
+    TrainerOptions options = small_options(2);
+    options.max_steps = steps;
+    std::vector<std::int64_t> traced;
+    Trainer* running = nullptr;
+    options.on_trace = [&](const Trace& trace) {
+      EXPECT_FALSE(trace.empty());
+      traced.push_back(running->steps());
+    };
+    SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+    running = &trainer;
+    trainer.train();
+    EXPECT_THAT(traced, ElementsAre(steps == 1 ? 0 : 1)) << steps;
+  }
+}
+
+TEST(Trainer, ResumesAtAPositionAndCountsWhatWasDone) {
+  const auto data = smooth_data(27);  // 3 steps of 8 an epoch
+  TrainerOptions options = small_options(2);
+  options.epochs = 4;
+  SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+  trainer.resume({.steps = 5, .epoch = 1, .samples = 16});
+  EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = 5, .epoch = 1, .samples = 16}));
+  EXPECT_EQ(trainer.total_steps(), 12);
+  trainer.train();
+  EXPECT_EQ(trainer.steps(), 12);
+  EXPECT_EQ(trainer.epochs(), 4);
+  EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = 12, .epoch = 4}));
+}
+
+TEST(Trainer, ResumesAnotherGlobalBatchAtItsLastWholeOne) {
+  const auto data = smooth_data(27);
+  SimpleTrainer trainer(small_options(1), *data);  // 6 steps of 4 an epoch
+  trainer.resume({.steps = 2, .samples = 14});
+  EXPECT_EQ(trainer.position().samples, 12);
+  EXPECT_EQ(trainer.total_steps(), 2 + 3);
+  trainer.resume({.steps = 9, .samples = 27});  // of another set: a whole epoch is done
+  EXPECT_EQ(trainer.position().epoch, 1);
+  EXPECT_EQ(trainer.total_steps(), 9);
+  EXPECT_THROW(trainer.resume({.steps = -1}), InvalidArgument);
+}
+
+TEST(Trainer, ReportsTheMeanOfMetricsOverTowers) {
+  const auto data = smooth_data(8);
+  const double mean = mean_x(*data);
+  SyncMultiGpuTrainerReplicated trainer(small_options(2), *data);
+  trainer.train();
+  EXPECT_NEAR(trainer.metric("mean_x"), mean, 1e-12);
+  EXPECT_GT(trainer.metric("loss"), 0);
+  EXPECT_THROW(trainer.metric("accuracy"), NotFound);
+}
+
+TEST(Trainer, FeedsScheduledRatesEachStep) {
+  // The loss is w, so each step moves w by its rate.
+  const auto data = smooth_data(8);
+  TrainerOptions options = small_options(2);
+  options.model = [](Tower& tower, Output, Output) {
+    const Variable w =
+        variable(tower.graph(), "w", {}, {.dtype = DType::kF64, .initializer = init::zeros()});
+    return reduce_sum(w);
+  };
+  std::vector<std::int64_t> asked;
+  options.optimizer = sgd([&](const StepInfo& info) {
+    asked.push_back(info.step);
+    return static_cast<double>(1 << info.step);
+  });
+  options.epochs = 3;
+  SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+  trainer.train();
+  EXPECT_THAT(asked, ElementsAre(0, 1, 2));
+  EXPECT_EQ(trainer.session().read(trainer.graph().stored_variable("w")).item<double>(), -7);
+  EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
+}
+
+TEST(Evaluation, TakesEveryTestSampleExactlyOnceAndWeightsAShortBatch) {
+  std::FILE* sink = std::tmpfile();
+  {
+    Console console(sink);
+    const auto train = smooth_data(16), test = smooth_data(11);
+    const double mean = mean_x(*test);
+    TrainerOptions options = small_options(2);
+    options.callbacks = {std::make_shared<Evaluation>(console)};
+    options.epochs = 2;
+    SyncMultiGpuTrainerReplicated trainer(std::move(options), *train, test.get());
+    EXPECT_FALSE(trainer.has_metric("test_loss"));
+    trainer.train();
+    EXPECT_NEAR(trainer.metric("test_mean_x"), mean, 1e-12);
+    EXPECT_GT(trainer.metric("test_loss"), 0);
+  }
+  std::rewind(sink);
+  char text[400] = "";
+  const std::size_t size = std::fread(text, 1, sizeof text - 1, sink);
+  EXPECT_EQ(std::count(text, text + size, '\n'), 2) << text;
+  std::fclose(sink);
+}
+
+TEST(Evaluation, GivesTheSameBitsWhateverTheNumberOfTowers) {
+  const auto train = smooth_data(32), test = smooth_data(31);
+  std::vector<double> losses;
+  for (const int towers : {1, 2, 3, 8}) {
+    std::FILE* sink = std::tmpfile();
+    {
+      Console console(sink);
+      TrainerOptions options = small_options(towers);
+      options.optimizer = sgd(0);
+      options.callbacks = {std::make_shared<Evaluation>(console)};
+      SyncMultiGpuTrainerReplicated trainer(std::move(options), *train, test.get());
+      trainer.train();
+      losses.push_back(trainer.metric("test_loss"));
+    }
+    std::fclose(sink);
+  }
+  EXPECT_THAT(losses, testing::Each(losses[0]));
+}
+
+TEST(Evaluation, WorksWithLessTestDataThanABatch) {
+  std::FILE* sink = std::tmpfile();
+  {
+    Console console(sink);
+    const auto train = smooth_data(16), test = smooth_data(3);
+    TrainerOptions options = small_options(1);
+    options.callbacks = {std::make_shared<Evaluation>(console)};
+    options.max_steps = 1;
+    SimpleTrainer trainer(std::move(options), *train, test.get());
+    trainer.train();
+    EXPECT_TRUE(trainer.has_metric("test_loss"));
+  }
+  std::fclose(sink);
+}
+
+// Errors at build.
+
+template <class T = SyncMultiGpuTrainerReplicated>
+std::string build_error(TrainerOptions options, std::int64_t samples = 64) {
+  const auto data = smooth_data(samples);
+  try {
+    T trainer(std::move(options), *data);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(built)";
+}
+
+TEST(Trainer, RefusesTowersThatDisagreeNamingVariableAndBothLines) {
+  TrainerOptions options = small_options(2);
+  options.model = [](Tower& t, Output x, Output y) {
+    if (t.index() == 1)
+      return reduce_mean(square(dense(t, "fc1", x, {.units = 1, .bias = false}) - y));
+    return reduce_mean(square(dense(t, "fc1", x, {.units = 1}) - y));
+  };
+  EXPECT_THAT(build_error(options), AllOf(HasSubstr("fc1/b"), HasSubstr("trainer_test.cc")));
+  options.model = [](Tower& t, Output x, Output y) {
+    return reduce_mean(
+        square(reduce_sum(dense(t, "fc1", x, {.units = 1 + t.index()}), {1}) - reduce_sum(y, {1})));
+  };
+  EXPECT_THAT(build_error(options), AllOf(HasSubstr("fc1/W"), HasSubstr("[4,1]"),
+                                          HasSubstr("[4,2]"), HasSubstr("trainer_test.cc")));
+  options.model = [](Tower& t, Output, Output) {
+    const DType dtype = t.index() == 0 ? DType::kF64 : DType::kF32;
+    return reduce_sum(variable(t.graph(), "w", {3}, {.dtype = dtype}));
+  };
+  EXPECT_THAT(build_error(options), AllOf(HasSubstr("'w'"), HasSubstr("f64"), HasSubstr("f32"),
+                                          HasSubstr("trainer_test.cc")));
+  EXPECT_THAT(build_error<SyncMultiGpuTrainerParameterServer>(options), HasSubstr("'w'"));
+}
+
+TEST(Trainer, RefusesBatchesLargerThanTheData) {
+  EXPECT_THAT(build_error(small_options(2), 7), AllOf(HasSubstr("--batch_size"), HasSubstr("7")));
+  EXPECT_EQ(build_error(small_options(2), 8), "(built)");
+}
+
+TEST(Trainer, RefusesModelsForOtherFields) {
+  TrainerOptions options = small_options(2);
+  options.model = [](Tower&, Output x) { return reduce_mean(x); };
+  EXPECT_THAT(build_error(options), AllOf(HasSubstr("takes 1 inputs"), HasSubstr("2 fields")));
+}
+
+TEST(Trainer, RefusesOddNumbersOfTowersForHierarchical) {
+  TrainerOptions options = small_options(3);
+  options.allreduce = "hierarchical";
+  EXPECT_THAT(build_error(options), HasSubstr("hierarchical needs an even number"));
+}
+
+TEST(Trainer, RefusesPackingWithThePackersReasonAndTheNumberOfElements) {
+  TrainerOptions options = small_options(2);
+  options.gradient_repacking = 4;
+  EXPECT_THAT(build_error(options),
+              AllOf(HasSubstr("--gradient_repacking=4"), HasSubstr("31 elements")));
+}
+
+TEST(SimpleTrainer, RefusesSeveralDevices) {
+  EXPECT_THAT(build_error<SimpleTrainer>(small_options(2)), HasSubstr("one device"));
+}
+
+struct BrokenData final : Dataset {
+  std::vector<Field> signature() const override {
+    return {{"x", DType::kF64, {4}}, {"y", DType::kF64, {1}}};
+  }
+  std::int64_t size() const override { return 64; }
+  void gather(std::span<const std::int64_t>, std::span<std::byte* const>) const override {
+    throw IoError("record 5 is broken");
+  }
+  std::string describe() const override { return "broken"; }
+};
+
+TEST(Trainer, PassesOnErrorsOfTheData) {
+  const BrokenData data;
+  SyncMultiGpuTrainerReplicated trainer(small_options(2), data);
+  EXPECT_THROW(trainer.train(), IoError);
+}
+
+TEST(ReplicasEqual, TurnsFalseWhenOneValueOfOneReplicaIsChanged) {
+  const auto data = smooth_data(64);
+  SyncMultiGpuTrainerReplicated trainer(small_options(3), *data);
+  trainer.train();
+  EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
+  const Variable copy = trainer.graph().stored_variable("tower2/fc0/W");
+  ASSERT_TRUE(copy);
+  const std::string hash = params_hash(trainer.session(), trainer.graph());
+  Tensor value = trainer.session().read(copy);
+  double& one = value.mutable_data<double>()[7];
+  one = std::nextafter(one, 1e9);
+  trainer.session().write(copy, value);
+  EXPECT_THAT(differing_replicas(trainer.session(), trainer.graph()), ElementsAre("tower2/fc0/W"));
+  EXPECT_EQ(params_hash(trainer.session(), trainer.graph()), hash);
+}
+
+}  // namespace trainer_test
+}  // namespace belfry

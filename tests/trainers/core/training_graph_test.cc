@@ -1,0 +1,107 @@
+#include "belfry/trainers/core/training_graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/allreduce/strategy.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+
+namespace belfry {
+namespace training_graph_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// What building for two fields of these names says.
+std::string built(const std::string& first, const std::string& second) {
+  Graph graph;
+  const Model model = smooth_model;
+  const DeviceSpec devices[] = {"/cpu:0"};
+  const Dataset::Field fields[] = {{first, DType::kF64, {4}}, {second, DType::kF64, {1}}};
+  const BatchPlan batches(2, 1, 2, 1);
+  try {
+    build_training_graph(graph, {.model = model,
+                                 .devices = devices,
+                                 .variables = VariablePolicy::kOnOneDevice,
+                                 .fields = fields,
+                                 .forms = batches.forms(),
+                                 .update = [&](const GradientTable&, const UpdateForm&) -> Node& {
+                                   return group(graph, {});
+                                 }});
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "built";
+}
+
+TEST(TrainingGraph, NamesPlaceholdersAfterTheFieldsOfTheData) {
+  EXPECT_EQ(built("x", "y"), "built");
+  EXPECT_THAT(built("x", "x"), HasSubstr("two fields called 'x'"));
+  for (const char* name : {"", "a:0", "a/b", "a b"})
+    EXPECT_THAT(built("x", name), HasSubstr(cat("a field called '", name, "'")));
+}
+
+// The plans of a model's forms, on one copy of the variables.
+std::vector<std::string> plan_texts(Uneven uneven, const Model& model = smooth_model) {
+  Graph graph;
+  const std::vector<DeviceSpec> devices{"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"};
+  const std::vector<Dataset::Field> fields{{"x", DType::kF64, {4}}, {"y", DType::kF64, {1}}};
+  const BatchPlan batches(11, 4, 2, 1, {.uneven = uneven});  // 8 and 3
+  const TrainingGraph built = build_training_graph(
+      graph, {.model = model,
+              .devices = devices,
+              .variables = VariablePolicy::kOnOneDevice,
+              .fields = fields,
+              .forms = batches.forms(),
+              .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
+                return apply_gradients(
+                    sgd(0.1),
+                    make_strategy("colocate")->reduce(gradients, {.weights = form.weights}), {},
+                    form.slots);
+              }});
+  Session session(graph, {.device_count = {{"CPU", 4}}});
+  std::vector<std::string> texts;
+  for (const TrainingForm& form : built.forms) {
+    std::vector<FeedType> feeds;
+    for (std::size_t t = 0; t < 4; ++t)
+      for (const Output& input : built.towers[t].inputs) {
+        feeds.push_back({input, input.shape()});
+        feeds.back().shape[0] = form.batch.rows[t];
+      }
+    for (const Output& zero : form.zeros) feeds.push_back({zero, zero.shape()});
+    const Fetch train[] = {*form.train_op};
+    const Step& step = session.prepare(train, feeds);
+    texts.emplace_back();
+    for (const PlanNode& node : step.plan().nodes)
+      texts.back() += cat(node.name(), " (", node.op->name, ")\n");
+  }
+  return texts;
+}
+
+TEST(TrainingGraph, RunsNoKernelOfATowerWithoutSamples) {
+  const std::vector<std::string> weight = plan_texts(Uneven::kWeight);
+  ASSERT_EQ(weight.size(), 2U);
+  EXPECT_THAT(weight[0], HasSubstr("tower3/"));
+  EXPECT_THAT(weight[0], Not(HasSubstr("(Weigh)")));
+  EXPECT_THAT(weight[1], AllOf(HasSubstr("tower2/"), HasSubstr("(Weigh)"), HasSubstr("(Unweigh)")));
+  EXPECT_THAT(weight[1], Not(HasSubstr("tower3/")));
+  const auto normalised = [](Tower& tower, Output x, Output y) {
+    const Output h = dense(tower, "first", x, {.units = 3});
+    return smooth_model(tower, batch_norm(tower, "bn", h, {.synchronised = true}), y);
+  };
+  const std::string joint = plan_texts(Uneven::kWeight, Model(normalised))[1];
+  EXPECT_THAT(joint, AllOf(HasSubstr("(CombineMomentsGrad)"), Not(HasSubstr("(Weigh)"))));
+  // Zeros are fed in place of what it would contribute.
+  for (std::size_t at = 0; (at = joint.find("tower3/", at)) != joint.npos; ++at)
+    EXPECT_TRUE(joint.substr(at).starts_with("tower3/bn/BatchMoments")) << joint;
+  EXPECT_THAT(joint, HasSubstr("tower3/bn/BatchMoments (Placeholder)"));
+  // Towers with samples that do not count run like the others.
+  EXPECT_THAT(plan_texts(Uneven::kPad)[1], AllOf(HasSubstr("tower3/"), HasSubstr("(Weigh)")));
+}
+
+}  // namespace training_graph_test
+}  // namespace belfry

@@ -1,0 +1,186 @@
+#include "belfry/trainers/data/mnist.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/data/generated_digits.h"
+
+namespace belfry {
+namespace mnist_test {
+
+using test::Bytes;
+using test::gzip;
+using test::idx_bytes;
+using test::message_of;
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// 64-bit FNV-1a.
+std::uint64_t hash_bytes(const Tensor& tensor, std::uint64_t hash = 0xCBF29CE484222325u) {
+  for (std::size_t i = 0; i < tensor.bytes(); ++i)
+    hash = (hash ^ std::to_integer<std::uint64_t>(tensor.raw()[i])) * 0x100000001B3u;
+  return hash;
+}
+
+std::vector<Tensor> all_samples(const Dataset& dataset) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(dataset.size()));
+  std::iota(indices.begin(), indices.end(), std::int64_t{0});
+  return gather_tensors(dataset, indices);
+}
+
+// A folder of `images` training images with `labels` labels.
+void write_mnist(const TemporaryFolder& folder, std::uint32_t images, std::uint32_t labels,
+                 std::uint32_t classes = 10) {
+  folder.write("train-images-idx3-ubyte.gz", gzip(idx_bytes({images, 28, 28})));
+  folder.write("train-labels-idx1-ubyte", idx_bytes({labels}, classes));
+}
+
+std::string load_error(const TemporaryFolder& folder) {
+  return message_of<Error>([&] { data::mnist({folder.path()}, true)->size(); });
+}
+
+TEST(Mnist, ReadsImagesInUnitRangeAndLabelsFromFiles) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 12, 12);
+  const auto dataset = data::mnist({folder.path()}, true);
+  EXPECT_EQ(dataset->describe(), cat("MNIST, 12 training images from ", folder.path()));
+  const auto fields = dataset->signature();
+  EXPECT_EQ(fields[0].shape, (Shape{28, 28, 1}));
+  EXPECT_EQ(fields[0].dtype, DType::kF32);
+  EXPECT_EQ(fields[1].shape, Shape{});
+  EXPECT_EQ(fields[1].dtype, DType::kI32);
+  const auto samples = all_samples(*dataset);
+  EXPECT_EQ(samples[0].shape(), (Shape{12, 28, 28, 1}));
+  EXPECT_EQ(samples[0].data<float>()[255], 1.0f);
+  EXPECT_FLOAT_EQ(samples[0].data<float>()[1], 1 / 255.f);
+  EXPECT_EQ(samples[1].data<std::int32_t>()[11], 1);
+}
+
+TEST(Mnist, NamesBothFilesAndCountsWhenLabelsDoNotMatchImages) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 12, 11);
+  EXPECT_EQ(load_error(folder),
+            cat(folder.path(), "/train-images-idx3-ubyte.gz has 12 images, but ", folder.path(),
+                "/train-labels-idx1-ubyte has 11 labels"));
+}
+
+// A file of 2,000,000 images that is all holes would take seconds to read.
+TEST(Mnist, ComparesCountsBeforeImagesAreRead) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 12, 11);
+  const std::string images = folder.path() + "/train-images-idx3-ubyte";
+  std::filesystem::remove(images + ".gz");
+  const char header[] = "\0\0\x08\x03\0\x1E\x84\x80\0\0\0\x1C\0\0\0\x1C";
+  std::ofstream(images).write(header, 16);
+  std::filesystem::resize_file(images, 16);
+  EXPECT_THAT(load_error(folder), HasSubstr("truncated at byte 16"));
+  std::filesystem::resize_file(images, 16 + 2'000'000LL * 28 * 28 - 1);
+  EXPECT_THAT(load_error(folder), HasSubstr("truncated at byte"));
+  std::filesystem::resize_file(images, 16 + 2'000'000LL * 28 * 28 + 1);
+  EXPECT_THAT(load_error(folder), HasSubstr(" has 2000000 images, but "))
+      << "though there is a byte too much, which only who reads them all knows";
+}
+
+TEST(Mnist, SaysWhyAFileCannotBeLookedUp) {
+  const TemporaryFolder folder;
+  const std::string images = folder.path() + "/train-images-idx3-ubyte";
+  std::filesystem::create_symlink(images, images);
+  EXPECT_THAT(load_error(folder), HasSubstr(images + ": cannot look up: Too many levels"));
+}
+
+TEST(Mnist, NamesTheByteOfALabelAboveNine) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 12, 12, 12);
+  EXPECT_THAT(load_error(folder), AllOf(HasSubstr("/train-labels-idx1-ubyte: byte 18 "),
+                                        HasSubstr("from 0 to 9"), HasSubstr("found 10")));
+}
+
+TEST(Mnist, RefusesImagesOfAnotherSize) {
+  const TemporaryFolder folder;
+  folder.write("train-images-idx3-ubyte", idx_bytes({4, 14, 56}));
+  folder.write("train-labels-idx1-ubyte", idx_bytes({4}));
+  EXPECT_THAT(load_error(folder), HasSubstr("expected images of 28x28, found 14x56"));
+}
+
+TEST(Mnist, SaysWhichFileIsMissingAndWhichFlagNamesTheFolder) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(message_of<NotFound>([&] { data::mnist({folder.path()}, false)->size(); }),
+              AllOf(HasSubstr(folder.path() + "/t10k-images-idx3-ubyte"), HasSubstr("--data_dir")));
+}
+
+TEST(Mnist, ReadsTheRealFilesWhereTheyAre) {
+  const char* root = std::getenv("BELFRY_DATA_DIR");
+  if (!root) GTEST_SKIP() << "BELFRY_DATA_DIR is not set";
+  const RunDirs dirs{cat(root, "/mnist")};
+  const auto train = data::mnist(dirs, true), test = data::mnist(dirs, false);
+  EXPECT_EQ(train->size(), 60000);
+  EXPECT_EQ(test->size(), 10000);
+  const std::vector<std::int64_t> first = {0, 1, 2, 3, 4};
+  EXPECT_THAT(gather_tensors(*train, first)[1].data<std::int32_t>(),
+              ::testing::ElementsAre(5, 0, 4, 1, 9));
+  const auto samples = all_samples(*test);
+  EXPECT_THAT(samples[1].data<std::int32_t>().first(5), ::testing::ElementsAre(7, 2, 1, 0, 4));
+  const auto pixels = samples[0].data<float>();
+  double sum = 0;
+  for (const float pixel : pixels) sum += pixel;
+  EXPECT_NEAR(sum / static_cast<double>(pixels.size()), 0.1325, 1e-4);
+}
+
+TEST(GeneratedDigits, AreTheSameBitsOnEveryMachine) {
+  const auto digits = data::draw_digits(1000, 1);
+  EXPECT_EQ(hash_bytes(digits.labels, hash_bytes(digits.images)), 0xD361136998EC1DCDu);
+}
+
+TEST(GeneratedDigits, DependOnSeedAndIndexAlone) {
+  const auto few = data::draw_digits(10, 5), many = data::draw_digits(50, 5);
+  EXPECT_TRUE(std::ranges::equal(few.images.data<std::uint8_t>(),
+                                 many.images.data<std::uint8_t>().first(10 * 784)));
+  EXPECT_FALSE(data::draw_digits(10, 6).images == few.images);
+}
+
+TEST(GeneratedDigits, HoldEveryClassAboutEquallyOften) {
+  const auto digits = data::draw_digits(5000, 3);
+  std::vector<int> count(10);
+  for (const std::uint8_t label : digits.labels.data<std::uint8_t>()) ++count.at(label);
+  for (const int c : count) EXPECT_NEAR(c, 500, 100);
+}
+
+TEST(GeneratedDigits, ShareNoImageBetweenTrainingAndTest) {
+  const auto hashes_of = [](const Dataset& dataset) {
+    const auto samples = all_samples(dataset);
+    const std::size_t bytes = 784 * sizeof(float);
+    const char* data = reinterpret_cast<const char*>(samples[0].raw());
+    std::set<std::uint64_t> hashes;
+    for (std::int64_t i = 0; i < dataset.size(); ++i)
+      hashes.insert(
+          std::hash<std::string_view>()({data + static_cast<std::size_t>(i) * bytes, bytes}));
+    return hashes;
+  };
+  const auto train = hashes_of(*data::mnist({}, true)), test = hashes_of(*data::mnist({}, false));
+  EXPECT_EQ(train.size(), 60000u);
+  EXPECT_EQ(test.size(), 10000u);
+  std::vector<std::uint64_t> common;
+  std::ranges::set_intersection(train, test, std::back_inserter(common));
+  EXPECT_TRUE(common.empty());
+}
+
+TEST(GeneratedDigits, SayThatTheyAreGenerated) {
+  EXPECT_EQ(data::mnist({}, true)->describe(),
+            "generated digits: 60000 training images (no data directory given)");
+  EXPECT_EQ(data::generated_digits(20, 7)->describe(), "generated digits: 20 images from seed 7");
+  EXPECT_THROW(data::generated_digits(-1, 7), InvalidArgument);
+}
+
+}  // namespace mnist_test
+}  // namespace belfry

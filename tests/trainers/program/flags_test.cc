@@ -1,0 +1,338 @@
+#include "belfry/trainers/program/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/program/parsed_flags.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/flag_parser.h"
+
+namespace belfry {
+namespace flags_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
+  const TrainFlags flags =
+      parse({}, {.program = "p", .batch_size = 64, .epochs = 3, .reads_files = true});
+  EXPECT_EQ(flags.devices.size(), 2u);
+  EXPECT_EQ(flags.trainer, "replicated");
+  EXPECT_EQ(flags.allreduce, "collective");
+  EXPECT_EQ(flags.gradient_repacking, 0);
+  EXPECT_EQ(flags.small_tensors_kb, 0);
+  EXPECT_EQ(flags.bucket_mb, kDefaultBucketMb);
+  EXPECT_EQ(flags.batch_size, 64);
+  EXPECT_EQ(flags.epochs, 3);
+  EXPECT_EQ(flags.max_steps, 0);
+  EXPECT_EQ(flags.seed, 1u);
+  EXPECT_FALSE(flags.learning_rate);
+  EXPECT_EQ(flags.data_dir, "");
+  EXPECT_EQ(flags.threads, 0);
+  EXPECT_FALSE(flags.log_device_placement);
+  EXPECT_EQ(flags.json, "");
+  EXPECT_EQ(flags.help, "");
+}
+
+TEST(Flags, ReadEveryValue) {
+  const TrainFlags flags =
+      parse({"--devices=cpu:4", "--trainer=replicated", "--allreduce=naive",
+             "--gradient_repacking=4", "--batch_size=16", "--epochs=7", "--max_steps=100",
+             "--seed=18446744073709551615", "--learning_rate=2.5e-3", "--data_dir=/data",
+             "--threads=3", "--log_device_placement", "--json=out=1.json"});
+  EXPECT_EQ(flags.devices.size(), 4u);
+  EXPECT_EQ(flags.allreduce, "naive");
+  EXPECT_EQ(flags.gradient_repacking, 4);
+  EXPECT_EQ(flags.batch_size, 16);
+  EXPECT_EQ(flags.epochs, 7);
+  EXPECT_EQ(flags.max_steps, 100);
+  EXPECT_EQ(flags.seed, 18446744073709551615u);
+  EXPECT_EQ(flags.learning_rate, 2.5e-3);
+  EXPECT_EQ(flags.data_dir, "/data");
+  EXPECT_EQ(flags.threads, 3);
+  EXPECT_TRUE(flags.log_device_placement);
+  EXPECT_EQ(flags.json, "out=1.json");
+}
+
+TEST(Flags, ReadWhatInspectsAndWhatSaves) {
+  const TrainFlags saving =
+      parse({"--trace_file=t.json", "--save_checkpoint=a/b", "--restore-checkpoint", "c"});
+  EXPECT_EQ(saving.trace_file, "t.json");
+  EXPECT_EQ(saving.save_checkpoint, "a/b");
+  EXPECT_EQ(saving.restore_checkpoint, "c");
+  EXPECT_FALSE(saving.dry_run);
+  const TrainFlags inspecting = parse({"--dry_run", "--explain=tower0/fc/W"});
+  EXPECT_TRUE(inspecting.dry_run);
+  EXPECT_EQ(inspecting.explain, "tower0/fc/W");
+}
+
+TEST(Flags, RefuseFilesThatNothingWouldBeWrittenTo) {
+  EXPECT_THAT(refusal({"--dry_run", "--trace_file=t"}),
+              AllOf(HasSubstr("--trace_file=t"), HasSubstr("--dry_run")));
+  EXPECT_THAT(refusal({"--explain=x", "--save_checkpoint=c"}),
+              AllOf(HasSubstr("--save_checkpoint=c"), HasSubstr("--explain")));
+  EXPECT_THAT(refusal({"--dry_run", "--restore_checkpoint=c"}), HasSubstr("--restore_checkpoint"));
+}
+
+TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
+  EXPECT_EQ(parse({}).check_equivalence, 0);
+  EXPECT_EQ(parse({"--check_equivalence=5", "--devices=cpu:4"}).check_equivalence, 5);
+  EXPECT_THAT(refusal({"--check_equivalence=0"}), HasSubstr("--check_equivalence=0"));
+  for (const char* other :
+       {"--save_checkpoint=c", "--restore_checkpoint=c", "--trace_file=t", "--dry_run",
+        "--explain=x", "--log_device_placement", "--trainer=replicated", "--allreduce=naive",
+        "--gradient_repacking=2", "--small_tensors_kb=4", "--bucket_mb=1", "--fuse_updates=0",
+        "--share_replicas=0", "--async=free", "--epochs=2", "--max_steps=3"}) {
+    const std::string flag = std::string(other).substr(0, std::string_view(other).find('='));
+    EXPECT_THAT(refusal({"--check_equivalence=5", other}),
+                AllOf(HasSubstr(flag), HasSubstr("--check_equivalence")))
+        << other;
+  }
+  EXPECT_EQ(parse({"--check_equivalence=5", "--json=f"}).json, "f");
+}
+
+TEST(TrainFlagSet, AddsTheFlagsOfTrainingToThoseOfABenchmark) {
+  FlagParser parser("Benchmarks.", "bench");
+  std::string model = "mlp";
+  parser.group("Benchmark");
+  parser.add("--model", model, "NAME", "to train");
+  const TrainFlagSet set(parser, {.program = "bench", .benchmark = true});
+  const char* const arguments[] = {"--model=x", "--devices=cpu:4", "--allreduce=naive", "--seed=7"};
+  EXPECT_EQ(parser.parse(arguments), "");
+  EXPECT_EQ(model, "x");
+  EXPECT_TRUE(parser.given("--seed"));
+  EXPECT_FALSE(parser.given("--threads"));
+  const TrainFlags flags = set.read(96);
+  EXPECT_EQ(flags.devices.size(), 4u);
+  EXPECT_EQ(flags.allreduce, "naive");
+  EXPECT_EQ(flags.seed, 7u);
+  EXPECT_EQ(flags.batch_size, 96);
+}
+
+TEST(TrainFlagSet, LeavesBenchmarksWithoutFlagsOfEpochsAndFiles) {
+  FlagParser parser("Benchmarks.", "bench");
+  const TrainFlagSet set(parser, {.program = "bench", .benchmark = true});
+  const char* const help[] = {"--help"};
+  const std::string text = parser.parse(help);
+  for (const char* flag : {"--batch_size", "--learning_rate", "--dry_run", "--check_equivalence",
+                           "--threads", "--json", "[the model's]"})
+    EXPECT_THAT(text, HasSubstr(flag));
+  for (const char* flag : {"--epochs", "--max_steps", "--data_dir", "--save_checkpoint",
+                           "--restore_checkpoint", "--explain", "--trace_file"})
+    EXPECT_THAT(text, testing::Not(HasSubstr(flag)));
+}
+
+TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
+  const TrainFlags flags = parse({"--dry_run", "--devices=gpu:8"});
+  EXPECT_EQ(flags.devices.size(), 8u);
+  EXPECT_EQ(flags.devices[7].str(), "/job:localhost/replica:0/task:0/device:GPU:7");
+  EXPECT_EQ(flags.logical_gpus, 1);
+  EXPECT_EQ(parse({"--dry_run", "--devices=/cpu:0,/gpu:1"}).devices.size(), 2u);
+  EXPECT_EQ(parse({"--explain=x", "--devices=gpu:8"}).devices, flags.devices);
+  EXPECT_EQ(parse({"--explain=x", "--devices=gpu:8", "--logical-gpus=4"}).logical_gpus, 4);
+  for (const char* devices : {"--devices=gpu:998", "--devices=/gpu:997", "--devices=gpu:0,gpu:997"})
+    EXPECT_THAT(refusal({devices}), HasSubstr("--dry_run"));
+  EXPECT_THAT(refusal({"--check_equivalence=2", "--devices=gpu:998"}), HasSubstr("--dry_run"));
+  EXPECT_THAT(refusal({"--dry_run", "--devices=tpu:8"}), HasSubstr("no TPU devices"));
+  EXPECT_THAT(refusal({"--dry_run", "--devices=/cpu:1000,/gpu:30"}),
+              HasSubstr("1001 CPU and 31 GPU devices"));
+}
+
+TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {
+  EXPECT_EQ(parse({"--batch-size=8"}).batch_size, 8);
+  EXPECT_EQ(parse({"--batch_size", "8"}).batch_size, 8);
+  EXPECT_EQ(parse({"--data-dir", "a-b"}).data_dir, "a-b");
+  EXPECT_TRUE(parse({"--log-device-placement"}).log_device_placement);
+  EXPECT_THAT(refusal({"--batchsize=8"}), HasSubstr("unknown flag"));
+}
+
+TEST(Flags, TakeTheLastOfSeveralValues) { EXPECT_EQ(parse({"--seed=3", "--seed=5"}).seed, 5u); }
+
+TEST(Flags, SuggestTheNearestNameForUnknownOnes) {
+  EXPECT_EQ(refusal({"--bath_size=3"}), "unknown flag --bath_size; did you mean --batch_size?");
+  EXPECT_EQ(refusal({"--qqqqqqqqq"}), "unknown flag --qqqqqqqqq; see --help");
+}
+
+TEST(Flags, RefuseWhatIsNoFlag) {
+  EXPECT_THAT(refusal({"cpu:4"}), HasSubstr("'cpu:4' is no flag"));
+  EXPECT_THAT(refusal({"-n"}), HasSubstr("'-n' is no flag"));
+  EXPECT_THAT(refusal({"--"}), HasSubstr("'--' is no flag"));
+  EXPECT_THAT(refusal({""}), HasSubstr("is no flag"));
+}
+
+TEST(Flags, RefuseMissingValues) {
+  EXPECT_EQ(refusal({"--epochs"}), "--epochs needs a value");
+  EXPECT_EQ(refusal({"--epochs="}), "--epochs needs a value");
+  EXPECT_EQ(refusal({"--json", ""}), "--json needs a value");
+  EXPECT_EQ(refusal({"--json", "--max_steps=1"}),
+            "--json needs a value, but --max_steps=1 follows");
+}
+
+TEST(Flags, RefuseNumbersThatAreNone) {
+  for (const char* argument : {"--epochs=three", "--epochs=1.5", "--batch_size=8x", "--seed=-1",
+                               "--learning_rate=fast", "--max_steps=99999999999999999999"})
+    EXPECT_THAT(refusal({argument}), HasSubstr(std::string(argument).substr(2, 4))) << argument;
+}
+
+TEST(Flags, RefuseNumbersOutOfRange) {
+  EXPECT_THAT(refusal({"--epochs=0"}), HasSubstr("--epochs=0 is not a whole number between 1"));
+  EXPECT_THAT(refusal({"--batch_size=0"}),
+              HasSubstr("--batch_size=0 is not a whole number between 1"));
+  EXPECT_THAT(refusal({"--batch_size", "-4"}),
+              HasSubstr("--batch_size=-4 is not a whole number between 1"));
+  EXPECT_THAT(refusal({"--batch_size=3000000000"}), HasSubstr("--batch_size=3000000000"));
+  EXPECT_THAT(refusal({"--max_steps=-1"}), HasSubstr("--max_steps=-1"));
+  EXPECT_THAT(refusal({"--threads=-1"}), HasSubstr("--threads=-1"));
+  EXPECT_THAT(refusal({"--gradient_repacking=-1"}), HasSubstr("--gradient_repacking=-1"));
+}
+
+TEST(Flags, SayInOneSentenceWhatTheyAllow) {
+  EXPECT_EQ(refusal({"--epochs=three"}),
+            "--epochs=three is not a whole number between 1 and 2147483647");
+  EXPECT_EQ(refusal({"--seed=-1"}),
+            "--seed=-1 is not a whole number between 0 and 18446744073709551615");
+  EXPECT_EQ(refusal({"--bucket_mb=1e999"}),
+            "--bucket_mb=1e999 is not a number between 0 and 1048576");
+  EXPECT_EQ(refusal({"--dry_run=maybe"}),
+            "--dry_run=maybe is neither true (or 1) nor false (or 0)");
+  EXPECT_EQ(refusal({"--fuse_updates=2"}),
+            "--fuse_updates=2 is neither true (or 1) nor false (or 0)");
+  EXPECT_EQ(refusal({"--parameter_device=gpu", "--trainer=async"}),
+            "--parameter_device=gpu is neither spread nor cpu");
+}
+
+TEST(Flags, ReadSwitchesInWords) {
+  for (const char* on :
+       {"--dry_run", "--dry_run=true", "--dry-run=1", "--dry_run=Yes", "--dry_run=ON"})
+    EXPECT_TRUE(parse({on}).dry_run) << on;
+  for (const char* off : {"--dry_run=false", "--dry_run=0", "--nodry_run", "--no-dry-run"})
+    EXPECT_FALSE(parse({"--dry_run", off}).dry_run) << off;
+  EXPECT_FALSE(parse({"--share_replicas=false"}).share_replicas);
+  EXPECT_THAT(refusal({"--nodry_run=1"}), HasSubstr("unknown flag --nodry_run"));
+  EXPECT_THAT(refusal({"--noepochs"}), HasSubstr("unknown flag --noepochs"));
+}
+
+// Whatever is typed, errors are ours: they name the flag as it was written.
+TEST(Flags, NameThemselvesInEveryError) {
+  const char* const flags[] = {
+      "--devices",       "--logical_gpus",   "--trainer",        "--allreduce",
+      "--bucket_mb",     "--fuse_updates",   "--share_replicas", "--gradient_repacking",
+      "--batch_size",    "--nccl_timeout_s", "--uneven",         "--small_tensors_kb",
+      "--epochs",        "--max_steps",      "--tower_weights",  "--learning_rate",
+      "--precision",     "--seed",           "--threads",        "--check_equivalence",
+      "--async",         "--dry_run",        "--deterministic",  "--parameter_device",
+      "--num_gpus",      "--device",         "--num_epochs",     "--variable_update",
+      "--num_batches",   "--use_fp16",       "--remeasure",      "--all_reduce_spec",
+      "--tf_random_seed"};
+  for (const char* flag : flags)
+    for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
+      const std::string argument = cat(flag, "=", value);
+      const std::string why = refusal({argument.c_str()});
+      EXPECT_THAT(why, testing::StartsWith(flag)) << argument;
+      EXPECT_THAT(why, testing::Not(HasSubstr("Could not"))) << argument;
+    }
+}
+
+TEST(Flags, RefuseLearningRatesThatAreNegativeOrNotFinite) {
+  for (const char* argument : {"--learning_rate=nan", "--learning_rate=inf", "--learning_rate=-inf",
+                               "--learning_rate=-0.1"})
+    EXPECT_THAT(refusal({argument}), HasSubstr("is not a finite number >= 0")) << argument;
+  EXPECT_THAT(refusal({"--learning_rate", "-1"}), HasSubstr("--learning_rate=-1"));
+  EXPECT_EQ(parse({"--learning_rate=0"}).learning_rate, 0.0);
+}
+
+TEST(Flags, LeaveOutDataDirForProgramsWithoutFiles) {
+  EXPECT_THROW(parse({"--data_dir=/d"}, {.program = "p", .reads_files = false}), FlagError);
+  EXPECT_THAT(parse({"--help"}, {.program = "p", .reads_files = false}).help,
+              testing::Not(HasSubstr("data_dir")));
+}
+
+TEST(Flags, PrintHelpOfAtMostHundredColumns) {
+  const std::string help = parse({"--help"}).help;
+  for (const std::string_view line : split(help, '\n'))
+    EXPECT_TRUE(line.size() <= 100 || line.find(' ', line.find_first_not_of(' ')) == line.npos)
+        << line;
+  EXPECT_THAT(help, HasSubstr("at most 256"));
+}
+
+TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
+  for (const char* spelling : {"--help", "-h"}) {
+    const std::string help =
+        parse({spelling}, {.program = "p", .batch_size = 48, .epochs = 9}).help;
+    for (const char* part : {"Devices and gradients",
+                             "Training",
+                             "Data",
+                             "Execution and output",
+                             "Checkpoints",
+                             "--save_checkpoint",
+                             "--restore_checkpoint",
+                             "Inspection",
+                             "--dry_run",
+                             "--check_equivalence",
+                             "--explain",
+                             "--trace_file",
+                             "--devices",
+                             "--logical_gpus",
+                             "cpu:2",
+                             "--trainer",
+                             "replicated (a copy",
+                             "--allreduce",
+                             "halving_doubling",
+                             "NAME:SIZE:NAME",
+                             "What auto chooses by",
+                             "--links",
+                             "--remeasure",
+                             "--auto_any",
+                             "--gradient_repacking",
+                             "--small_tensors_kb",
+                             "KiB",
+                             "--bucket_mb",
+                             "--batch_size",
+                             "per device and step [48]",
+                             "[9]",
+                             "--max_steps",
+                             "--learning_rate",
+                             "--seed",
+                             "--data_dir",
+                             "--threads",
+                             "--log_device_placement",
+                             "--json"})
+      EXPECT_THAT(help, HasSubstr(part)) << part;
+  }
+}
+
+TEST(Flags, ReadHowBatchesAreDivided) {
+  const TrainFlags none = parse({});
+  EXPECT_EQ(none.uneven, Uneven::kDrop);
+  EXPECT_TRUE(none.tower_weights.empty());
+  const TrainFlags given =
+      parse({"--devices=cpu:3", "--uneven=weight", "--tower-weights=2,1.5,0.25"});
+  EXPECT_EQ(given.uneven, Uneven::kWeight);
+  EXPECT_EQ(given.tower_weights, (std::vector<double>{2, 1.5, 0.25}));
+  for (const char* trainer : {"--trainer=replicated", "--trainer=parameter_server"})
+    EXPECT_EQ(parse({trainer, "--uneven=pad", "--tower_weights=2,1"}).uneven, Uneven::kPad);
+  EXPECT_EQ(parse({"--devices=cpu:1", "--uneven=weight"}).uneven, Uneven::kWeight);
+}
+
+TEST(Flags, RefuseDivisionsThatCannotBe) {
+  EXPECT_THAT(refusal({"--trainer=async", "--uneven=pad"}),
+              AllOf(HasSubstr("--uneven=pad"), HasSubstr("--trainer=async does not take")));
+  EXPECT_THAT(refusal({"--trainer=async", "--tower_weights=2,1"}),
+              AllOf(HasSubstr("--tower_weights=2,1"), HasSubstr("--trainer=async")));
+  EXPECT_EQ(parse({"--trainer=async", "--uneven=error"}).uneven, Uneven::kError);
+  EXPECT_THAT(refusal({"--uneven=wait"}), AllOf(HasSubstr("--uneven"), HasSubstr("weight")));
+  EXPECT_EQ(refusal({"--tower_weights=1"}),
+            "--tower_weights has 1 where there are 2 devices; give one weight for each");
+  EXPECT_EQ(refusal({"--tower_weights=1,0"}),
+            "--tower_weights: 0 is not a number from 1e-9 to 1e6");
+  for (const char* wrong : {"--tower_weights=1,", "--tower_weights=,", "--tower_weights=1,x",
+                            "--tower_weights=1,0", "--tower_weights=1,-1", "--tower_weights=1,nan",
+                            "--tower_weights=1,inf", "--tower_weights=1 2"})
+    EXPECT_THAT(refusal({wrong}), HasSubstr("--tower_weights")) << wrong;
+  EXPECT_THAT(refusal({"--tower_weights=100,1", "--batch_size=4"}),
+              AllOf(HasSubstr("--tower_weights=100,1 leaves CPU:1 none of the 8"),
+                    HasSubstr("--batch_size=4")));
+}
+
+}  // namespace flags_test
+}  // namespace belfry

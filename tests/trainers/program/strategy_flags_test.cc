@@ -1,0 +1,297 @@
+// The flags that say how towers are trained together: trainer, strategy, packing, buckets, async.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/program/parsed_flags.h"
+
+namespace belfry {
+namespace strategy_flags_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::StartsWith;
+
+TEST(TrainerFlag, FollowsTheNumberOfDevices) {
+  EXPECT_EQ(parse({"--devices=cpu:1"}).trainer, "simple");
+  EXPECT_EQ(parse({"--devices=cpu:1"}).allreduce, "");
+  EXPECT_EQ(parse({"--devices=/cpu:3"}).trainer, "simple");
+  EXPECT_EQ(parse({"--devices=cpu:3"}).trainer, "replicated");
+  EXPECT_EQ(parse({"--devices=cpu:1", "--trainer=replicated"}).allreduce, "collective");
+  EXPECT_EQ(parse({"--trainer=parameter_server"}).allreduce, "colocate");
+}
+
+TEST(TrainerFlag, IsRefusedWhenUnknown) {
+  EXPECT_THAT(refusal({"--trainer=replicatd"}),
+              AllOf(HasSubstr("--trainer"), HasSubstr("did you mean 'replicated'")));
+  EXPECT_THAT(refusal({"--allreduce=nave"}),
+              AllOf(HasSubstr("--allreduce"), HasSubstr("did you mean 'naive'")));
+}
+
+TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
+  EXPECT_THAT(refusal({"--trainer=simple"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--devices=cpu:2")));
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--trainer=simple", "--allreduce=naive"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--allreduce=naive")));
+  EXPECT_THAT(refusal({"--trainer=replicated", "--allreduce=colocate"}),
+              AllOf(HasSubstr("--trainer=replicated"), HasSubstr("--allreduce=colocate")));
+  for (const char* strategy : {"collective", "naive", "hierarchical"}) {
+    const std::string flag = std::string("--allreduce=") + strategy;
+    EXPECT_THAT(refusal({"--trainer=parameter_server", flag.c_str()}),
+                AllOf(HasSubstr("--trainer=parameter_server"), HasSubstr(flag)));
+  }
+  EXPECT_THAT(refusal({"--trainer=parameter_server", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--trainer=parameter_server"), HasSubstr("--gradient_repacking=2")));
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--trainer=simple", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--gradient_repacking=2")));
+}
+
+TEST(TrainerFlag, TakesFusedUpdatesWithoutReplicasOnGpusWhichFuseThemWithEachOther) {
+  EXPECT_EQ(parse({"--fuse_updates=1", "--devices=gpu:1", "--dry_run"}).trainer, "simple");
+  EXPECT_TRUE(
+      parse({"--fuse_updates=1", "--devices=gpu:2", "--trainer=parameter_server", "--dry_run"})
+          .fuse_updates);
+}
+
+TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
+  for (const char* pass : {"--fuse_updates=1", "--share_replicas=1"}) {
+    for (const char* trainer : {"--trainer=parameter_server", "--trainer=async"}) {
+      EXPECT_EQ(refusal({pass, trainer}),
+                cat(pass, " has no use for ", trainer, ", which has no replicas"));
+    }
+    EXPECT_EQ(refusal({pass, "--devices=cpu:1", "--trainer=simple"}),
+              cat(pass, " has no use for --trainer=simple, which has no replicas"));
+    EXPECT_EQ(parse({pass, "--devices=cpu:1", "--trainer=replicated"}).devices.size(), 1u);
+  }
+  const TrainFlags off = parse({"--trainer=async", "--fuse_updates=0", "--share_replicas=0"});
+  EXPECT_FALSE(off.fuse_updates || off.share_replicas);
+  EXPECT_EQ(refusal({"--tower_weights=3", "--devices=cpu:1", "--trainer=simple"}),
+            "--tower_weights=3 has no use for --trainer=simple, which takes one device");
+  EXPECT_EQ(
+      parse({"--tower_weights=3", "--devices=cpu:1", "--trainer=replicated"}).tower_weights.size(),
+      1u);
+}
+
+// So that a sweep over numbers of devices may begin with one.
+TEST(OneDevice, TrainsWithoutWhatSaysHowToCombine) {
+  const TrainFlags plain = parse({"--devices=cpu:1"});
+  for (const std::vector<const char*>& asked : std::vector<std::vector<const char*>>{
+           {"--allreduce=ring"},
+           {"--allreduce=hierarchical", "--bucket_mb=2"},
+           {"--allreduce=auto", "--auto_any"},
+           {"--allreduce=nccl", "--nccl_timeout_s=5"},
+           {"--gradient_repacking=4"},
+           {"--small_tensors_kb=4", "--fuse_updates=1", "--share_replicas=1"}}) {
+    std::vector<const char*> arguments{"--devices=cpu:1"};
+    arguments.insert(arguments.end(), asked.begin(), asked.end());
+    testing::internal::CaptureStderr();
+    const TrainFlags flags = parse(arguments);
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(flags.trainer, "simple");
+    EXPECT_EQ(flags.allreduce, "");
+    EXPECT_EQ(flags.gradient_repacking, 0);
+    EXPECT_EQ(flags.small_tensors_kb, 0);
+    EXPECT_EQ(flags.bucket_mb, plain.bucket_mb);
+    EXPECT_THAT(log, AllOf(HasSubstr(asked[0]), HasSubstr("for --devices=cpu:1"))) << asked[0];
+    EXPECT_EQ(std::ranges::count(log, '\n'), 1) << log;
+  }
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--allreduce=rong"}), HasSubstr("did you mean 'ring'?"));
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--gradient_repacking=x"}), HasSubstr("whole number"));
+}
+
+TEST(OneDevice, OfTheReplicatedTrainerLeavesStrategiesOutThatNeedMore) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(
+      parse({"--devices=cpu:1", "--trainer=replicated", "--allreduce=hierarchical"}).allreduce,
+      "collective");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("--allreduce=hierarchical has no use for --devices=cpu:1"));
+  EXPECT_EQ(parse({"--devices=cpu:1", "--trainer=replicated", "--allreduce=ring"}).allreduce,
+            "ring");
+}
+
+TEST(ParameterDeviceFlag, IsOfTrainersThatSpreadVariables) {
+  EXPECT_FALSE(parse({"--trainer=parameter_server"}).parameters_on_cpu);
+  EXPECT_FALSE(parse({"--trainer=async", "--parameter_device=spread"}).parameters_on_cpu);
+  EXPECT_TRUE(parse({"--trainer=async", "--parameter_device=cpu"}).parameters_on_cpu);
+  EXPECT_THAT(refusal({"--parameter_device=cpu"}),
+              AllOf(HasSubstr("--parameter_device=cpu has no use for --trainer=replicated"),
+                    HasSubstr("say --trainer=parameter_server")));
+}
+
+TEST(AllreduceFlag, TakesSpecsBySize) {
+  for (const char* spec : {"collective:64k:hierarchical", "pscpu:2k:pscpu#2:64k:xring", "ring#2",
+                           "shuffle", "naive_cpu", "halving_doubling", "rechd", "psgpu"})
+    EXPECT_EQ(parse({"--devices=cpu:4", "--allreduce", spec}).allreduce, spec);
+  EXPECT_EQ(parse({"--allreduce=naive-cpu:2k:halving-doubling"}).allreduce,
+            "naive_cpu:2k:halving_doubling")
+      << "- and _ are alike in names";
+}
+
+TEST(AllreduceFlag, RefusesSpecsNamingThemAndThePieceThatIsWrong) {
+  EXPECT_THAT(refusal({"--allreduce=rong"}),
+              AllOf(HasSubstr("--allreduce"), HasSubstr("'rong'; did you mean 'ring'?")));
+  EXPECT_THAT(refusal({"--allreduce=pscpu:-1:xring"}),
+              AllOf(HasSubstr("'pscpu:-1:xring'"), HasSubstr("limit '-1'")));
+  EXPECT_THAT(refusal({"--allreduce=nccl:"}), HasSubstr("not well formed"));
+  EXPECT_THAT(refusal({"--allreduce=ring#-2"}), HasSubstr("'-2' is not a number of chunks"));
+  EXPECT_THAT(refusal({"--allreduce=auto:2k:ring"}), HasSubstr("stands alone"));
+}
+
+TEST(AutoFlags, AreReadWithTheWishThatTheyServe) {
+  const TrainFlags flags = parse({"--allreduce=auto", "--auto-any", "--links=l.json"});
+  EXPECT_EQ(flags.allreduce, "auto");
+  EXPECT_TRUE(flags.automatic.auto_any);
+  EXPECT_EQ(flags.automatic.links, "l.json");
+  EXPECT_FALSE(flags.automatic.remeasure);
+  EXPECT_TRUE(
+      parse({"--trainer=replicated", "--allreduce=auto", "--remeasure"}).automatic.remeasure);
+  EXPECT_EQ(parse({"--check_equivalence=2", "--links=l.json"}).automatic.links, "l.json")
+      << "auto is one of the modes";
+  EXPECT_FALSE(parse({"--allreduce=auto"}).bucket_mb_given);
+  EXPECT_TRUE(parse({"--allreduce=auto", "--bucket_mb=0"}).bucket_mb_given);
+}
+
+TEST(AutoFlags, AreRefusedWhereNothingIsChosen) {
+  for (const char* flag : {"--links=l.json", "--remeasure", "--auto_any"}) {
+    EXPECT_EQ(refusal({flag}), cat(flag,
+                                   " is for the choice of a strategy; without "
+                                   "--allreduce=auto there is none"));
+    EXPECT_THAT(refusal({flag, "--allreduce=naive"}), HasSubstr("without --allreduce=auto"));
+    EXPECT_THAT(refusal({flag, "--trainer=parameter_server"}), HasSubstr(flag));
+  }
+  // It may have chosen.
+  EXPECT_TRUE(parse({"--restore_checkpoint=c", "--remeasure"}).automatic.remeasure);
+  EXPECT_THAT(refusal({"--restore_checkpoint=c", "--allreduce=naive", "--remeasure"}),
+              HasSubstr("without --allreduce=auto"));
+  EXPECT_THAT(refusal({"--allreduce=auto", "--links=l", "--remeasure"}),
+              AllOf(HasSubstr("--links=l"), HasSubstr("no use for --remeasure")));
+}
+
+TEST(AutoFlags, AreOfTrainersThatHaveAChoice) {
+  EXPECT_EQ(refusal({"--trainer=parameter_server", "--allreduce=auto"}),
+            "--trainer=parameter_server does not take --allreduce=auto");
+  EXPECT_THAT(refusal({"--trainer=async", "--allreduce=auto"}), HasSubstr("combines no gradients"));
+  EXPECT_THAT(refusal({"--allreduce=auto#2"}), HasSubstr("takes no number of chunks"));
+}
+
+TEST(AutoFlags, NeedADescriptionOfDevicesThatAreNotHere) {
+  EXPECT_THAT(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:99"}),
+              MatchesRegex("--allreduce=auto: GPU:[0-9]+ is declared, not here to be measured; "
+                           "describe the machine with --links=FILE, or name a strategy"));
+  EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=gpu:2", "--links=l"}).allreduce,
+            "auto");
+  EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=cpu:2"}).allreduce, "auto");
+  EXPECT_EQ(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:4", "--logical_gpus=2",
+                     "--links=l"}),
+            "--links=l describes devices with a memory each, not --logical_gpus=2 that share one; "
+            "leave one of them out");
+}
+
+TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
+  EXPECT_EQ(refusal({"--allreduce=nccl"}),
+            "--allreduce=nccl: NCCL needs GPUs, but tower 0 is on CPU:0; use collective "
+            "(--devices=cpu:2 has 2)");
+  EXPECT_EQ(parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}).allreduce, "nccl");
+  EXPECT_EQ(parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl", "--nccl_timeout_s=0.5"})
+                .nccl_timeout_s,
+            0.5);
+  EXPECT_EQ(refusal({"--nccl_timeout_s=5"}),
+            "--nccl_timeout_s=5 is for nccl, which is not used by --allreduce=collective on "
+            "CPU:0 CPU:1");
+  EXPECT_THAT(refusal({"--dry_run", "--devices=gpu:8", "--allreduce=naive", "--nccl_timeout_s=5"}),
+              HasSubstr("is not used by --allreduce=naive"));
+  EXPECT_EQ(refusal({"--nccl_timeout_s=0"}), "--nccl_timeout_s=0 is not a number above 0");
+  for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu/pscpu"})
+    EXPECT_THAT(refusal({"--allreduce", name}),
+                StartsWith(cat("--allreduce=", name, ": ", name, " needs several processes")));
+}
+
+TEST(AllreduceFlag, RefusesColocateInsideSpecsOfTheReplicatedTrainer) {
+  EXPECT_THAT(refusal({"--allreduce=naive:2k:colocate"}),
+              AllOf(HasSubstr("--trainer=replicated"), HasSubstr("naive:2k:colocate")));
+  EXPECT_THAT(refusal({"--trainer=parameter_server", "--allreduce=colocate:2k:naive"}),
+              HasSubstr("--trainer=parameter_server"));
+}
+
+TEST(AllreduceFlag, RefusesHierarchicalInsideSpecsForOddNumbersOfDevices) {
+  EXPECT_THAT(
+      refusal({"--devices=cpu:3", "--allreduce=collective:64k:hierarchical"}),
+      AllOf(StartsWith("--allreduce=collective:64k:hierarchical: hierarchical needs an even "
+                       "number of towers, not K = 3"),
+            HasSubstr("--devices=cpu:3")));
+}
+
+TEST(SmallTensorsFlag, IsReadAndRefusedWhereNothingIsPacked) {
+  EXPECT_EQ(parse({"--small_tensors_kb=4"}).small_tensors_kb, 4);
+  EXPECT_EQ(parse({"--small-tensors-kb=0", "--trainer=parameter_server"}).small_tensors_kb, 0);
+  EXPECT_THAT(refusal({"--small_tensors_kb=4", "--trainer=parameter_server"}),
+              AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--trainer=parameter_server")));
+  EXPECT_THAT(refusal({"--small_tensors_kb=4", "--devices=cpu:1", "--trainer=simple"}),
+              AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--trainer=simple")));
+  EXPECT_THAT(refusal({"--small_tensors_kb=4", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--gradient_repacking=2")));
+  for (const char* value : {"-1", "x", "1.5", "4k", "99999999999"})
+    EXPECT_THAT(refusal({"--small_tensors_kb", value}),
+                HasSubstr(std::string("--small_tensors_kb=") + value));
+}
+
+TEST(BucketFlag, IsARealNumberOfMebibytes) {
+  EXPECT_EQ(parse({"--bucket_mb=0.25"}).bucket_mb, 0.25);
+  EXPECT_EQ(parse({"--bucket-mb", "16"}).bucket_mb, 16);
+  EXPECT_EQ(parse({"--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--bucket_mb=3", "--trainer=parameter_server"}).bucket_mb, 3);
+  for (const char* flag : {"--bucket_mb=-1", "--bucket_mb=x", "--bucket_mb=nan", "--bucket_mb=inf",
+                           "--bucket_mb=4MB", "--bucket_mb=1e300"})
+    EXPECT_THAT(refusal({flag}), HasSubstr(flag));
+}
+
+TEST(BucketFlag, DependsOnTheTrainerAndOnPacking) {
+  EXPECT_EQ(parse({"--trainer=parameter_server"}).bucket_mb, kDefaultBucketMb);
+  EXPECT_EQ(parse({"--devices=cpu:1"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--devices=cpu:1", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_THAT(refusal({"--devices=cpu:1", "--trainer=simple", "--bucket_mb=2"}),
+              AllOf(HasSubstr("--trainer=simple"), HasSubstr("--bucket_mb=2")));
+  EXPECT_EQ(parse({"--gradient_repacking=4"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--gradient_repacking=4", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_THAT(refusal({"--gradient_repacking=4", "--bucket_mb=2"}),
+              AllOf(HasSubstr("--gradient_repacking=4"), HasSubstr("--bucket_mb=2")));
+}
+
+TEST(AsyncFlag, IsOrderedUnlessItIsGivenAndForTheAsyncTrainerAlone) {
+  EXPECT_EQ(parse({"--trainer=async"}).async, "ordered");
+  EXPECT_EQ(parse({"--trainer=async", "--async=ordered"}).async, "ordered");
+  EXPECT_EQ(parse({"--async=free", "--trainer=async"}).async, "free");
+  EXPECT_EQ(parse({"--trainer=async", "--devices=cpu:1"}).async, "ordered");
+  EXPECT_EQ(parse({"--trainer=async", "--devices=gpu:2", "--dry_run"}).async, "ordered");
+  EXPECT_EQ(refusal({"--trainer=async", "--devices=gpu:2", "--dry_run", "--async=free"}),
+            "--async=free with --devices=gpu:2: towers that do not wait for each other run on CPUs "
+            "alone; use cpu:N, or --async=ordered");
+  EXPECT_EQ(parse({"--trainer=async"}).allreduce, "");
+  EXPECT_EQ(parse({"--trainer=replicated"}).async, "");
+  for (const char* trainer : {"replicated", "parameter_server"})
+    EXPECT_THAT(refusal({"--async=free", (std::string("--trainer=") + trainer).c_str()}),
+                AllOf(HasSubstr("--async=free needs --trainer=async"), HasSubstr(trainer)));
+  EXPECT_THAT(refusal({"--async=ordered"}), HasSubstr("chosen for --devices=cpu:2"));
+  EXPECT_EQ(refusal({"--trainer=async", "--async=fast"}),
+            "--async=fast is neither ordered nor free");
+}
+
+TEST(AsyncFlag, IsRefusedWithFlagsThatCombineGradients) {
+  EXPECT_THAT(
+      refusal({"--trainer=async", "--allreduce=naive"}),
+      AllOf(HasSubstr("--trainer=async combines no gradients"), HasSubstr("--allreduce=naive")));
+  EXPECT_THAT(refusal({"--trainer=async", "--async=free", "--gradient_repacking=2"}),
+              AllOf(HasSubstr("--trainer=async"), HasSubstr("--gradient_repacking=2")));
+}
+
+TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {
+  EXPECT_THAT(refusal({"--devices=cpu:3", "--allreduce=hierarchical"}),
+              AllOf(HasSubstr("--allreduce=hierarchical"), HasSubstr("--devices=cpu:3")));
+  EXPECT_EQ(parse({"--devices=cpu:6", "--allreduce=hierarchical"}).allreduce, "hierarchical");
+}
+
+}  // namespace strategy_flags_test
+}  // namespace belfry

@@ -1,0 +1,216 @@
+// The flags of tf_cnn_benchmarks on the command lines of our programs.
+#include "belfry/trainers/program/tf_spellings.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/program/parsed_flags.h"
+#include "belfry/trainers/program/flag_parser.h"
+
+namespace belfry {
+namespace tf_spellings_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TrainFlags bench(std::vector<const char*> arguments) {
+  FlagParser parser("Benchmarks.", "bench");
+  FlagValue model, num_batches;
+  parser.add("--model", model, "NAME", "to train");
+  parser.add("--num_batches", num_batches, "N", "steps");
+  const TrainFlagSet set(parser, {.program = "bench", .reads_files = false, .benchmark = true});
+  parser.parse(arguments);
+  return set.read();
+}
+
+std::string bench_refusal(std::vector<const char*> arguments) {
+  try {
+    bench(std::move(arguments));
+  } catch (const FlagError& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+TEST(TfSpellings, NameLogicalCpuDevicesOrGpus) {
+  EXPECT_EQ(parse({"--num_gpus=4", "--device=cpu"}).devices, parse({"--devices=cpu:4"}).devices);
+  EXPECT_EQ(parse({"--device=CPU", "--num_gpus", "4"}).devices.size(), 4u);
+  EXPECT_EQ(parse({"--device=cpu"}).devices.size(), 1u) << "num_gpus is 1 there";
+  EXPECT_EQ(parse({"--num_gpus=8", "--dry_run"}).devices,
+            parse({"--devices=gpu:8", "--dry_run"}).devices);
+  EXPECT_EQ(parse({"--num_gpus=8", "--device=gpu", "--dry_run"}).devices.size(), 8u);
+  EXPECT_EQ(parse({"--devices=cpu:4", "--device=cpu"}).devices.size(), 4u);
+  EXPECT_THAT(refusal({"--num_gpus=900"}),
+              AllOf(HasSubstr("--num_gpus=900"), Not(HasSubstr("--devices: "))));
+  EXPECT_EQ(refusal({"--device=tpu"}), "--device=tpu is neither cpu nor gpu");
+}
+
+TEST(TfSpellings, NameTheTrainer) {
+  EXPECT_EQ(parse({"--variable_update=parameter_server"}).trainer, "parameter_server");
+  EXPECT_EQ(parse({"--variable_update=replicated"}).trainer, "replicated");
+  EXPECT_EQ(parse({"--variable_update=replicated"}).allreduce, "collective");
+  EXPECT_EQ(parse({"--variable_update=distributed_all_reduce", "--all_reduce_spec=xring"}).trainer,
+            "replicated");
+  EXPECT_EQ(parse({"--variable_update=collective_all_reduce"}).allreduce, "collective");
+  EXPECT_THAT(refusal({"--variable_update=independent"}),
+              AllOf(HasSubstr("--variable_update=independent"), HasSubstr("--trainer=")));
+  for (const char* mode : {"--variable_update=horovod", "--variable_update=distributed_replicated"})
+    EXPECT_THAT(refusal({mode}), AllOf(HasSubstr(mode), HasSubstr("several processes")));
+  EXPECT_THAT(refusal({"--variable_update=replicatd"}),
+              AllOf(HasSubstr("--variable_update=replicatd"), HasSubstr("--trainer=replicated")));
+}
+
+TEST(TfSpellings, NameTheStrategyWithItsMeaningThere) {
+  const std::pair<const char*, const char*> same[] = {
+      {"xring", "xring"},
+      {"xring#2", "xring#2"},
+      {"collective#2", "collective#2"},
+      {"pscpu", "naive_cpu"},
+      {"pscpu#1", "naive_cpu"},
+      {"psgpu", "naive"},
+      {"psgpu#4", "shuffle"},
+      {"pscpu:32k:xring", "naive_cpu:32k:xring"},
+      {"pscpu:2k:psgpu#4:64k:xring#2", "naive_cpu:2k:shuffle:64k:xring#2"}};
+  for (const auto& [spec, ours] : same)
+    EXPECT_EQ(parse({"--device=cpu", "--num_gpus=4", "--variable_update=replicated",
+                     "--all_reduce_spec", spec})
+                  .allreduce,
+              ours)
+        << spec;
+  EXPECT_THAT(refusal({"--devices=cpu:4", "--all_reduce_spec=psgpu#2"}),
+              AllOf(HasSubstr("--all_reduce_spec=psgpu#2"), HasSubstr("--allreduce=shuffle")));
+  for (const char* spec : {"--all_reduce_spec=:", "--all_reduce_spec=:xring"})
+    EXPECT_THAT(refusal({spec}), AllOf(HasSubstr(spec), HasSubstr("is empty")));
+  EXPECT_THAT(refusal({"--all_reduce_spec=pscpu#2"}), HasSubstr("--allreduce=naive_cpu"));
+  EXPECT_THAT(refusal({"--all_reduce_spec=nccl/xring"}),
+              AllOf(HasSubstr("--all_reduce_spec=nccl/xring: "), HasSubstr("several processes")));
+  EXPECT_THAT(refusal({"--all_reduce_spec=pscpu:32k"}), HasSubstr("not well formed"));
+  EXPECT_THAT(refusal({"--variable_update=parameter_server", "--all_reduce_spec=xring"}),
+              "--variable_update=parameter_server does not take --all_reduce_spec=xring");
+  EXPECT_EQ(parse({"--hierarchical_copy"}).allreduce, "hierarchical");
+  EXPECT_EQ(parse({"--hierarchical_copy=false"}).allreduce, "collective");
+  EXPECT_EQ(parse({"--nohierarchical_copy"}).allreduce, "collective");
+}
+
+TEST(TfSpellings, PutVariablesOrSumsOnTheParameterDevice) {
+  const TrainFlags cpu = parse({"--num_gpus=4", "--local_parameter_device=cpu", "--dry_run",
+                                "--variable_update=parameter_server"});
+  EXPECT_EQ(cpu.trainer, "parameter_server");
+  EXPECT_TRUE(cpu.parameters_on_cpu);
+  EXPECT_EQ(cpu.devices.size(), 4u);
+  EXPECT_FALSE(parse({"--variable_update=parameter_server", "--local_parameter_device=gpu"})
+                   .parameters_on_cpu);
+  EXPECT_EQ(parse({"--local_parameter_device=CPU"}).trainer, "parameter_server") << "as there";
+  const auto replicated = [](const char* device, const char* other = "--seed=1") {
+    return parse({"--variable_update=replicated", "--local_parameter_device", device, other})
+        .allreduce;
+  };
+  EXPECT_EQ(replicated("cpu"), "naive_cpu");
+  EXPECT_EQ(replicated("gpu"), "naive");
+  EXPECT_EQ(replicated("cpu", "--all_reduce_spec=xring"), "xring");
+  EXPECT_EQ(replicated("cpu", "--allreduce=shuffle"), "shuffle");
+  EXPECT_EQ(refusal({"--local_parameter_device=tpu"}),
+            "--local_parameter_device=tpu is neither cpu nor gpu");
+}
+
+TEST(TfSpellings, NameNumbers) {
+  EXPECT_EQ(parse({"--num_epochs=7"}).epochs, 7);
+  EXPECT_EQ(parse({"--num-batches=70"}).max_steps, 70);
+  EXPECT_EQ(parse({"--num_batches=70"}).epochs, std::numeric_limits<int>::max());
+  EXPECT_EQ(parse({"--num_batches=70", "--epochs=2"}).epochs, 2);
+  EXPECT_EQ(parse({"--agg_small_grads_max_bytes=4096"}).small_tensors_kb, 4);
+  EXPECT_EQ(
+      parse({"--agg_small_grads_max_bytes=0", "--agg_small_grads_max_group=10"}).small_tensors_kb,
+      0);
+  EXPECT_EQ(parse({"--init_learning_rate=0.5"}).learning_rate, 0.5);
+  EXPECT_EQ(parse({"--tf_random_seed=9"}).seed, 9u);
+  EXPECT_EQ(parse({"--num_inter_threads=3", "--num_intra_threads=1"}).threads, 3);
+  EXPECT_EQ(parse({"--use_fp16"}).precision, Precision::kF16);
+  EXPECT_EQ(parse({"--use_fp16=False"}).precision, Precision::kF32);
+  EXPECT_THAT(
+      refusal({"--agg_small_grads_max_bytes=1000"}),
+      AllOf(HasSubstr("--agg_small_grads_max_bytes=1000"), HasSubstr("--small_tensors_kb")));
+  EXPECT_THAT(refusal({"--num_batches=3", "--num_epochs=2"}),
+              HasSubstr("--num_batches=3 and --num_epochs=2"));
+}
+
+TEST(TfSpellings, AreNamedByErrors) {
+  EXPECT_THAT(refusal({"--num_epochs=0"}), HasSubstr("--num_epochs=0 is not a whole number"));
+  EXPECT_THAT(refusal({"--num-epochs", "1.5"}), HasSubstr("--num_epochs=1.5 is not"));
+  EXPECT_EQ(refusal({"--num_epochs"}), "--num_epochs needs a value");
+  EXPECT_EQ(refusal({"--num_gpus=0", "--device=cpu"}),
+            "--num_gpus=0 is not a whole number between 1 and 1024");
+  EXPECT_EQ(refusal({"--num_gpus=1,2"}), "--num_gpus=1,2 is not a whole number between 1 and 1024");
+  EXPECT_THAT(refusal({"--num_batches=0"}),
+              HasSubstr("--num_batches=0 is not a whole number between 1"))
+      << "--max_steps=0 is no limit";
+  EXPECT_THAT(
+      refusal({"--variable_update=parameter_server", "--gradient_repacking=2"}),
+      AllOf(HasSubstr("--variable_update=parameter_server"), HasSubstr("--gradient_repacking=2")));
+  EXPECT_THAT(refusal({"--check_equivalence=2", "--num_epochs=2"}),
+              HasSubstr("--num_epochs=2 has"));
+  EXPECT_THAT(refusal({"--num_epoch=3"}), HasSubstr("did you mean --num_epochs?"));
+}
+
+TEST(TfSpellings, ThatContradictOursAreRefusedNamingBoth) {
+  EXPECT_EQ(refusal({"--epochs=3", "--num_epochs=4"}),
+            "--epochs=3 and --num_epochs=4, which stands for --epochs=4, contradict each other; "
+            "leave one of them out");
+  EXPECT_EQ(parse({"--epochs=4", "--num_epochs=4"}).epochs, 4);
+  EXPECT_EQ(parse({"--num_epochs=3", "--num_epochs=4"}).epochs, 4) << "the last of several";
+  EXPECT_THAT(refusal({"--devices=cpu:4", "--num_gpus=4"}),
+              HasSubstr("--devices=cpu:4 and --num_gpus=4, which stands for --devices=gpu:4, "));
+  EXPECT_THAT(
+      refusal({"--trainer=replicated", "--variable_update=parameter_server"}),
+      AllOf(HasSubstr("--trainer=replicated"), HasSubstr("--variable_update=parameter_server")));
+  EXPECT_THAT(refusal({"--allreduce=naive", "--all_reduce_spec=xring"}),
+              HasSubstr("--allreduce=naive and --all_reduce_spec=xring"));
+  EXPECT_THAT(refusal({"--hierarchical_copy", "--all_reduce_spec=xring"}),
+              AllOf(HasSubstr("--hierarchical_copy"), HasSubstr("--all_reduce_spec=xring")));
+}
+
+TEST(TfSpellings, WithoutCounterpartSayWhatToWrite) {
+  const std::pair<const char*, const char*> refusals[] = {
+      {"--optimizer=momentum", "--learning_rate"},    {"--train_dir=d", "--save_checkpoint=DIR"},
+      {"--data_name=imagenet", "--data_dir"},         {"--data_format=NCHW", "NHWC"},
+      {"--display_every=5", "train_bench"},           {"--model=resnet50", "train_bench"},
+      {"--gpu_indices=1,0", "--devices=gpu:1,gpu:0"}, {"--worker_hosts=a,b", "one process"},
+      {"--num_warmup_batches=3", "train_bench"},      {"--staged_vars", "variables are read"},
+      {"--agg_small_grads_max_group=4", "up to 10"},  {"--num_intra_threads=4", "--threads=N"}};
+  for (const auto& [flag, advice] : refusals)
+    EXPECT_THAT(refusal({flag}), AllOf(HasSubstr(flag), HasSubstr(advice)));
+  EXPECT_EQ(parse({"--data_format=nhwc", "--nodistortions", "--forward_only=False",
+                   "--num_warmup_batches=0", "--variable_consistency=strong"})
+                .epochs,
+            1);
+}
+
+TEST(TfSpellings, LetTheCommandsOfItsUsersRunTrainBench) {
+  const TrainFlags flags =
+      bench({"--device=cpu", "--local_parameter_device=cpu", "--num_gpus=8", "--data_format=NHWC",
+             "--model=resnet20", "--data_name=cifar10", "--batch_size=16", "--num_batches=8",
+             "--variable_update=replicated", "--all_reduce_spec=xring", "--num_intra_threads=1",
+             "--num_inter_threads=2"});
+  EXPECT_EQ(flags.devices.size(), 8u);
+  EXPECT_EQ(flags.trainer, "replicated");
+  EXPECT_EQ(flags.allreduce, "xring");
+  EXPECT_EQ(flags.threads, 2);
+  EXPECT_THAT(bench_refusal({"--data_name=imagenet", "--model=resnet20"}), HasSubstr("synthetic"));
+  EXPECT_THAT(bench_refusal({"--num_epochs=2"}), HasSubstr("--num_batches"));
+  EXPECT_THAT(bench_refusal({"--data_dir=d"}), HasSubstr("synthetic"));
+}
+
+TEST(TfSpellings, AreListedByHelpIfTheyStandForSomething) {
+  const std::string help = parse({"--help"}).help;
+  for (const char* part : {"As in tf_cnn_benchmarks", "--num_gpus N", "--variable_update MODE",
+                           "--all_reduce_spec SPEC", "--local_parameter_device", "--use_fp16"})
+    EXPECT_THAT(help, HasSubstr(part));
+  for (const char* part : {"--worker_hosts", "--data_format", "--optimizer"})
+    EXPECT_THAT(help, Not(HasSubstr(part)));
+}
+
+}  // namespace tf_spellings_test
+}  // namespace belfry

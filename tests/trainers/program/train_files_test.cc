@@ -1,0 +1,172 @@
+// The files of training programs: checkpoints, reports, data.
+#include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/trainers/data/mnist.h"
+
+namespace belfry {
+namespace train_files_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST_F(TrainTest, SaysWhatARestoredRunDid) {
+  const std::string one_device = "--devices=cpu:1";
+  EXPECT_EQ(run_train({one_device, "--epochs=1", "--save_checkpoint=" + path(".checkpoint")}).code,
+            0);
+  const std::string restore = "--restore_checkpoint=" + path(".checkpoint");
+  const TrainResult none =
+      run_train({one_device, "--epochs=1", restore, "--json=" + json_.string()});
+  EXPECT_EQ(none.code, 0) << none.error;
+  EXPECT_THAT(none.out, HasSubstr("epoch 1, step 8: test"));
+  EXPECT_THAT(none.out, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("\n  loss "))));
+  EXPECT_TRUE(report()["loss"].is_null());
+  const TrainResult one = run_train({one_device, "--max_steps=9", restore});
+  EXPECT_EQ(one.code, 0) << one.error;
+  EXPECT_THAT(one.out, HasSubstr("step 9/9  epoch 2/2"));
+  EXPECT_THAT(one.out, Not(HasSubstr("examples/s ("))) << "of the first step of a run";
+}
+
+// 3 steps, then on to 8: as 8 without a stop.
+TEST_F(TrainTest, GoesOnFromACheckpointToTheSameBits) {
+  const std::string checkpoint = path(".checkpoint"), json = "--json=" + json_.string();
+  EXPECT_EQ(run_train({json}).code, 0);
+  const std::string hash = report()["state_hash"];
+  EXPECT_EQ(run_train({"--max_steps=3", "--save_checkpoint=" + checkpoint, json}).code, 0);
+  EXPECT_NE(report()["state_hash"], hash);
+  const TrainResult result = run_train({"--restore_checkpoint=" + checkpoint, json});
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("after step 3; 5 steps are left"), HasSubstr("step 8/8")));
+  EXPECT_EQ(report()["state_hash"], hash);
+  EXPECT_EQ(report()["steps"], 8);
+  EXPECT_EQ(report()["epochs"], 2);
+  std::filesystem::remove_all(checkpoint);
+}
+
+TEST_F(TrainTest, RestoresWhatOtherTrainersAndDevicesSaved) {
+  const std::string checkpoint = path(".checkpoint"), json = "--json=" + json_.string();
+  EXPECT_EQ(run_train({"--devices=cpu:4", "--batch_size=4", "--max_steps=3",
+                       "--save_checkpoint=" + checkpoint, json})
+                .code,
+            0);
+  const std::string hash = report()["state_hash"];
+  for (const char* devices : {"--devices=cpu:1", "--devices=cpu:2"})
+    for (const char* trainer : {"--trainer=replicated", "--trainer=parameter_server"}) {
+      const TrainResult result = run_train({devices, trainer, "--batch_size=8", "--max_steps=3",
+                                            "--restore_checkpoint=" + checkpoint, json});
+      EXPECT_EQ(result.code, 0) << result.error;
+      EXPECT_THAT(result.out, HasSubstr("nothing is left to train"));
+      EXPECT_EQ(report()["state_hash"], hash) << devices << trainer;
+      EXPECT_EQ(report()["steps"], 3);
+      EXPECT_EQ(report()["replicas_equal"], true);
+      EXPECT_TRUE(report()["loss"].is_null());
+    }
+  std::filesystem::remove_all(checkpoint);
+}
+
+TEST(Train, RefusesCheckpointsBeforeTheDataAreRead) {
+  const TrainResult save = run_train({"--save_checkpoint=/no/such/folder/c"}, unreadable_recipe());
+  EXPECT_EQ(save.code, 1);
+  EXPECT_THAT(save.error, HasSubstr("/no/such/folder"));
+  const TrainResult restore =
+      run_train({"--restore_checkpoint=/no/such/checkpoint"}, unreadable_recipe());
+  EXPECT_EQ(restore.code, 1);
+  EXPECT_THAT(restore.error, HasSubstr("there is no checkpoint /no/such/checkpoint"));
+}
+
+// With a part of its state, or more, it would be another run.
+TEST_F(TrainTest, GoesOnWithTheSameOptimizerAlone) {
+  const std::string checkpoint = path(".checkpoint");
+  Recipe adams = small_recipe();
+  adams.optimizer = adam(1e-3);
+  EXPECT_EQ(run_train({"--max_steps=1", "--save_checkpoint=" + checkpoint}, adams).code, 0);
+  const TrainResult other = run_train({"--restore_checkpoint=" + checkpoint});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.error,
+              AllOf(HasSubstr("the graph has no variable of this name"),
+                    HasSubstr("training goes on with the model and the optimizer of the run that "
+                              "saved the checkpoint alone")));
+  std::filesystem::remove_all(checkpoint);
+}
+
+TEST_F(TrainTest, AsksBeforeItSavesOverAnotherModel) {
+  const std::string save = "--save_checkpoint=" + path(".checkpoint");
+  Recipe adams = small_recipe();
+  adams.optimizer = adam(1e-3);
+  EXPECT_EQ(run_train({"--max_steps=1", save}, adams).code, 0);
+  const TrainResult refused = run_train({"--max_steps=1", save});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error,
+              AllOf(HasSubstr(path(".checkpoint") + " holds a checkpoint of another"),
+                    HasSubstr("(--overwrite)")));
+  EXPECT_THAT(refused.out, Not(HasSubstr("step 1/1")));
+  EXPECT_EQ(run_train({"--max_steps=1", save}, adams).code, 0) << "its own is replaced unasked";
+  EXPECT_EQ(run_train({"--max_steps=1", save, "--overwrite"}).code, 0);
+  EXPECT_EQ(run_train({"--max_steps=1", save}).code, 0);
+  std::filesystem::remove_all(path(".checkpoint"));
+  const TrainResult alone = run_train({"--overwrite"});
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_THAT(alone.error, HasSubstr("--overwrite is for what --save_checkpoint replaces"));
+}
+
+// The trace is written in the middle of the run.
+TEST_F(TrainTest, AnOutputThatFailsCostsNoCheckpoint) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const TrainResult result =
+      run_train({"--max_steps=4", "--trace_file=/dev/full", "--json=" + json_.string(),
+                 "--save_checkpoint=" + path(".checkpoint")});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.error, HasSubstr("--trace_file=/dev/full could not be written"));
+  EXPECT_EQ(report()["steps"], 4);
+  EXPECT_EQ(inspect_checkpoint(path(".checkpoint")).extra.at("steps").integer(), 4);
+  std::filesystem::remove_all(path(".checkpoint"));
+}
+
+TEST_F(TrainTest, RefusesOneFileForTwoPurposes) {
+  const std::string other = json_.parent_path() / "." / json_.filename();
+  for (const char* flag : {"--trace_file=", "--save_checkpoint="}) {
+    const TrainResult result = run_train({"--json=" + json_.string(), flag + other});
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.error, AllOf(HasSubstr("--json=" + json_.string() + " and " + flag + other),
+                                    HasSubstr("would overwrite each other")));
+    EXPECT_FALSE(std::filesystem::exists(json_));
+  }
+}
+
+TEST(Train, RefusesAnUnwritableJsonBeforeTheDataAreRead) {
+  Recipe recipe = small_recipe();
+  bool read = false;
+  recipe.data = [&](bool train) {
+    read = true;
+    return small_data(train);
+  };
+  const TrainResult result = run_train({"--json=/no/such/folder/r.json"}, recipe);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.error, HasSubstr("--json=/no/such/folder/r.json"));
+  EXPECT_FALSE(read);
+}
+
+TEST_F(TrainTest, KeepsAnExistingJsonWhenTrainingFails) {
+  write_text_file(local_file_system(), json_, "{\"old\": 1}");
+  EXPECT_EQ(run_train({"--batch_size=1000", "--json=" + json_.string()}).code, 1);
+  EXPECT_EQ(report()["old"], 1);
+}
+
+TEST(Train, WritesJsonAloneToStdout) {
+  const TrainResult result = run_train({"--max_steps=1", "--json=/dev/stdout"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(nlohmann::json::parse(result.out)["steps"], 1);
+  EXPECT_THAT(result.error, HasSubstr("params_hash"));
+}
+
+TEST(Train, ReportsMissingFilesByName) {
+  Recipe recipe = small_recipe();
+  recipe.data = data::mnist;
+  const TrainResult result = run_train({"--data_dir=/no/such/folder"}, recipe);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.error, HasSubstr("/no/such/folder/train-images-idx3-ubyte"));
+}
+
+}  // namespace train_files_test
+}  // namespace belfry

@@ -1,0 +1,162 @@
+// Dry runs, explanations and traces of training programs.
+#include "belfry/tests/trainers/program/train_support.h"
+
+namespace belfry {
+namespace train_inspect_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST_F(TrainTest, PlansADryRunForGpusThatDoNotExistWithoutReadingData) {
+  const TrainResult result =
+      run_train({"--dry_run", "--devices=gpu:4", "--json=" + json_.string()}, unreadable_recipe());
+  EXPECT_EQ(result.code, 0) << result.error;
+  const std::string gpu = "/job:localhost/replica:0/task:0/device:GPU:";
+  for (const std::string& line :
+       {"fc0/W: (Variable): " + gpu + "0\n", "tower3/fc0/W: (Variable): " + gpu + "3\n",
+        "tower2/fc0/MatMul: (MatMul): " + gpu + "2\n",
+        "tower-pred-1/fc0/MatMul: (MatMul): " + gpu + "1\n", gpu + "3: 4 variables, 248 bytes"})
+    EXPECT_THAT(result.out, HasSubstr(line));
+  const nlohmann::json devices = report()["devices"];
+  ASSERT_EQ(devices.size(), 5u);
+  EXPECT_EQ(devices[4]["device"], gpu + "3");
+  EXPECT_EQ(devices[4]["variables"], 4);
+  EXPECT_EQ(devices[4]["variable_bytes"], 8 * (4 * 5 + 5 + 5 + 1));
+  EXPECT_GT(devices[4]["peak_bytes"], devices[4]["variable_bytes"]);
+}
+
+TEST_F(TrainTest, PlansLogicalGpusThatShareTheMemoryOfAPhysicalOne) {
+  const TrainResult result = run_train({"--dry_run", "--devices=/gpu:3,/gpu:0,/gpu:1",
+                                        "--logical_gpus=2", "--json=" + json_.string()},
+                                       unreadable_recipe());
+  EXPECT_EQ(result.code, 0) << result.error;
+  const std::string gpu = "/job:localhost/replica:0/task:0/device:GPU:";
+  EXPECT_THAT(result.out, AllOf(HasSubstr(gpu + "0 -> declared, absent, on physical GPU 0\n"),
+                                HasSubstr(gpu + "3 -> declared, absent, on physical GPU 1\n"),
+                                HasSubstr("tower1/fc0/MatMul: (MatMul): " + gpu + "0\n"),
+                                HasSubstr("\nphysical GPU 0 (GPU:0 GPU:1): planned peak ")));
+  const nlohmann::json devices = report()["devices"], physical = report()["physical_gpus"];
+  ASSERT_EQ(devices.size(), 5u);
+  // A replica per physical GPU: GPU:1's is GPU:0's.
+  const int variables[] = {0, 4, 4, 0, 4}, bytes[] = {0, 248, 0, 0, 248};
+  for (std::size_t d = 1; d < 5; ++d) {
+    EXPECT_EQ(devices[d]["variables"], variables[d]) << d;
+    EXPECT_EQ(devices[d]["variable_bytes"], bytes[d]) << d;
+  }
+  ASSERT_EQ(physical.size(), 2u);
+  for (const std::size_t p : {0, 1}) {
+    const nlohmann::json &one = devices[1 + 2 * p], &other = devices[2 + 2 * p];
+    EXPECT_EQ(physical[p]["physical_gpu"], p);
+    EXPECT_EQ(physical[p]["devices"], (nlohmann::json{one["device"], other["device"]}));
+    EXPECT_EQ(physical[p]["peak_bytes"],
+              one["peak_bytes"].get<int>() + other["peak_bytes"].get<int>());
+  }
+}
+
+TEST_F(TrainTest, ExplainsNodesOnGpusThatDoNotExist) {
+  for (const std::string logical : {"--logical_gpus=1", "--logical_gpus=4"}) {
+    const TrainResult result = run_train({"--explain=tower1/fc0/MatMul", "--devices=gpu:5,gpu:2",
+                                          logical, "--json=" + json_.string()},
+                                         unreadable_recipe());
+    EXPECT_EQ(result.code, 0) << result.error;
+    const std::string gpu = "/job:localhost/replica:0/task:0/device:GPU:";
+    EXPECT_THAT(result.out, HasSubstr(gpu + "2"));
+    EXPECT_EQ(report()["requested"], gpu + "2");
+    EXPECT_EQ(report()["device"], gpu + "2");
+    EXPECT_EQ(report()["candidates"].size(), 7u) << "a CPU and GPUs 0 to 5";
+  }
+}
+
+TEST_F(TrainTest, ExplainsANodeWithoutTraining) {
+  const TrainResult result =
+      run_train({"--explain=tower1/fc0/MatMul", "--json=" + json_.string()}, unreadable_recipe());
+  EXPECT_EQ(result.code, 0) << result.error;
+  const std::string cpu = "/job:localhost/replica:0/task:0/device:CPU:";
+  EXPECT_THAT(result.out, AllOf(HasSubstr("tower1/fc0/MatMul"), HasSubstr(cpu + "1")));
+  const nlohmann::json json = report();
+  EXPECT_EQ(json["node"], "tower1/fc0/MatMul");
+  EXPECT_EQ(json["type"], "MatMul");
+  EXPECT_EQ(json["requested"], cpu + "1");
+  EXPECT_EQ(json["device"], cpu + "1");
+  ASSERT_FALSE(json["scopes"].empty());
+  EXPECT_GT(json["scopes"][0]["line"], 0);
+  ASSERT_EQ(json["candidates"].size(), 2u);
+  EXPECT_EQ(json["candidates"][0]["device"], cpu + "0");
+  EXPECT_EQ(json["candidates"][0]["kept"], false);
+  EXPECT_EQ(json["candidates"][1]["kept"], true);
+  EXPECT_TRUE(json["colocation"].is_array());
+  EXPECT_TRUE(json["load"].is_object());
+  EXPECT_TRUE(json["fallback"].is_null());
+}
+
+TEST_F(TrainTest, ADryRunMayExplainToo) {
+  const TrainResult result =
+      run_train({"--dry_run", "--devices=gpu:2", "--explain=tower-pred-1/fc0/MatMul",
+                 "--json=" + json_.string()},
+                unreadable_recipe());
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_EQ(report()["device"], "/job:localhost/replica:0/task:0/device:GPU:1");
+  EXPECT_EQ(report()["devices"].size(), 3u);
+}
+
+TEST_F(TrainTest, ExplainsTheLoadsThatASetterSaw) {
+  EXPECT_EQ(
+      run_train({"--explain=fc1/W", "--trainer=parameter_server", "--json=" + json_.string()}).code,
+      0);
+  const nlohmann::json load = report()["load"];
+  ASSERT_EQ(load.size(), 2u);
+  std::int64_t elements = 0;
+  for (const auto& [device, n] : load.items()) elements += std::int64_t{n};
+  EXPECT_EQ(elements, 4 * 5 + 5);  // fc0/W and fc0/b came before
+}
+
+TEST(Train, SuggestsTheNearestNodeToExplain) {
+  const TrainResult result = run_train({"--explain=tower1/fc0/MatMull"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.error, HasSubstr("did you mean 'tower1/fc0/MatMul'"));
+}
+
+TEST_F(TrainTest, TracesTheSecondStepAndTrainsOn) {
+  const std::string trace = path(".trace");
+  EXPECT_EQ(run_train({"--trace_file=" + trace, "--json=" + json_.string()}).code, 0);
+  EXPECT_EQ(report()["steps"], 8);
+  const std::vector<std::byte> bytes = local_file_system().read(trace);
+  const auto events = nlohmann::json::parse(
+      std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()))["traceEvents"];
+  EXPECT_GT(events.size(), 20u);
+  std::filesystem::remove(trace);
+  EXPECT_EQ(run_train({"--max_steps=1", "--trace_file=" + trace}).code, 0);
+  EXPECT_TRUE(std::filesystem::remove(trace));
+  EXPECT_EQ(run_train({"--trace_file=/no/such/folder/t.json"}).code, 1);
+}
+
+TEST_F(TrainTest, InspectsAndTracesTowersThatRunFree) {
+  const std::vector<std::string> free{"--trainer=async", "--async=free"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), free.begin(), free.end());
+    return more;
+  };
+  const TrainResult dry = run_train(with({"--dry_run", "--devices=cpu:3"}), unreadable_recipe());
+  EXPECT_EQ(dry.code, 0) << dry.error;
+  EXPECT_THAT(dry.out, HasSubstr("tower2/fc0/MatMul: (MatMul): "
+                                 "/job:localhost/replica:0/task:0/device:CPU:2\n"));
+  const TrainResult explained =
+      run_train(with({"--explain=tower1/fc0/MatMul"}), unreadable_recipe());
+  EXPECT_EQ(explained.code, 0) << explained.error;
+  EXPECT_THAT(explained.out, HasSubstr("device:CPU:1"));
+  const std::string trace = path(".trace");
+  EXPECT_EQ(run_train(with({"--trace_file=" + trace})).code, 0);
+  EXPECT_TRUE(std::filesystem::remove(trace));
+}
+
+TEST(Train, PrintsPlacementAndTheBalanceOfVariables) {
+  const TrainResult result =
+      run_train({"--log_device_placement", "--max_steps=1", "--trainer=parameter_server"});
+  EXPECT_THAT(result.out, AllOf(HasSubstr("Device mapping: no known devices.\n"),
+                                HasSubstr("fc0/W: (Variable): /job:localhost/replica:0/task:0/"
+                                          "device:CPU:0\n"),
+                                HasSubstr("imbalance")));
+}
+
+}  // namespace train_inspect_test
+}  // namespace belfry

@@ -1,0 +1,192 @@
+// Training runs as from a command line: what they print, report and refuse.
+#include "belfry/tests/trainers/program/train_support.h"
+
+namespace belfry {
+namespace train_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST_F(TrainTest, DividesBatchesAsItIsTold) {
+  const TrainResult result =
+      run_train({"--devices=cpu:3", "--uneven=weight", "--tower_weights=2,1,1", "--batch_size=4",
+                 "--json=" + json_.string()});
+  EXPECT_EQ(result.code, 0) << result.error;
+  for (const char* part : {"6 + 3 + 3 per device, 12 in all", "6 steps per epoch",
+                           "the last batch of an epoch has 10 examples: 5 + 3 + 2"})
+    EXPECT_THAT(result.out, HasSubstr(part)) << part;
+  EXPECT_EQ(report()["uneven"], "weight");
+  EXPECT_EQ(report()["tower_weights"], (nlohmann::json{2, 1, 1}));
+  EXPECT_EQ(report()["steps"], 12);
+  EXPECT_EQ(report()["replicas_equal"], true);
+  const TrainResult refused = run_train({"--devices=cpu:3", "--uneven=error", "--batch_size=4"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("leave 10 over"));
+  EXPECT_EQ(run_train({"--uneven=pad", "--batch_size=500"}).code, 0);
+}
+
+TEST_F(TrainTest, PrintsHeaderProgressAndTableAndWritesJson) {
+  const TrainResult result =
+      run_train({"--devices=cpu:2", "--threads=1", "--json=" + json_.string()});
+  EXPECT_EQ(result.code, 0) << result.error;
+  for (const char* part :
+       {"program: replicated, collective on CPU:0 CPU:1", "8 per device, 16 in all",
+        "4 steps per epoch", "leaves out 6 examples", "a smooth function", "step 1/8", "step 8/8",
+        "test  loss", "params_hash", "replicas_equal"})
+    EXPECT_THAT(result.out, HasSubstr(part)) << part;
+  const nlohmann::json json = report();
+  EXPECT_EQ(json["program"], "program");
+  EXPECT_EQ(json["trainer"], "replicated");
+  EXPECT_EQ(json["allreduce"], "collective");
+  EXPECT_EQ(json["canonical"], true);
+  EXPECT_EQ(json["gradient_repacking"], 0);
+  EXPECT_EQ(json["small_tensors_kb"], 0);
+  EXPECT_GT(json["bucket_mb"], 0);
+  EXPECT_EQ(json["devices"].size(), 2u);
+  EXPECT_EQ(json["batch_size"], 8);
+  EXPECT_EQ(json["seed"], 1);
+  EXPECT_EQ(json["threads"], 1);
+  EXPECT_EQ(json["steps"], 8);
+  EXPECT_EQ(json["epochs"], 2);
+  EXPECT_GT(json["seconds"], 0);
+  EXPECT_GT(json["examples_per_second"], 0);
+  EXPECT_GT(json["loss"], 0);
+  EXPECT_TRUE(json["test_accuracy"].is_null());
+  EXPECT_EQ(std::string(json["params_hash"]).size(), 16u);
+  EXPECT_EQ(std::string(json["state_hash"]).size(), 16u);
+  EXPECT_EQ(json["replicas_equal"], true);
+  EXPECT_EQ(json["peak_bytes"].size(), 2u);
+  for (const auto& [device, bytes] : json["peak_bytes"].items()) EXPECT_GT(bytes, 0) << device;
+}
+
+TEST_F(TrainTest, ReportsTheTestAccuracyOfModelsThatMeasureIt) {
+  Recipe recipe = small_recipe();
+  recipe.model = [](Tower& tower, Output x, Output y) {
+    tower.metric("accuracy", reduce_mean(x) * 0 + 0.75);
+    return smooth_model(tower, x, y);
+  };
+  EXPECT_EQ(run_train({"--json=" + json_.string()}, recipe).code, 0);
+  EXPECT_EQ(report()["test_accuracy"], 0.75);
+}
+
+TEST_F(TrainTest, GivesTheSameHashesInTwoProcessesAndModes) {
+  std::vector<std::string> hashes;
+  for (const char* trainer : {"--trainer=replicated", "--trainer=parameter_server"}) {
+    EXPECT_EQ(
+        run_train({trainer, "--devices=cpu:2", "--max_steps=3", "--json=" + json_.string()}).code,
+        0);
+    EXPECT_EQ(report()["steps"], 3);
+    EXPECT_EQ(report()["epochs"], 0);
+    hashes.push_back(report()["params_hash"]);
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST_F(TrainTest, SaysWhetherTheSumIsCanonicalForSoManyDevices) {
+  const auto canonical = [&](std::vector<std::string> flags) {
+    flags.push_back("--max_steps=1");
+    flags.push_back("--json=" + json_.string());
+    EXPECT_EQ(run_train(flags).code, 0);
+    return report()["canonical"];
+  };
+  EXPECT_EQ(canonical({"--devices=cpu:4", "--allreduce=halving_doubling"}), true);
+  EXPECT_EQ(canonical({"--devices=cpu:3", "--allreduce=halving_doubling"}), false);
+  EXPECT_EQ(canonical({"--devices=cpu:2", "--allreduce=collective:1k:ring"}), false);
+  EXPECT_EQ(canonical({"--devices=cpu:3", "--allreduce=shuffle"}), true);
+  EXPECT_EQ(canonical({"--devices=cpu:3", "--trainer=parameter_server"}), true);
+  EXPECT_EQ(canonical({"--devices=cpu:1"}), true) << "nothing is combined";
+  EXPECT_EQ(canonical({"--devices=cpu:1", "--trainer=replicated", "--allreduce=ring"}), true);
+}
+
+TEST_F(TrainTest, PacksSmallTensorsWithoutChangingTheResult) {
+  std::vector<std::string> hashes;
+  for (const char* kib : {"0", "1", "1000"}) {
+    EXPECT_EQ(run_train({"--devices=cpu:3", std::string("--small_tensors_kb=") + kib,
+                         "--json=" + json_.string()})
+                  .code,
+              0);
+    hashes.push_back(report()["state_hash"]);
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_EQ(hashes[0], hashes[2]);
+}
+
+TEST_F(TrainTest, TrainsOnNamedDevices) {
+  EXPECT_EQ(run_train({"--devices=/cpu:1", "--json=" + json_.string()}).code, 0);
+  EXPECT_EQ(report()["devices"], nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:1"});
+  EXPECT_EQ(report()["trainer"], "simple");
+  EXPECT_TRUE(report()["allreduce"].is_null());
+}
+
+TEST_F(TrainTest, ReplacesTheRecipesScheduleByTheFlag) {
+  Recipe recipe = small_recipe();
+  recipe.optimizer = sgd([](const StepInfo&) { return 0.1; });
+  EXPECT_EQ(run_train({"--json=" + json_.string()}, recipe).code, 0);
+  const std::string scheduled = report()["params_hash"];
+  EXPECT_EQ(run_train({"--learning_rate=0.1", "--json=" + json_.string()}, recipe).code, 0);
+  EXPECT_EQ(report()["params_hash"], scheduled);
+  EXPECT_EQ(run_train({"--learning_rate=0.2", "--json=" + json_.string()}, recipe).code, 0);
+  EXPECT_NE(report()["params_hash"], scheduled);
+}
+
+TEST_F(TrainTest, TrainsInOrderAndFreeAndSaysWhich) {
+  const std::string json = "--json=" + json_.string();
+  for (const std::string async : {"ordered", "free"}) {
+    const TrainResult result =
+        run_train({"--trainer=async", "--async=" + async, "--devices=cpu:2", json});
+    EXPECT_EQ(result.code, 0) << result.error;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("program: async, " + async + " on CPU:0 CPU:1"),
+                                  HasSubstr("step 8/8")));
+    EXPECT_EQ(report()["trainer"], "async");
+    EXPECT_EQ(report()["async"], async);
+    EXPECT_TRUE(report()["allreduce"].is_null());
+    EXPECT_EQ(report()["steps"], 8);
+    EXPECT_EQ(report()["epochs"], 2);
+    EXPECT_EQ(report()["replicas_equal"], true);
+  }
+}
+
+TEST(Train, PrintsHelpAndTrainsNothing) {
+  const TrainResult result = run_train({"--help"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("--batch_size"), Not(HasSubstr("--data_dir"))));
+}
+
+TEST(Train, ExitsWith2ForMistakesOnTheCommandLineInOneLine) {
+  for (const char* flag : {"--batchsize=3", "--devices=gpu:2", "--learning_rate=nan",
+                           "--trainer=simple", "--data_dir=/d", "--allreduce=colocate",
+                           "--epochs=x", "--gradient_repacking=4", "--bucket_mb=x"}) {
+    const TrainResult result = run_train({flag});
+    EXPECT_EQ(result.code, 2) << flag;
+    EXPECT_THAT(result.error, testing::StartsWith("error: ")) << flag;
+    EXPECT_EQ(std::ranges::count(result.error, '\n'), 1) << result.error;
+  }
+}
+
+TEST(Train, ExitsWith1ForAllOtherErrorsInOneLine) {
+  Recipe recipe = small_recipe();
+  recipe.optimizer = sgd(-1);
+  EXPECT_EQ(run_train({}, recipe).code, 1);
+  recipe = small_recipe();
+  recipe.data = [](bool) -> std::unique_ptr<Dataset> { throw IoError("bad\nfile"); };
+  const TrainResult result = run_train({}, recipe);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.error, "error: bad file\n");
+  EXPECT_EQ(run_train({"--batch_size=1000"}).code, 1);
+  EXPECT_EQ(run_train({}, {}).code, 1);
+  EXPECT_EQ(run_train({"--devices=cpu:1", "--learning_rate=0.1"},
+                      {.model = smooth_model, .data = small_data})
+                .code,
+            1);
+}
+
+TEST(Train, HonoursMoreThreadsThanCoresWithAWarning) {
+  const TrainResult result = run_train({"--threads=64", "--max_steps=2", "--json=/dev/stdout"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(nlohmann::json::parse(result.out)["threads"], 64);
+  EXPECT_THAT(result.error, HasSubstr("64 threads"));
+}
+
+}  // namespace train_test
+}  // namespace belfry
