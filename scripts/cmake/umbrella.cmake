@@ -14,5 +14,8 @@ function(belfry_umbrella name)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/include/belfry/${name} CONTENT "${content}" @ONLY)
 endfunction()
 
-belfry_umbrella(ops.h framework/core_ops ops)
-belfry_umbrella(belfry.h framework framework/core_ops ops towers allreduce trainers)
+belfry_umbrella(ops.h framework/core_ops ops ops/updates ops/normalization)
+belfry_umbrella(belfry.h framework/base framework/graph framework/gradients framework/core_ops
+                framework/device framework/plan framework/run framework/trace framework/checkpoint
+                ops ops/updates ops/normalization towers allreduce/verify allreduce trainers/util
+                trainers/data trainers/machine trainers/core trainers/bench trainers/program)

@@ -15,7 +15,7 @@ struct SourceFile {
   std::string path;  // below the repository: "ops/relu.cc"
   std::string text;
 
-  std::string folder() const { return path.substr(0, path.find('/')); }
+  std::string folder() const { return path.substr(0, path.rfind('/')); }
 };
 
 // The folders that users get; the rest is tests and scripts.
