@@ -131,8 +131,7 @@ class HalvingDoubling final : public CombiningStrategy {
 
 const StrategyRegistration halving_doubling{"halving_doubling",
                                             [] { return std::make_unique<HalvingDoubling>(); }};
-const StrategyRegistration rechd{"rechd", [] { return std::make_unique<HalvingDoubling>(); },
-                                 StrategyName::kAlias};
+const StrategyAlias rechd{"rechd", "halving_doubling"};
 
 }  // namespace
 

@@ -74,8 +74,7 @@ class Shuffle final : public CombiningStrategy {
 };
 
 const StrategyRegistration shuffle{"shuffle", [] { return std::make_unique<Shuffle>(on_towers); }};
-const StrategyRegistration psgpu{"psgpu", [] { return std::make_unique<Shuffle>(on_towers); },
-                                 StrategyName::kAlias};
+const StrategyAlias psgpu{"psgpu", "shuffle"};
 const StrategyRegistration pscpu{"pscpu", [] { return std::make_unique<Shuffle>(on_cpus); },
                                  StrategyName::kAlias};
 

@@ -20,6 +20,7 @@ namespace {
 struct Registered {
   StrategyFactory factory;
   StrategyName kind;
+  std::string stands_for = {};  // of the menu
 };
 
 std::map<std::string, Registered, std::less<>>& registry() {
@@ -205,6 +206,18 @@ void register_strategy(std::string name, StrategyFactory factory, StrategyName k
   const auto [entry, added] =
       registry().try_emplace(std::move(name), Registered{std::move(factory), kind});
   require(added, "an aggregation strategy called '", entry->first, "' is already registered");
+}
+
+void register_alias(std::string name, std::string stands_for) {
+  register_strategy(
+      name, [stands_for] { return make_named_strategy(stands_for); }, StrategyName::kAlias);
+  registry().find(name)->second.stands_for = std::move(stands_for);
+}
+
+std::string main_name(std::string_view name) {
+  const auto found = registry().find(name);
+  const bool alias = found != registry().end() && !found->second.stands_for.empty();
+  return alias ? found->second.stands_for : std::string(name);
 }
 
 std::unique_ptr<Strategy> make_named_strategy(std::string_view name) {

@@ -91,6 +91,10 @@ enum class StrategyName { kMain, kAlias };
 // has a character that specs give a meaning (':', '#', ',' and white space).
 void register_strategy(std::string name, StrategyFactory factory,
                        StrategyName kind = StrategyName::kMain);
+// A second name for one of the menu. Throws InvalidArgument as above.
+void register_alias(std::string name, std::string stands_for);
+// "ring" for its alias "xring"; what stands for nothing else, as it is.
+std::string main_name(std::string_view name);
 // By its name alone. Throws InvalidArgument with all names and the nearest one.
 std::unique_ptr<Strategy> make_named_strategy(std::string_view name);
 // What a whole spec asks for (all_reduce_spec.h, which defines it): a name, "ring#2",
@@ -105,6 +109,12 @@ struct StrategyRegistration {
   StrategyRegistration(std::string name, StrategyFactory factory,
                        StrategyName kind = StrategyName::kMain) {
     register_strategy(std::move(name), std::move(factory), kind);
+  }
+};
+
+struct StrategyAlias {
+  StrategyAlias(std::string name, std::string stands_for) {
+    register_alias(std::move(name), std::move(stands_for));
   }
 };
 

@@ -66,6 +66,9 @@ void define(FlagParser& parser, RawFlags& raw) {
   parser.add("--csv", raw.csv, "FILE", "write the results there, a line each [none]");
   parser.add("--json", raw.json, "FILE", "write the results there, as a list of objects [none]");
   parser.add_spellings(device_spellings());
+  const std::string why = "name strategies by --strategies, such as --strategies=ring,collective";
+  parser.add_spellings({refused("allreduce", why), refused("all_reduce_spec", why),
+                        only("hierarchical_copy", "", "false", "write --strategies=hierarchical")});
 }
 
 DType parse_type(const FlagValue& flag) {
@@ -316,11 +319,4 @@ int run(const Flags& flags) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_program([&] {
-    const Flags flags = parse(arguments(argc, argv), program_name(argc > 0 ? argv[0] : nullptr));
-    if (flags.help.empty()) return run(flags);
-    std::fputs(flags.help.c_str(), stdout);
-    return 0;
-  });
-}
+int main(int argc, char** argv) { return run_program(argc, argv, parse, run); }

@@ -41,22 +41,26 @@ void run(bool colocate, const std::string& path) {
                 t.from.c_str(), t.to.c_str());
 }
 
-int main(int argc, char** argv) {
-  return run_program([&] {
-    FlagParser parser(
-        "Runs a gradient beside the operations that it differentiates, and elsewhere, and prints "
-        "what crosses devices. Writes two traces, true.json and false.json, for "
-        "https://ui.perfetto.dev.",
-        program_name(argc > 0 ? argv[0] : nullptr));
-    std::string folder = ".";
-    parser.add_argument("FOLDER", folder, "an existing folder for the traces [.]");
-    const std::string help = parser.parse(arguments(argc, argv));
-    if (!help.empty()) {
-      std::fputs(help.c_str(), stdout);
-      return 0;
-    }
-    run(true, folder + "/true.json");
-    run(false, folder + "/false.json");
-    return 0;
-  });
+struct Flags {
+  std::string help, folder = ".";
+};
+
+Flags parse(std::span<const char* const> arguments, const std::string& program) {
+  FlagParser parser(
+      "Runs a gradient beside the operations that it differentiates, and elsewhere, and prints "
+      "what crosses devices. Writes two traces, true.json and false.json, for "
+      "https://ui.perfetto.dev.",
+      program);
+  Flags flags;
+  parser.add_argument("FOLDER", flags.folder, "an existing folder for the traces [.]");
+  flags.help = parser.parse(arguments);
+  return flags;
 }
+
+int run_both(const Flags& flags) {
+  run(true, flags.folder + "/true.json");
+  run(false, flags.folder + "/false.json");
+  return 0;
+}
+
+int main(int argc, char** argv) { return run_program(argc, argv, parse, run_both); }

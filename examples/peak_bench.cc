@@ -33,7 +33,7 @@ void define(FlagParser& parser, RawFlags& raw) {
   parser.add("--chain", raw.chain, "N", "products in a row that are timed as one [10]");
   parser.add("--precisions", raw.precisions, "LIST",
              cat("a comma list of how products are computed: ", join(precision_names(), "|"),
-                 " [bf16,tf32,f32]"));
+                 "; tf32: GPUs alone [bf16,tf32,f32; on CPUs bf16,f32]"));
   parser.group("How it is measured");
   parser.add("-n,--iters", raw.iterations, "N", "timed runs of each [20]");
   parser.add("-w,--warmup_iters", raw.warmup, "N", "runs before those [2]");
@@ -58,9 +58,13 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   read_integer(raw.iterations, 1, 1000000, flags.iterations);
   read_integer(raw.warmup, 0, 1000000, flags.warmup);
   read_integer(raw.threads, 0, 1024, flags.threads);
-  for (const std::string_view name : split(raw.precisions.text(), ','))
-    flags.precisions.push_back(
-        as_flag(raw.precisions.name(), [&] { return find_precision(name); }));
+  for (const std::string_view name : split(raw.precisions.text(), ',')) {
+    const Precision precision =
+        as_flag(raw.precisions.name(), [&] { return find_precision(name); });
+    const std::string refusal = precision_refusal(precision, flags.devices.devices);
+    require<FlagError>(refusal.empty() || !raw.precisions.given(), raw.precisions, ": ", refusal);
+    if (refusal.empty()) flags.precisions.push_back(precision);
+  }
   flags.json = raw.json;
   return flags;
 }
@@ -159,11 +163,4 @@ int run(const Flags& flags) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_program([&] {
-    const Flags flags = parse(arguments(argc, argv), program_name(argc > 0 ? argv[0] : nullptr));
-    if (flags.help.empty()) return run(flags);
-    std::fputs(flags.help.c_str(), stdout);
-    return 0;
-  });
-}
+int main(int argc, char** argv) { return run_program(argc, argv, parse, run); }

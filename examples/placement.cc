@@ -147,7 +147,11 @@ void missing_device() {
   }
 }
 
-void place_all() {
+struct Flags {
+  std::string help;
+};
+
+int place_all(const Flags&) {
   for (const Program& program : kPrograms) {
     std::printf("\n# %s\n", program.title);
     Graph planned, run;
@@ -161,17 +165,15 @@ void place_all() {
   }
   std::printf("\n# a device that is not there\n");
   missing_device();
+  return 0;
 }
 
-int main(int argc, char** argv) {
-  return run_program([&] {
-    FlagParser parser(
-        "Prints where each node of some small programs goes, planned for GPUs that need not exist, "
-        "and what the programs compute. Takes no flags.",
-        program_name(argc > 0 ? argv[0] : nullptr));
-    const std::string help = parser.parse(arguments(argc, argv));
-    if (help.empty()) place_all();
-    std::fputs(help.c_str(), stdout);
-    return 0;
-  });
+Flags parse(std::span<const char* const> arguments, const std::string& program) {
+  FlagParser parser(
+      "Prints where each node of some small programs goes, planned for GPUs that need not exist, "
+      "and what the programs compute. Takes no flags.",
+      program);
+  return {.help = parser.parse(arguments)};
 }
+
+int main(int argc, char** argv) { return run_program(argc, argv, parse, place_all); }

@@ -74,9 +74,9 @@ Mode mode_for(const std::string& strategy, const std::string& trainer, int repac
     const TrainerKind& kind = find_trainer(name);
     if (kind.accepts && kind.accepts(strategy)) return {name, strategy, repacking};
   }
-  throw FlagError(trainer.empty()
-                      ? cat("--strategies: no trainer takes ", strategy)
-                      : cat("--strategies: --trainer=", trainer, " does not take ", strategy));
+  throw FlagError(trainer.empty() ? cat("--strategies: no trainer takes ", strategy)
+                                  : cat("--strategies: --trainer=", trainer, " does not take ",
+                                        strategy, "; leave one of them out"));
 }
 
 // Throws FlagError if these devices cannot be served.
@@ -128,14 +128,13 @@ void read_numbers(BenchFlags& wanted, const Raw& raw) {
   read_integer(raw.repetitions, 1, 1000, wanted.repetitions);
 }
 
-BenchFlags parse(int argc, char** argv) {
-  const std::string program = program_name(argc > 0 ? argv[0] : nullptr);
+BenchFlags parse(std::span<const char* const> arguments, const std::string& program) {
   FlagParser parser("Times training on synthetic data. Flags may be spelled with - or _.", program);
   Raw raw;
   add_flags(parser, raw);
   const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
   BenchFlags wanted;
-  wanted.help = parser.parse(arguments(argc, argv));
+  wanted.help = parser.parse(arguments);
   if (!wanted.help.empty()) return wanted;
   int image_size = 0;
   read_integer(raw.image_size, 1, 1 << 14, image_size);
@@ -248,12 +247,7 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
   return bench_results(benched(wanted), runs, 0);
 }
 
-int train_bench(int argc, char** argv) {
-  const BenchFlags wanted = parse(argc, argv);
-  if (!wanted.help.empty()) {
-    std::fputs(wanted.help.c_str(), stdout);
-    return 0;
-  }
+int train_bench(const BenchFlags& wanted) {
   Outputs outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
@@ -294,6 +288,4 @@ int train_bench(int argc, char** argv) {
   return 1;
 }
 
-int main(int argc, char** argv) {
-  return run_program([&] { return train_bench(argc, argv); });
-}
+int main(int argc, char** argv) { return run_program(argc, argv, parse, train_bench); }

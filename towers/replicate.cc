@@ -32,6 +32,8 @@ bool has(const std::vector<Variable>& list, Variable wanted) {
       list, [&](const Variable& v) { return v.logical_name() == wanted.logical_name(); });
 }
 
+constexpr char kAlike[] = "make the same variables, in one order, in every tower";
+
 // Towers 0 and t of one replicate() call, for errors.
 struct Pair {
   int t;
@@ -40,7 +42,7 @@ struct Pair {
   [[noreturn]] void missing(Variable v, int where, int elsewhere) const {
     throw InvalidArgument(cat("towers disagree: tower ", where, " has variable ", v.describe(),
                               ", but tower ", elsewhere, ", replicated at ", call.str(),
-                              ", has none of this name"));
+                              ", has none of this name; ", kAlike));
   }
 
   // Replicas correspond one to one.
@@ -53,12 +55,12 @@ struct Pair {
       const Variable a = main[i], b = other[i];
       require(a.logical_name() == b.logical_name(),
               "towers disagree on the order of variables: ", "number ", i, " is ", a.describe(),
-              " in tower 0, but ", b.describe(), " in tower ", t);
+              " in tower 0, but ", b.describe(), " in tower ", t, "; ", kAlike);
       require(a.node().output_type(0) == b.node().output_type(0), "towers disagree on variable ",
-              a.describe(), " of tower 0: it is ", b.describe(), " in tower ", t);
+              a.describe(), " of tower 0: it is ", b.describe(), " in tower ", t, "; ", kAlike);
       require(a.trainable() == b.trainable(), "towers disagree on variable ", a.describe(),
               " of tower 0: only one of them trains it, the other is ", b.describe(), " in tower ",
-              t);
+              t, "; ", kAlike);
     }
   }
 
@@ -72,6 +74,11 @@ struct Pair {
       if (!has(main.trainables, v)) missing(v, t, 0);
   }
 };
+
+void require_function(const std::function<void(Tower&)>& build, Site call) {
+  require(static_cast<bool>(build), "the tower function (", call.str(),
+          ") is empty; give one that builds the model");
+}
 
 void require_devices(std::span<const DeviceSpec> devices, Site call) {
   require(!devices.empty(), "replicate (", call.str(), "): name at least one device");
@@ -123,6 +130,7 @@ Node* node_called(const Graph& graph, std::string_view name) {
       own = cat("; the node of this one is ", node.describe(), ": get(\"",
                 node.name().substr(record.name.size() + 1), "\")");
   }
+  if (own.empty()) own = "; ask the TowerRecord of that call for it";
   throw InvalidArgument(cat("Name conflict! ", found.describe(),
                             " belongs to another tower called '", record.name,
                             "', of another replicate() or predict_tower()", own));
@@ -139,6 +147,15 @@ std::vector<std::string> names_in(const TowerRecord& record) {
   for (const NamedOutput& output : record.outputs) names.push_back(output.name);
   for (const Variable& v : record.variables) names.emplace_back(v.logical_name());
   return names;
+}
+
+// "; did you mean 'x'?", or what there is.
+std::string other_names(const TowerRecord& record, std::string_view wanted) {
+  const std::vector<std::string> names = names_in(record);
+  const std::string hint = did_you_mean(wanted, names);
+  if (!hint.empty()) return hint;
+  if (names.empty()) return "; its function made none";
+  return cat("; ask for one that it has, such as ", join(nearest_several(wanted, names, 5)));
 }
 
 // Collection of the variables that prediction towers made, as there was nothing that trains.
@@ -163,7 +180,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
                                       const std::function<void(Tower&)>& build, Averages averages,
                                       At at) {
   require_devices(devices, at.site);
-  require(static_cast<bool>(build), "the tower function (", at.site.str(), ") is empty");
+  require_function(build, at.site);
   const int total = static_cast<int>(devices.size());
   std::vector<TowerRecord> records;
   std::vector<std::vector<BatchMoments>> moments;
@@ -233,8 +250,8 @@ Output TowerRecord::get(std::string_view tensor) const {
   for (const Variable& v : variables)
     if (output == 0 && v.logical_name() == node_name) return v;
   if (others) refuse_others(*this, *node);
-  throw NotFound(cat("tower '", name, "' has no tensor '", tensor, "'",
-                     did_you_mean(node_name, names_in(*this))));
+  throw NotFound(
+      cat("tower '", name, "' has no tensor '", tensor, "'", other_names(*this, node_name)));
 }
 
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
@@ -267,7 +284,7 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
 
 TowerRecord predict_tower(Graph& graph, PredictOptions options,
                           const std::function<void(Tower&)>& build, At at) {
-  require(static_cast<bool>(build), "the tower function (", at.site.str(), ") is empty");
+  require_function(build, at.site);
   const bool others_train = trains(graph);
   Tower tower(graph,
               {.name = cat("tower-pred-", options.index),

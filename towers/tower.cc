@@ -93,7 +93,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
   const Site site = outer.site_or(at.site);
   const std::string_view around = outer.replica_prefix();
   require(around.empty(), "tower '", options_.name, "' (", site.str(), ") is built inside tower '",
-          around.substr(0, around.rfind('/')), "'; towers do not nest");
+          around.substr(0, around.rfind('/')), "'; towers do not nest: build it after that one");
   require(outer.variable_path().empty(), "tower '", options_.name, "' (", site.str(),
           ") is built inside variable scope '", outer.variable_path(),
           "'; open the scope in the tower function");

@@ -226,13 +226,16 @@ class LocalFileSystem final : public FileSystem {
       if (opened < 0 && errno == EACCES) opened = ::open(path.c_str(), O_RDONLY | kLock, 0666);
       Descriptor fd(opened);
       struct stat mine = {}, there = {};
-      if (fd.get() < 0 || ::fstat(fd.get(), &mine) != 0) fail_file("lock", path, errno);
+      if (fd.get() < 0 || ::fstat(fd.get(), &mine) != 0)
+        throw IoError(cat(path, ": cannot lock: ", std::strerror(errno),
+                          "; let this process write to the folder ",
+                          fs::path(path).parent_path().string(), ", or save elsewhere"));
       require<IoError>(S_ISREG(mine.st_mode) && mine.st_size == 0, path,
                        " is in the way of a lock: move it away");
       const int failure = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
       if (failure == EWOULDBLOCK) return nullptr;
       if (failure == EINTR || failure == ESTALE) continue;
-      if (failure != 0)
+      if (failure != 0 && first_time(cat("no locks: ", path)))  // checkpoints take one per epoch
         log_warning(path, ": this file system has no locks (", std::strerror(failure),
                     "); let no two programs write there at once");
       // Whoever had the lock before has removed the file.

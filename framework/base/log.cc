@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <set>
+#include <string>
 #include <vector>
 
 #include <spdlog/sinks/stdout_sinks.h>
@@ -67,5 +69,12 @@ void log(LogLevel level, std::string_view line) {
 }
 
 bool log_enabled(LogLevel level) { return logger().should_log(level_of(level)); }
+
+bool first_time(std::string_view text) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> known;
+  const std::lock_guard lock(mutex);
+  return known.emplace(text).second;
+}
 
 }  // namespace belfry

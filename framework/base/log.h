@@ -29,4 +29,8 @@ void log_error(const Parts&... parts) {
   log(LogLevel::kError, cat(parts...));
 }
 
+// Whether nobody in this process has asked about this text before: for warnings that are enough
+// once.
+bool first_time(std::string_view text);
+
 }  // namespace belfry

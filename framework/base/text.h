@@ -40,8 +40,10 @@ std::string cat(const Parts&... parts) {
 template <class Range>
 std::string join(const Range& parts, std::string_view separator = ", ") {
   std::string out;
+  bool first = true;
   for (const auto& part : parts) {
-    if (!out.empty()) out += separator;
+    if (!first) out += separator;
+    first = false;
     detail::append_text(out, part);
   }
   return out;

@@ -1,7 +1,6 @@
 #include "belfry/framework/run/session_state.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <new>
 #include <utility>
@@ -16,8 +15,8 @@ int worker_count(int asked) {
   require(asked >= 0 && asked <= 1024, "threads must be from 0 (one per usable core) to 1024, not ",
           asked);
   const int cores = usable_cores();
-  static std::atomic<int> warned{0};  // the sessions of a program mostly ask alike
-  if (asked > cores && warned.exchange(asked) != asked)
+  // The sessions of a program mostly ask alike.
+  if (asked > cores && first_time(cat(asked, " threads on ", cores, " cores")))
     log_warning(asked, " threads were asked for, but only ", cores,
                 " cores can be used; the run may be slower");
   return asked == 0 ? cores : asked;

@@ -2,7 +2,6 @@
 
 #if BELFRY_ONEDNN
 #include <mutex>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -68,11 +67,8 @@ void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen) {
   log_debug(plan.node().describe(), ": ", types, " -> ", plan.output(), " by oneDNN's ",
             implementation);
   if (!reference) return;
-  static std::mutex mutex;
-  static std::set<std::string> warned;
   const std::string key = cat(plan.node().type(), "(", types, ")");
-  const std::lock_guard lock(mutex);
-  if (warned.insert(key).second)
+  if (first_time(cat("slow by oneDNN: ", key)))
     log_warning(key, ": oneDNN has only slow reference code for these shapes (", implementation,
                 "); see ", plan.node().describe());
 }

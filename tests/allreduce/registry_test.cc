@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <typeinfo>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,6 +65,19 @@ TEST(StrategyRegistry, ListsTheMenuWithoutAliases) {
     EXPECT_EQ(std::ranges::count(names, name), 1) << name;
   for (const char* name : {"xring", "rechd", "pscpu", "psgpu", "nccl/xring", "auto"})
     EXPECT_EQ(std::ranges::count(names, name), 0) << name;
+}
+
+TEST(StrategyRegistry, KnowsWhatAliasesStandFor) {
+  for (const auto& [alias, name] :
+       {std::pair{"xring", "ring"}, {"rechd", "halving_doubling"}, {"psgpu", "shuffle"}}) {
+    EXPECT_EQ(main_name(alias), name);
+    EXPECT_EQ(typeid(*make_strategy(alias)), typeid(*make_strategy(name)));
+  }
+  for (const char* name : {"ring", "pscpu", "nccl/xring", "auto", "unknown"})
+    EXPECT_EQ(main_name(name), name) << "stands for nothing else";
+  EXPECT_THAT(message_of([] { register_alias("xring", "naive"); }),
+              HasSubstr("'xring' is already registered"));
+  EXPECT_EQ(main_name("xring"), "ring");
 }
 
 TEST(StrategyRegistry, NamesTheNearestStrategy) {

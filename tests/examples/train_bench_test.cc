@@ -241,7 +241,7 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--strategies=hierarchical", "--devices=cpu:3"}), HasSubstr("even number"));
   EXPECT_THAT(refusal({"--strategies=naive,nccl"}), HasSubstr("--strategies=nccl: "));
   EXPECT_THAT(refusal({"--strategies=naive", "--trainer=parameter_server"}),
-              HasSubstr("--trainer=parameter_server does not take naive"));
+              HasSubstr("--trainer=parameter_server does not take naive; leave one of them out"));
   EXPECT_THAT(refusal({"--strategies=all", "--plot=f", "--json=./f"}), HasSubstr("overwrite"));
   EXPECT_THAT(refusal({"--dry_run", "--json=f"}),
               HasSubstr("--json=f has no use beside --dry_run"));

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/towers/replicate.h"
 
 namespace belfry {
 
@@ -32,6 +34,17 @@ inline std::vector<std::string> names_of(const std::vector<Variable>& variables)
   for (const Variable v : variables) names.emplace_back(v.name());
   return names;
 }
+
+// A tower function with two variables and nodes that use them.
+inline constexpr unsigned kLineOfW = __LINE__ + 3;
+inline void two_variables(Tower& tower) {
+  VariableScope scope(tower.graph(), "fc");
+  identity(variable(tower.graph(), "W", {4, 3}));
+  identity(variable(tower.graph(), "b", {3}));
+}
+
+inline constexpr VariablePolicy kPolicies[] = {
+    VariablePolicy::kReplicated, VariablePolicy::kOnOneDevice, VariablePolicy::kSpread};
 
 // Values 0, 1, 2, ... on the graph.
 inline Output iota(Graph& graph, Shape shape, double start = 0, At at = {}) {

@@ -1,5 +1,8 @@
 // What check_equivalence() found, as text and JSON.
 #include <algorithm>
+#include <array>
+#include <utility>
+#include <variant>
 
 #include "belfry/allreduce/choice.h"
 #include "belfry/trainers/bench/equivalence.h"
@@ -8,30 +11,57 @@
 namespace belfry {
 namespace {
 
-std::string row(const std::string& mode, const std::string& variable, const std::string& ulp,
-                const std::string& relative, const std::string& peak, const std::string& moved,
-                const std::string& seconds) {
-  return cat("  ", padded(mode, -36), " ", padded(variable, -28), " ", padded(ulp, 10), " ",
-             padded(relative, 12), " ", padded(peak, 14), " ", padded(moved, 14), " ",
-             padded(seconds, 9), "\n");
-}
+// Rows in columns that are as wide as their contents, with lines of text between them.
+class EquivalenceTable {
+ public:
+  // mode, variable, max_ulp, max_relative, peak_bytes, bytes_moved, seconds
+  using Row = std::array<std::string, 7>;
 
-std::string rows(const Equivalence::Entry& entry) {
+  void add(Row row) {
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths_[i] = std::max(widths_[i], static_cast<int>(row[i].size()));
+    lines_.emplace_back(std::move(row));
+  }
+  void add(std::string text) { lines_.emplace_back(std::move(text)); }
+
+  std::string str() const {
+    std::string text;
+    for (const auto& line : lines_) {
+      const Row* const row = std::get_if<Row>(&line);
+      text += row ? aligned(*row) : std::get<std::string>(line);
+      text += '\n';
+    }
+    return text;
+  }
+
+ private:
+  // Names begin their columns, numbers end them.
+  std::string aligned(const Row& row) const {
+    std::string text;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      text += "  " + padded(row[i], i < 2 ? -widths_[i] : widths_[i]);
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text;
+  }
+
+  std::array<int, 7> widths_{};
+  std::vector<std::variant<Row, std::string>> lines_;
+};
+
+void add_entry(EquivalenceTable& table, const Equivalence::Entry& entry) {
   const std::string name = cat(entry.mode.name(), entry.canonical ? "" : " (not canonical)");
-  if (!entry.refusal.empty()) return cat("  ", name, ": refused: ", entry.refusal, "\n");
-  std::string text = row(name, cat("(all ", entry.values.size(), ")"), cat(entry.max_ulp()),
-                         significant(entry.max_relative()), cat(entry.peak_bytes),
-                         cat(entry.bytes_moved), rounded(entry.seconds, 3));
+  if (!entry.refusal.empty()) return table.add(cat("  ", name, ": refused: ", entry.refusal));
+  table.add({name, cat("(all ", entry.values.size(), ")"), cat(entry.max_ulp()),
+             significant(entry.max_relative()), cat(entry.peak_bytes), cat(entry.bytes_moved),
+             rounded(entry.seconds, 3)});
   if (entry.chosen)
-    text +=
-        cat("    chose ",
-            describe_strategy(entry.chosen->allreduce, entry.chosen->bucket_mb.value_or(0)), "\n");
+    table.add(cat("    chose ",
+                  describe_strategy(entry.chosen->allreduce, entry.chosen->bucket_mb.value_or(0))));
   for (const auto& [variable, ulp, relative] : entry.values)
-    if (ulp > 0) text += row("", variable, cat(ulp), significant(relative), "", "", "");
+    if (ulp > 0) table.add({"", variable, cat(ulp), significant(relative), "", "", ""});
   for (const std::string& copy : entry.differing_replicas)
-    text += cat("    ", copy, " differs from tower 0's\n");
-  if (entry.divergence) text += cat("    diverged: ", entry.divergence, "\n");
-  return text;
+    table.add(cat("    ", copy, " differs from tower 0's"));
+  if (entry.divergence) table.add(cat("    diverged: ", entry.divergence));
 }
 
 }  // namespace
@@ -81,19 +111,24 @@ Json Equivalence::to_json() const {
 }
 
 std::string Equivalence::to_table() const {
-  std::string text =
-      row("mode", "variable", "max_ulp", "max_relative", "peak_bytes", "bytes_moved", "seconds");
-  std::size_t canonical = 0;
+  EquivalenceTable table;
+  table.add(
+      {"mode", "variable", "max_ulp", "max_relative", "peak_bytes", "bytes_moved", "seconds"});
+  std::size_t ran = 0, canonical = 0, diverged = 0;
   for (const Entry& entry : entries) {
-    text += rows(entry);
+    add_entry(table, entry);
+    ran += entry.refusal.empty() ? 1 : 0;
     canonical += entry.canonical && entry.refusal.empty() ? 1 : 0;
+    diverged += entry.divergence ? 1 : 0;
   }
-  return text + cat(holds() ? cat("the ", canonical, " canonical modes agree bit for bit")
-                            : "MODES THAT MUST AGREE DIFFER",
-                    " after ", steps, steps == 1 ? " step\n" : " steps\n",
-                    finite() ? ""
-                             : "but training diverged, and all NaNs count as equal: try again with "
-                               "a smaller --learning_rate or fewer steps\n");
+  table.add(cat(holds() ? cat("the ", canonical, " canonical modes agree bit for bit")
+                        : "MODES THAT MUST AGREE DIFFER",
+                " after ", steps, steps == 1 ? " step" : " steps"));
+  if (diverged > 0)
+    table.add(cat("but training diverged in ", diverged, " of ", ran,
+                  " modes, and all NaNs count as equal: try again with a smaller --learning_rate "
+                  "or fewer steps"));
+  return table.str();
 }
 
 int report_equivalence(const TrainerOptions& options, const Dataset& train, std::int64_t steps,

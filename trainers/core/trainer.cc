@@ -226,7 +226,7 @@ void Trainer::look_at_loss() {
     not_finite_since_.reset();
   } else if (!not_finite_since_) {
     not_finite_since_ = steps_ + 1;
-    if (!std::exchange(warned_, true))
+    if (options_.warn_of_loss && !std::exchange(warned_, true))
       log_warning("the loss is ", significant(loss), " at step ", *not_finite_since_,
                   "; a smaller --learning_rate may help");
   }

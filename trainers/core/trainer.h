@@ -48,6 +48,7 @@ struct TrainerOptions {
   LossScaleOptions loss_scale = {};
   int threads = 0;             // workers, the caller included; 0: one per usable core
   bool deterministic = false;  // as in SessionOptions
+  bool warn_of_loss = true;    // at the step that makes it NaN or infinite: not_finite_since()
   bool log_device_placement = false;
   std::function<void(std::string_view)> placement_sink = {};  // as in SessionOptions
   // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.

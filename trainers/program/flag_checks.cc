@@ -68,6 +68,14 @@ const TrainerKind& choose_trainer(TrainFlags& flags, const RawFlags& raw) {
   return kind;
 }
 
+// What to do about a strategy that a trainer does not take.
+std::string without_strategy(const std::string& spec) {
+  for (const std::string& name : trainer_names())
+    if (const TrainerKind& other = find_trainer(name); other.accepts && other.accepts(spec))
+      return cat("; leave it out, or write --trainer=", name);
+  return "; leave it out";
+}
+
 void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
   flags.allreduce_given = raw.allreduce.given();
   flags.allreduce =
@@ -81,7 +89,7 @@ void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& 
                      "themselves, so it takes no "
                    : " has no gradients to combine, so it takes no ";
   require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen_trainer(flags, raw),
-                     why_not, raw.allreduce);
+                     why_not, raw.allreduce, without_strategy(flags.allreduce));
   const std::string refusal = chooses ? "" : make_strategy(flags.allreduce)->refusal(flags.devices);
   if (refusal.empty()) return;
   require<FlagError>(flags.devices.size() == 1, raw.allreduce, ": ", refusal, " (",

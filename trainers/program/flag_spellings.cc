@@ -1,11 +1,36 @@
 #include "belfry/trainers/program/flag_spellings.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
+namespace {
+
+template <class T>
+std::optional<T> number_in(std::string_view text) {
+  T number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
+// Integers first, as large ones are not all floating-point numbers.
+bool is_same_number(std::string_view a, std::string_view b) {
+  const auto m = number_in<std::uint64_t>(a), n = number_in<std::uint64_t>(b);
+  if (m && n) return m == n;
+  const auto x = number_in<double>(a), y = number_in<double>(b);
+  return x && y && x == y;
+}
+
+// "1e-1" is 0.1, and "CPU:4" cpu:4.
+bool means_same(const std::string& a, const std::string& b) {
+  return underscores_in_names(lower(a)) == underscores_in_names(lower(b)) || is_same_number(a, b);
+}
+
+}  // namespace
 
 void WrittenFlags::add(WrittenFlag flag) {
   std::erase_if(flags_, [&](const WrittenFlag& other) { return other.name == flag.name; });
@@ -62,8 +87,8 @@ WrittenFlags in_our_spelling(const WrittenFlags& line, std::span<const FlagSpell
     for (WrittenFlag& flag : spelling->translate(other, line)) {
       if (flag.written.empty()) flag.written = other.written;
       const WrittenFlag* const same = ours.find(flag.name);
-      require<FlagError>(!same || same->value == flag.value, same ? same->written : "", " and ",
-                         flag.written, ", which stands for --", flag.name, "=", flag.value,
+      require<FlagError>(!same || means_same(same->value, flag.value), same ? same->written : "",
+                         " and ", flag.written, ", which stands for --", flag.name, "=", flag.value,
                          ", contradict each other; leave one of them out");
       if (!same) ours.add(std::move(flag));
     }

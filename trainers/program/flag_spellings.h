@@ -55,8 +55,8 @@ FlagSpelling renamed(std::string name, std::string unit, std::string flag);
 FlagSpelling only(std::string name, std::string unit, std::string value, std::string why);
 FlagSpelling refused(std::string name, std::string why);
 
-// The command line with flags of ours alone. Throws FlagError if two spellings contradict each
-// other, naming both.
+// The command line with flags of ours alone, as ours are written where two spellings mean the same.
+// Throws FlagError if they contradict each other, naming both.
 WrittenFlags in_our_spelling(const WrittenFlags& line, std::span<const FlagSpelling> spellings);
 
 }  // namespace belfry

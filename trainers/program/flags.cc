@@ -208,7 +208,7 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
   if (!defaults_.benchmark) define.files(defaults_);
   define.inspection(defaults_);
   define.execution();
-  parser.add_spellings(tf_spellings(defaults_.benchmark));
+  parser.add_spellings(tf_spellings(defaults_));
 }
 
 TrainFlagSet::~TrainFlagSet() = default;

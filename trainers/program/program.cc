@@ -37,8 +37,8 @@ int status_of(const std::function<int()>& body) {
 
 }  // namespace
 
-std::string program_name(const char* path) {
-  const std::string_view text = path ? path : "program";
+std::string program_name(int argc, const char* const* argv) {
+  const std::string_view text = argc > 0 && argv[0] ? argv[0] : "program";
   return std::string(text.substr(text.rfind('/') + 1));
 }
 

@@ -1,13 +1,14 @@
 // What the main functions of programs share.
 #pragma once
+#include <cstdio>
 #include <functional>
 #include <span>
 #include <string>
 
 namespace belfry {
 
-// The last part of a path, as argv[0] holds it; "program" for none.
-std::string program_name(const char* path);
+// The last part of argv[0]; "program" for none.
+std::string program_name(int argc, const char* const* argv);
 
 // What follows argv[0].
 std::span<const char* const> arguments(int argc, const char* const* argv);
@@ -18,5 +19,17 @@ std::span<const char* const> arguments(int argc, const char* const* argv);
 // SIGXFSZ are ignored from then on. Descriptors 0 to 2 are opened if they are closed, so that no
 // file gets them.
 int run_program(const std::function<int()>& body);
+
+// A whole main function: parse(arguments, program name) gives flags, with what --help is to print
+// in `help`, which is printed; else run(flags) returns the exit code.
+template <class Parse, class Run>
+int run_program(int argc, const char* const* argv, const Parse& parse, const Run& run) {
+  return run_program([&] {
+    const auto flags = parse(arguments(argc, argv), program_name(argc, argv));
+    if (flags.help.empty()) return run(flags);
+    std::fputs(flags.help.c_str(), stdout);
+    return 0;
+  });
+}
 
 }  // namespace belfry

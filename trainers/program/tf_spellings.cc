@@ -2,7 +2,9 @@
 
 #include <limits>
 
+#include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/small_tensors.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/util/flag_values.h"
@@ -58,16 +60,31 @@ std::string strategy_of_range(const WrittenFlag& self, std::string_view range, i
   return "shuffle";
 }
 
+// With aliases as what they stand for.
+std::vector<AllReduceRange> ranges_of(const std::string& spec) {
+  std::vector<AllReduceRange> ranges = parse_all_reduce_spec(underscores_in_names(spec)).ranges;
+  for (AllReduceRange& range : ranges) range.strategy = main_name(range.strategy);
+  return ranges;
+}
+
+bool is_same_spec(const std::string& a, const std::string& b) {
+  try {
+    return ranges_of(a) == ranges_of(b);
+  } catch (const InvalidArgument&) {  // which is said when it is read
+    return false;
+  }
+}
+
 Translated all_reduce_spec(const WrittenFlag& self, const WrittenFlags& line) {
   const int devices = count_devices(line);
-  std::string spec;
-  int pieces = 0;
+  std::vector<std::string> pieces;
   for (const std::string_view piece : split(self.value, ':')) {
     require<FlagError>(!piece.empty(), self.written, ": a part of it, between colons, is empty");
-    if (pieces > 0) spec += ':';
-    spec += pieces++ % 2 == 0 ? strategy_of_range(self, piece, devices) : std::string(piece);
+    pieces.push_back(pieces.size() % 2 == 0 ? strategy_of_range(self, piece, devices)
+                                            : std::string(piece));
   }
-  return {{"allreduce", spec, {}}};
+  const std::string spec = join(pieces, ":"), ours = line.value("allreduce");
+  return {{"allreduce", is_same_spec(ours, spec) ? ours : spec, {}}};
 }
 
 // Where variables are that exist once, or else where gradients are summed.
@@ -148,9 +165,8 @@ void add_common(std::vector<FlagSpelling>& all) {
 void add_fixed(std::vector<FlagSpelling>& all) {
   const std::string source = "it is part of the model's source; --learning_rate alone has a flag";
   const std::string processes = "one process serves all devices, and there are no others";
-  const std::string checkpoints =
-      "write --save_checkpoint=DIR, which saves after each epoch, and --restore_checkpoint=DIR to "
-      "go on from there";
+  const std::string schedule =
+      "the schedule is part of the model's source; --learning_rate=X gives a constant rate";
   all.insert(
       all.end(),
       {only("agg_small_grads_max_group", "N", cat(kMostInSmallPack),
@@ -176,10 +192,12 @@ void add_fixed(std::vector<FlagSpelling>& all) {
        refused("optimizer", source),
        refused("momentum", source),
        refused("weight_decay", source),
-       refused("train_dir", checkpoints),
-       refused("save_model_steps", checkpoints),
-       refused("save_model_secs", checkpoints),
-       refused("max_ckpts_to_keep", checkpoints),
+       refused("piecewise_learning_rate_schedule", schedule),
+       refused("minimum_learning_rate", schedule),
+       refused("num_epochs_per_decay", schedule),
+       refused("learning_rate_decay_factor", schedule),
+       refused("num_learning_rate_warmup_epochs", schedule),
+       only("use_chrome_trace_format", "", "true", "traces are in Chrome's format; leave it out"),
        refused("job_name", processes),
        refused("task_index", processes),
        refused("ps_hosts", processes),
@@ -188,33 +206,53 @@ void add_fixed(std::vector<FlagSpelling>& all) {
        refused("horovod_device", processes)});
 }
 
-void add_training(std::vector<FlagSpelling>& all) {
+void add_checkpoints(std::vector<FlagSpelling>& all, const std::string& why) {
+  for (const char* name : {"train_dir", "save_model_steps", "save_model_secs", "max_ckpts_to_keep"})
+    all.push_back(refused(name, why));
+}
+
+void add_training(std::vector<FlagSpelling>& all, bool reads_files) {
   const std::string bench = "progress is printed as it is made; train_bench has this flag";
-  all.insert(
-      all.end(),
-      {renamed("num_epochs", "N", "epochs"),
-       {"num_batches", "N", "--max_steps=N, however many epochs that takes", num_batches},
-       only("num_warmup_batches", "N", "0", "training has no warm-up; train_bench has one"),
-       refused("display_every", bench),
-       refused("model", "a training program has one model; train_bench has several"),
-       refused("data_name", "a program reads its own data; --data_dir says where they are")});
+  add_checkpoints(all,
+                  "write --save_checkpoint=DIR, which saves after each epoch, and "
+                  "--restore_checkpoint=DIR to go on from there");
+  all.insert(all.end(),
+             {renamed("num_epochs", "N", "epochs"),
+              {"num_batches", "N", "--max_steps=N, however many epochs that takes", num_batches},
+              only("num_warmup_batches", "N", "0", "training has no warm-up; train_bench has one"),
+              refused("display_every", bench),
+              refused("model", "a training program has one model; train_bench has several"),
+              only("print_training_accuracy", "", "true",
+                   "progress shows all metrics of the model; leave it out"),
+              refused("data_name",
+                      reads_files ? "a program reads its own data; --data_dir says where they are"
+                                  : "a program has its own data; leave it out")});
 }
 
 void add_benchmark(std::vector<FlagSpelling>& all) {
+  add_checkpoints(all,
+                  "a benchmark keeps nothing of its training; leave it out, or train with a "
+                  "program that saves checkpoints, such as mnist");
   all.insert(all.end(),
              {{"data_name", "NAME", "cifar10 for resnet20, imagenet for resnet50: what they are",
                data_name},
               refused("num_epochs", "there are no epochs in synthetic data; write --num_batches=N"),
+              only("print_training_accuracy", "", "false",
+                   "the loss is printed alone; leave it out, or train with a program that prints "
+                   "accuracies, such as mnist"),
               refused("data_dir", "images are synthetic; leave it out"),
               refused("trace_file", "training programs have this flag, such as mnist")});
 }
 
 }  // namespace
 
-std::vector<FlagSpelling> tf_spellings(bool benchmark) {
+std::vector<FlagSpelling> tf_spellings(const FlagDefaults& program) {
   std::vector<FlagSpelling> all = device_spellings();
   add_common(all);
-  (benchmark ? add_benchmark : add_training)(all);
+  if (program.benchmark)
+    add_benchmark(all);
+  else
+    add_training(all, program.reads_files);
   add_fixed(all);
   return all;
 }

@@ -3,13 +3,14 @@
 #include <vector>
 
 #include "belfry/trainers/program/flag_spellings.h"
+#include "belfry/trainers/program/flags.h"
 
 namespace belfry {
 
 // For programs that train, or benchmarks. Each does what it does there, but for what the flags of
 // ours say otherwise: gradients of replicas are averaged (there they are added up), and limits of
 // an all_reduce_spec are bytes (there the text says bytes, and the code counts elements). What has
-// no counterpart is refused with what to write.
-std::vector<FlagSpelling> tf_spellings(bool benchmark);
+// no counterpart is refused with what to write, by flags that the program has.
+std::vector<FlagSpelling> tf_spellings(const FlagDefaults& program);
 
 }  // namespace belfry

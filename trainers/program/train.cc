@@ -149,21 +149,7 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
                    cat("--allreduce=auto, now or when ", flags.restore_checkpoint, " was saved,"));
 }
 
-TrainFlags flags_of(int argc, char** argv, const std::string& program, const Recipe& recipe) {
-  return parse_flags(arguments(argc, argv), {.program = program,
-                                             .batch_size = recipe.batch_size,
-                                             .epochs = recipe.epochs,
-                                             .reads_files = recipe.data.reads_files()});
-}
-
-int train_program(int argc, char** argv, const Recipe& recipe) {
-  const std::string program = program_name(argc > 0 ? argv[0] : nullptr);
-  check_recipe(recipe);
-  const TrainFlags flags = flags_of(argc, argv, program, recipe);
-  if (!flags.help.empty()) {
-    std::fputs(flags.help.c_str(), stdout);
-    return 0;
-  }
+int train_program(const std::string& program, const TrainFlags& flags, const Recipe& recipe) {
   // Opened before anything is built, so that what cannot be written costs no training.
   Outputs outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", flags.json);
@@ -218,7 +204,17 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
 }  // namespace
 
 int train(int argc, char** argv, const Recipe& recipe) {
-  return run_program([&] { return train_program(argc, argv, recipe); });
+  const auto parse = [&](std::span<const char* const> arguments, const std::string& program) {
+    check_recipe(recipe);
+    return parse_flags(arguments, {.program = program,
+                                   .batch_size = recipe.batch_size,
+                                   .epochs = recipe.epochs,
+                                   .reads_files = recipe.data.reads_files()});
+  };
+  const auto run = [&](const TrainFlags& flags) {
+    return train_program(program_name(argc, argv), flags, recipe);
+  };
+  return run_program(argc, argv, parse, run);
 }
 
 }  // namespace belfry

@@ -36,6 +36,12 @@ TEST(Log, TakesBracesAsText) {
   EXPECT_EQ(printed([] { log_info("{} {0} %s {"); }), "I {} {0} %s {\n");
 }
 
+TEST(FirstTime, IsSoOncePerText) {
+  EXPECT_TRUE(first_time("log_test: a"));
+  EXPECT_TRUE(first_time("log_test: b"));
+  EXPECT_FALSE(first_time("log_test: a"));
+}
+
 TEST(BeforeLog, IsCalledBeforeEachLineWhileItLives) {
   EXPECT_EQ(printed([] {
               {

@@ -18,6 +18,7 @@ TEST(Join, SeparatesParts) {
   EXPECT_EQ(join(std::vector<int>{1, 2, 3}), "1, 2, 3");
   EXPECT_EQ(join(std::vector<std::string>{"a", "b"}, "+"), "a+b");
   EXPECT_EQ(join(std::vector<std::string>{}), "");
+  EXPECT_EQ(join(std::vector<std::string>{"", "a", "", "b", ""}, ":"), ":a::b:");
 }
 
 TEST(Text, ChangesTheCaseOfAsciiLettersAlone) {

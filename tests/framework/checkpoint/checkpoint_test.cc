@@ -203,7 +203,8 @@ TEST_F(CheckpointTest, APlaceThatCannotBeWrittenIsRefusedEarly) {
   write(folder_ + "/file", {});
   EXPECT_THAT(refused(folder_ + "/file/run"), HasSubstr("/file"));
   EXPECT_THAT(message_of<IoError>([] { check_checkpoint_path("/proc/belfry"); }),
-              HasSubstr("/proc/belfry.lock: cannot lock: "));
+              AllOf(HasSubstr("/proc/belfry.lock: cannot lock: "),
+                    HasSubstr("; let this process write to the folder /proc, or save elsewhere")));
   EXPECT_THROW(check_checkpoint_path(""), InvalidArgument);
   EXPECT_THROW(check_checkpoint_path("/"), IoError);
   check_checkpoint_path(path_);

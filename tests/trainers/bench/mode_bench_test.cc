@@ -11,12 +11,6 @@
 namespace belfry {
 namespace mode_bench_test {
 
-std::vector<DeviceSpec> cpus(int count) {
-  std::vector<DeviceSpec> devices;
-  for (int d = 0; d < count; ++d) devices.push_back(DeviceSpec::local("CPU", d));
-  return devices;
-}
-
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -93,6 +87,17 @@ TEST(BenchModes, TakesTurnsAndStartsEachRunAfresh) {
     EXPECT_EQ(run.params_hash.size(), 16u);
   }
   EXPECT_THROW(bench_modes(modes, options(2), *data, {.steps = 0}), InvalidArgument);
+}
+
+TEST(BenchModes, SayWhatDivergedInTheirResultsAlone) {
+  const auto data = smooth_data(8);
+  TrainerOptions wild = options(2);
+  wild.optimizer = sgd(1e200);
+  const Mode modes[] = {{"replicated", "naive"}, {"parameter_server", "colocate"}};
+  testing::internal::CaptureStderr();
+  const std::vector<ModeRuns> runs = bench_modes(modes, wild, *data, {.steps = 5, .rounds = 2});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  for (const ModeRuns& run : runs) EXPECT_TRUE(run.divergence) << run.mode.name();
 }
 
 TEST(BenchModes, ChooseOnceForAllRoundsWithTheBitsOfOthers) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "belfry/framework/graph/device_spec.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/square.h"
@@ -11,6 +12,12 @@
 #include "belfry/trainers/data/dataset.h"
 
 namespace belfry {
+
+inline std::vector<DeviceSpec> cpus(int count) {
+  std::vector<DeviceSpec> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local("CPU", i));
+  return devices;
+}
 
 // "x" f64 [4], "y" f64 [1]: y is a smooth function of x.
 inline std::unique_ptr<Dataset> smooth_data(std::int64_t samples) {

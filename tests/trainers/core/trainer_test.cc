@@ -17,12 +17,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<DeviceSpec> cpus(int count) {
-  std::vector<DeviceSpec> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local("CPU", i));
-  return devices;
-}
-
 TrainerOptions small_options(int towers) {
   return {.model = smooth_model, .optimizer = sgd(0.1), .devices = cpus(towers), .batch_size = 4};
 }

@@ -12,12 +12,6 @@
 
 namespace belfry {
 
-inline std::vector<DeviceSpec> cpus(int count) {
-  std::vector<DeviceSpec> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(DeviceSpec::local("CPU", i));
-  return devices;
-}
-
 // All variables of f64, one after the other.
 inline std::vector<double> trained(Trainer& trainer) {
   std::vector<double> values;

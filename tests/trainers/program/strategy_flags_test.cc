@@ -172,8 +172,13 @@ TEST(AutoFlags, AreRefusedWhereNothingIsChosen) {
 
 TEST(AutoFlags, AreOfTrainersThatHaveAChoice) {
   EXPECT_EQ(refusal({"--trainer=parameter_server", "--allreduce=auto"}),
-            "--trainer=parameter_server does not take --allreduce=auto");
-  EXPECT_THAT(refusal({"--trainer=async", "--allreduce=auto"}), HasSubstr("combines no gradients"));
+            "--trainer=parameter_server does not take --allreduce=auto; leave it out, or write "
+            "--trainer=replicated");
+  EXPECT_THAT(refusal({"--trainer=async", "--allreduce=auto"}),
+              AllOf(HasSubstr("combines no gradients"),
+                    HasSubstr("--allreduce=auto; leave it out, or write --trainer=replicated")));
+  EXPECT_THAT(refusal({"--devices=cpu:2", "--allreduce=colocate"}),
+              HasSubstr("--allreduce=colocate; leave it out, or write --trainer=parameter_server"));
   EXPECT_THAT(refusal({"--allreduce=auto#2"}), HasSubstr("takes no number of chunks"));
 }
 

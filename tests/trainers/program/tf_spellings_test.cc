@@ -2,6 +2,7 @@
 #include "belfry/trainers/program/tf_spellings.h"
 
 #include <limits>
+#include <regex>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,8 +89,10 @@ TEST(TfSpellings, NameTheStrategyWithItsMeaningThere) {
   EXPECT_THAT(refusal({"--all_reduce_spec=nccl/xring"}),
               AllOf(HasSubstr("--all_reduce_spec=nccl/xring: "), HasSubstr("several processes")));
   EXPECT_THAT(refusal({"--all_reduce_spec=pscpu:32k"}), HasSubstr("not well formed"));
-  EXPECT_THAT(refusal({"--variable_update=parameter_server", "--all_reduce_spec=xring"}),
-              "--variable_update=parameter_server does not take --all_reduce_spec=xring");
+  EXPECT_THAT(
+      refusal({"--variable_update=parameter_server", "--all_reduce_spec=xring"}),
+      "--variable_update=parameter_server does not take --all_reduce_spec=xring; leave it out, "
+      "or write --trainer=replicated");
   EXPECT_EQ(parse({"--hierarchical_copy"}).allreduce, "hierarchical");
   EXPECT_EQ(parse({"--hierarchical_copy=false"}).allreduce, "collective");
   EXPECT_EQ(parse({"--nohierarchical_copy"}).allreduce, "collective");
@@ -172,18 +175,50 @@ TEST(TfSpellings, ThatContradictOursAreRefusedNamingBoth) {
               AllOf(HasSubstr("--hierarchical_copy"), HasSubstr("--all_reduce_spec=xring")));
 }
 
+TEST(TfSpellings, ThatMeanTheSameAsOursAreTaken) {
+  EXPECT_EQ(parse({"--learning_rate=1e-1", "--init_learning_rate=0.1"}).learning_rate, 0.1);
+  EXPECT_EQ(parse({"--seed=07", "--tf_random_seed=7"}).seed, 7u);
+  EXPECT_EQ(parse({"--devices=CPU:2", "--num_gpus=2", "--device=cpu"}).devices.size(), 2u);
+  EXPECT_EQ(parse({"--trainer=parameter-server", "--variable_update=parameter_server"}).trainer,
+            "parameter_server");
+  const std::pair<const char*, const char*> specs[] = {{"ring", "xring"},
+                                                       {"xring", "ring"},
+                                                       {"halving-doubling", "rechd"},
+                                                       {"ring#2", "xring#2"},
+                                                       {"naive_cpu:32k:ring", "pscpu:32768:xring"}};
+  for (const auto& [ours, other] : specs)
+    EXPECT_EQ(parse({"--devices=cpu:4", "--allreduce", ours, "--all_reduce_spec", other}).allreduce,
+              underscores_in_names(ours));
+  for (const char* other : {"xring#2", "xring:1k:naive", "pscpu", "ring:"})
+    EXPECT_THAT(refusal({"--devices=cpu:4", "--allreduce=ring", "--all_reduce_spec", other}),
+                Not(HasSubstr("accepted")));
+  EXPECT_THAT(refusal({"--seed=9007199254740993", "--tf_random_seed=9007199254740992"}),
+              HasSubstr("contradict each other"));
+}
+
 TEST(TfSpellings, WithoutCounterpartSayWhatToWrite) {
   const std::pair<const char*, const char*> refusals[] = {
-      {"--optimizer=momentum", "--learning_rate"},    {"--train_dir=d", "--save_checkpoint=DIR"},
-      {"--data_name=imagenet", "--data_dir"},         {"--data_format=NCHW", "NHWC"},
-      {"--display_every=5", "train_bench"},           {"--model=resnet50", "train_bench"},
-      {"--gpu_indices=1,0", "--devices=gpu:1,gpu:0"}, {"--worker_hosts=a,b", "one process"},
-      {"--num_warmup_batches=3", "train_bench"},      {"--staged_vars", "variables are read"},
-      {"--agg_small_grads_max_group=4", "up to 10"},  {"--num_intra_threads=4", "--threads=N"}};
+      {"--optimizer=momentum", "--learning_rate"},
+      {"--train_dir=d", "--save_checkpoint=DIR"},
+      {"--data_name=imagenet", "--data_dir"},
+      {"--data_format=NCHW", "NHWC"},
+      {"--display_every=5", "train_bench"},
+      {"--model=resnet50", "train_bench"},
+      {"--gpu_indices=1,0", "--devices=gpu:1,gpu:0"},
+      {"--worker_hosts=a,b", "one process"},
+      {"--num_warmup_batches=3", "train_bench"},
+      {"--staged_vars", "variables are read"},
+      {"--agg_small_grads_max_group=4", "up to 10"},
+      {"--num_intra_threads=4", "--threads=N"},
+      {"--minimum_learning_rate=0.1", "--learning_rate=X"},
+      {"--piecewise_learning_rate_schedule=0.1;9;0.01", "--learning_rate=X"},
+      {"--print_training_accuracy=false", "all metrics"},
+      {"--use_chrome_trace_format=false", "Chrome's format"}};
   for (const auto& [flag, advice] : refusals)
     EXPECT_THAT(refusal({flag}), AllOf(HasSubstr(flag), HasSubstr(advice)));
   EXPECT_EQ(parse({"--data_format=nhwc", "--nodistortions", "--forward_only=False",
-                   "--num_warmup_batches=0", "--variable_consistency=strong"})
+                   "--num_warmup_batches=0", "--variable_consistency=strong",
+                   "--print_training_accuracy", "--use_chrome_trace_format"})
                 .epochs,
             1);
 }
@@ -201,6 +236,46 @@ TEST(TfSpellings, LetTheCommandsOfItsUsersRunTrainBench) {
   EXPECT_THAT(bench_refusal({"--data_name=imagenet", "--model=resnet20"}), HasSubstr("synthetic"));
   EXPECT_THAT(bench_refusal({"--num_epochs=2"}), HasSubstr("--num_batches"));
   EXPECT_THAT(bench_refusal({"--data_dir=d"}), HasSubstr("synthetic"));
+  EXPECT_THAT(bench_refusal({"--train_dir=d"}), HasSubstr("such as mnist"));
+  EXPECT_THAT(bench_refusal({"--print_training_accuracy"}), HasSubstr("such as mnist"));
+}
+
+// What each spelling says to a value that it does not take.
+std::vector<std::string> refusals_of(const FlagDefaults& program) {
+  std::vector<std::string> texts;
+  for (const FlagSpelling& spelling : tf_spellings(program))
+    for (const char* value : {"true", "false", "x", "horovod", "psgpu#3", "pscpu#2", "1"}) try {
+        WrittenFlags line;
+        line.add({"devices", "cpu:4", ""});
+        line.add({"num_epochs", "2", "(epochs)"});
+        spelling.translate({spelling.name, value, "(this)"}, line);
+      } catch (const FlagError& error) {
+        texts.emplace_back(error.what());
+      }
+  return texts;
+}
+
+TEST(TfSpellings, NameNoFlagThatTheProgramLacks) {
+  const std::regex flag("--([a-z_]+)");
+  for (const FlagDefaults& program :
+       {FlagDefaults{.program = "trains"}, FlagDefaults{.program = "own", .reads_files = false},
+        FlagDefaults{.program = "bench", .reads_files = false, .benchmark = true}}) {
+    FlagParser parser("", program.program);
+    FlagValue model, num_batches;
+    if (program.benchmark) {  // of train_bench
+      parser.add("--model", model, "NAME", "to train");
+      parser.add("--num_batches", num_batches, "N", "steps");
+    }
+    const TrainFlagSet set(parser, program);
+    const std::vector<const char*> help{"--help"};
+    const std::string known = parser.parse(help);
+    const std::vector<std::string> refusals = refusals_of(program);
+    EXPECT_GT(refusals.size(), 30u);
+    for (const std::string& text : refusals)
+      for (std::sregex_iterator named(text.begin(), text.end(), flag), end; named != end; ++named)
+        EXPECT_NE(known.find(cat("\n  ", named->str(), " ")), known.npos)
+            << program.program << ": " << text;
+  }
 }
 
 TEST(TfSpellings, AreListedByHelpIfTheyStandForSomething) {
