@@ -63,8 +63,9 @@ class Bench {
     return bench;
   }
 
-  // Of a dry run: what it would take. A check has a session of its own, what it fetches twice, and
-  // one device's tensors as they are and should be; afterwards there are the buffers of the limit.
+  // Of a dry run: what it would take. A check has a session of its own, a copy of what it fetches,
+  // and one device's tensors as they are and should be; afterwards there are the buffers of the
+  // limit.
   std::int64_t memory() {
     prepare();
     const std::int64_t buffers = towers() * bytes();
@@ -74,7 +75,7 @@ class Bench {
         if (!options_.check) return;
         Session session(graph_, session_options());
         session.prepare(fetches(entry));
-        most = std::max(most, host_bytes(session.device_use()) + 2 * buffers + 2 * bytes());
+        most = std::max(most, host_bytes(session.device_use()) + buffers + 2 * bytes());
       });
     return host_bytes(session_->device_use()) + most;
   }
