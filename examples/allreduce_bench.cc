@@ -238,7 +238,10 @@ std::string header(const Flags& flags) {
 class Benchmark {
  public:
   // Prints the tables there.
-  Benchmark(const Flags& flags, std::FILE* stream) : flags_(flags), stream_(stream) {}
+  Benchmark(const Flags& flags, std::FILE* stream)
+      : flags_(flags), bench_(flags.bench), console_(stream) {
+    bench_.console = &console_;
+  }
 
   // Returns how many elements were wrong.
   std::int64_t run() { return flags_.updates ? time_updates() : time_reductions(); }
@@ -246,24 +249,22 @@ class Benchmark {
   const Json& records() const { return records_; }
 
  private:
-  void print(const std::string& text) const {
-    std::fputs(text.c_str(), stream_);
-    std::fflush(stream_);
+  void print(const std::string& text) {
+    if (!text.empty()) console_.line(without_line_break(text));
   }
 
   std::int64_t time_reductions() {
-    ReductionBenchOptions bench = flags_.bench;
-    std::optional<Machine> machine;
     if (flags_.predicts) {
-      machine = machine_for(flags_.automatic, {bench.devices, bench.threads, bench.logical_gpus});
-      bench.machine = &*machine;
+      machine_ =
+          machine_for(flags_.automatic, {bench_.devices, bench_.threads, bench_.logical_gpus});
+      bench_.machine = &*machine_;
     }
-    ReductionTable table(bench);
+    ReductionTable table(bench_);
     print(header(flags_) + table.head());
     for (const std::vector<Shape>& shapes : subjects(flags_)) {
-      const ReductionBench result = bench_reduction(shapes, flags_.strategies, bench);
+      const ReductionBench result = bench_reduction(shapes, flags_.strategies, bench_);
       print(table.lines(result));
-      append_json(result, bench, records_);
+      append_json(result, bench_, records_);
     }
     print(table.summary());
     return table.wrong();
@@ -279,7 +280,7 @@ class Benchmark {
           print(cat("# ", strategy, " refused: ", why, "\n"));
           continue;
         }
-        const UpdateBench result = bench_update(shapes, strategy, flags_.bench);
+        const UpdateBench result = bench_update(shapes, strategy, bench_);
         print(update_lines(result, strategy, flags_.bench));
         append_json(result, strategy, flags_.bench, records_);
         for (const UpdateCell& cell : result.cells) wrong += cell.wrong.value_or(0);
@@ -288,7 +289,9 @@ class Benchmark {
   }
 
   const Flags& flags_;
-  std::FILE* stream_;
+  ReductionBenchOptions bench_;
+  std::optional<Machine> machine_;
+  Console console_;
   Json records_ = Json::array();
 };
 

@@ -110,22 +110,28 @@ class Products {
 };
 
 // Bytes read and written a second, by all devices together.
-double copy_bandwidth(const Flags& flags) {
+double copy_bandwidth(const Flags& flags, Console& console) {
   Interleaved ways;
   const std::vector<DeviceSpec>& devices = flags.devices.devices;
   const int most = flags.threads ? flags.threads : usable_cores();
   const TimedLimit limit(ways, {.devices = devices, .logical_gpus = flags.devices.logical_gpus},
                          flags.bytes, std::min(most, static_cast<int>(devices.size())));
+  ways.on_call([&](std::int64_t made, std::int64_t all) {
+    show_if_due(&console, "copy: run ", made, "/", all);
+  });
   ways.run(flags.warmup, flags.iterations);
   return 2.0 * static_cast<double>(flags.bytes) * static_cast<double>(devices.size()) /
          limit.seconds();
 }
 
 // Multiplications and additions a second, by all devices together.
-double product_rate(const Flags& flags, Precision precision) {
+double product_rate(const Flags& flags, Precision precision, Console& console) {
   Products products(flags, precision);
   Interleaved ways;
   const int way = ways.add([&] { products.run(); });
+  ways.on_call([&](std::int64_t made, std::int64_t all) {
+    show_if_due(&console, name_of(precision), ": run ", made, "/", all);
+  });
   ways.run(flags.warmup, flags.iterations);
   const auto n = static_cast<double>(flags.size);
   return 2 * n * n * n * flags.chain * static_cast<double>(flags.devices.devices.size()) /
@@ -137,21 +143,20 @@ int run(const Flags& flags) {
   OutputFile* const json = outputs.open("--json", flags.json);
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.devices.algorithms,
                             flags.devices.deterministic);
-  std::FILE* const stream = outputs.on_stdout() ? stderr : stdout;
-  const double bandwidth = copy_bandwidth(flags);
+  Console console(outputs.on_stdout() ? stderr : stdout);
+  const double bandwidth = copy_bandwidth(flags, console);
   Json report = Json::object();
   report.set("devices", static_cast<int>(flags.devices.devices.size()))
       .set("device_type", lower(flags.devices.devices[0].type.value_or("").str()))
       .set("bytes", flags.bytes)
       .set("copy_gbs", bandwidth / 1e9)
       .set("size", flags.size);
-  std::fprintf(stream, "copy    %10.1f GB/s, read and written\n", bandwidth / 1e9);
+  console.line(cat("copy    ", padded(rounded(bandwidth / 1e9, 1), 10), " GB/s, read and written"));
   Json products = Json::object();
   for (const Precision precision : flags.precisions) {
-    const double rate = product_rate(flags, precision);
-    std::fprintf(stream, "%-7s %10.3f TFLOP/s\n", std::string(name_of(precision)).c_str(),
-                 rate / 1e12);
-    std::fflush(stream);
+    const double rate = product_rate(flags, precision, console);
+    console.line(cat(padded(std::string(name_of(precision)), -7), " ",
+                     padded(rounded(rate / 1e12, 3), 10), " TFLOP/s"));
     products.set(name_of(precision), rate / 1e12);
   }
   report.set("matmul_tflops", std::move(products));

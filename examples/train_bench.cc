@@ -224,17 +224,16 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
                                  std::span<const Mode> modes, const Dataset& data,
                                  Console& console) {
   const int towers = static_cast<int>(training.devices.size());
-  ModeBenchOptions bench{
-      .steps = wanted.num_batches,
-      .timer = {.warmup = wanted.num_warmup_batches, .display_every = wanted.display_every}};
+  ModeBenchOptions bench{.steps = wanted.num_batches,
+                         .timer = {.warmup = wanted.num_warmup_batches,
+                                   .display_every = wanted.compares ? 0 : wanted.display_every,
+                                   .console = &console}};
   if (wanted.compares) {
     bench.rounds = wanted.repetitions;
     bench.on_run = [&](int round, const ModeRuns& runs) {
       console.line(cat("round ", round, " of ", wanted.repetitions, ": ", runs.mode.name(), ": ",
                        rounded(runs.speeds.back(), 2), " images/sec"));
     };
-  } else {
-    bench.timer.console = &console;
   }
   const std::vector<ModeRuns> runs = bench_modes(modes, training, data, bench);
   if (!wanted.compares) {

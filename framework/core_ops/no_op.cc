@@ -16,7 +16,7 @@ KernelRun nothing(KernelPlan&) {
 Node& wait_for(Graph& graph, std::span<Node* const> nodes, const DeviceSpec& device, At at) {
   ControlDependencies after(graph, nodes, at.site);
   if (device.empty()) return graph.add(kNoOp, {}, at);
-  ColocateWith nothing(graph, nullptr, at.site);
+  DeviceScope nothing(graph, NoDevice{}, at.site);
   DeviceScope on(graph, device, at.site);
   return graph.add(kNoOp, {}, at);
 }

@@ -6,7 +6,9 @@
 // "n (defined at file:line)". Three differences: equal devices are ordered by number, not by name
 // (GPU:2 before GPU:10); requests cannot be malformed, as a DeviceSpec has been parsed; and a
 // contradiction is an error of the nodes that it concerns, where TensorFlow refuses every run. What
-// contradicts a variable that has memory, in a graph that has grown, is refused without it.
+// contradicts a variable that has memory, in a graph that has grown, is refused without it. Under
+// soft placement two sets without a common kernel stay apart, each with its own request, where
+// TensorFlow leaves the merged request with one of them.
 #pragma once
 #include <map>
 #include <optional>

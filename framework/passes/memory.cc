@@ -29,6 +29,7 @@ class MemoryPlanner {
   MemoryPlanner(Plan& plan, const PlanContext& context) : plan_(plan), context_(context) {}
 
   void run() {
+    plan_.fetch_bytes.assign(context_.devices.size(), 0);
     assign_buffers();
     collect_uses();
     lay_out();
@@ -82,6 +83,7 @@ class MemoryPlanner {
     if (node.fetch >= 0) {
       record.place = Place::kFetch;
       record.index = node.fetch;
+      plan_.fetch_bytes[at(record.device)] += record.bytes;
     } else if (node.feed >= 0) {
       record.place = Place::kFeed;
       record.index = node.feed;

@@ -54,7 +54,7 @@ class Transfers {
 
   bool on_gpu(int device) const { return context_.device(device).on_gpu(); }
 
-  // Memory of fetches belongs to no device: the first CPU stands for a GPU there.
+  // Fetches are in memory of the host: the first CPU has those of GPUs.
   int on_host(int device) const { return on_gpu(device) ? 0 : device; }
 
   // What a GPU is fed with is brought there from the first CPU before the step.

@@ -194,6 +194,8 @@ struct Plan {
   std::vector<BufferRecord> buffers;
   std::vector<std::vector<int>> buffer_of;  // [node][output]
   std::vector<std::int64_t> arena_bytes;    // per device
+  // Per device: fetches in its memory. The first CPU has those of GPUs.
+  std::vector<std::int64_t> fetch_bytes;
   std::vector<FeedSlots> feed_slots;        // of the devices that need them, in order
 
   std::vector<const Node*> variables;  // read or written

@@ -51,7 +51,7 @@ struct DeviceUse {
   DeviceSpec device;  // full
   int variables = 0;
   std::int64_t variable_bytes = 0;
-  std::int64_t bytes = 0;       // variables, and the arenas of all steps that are kept
+  std::int64_t bytes = 0;       // variables; arenas and fetches of all steps that are kept
   std::int64_t peak_bytes = 0;  // the most that these have been so far
   int physical_gpu = -1;        // whose memory that is; -1: the host's
   // Of a dry run's declared device: peak_bytes lacks the workspaces of libraries.

@@ -110,14 +110,14 @@ PlanContext Session::State::context() {
 
 std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,
                                                    std::span<const FeedType> feeds,
-                                                   bool log_placement, Locks locks) {
+                                                   bool log_placement, bool kept, Locks locks) {
   for (const Fetch& fetch : fetches) require_own(*fetch.node);
   try {
     Plan plan = compile_plan(fetches, feeds, locks);
     if (log_placement) print_placement(plan);
     if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
     if (options.plan_hook) options.plan_hook(plan);
-    make_room(plan);
+    make_room(plan, kept);
     initialise(plan);
     return std::make_unique<Step::State>(std::move(plan), runner);
   } catch (const std::bad_alloc&) {
@@ -128,9 +128,9 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
 }
 
 // By the plan, before anything is allocated.
-void Session::State::make_room(const Plan& plan) {
+void Session::State::make_room(const Plan& plan, bool kept) {
   for (;;) {
-    const std::string text = lacking(plan);
+    const std::string text = lacking(plan, kept);
     if (text.empty()) return;
     // A run that uses a step ends without this thread's help.
     if (!drop_idle_step() && !await_idle_step()) throw OutOfMemory(text);
@@ -138,9 +138,10 @@ void Session::State::make_room(const Plan& plan) {
 }
 
 // What the limits of devices do not allow, for people; empty if the plan fits.
-std::string Session::State::lacking(const Plan& plan) const {
+std::string Session::State::lacking(const Plan& plan, bool kept) const {
   std::vector<DeviceUse> all = device_use();
-  for (std::size_t d = 0; d < all.size(); ++d) all[d].bytes += plan.arena_bytes[d];
+  for (std::size_t d = 0; d < all.size(); ++d)
+    all[d].bytes += plan.arena_bytes[d] + (kept ? plan.fetch_bytes[d] : 0);
   for (const PlanNode& planned : plan.nodes)
     if (planned.is_variable() && !variables.contains(planned.node) &&
         !plan.shares.contains(planned.node))
@@ -149,8 +150,11 @@ std::string Session::State::lacking(const Plan& plan) const {
     const std::int64_t limit = devices[d]->memory.limit();
     if (limit != 0 && all[d].bytes > limit)
       return cat(all[d].device, ": its plans need ", all[d].bytes, " bytes, of which ",
-                 plan.arena_bytes[d], " for this one's arena, but its limit is ", limit,
-                 "; use a smaller batch or more devices");
+                 plan.arena_bytes[d], " for this one's arena",
+                 kept && plan.fetch_bytes[d] > 0
+                     ? cat(" and ", plan.fetch_bytes[d], " for its fetches")
+                     : "",
+                 ", but its limit is ", limit, "; use a smaller batch or more devices");
   }
   return {};
 }
@@ -168,8 +172,10 @@ std::vector<DeviceUse> Session::State::device_use() const {
     use.bytes += kept.bytes;
   }
   for (const auto& [key, prepared] : steps)
-    for (std::size_t d = 0; d < use_of.size() && prepared.step; ++d)
-      use_of[d].bytes += prepared.step->plan().arena_bytes[d];
+    for (std::size_t d = 0; d < use_of.size() && prepared.step; ++d) {
+      const Plan& plan = prepared.step->plan();
+      use_of[d].bytes += plan.arena_bytes[d] + plan.fetch_bytes[d];
+    }
   for (std::size_t d = 0; d < use_of.size(); ++d)
     use_of[d].peak_bytes = std::max(peak_bytes[d], use_of[d].bytes);
   return use_of;
@@ -245,7 +251,7 @@ std::vector<Fetch> Session::State::initials_of(std::span<const Node* const> node
 
 std::vector<Tensor> Session::State::first_values(std::span<const Node* const> nodes) {
   if (nodes.empty()) return {};
-  const auto step = build(initials_of(nodes), {}, options.log_device_placement);
+  const auto step = build(initials_of(nodes), {}, options.log_device_placement, /*kept=*/false);
   step->initial = true;
   step->run(step->stage({}), {});
   return step->fetched;

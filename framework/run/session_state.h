@@ -42,9 +42,10 @@ struct Session::State {
   // The step for these, which is made if it is not kept. `held`: until the session ends.
   std::shared_ptr<Step> step_for(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
                                  Locks locks, bool held);
-  // Compiles, and gives variables that are new memory and first values.
+  // Compiles, and gives variables that are new memory and first values. Fetches of what is kept
+  // count for the limits of devices.
   std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
-                                     std::span<const FeedType> feeds, bool log_placement,
+                                     std::span<const FeedType> feeds, bool log_placement, bool kept,
                                      Locks locks = Locks::kWholeRun);
 
   Stored& stored(const Node& variable);
@@ -96,8 +97,8 @@ struct Session::State {
   void make_step(Prepared& prepared, Locks locks);
   bool drop_idle_step();
   bool await_idle_step() const;
-  void make_room(const Plan& plan);
-  std::string lacking(const Plan& plan) const;
+  void make_room(const Plan& plan, bool kept);
+  std::string lacking(const Plan& plan, bool kept) const;
   void initialise(const Plan& plan);
   void warn_of_moved(const std::vector<const Node*>& fresh, const Placement& placement) const;
   void fill_in(const std::vector<const Node*>& fresh);

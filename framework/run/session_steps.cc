@@ -49,7 +49,8 @@ void Session::State::make_step(Prepared& prepared, Locks locks) {
   };
   while (!prepared.held && kept() >= options.kept_steps && drop_idle_step()) {
   }
-  auto built = build(prepared.fetches, prepared.feeds, options.log_device_placement, locks);
+  auto built =
+      build(prepared.fetches, prepared.feeds, options.log_device_placement, /*kept=*/true, locks);
   built->connect();
   prepared.step.reset(new Step(std::move(built)));
   note_peak();

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "belfry/framework/kernels/half_bits.h"
+#include "belfry/trainers/core/step_timer.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -110,7 +111,8 @@ Values values_of(Trainer& trainer) {
   return values;
 }
 
-void compare(const Values& values, const Values& reference, Equivalence::Entry& entry) {
+void compare(const Values& values, const Values& reference, Equivalence::Entry& entry,
+             Console* console) {
   require<Internal>(values.size() == reference.size(), entry.mode.name(), " has ", values.size(),
                     " variables, the mode to compare with ", reference.size());
   for (const auto& [name, value] : values) {
@@ -118,6 +120,8 @@ void compare(const Values& values, const Values& reference, Equivalence::Entry& 
     require<Internal>(other != reference.end(), entry.mode.name(), " alone has variable ", name);
     const Tensor& expected = other->second;
     entry.values.push_back({name, max_ulp(value, expected), max_relative(value, expected)});
+    show_if_due(console, entry.mode.name(), ": compared ", entry.values.size(), "/", values.size(),
+                " variables");
   }
 }
 
@@ -140,10 +144,9 @@ Values run(const TrainerOptions& options, const Dataset& train, Equivalence::Ent
 }  // namespace
 
 Equivalence check_equivalence(const TrainerOptions& options, const Dataset& train,
-                              std::int64_t steps, std::span<const Mode> modes) {
+                              std::int64_t steps, std::span<const Mode> modes, Console* console) {
   require(steps >= 1, "an equivalence needs at least one step, not ", steps);
   TrainerOptions common = options;
-  common.callbacks.clear();
   common.on_trace = {};
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = steps;
@@ -155,18 +158,25 @@ Equivalence check_equivalence(const TrainerOptions& options, const Dataset& trai
   for (const Mode& mode : modes) {
     Equivalence::Entry& entry = result.entries.emplace_back(
         Equivalence::Entry{.mode = mode, .canonical = mode.canonical(common.devices)});
+    common.callbacks = {std::make_shared<StepTimer>(StepTimer::Options{
+        .warmup = 0,
+        .display_every = 0,
+        .console = console,
+        .what =
+            cat("mode ", result.entries.size(), " of ", modes.size(), ": ", mode.name(), ": ")})};
     Values values = run(common, train, entry);
     if (!entry.refusal.empty()) continue;
     if (reference.empty() && entry.canonical) reference = values;
     if (reference.empty())
       waiting.emplace_back(result.entries.size() - 1, std::move(values));
     else
-      compare(values, reference, entry);
+      compare(values, reference, entry, console);
   }
   if (reference.empty() && !waiting.empty()) reference = waiting.front().second;
   require(!reference.empty(), "no mode can train this: ",
           result.entries.empty() ? "there are none" : result.entries.front().refusal);
-  for (const auto& [index, values] : waiting) compare(values, reference, result.entries[index]);
+  for (const auto& [index, values] : waiting)
+    compare(values, reference, result.entries[index], console);
   return result;
 }
 

@@ -67,9 +67,11 @@ struct Equivalence {
 
 // `options` says all but the mode; callbacks, epochs and numbers of steps in it do not count, and
 // all are deterministic. One session exists at a time. Modes that cannot serve the options are
-// listed with the reason; throws InvalidArgument if none can.
+// listed with the reason; throws InvalidArgument if none can. Shows how far it is on the console,
+// if there is one, whenever that is due.
 Equivalence check_equivalence(const TrainerOptions& options, const Dataset& train,
-                              std::int64_t steps, std::span<const Mode> modes);
+                              std::int64_t steps, std::span<const Mode> modes,
+                              Console* console = nullptr);
 
 // The body of --check_equivalence: all_modes(), the table on the console, the list in `json`, if
 // there is one. Returns the exit code: 0 if it holds and no mode diverged, else 1.

@@ -136,7 +136,7 @@ int report_equivalence(const TrainerOptions& options, const Dataset& train, std:
   const std::vector<Mode> modes = all_modes(options.devices);
   console.line(cat("equivalence: ", modes.size(), " modes, one after another, of ", steps,
                    steps == 1 ? " step" : " steps", " each"));
-  const Equivalence result = check_equivalence(options, train, steps, modes);
+  const Equivalence result = check_equivalence(options, train, steps, modes, &console);
   console.line(result.to_table());
   if (json) json->write(result.to_json().str(2) + "\n");
   return result.holds() && result.finite() ? 0 : 1;

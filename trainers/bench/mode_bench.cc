@@ -19,9 +19,9 @@ std::int64_t bytes_of_batch(const Dataset& train, std::int64_t samples) {
   return bytes;
 }
 
-void run_once(const TrainerOptions& options, const Dataset& train, const ModeBenchOptions& bench,
+void run_once(const TrainerOptions& options, const Dataset& train, const StepTimer::Options& timing,
               ModeRuns& runs) {
-  const auto timer = std::make_shared<StepTimer>(bench.timer);
+  const auto timer = std::make_shared<StepTimer>(timing);
   TrainerOptions timed = runs.mode.applied_to(options);
   timed.callbacks = {timer};
   const std::unique_ptr<Trainer> trainer =
@@ -80,7 +80,10 @@ std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOpti
   for (const Mode& mode : modes) all.push_back({.mode = mode});
   for (int round = 1; round <= bench.rounds; ++round)
     for (ModeRuns& runs : all) {
-      run_once(common, train, bench, runs);
+      StepTimer::Options timing = bench.timer;
+      if (bench.rounds > 1 || all.size() > 1)
+        timing.what = cat("round ", round, " of ", bench.rounds, ": ", runs.mode.name(), ": ");
+      run_once(common, train, timing, runs);
       if (bench.on_run) bench.on_run(round, runs);
     }
   return all;

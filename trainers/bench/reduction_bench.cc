@@ -52,6 +52,7 @@ class Bench {
       resolve(entry);
       build(entry);
     });
+    show("built ", strategy);
   }
 
   ReductionBench run() {
@@ -63,8 +64,9 @@ class Bench {
     return bench;
   }
 
-  // Of a dry run: what it would take. A check has a session of its own, what it fetches twice, and
-  // one device's tensors as they are and should be; afterwards there are the buffers of the limit.
+  // Of a dry run: what it would take. A check has a session of its own, a copy of what it fetches,
+  // and one device's tensors as they are and should be; afterwards there are the buffers of the
+  // limit.
   std::int64_t memory() {
     prepare();
     const std::int64_t buffers = towers() * bytes();
@@ -74,12 +76,17 @@ class Bench {
         if (!options_.check) return;
         Session session(graph_, session_options());
         session.prepare(fetches(entry));
-        most = std::max(most, host_bytes(session.device_use()) + 2 * buffers + 2 * bytes());
+        most = std::max(most, host_bytes(session.device_use()) + buffers + 2 * bytes());
       });
     return host_bytes(session_->device_use()) + most;
   }
 
  private:
+  template <class... Parts>
+  void show(const Parts&... parts) const {
+    show_if_due(options_.console, "# ", bytes(), " bytes: ", parts...);
+  }
+
   std::vector<TensorType> types() const {
     std::vector<TensorType> types;
     for (const Shape& shape : shapes_) types.push_back({shape, options_.dtype});
@@ -168,7 +175,7 @@ class Bench {
 
   void prepare() {
     session_ = std::make_unique<Session>(graph_, session_options());
-    for (Entry& entry : entries_)
+    for (Entry& entry : entries_) {
       attempt(entry, [&] {
         entry.in_place = &session_->prepare({*entry.place});
         entry.out_of_place = &session_->prepare({*entry.compute});
@@ -180,6 +187,8 @@ class Bench {
         entry.result.in_place.predicted = predicted(*entry.in_place);
         entry.result.out_of_place.predicted = predicted(*entry.out_of_place);
       });
+      show("prepared ", entry.result.strategy);
+    }
   }
 
   bool describes_here(const Machine& machine) const {
@@ -208,8 +217,10 @@ class Bench {
 
   void write_inputs(Session& session, const std::vector<ReductionOracle>& oracles) const {
     for (std::size_t n = 0; n < oracles.size(); ++n)
-      for (int t = 0; t < towers(); ++t)
+      for (int t = 0; t < towers(); ++t) {
         session.write(buffer(t, static_cast<int>(n)), oracles[n].input(t));
+        show("writing what is summed");
+      }
   }
 
   void check_in_place(Entry& entry, const std::vector<ReductionOracle>& oracles) {
@@ -217,9 +228,11 @@ class Bench {
     entry.in_place->run();
     std::int64_t& wrong = entry.result.in_place.wrong.emplace(0);
     for (std::size_t n = 0; n < oracles.size(); ++n)
-      for (int t = 0; t < towers(); ++t)
+      for (int t = 0; t < towers(); ++t) {
         wrong += oracles[n].wrong(session_->read(buffer(t, static_cast<int>(n))),
                                   entry.result.canonical);
+        show("checking ", entry.result.strategy);
+      }
   }
 
   // In a session of its own: fetches hold copies of all sums, and go with it.
@@ -228,9 +241,11 @@ class Bench {
     write_inputs(session, oracles);
     const std::vector<Tensor> sums = session.run(fetches(entry));
     std::int64_t& wrong = entry.result.out_of_place.wrong.emplace(0);
-    for (std::size_t i = 0; i < sums.size(); ++i)
+    for (std::size_t i = 0; i < sums.size(); ++i) {
       wrong +=
           oracles[i / static_cast<std::size_t>(towers())].wrong(sums[i], entry.result.canonical);
+      show("checking ", entry.result.strategy);
+    }
   }
 
   void time(ReductionBench& bench) {
@@ -241,6 +256,7 @@ class Bench {
       entry.out_of_place_way = ways.add([step = entry.all_out_of_place] { step->run(); });
       entry.in_place_way = ways.add([step = entry.all_in_place] { step->run(); });
     }
+    ways.on_call([&](std::int64_t made, std::int64_t all) { show("run ", made, "/", all); });
     ways.run(options_.warmup, options_.iterations);
     bench.limit_seconds = limit.seconds();
     for (Entry& entry : entries_) {

@@ -7,6 +7,7 @@
 
 #include "belfry/allreduce/machine.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/trainers/util/console.h"
 
 namespace belfry {
 
@@ -27,6 +28,8 @@ struct ReductionBenchOptions {
   // Also predicts what is timed, if it is measured here.
   const Machine* machine = nullptr;
   bool auto_any = false;  // "auto" may take strategies that are not canonical
+  // Where it shows how far it is, whenever that is due; borrowed, may be null.
+  Console* console = nullptr;
 };
 
 struct ReductionTiming {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 
@@ -133,7 +134,8 @@ std::int64_t differences(const Tensor& a, const Tensor& b) {
 }
 
 void check(const Problem& problem, const std::vector<std::unique_ptr<Session>>& sessions,
-           const std::vector<Step*>& steps, std::vector<UpdateCell>& cells) {
+           const std::vector<Step*>& steps, std::vector<UpdateCell>& cells,
+           const std::function<void(const char*, std::size_t)>& show) {
   for (std::size_t c = 0; c < cells.size(); ++c) {
     for (int run = 0; run < kCheckedSteps; ++run) problem.run(*steps[c]);
     cells[c].wrong = 0;
@@ -141,6 +143,7 @@ void check(const Problem& problem, const std::vector<std::unique_ptr<Session>>& 
       const Tensor value = sessions[c]->read(variable);
       *cells[c].wrong +=
           c == 0 ? problem.wrong(value) : differences(sessions[0]->read(variable), value);
+      show("checked case ", c + 1);
     }
   }
 }
@@ -165,14 +168,21 @@ UpdateBench bench_update(const std::vector<Shape>& shapes, const std::string& st
   for (const Shape& shape : shapes) bench.elements += shape.elements();
   std::vector<std::unique_ptr<Session>> sessions;
   std::vector<Step*> steps;
+  const auto show = [&](const char* what, std::size_t done) {
+    show_if_due(options.console, "# ", strategy, ": ", what, done, "/", bench.cells.size());
+  };
   Interleaved ways;
   for (const UpdateCell& cell : bench.cells) {
     sessions.push_back(problem.session(cell.fuse_updates, cell.share_replicas, false));
     steps.push_back(&problem.prepare(*sessions.back()));
     ways.add([&problem, step = steps.back()] { problem.run(*step); });
+    show("prepared case ", steps.size());
   }
-  if (options.check) check(problem, sessions, steps, bench.cells);
+  if (options.check) check(problem, sessions, steps, bench.cells, show);
   const TimedLimit limit(ways, options, bench.bytes, std::min(sessions[0]->threads(), towers));
+  ways.on_call([&](std::int64_t made, std::int64_t all) {
+    show_if_due(options.console, "# ", strategy, ": run ", made, "/", all);
+  });
   ways.run(options.warmup, options.iterations);
   bench.limit_seconds = limit.seconds();
   const std::vector<double> off = ways.rounds(0);

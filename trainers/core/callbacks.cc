@@ -11,8 +11,6 @@
 namespace belfry {
 namespace {
 
-constexpr double kSecondsBetweenUpdates = 0.1;
-constexpr double kMostSecondsBetweenLines = 10;
 constexpr int kNoRank = std::numeric_limits<int>::max();  // is as high
 
 std::string metric_text(const NamedValue& metric) {
@@ -53,7 +51,6 @@ void Progress::after_step(Trainer& trainer, const StepInfo& info) {
   done_ = info.step + 1;
   epoch_ = info.epoch;
   ended_ = info.seconds;
-  const double took = ended_ - began_;
   const bool first = first_step_ < 0;
   // The first allocates, so that its speed is not typical.
   if (first) {
@@ -61,11 +58,9 @@ void Progress::after_step(Trainer& trainer, const StepInfo& info) {
     first_ended_ = ended_;
   } else {
     ++rate_steps_;
-    rate_seconds_ += took;
+    rate_seconds_ += ended_ - began_;
   }
-  const double since = ended_ - shown_at_;
-  const bool due = console_.has_status() ? since >= kSecondsBetweenUpdates
-                                         : since + took > kMostSecondsBetweenLines;
+  const bool due = console_.due();
   if (first || due || done_ == total_steps_) show(trainer);
 }
 
@@ -113,11 +108,10 @@ void Progress::show(const Trainer& trainer) {
       hidden_rank_ = next;
       text = visible_text(all, hidden_rank_);
     }
-    console_.status(text);
+    console_.show(text);
   } else {
-    console_.line(visible_text(all, kNoRank));
+    console_.show(visible_text(all, kNoRank));
   }
-  shown_at_ = ended_;
   shown_step_ = done_;
   rate_steps_ = 0;
   rate_seconds_ = 0;
@@ -147,8 +141,13 @@ void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
 void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
   evaluated_at_ = info.step;
   if (!evaluator_) return;
-  std::string line = cat("epoch ", info.epoch + 1, ", step ", info.step, ": test");
-  for (const NamedValue& mean : evaluator_->run()) {
+  const std::string when = cat("epoch ", info.epoch + 1, ", step ", info.step);
+  const std::int64_t samples = trainer.test_data()->size();
+  std::string line = when + ": test";
+  const std::vector<NamedValue> means = evaluator_->run([&](std::int64_t tested) {
+    show_if_due(&console_, when, ": tested ", tested, "/", samples);
+  });
+  for (const NamedValue& mean : means) {
     trainer.set_metric("test_" + mean.name, mean.value);
     line += metric_text(mean);
   }

@@ -34,9 +34,8 @@ struct Callback {
 };
 
 // Shows steps, loss, metrics, speed, and the time that is left. On a terminal: one line that
-// updates itself up to ten times a second and gives up details until it fits the terminal's width.
-// Elsewhere: a line for the first step and for the end of each epoch, and so many in between that
-// no more than 10 s pass from one to the next, unless one step takes longer.
+// updates itself and gives up details until it fits the terminal's width. Elsewhere: a line for the
+// first step and for the end of each epoch. And in between whenever one is due (Console::due).
 //
 // The speed is that of the steps since the last line, without what happens between steps. The time
 // left is that until the last step of the run, if the rest goes on as the run has gone since the
@@ -66,7 +65,6 @@ class Progress final : public Callback {
   // Seconds since training began.
   double began_ = 0, ended_ = 0;  // the last step
   double first_ended_ = 0;        // the first step
-  double shown_at_ = 0;
   std::int64_t shown_step_ = -1;
   // Of the steps since the last line.
   std::int64_t rate_steps_ = 0;
@@ -79,8 +77,8 @@ class Progress final : public Callback {
 class Evaluator;
 
 // Evaluates the test data after each epoch, and after a last epoch that was cut short: sets the
-// metrics "test_loss" and "test_<metric>" of the trainer and prints a line. Without test data it
-// does nothing.
+// metrics "test_loss" and "test_<metric>" of the trainer and prints a line; before it, how many
+// samples have been tested, whenever that is due. Without test data it does nothing.
 class Evaluation final : public Callback {
  public:
   explicit Evaluation(Console& console);

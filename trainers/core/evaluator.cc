@@ -49,14 +49,21 @@ void Evaluator::add(Shot& shot, std::int64_t first, std::vector<NamedValue>& sum
       sums[m].value += scalar_value(shot.step->fetched(p * sums.size() + m)) * count;
 }
 
-std::vector<NamedValue> Evaluator::run() {
+std::vector<NamedValue> Evaluator::run(const std::function<void(std::int64_t)>& on_samples) {
   std::vector<NamedValue> means{{"loss"}};
   for (const NamedOutput& metric : predictors_[0].metrics) means.push_back({metric.name});
   const std::int64_t batches = plan_.batches(), full = batches - (last_.step ? 1 : 0);
-  std::int64_t i = 0;
-  for (const std::int64_t n = std::ssize(predictors_); i + n <= full; i += n) add(all_, i, means);
-  for (; i < full; ++i) add(one_, i, means);
-  if (last_.step) add(last_, i, means);
+  std::int64_t i = 0, samples = 0;
+  const auto take = [&](Shot& shot) {
+    add(shot, i, means);
+    const auto taken = static_cast<std::int64_t>(shot.predictors);
+    i += taken;
+    samples += taken * shot.inputs[0].shape()[0];
+    if (on_samples) on_samples(samples);
+  };
+  for (const std::int64_t n = std::ssize(predictors_); i + n <= full;) take(all_);
+  while (i < full) take(one_);
+  if (last_.step) take(last_);
   for (NamedValue& mean : means) mean.value /= static_cast<double>(data_.size());
   return means;
 }

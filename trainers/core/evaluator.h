@@ -1,5 +1,6 @@
 // Measures a model on data that it does not train on.
 #pragma once
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -23,8 +24,9 @@ class Evaluator {
 
   // The loss and each metric of the predictors, in their order: means over all samples, each taken
   // exactly once. Batches count by their numbers of samples. The bits do not depend on the number
-  // of predictors.
-  std::vector<NamedValue> run();
+  // of predictors. Calls `on_samples`, if there is one, with how many have been taken, again and
+  // again.
+  std::vector<NamedValue> run(const std::function<void(std::int64_t)>& on_samples = {});
 
  private:
   // Some of the predictors, compiled for batches of one size.

@@ -16,10 +16,20 @@ std::string total_lines(double images_per_second) {
 }
 
 void StepTimer::print(const std::string& line) const {
-  if (options_.console) options_.console->line(line);
+  if (options_.console && options_.display_every > 0) options_.console->line(line);
 }
 
-void StepTimer::before_step(Trainer&, const StepInfo& info) {
+void StepTimer::show(const Trainer& trainer, std::int64_t done) const {
+  const std::int64_t warmup = options_.warmup;
+  if (done <= warmup && warmup > 0)
+    show_if_due(options_.console, options_.what, "warm-up step ", done, "/", warmup);
+  else
+    show_if_due(options_.console, options_.what, "step ", done - warmup, "/",
+                trainer.total_steps() - warmup);
+}
+
+void StepTimer::before_step(Trainer& trainer, const StepInfo& info) {
+  if (info.step == 0) show(trainer, 0);
   if (info.step == 0 && options_.warmup > 0) print("Running warm up");
   if (info.step == options_.warmup) {
     if (options_.warmup > 0) print("Done warm up");
@@ -31,10 +41,11 @@ void StepTimer::before_step(Trainer&, const StepInfo& info) {
 
 void StepTimer::after_step(Trainer& trainer, const StepInfo& info) {
   last_ = seconds_now();
-  if (info.step < options_.warmup) return;
-  seconds_.push_back(last_ - started_);
   const std::int64_t step = info.step - options_.warmup + 1;
-  if (!options_.console || (step != 1 && step % options_.display_every != 0)) return;
+  if (step >= 1) seconds_.push_back(last_ - started_);
+  const bool prints = options_.console && options_.display_every > 0 && step >= 1 &&
+                      (step == 1 || step % options_.display_every == 0);
+  if (!prints) return show(trainer, info.step + 1);
   const auto samples = static_cast<double>(trainer.batches().global_batch());
   print(step_line(step, speed_of(samples, seconds_), trainer.metric("loss")));
 }

@@ -17,13 +17,16 @@ std::string step_line(std::int64_t step, const Speed& speed, double loss);
 std::string total_lines(double images_per_second);
 
 // Leaves out the first `warmup` steps. With a console, prints "Running warm up", "Done warm up",
-// the header and, for the first step and every display_every-th, the speed of all steps so far.
+// the header and, for the first step and every display_every-th, the speed of all steps so far;
+// none of these if display_every is 0. In between it shows the step whenever that is due
+// (Console::due).
 class StepTimer final : public Callback {
  public:
   struct Options {
     std::int64_t warmup = 10;
     std::int64_t display_every = 10;
     Console* console = nullptr;  // borrowed
+    std::string what = {};       // is timed: the step is shown behind it, "round 1 of 3: "
   };
   explicit StepTimer(Options options) : options_(options) {}
 
@@ -37,6 +40,7 @@ class StepTimer final : public Callback {
 
  private:
   void print(const std::string& line) const;
+  void show(const Trainer& trainer, std::int64_t done) const;
 
   Options options_;
   std::vector<double> seconds_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@ namespace belfry {
 namespace {
 
 constexpr int kUsualColumns = 80;
+constexpr double kSecondsBetweenUpdates = 0.1;
+constexpr double kMostSecondsBetweenLines = 10;
 
 void write(std::FILE* stream, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stream);
@@ -48,7 +51,12 @@ std::size_t columns_of_byte(char c) {
 
 Console::Console(std::FILE* stream) : Console(stream, screen_of(stream)) {}
 
-Console::Console(std::FILE* stream, Screen screen) : stream_(stream), screen_(std::move(screen)) {
+Console::Console(std::FILE* stream, Screen screen, Clock clock)
+    : stream_(stream),
+      screen_(std::move(screen)),
+      clock_(std::move(clock)),
+      shown_at_(clock_()),
+      asked_at_(shown_at_) {
   if (!has_status()) return;
   before_log_.emplace([this] {
     const std::lock_guard lock(mutex_);
@@ -72,6 +80,7 @@ void Console::line(std::string_view text) {
   write(stream_, text);
   write(stream_, "\n");
   std::fflush(stream_);
+  note_output();
 }
 
 void Console::status(std::string_view text) {
@@ -81,7 +90,24 @@ void Console::status(std::string_view text) {
   write(stream_, fitting(text, status_columns()));
   std::fflush(stream_);
   shows_status_ = true;
+  note_output();
 }
+
+bool Console::due() {
+  const std::lock_guard lock(mutex_);
+  const double now = clock_(), since = now - shown_at_;
+  const double part = now - std::exchange(asked_at_, now);
+  return has_status() ? since >= kSecondsBetweenUpdates : since + part > kMostSecondsBetweenLines;
+}
+
+void Console::show(std::string_view text) {
+  if (has_status())
+    status(text);
+  else
+    line(text);
+}
+
+void Console::note_output() { shown_at_ = asked_at_ = clock_(); }
 
 void Console::clear_status() {
   if (shows_status_) write(stream_, "\r\x1b[K");

@@ -7,14 +7,19 @@
 #include <string_view>
 
 #include "belfry/framework/base/before_log.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/util/clock.h"
 
 namespace belfry {
 
 // Writes to a stream of the process (stdout or stderr, borrowed). On a terminal there may be one
 // status line, which is rewritten in place and gives way to lines that stay, those of the log among
 // them.
+//
+// Who works long says how far the work is: asks due() after each part of it, and shows where it is.
 class Console {
  public:
+  using Clock = std::function<double()>;  // seconds that never go back
   // What a stream leads to.
   struct Screen {
     bool rewrites = false;              // a terminal that can rewrite a line
@@ -24,7 +29,7 @@ class Console {
   // Asks the stream; a terminal with TERM=dumb, or without TERM, cannot rewrite lines. Its width is
   // asked of the terminal, else of $COLUMNS, else 80.
   explicit Console(std::FILE* stream);
-  Console(std::FILE* stream, Screen screen);
+  Console(std::FILE* stream, Screen screen, Clock clock = seconds_now);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -39,15 +44,32 @@ class Console {
   // Rewrites the status line, with as much of `text` as fits; does nothing where there can be none.
   void status(std::string_view text);
 
+  // Whether it is time to show how far the work is: on a terminal ten times a second at most;
+  // elsewhere so often that no more than 10 s pass without a line, unless a part of the work takes
+  // longer. The next part is expected to take as long as the last, since the call before this one
+  // or since a line.
+  bool due();
+  // As the status line; where there can be none, as a line.
+  void show(std::string_view text);
+
  private:
-  void clear_status();  // under the mutex
+  void clear_status();  // under the mutex, as the next one
+  void note_output();
 
   std::FILE* stream_;
   Screen screen_;
-  std::mutex mutex_;  // any thread may log
+  Clock clock_;
+  double shown_at_, asked_at_;  // the last output; the last call of due(), or a later output
+  std::mutex mutex_;            // any thread may log
   bool shows_status_ = false;
   std::optional<BeforeLog> before_log_;
 };
+
+// Shows cat(parts...) if that is due; does nothing without a console.
+template <class... Parts>
+void show_if_due(Console* console, const Parts&... parts) {
+  if (console && console->due()) console->show(cat(parts...));
+}
 
 // How many columns UTF-8 text may take: one for a character of ASCII, two for any other, as it may
 // be wide.

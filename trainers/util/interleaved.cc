@@ -22,12 +22,26 @@ int Interleaved::add(std::function<void()> work) {
   return static_cast<int>(ways_.size()) - 1;
 }
 
+void Interleaved::on_call(std::function<void(std::int64_t, std::int64_t)> f) {
+  on_call_ = std::move(f);
+}
+
+void Interleaved::note_call() {
+  ++made_;
+  if (on_call_) on_call_(made_, all_);
+}
+
 void Interleaved::run(int warmup, int iterations, double seconds) {
   constexpr int kMostRounds = 5;
   const int rounds = std::min(iterations, kMostRounds);
+  made_ = 0;
+  all_ = static_cast<std::int64_t>(ways_.size()) * (std::int64_t{warmup} + iterations);
   for (Way& way : ways_) {
     way.samples.clear();
-    for (int i = 0; i < warmup; ++i) way.work();
+    for (int i = 0; i < warmup; ++i) {
+      way.work();
+      note_call();
+    }
   }
   for (int round = 0; round < rounds; ++round) {
     const int calls = iterations / rounds + (round < iterations % rounds ? 1 : 0);
@@ -39,6 +53,7 @@ void Interleaved::run(int warmup, int iterations, double seconds) {
         const double start = seconds_now();
         way.work();
         spent += samples.emplace_back(seconds_now() - start);
+        note_call();
       }
     }
   }

@@ -1,5 +1,6 @@
 // Timings of several ways to do something, taken in turns.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -12,6 +13,9 @@ class Interleaved {
  public:
   // Adds a way; `work` does it once. Returns its number, from 0.
   int add(std::function<void()> work);
+
+  // Calls `f` behind calls of the ways, untimed, with how many of about `all` have been made.
+  void on_call(std::function<void(std::int64_t made, std::int64_t all)> f);
 
   // Calls each `warmup` times, then times `iterations` calls of each, in up to five rounds. In a
   // round each is called before the first timed call until its data are in the caches and the
@@ -28,7 +32,11 @@ class Interleaved {
     std::function<void()> work;
     std::vector<std::vector<double>> samples;  // [round]
   };
+  void note_call();
+
   std::vector<Way> ways_;
+  std::function<void(std::int64_t, std::int64_t)> on_call_;
+  std::int64_t made_ = 0, all_ = 0;  // calls of the current run; none to settle a round
 };
 
 }  // namespace belfry

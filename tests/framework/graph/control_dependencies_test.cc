@@ -127,10 +127,33 @@ TEST_F(GroupTest, OnOneDeviceIsThereWhateverTheScopes) {
   EXPECT_EQ(one.name(), "group_deps");
   EXPECT_EQ(one.device().str(), "/device:CPU:1");
   EXPECT_THAT(waits(one.output()), ElementsAre("d"));
+}
+
+TEST_F(GroupTest, JoinsTheAnchorsOfColocation) {
   ColocateWith beside(e);
-  Node& other = group(graph, {d});
-  EXPECT_EQ(other.device().str(), "/device:CPU:1");
-  EXPECT_THAT(other.colocation(), IsEmpty());
+  Node& one = group(graph, {d});
+  EXPECT_EQ(one.device().str(), "/device:CPU:2");
+  EXPECT_THAT(one.colocation(), ElementsAre("e"));
+  Node& root = group(graph, {a, d, ten});
+  ASSERT_EQ(root.control_inputs().size(), 3u);
+  for (const Node* part :
+       {&root, root.control_inputs()[0], root.control_inputs()[1], root.control_inputs()[2]}) {
+    EXPECT_EQ(part->device().str(), "/device:CPU:2") << part->name();
+    EXPECT_THAT(part->colocation(), ElementsAre("e")) << part->name();
+  }
+  DeviceScope inside(graph, "/cpu:7");
+  ColocateWith free(a);  // which asks for no device
+  Node& both = group(graph, {d});
+  EXPECT_EQ(both.device().str(), "/device:CPU:2");
+  EXPECT_THAT(both.colocation(), ElementsAre("a", "e"));
+}
+
+TEST_F(GroupTest, KeepsItsDeviceBesideAnAnchorWithoutOne) {
+  DeviceScope elsewhere(graph, "/cpu:7");
+  ColocateWith beside(a);
+  Node& one = group(graph, {d});
+  EXPECT_EQ(one.device().str(), "/device:CPU:1");
+  EXPECT_THAT(one.colocation(), ElementsAre("a"));
 }
 
 TEST_F(GroupTest, WithoutDevicesTheScopesInForceDecide) {

@@ -93,21 +93,21 @@ TEST(SessionOptions, AMemoryLimitIsKeptBeforeAnythingRuns) {
   Graph graph;
   DeviceScope scope(graph, "/cpu:1");
   const Variable v = variable(graph, "v", {256});  // 1024 bytes
-  const Output y = relu(v);                        // as many
+  const Output y = relu(v);                        // as many, and once more when it is fetched
   for (const char* name : {"cpu:1", "/job:localhost/replica:0/task:0/device:CPU:1", "/cpu"}) {
     const auto with_limit = [&](std::int64_t bytes) {
       return SessionOptions{.device_count = {{"CPU", 2}}, .memory_limit = {{name, bytes}}};
     };
-    Session enough(graph, with_limit(2048));
+    Session enough(graph, with_limit(3072));
     EXPECT_EQ(enough.run(y).elements(), 256);
     for (const bool dry : {false, true}) {
-      SessionOptions options = with_limit(2047);
+      SessionOptions options = with_limit(3071);
       options.dry_run = dry;
       Session session(graph, std::move(options));
       EXPECT_EQ(message_of<OutOfMemory>([&] { session.prepare({y}); }),
-                "/job:localhost/replica:0/task:0/device:CPU:1: its plans need 2048 bytes, of which "
-                "1024 for this one's arena, but its limit is 2047; use a smaller batch or more "
-                "devices");
+                "/job:localhost/replica:0/task:0/device:CPU:1: its plans need 3072 bytes, of which "
+                "1024 for this one's arena and 1024 for its fetches, but its limit is 3071; use a "
+                "smaller batch or more devices");
       EXPECT_EQ(session.device_use()[1].variables, 0);
     }
   }
@@ -245,8 +245,8 @@ TEST_F(DryRunTest, PlansMemoryWithoutTakingAny) {
             "/job:localhost/replica:0/task:0/device:GPU:1: 1 variable, 1024 bytes, planned peak "
             "2048 bytes without the workspaces of libraries");
   EXPECT_EQ(uses[0].str(),
-            "/job:localhost/replica:0/task:0/device:CPU:0: 0 variables, 0 bytes, planned peak 1024 "
-            "bytes");  // what is fetched comes by its arena
+            "/job:localhost/replica:0/task:0/device:CPU:0: 0 variables, 0 bytes, planned peak 2048 "
+            "bytes");  // what is fetched comes by its arena, to memory of the host
   EXPECT_EQ(session.peak_bytes().at(gpu(1).str()), 2048);
   EXPECT_EQ(session.placement(y), gpu(1));
 }

@@ -5,14 +5,18 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/variable.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/ops/reduce.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
 namespace session_steps_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Tensor numbers(std::int64_t size) {
@@ -41,10 +45,10 @@ class SessionStepsTest : public ::testing::Test {
     const auto data = result.data<float>();
     for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], 4 * static_cast<float>(i));
   }
-  // Bytes of its step.
-  std::int64_t arena(std::int64_t size) {
+  // Bytes of its step: an arena, and y.
+  std::int64_t step_bytes(std::int64_t size) {
     Session session(graph);
-    return prepare(session, size).plan().arena_bytes[0];
+    return prepare(session, size).plan().arena_bytes[0] + 4 * size;
   }
   static std::int64_t bytes(const Session& session) { return session.device_use()[0].bytes; }
 
@@ -57,7 +61,7 @@ class SessionStepsTest : public ::testing::Test {
 
 TEST_F(SessionStepsTest, WhoFindsNoRoomWaitsForStepsThatOthersRun) {
   constexpr std::int64_t kLargest = 40'000;
-  Session limited = session(64, arena(kLargest) * 3 / 2);
+  Session limited = session(64, step_bytes(kLargest) * 3 / 2);
   const auto work = [&](std::int64_t most) {
     for (std::int64_t i = 0; i < 100; ++i) expect_result(run(limited, most - i), most - i);
   };
@@ -68,7 +72,7 @@ TEST_F(SessionStepsTest, WhoFindsNoRoomWaitsForStepsThatOthersRun) {
 TEST_F(SessionStepsTest, AThousandShapesStayWithinTheMemoryOfThoseThatAreKept) {
   constexpr int kKept = 8;
   constexpr std::int64_t kShapes = kThreadSanitized ? 200 : 1000;
-  const std::int64_t most = kKept * arena(kShapes);
+  const std::int64_t most = kKept * step_bytes(kShapes);
   Session few = session(kKept, most);  // which counts what is allocated
   for (std::int64_t size = 1; size <= kShapes; ++size) {
     expect_result(run(few, size), size);
@@ -113,18 +117,42 @@ TEST_F(SessionStepsTest, PreparedStepsStayAndDoNotCount) {
 TEST_F(SessionStepsTest, BytesAreOfWhatIsKeptAndPeakBytesTheMostSoFar) {
   Session one = session(1);
   run(one, 1 << 10);
-  EXPECT_EQ(bytes(one), arena(1 << 10));
+  EXPECT_EQ(bytes(one), step_bytes(1 << 10));
   run(one, 1 << 8);
-  EXPECT_EQ(bytes(one), arena(1 << 8));
-  EXPECT_EQ(one.device_use()[0].peak_bytes, arena(1 << 10));
-  EXPECT_EQ(one.peak_bytes().begin()->second, arena(1 << 10));
+  EXPECT_EQ(bytes(one), step_bytes(1 << 8));
+  EXPECT_EQ(one.device_use()[0].peak_bytes, step_bytes(1 << 10));
+  EXPECT_EQ(one.peak_bytes().begin()->second, step_bytes(1 << 10));
   prepare(one, 1 << 10);
-  EXPECT_EQ(bytes(one), arena(1 << 8) + arena(1 << 10));
+  EXPECT_EQ(bytes(one), step_bytes(1 << 8) + step_bytes(1 << 10));
   EXPECT_EQ(one.peak_bytes().begin()->second, bytes(one));
 }
 
+TEST_F(SessionStepsTest, CountTheirFetchesOnTheDeviceThatTheyAreFrom) {
+  DeviceScope there(graph, "/cpu:1");
+  const Output z = add_n({x, x}), scalar = reduce_sum(z);
+  Session two(graph, {.device_count = {{"CPU", 2}}});
+  const FeedType type{x, {1000}};
+  const Plan& plan = two.prepare({y, z, scalar, Fetch(z.node())}, {type}).plan();
+  EXPECT_THAT(plan.fetch_bytes, ::testing::ElementsAre(4000, 4000 + 4));
+  const std::vector<DeviceUse> use = two.device_use();
+  for (const std::size_t d : {0, 1})
+    EXPECT_EQ(use[d].bytes, plan.arena_bytes[d] + plan.fetch_bytes[d]);
+  EXPECT_EQ(use[1].peak_bytes, use[1].bytes);
+}
+
+TEST_F(SessionStepsTest, AreRefusedFetchesBeyondTheLimit) {
+  const std::int64_t needed = step_bytes(1000);
+  Session enough = session(64, needed);
+  expect_result(run(enough, 1000), 1000);
+  Session limited = session(64, needed - 1);
+  EXPECT_THAT(
+      message_of<OutOfMemory>([&] { run(limited, 1000); }),
+      AllOf(HasSubstr("device:CPU:0: its plans need"),
+            HasSubstr(" for this one's arena and 4000 for its fetches, but its limit is ")));
+}
+
 TEST_F(SessionStepsTest, GiveWayToAPlanThatWouldNotFitBesideThem) {
-  Session limited = session(64, arena(2048) + arena(512));
+  Session limited = session(64, step_bytes(2048) + step_bytes(512));
   for (const std::int64_t size : {1024, 1000, 2048, 900}) expect_result(run(limited, size), size);
   EXPECT_THAT(message_of<OutOfMemory>([&] { run(limited, 4096); }), HasSubstr("its limit is"));
   expect_result(run(limited, 1024), 1024);
@@ -145,7 +173,7 @@ TEST_F(SessionStepsTest, OfSeveralThreadsAreNotDroppedWhileTheyRun) {
     });
   threads.clear();
   run(one, 1);
-  EXPECT_EQ(bytes(one), arena(1)) << "what could not be dropped then was now";
+  EXPECT_EQ(bytes(one), step_bytes(1)) << "what could not be dropped then was now";
 }
 
 TEST_F(SessionStepsTest, KeepTheValuesOfVariables) {

@@ -17,6 +17,7 @@
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/machine/machines.h"
+#include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/program/train.h"
 
 namespace belfry {
@@ -207,6 +208,21 @@ TEST(Modes, PutCanonicalOnesFirst) {
   EXPECT_FALSE((Mode{"replicated", "left_to_right"}.canonical(options(4).devices)));
   EXPECT_FALSE((Mode{"replicated", "no_such_strategy"}.canonical(options(4).devices)));
   EXPECT_TRUE(Mode{"simple"}.canonical(options(1).devices));
+}
+
+TEST(CheckEquivalence, ShowsHowFarItIs) {
+  const auto data = smooth_data(40);
+  const Mode modes[] = {{"replicated", "naive"}, {"replicated", "collective"}};
+  FakeConsole fake(false, /*per_look=*/4);  // so that every second part has a line
+  EXPECT_TRUE(check_equivalence(options(2), *data, 4, modes, &fake.console).holds());
+  const std::string text = fake.printed();
+  EXPECT_TRUE(
+      text.starts_with("mode 1 of 2: replicated naive: step 1/4\n"
+                       "mode 1 of 2: replicated naive: step 3/4\n"
+                       "replicated naive: compared 1/8 variables\n"))
+      << text;
+  EXPECT_THAT(text, testing::HasSubstr("mode 2 of 2: replicated collective: step "));
+  EXPECT_THAT(text, testing::HasSubstr("replicated collective: compared "));
 }
 
 TEST(CheckEquivalence, FindsAllCanonicalModesEqualWithTheirCosts) {

@@ -6,6 +6,7 @@
 
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/machine/machines.h"
+#include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/bench/bench_report.h"
 
 namespace belfry {
@@ -62,6 +63,25 @@ TEST(RequireMemory, RefusesWhatTheMachineLacks) {
     EXPECT_THAT(error.what(), HasSubstr("replicated naive needs 3.00 MiB of memory, but this "
                                         "machine has 3.00 MiB; use a smaller --batch_size"));
   }
+}
+
+TEST(BenchModes, SayWhichRunTheyAreAt) {
+  const auto data = smooth_data(8);
+  const Mode modes[] = {{"replicated", "naive"}, {"parameter_server", "colocate"}};
+  FakeConsole fake(false, /*per_look=*/4);  // so that every second step has a line
+  bench_modes(modes, options(2), *data,
+              {.steps = 2,
+               .timer = {.warmup = 1, .display_every = 0, .console = &fake.console},
+               .rounds = 2});
+  EXPECT_EQ(fake.printed(),
+            "round 1 of 2: replicated naive: warm-up step 1/1\n"
+            "round 1 of 2: replicated naive: step 2/2\n"
+            "round 1 of 2: parameter_server colocate: warm-up step 1/1\n"
+            "round 1 of 2: parameter_server colocate: step 2/2\n"
+            "round 2 of 2: replicated naive: warm-up step 1/1\n"
+            "round 2 of 2: replicated naive: step 2/2\n"
+            "round 2 of 2: parameter_server colocate: warm-up step 1/1\n"
+            "round 2 of 2: parameter_server colocate: step 2/2\n");
 }
 
 TEST(BenchModes, TakesTurnsAndStartsEachRunAfresh) {

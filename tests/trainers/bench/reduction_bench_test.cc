@@ -9,6 +9,7 @@
 #include "belfry/framework/kernels/half.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/bench/reduction_oracle.h"
 #include "belfry/trainers/program/device_flag.h"
 
@@ -112,6 +113,25 @@ TEST(ReductionOracle, SumsSixteenBitsInF32AndRoundsOnce) {
     bits[5] = 0x7E00;  // NaN, or a very large number
     EXPECT_EQ(oracle.wrong(result, false), 1);
   }
+}
+
+TEST(ReductionBench, ShowsHowFarItIs) {
+  ReductionBenchOptions asked = options("cpu:2");
+  asked.warmup = 1;
+  asked.iterations = 3;
+  FakeConsole fake(false, /*per_look=*/11);  // so that every part has a line
+  asked.console = &fake.console;
+  bench_reduction({{1024}}, {"naive", "collective"}, asked);
+  const std::string text = fake.printed();
+  for (const char* line :
+       {"# 4096 bytes: built naive\n", "# 4096 bytes: prepared collective\n",
+        "# 4096 bytes: writing what is summed\n", "# 4096 bytes: checking collective\n",
+        "# 4096 bytes: run 1/24\n", "# 4096 bytes: run 24/24\n"})
+    EXPECT_THAT(text, testing::HasSubstr(line));
+  FakeConsole fast;
+  asked.console = &fast.console;
+  bench_reduction({{1024}}, {"naive", "collective"}, asked);
+  EXPECT_EQ(fast.printed(), "");
 }
 
 TEST(ReductionBench, AsksForDeterministicKernelsWhereItIs) {

@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/program/device_flag.h"
 
 namespace belfry {
@@ -35,6 +36,20 @@ TEST(UpdateBench, AsksForDeterministicKernelsWhereItIs) {
     EXPECT_GT(deterministic ? calls.deterministic : calls.fastest, 0);
     EXPECT_EQ(deterministic ? calls.fastest : calls.deterministic, 0);
   }
+}
+
+TEST(UpdateBench, ShowsHowFarItIs) {
+  FakeConsole fake(false, /*per_look=*/11);  // so that every part has a line
+  bench_update({{30}}, "naive",
+               {.devices = parse_devices("cpu:2"),
+                .threads = 1,
+                .iterations = 2,
+                .warmup = 1,
+                .console = &fake.console});
+  const std::string text = fake.printed();
+  for (const char* line : {"# naive: prepared case 1/4\n", "# naive: checked case 4/4\n",
+                           "# naive: run 1/18\n", "# naive: run 18/18\n"})
+    EXPECT_THAT(text, testing::HasSubstr(line));
 }
 
 TEST(UpdateBench, TimesFourCellsThatGiveTheSameBits) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
@@ -65,6 +66,52 @@ TEST(StepTimer, IsSilentWithoutAConsoleAndNeedsNoWarmUp) {
   EXPECT_EQ(timed.output, "");
   EXPECT_EQ(timed.steps, 5u);
   EXPECT_TRUE(time_steps({.warmup = 0, .display_every = 5}, 1).output.starts_with(kStepHeader));
+}
+
+// A training step takes so many seconds of the console's clock.
+class Slow final : public Callback {
+ public:
+  Slow(FakeConsole& fake, double seconds) : fake_(fake), seconds_(seconds) {}
+  void after_step(Trainer&, const StepInfo&) override { fake_.now += seconds_; }
+
+ private:
+  FakeConsole& fake_;
+  double seconds_;
+};
+
+std::string lines_of(StepTimer::Options options, double seconds, bool terminal = false) {
+  const auto data = smooth_data(16);
+  FakeConsole fake(terminal);
+  options.console = &fake.console;
+  SimpleTrainer trainer(
+      {.model = smooth_model,
+       .optimizer = sgd(0.1),
+       .batch_size = 8,
+       .epochs = 100,
+       .max_steps = 12,
+       .callbacks = {std::make_shared<Slow>(fake, seconds), std::make_shared<StepTimer>(options)}},
+      *data);
+  trainer.train();
+  return std::regex_replace(fake.printed(), std::regex("images/sec.*\n"), "...\n");
+}
+
+TEST(StepTimer, ShowsEverySoOftenHowFarItIsDuringAndAfterTheWarmUp) {
+  EXPECT_EQ(lines_of({.warmup = 5, .display_every = 100}, 4),
+            "Running warm up\nwarm-up step 2/5\nwarm-up step 4/5\nDone warm up\n"
+            "Step\tImg/sec\tloss\n1\t...\nstep 3/7\nstep 5/7\nstep 7/7\n");
+  EXPECT_EQ(lines_of({.warmup = 5, .display_every = 1}, 0.1),
+            "Running warm up\nDone warm up\nStep\tImg/sec\tloss\n1\t...\n2\t...\n3\t...\n"
+            "4\t...\n5\t...\n6\t...\n7\t...\n");
+}
+
+TEST(StepTimer, ShowsNothingElseWithoutLinesOfSteps) {
+  EXPECT_EQ(lines_of({.warmup = 4, .display_every = 0, .what = "round 1: "}, 4),
+            "round 1: warm-up step 2/4\nround 1: warm-up step 4/4\nround 1: step 2/8\n"
+            "round 1: step 4/8\nround 1: step 6/8\nround 1: step 8/8\n");
+  EXPECT_EQ(lines_of({.warmup = 4, .display_every = 0}, 0.01), "");
+  EXPECT_EQ(lines_of({.warmup = 0, .display_every = 0}, 0.06, true),
+            "\r\x1b[Kstep 2/12\r\x1b[Kstep 4/12\r\x1b[Kstep 6/12\r\x1b[Kstep 8/12"
+            "\r\x1b[Kstep 10/12\r\x1b[Kstep 12/12");
 }
 
 }  // namespace step_timer_test

@@ -7,6 +7,7 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
@@ -30,54 +31,37 @@ class ProgressTest : public testing::Test {
                            .epochs = 10};
     trainer_ = std::make_unique<SimpleTrainer>(std::move(options), *data_);
   }
-  ~ProgressTest() override {
-    console_.reset();
-    std::fclose(sink_);
-  }
 
   void open(bool terminal) {
-    console_.emplace(sink_,
-                     Console::Screen{.rewrites = terminal, .columns = [this] { return columns_; }});
-    progress_.emplace(*console_);
+    fake_.emplace(terminal);
+    progress_.emplace(fake_->console);
     progress_->setup(*trainer_);
   }
   // A step that takes so long, after so long a time between steps.
   void step(double seconds, double between = 0) {
-    now_ += between;
+    fake_->now += between;
     progress_->before_step(*trainer_, info());
-    now_ += seconds;
+    fake_->now += seconds;
     progress_->after_step(*trainer_, info());
     if (++done_ % 100 == 0)
-      progress_->after_epoch(*trainer_, {done_, 100, static_cast<int>(done_ / 100) - 1, now_});
+      progress_->after_epoch(*trainer_,
+                             {done_, 100, static_cast<int>(done_ / 100) - 1, fake_->now});
   }
-  StepInfo info() const { return {done_, 100, static_cast<int>(done_ / 100), now_}; }
+  StepInfo info() const { return {done_, 100, static_cast<int>(done_ / 100), fake_->now}; }
 
-  // All that was printed since the last call.
-  std::string printed() {
-    std::fflush(sink_);
-    std::string text(static_cast<std::size_t>(std::ftell(sink_) - read_), '\0');
-    std::fseek(sink_, read_, SEEK_SET);
-    EXPECT_EQ(std::fread(text.data(), 1, text.size(), sink_), text.size());
-    read_ = std::ftell(sink_);
-    return text;
-  }
   // The status line that is shown now.
   std::string status() {
-    const std::string text = printed();
+    const std::string text = fake_->printed();
     const std::size_t begin = text.rfind("\r\x1b[K");
     return begin == text.npos ? "" : text.substr(begin + 4);
   }
 
-  int columns_ = 80;
-  double now_ = 0;
+  std::optional<FakeConsole> fake_;
   std::int64_t done_ = 0;
 
  private:
   std::unique_ptr<Dataset> data_ = smooth_data(400);  // 100 steps an epoch, 1000 in all
   std::unique_ptr<Trainer> trainer_;
-  std::FILE* sink_ = std::tmpfile();
-  long read_ = 0;
-  std::optional<Console> console_;
   std::optional<Progress> progress_;
 };
 
@@ -85,7 +69,7 @@ TEST_F(ProgressTest, FitsTheWidthOfTheTerminalAndItsChanges) {
   open(true);
   step(0.5);
   step(0.5);
-  printed();
+  fake_->printed();
   const std::pair<int, const char*> widths[] = {
       {200,
        "step 3/1000  epoch 1/10  loss nan  accuracy nan  mean_x nan  8 examples/s (8 per "
@@ -100,7 +84,7 @@ TEST_F(ProgressTest, FitsTheWidthOfTheTerminalAndItsChanges) {
        "step 10/1000  epoch 1/10  loss nan  accuracy nan  mean_x nan  8 examples/s (8 per "
        "device)  8:15 left"}};
   for (const auto& [columns, line] : widths) {
-    columns_ = columns;
+    fake_->columns = columns;
     step(0.5);
     const std::string shown = status();
     EXPECT_EQ(shown, line) << columns;
@@ -110,7 +94,7 @@ TEST_F(ProgressTest, FitsTheWidthOfTheTerminalAndItsChanges) {
 
 TEST_F(ProgressTest, DoesNotComeBackToWhatGaveWayAtThisWidth) {
   open(true);
-  columns_ = 75;
+  fake_->columns = 75;
   step(0.5);
   EXPECT_THAT(status(), HasSubstr("epoch"));
   step(0.5);
@@ -122,7 +106,7 @@ TEST_F(ProgressTest, DoesNotComeBackToWhatGaveWayAtThisWidth) {
 TEST_F(ProgressTest, UpdatesTheStatusLineTenTimesASecondAtMost) {
   open(true);
   for (int i = 0; i < 900; ++i) step(1.0 / 64);  // 7 of them take more than 0.1 s
-  const std::string text = printed();
+  const std::string text = fake_->printed();
   EXPECT_EQ(std::ranges::count(text, '\r'), 129);
   EXPECT_EQ(std::ranges::count(text, '\n'), 0);
 }
@@ -138,7 +122,7 @@ std::vector<int> steps_in(const std::string& text) {
 TEST_F(ProgressTest, PrintsALineForTheFirstStepAndForTheEndOfEachEpoch) {
   open(false);
   for (int i = 0; i < 300; ++i) step(0.01);
-  const std::string text = printed();
+  const std::string text = fake_->printed();
   EXPECT_THAT(steps_in(text), ElementsAre(1, 100, 200, 300));
   EXPECT_EQ(text.find('\r'), text.npos);
   EXPECT_THAT(text, HasSubstr("400 examples/s (400 per device)")) << text;
@@ -147,13 +131,14 @@ TEST_F(ProgressTest, PrintsALineForTheFirstStepAndForTheEndOfEachEpoch) {
 TEST_F(ProgressTest, PrintsALineAtLeastEveryTenSeconds) {
   open(false);
   for (int i = 0; i < 20; ++i) step(3);
-  EXPECT_THAT(steps_in(printed()), ElementsAre(1, 4, 7, 10, 13, 16, 19)) << "9 s apart, not 12";
+  EXPECT_THAT(steps_in(fake_->printed()), ElementsAre(1, 4, 7, 10, 13, 16, 19))
+      << "9 s apart, not 12";
   step(25);
   step(25);
-  EXPECT_THAT(steps_in(printed()), ElementsAre(21, 22));
+  EXPECT_THAT(steps_in(fake_->printed()), ElementsAre(21, 22));
   step(0.1);
   step(0.1, /*between=*/60);  // as by an evaluation
-  EXPECT_THAT(steps_in(printed()), ElementsAre(24));
+  EXPECT_THAT(steps_in(fake_->printed()), ElementsAre(24));
 }
 
 TEST_F(ProgressTest, CountsWhatHappensBetweenStepsToTheTimeThatIsLeft) {
@@ -162,9 +147,63 @@ TEST_F(ProgressTest, CountsWhatHappensBetweenStepsToTheTimeThatIsLeft) {
   step(1, 1);
   step(1, 1);
   for (int i = 3; i < 100; ++i) step(1, 1);
-  EXPECT_THAT(printed(), HasSubstr("step 100/1000  epoch 1/10  loss nan  accuracy nan  mean_x nan  "
-                                   "4 examples/s (4 per device)  30:00 left"));
+  EXPECT_THAT(fake_->printed(),
+              HasSubstr("step 100/1000  epoch 1/10  loss nan  accuracy nan  mean_x nan  "
+                        "4 examples/s (4 per device)  30:00 left"));
 }
+
+TEST_F(ProgressTest, LeavesALineForAnEvaluationThatTakesLong) {
+  const auto train = smooth_data(8), test = smooth_data(41);
+  for (const bool terminal : {false, true}) {
+    FakeConsole fake(terminal, /*per_look=*/4);  // so that every second batch has a line
+    TrainerOptions options{.model = smooth_model,
+                           .optimizer = sgd(0.1),
+                           .batch_size = 4,
+                           .epochs = 1,
+                           .callbacks = {std::make_shared<Evaluation>(fake.console)}};
+    SimpleTrainer trainer(std::move(options), *train, test.get());
+    trainer.train();
+    const std::string text = fake.printed();
+    const std::string all = terminal ? "\r\x1b[Kepoch 1, step 2: tested 4/41\r\x1b[K"
+                                     : "epoch 1, step 2: tested 8/41\n";
+    EXPECT_THAT(text, testing::StartsWith(all));
+    EXPECT_THAT(text, HasSubstr("epoch 1, step 2: tested 40/41"));
+    EXPECT_EQ(std::ranges::count(text, '\n'), terminal ? 1 : 6) << text;
+    EXPECT_THAT(text, HasSubstr("epoch 1, step 2: test  loss "));
+  }
+}
+
+// The times of lines of work in such parts.
+std::vector<double> lines_at(FakeConsole& fake, std::span<const double> parts) {
+  std::vector<double> at;
+  for (const double part : parts) {
+    fake.now += part;
+    if (!fake.console.due()) continue;
+    at.push_back(fake.now);
+    fake.console.show("so far");
+  }
+  return at;
+}
+
+TEST(Console, HasALineDueBeforeTenSecondsPassWithoutOne) {
+  FakeConsole fake;
+  EXPECT_THAT(lines_at(fake, std::vector<double>(12, 3)), ElementsAre(9, 18, 27, 36));
+  EXPECT_EQ(fake.printed(), "so far\nso far\nso far\nso far\n");
+  EXPECT_THAT(lines_at(fake, std::vector<double>{25, 25}), ElementsAre(61, 86));
+  fake.now = 94;
+  fake.console.line("another");
+  EXPECT_THAT(lines_at(fake, std::vector<double>{3, 3, 3}), ElementsAre(103))
+      << "it counts as a line";
+}
+
+TEST(Console, HasItsStatusLineDueTenTimesASecondWithinItsWidth) {
+  FakeConsole fake(true);
+  fake.columns = 4;
+  EXPECT_THAT(lines_at(fake, std::vector<double>(8, 0.0625)), ElementsAre(0.125, 0.25, 0.375, 0.5));
+  EXPECT_EQ(fake.printed(), "\r\x1b[Kso \r\x1b[Kso \r\x1b[Kso \r\x1b[Kso ");
+}
+
+TEST(Console, IsAskedForNothingWhereThereIsNone) { show_if_due(nullptr, "step ", 1); }
 
 TEST(Console, AsksTheTerminalForItsWidthEachTime) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);

@@ -50,6 +50,21 @@ TEST(Interleaved, TakesFewerRoundsForFewerCallsAndStartsAfreshEachTime) {
   EXPECT_EQ(calls, 4 + 2);
 }
 
+TEST(Interleaved, TellsHowManyCallsWereMade) {
+  Interleaved ways;
+  std::vector<std::int64_t> told;
+  for (int way = 0; way < 2; ++way) ways.add([] {});
+  ways.on_call([&](std::int64_t made, std::int64_t all) {
+    EXPECT_EQ(all, 2 * (1 + 3));
+    told.push_back(made);
+  });
+  for (int run = 0; run < 2; ++run) {
+    told.clear();
+    ways.run(1, 3);
+    EXPECT_EQ(told, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8})) << run;
+  }
+}
+
 TEST(Interleaved, EndsARoundOfSlowCallsAfterItsShareOfTheTime) {
   Interleaved ways;
   int slow = 0, fast = 0;
