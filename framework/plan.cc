@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/sort_unique_impl.h"
@@ -24,8 +23,6 @@ std::string PlanNode::name() const {
   if (fetch >= 0) return cat(node->name(), "/fetch");
   if (op == &kTransfer) return cat(node->name(), "/transfer");
   if (op == &kCopy) return cat(node->name(), "/copy");
-  if (op == &kHeld) return cat(node->name(), "/held");
-  if (op == &kCopyToHost) return cat(node->name(), "/to_host");
   return std::string(node->name());
 }
 
@@ -48,7 +45,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   order_writes(plan);
   if (plan.locks == Locks::kEachVariable) copy_variables(plan);
   split_ranks(plan, context);
-  make_updates_late(plan, context);
+  group_copies(plan, context);
   schedule(plan, context);
   prepare_kernels(plan, context);
   plan_memory(plan, context);
@@ -99,15 +96,6 @@ int Plan::find(const Node& node) const {
   return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
 }
 
-Value Plan::copied_to(Value kept) const {
-  for (const PlanNode& copy : nodes) {
-    if (copy.op != &kCopyToHost) continue;
-    const auto found = std::ranges::find(copy.inputs, kept) - copy.inputs.begin();
-    if (at(found) < copy.inputs.size()) return copy.inputs[at(found) + copy.inputs.size() / 2];
-  }
-  return {};
-}
-
 std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
   std::vector<TensorType> types;
   for (const Value& input : of.inputs) types.push_back(type(input));
@@ -116,8 +104,7 @@ std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
 
 std::string Plan::name(Value value) const {
   const PlanNode& found = node(value.node);
-  if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[0]);
-  if (found.op == &kHeld) return name(copied_to(value));
+  if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[at(value.index)]);
   if (found.fusion)
     for (const Fusion::Update& update : found.fusion->updates)
       if (value.index < update.first_output + static_cast<int>(update.types.size()))
