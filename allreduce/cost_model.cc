@@ -8,7 +8,6 @@
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/run/useful_workers.h"
 #include "belfry/ops/slice.h"
@@ -187,12 +186,9 @@ class Jobs {
   void cross(const PlanNode& node, Job& job) {
     const int there = node.inputs.empty() ? node.device() : plan_.device(node.inputs[0]);
     if (node.op == &kCopy && there != node.device()) {
-      send(there, node.device(), node.types[0].bytes(), job);
-    } else if (node.op == &kCopyToHost) {
       std::int64_t bytes = 0;
-      for (std::size_t i = 0; i < node.inputs.size() / 2; ++i)
-        bytes += plan_.type(node.inputs[i]).bytes();
-      send(node.device(), there, bytes, job);
+      for (const TensorType& type : node.types) bytes += type.bytes();
+      send(there, node.device(), bytes, job);
     } else if (node.participants() > 0) {
       if (!node.rank) job.executor = executor_called("collectives");
       job.fixed += exchange_seconds(node);

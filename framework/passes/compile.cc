@@ -23,7 +23,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   order_writes(plan);
   if (plan.locks == Locks::kEachVariable) copy_variables(plan);
   split_ranks(plan, context);
-  make_updates_late(plan, context);
+  group_copies(plan, context);
   schedule(plan, context);
   prepare_kernels(plan, context);
   plan_memory(plan, context);

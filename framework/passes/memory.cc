@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -89,8 +88,6 @@ class MemoryPlanner {
       record.index = node.feed;
     } else if (node.op == &kConst) {
       record.place = Place::kFixed;
-    } else if (node.op == &kHeld) {
-      record.place = Place::kLasting;
     } else if (node.op->storage) {
       record.place = Place::kState;
     }
@@ -187,14 +184,13 @@ class MemoryPlanner {
         plan_.arena_bytes[d] = std::max(plan_.arena_bytes[d], put(blocks, i));
     }
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b)
-      if (!uses_[b].empty()) append_lasting(plan_.buffers[b]);
+      if (!uses_[b].empty()) append_constant(plan_.buffers[b]);
     for (std::size_t d = 0; d < by_device.size(); ++d) append_feeds(static_cast<int>(d));
   }
 
-  // What outlives runs lies behind what does not.
-  void append_lasting(BufferRecord& record) {
-    const bool fixed = record.place == Place::kFixed && device(record).on_gpu();
-    if (!fixed && record.place != Place::kLasting) return;
+  // What outlives runs lies behind what does not: constants of GPUs.
+  void append_constant(BufferRecord& record) {
+    if (record.place != Place::kFixed || !device(record).on_gpu()) return;
     std::int64_t& end = plan_.arena_bytes[at(record.device)];
     record.offset = end;
     end += align(record.bytes, device(record));

@@ -67,11 +67,12 @@ void check_ranks(const Plan& plan, const PlanContext& context);
 // communicator sees the same collectives in the same order.
 void split_ranks(Plan& plan, const PlanContext& context);
 
-// In plans with GPUs: makes late (PlanNode::late) what only serves to write variables of the host
-// that nothing else in the plan touches, and writes them by tensors of GPUs. Control edges between
-// what is late and what is not go, as neither sees what the other does. After this the order of
-// nodes is that of launches.
-void make_updates_late(Plan& plan, const PlanContext& context);
+// In plans with GPUs: one Copy per memory space of all small tensors that hosts take from there for
+// what no GPU and no fetch waits for, as variables that only hosts read. These copies come behind
+// all else, and what needs them last, so that GPUs have all their work before a host waits for it.
+// Groups of nodes (kNoOp) on GPUs do not wait for that. After this the order of nodes is that of
+// launches.
+void group_copies(Plan& plan, const PlanContext& context);
 
 // Puts launches in one global order, on lanes, with the waits between them. Copies between host and
 // GPU are on the lane of the GPU, those between GPUs on that of their destination; parts of ranks
@@ -93,7 +94,7 @@ KernelRun prepare_fused_update(const Plan& plan, const PlanNode& node, bool refe
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
-// Behind that lie constants of GPUs, what is kept from run to run, and FeedSlots.
+// Behind that lie constants of GPUs and FeedSlots.
 void plan_memory(Plan& plan, const PlanContext& context);
 
 // Nodes that use a value, aliases followed: what must be done with it before it is overwritten.

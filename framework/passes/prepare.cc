@@ -1,5 +1,4 @@
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/rank_launch.h"
@@ -18,24 +17,22 @@ KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference) {
 
 namespace {
 
-GpuRun copy_to_host(const KernelPlan& kernel) {
+GpuRun copy_on_gpu(const PlanNode& copy) {
   std::vector<std::size_t> bytes;
-  for (std::size_t i = 0; i < kernel.inputs() / 2; ++i)
-    bytes.push_back(at(kernel.input(i).bytes()));
+  for (const TensorType& type : copy.types) bytes.push_back(at(type.bytes()));
+  if (bytes.size() == 1)
+    return [bytes = bytes[0]](const Pointers& p, GpuStream& stream) {
+      stream.copy(p.output<void>(), p.input<void>(0), bytes);
+    };
   return [bytes = std::move(bytes)](const Pointers& p, GpuStream& stream) {
-    stream.copy_each(p.given_inputs().first(bytes.size()), p.all_inputs().subspan(bytes.size()),
-                     bytes);
+    stream.copy_each(p.all_outputs(), p.all_inputs(), bytes);
   };
 }
 
 GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& kernel,
                       bool deterministic) {
   if (node.inputs.empty() && node.types.empty()) return [](const Pointers&, GpuStream&) {};
-  if (node.op == &kCopy)
-    return [bytes = at(node.types[0].bytes())](const Pointers& p, GpuStream& stream) {
-      stream.copy(p.output<void>(), p.input<void>(0), bytes);
-    };
-  if (node.op == &kCopyToHost) return copy_to_host(kernel);
+  if (node.op == &kCopy) return copy_on_gpu(node);
   GpuRun run = device.backend->prepare(device.gpu, kernel, deterministic);
   require<NotFound>(bool(run), kernel.node().describe(), ": there is no kernel for ",
                     name_of(kernel.dtype()), " on ", device.spec, "; place it on a CPU");
@@ -77,8 +74,6 @@ void prepare_kernels(Plan& plan, const PlanContext& context) {
     else
       launch.run = prepare_kernel(*node.op, kernel, context.reference_kernels);
     launch.workspace_bytes = kernel.workspace_bytes();
-    if (node.op == &kCopyToHost)
-      launch.captured = false;  // it waits for the host, and all before not
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/core_ops/transfer.h"
 
 namespace belfry {
@@ -23,8 +22,6 @@ std::string PlanNode::name() const {
   if (fetch >= 0) return cat(node->name(), "/fetch");
   if (op == &kTransfer) return cat(node->name(), "/transfer");
   if (op == &kCopy) return cat(node->name(), "/copy");
-  if (op == &kHeld) return cat(node->name(), "/held");
-  if (op == &kCopyToHost) return cat(node->name(), "/to_host");
   return std::string(node->name());
 }
 
@@ -72,15 +69,6 @@ int Plan::find(const Node& node) const {
   return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
 }
 
-Value Plan::copied_to(Value kept) const {
-  for (const PlanNode& copy : nodes) {
-    if (copy.op != &kCopyToHost) continue;
-    const auto found = std::ranges::find(copy.inputs, kept) - copy.inputs.begin();
-    if (at(found) < copy.inputs.size()) return copy.inputs[at(found) + copy.inputs.size() / 2];
-  }
-  return {};
-}
-
 std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
   std::vector<TensorType> types;
   for (const Value& input : of.inputs) types.push_back(type(input));
@@ -89,8 +77,7 @@ std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
 
 std::string Plan::name(Value value) const {
   const PlanNode& found = node(value.node);
-  if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[0]);
-  if (found.op == &kHeld) return name(copied_to(value));
+  if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[at(value.index)]);
   if (found.fusion)
     for (const Fusion::Update& update : found.fusion->updates)
       if (value.index < update.first_output + static_cast<int>(update.types.size()))

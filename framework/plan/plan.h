@@ -43,7 +43,6 @@ struct PlanNode {
   bool shared = false;            // a read of what another device's variable stores for this one
   std::shared_ptr<const Fusion> fusion = {};  // of a FusedUpdate
   std::shared_ptr<const Rank> rank = {};      // of the part of a collective that one rank does
-  bool late = false;                          // done beside the next run of the step
 
   int device() const { return devices[0]; }
   // Is the storage of a variable, not a read or copy of it or what it is fed with.
@@ -140,8 +139,7 @@ enum class Place : std::uint8_t {
   kState,  // a variable
   kFeed,   // the caller's; on a GPU behind the arena, once per slot of FeedSlots
   kFixed,  // the value of a Const; on a GPU behind the arena
-  kFetch,
-  kLasting  // what a run leaves for the next one, behind the arena
+  kFetch
 };
 
 // Where a value is. Aliases have the buffer of what they alias.
@@ -149,7 +147,7 @@ struct BufferRecord {
   Place place;
   int device;
   std::int64_t bytes;
-  // In the device's arena: kArena, kLasting; on a GPU kFixed and kFeed (slot 0).
+  // In the device's arena: kArena; on a GPU kFixed and kFeed (slot 0).
   std::int64_t offset = 0;
   int index = 0;               // kFeed, kFetch
   const Node* node = nullptr;  // kState, kFixed
@@ -213,8 +211,6 @@ struct Plan {
   int device(Value value) const { return node(value.node).devices[at(value.index)]; }
   int buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
   std::vector<TensorType> input_types(const PlanNode& of) const;
-  // The tensor of a GPU that a CopyToHost copies to such memory.
-  Value copied_to(Value kept) const;
   // Of the graph's tensor that a value is, carries or copies.
   std::string name(Value value) const;
 

@@ -14,10 +14,6 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
   for (const FeedSlots& slots : plan.feed_slots)
     ASAN_UNPOISON_MEMORY_REGION(arenas[0].data() + slots.on_host,
                                 at(FeedSlots::kCount * slots.bytes));
-  for (const BufferRecord& record : plan.buffers)
-    if (record.place == Place::kLasting)
-      ASAN_UNPOISON_MEMORY_REGION(arenas[at(record.device)].data() + record.offset,
-                                  at(record.bytes));
   // Uses of a buffer on one lane are ordered, so the last of them is the end; buffers that several
   // lanes use, or one of a GPU, which is late, stay open until they are reused.
   struct Life {

@@ -87,11 +87,9 @@ struct LinkedPlan {
   std::vector<void*> addresses;                // of all tasks
   std::vector<std::vector<void**>> feed_uses;  // addresses to set, per feed
   std::vector<Task> tasks;                     // in the order of plan.launches
-  std::vector<int> late;                       // tasks
-  std::vector<char> late_done;      // by task: since the run before this one; each by its worker
-  std::vector<WorkerList> lists;    // per worker, those that enqueue behind the others
-  std::vector<Signal> signals;      // per lane
-  std::vector<std::int64_t> bases;  // per lane: launches of earlier runs
+  std::vector<WorkerList> lists;               // per worker, those that enqueue behind the others
+  std::vector<Signal> signals;                 // per lane
+  std::vector<std::int64_t> bases;             // per lane: launches of earlier runs
   std::int64_t runs = 0;
   std::vector<GpuLane> gpu_lanes;        // per lane
   Buffer counters;                       // of gpu_lanes

@@ -1,4 +1,4 @@
-// What the steps of a session share, and who may look at variables between their runs.
+// What the steps of a session share.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <shared_mutex>
 #include <vector>
 
 #include "belfry/framework/device/gpu_streams.h"
@@ -20,16 +19,6 @@
 
 namespace belfry {
 
-// A step whose last run has left something to be done (PlanNode::late).
-class Pending {
- public:
-  // Does it, in the calling thread. If that throws, the variables which it writes are suspects.
-  virtual void flush() = 0;
-
- protected:
-  ~Pending() = default;
-};
-
 struct LinkedPlan;
 
 // What steps borrow from their session.
@@ -37,7 +26,8 @@ struct Runner {
   const std::vector<std::unique_ptr<Device>>& devices;
   WorkerPool& pool;
   std::function<void*(const Node&)> variable_memory;
-  RunLock mutex;                        // shared by runs of Locks::kEachVariable
+  // Shared by runs of Locks::kEachVariable. Whoever looks at variables from outside has it alone.
+  RunLock mutex;
   std::atomic<std::uint64_t> step = 0;  // runs that wrote variables
   // Variables that a failed run may have written, until each is restored; and its error.
   std::set<const Node*> suspects;
@@ -53,13 +43,7 @@ struct Runner {
   std::set<LinkedPlan*> captured = {};    // of steps that live: those with ranks
   std::chrono::duration<double> nccl_timeout{600};
   std::optional<std::chrono::nanoseconds> gpu_spin = {};  // SessionOptions::gpu_spin_ms
-  Pending* pending = nullptr;  // null if nothing is; by who has `mutex` alone
 };
-
-// Between two runs, with nothing pending: whoever looks at variables from outside holds this.
-std::unique_lock<RunLock> between_runs(Runner& runner);
-// Beside runs that share the lock, with nothing pending.
-std::shared_lock<RunLock> beside_runs(Runner& runner);
 
 // Throws InvalidArgument naming a device of the plan, a declared one if there is any.
 [[noreturn]] void refuse_dry_run(const Plan& plan,

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/copy_to_host.h"
 
 namespace belfry {
 namespace {
@@ -46,7 +45,6 @@ class Cutter {
   // Behind launches that others than hosts and captured ones of the same GPU wait for.
   void find_ends() {
     for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
-      if (plan_.node(plan_.launches[l].node).op == &kCopyToHost) continue;  // behind all else
       const int gpu = gpu_of(static_cast<int>(l));
       for (const Wait& wait : plan_.launches[l].waits)
         if (gpu >= 0 && (gpu_of(awaited(plan_, wait)) != gpu || !plan_.launches[l].captured))

@@ -20,9 +20,7 @@ struct Segment {
 };
 
 // In the order of their first launches. `worker_of`: as deal_lanes gives it. A segment ends
-// - behind a launch that another GPU waits for, or one of this GPU that is not Launch::captured,
-// but
-//   for CopyToHost, which is behind all else;
+// - behind a launch that another GPU waits for, or one of this GPU that is not Launch::captured;
 // - before a launch that waits for such;
 // - before one that waits for a host, unless all that the host does up to there waits for no GPU:
 //   then the segment waits for it at its beginning;

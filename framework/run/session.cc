@@ -54,7 +54,7 @@ Tensor Session::read(Variable variable) {
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
   const Buffer& memory = state_->memory_of(variable.node());
-  const auto no_run = between_runs(state_->runner);
+  const std::lock_guard no_run(state_->runner.mutex);
   Tensor value(variable.shape(), variable.dtype());
   memory.load(value.mutable_raw());
   return value;
@@ -67,7 +67,7 @@ void Session::write(Variable variable, const Tensor& value) {
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
   state_->unshare(variable.node());
-  const auto no_run = between_runs(state_->runner);
+  const std::lock_guard no_run(state_->runner.mutex);
   state_->copy_into(variable.node(), value.raw());
   state_->runner.suspects.erase(&variable.node());
 }
@@ -96,7 +96,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   }
   state_->unshare_unequal(all);
   std::vector<std::vector<Tensor>> first;  // which `all` refers to
-  auto no_run = between_runs(state_->runner);
+  std::unique_lock no_run(state_->runner.mutex);
   for (;;) {  // runs may fail while the lock is let go
     std::vector<const Node*> lost;
     for (const Node* node : state_->runner.suspects)
@@ -106,7 +106,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
     first.push_back(state_->first_values(lost));
     for (std::size_t i = 0; i < lost.size(); ++i)
       all.emplace(lost[i], std::span(first.back()[i].raw(), first.back()[i].bytes()));
-    no_run = between_runs(state_->runner);
+    no_run.lock();
   }
   for (const auto& [node, bytes] : all) state_->memory_of(*node).store(bytes.data());
   state_->runner.suspects.clear();

@@ -35,7 +35,7 @@ Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<cons
 
 void Session::State::unshare(const Node& variable) {
   if (sharers(variable).size() < 2) return;
-  const auto no_run = between_runs(runner);
+  const std::lock_guard no_run(runner.mutex);
   std::map<std::string, Plan> compiled;
   try {
     part(variable);

@@ -235,7 +235,7 @@ void Session::State::fill_in(const std::vector<const Node*>& fresh) {
   const std::vector<Tensor> values = first_values(originals);
   for (const Node* node : fresh)
     if (Node* original = node->variable().copy_of) ensure(Variable(*original));
-  const auto no_run = between_runs(runner);  // a run may be writing what copies start from
+  const std::lock_guard no_run(runner.mutex);  // a run may be writing what copies start from
   for (std::size_t i = 0; i < originals.size(); ++i) copy_into(*originals[i], values[i].raw());
   for (const Node* node : fresh)
     if (const Node* original = node->variable().copy_of; original && !stored(*node).owner)

@@ -81,7 +81,7 @@ bool Session::State::drop_idle_step() {
     steps.erase(oldest);
     return true;
   }
-  const auto no_run = between_runs(runner);  // it may have left something to be done
+  const std::lock_guard no_run(runner.mutex);  // runs look at what is captured
   runner.captured.erase(oldest->second.step->state_.get());
   steps.erase(oldest);
   return true;

@@ -35,7 +35,7 @@ void Step::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOpti
     for (Tensor& result : *results) result.mutable_raw();  // memory of its own
   };
   if (shares()) {
-    const auto lock = beside_runs(runner);
+    const std::shared_lock lock(runner.mutex);
     execute_and_copy();
   } else {
     const std::lock_guard lock(runner.mutex);
@@ -49,7 +49,6 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   slot_ = staging_.begin(staged);
   set_feeds(feeds);
   recording_.reset();
-  if (!shares()) begin_late(options.trace);
   make_connections();
   if (options.trace) start_recording();
   has_written_.store(false, std::memory_order_relaxed);
@@ -64,7 +63,6 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   if (failed_.load(std::memory_order_acquire)) recover();
   staging_.end(slot_);
   warm = true;
-  leave_late(options.trace);
   if (!shares() && plan.writes) ++runner.step;
   if (!options.trace) return;
   read_timers();
@@ -142,12 +140,8 @@ bool Step::State::run_task(std::size_t t, int worker) {
   for (const Wait& wait : task.stamps)
     if (!await_stamp(at(wait.lane), bases[at(wait.lane)] + wait.position + 1, worker)) return false;
   if (failed_.load(std::memory_order_acquire)) return false;
-  if (plan.node(launch.node).late) {
-    if (does_late_ && !late_done[t]) run_late(t);
-  } else {
-    if (plan.node(launch.node).writes() > 0) has_written_.store(true, std::memory_order_relaxed);
-    run_launch(t, worker);
-  }
+  if (plan.node(launch.node).writes() > 0) has_written_.store(true, std::memory_order_relaxed);
+  run_launch(t, worker);
   const auto lane = at(launch.lane);
   if (task.signals) signals[lane].set(bases[lane] + launch.position + 1, pool().gate());
   return true;
@@ -247,7 +241,6 @@ void Step::State::recover() {
   for (std::size_t l = 0; l < signals.size(); ++l) signals[l].set(launched(l), pool().gate());
   failed_.store(false, std::memory_order_relaxed);
   const std::exception_ptr error = std::exchange(error_, nullptr);
-  settle_late();
   if (has_written_.load(std::memory_order_relaxed)) {
     const std::lock_guard lock(runner.failures);
     if (runner.suspects.empty()) runner.cause = shares() ? error : nullptr;

@@ -17,7 +17,7 @@
 
 namespace belfry {
 
-struct Step::State final : LinkedPlan, Pending {
+struct Step::State final : LinkedPlan {
   State(Plan compiled, Runner& owner);
 
   // Becomes `other`, another plan of the same fetches and feeds, and keeps the values that were
@@ -33,8 +33,6 @@ struct Step::State final : LinkedPlan, Pending {
   // another plan.
   void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {},
            std::vector<Tensor>* results = nullptr);
-
-  void flush() override;
 
   Runner& runner;
   std::vector<Tensor> fetched;
@@ -113,20 +111,11 @@ struct Step::State final : LinkedPlan, Pending {
   std::string unfinished() const;
   void abort_ranks() noexcept;
 
-  // step_late.cc
-  void begin_late(bool traced);
-  void run_late(std::size_t t);
-  void leave_late(bool traced);
-  void lose_late();
-  void settle_late() noexcept;
-
   const Locks locks_;  // the plan's: another plan has the same
   Staging staging_;
   int slot_ = 0;  // of the current run's feeds
   std::function<void(int)> work_, capture_;
-  bool replaying_ = false;  // in the current run
-  bool does_late_ = false;  // in the current run: what the one before has left
-  std::atomic<bool> late_failed_{false};
+  bool replaying_ = false;              // in the current run
   std::mutex watching_;                 // over rank_lanes, but for `enqueued`
   std::atomic<int> busy_{0};            // workers that go through their lists
   std::optional<Recording> recording_;  // of the current run, if it is traced

@@ -61,8 +61,7 @@ void Step::State::fill_constants() {
 void* Step::State::address(int buffer) {
   const BufferRecord& record = plan.buffers[at(buffer)];
   switch (record.place) {
-    case Place::kArena:
-    case Place::kLasting: return arenas[at(record.device)].data() + record.offset;
+    case Place::kArena: return arenas[at(record.device)].data() + record.offset;
     case Place::kState: return runner.variable_memory(*record.node);
     case Place::kFixed:
       if (runner.devices[at(record.device)]->on_gpu())
@@ -100,10 +99,8 @@ void Step::State::link() {
     task.outputs = {addresses.data() + first + node.inputs.size(), node.types.size()};
     if (launch.workspace >= 0) task.workspace = static_cast<std::byte*>(address(launch.workspace));
     task.parts = launch.chunks();
-    if (node.late) late.push_back(static_cast<int>(tasks.size()));
     tasks.push_back(std::move(task));
   }
-  late_done.resize(tasks.size());
 }
 
 void Step::State::share_out() {

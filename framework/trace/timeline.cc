@@ -5,7 +5,6 @@
 #include <set>
 
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
@@ -27,7 +26,6 @@ class TimelineMaker {
       const PlanNode& node = plan_.nodes[n];
       if (node.feed >= 0) add_feed(static_cast<int>(n));
       if (node.op == &kTransfer || node.op == &kCopy) add_transfer(static_cast<int>(n));
-      if (node.op == &kCopyToHost) add_copies(static_cast<int>(n));
       if (node.participants() > 0) add_collective(static_cast<int>(n));
     }
     set_times();
@@ -62,22 +60,20 @@ class TimelineMaker {
       line_.arrows.push_back({stored(n, 0), use, {n, 0}});
   }
 
-  // Of a tensor that crosses devices: to its first use there, or to the copy that is made there.
-  // One that is made where the tensor is, as those from GPUs are, is taken to that use itself.
+  // Of tensors that cross devices: to the first use there, or to the copy that is made there. One
+  // that is made where they are, as those from GPUs are, is taken to that use itself.
   void add_transfer(int n) {
     const PlanNode& node = plan_.node(n);
-    const int from = plan_.device(node.inputs[0]), copy = launch_of_[at(n)];
-    if (from == node.device()) return;
-    if (copy >= 0 && device_of(copy) == from) return add_arrow({n, 0}, first_use(n, 0));
-    add_arrow(node.inputs[0], node.launches() ? copy : first_use(n, 0));
-  }
-
-  // To what is late, and was done behind all else.
-  void add_copies(int n) {
-    const std::vector<Value>& inputs = plan_.node(n).inputs;
-    for (std::size_t i = 0; i < inputs.size() / 2; ++i)
-      if (const int use = first_use(inputs[i].node, 0); use >= 0)
-        line_.arrows.push_back({launch_of_[at(n)], use, inputs[inputs.size() / 2 + i]});
+    const int copy = launch_of_[at(n)];
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value moved{n, static_cast<int>(i)};
+      const int to = node.devices[i];
+      if (plan_.device(node.inputs[i]) == to) continue;
+      if (copy >= 0 && device_of(copy) == to)
+        add_arrow(node.inputs[i], copy);
+      else
+        add_arrow(copy >= 0 ? moved : node.inputs[i], first_use(n, moved.index));
+    }
   }
 
   // A collective takes each tensor from where it is, and each other device its results from it.
@@ -163,29 +159,22 @@ class TimelineMaker {
     return made->second;
   }
 
-  // The global order is a topological one, so a single pass settles all, and another one what is
-  // late.
+  // The global order is a topological one, so a single pass settles all.
   void set_times() {
     std::vector<std::vector<int>> sources(plan_.launches.size());
     for (const Timeline::Arrow& arrow : line_.arrows) sources[at(arrow.to)].push_back(arrow.from);
     std::vector<std::int64_t> free(line_.tracks.size());
     for (std::size_t s = plan_.launches.size(); s < line_.slices.size(); ++s)
       settle(line_.slices[s], {}, 0, free);
-    for (const bool late : {false, true})
-      for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
-        if (is_late(static_cast<int>(l)) != late) continue;
-        std::int64_t earliest = 0;
-        for (const Wait& wait : plan_.launches[l].waits) {
-          const int before = plan_.lanes[at(wait.lane)].launches[at(wait.position)];
-          if (is_late(before) == late) sources[l].push_back(before);
-        }
-        for (const int slice : sources[l])
-          earliest = std::max(earliest, line_.slices[at(slice)].end + kGap);
-        settle(line_.slices[l], recording_.launches[l], earliest, free);
-      }
+    for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
+      for (const Wait& wait : plan_.launches[l].waits)
+        sources[l].push_back(plan_.lanes[at(wait.lane)].launches[at(wait.position)]);
+      std::int64_t earliest = 0;
+      for (const int slice : sources[l])
+        earliest = std::max(earliest, line_.slices[at(slice)].end + kGap);
+      settle(line_.slices[l], recording_.launches[l], earliest, free);
+    }
   }
-
-  bool is_late(int launch) const { return plan_.node(plan_.launches[at(launch)].node).late; }
 
   static void settle(Timeline::Slice& slice, Recording::Interval time, std::int64_t earliest,
                      std::vector<std::int64_t>& free) {

@@ -124,6 +124,35 @@ std::unique_ptr<Case> chain_case(int length, int devices, int threads, const Ste
   return made;
 }
 
+// What the host does at the end of a step of ResNet-50 on GPUs: all averages of batch norm move by
+// the moments of its towers, which have come.
+std::unique_ptr<Case> averages_case(int towers, const StepOptions& options) {
+  auto made = std::make_unique<Case>();
+  made->model = "averages";
+  made->devices = towers;
+  made->steps = options.steps > 0 ? options.steps : 200;
+  std::vector<DeviceSpec> specs;
+  for (int k = 0; k < towers; ++k) specs.push_back(DeviceSpec::local("CPU", k));
+  const auto records =
+      replicate(made->graph, specs, VariablePolicy::kReplicated, [&](Tower& tower) {
+        const Output image = placeholder(made->graph, "image", DType::kF32, {1, 224, 224, 3});
+        models::resnet50(tower, image, placeholder(made->graph, "label", DType::kI32, {1}));
+      });
+  const std::vector<Node*> updates = made->graph.nodes(kUpdateOps);
+  std::vector<FeedType> feeds;
+  std::mt19937 random(1);
+  for (const TowerRecord& tower : records)
+    for (const BatchMoments& layer : tower.moments)
+      for (const Output& moment : {layer.mean, layer.variance}) {
+        feeds.push_back({moment, moment.shape()});
+        made->feeds.push_back(synthetic(moment, random));
+      }
+  made->session = make_session(made->graph, towers, 1);
+  const std::vector<Fetch> fetches{group(made->graph, updates)};
+  made->step = &made->session->prepare(fetches, feeds);
+  return made;
+}
+
 void measure(Case& timed, int warmup) {
   for (int i = 0; i < warmup; ++i) timed.step->run(timed.feeds);
   const double began = seconds_now();
@@ -148,6 +177,7 @@ struct Results {
   int threads = 0, cores = 0;
   std::vector<double> peak_one, peak_all, scale;  // per round: operations/s, bytes/s
   std::vector<std::unique_ptr<Case>> training;
+  std::vector<std::unique_ptr<Case>> averages;
   std::unique_ptr<Case> single, chain, ping_pong;  // launches; ping_pong needs two workers
 
   double ns_per_launch() const { return 1e6 * chain->median_ms() / kChainLength; }
@@ -159,7 +189,7 @@ bool wants(const StepOptions& options, std::string_view model) {
 }
 
 void check_models(const StepOptions& options) {
-  std::vector<std::string> known{"launch"};
+  std::vector<std::string> known{"averages", "launch"};
   for (const Work& work : works()) known.push_back(work.name);
   for (const std::string& model : options.models)
     require<FlagError>(std::ranges::find(known, model) != known.end(), "--models: no '", model,
@@ -176,6 +206,9 @@ Results prepare(const StepOptions& options) {
     for (const int devices : options.devices.empty() ? work.devices : options.devices)
       results.training.push_back(training_case(work, devices, options));
   }
+  if (wants(options, "averages"))
+    for (const int towers : options.devices.empty() ? std::vector{1, 8} : options.devices)
+      results.averages.push_back(averages_case(towers, options));
   if (!wants(options, "launch")) return results;
   results.single = chain_case(1, 1, 1, options);
   results.chain = chain_case(kChainLength, 1, 1, options);
@@ -191,7 +224,8 @@ void run(const StepOptions& options, Results& results) {
     results.peak_one.push_back(fma_peak(1));
     results.peak_all.push_back(fma_peak(results.cores));
     results.scale.push_back(buffer.bandwidth(results.cores));
-    for (const auto& timed : results.training) measure(*timed, options.warmup);
+    for (const auto* cases : {&results.training, &results.averages})
+      for (const auto& timed : *cases) measure(*timed, options.warmup);
     for (const auto* timed : {&results.single, &results.chain, &results.ping_pong})
       if (*timed) measure(**timed, options.warmup);
   }
@@ -226,6 +260,11 @@ void print(const StepOptions& options, const Results& results) {
               median(results.scale) / 1e9);
   for (const Work& work : works())
     if (wants(options, work.name)) print_training(work, options, results);
+  if (!results.averages.empty())
+    std::printf("\nAll averages of ResNet-50's batch norms, one worker\n");
+  for (const auto& timed : results.averages)
+    std::printf("  by the moments of %3d towers         %9.1f us\n", timed->devices,
+                1e3 * timed->median_ms());
   if (!results.chain) return;
   std::printf("\nLaunches of no-ops\n");
   std::printf("  a step of one launch, one worker     %9.2f us\n",
@@ -250,6 +289,11 @@ std::string to_json(const StepOptions& options, const Results& results) {
                        ", \"examples_per_second\": ", timed->examples_per_second(),
                        ", \"cpu_over_wall\": ", timed->cpu_over_wall(), "}"));
   json += cat(",\n  \"steps\": [", join(rows, ","), rows.empty() ? "" : "\n  ", "]");
+  rows.clear();
+  for (const auto& timed : results.averages)
+    rows.push_back(cat("\n    {\"towers\": ", timed->devices,
+                       ", \"median_us\": ", 1e3 * timed->median_ms(), "}"));
+  json += cat(",\n  \"averages\": [", join(rows, ","), rows.empty() ? "" : "\n  ", "]");
   if (results.chain)
     json += cat(",\n  \"us_per_step_of_one_launch\": ", 1e3 * results.single->median_ms(),
                 ",\n  \"ns_per_launch\": ", results.ns_per_launch());

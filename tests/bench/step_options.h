@@ -13,9 +13,9 @@ inline constexpr int kGlobalBatch = 256;
 
 inline constexpr const char* kUsage =
     R"(step_bench: times training steps with one global batch of 256 on K logical CPU devices
-  --models=LIST     of mlp, convnet, launch (default: all three)
-  --devices=LIST    numbers K of devices (default: mlp 1,2,8; convnet 1,2,4,8)
-  --steps=N         timed steps per K and round (default: mlp 100, convnet 10, launch 200)
+  --models=LIST     of mlp, convnet, averages, launch (default: all)
+  --devices=LIST    numbers K of devices (default: mlp 1,2,8; convnet 1,2,4,8; averages 1,8)
+  --steps=N         timed steps per K and round (default: mlp 100, convnet 10, others 200)
   --warmup=N        steps before those, in each round (default: 3)
   --rounds=N        rounds over all K, one after another (default: 5)
   --allreduce=NAME  collective (default), naive, hierarchical; colocate spreads the variables
@@ -25,7 +25,7 @@ inline constexpr const char* kUsage =
 )";
 
 struct StepOptions {
-  std::vector<std::string> models{"mlp", "convnet", "launch"};
+  std::vector<std::string> models{"mlp", "convnet", "averages", "launch"};
   std::vector<int> devices;  // empty: those of the model
   int steps = 0;             // 0: those of the model
   int warmup = 3, rounds = 5, threads = 0;

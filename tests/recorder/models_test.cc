@@ -99,7 +99,7 @@ TEST_F(RecorderModels, AreMeasuredOnceUnlessTheyAreDeterministic) {
   }
 }
 
-// Batch norm moves averages beside the next step, cuDNN pools.
+// Batch norm moves averages at the end of a step, cuDNN pools.
 TEST_F(RecorderModels, OfManyLayersBreakNoRule) {
   for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{2, 1}}) {
     SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/cuda/kernels/in_f32.h"
 #include "belfry/framework/graph/node.h"
@@ -45,7 +44,7 @@ std::vector<const char*> ops_without_gpu_kernel() {
   std::vector<const char*> names;
   for (const Op* op : all_ops())
     if (!kernels().contains(op) && !op->cpu_only && !op->alias && !op->storage && op != &kCopy &&
-        op != &kCopyToHost && op != &kNoOp)
+        op != &kNoOp)
       names.push_back(op->name);
   return names;
 }

@@ -1,20 +1,19 @@
-// Steps in which moments of GPUs move averages on /cpu:0, for tests of how these are updated.
+// Steps in which moments of GPUs move averages on /cpu:0, for tests of how these get there.
 #pragma once
 #include "belfry/framework/core_ops/add_n.h"
-#include "belfry/framework/core_ops/copy_to_host.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
 namespace belfry {
-namespace late_updates_test {
+namespace averages_test {
 
 inline constexpr Layout kLayouts[] = {{1, 1}, {2, 1}, {1, 4}, {2, 2}};
 
 // Data-parallel training in which means over the towers' batches move averages on /cpu:0, as those
-// of batch norm. There are two forms of the step, which move them by different parts, and, if
-// `counted`, a counter on /cpu:0, too.
+// of batch norm. There are two forms of the step, which move them by different parts, and a counter
+// on /cpu:0, too.
 struct Averaging {
-  Averaging(const std::string& type, int count, bool counted = true) {
+  Averaging(const std::string& type, int count) {
     {
       DeviceScope on(graph, cpu(0));
       mean = variable(graph, "mean", {3}, {.initializer = init::ones(), .trainable = false});
@@ -42,7 +41,7 @@ struct Averaging {
       updates.push_back(&assign_sub(w[t], sums[t] * 0.1));
     }
     DeviceScope on(graph, cpu(0));
-    if (counted) updates.push_back(&assign_add(counter, constant(graph, 1.0)));
+    updates.push_back(&assign_add(counter, constant(graph, 1.0)));
     for (const double part : {0.1, 0.3}) {
       std::vector<Node*> all = updates;
       const Output of_all = add_n(means) * (1.0 / count);
@@ -93,49 +92,22 @@ struct Averaging {
 inline SessionOptions cpus(int towers) { return {.device_count = {{"CPU", towers}}, .threads = 1}; }
 
 // Variables after so many steps.
-inline std::vector<Tensor> on_cpus(int towers, int steps, bool counted = true) {
-  const Averaging model("CPU", towers, counted);
+inline std::vector<Tensor> on_cpus(int towers, int steps) {
+  const Averaging model("CPU", towers);
   Session session(model.graph, cpus(towers));
   model.train(session, 0, steps);
   return model.values(session);
 }
 
-inline std::vector<std::string> late_ops(const Plan& plan) {
-  std::vector<std::string> names;
-  for (const Launch& launch : plan.launches)
-    if (plan.node(launch.node).late) names.emplace_back(plan.node(launch.node).op->name);
-  return names;
-}
-
-// How many there are up to the last one that reads what is kept.
-inline int late_until_last_reader(const Plan& plan) {
-  int late = 0, until = 0;
-  for (const Launch& launch : plan.launches) {
-    const PlanNode& node = plan.node(launch.node);
-    if (!node.late) continue;
-    ++late;
-    for (const Value& input : node.inputs)
-      if (plan.node(input.node).op == &kHeld) until = late;
-  }
-  return until;
-}
-
 // GPUs with a session for `Averaging`.
-class LateUpdates : public ::testing::Test {
+class Averages : public ::testing::Test {
  protected:
-  Session& session(const std::function<void(Plan&)>& hook = {}, bool captures = true) {
+  Session& session(const std::function<void(Plan&)>& hook = {}) {
     SessionOptions options = on_gpus(layout_);
     options.plan_hook = hook;
-    options.capture = captures;
     return *(session_ = std::make_unique<Session>(model.graph, options));
   }
   std::vector<Tensor> expected(int steps) const { return on_cpus(layout_.devices(), steps); }
-  std::vector<VariableBytes> as_bytes(const std::vector<Tensor>& values) const {
-    std::vector<VariableBytes> all;
-    for (std::size_t i = 0; i < values.size(); ++i)
-      all.push_back({model.variables()[i], {values[i].raw(), values[i].bytes()}});
-    return all;
-  }
 
   const Layout layout_{1, 2};
   test::StandInGpus gpus_{1};
@@ -146,5 +118,5 @@ class LateUpdates : public ::testing::Test {
   Averaging model{"GPU", 2};
 };
 
-}  // namespace late_updates_test
+}  // namespace averages_test
 }  // namespace belfry
