@@ -76,8 +76,8 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
   if (machine.links.empty() && options.device_count.contains("GPU"))
     options.logical_gpus = options.device_count["GPU"];
   Session session(graph, options);
-  return predict_seconds(session.prepare({group(graph, writes)}).plan(), session.devices(), machine,
-                         work);
+  return predict_seconds(*session.prepare({group(graph, writes)}).plan(), session.devices(),
+                         machine, work);
 }
 
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,

@@ -36,9 +36,10 @@ struct Executor {
 };
 
 // Turns the launches of a plan into jobs.
-class Jobs {
+class PlanJobs {
  public:
-  Jobs(const Plan& plan, std::span<const DeviceSpec> devices, const Machine& machine, StepWork work)
+  PlanJobs(const Plan& plan, std::span<const DeviceSpec> devices, const Machine& machine,
+           StepWork work)
       : plan_(plan), machine_(machine), work_(work), deps_(launch_deps(plan)) {
     for (const DeviceSpec& device : devices) {
       const auto known = std::ranges::find(machine.devices, device);
@@ -48,7 +49,7 @@ class Jobs {
     }
     bandwidth_ = machine.bandwidth_at(bytes_of_step());
     make_executors(static_cast<int>(devices.size()));
-    for (std::size_t l = 0; l < plan.launches.size(); ++l) add(static_cast<int>(l));
+    for (const LaunchIndex l : plan.launches.indices()) add(l);
   }
 
   std::vector<Job> jobs;
@@ -61,42 +62,43 @@ class Jobs {
     std::int64_t bytes = 0;
     for (const std::int64_t arena : plan_.arena_bytes) bytes += arena;
     for (const BufferRecord& record : plan_.buffers)
-      if (record.place != Place::kArena) bytes += record.bytes;
+      if (record.kind != BufferKind::kArena) bytes += record.bytes;
     return std::max<std::int64_t>(1, bytes);
   }
 
-  // Workers, or on a machine without them one executor per lane.
+  // Workers, or on a machine without them one executor per strand.
   int count_executors(int devices) const {
-    if (machine_.workers == 0) return static_cast<int>(plan_.lanes.size());
+    if (machine_.workers == 0) return static_cast<int>(plan_.strands.size());
     const int most = std::min(machine_.workers, devices);
     return work_ == StepWork::kWhole ? useful_workers(plan_, most) : workers_for(plan_, most);
   }
 
-  // As a step deals its lanes to workers.
+  // As a step deals its strands to workers.
   void make_executors(int devices) {
     const bool has_workers = machine_.workers > 0;
     const int count = count_executors(devices);
-    executor_of_lane_ = deal_lanes(plan_, count);
-    const int last = std::ranges::max(executor_of_lane_);  // GPUs are behind the workers of CPUs
+    executor_of_strand_ = deal_strands(plan_, count);
+    const int last = std::ranges::max(executor_of_strand_);  // GPUs are behind the workers of CPUs
     executors.resize(at(std::max(count, last + 1)), Executor{.worker = has_workers});
     on_several_ = has_workers && count > 1;
     if (on_several_ && bandwidth_.other_gbps > 0)
-      foreign_ = foreign_bytes(plan_, executor_of_lane_, count, std::numeric_limits<double>::max());
+      from_others_ = bytes_from_other_workers(plan_, executor_of_strand_, count,
+                                              std::numeric_limits<double>::max());
   }
 
-  void add(int l) {
-    const Launch& launch = plan_.launches[at(l)];
+  void add(LaunchIndex l) {
+    const Launch& launch = plan_.launches[l];
     const PlanNode& node = plan_.node(launch.node);
-    Job job{.executor = executor_of_lane_[at(launch.lane)], .deps = jobs_before(launch.node)};
+    Job job{.executor = executor_of_strand_[launch.strand], .deps = jobs_before(launch.node)};
     if (!node.types.empty() || !node.inputs.empty()) price(l, job);
-    job_of_[launch.node] = l;
-    executors[at(job.executor)].jobs.push_back(l);
+    job_of_[launch.node] = l.value();
+    executors[at(job.executor)].jobs.push_back(l.value());
     jobs.push_back(std::move(job));
   }
 
   // Of a launch that does something: those which only wait are part of Machine::run_us.
-  void price(int l, Job& job) {
-    const Launch& launch = plan_.launches[at(l)];
+  void price(LaunchIndex l, Job& job) {
+    const Launch& launch = plan_.launches[l];
     const PlanNode& node = plan_.node(launch.node);
     require_one_memory(node);
     job.fixed = machine_.launch_us * 1e-6;
@@ -105,7 +107,7 @@ class Jobs {
     if (!machine_.links.empty()) cross(node, job);
     job.shared = on_several_ && launch.chunks() > 1;
     if (job.shared) job.fixed += machine_.share_us * 1e-6;
-    if (!foreign_.empty())
+    if (!from_others_.empty())
       job.fixed += fetching_seconds(l) / (job.shared ? static_cast<double>(executors.size()) : 1);
     const auto elsewhere = [&](int dep) { return jobs[at(dep)].executor != job.executor; };
     if (std::ranges::any_of(job.deps, elsewhere)) job.fixed += machine_.wait_us * 1e-6;
@@ -125,9 +127,9 @@ class Jobs {
   }
 
   // What reading takes more because other workers wrote it.
-  double fetching_seconds(int l) const {
+  double fetching_seconds(LaunchIndex l) const {
     const double longer = 1 / bandwidth_.other_gbps - 1 / bandwidth_.one_gbps;
-    return foreign_[at(l)] * std::max(0.0, longer) * 1e-9;
+    return from_others_[l] * std::max(0.0, longer) * 1e-9;
   }
 
   std::vector<int> jobs_before(int n) const {
@@ -136,7 +138,7 @@ class Jobs {
       for (const int dep : deps_[at(node)]) found.push_back(job_of_.at(dep));
     };
     add(n);
-    if (!plan_.node(n).rank) return found;
+    if (!plan_.node(n).rank()) return found;
     // A rank waits for what all of them wait for; they stand behind each other.
     for (int other = n; --other >= 0 && is_rank_of(other, n);) add(other);
     for (int other = n; ++other < std::ssize(plan_.nodes) && is_rank_of(other, n);) add(other);
@@ -144,19 +146,19 @@ class Jobs {
   }
 
   bool is_rank_of(int other, int n) const {
-    return plan_.node(other).rank && plan_.node(other).node == plan_.node(n).node;
+    return plan_.node(other).rank() && plan_.node(other).node == plan_.node(n).node;
   }
 
   // Bytes read, and those written as what they cost beside them.
   double touched(int n) const {
     const PlanNode& node = plan_.node(n);
     const bool part = node.op == &kSlice || node.op == &kSplit;  // reads what it writes
-    std::map<int, double> read, written;                         // by buffer
+    std::map<BufferIndex, double> read, written;
     const auto add = [](double& known, const TensorType& type) {
       known = std::max(known, static_cast<double>(type.bytes()));
     };
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const int buffer = plan_.buffer(node.inputs[i]);
+      const BufferIndex buffer = plan_.buffer(node.inputs[i]);
       const bool writes = static_cast<int>(i) < node.writes();
       if (writes) add(written[buffer], plan_.type(node.inputs[i]));
       if (!part && !(writes && assigned(node, static_cast<int>(i))))
@@ -176,8 +178,8 @@ class Jobs {
 
   // Input i is a variable that the launch writes and does not read for that.
   static bool assigned(const PlanNode& node, int i) {
-    if (!node.fusion) return node.op == &kAssign;
-    return std::ranges::any_of(node.fusion->updates, [&](const Fusion::Update& update) {
+    if (!node.fusion()) return node.op == &kAssign;
+    return std::ranges::any_of(node.fusion()->updates, [&](const Fusion::Update& update) {
       return update.op == &kAssign && update.inputs[0] == i;
     });
   }
@@ -190,7 +192,7 @@ class Jobs {
       for (const TensorType& type : node.types) bytes += type.bytes();
       send(there, node.device(), bytes, job);
     } else if (node.participants() > 0) {
-      if (!node.rank) job.executor = executor_called("collectives");
+      if (!node.rank()) job.executor = executor_called("collectives");
       job.fixed += exchange_seconds(node);
       job.bytes = 0;
     }
@@ -209,7 +211,7 @@ class Jobs {
   // the sums between. Of a rank: that of all ranks, in which it takes part.
   double exchange_seconds(const PlanNode& node) const {
     std::set<int> members;
-    for (const int device : node.rank ? node.rank->devices : node.devices)
+    for (const int device : node.rank() ? node.rank()->devices : node.devices)
       members.insert(index(device));
     const auto participants = static_cast<double>(members.size());
     double bytes = 0;  // of all participants' tensors
@@ -246,17 +248,17 @@ class Jobs {
   std::vector<int> index_;              // of the machine's device, or -1, by the session's
   std::vector<DeviceSpec> names_;
   Bandwidth bandwidth_;
-  std::vector<int> executor_of_lane_;
-  bool on_several_ = false;      // workers, which help each other
-  std::vector<double> foreign_;  // by launch: foreign_bytes(), if they cost more
-  std::map<int, int> job_of_;    // by node
+  Indexed<Strand, int> executor_of_strand_;
+  bool on_several_ = false;              // workers, which help each other
+  Indexed<Launch, double> from_others_;  // bytes_from_other_workers(), if they cost more
+  std::map<int, int> job_of_;            // by node
   std::map<std::string, int> named_;
 };
 
 // Goes from the end of one phase of a job to the end of the next.
 class Simulation {
  public:
-  Simulation(Jobs& work, int workers)
+  Simulation(PlanJobs& work, int workers)
       : jobs_(work.jobs), executors_(work.executors), workers_(workers) {
     one_ = work.bandwidth().one_gbps * 1e9;
     all_ = work.bandwidth().all_gbps * 1e9;
@@ -345,7 +347,7 @@ class Simulation {
 
 double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,
                        const Machine& machine, StepWork work) {
-  Jobs jobs(plan, devices, machine, work);
+  PlanJobs jobs(plan, devices, machine, work);
   const bool wakes = work == StepWork::kWhole && jobs.on_several_workers();
   const double fixed = machine.run_us + (wakes ? machine.wake_us : 0);
   return fixed * 1e-6 + Simulation(jobs, machine.workers).run();

@@ -1,5 +1,5 @@
 // What the GPU module, libbelfry_cuda.so, is to the library: an object behind this class, reached
-// by one function. The library includes no header of CUDA and links none of its libraries; lanes,
+// by one function. The library includes no header of CUDA and links none of its libraries; strands,
 // waits and the order in which work is enqueued are its own, and are tested on other backends.
 #pragma once
 #include <atomic>
@@ -19,7 +19,7 @@ namespace belfry {
 
 class KernelPlan;
 class Node;
-struct Plan;
+struct PlanGraph;
 struct PlanNode;
 class Pointers;
 
@@ -202,7 +202,7 @@ class GpuBackend {
   // measured once. That may allocate memory of the GPU, and wait for it.
   virtual GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const = 0;
   // Of a FusedUpdate, whose ops have Op::fuses_on_gpus.
-  virtual GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const = 0;
+  virtual GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const = 0;
   // The algorithms that this process has chosen so, and those it has been given, as the text of a
   // file.
   virtual std::string algorithms(bool deterministic) const = 0;

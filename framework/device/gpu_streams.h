@@ -52,7 +52,7 @@ class GpuStreams {
   std::map<std::vector<int>, Communicators> communicators_;  // by devices; they end before streams
 };
 
-// A count of the finished launches of a GPU's lane. The GPU writes it, the host polls it.
+// A count of the finished launches of a GPU's strand. The GPU writes it, the host polls it.
 class Stamp {
  public:
   Stamp() = default;

@@ -17,7 +17,7 @@ struct SessionOptions {
   // default. At most 1,024 in all.
   std::map<std::string, int> device_count = {};
   // GPU devices per physical GPU: gpu:i is on physical GPU i / logical_gpus. Those of one physical
-  // GPU share its memory space; each has a lane and a memory_limit of its own. Without limits its
+  // GPU share its memory space; each has a strand and a memory_limit of its own. Without limits its
   // memory is not divided: each takes what its plans need.
   int logical_gpus = 1;
   // Plans, and runs nothing: prepare() compiles without giving anything memory, and run, read,

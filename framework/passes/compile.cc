@@ -1,32 +1,36 @@
 #include "belfry/framework/passes/compile.h"
 
+#include <utility>
+
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
 
 Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
              const PlanContext& context) {
-  Plan plan;
-  plan.locks = context.locks;
+  PlanGraph graph;
+  graph.locks = context.locks;
   try {
-    prune(plan, fetches, feeds);
+    prune(graph, fetches, feeds);
   } catch (const InvalidArgument&) {
-    verify_types(plan);  // says better what towers disagree about
+    verify_types(graph);  // says better what towers disagree about
     throw;
   }
-  place(plan, context);
-  check_ranks(plan, context);
-  verify(plan, context);
-  share_replicas(plan, context);
-  fuse_updates(plan, context);
-  add_transfers(plan, context);
-  order_writes(plan);
-  if (plan.locks == Locks::kEachVariable) copy_variables(plan);
-  split_ranks(plan, context);
-  group_copies(plan, context);
-  schedule(plan, context);
-  prepare_kernels(plan, context);
-  plan_memory(plan, context);
+  place(graph, context);
+  check_ranks(graph, context);
+  verify(graph, context);
+  share_replicas(graph, context);
+  fuse_updates(graph, context);
+  add_transfers(graph, context);
+  order_writes(graph);
+  if (graph.locks == Locks::kEachVariable) copy_variables(graph);
+  split_ranks(graph, context);
+  group_copies(graph, context);
+  ExecutionSchedule launches = schedule(graph, context);
+  prepare_kernels(graph, launches, context);
+  MemoryLayout memory = plan_memory(graph, launches, context);
+  Plan plan{std::move(graph), std::move(launches), std::move(memory), {}};
+  plan.commands = issue(plan, context.capture);
   return plan;
 }
 

@@ -17,6 +17,7 @@ struct PlanContext {
   std::function<std::vector<const Node*>(const Node&)> sharers = {};
   Locks locks = Locks::kWholeRun;
   bool deterministic = false;  // as in SessionOptions
+  bool capture = true;         // as in SessionOptions
 
   const Device& device(int index) const { return *devices[static_cast<std::size_t>(index)]; }
 };

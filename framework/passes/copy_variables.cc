@@ -9,7 +9,7 @@ namespace {
 
 class VariableCopies {
  public:
-  explicit VariableCopies(Plan& plan) : plan_(plan) {}
+  explicit VariableCopies(PlanGraph& plan) : plan_(plan) {}
 
   void run() {
     const std::vector<std::vector<int>> consumers = consumers_of(plan_);
@@ -67,12 +67,12 @@ class VariableCopies {
     keep_nodes(plan_, order);
   }
 
-  Plan& plan_;
+  PlanGraph& plan_;
   std::vector<std::vector<int>> behind_;  // copies of what node n left
 };
 
 }  // namespace
 
-void copy_variables(Plan& plan) { VariableCopies(plan).run(); }
+void copy_variables(PlanGraph& plan) { VariableCopies(plan).run(); }
 
 }  // namespace belfry

@@ -13,7 +13,7 @@ namespace {
 
 class UpdateFuser {
  public:
-  UpdateFuser(Plan& plan, const PlanContext& context)
+  UpdateFuser(PlanGraph& plan, const PlanContext& context)
       : plan_(plan), context_(context), consumers_(consumers_of(plan)) {}
 
   void run() {
@@ -220,7 +220,7 @@ class UpdateFuser {
     node.inputs.insert(node.inputs.end(), summed.begin(), summed.end());
     for (std::size_t m = 0; m < members.size(); ++m)
       add_other_inputs(plan_.node(members[m].node), fusion.updates[m], node);
-    node.fusion = std::make_shared<const Fusion>(std::move(fusion));
+    node.role = std::make_shared<const Fusion>(std::move(fusion));
     plan_.nodes.push_back(std::move(node));
   }
 
@@ -232,7 +232,7 @@ class UpdateFuser {
     }
   }
 
-  Plan& plan_;
+  PlanGraph& plan_;
   const PlanContext& context_;
   std::vector<std::vector<int>> consumers_;
   Replacements replacements_;
@@ -240,7 +240,7 @@ class UpdateFuser {
 
 }  // namespace
 
-void fuse_updates(Plan& plan, const PlanContext& context) {
+void fuse_updates(PlanGraph& plan, const PlanContext& context) {
   if (context.fuse_updates && plan.writes) UpdateFuser(plan, context).run();
 }
 

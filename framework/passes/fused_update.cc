@@ -20,7 +20,8 @@ KernelRun prepare_part(const Op& op, KernelPlan& kernel, bool reference) {
 
 class FusedUpdate {
  public:
-  FusedUpdate(const Plan& plan, const PlanNode& node, bool reference) : fusion_(node.fusion) {
+  FusedUpdate(const PlanGraph& plan, const PlanNode& node, bool reference)
+      : fusion_(std::get<std::shared_ptr<const Fusion>>(node.role)) {
     const std::vector<TensorType> inputs = plan.input_types(node);
     const auto count = at(fusion_->participants);
     for (std::size_t first = 0; first < fusion_->types.size(); first += count) {
@@ -112,7 +113,7 @@ class FusedUpdate {
 
 }  // namespace
 
-KernelRun prepare_fused_update(const Plan& plan, const PlanNode& node, bool reference) {
+KernelRun prepare_fused_update(const PlanGraph& plan, const PlanNode& node, bool reference) {
   return FusedUpdate(plan, node, reference);
 }
 

@@ -17,7 +17,7 @@ constexpr std::int64_t kMostBytes = 1 << 20;
 
 class GroupedCopies {
  public:
-  GroupedCopies(Plan& plan, const PlanContext& context)
+  GroupedCopies(PlanGraph& plan, const PlanContext& context)
       : plan_(plan), context_(context), consumers_(consumers_of(plan)) {}
 
   void run() {
@@ -53,8 +53,8 @@ class GroupedCopies {
       std::erase_if(users, [&](int user) { return idle_[at(user)]; });
   }
 
-  // awaited_[n]: it works on a GPU, or is fetched, or such a node waits for it, in this run or, by
-  // a variable that it writes, in the next one. The second round knows of all variables.
+  // awaited_[n]: it works on a GPU, is fetched or prompt, or such a node waits for it, in this run
+  // or, by a variable that it writes, in the next one. The second round knows of all variables.
   void find_awaited() {
     awaited_.resize(plan_.nodes.size());
     for (int round = 0; round < 2; ++round)
@@ -64,7 +64,7 @@ class GroupedCopies {
   bool is_awaited(std::size_t n) const {
     const PlanNode& node = plan_.nodes[n];
     if (idle_[n]) return false;
-    if (node.fetch >= 0 || is_of_gpu(node) || any_awaited(consumers_[n])) return true;
+    if (node.fetch() >= 0 || is_of_gpu(node) || any_awaited(consumers_[n])) return true;
     if (node.launches() && node.node->prompt()) return true;
     const auto written = std::span(node.inputs).first(at(node.writes()));
     return std::ranges::any_of(written, [&](Value v) { return awaited_[at(v.node)]; });
@@ -76,7 +76,7 @@ class GroupedCopies {
 
   bool may_be_last(int n) const {
     const PlanNode& node = plan_.node(n);
-    return comes_from_gpu(node) && node.fetch < 0 && node.types[0].bytes() <= kMostBytes &&
+    return comes_from_gpu(node) && node.fetch() < 0 && node.types[0].bytes() <= kMostBytes &&
            !any_awaited(consumers_[at(n)]);
   }
 
@@ -125,7 +125,7 @@ class GroupedCopies {
     keep_nodes(plan_, order);
   }
 
-  Plan& plan_;
+  PlanGraph& plan_;
   const PlanContext& context_;
   std::vector<std::vector<int>> consumers_;  // without idle ones
   std::vector<char> idle_, awaited_;
@@ -133,6 +133,8 @@ class GroupedCopies {
 
 }  // namespace
 
-void group_copies(Plan& plan, const PlanContext& context) { GroupedCopies(plan, context).run(); }
+void group_copies(PlanGraph& plan, const PlanContext& context) {
+  GroupedCopies(plan, context).run();
+}
 
 }  // namespace belfry

@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-std::vector<std::vector<int>> consumers_of(const Plan& plan) {
+std::vector<std::vector<int>> consumers_of(const PlanGraph& plan) {
   std::vector<std::vector<int>> consumers(plan.nodes.size());
   for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
     for (const Value& input : plan.nodes[n].inputs)
@@ -21,7 +21,7 @@ std::vector<std::vector<int>> consumers_of(const Plan& plan) {
   return consumers;
 }
 
-std::vector<int> users_of(const Plan& plan, const std::vector<std::vector<int>>& consumers,
+std::vector<int> users_of(const PlanGraph& plan, const std::vector<std::vector<int>>& consumers,
                           Value value) {
   std::vector<int> users;
   std::vector<Value> open{value};
@@ -54,7 +54,7 @@ std::vector<char> reached_from(const std::vector<std::vector<int>>& consumers,
   return reached;
 }
 
-std::vector<std::vector<int>> launch_deps(const Plan& plan) {
+std::vector<std::vector<int>> launch_deps(const PlanGraph& plan) {
   std::vector<std::vector<int>> deps(plan.nodes.size());
   for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
     const auto add = [&](int earlier) {
@@ -71,7 +71,7 @@ std::vector<std::vector<int>> launch_deps(const Plan& plan) {
   return deps;
 }
 
-Value root_of(const Plan& plan, Value value) {
+Value root_of(const PlanGraph& plan, Value value) {
   for (;;) {
     const PlanNode& node = plan.node(value.node);
     const bool written = value.index < node.writes();
@@ -85,7 +85,8 @@ namespace {
 // prompt[n]: node n goes as soon as it may. Writes and collectives do: the gradients that they read
 // are still in cache, and their memory is free after. Copies go with those who wait for them, and
 // what costs nothing keeps nobody waiting.
-std::vector<char> find_prompt(const Plan& plan, const std::vector<std::vector<int>>& consumers) {
+std::vector<char> find_prompt(const PlanGraph& plan,
+                              const std::vector<std::vector<int>>& consumers) {
   std::vector<char> prompt(plan.nodes.size());
   for (std::size_t n = plan.nodes.size(); n-- > 0;) {
     const PlanNode& node = plan.nodes[n];
@@ -100,7 +101,7 @@ std::vector<char> find_prompt(const Plan& plan, const std::vector<std::vector<in
 }
 
 // The nodes in their new order, fewer on a cycle.
-std::vector<int> sorted_nodes(const Plan& plan) {
+std::vector<int> sorted_nodes(const PlanGraph& plan) {
   const auto consumers = consumers_of(plan);
   std::vector<std::size_t> missing(plan.nodes.size());
   for (const auto& list : consumers)
@@ -124,7 +125,7 @@ std::vector<int> sorted_nodes(const Plan& plan) {
 }
 
 // Without nodes that were used, are so no longer, and write nothing.
-std::vector<int> without_unused(const Plan& plan, const std::vector<char>& was_used) {
+std::vector<int> without_unused(const PlanGraph& plan, const std::vector<char>& was_used) {
   std::vector<std::size_t> uses(plan.nodes.size());
   const auto each_before = [&](std::size_t n, const auto& f) {
     for (const Value& input : plan.nodes[n].inputs) f(at(input.node));
@@ -156,7 +157,7 @@ std::vector<int> without_unused(const Plan& plan, const std::vector<char>& was_u
 
 }  // namespace
 
-void keep_nodes(Plan& plan, const std::vector<int>& kept) {
+void keep_nodes(PlanGraph& plan, const std::vector<int>& kept) {
   std::vector<int> moved(plan.nodes.size(), -1);
   std::vector<PlanNode> nodes;
   for (const int n : kept) {
@@ -170,14 +171,14 @@ void keep_nodes(Plan& plan, const std::vector<int>& kept) {
   plan.nodes = std::move(nodes);
 }
 
-void sort_nodes(Plan& plan) {
+void sort_nodes(PlanGraph& plan) {
   const std::vector<int> sorted = sorted_nodes(plan);
   require<Internal>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
   keep_nodes(plan, sorted);
 }
 
-bool replace_nodes(Plan& plan, const Replacements& replacements) {
-  Plan changed;
+bool replace_nodes(PlanGraph& plan, const Replacements& replacements) {
+  PlanGraph changed;
   changed.nodes = plan.nodes;
   std::vector<char> was_used(plan.nodes.size());
   for (const PlanNode& node : plan.nodes) {

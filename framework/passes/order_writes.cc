@@ -18,7 +18,7 @@ struct Version {
 
 class WriteOrder {
  public:
-  explicit WriteOrder(Plan& plan) : plan_(plan), consumers_(consumers_of(plan)) {}
+  explicit WriteOrder(PlanGraph& plan) : plan_(plan), consumers_(consumers_of(plan)) {}
 
   void run() {
     // Versions are those of the graph's paths: all are found before any edge is added.
@@ -40,8 +40,8 @@ class WriteOrder {
   // What the user wrote: of a fusion, the update of this variable.
   const Node& writer(int write, int variable) const {
     const PlanNode& planned = node(write);
-    if (!planned.fusion) return *planned.node;
-    const auto found = std::ranges::find_if(planned.fusion->updates, [&](const auto& update) {
+    if (!planned.fusion()) return *planned.node;
+    const auto found = std::ranges::find_if(planned.fusion()->updates, [&](const auto& update) {
       return std::ranges::any_of(
           update.inputs, [&](int i) { return i >= 0 && planned.inputs[at(i)].node == variable; });
     });
@@ -111,14 +111,14 @@ class WriteOrder {
 
   const PlanNode& node(int n) const { return plan_.nodes[at(n)]; }
 
-  Plan& plan_;
+  PlanGraph& plan_;
   std::vector<std::vector<int>> consumers_;
   std::vector<Version> versions_;
 };
 
 }  // namespace
 
-void order_writes(Plan& plan) {
+void order_writes(PlanGraph& plan) {
   if (plan.writes) WriteOrder(plan).run();
 }
 

@@ -6,14 +6,14 @@
 namespace belfry {
 
 // Keeps what the fetches need, with real shapes; adds the copies that fetches are read from.
-void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds);
+void prune(PlanGraph& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds);
 
 // Throws InvalidArgument if nodes of the graph are open (Graph::add_open).
 void require_closed(const Graph& graph);
 
 // Gives every output the device that it has in the placement of the whole graph (placement.h), in
 // the order in which they were placed. Throws InvalidArgument for nodes that have none.
-void place(Plan& plan, const PlanContext& context);
+void place(PlanGraph& plan, const PlanContext& context);
 
 // The verifier at compile: refuses steps in which towers would not combine or apply the same.
 // Throws InvalidArgument naming the variable and the lines if
@@ -25,22 +25,22 @@ void place(Plan& plan, const PlanContext& context);
 // * some towers' gradients share a device and others do not (not with soft placement);
 // * verify_updates() does.
 // It changes nothing.
-void verify(const Plan& plan, const PlanContext& context);
+void verify(const PlanGraph& plan, const PlanContext& context);
 // The second of these; for plans that prune() could not finish, too.
-void verify_types(const Plan& plan);
+void verify_types(const PlanGraph& plan);
 // Refuses writes of a variable whose gradients were combined that depend on some gradient, but not
 // on its own combined one; two such writes; writes of some towers' copies alone; and writes of
 // copies that differ in their op, options or constants, or in the gradients that they depend on.
-void verify_updates(const Plan& plan);
+void verify_updates(const PlanGraph& plan);
 
 // Lets replicas of one memory space, with the same first value and the same writes, lie in one
 // storage: their writes become one, and their reads that storage's (Plan::shares, Plan::unshare).
-void share_replicas(Plan& plan, const PlanContext& context);
+void share_replicas(PlanGraph& plan, const PlanContext& context);
 
 // Makes a collective and the updates that alone read its results one FusedUpdate, and on a GPU
 // several updates of one op without a collective, where that moves no read to another version of a
 // variable.
-void fuse_updates(Plan& plan, const PlanContext& context);
+void fuse_updates(PlanGraph& plan, const PlanContext& context);
 
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
 // device of another memory space, else a Transfer. Constants are wherever they are needed: each
@@ -48,41 +48,41 @@ void fuse_updates(Plan& plan, const PlanContext& context);
 // of GPUs are brought there before the step (FeedSlots), and counted here. Fetches are on hosts.
 // What GPUs read of feeds and constants of CPUs is copied into an arena there first, as GPUs do not
 // copy from memory that is not pinned.
-void add_transfers(Plan& plan, const PlanContext& context);
+void add_transfers(PlanGraph& plan, const PlanContext& context);
 
 // Binds reads of variables to versions: orders each write after the users of older versions, or
 // copies a read where that would close a cycle.
-void order_writes(Plan& plan);
+void order_writes(PlanGraph& plan);
 
 // For plans of Locks::kEachVariable, after order_writes: turns each read of a variable into a copy,
 // and gives the users of what a write leaves a copy of it. Copies of what the run finds come first,
 // those of what a write leaves right behind it.
-void copy_variables(Plan& plan);
+void copy_variables(PlanGraph& plan);
 
 // Refuses collectives by ranks (Op::ranks) with a participant that is not on a GPU: InvalidArgument
 // naming both; and all of them in sessions whose GPUs have no NCCL: NotFound.
-void check_ranks(const Plan& plan, const PlanContext& context);
+void check_ranks(const PlanGraph& plan, const PlanContext& context);
 // Cuts each of them into the parts of its ranks, one per physical GPU, or per device if NCCL serves
 // several ranks on one. They stand behind each other in the order of nodes, so that every
 // communicator sees the same collectives in the same order.
-void split_ranks(Plan& plan, const PlanContext& context);
+void split_ranks(PlanGraph& plan, const PlanContext& context);
 
 // In plans with GPUs: one Copy per memory space of all small tensors that hosts take from there for
-// what no GPU and no fetch waits for, as variables that only hosts read. These copies come behind
-// all else, and what needs them last, so that GPUs have all their work before a host waits for it.
+// what no GPU, fetch or prompt node waits for, such as variables of hosts alone. These copies come
+// behind all else, and what needs them last, so that GPUs have all their work before a host waits.
 // Groups of nodes (kNoOp) on GPUs do not wait for that. After this the order of nodes is that of
 // launches.
-void group_copies(Plan& plan, const PlanContext& context);
+void group_copies(PlanGraph& plan, const PlanContext& context);
 
-// Puts launches in one global order, on lanes, with the waits between them. Copies between host and
-// GPU are on the lane of the GPU, those between GPUs on that of their destination; parts of ranks
-// are on communication lanes. Throws InvalidArgument for collectives that no device of theirs
-// reaches the tensors of.
-void schedule(Plan& plan, const PlanContext& context);
+// Puts launches in one global order, on strands, with the waits between them. Copies between host
+// and GPU are on the strand of the GPU, those between GPUs on that of their destination; parts of
+// ranks are on strands for communication. Throws InvalidArgument for collectives that no device of
+// theirs reaches the tensors of.
+ExecutionSchedule schedule(const PlanGraph& graph, const PlanContext& context);
 
 // Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs. Declared
 // devices get none of either. Throws NotFound naming op, type and device if a GPU has no kernel.
-void prepare_kernels(Plan& plan, const PlanContext& context);
+void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule, const PlanContext& context);
 
 // The kernel of a node whose op is `op`: the host's, or the plain one. Throws NotFound if neither
 // serves these types.
@@ -90,28 +90,33 @@ KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference);
 // For tensors of 16 bits, which Op::half does not cover: the reference kernel, on f32.
 KernelRun prepare_half_kernel(const Op& op, KernelPlan& kernel);
 // That of a FusedUpdate: the collective's, then its updates', on parts that fit in a cache.
-KernelRun prepare_fused_update(const Plan& plan, const PlanNode& node, bool reference);
+KernelRun prepare_fused_update(const PlanGraph& plan, const PlanNode& node, bool reference);
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
 // Behind that lie constants of GPUs and FeedSlots.
-void plan_memory(Plan& plan, const PlanContext& context);
+MemoryLayout plan_memory(const PlanGraph& graph, const ExecutionSchedule& schedule,
+                         const PlanContext& context);
+
+// Turns the schedule into the commands of each strand: who waits for whom, by which means, and what
+// a GPU gets as a whole, if it shall `capture`.
+Commands issue(const Plan& plan, bool capture);
 
 // Nodes that use a value, aliases followed: what must be done with it before it is overwritten.
-std::vector<int> users_of(const Plan& plan, const std::vector<std::vector<int>>& consumers,
+std::vector<int> users_of(const PlanGraph& plan, const std::vector<std::vector<int>>& consumers,
                           Value value);
 // consumers[n]: nodes that have n as input or in `after`.
-std::vector<std::vector<int>> consumers_of(const Plan& plan);
+std::vector<std::vector<int>> consumers_of(const PlanGraph& plan);
 
 // reached[n]: n is one of `starts`, or there is a path to it from one.
 std::vector<char> reached_from(const std::vector<std::vector<int>>& consumers,
                                std::span<const int> starts);
 // deps[n]: launching nodes that n waits for, through aliases and storage; in order of their
 // numbers.
-std::vector<std::vector<int>> launch_deps(const Plan& plan);
+std::vector<std::vector<int>> launch_deps(const PlanGraph& plan);
 
 // The value whose memory `value` is: through aliases and, for writes, to the variable.
-Value root_of(const Plan& plan, Value value);
+Value root_of(const PlanGraph& plan, Value value);
 
 // What each node, and each value, is replaced by. Values of replaced nodes that somebody uses are
 // among them.
@@ -122,13 +127,13 @@ struct Replacements {
 
 // Replaces nodes, whose control inputs their replacements take over, drops what nobody uses any
 // more, and sorts. Returns false, and changes nothing, if that would close a cycle.
-bool replace_nodes(Plan& plan, const Replacements& replacements);
+bool replace_nodes(PlanGraph& plan, const Replacements& replacements);
 
 // Keeps the given nodes, in the given order, which is topological; the others have no users.
-void keep_nodes(Plan& plan, const std::vector<int>& kept);
+void keep_nodes(PlanGraph& plan, const std::vector<int>& kept);
 
 // Reorders nodes topologically: writes, collectives and prompt nodes (PromptScope) as soon as they
 // may, else smallest old index first. Throws Internal on a cycle.
-void sort_nodes(Plan& plan);
+void sort_nodes(PlanGraph& plan);
 
 }  // namespace belfry

@@ -44,7 +44,7 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
   GpuRun sum =
       node.participants() > 1 ? prepare_on_gpu(node, device, kernel, deterministic) : GpuRun();
   launch.rank = std::make_shared<RankLaunch>(node, std::move(sum));
-  launch.captured = node.rank->devices.size() == 1;  // several wait for each other
+  launch.captured = node.rank()->devices.size() == 1;  // several wait for each other
   launch.enqueue = [rank = launch.rank](const Pointers& p, GpuStream& stream) {
     rank->enqueue(p, stream);
   };
@@ -52,22 +52,22 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
 
 }  // namespace
 
-void prepare_kernels(Plan& plan, const PlanContext& context) {
-  for (Launch& launch : plan.launches) {
-    const PlanNode& node = plan.node(launch.node);
-    const Device& device = context.device(plan.lanes[at(launch.lane)].device);
+void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule, const PlanContext& context) {
+  for (Launch& launch : schedule.launches) {
+    const PlanNode& node = graph.node(launch.node);
+    const Device& device = context.device(schedule.strands[launch.strand].device);
     if (device.declared) continue;
-    if (node.fusion && device.backend) {
-      launch.enqueue = device.backend->prepare_fused(device.gpu, plan, node);
+    if (node.fusion() && device.backend) {
+      launch.enqueue = device.backend->prepare_fused(device.gpu, graph, node);
       continue;
     }
-    if (node.fusion) {
-      launch.run = prepare_fused_update(plan, node, context.reference_kernels);
+    if (node.fusion()) {
+      launch.run = prepare_fused_update(graph, node, context.reference_kernels);
       continue;
     }
-    const std::vector<TensorType> inputs = plan.input_types(node);
+    const std::vector<TensorType> inputs = graph.input_types(node);
     KernelPlan kernel(*node.node, inputs, node.types, launch.range);
-    if (node.rank)
+    if (node.rank())
       prepare_rank(node, device, kernel, context.deterministic, launch);
     else if (device.backend)
       launch.enqueue = prepare_on_gpu(node, device, kernel, context.deterministic);

@@ -9,7 +9,7 @@ namespace {
 
 class Pruner {
  public:
-  Pruner(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds)
+  Pruner(PlanGraph& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds)
       : plan_(plan), fetches_(fetches), feeds_(feeds) {}
 
   void run() {
@@ -97,7 +97,7 @@ class Pruner {
     if (fresh) {
       PlanNode node{&kPlaceholder, &output.node(), {}, {}, {}, {}};
       node.types = {{feeds_[at(fed->second)].shape, output.dtype()}};
-      node.feed = fed->second;
+      node.role = PlanNode::Fed{fed->second};
       made->second = append(std::move(node));
     }
     return {made->second, 0};
@@ -109,7 +109,7 @@ class Pruner {
     if (!fetch.output) return;
     PlanNode copy{&kCopy, &fetch.output.node(), {value_of(fetch.output)}, {}, {}, {}};
     copy.types = {plan_.type(copy.inputs[0])};
-    copy.fetch = i;
+    copy.role = PlanNode::Fetched{i};
     append(std::move(copy));
   }
 
@@ -118,7 +118,7 @@ class Pruner {
     return static_cast<int>(plan_.nodes.size()) - 1;
   }
 
-  Plan& plan_;
+  PlanGraph& plan_;
   std::span<const Fetch> fetches_;
   std::span<const FeedType> feeds_;
   std::map<std::pair<int, int>, int> fed_;  // output -> feed
@@ -135,7 +135,7 @@ void require_closed(const Graph& graph) {
             ": not all towers are built that take part in it; run after replicate()"));
 }
 
-void prune(Plan& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
+void prune(PlanGraph& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
   plan.feeds.assign(feeds.begin(), feeds.end());
   Pruner(plan, fetches, feeds).run();
 }

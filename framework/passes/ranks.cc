@@ -9,7 +9,7 @@ namespace {
 // Of the nodes behind an expanded one: where its outputs are, and all its parts.
 class RankSplitter {
  public:
-  RankSplitter(Plan& plan, const PlanContext& context) : plan_(plan), context_(context) {}
+  RankSplitter(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
 
   void run() {
     const std::vector<PlanNode> before = std::move(plan_.nodes);
@@ -34,7 +34,7 @@ class RankSplitter {
   }
 
   // The first device of the rank that a device belongs to.
-  int lane_device(int device) const {
+  int rank_device(int device) const {
     for (int d = 0; d < device; ++d)
       if (rank_of(d) == rank_of(device)) return d;
     return device;
@@ -45,7 +45,7 @@ class RankSplitter {
     std::vector<Rank> ranks;
     std::vector<int> devices;
     for (int t = 0; t < count; ++t) {
-      const int device = lane_device(node.devices[at(t)]);
+      const int device = rank_device(node.devices[at(t)]);
       const auto known = std::ranges::find(devices, device);
       const auto r = known - devices.begin();
       if (known == devices.end()) {
@@ -67,7 +67,7 @@ class RankSplitter {
     for (std::size_t first = 0; first < whole.inputs.size(); first += all)
       for (const int member : rank.members) {
         const std::size_t i = first + at(member);
-        require(lane_device(whole.devices[i]) == rank.devices[at(rank.number)],
+        require(rank_device(whole.devices[i]) == rank.devices[at(rank.number)],
                 whole.node->describe(), ": the tensors of participant ", member,
                 " are on several GPUs; a rank has all of them on one");
         outputs_[{n, static_cast<int>(i)}] = {part, static_cast<int>(node.inputs.size())};
@@ -75,7 +75,7 @@ class RankSplitter {
         node.types.push_back(whole.types[i]);
         node.devices.push_back(whole.devices[i]);
       }
-    node.rank = std::make_shared<const Rank>(std::move(rank));
+    node.role = std::make_shared<const Rank>(std::move(rank));
     parts_[at(n)].push_back(part);
   }
 
@@ -95,7 +95,7 @@ class RankSplitter {
                                    : Value{parts_[at(value.node)].front(), value.index};
   }
 
-  Plan& plan_;
+  PlanGraph& plan_;
   const PlanContext& context_;
   std::vector<std::vector<int>> parts_;  // by old node
   std::map<Value, Value> outputs_;       // of what was split
@@ -103,7 +103,7 @@ class RankSplitter {
 
 }  // namespace
 
-void check_ranks(const Plan& plan, const PlanContext& context) {
+void check_ranks(const PlanGraph& plan, const PlanContext& context) {
   for (const PlanNode& node : plan.nodes) {
     if (!node.op->ranks) continue;
     for (std::size_t i = 0; i < node.devices.size(); ++i) {
@@ -117,7 +117,7 @@ void check_ranks(const Plan& plan, const PlanContext& context) {
   }
 }
 
-void split_ranks(Plan& plan, const PlanContext& context) {
+void split_ranks(PlanGraph& plan, const PlanContext& context) {
   const auto by_ranks = [](const PlanNode& node) { return node.op->ranks; };
   if (std::ranges::any_of(plan.nodes, by_ranks)) RankSplitter(plan, context).run();
 }

@@ -12,67 +12,69 @@ constexpr std::int64_t kWorkerChunk = 64 << 10;
 
 class Scheduler {
  public:
-  Scheduler(Plan& plan, const PlanContext& context)
-      : plan_(plan), context_(context), deps_(launch_deps(plan)) {}
+  Scheduler(const PlanGraph& graph, const PlanContext& context)
+      : graph_(graph),
+        context_(context),
+        deps_(launch_deps(graph)),
+        launch_of_(graph.nodes.size()) {}
 
-  void run() {
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
-      if (plan_.nodes[n].launches()) add_launch(static_cast<int>(n));
+  ExecutionSchedule run() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (graph_.nodes[n].launches()) add_launch(static_cast<int>(n));
+    return std::move(made_);
   }
 
  private:
   void add_launch(int n) {
-    const PlanNode& node = plan_.node(n);
-    const int lane = node.rank ? lane_of(node.rank->devices[at(node.rank->number)], true)
-                               : lane_of(choose_device(node), false);
-    std::vector<int>& launches = plan_.lanes[at(lane)].launches;
+    const PlanNode& node = graph_.node(n);
+    const Rank* const rank = node.rank();
+    const StrandIndex strand = rank ? strand_of(rank->devices[at(rank->number)], true)
+                                    : strand_of(choose_device(node), false);
+    std::vector<LaunchIndex>& launches = made_.strands[strand].launches;
     Launch launch{};
     launch.node = n;
-    launch.lane = lane;
+    launch.strand = strand;
     launch.position = static_cast<int>(launches.size());
-    const Fusion* const fused = node.fusion.get();
+    const Fusion* const fused = node.fusion();
     launch.range =
         fused ? whole_range(*node.op, fused->participants, fused->types, fused->types)
-              : whole_range(*node.op, node.participants(), plan_.input_types(node), node.types);
-    const bool on_cpu = plan_.lanes[at(lane)].gpu < 0 && !node.rank;
-    launch.chunk =
-        on_cpu ? chunk_of(node, launch.range) : std::max<std::int64_t>(1, launch.range.size());
-    std::vector<int> clock(plan_.lanes.size());
-    if (!launches.empty()) clock = plan_.clocks[at(launches.back())];
-    clock.resize(plan_.lanes.size());
-    clock[at(lane)] = launch.position;
+              : whole_range(*node.op, node.participants(), graph_.input_types(node), node.types);
+    launch.chunk = !made_.on_gpu(strand) && !rank ? chunk_of(node, launch.range)
+                                                  : std::max<std::int64_t>(1, launch.range.size());
+    Indexed<Strand, int> clock;
+    if (!launches.empty()) clock = made_.clocks[launches.back()];
+    clock.resize(made_.strands.size());
+    clock[strand] = launch.position;
     launch.waits = add_waits(n, clock);
-    launch_of_.resize(plan_.nodes.size(), -1);
-    launch_of_[at(n)] = static_cast<int>(plan_.launches.size());
-    launches.push_back(static_cast<int>(plan_.launches.size()));
-    plan_.launches.push_back(std::move(launch));
-    plan_.clocks.push_back(std::move(clock));
+    launch_of_[at(n)] = made_.launches.add(std::move(launch));
+    launches.push_back(launch_of_[at(n)]);
+    made_.clocks.push_back(std::move(clock));
   }
 
   // Waits for dependencies that the clock does not cover yet, latest launches first, so that one
   // wait implies as many others as it can. Updates the clock.
-  std::vector<Wait> add_waits(int n, std::vector<int>& clock) const {
-    std::vector<int> launches;
+  std::vector<Wait> add_waits(int n, Indexed<Strand, int>& clock) const {
+    std::vector<LaunchIndex> launches;
     for (const int dep : deps_[at(n)]) launches.push_back(launch_of_[at(dep)]);
     std::ranges::sort(launches, std::greater());
     std::vector<Wait> waits;
-    for (const int dep : launches) {
-      const Launch& earlier = plan_.launches[at(dep)];
-      int& known = clock[at(earlier.lane)];
+    for (const LaunchIndex dep : launches) {
+      const Launch& earlier = made_.launches[dep];
+      int& known = clock[earlier.strand];
       if (known > earlier.position) continue;
-      waits.push_back({earlier.lane, earlier.position});
-      const std::vector<int>& implied = plan_.clocks[at(dep)];
-      for (std::size_t l = 0; l < implied.size(); ++l) clock[l] = std::max(clock[l], implied[l]);
+      waits.push_back({earlier.strand, earlier.position});
+      const Indexed<Strand, int>& implied = made_.clocks[dep];
+      for (const StrandIndex s : implied.indices()) clock[s] = std::max(clock[s], implied[s]);
       known = std::max(known, earlier.position + 1);
     }
     return waits;
   }
 
-  // Collectives take turns on their devices, so that no lane runs them all. Prompt ones begin with
-  // the last, whose backward pass is under way when the first bucket is complete.
+  // Collectives take turns on their devices, so that no strand runs them all. Prompt ones begin
+  // with the last, whose backward pass is under way when the first bucket is complete.
   int choose_device(const PlanNode& node) {
     if (node.participants() == 0) return copies_from_gpu(node) ? source(node) : node.device();
-    const std::vector<int>& devices = node.fusion ? node.fusion->devices : node.devices;
+    const std::vector<int>& devices = node.fusion() ? node.fusion()->devices : node.devices;
     const int turn = collectives_++ % node.participants();
     const int last = node.participants() - 1;
     const int chosen = devices[at(node.node->prompt() ? last - turn : turn)];
@@ -88,7 +90,7 @@ class Scheduler {
     return node.op == &kCopy && device(source(node)).on_gpu() && !device(node.device()).on_gpu();
   }
 
-  int source(const PlanNode& copy) const { return plan_.device(copy.inputs[0]); }
+  int source(const PlanNode& copy) const { return graph_.device(copy.inputs[0]); }
 
   const Device& device(int d) const { return context_.device(d); }
 
@@ -96,7 +98,7 @@ class Scheduler {
   static std::int64_t chunk_of(const PlanNode& node, Range range) {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
     if (node.participants() == 0) return whole;
-    const TensorType& first = node.fusion ? node.fusion->types[0] : node.types[0];
+    const TensorType& first = node.fusion() ? node.fusion()->types[0] : node.types[0];
     const auto element = static_cast<std::int64_t>(size_of(first.dtype));
     if (whole * element <= kWorkerChunk) return whole;
     // At least 4 KiB of each participant, in whole cache lines, and no more chunks than can be
@@ -106,23 +108,25 @@ class Scheduler {
     return std::max(bytes / element, (whole >> 20) / 64 * 64);
   }
 
-  int lane_of(int device, bool communicates) {
-    for (std::size_t l = 0; l < plan_.lanes.size(); ++l)
-      if (plan_.lanes[l].device == device && plan_.lanes[l].communicates == communicates)
-        return static_cast<int>(l);
-    plan_.lanes.push_back({device, {}, context_.device(device).gpu, communicates});
-    return static_cast<int>(plan_.lanes.size()) - 1;
+  StrandIndex strand_of(int device, bool communicates) {
+    for (const StrandIndex s : made_.strands.indices())
+      if (made_.strands[s].device == device && made_.strands[s].communicates == communicates)
+        return s;
+    return made_.strands.add({device, {}, context_.device(device).gpu, communicates});
   }
 
-  Plan& plan_;
+  const PlanGraph& graph_;
   const PlanContext& context_;
   std::vector<std::vector<int>> deps_;
-  std::vector<int> launch_of_;
+  std::vector<LaunchIndex> launch_of_;  // by node
+  ExecutionSchedule made_;
   int collectives_ = 0;
 };
 
 }  // namespace
 
-void schedule(Plan& plan, const PlanContext& context) { Scheduler(plan, context).run(); }
+ExecutionSchedule schedule(const PlanGraph& graph, const PlanContext& context) {
+  return Scheduler(graph, context).run();
+}
 
 }  // namespace belfry

@@ -22,7 +22,7 @@ struct Group {
 // whose writes turn out to differ are dropped, until all that is left follows from itself.
 class Sharing {
  public:
-  Sharing(Plan& plan, const PlanContext& context)
+  Sharing(PlanGraph& plan, const PlanContext& context)
       : plan_(plan), context_(context), consumers_(consumers_of(plan)) {}
 
   void run() {
@@ -183,7 +183,7 @@ class Sharing {
     }
     if (node.op->storage || node.op->random || (node.inputs.empty() && !node.types.empty()))
       return cat("node ", n);
-    std::string key = cat(node.op->name, node.node->raw_options().str(), node.fetch,
+    std::string key = cat(node.op->name, node.node->raw_options().str(), node.fetch(),
                           node.node->tf32() ? " tf32" : "");
     for (const Value& input : node.inputs) key += cat(" ", numbers_.at(input));
     if (node.op == &kRead || node.op->writes > 0) {
@@ -232,7 +232,7 @@ class Sharing {
         drop(group);
   }
 
-  Plan& plan_;
+  PlanGraph& plan_;
   const PlanContext& context_;
   std::vector<std::vector<int>> consumers_;
   std::map<const Node*, int> index_;
@@ -247,6 +247,6 @@ class Sharing {
 
 }  // namespace
 
-void share_replicas(Plan& plan, const PlanContext& context) { Sharing(plan, context).run(); }
+void share_replicas(PlanGraph& plan, const PlanContext& context) { Sharing(plan, context).run(); }
 
 }  // namespace belfry

@@ -13,7 +13,7 @@ namespace {
 
 class Transfers {
  public:
-  Transfers(Plan& plan, const PlanContext& context) : plan_(plan), context_(context) {}
+  Transfers(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
 
   void run() {
     std::vector<PlanNode> before = std::move(plan_.nodes);
@@ -22,8 +22,8 @@ class Transfers {
     for (std::size_t n = 0; n < before.size(); ++n) {
       PlanNode& node = before[n];
       for (int& earlier : node.after) earlier = moved_[at(earlier)];
-      if (node.feed >= 0) count_feed(node);
-      if (node.fetch >= 0) node.devices = {on_host(node.device())};
+      if (node.feed() >= 0) count_feed(node);
+      if (node.fetch() >= 0) node.devices = {on_host(node.device())};
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         Value& input = node.inputs[i];
         input.node = moved_[at(input.node)];
@@ -33,7 +33,7 @@ class Transfers {
       const int wanted = node.device();
       if (node.op == &kRead && !node.shared) node.devices = {plan_.device(node.inputs[0])};
       if (node.op->collective) count_collective(node, 0, node.types, node.devices);
-      if (const Fusion* fused = node.fusion.get(); fused && fused->op) {
+      if (const Fusion* fused = node.fusion(); fused && fused->op) {
         count_collective(node, fused->first_input, fused->types, fused->devices);
         count_results(node);
       }
@@ -48,7 +48,7 @@ class Transfers {
   int wanted_device(const PlanNode& node, std::size_t input) const {
     const int there = plan_.device(node.inputs[input]);
     if (node.op == &kRead) return there;
-    if (node.fusion) return update_device(node, static_cast<int>(input), there);
+    if (node.fusion()) return update_device(node, static_cast<int>(input), there);
     return node.participants() > 0 ? node.devices[input] : node.device();
   }
 
@@ -61,16 +61,16 @@ class Transfers {
   void count_feed(const PlanNode& node) {
     if (!on_gpu(node.device())) return;
     plan_.transfers.push_back(
-        {plan_.feeds[at(node.feed)].where.name(), 0, node.device(), node.types[0].bytes()});
+        {plan_.feeds[at(node.feed())].where.name(), 0, node.device(), node.types[0].bytes()});
   }
 
   // Of the update in a fusion that takes an input besides its sum, or a gradient that is not
   // summed; `otherwise` if none does.
   static int update_device(const PlanNode& node, int input, int otherwise) {
-    const int summed = input - node.fusion->first_input;
-    if (summed < std::ssize(node.fusion->types))
-      return summed < 0 || node.fusion->op ? otherwise : node.fusion->devices[at(summed)];
-    for (const Fusion::Update& update : node.fusion->updates)
+    const int summed = input - node.fusion()->first_input;
+    if (summed < std::ssize(node.fusion()->types))
+      return summed < 0 || node.fusion()->op ? otherwise : node.fusion()->devices[at(summed)];
+    for (const Fusion::Update& update : node.fusion()->updates)
       if (std::ranges::find(update.inputs, input) != update.inputs.end())
         return node.devices[at(update.first_output)];
     return otherwise;
@@ -79,12 +79,12 @@ class Transfers {
   // Of the sums in a fusion to updates on other devices than theirs.
   void count_results(const PlanNode& node) {
     std::set<std::pair<int, int>> sent;
-    for (const Fusion::Update& update : node.fusion->updates) {
-      const int from = node.fusion->devices[at(update.result)];
+    for (const Fusion::Update& update : node.fusion()->updates) {
+      const int from = node.fusion()->devices[at(update.result)];
       const int to = node.devices[at(update.first_output)];
       if (from == to || !sent.emplace(update.result, to).second) continue;
       plan_.transfers.push_back({node.node->output(at(update.result)).name(), from, to,
-                                 node.fusion->types[at(update.result)].bytes()});
+                                 node.fusion()->types[at(update.result)].bytes()});
     }
   }
 
@@ -150,7 +150,7 @@ class Transfers {
   Value in_arena(Value value) {
     const PlanNode& root = plan_.node(root_of(plan_, value).node);
     const int device = plan_.device(value);
-    if (space_of(device) > 0 || (root.feed < 0 && root.op != &kConst)) return value;
+    if (space_of(device) > 0 || (root.feed() < 0 && root.op != &kConst)) return value;
     const auto [made, fresh] = pinned_.emplace(value, Value{});
     if (fresh) made->second = append(kCopy, value, device);
     return made->second;
@@ -164,7 +164,7 @@ class Transfers {
     return {static_cast<int>(plan_.nodes.size()) - 1, 0};
   }
 
-  Plan& plan_;
+  PlanGraph& plan_;
   const PlanContext& context_;
   std::vector<int> moved_;
   std::map<std::pair<Value, int>, Value> transfers_;  // by device
@@ -174,6 +174,6 @@ class Transfers {
 
 }  // namespace
 
-void add_transfers(Plan& plan, const PlanContext& context) { Transfers(plan, context).run(); }
+void add_transfers(PlanGraph& plan, const PlanContext& context) { Transfers(plan, context).run(); }
 
 }  // namespace belfry

@@ -21,15 +21,15 @@ std::string gradient_of(const CombinedGradient& combined, std::size_t t) {
 // Where the graph's outputs are in a plan.
 class Located {
  public:
-  explicit Located(const Plan& plan) : plan_(plan) {
+  explicit Located(const PlanGraph& plan) : plan_(plan) {
     for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
       const PlanNode& planned = plan.nodes[n];
       const int number = static_cast<int>(n);
-      if (planned.feed >= 0) {
-        const Output where = plan.feeds[at(planned.feed)].where;
+      if (planned.feed() >= 0) {
+        const Output where = plan.feeds[at(planned.feed())].where;
         values_[where.key()] = {number, 0};
         if (&where.node().op() != &kPlaceholder) replaced_.push_back(where);
-      } else if (planned.fetch < 0 && planned.op == &planned.node->op()) {
+      } else if (planned.fetch() < 0 && planned.op == &planned.node->op()) {
         for (std::size_t i = 0; i < planned.node->outputs(); ++i)
           values_.try_emplace(planned.node->output(i).key(), Value{number, static_cast<int>(i)});
       }
@@ -44,7 +44,7 @@ class Located {
   // Whether what the graph computes there is in the plan.
   bool computed(Output output) const {
     const Value value = of(output);
-    return value.node >= 0 && plan_.node(value.node).feed < 0;
+    return value.node >= 0 && plan_.node(value.node).feed() < 0;
   }
   // Whether a feed stands for what the graph would compute.
   bool replaced(Output output) const {
@@ -54,7 +54,7 @@ class Located {
   const std::vector<Output>& replaced() const { return replaced_; }
 
  private:
-  const Plan& plan_;
+  const PlanGraph& plan_;
   std::map<std::pair<int, int>, Value> values_;
   std::vector<Output> replaced_;
 };
@@ -62,7 +62,7 @@ class Located {
 // Types and feeds and devices of what strategies combined.
 class SumChecks {
  public:
-  SumChecks(const Plan& plan, const Located& located) : plan_(plan), located_(located) {}
+  SumChecks(const PlanGraph& plan, const Located& located) : plan_(plan), located_(located) {}
 
   void types(const CombinedGradient& combined) const {
     Value first;
@@ -166,15 +166,15 @@ class SumChecks {
     return false;
   }
 
-  const Plan& plan_;
+  const PlanGraph& plan_;
   const Located& located_;
 };
 
 // A collective takes what all participants give, so a feed may not stand for one of them.
-void verify_feeds(const Plan& plan, const PlanNode& collective) {
+void verify_feeds(const PlanGraph& plan, const PlanNode& collective) {
   const auto fed = [&](const Value& input) {
     const PlanNode& source = plan.node(input.node);
-    return source.feed >= 0 && &plan.feeds[at(source.feed)].where.node().op() != &kPlaceholder;
+    return source.feed() >= 0 && &plan.feeds[at(source.feed())].where.node().op() != &kPlaceholder;
   };
   const auto replaced = std::ranges::find_if(collective.inputs, fed);
   if (replaced == collective.inputs.end()) return;
@@ -207,14 +207,14 @@ void verify_participants(const Node& collective) {
 
 }  // namespace
 
-void verify_types(const Plan& plan) {
+void verify_types(const PlanGraph& plan) {
   if (plan.nodes.empty()) return;
   const Located located(plan);
   for (const CombinedGradient& combined : plan.nodes[0].node->graph().combined_gradients())
     SumChecks(plan, located).types(combined);
 }
 
-void verify(const Plan& plan, const PlanContext& context) {
+void verify(const PlanGraph& plan, const PlanContext& context) {
   const auto all = plan.nodes[0].node->graph().combined_gradients();
   const Located located(plan);
   const SumChecks checks(plan, located);

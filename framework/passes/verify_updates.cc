@@ -31,7 +31,7 @@ Parts united(const Parts& a, const Parts& b) {
 
 class UpdateChecks {
  public:
-  explicit UpdateChecks(const Plan& plan)
+  explicit UpdateChecks(const PlanGraph& plan)
       : plan_(plan), all_(plan.nodes[0].node->graph().combined_gradients()) {
     for (std::size_t g = 0; g < all_.size(); ++g)
       for (std::size_t t = 0; t < all_[g].towers(); ++t) {
@@ -72,10 +72,11 @@ class UpdateChecks {
     outputs.resize(planned.types.size());
     const Parts all = planned.op->metadata ? nullptr : read_by(planned);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const Output output = planned.feed >= 0 ? plan_.feeds[at(planned.feed)].where
-                                              : planned.node->output(planned.fetch >= 0 ? 0 : i);
+      const Output output = planned.feed() >= 0
+                                ? plan_.feeds[at(planned.feed())].where
+                                : planned.node->output(planned.fetch() >= 0 ? 0 : i);
       const auto end = ends_.find(output.key());
-      outputs[i] = end == ends_.end() || planned.fetch >= 0 ? all : end->second;
+      outputs[i] = end == ends_.end() || planned.fetch() >= 0 ? all : end->second;
     }
   }
 
@@ -172,7 +173,8 @@ class UpdateChecks {
   // Both are known before the run.
   bool differ(Value a, Value b) const {
     const PlanNode &one = plan_.node(a.node), &other = plan_.node(b.node);
-    if (one.op != &kConst || other.op != &kConst || one.feed >= 0 || other.feed >= 0) return false;
+    if (one.op != &kConst || other.op != &kConst || one.feed() >= 0 || other.feed() >= 0)
+      return false;
     const auto value = [](const PlanNode& node) -> const Tensor& {
       return node.node->options<ConstantOptions>().value;
     };
@@ -222,7 +224,7 @@ class UpdateChecks {
               " takes no part and would differ from then on; combine the gradients of all towers");
   }
 
-  const Plan& plan_;
+  const PlanGraph& plan_;
   std::span<const CombinedGradient> all_;
   std::set<const Node*> written_;
   std::map<std::string_view, std::vector<const Node*>> copies_;  // of variables, by logical name
@@ -234,7 +236,7 @@ class UpdateChecks {
 
 }  // namespace
 
-void verify_updates(const Plan& plan) {
+void verify_updates(const PlanGraph& plan) {
   if (plan.writes) UpdateChecks(plan).run();
 }
 

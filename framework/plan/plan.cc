@@ -9,82 +9,106 @@
 namespace belfry {
 
 int PlanNode::participants() const {
-  if (fusion) return fusion->op ? fusion->participants : 0;
-  if (rank) return static_cast<int>(rank->members.size());
+  if (const Fusion* const fused = fusion()) return fused->op ? fused->participants : 0;
+  if (rank()) return static_cast<int>(rank()->members.size());
   return op->collective ? op->collective(*node) : 0;
 }
 
-int PlanNode::writes() const { return fusion ? fusion->writes : op->writes; }
+int PlanNode::writes() const { return fusion() ? fusion()->writes : op->writes; }
 
 std::string PlanNode::name() const {
-  if (fusion) return cat(node->name(), "/update");
-  if (rank) return cat(node->name(), "/rank", rank->number);
-  if (fetch >= 0) return cat(node->name(), "/fetch");
+  if (fusion()) return cat(node->name(), "/update");
+  if (rank()) return cat(node->name(), "/rank", rank()->number);
+  if (fetch() >= 0) return cat(node->name(), "/fetch");
   if (op == &kTransfer) return cat(node->name(), "/transfer");
   if (op == &kCopy) return cat(node->name(), "/copy");
   return std::string(node->name());
 }
 
-std::vector<int> gpus_of(const Plan& plan) {
+std::vector<int> gpus_of(const ExecutionSchedule& schedule) {
   std::vector<int> gpus;
-  for (const Lane& lane : plan.lanes)
-    if (lane.gpu >= 0) gpus.push_back(lane.gpu);
+  for (const Strand& strand : schedule.strands)
+    if (strand.gpu >= 0) gpus.push_back(strand.gpu);
   sort_unique(gpus);
   return gpus;
 }
 
-std::vector<int> fed_gpus(const Plan& plan) {
+std::vector<int> fed_gpus(const MemoryLayout& memory) {
   std::vector<int> gpus;
-  for (const FeedSlots& slots : plan.feed_slots) gpus.push_back(slots.gpu);
+  for (const FeedSlots& slots : memory.feed_slots) gpus.push_back(slots.gpu);
   sort_unique(gpus);
   return gpus;
 }
 
-int workers_for(const Plan& plan, int most) {
+int workers_for(const ExecutionSchedule& schedule, int most) {
   const bool opens =
-      std::ranges::any_of(plan.launches, [](const Launch& l) { return l.chunks() > 1; });
-  const auto lanes = std::ranges::count(plan.lanes, -1, &Lane::gpu);
-  return opens ? most : std::clamp(static_cast<int>(lanes), 1, most);
+      std::ranges::any_of(schedule.launches, [](const Launch& l) { return l.chunks() > 1; });
+  const auto strands = std::ranges::count(schedule.strands, -1, &Strand::gpu);
+  return opens ? most : std::clamp(static_cast<int>(strands), 1, most);
 }
 
-std::vector<int> deal_lanes(const Plan& plan, int workers) {
-  const std::vector<int> gpus = gpus_of(plan);
-  std::vector<int> worker_of(plan.lanes.size());
-  std::vector<std::size_t> order;
-  for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
-    const auto issuer = std::ranges::lower_bound(gpus, plan.lanes[l].gpu) - gpus.begin();
-    worker_of[l] = workers + static_cast<int>(issuer);
-    if (plan.lanes[l].gpu < 0) order.push_back(l);
+Indexed<Strand, int> deal_strands(const ExecutionSchedule& schedule, int workers) {
+  const std::vector<int> gpus = gpus_of(schedule);
+  Indexed<Strand, int> worker_of(schedule.strands.size());
+  std::vector<StrandIndex> order;
+  for (const StrandIndex s : schedule.strands.indices()) {
+    const auto thread = std::ranges::lower_bound(gpus, schedule.strands[s].gpu) - gpus.begin();
+    worker_of[s] = workers + static_cast<int>(thread);
+    if (!schedule.on_gpu(s)) order.push_back(s);
   }
-  std::ranges::sort(order, {}, [&](std::size_t l) { return plan.lanes[l].device; });
+  std::ranges::sort(order, {}, [&](StrandIndex s) { return schedule.strands[s].device; });
   for (std::size_t i = 0; i < order.size(); ++i)
     worker_of[order[i]] = static_cast<int>(i * at(workers) / order.size());
   return worker_of;
 }
 
-int Plan::find(const Node& node) const {
+std::vector<Command> merged(const CommandLists& lists, const std::vector<StrandIndex>& strands) {
+  std::vector<Command> all;
+  for (const StrandIndex strand : strands)
+    all.insert(all.end(), lists[strand].begin(), lists[strand].end());
+  std::ranges::stable_sort(all, {}, &Command::launch);
+  return all;
+}
+
+std::string Command::str() const {
+  constexpr const char* kNames[] = {"wait",         "wait stamp", "launch",        "signal",
+                                    "expect",       "wait event", "wait feeds",    "set step",
+                                    "record event", "stamp",      "begin segment", "end segment"};
+  const std::string name = kNames[static_cast<int>(kind)];
+  switch (kind) {
+    case Kind::kLaunch: return cat(name, " ", launch);
+    case Kind::kWait:
+    case Kind::kWaitStamp:
+    case Kind::kSignal:
+    case Kind::kExpect:
+    case Kind::kStamp: return cat(name, " ", strand, " #", position);
+    default: return cat(name, " ", number);
+  }
+}
+
+int PlanGraph::find(const Node& node) const {
   const auto found = std::ranges::find_if(nodes, [&](const PlanNode& planned) {
-    return planned.node == &node && planned.op == &node.op() && planned.fetch < 0;
+    return planned.node == &node && planned.op == &node.op() && planned.fetch() < 0;
   });
   return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
 }
 
-std::vector<TensorType> Plan::input_types(const PlanNode& of) const {
+std::vector<TensorType> PlanGraph::input_types(const PlanNode& of) const {
   std::vector<TensorType> types;
   for (const Value& input : of.inputs) types.push_back(type(input));
   return types;
 }
 
-std::string Plan::name(Value value) const {
+std::string PlanGraph::name(Value value) const {
   const PlanNode& found = node(value.node);
   if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[at(value.index)]);
-  if (found.fusion)
-    for (const Fusion::Update& update : found.fusion->updates)
+  if (found.fusion())
+    for (const Fusion::Update& update : found.fusion()->updates)
       if (value.index < update.first_output + static_cast<int>(update.types.size()))
         return update.node->output(value.index - update.first_output).name();
-  if (found.feed >= 0) return feeds[at(found.feed)].where.name();
-  if (found.rank) {
-    const std::vector<int>& members = found.rank->members;
+  if (found.feed() >= 0) return feeds[at(found.feed())].where.name();
+  if (found.rank()) {
+    const std::vector<int>& members = found.rank()->members;
     const std::size_t here = members.size(), all = at(found.op->collective(*found.node));
     const std::size_t tensor = at(value.index) / here;
     return found.node->output(tensor * all + at(members[at(value.index) % here])).name();
@@ -97,13 +121,19 @@ std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const
   for (std::size_t d = 0; d < arena_bytes.size(); ++d)
     if (arena_bytes[d] > 0)
       out += cat("arena ", devices[d]->spec, ": ", arena_bytes[d], " bytes\n");
-  for (const Launch& launch : launches) {
-    const PlanNode& planned = node(launch.node);
-    out += cat(devices[at(lanes[at(launch.lane)].device)]->spec.str(), " #", launch.position, " ",
-               planned.name(), ": (", planned.op->name, ")");
-    for (const Wait& wait : launch.waits)
-      out += cat(" after lane ", wait.lane, " #", wait.position);
-    out += '\n';
+  for (const StrandIndex s : strands.indices()) {
+    const Strand& strand = strands[s];
+    out += cat("strand ", s, ": ", devices[at(strand.device)]->spec,
+               strand.communicates ? ", communication" : "", "\n");
+    const bool segments = !commands.in_segments.empty() && strand.gpu >= 0;
+    for (const Command& command : (segments ? commands.in_segments : commands.lists)[s]) {
+      out += cat("  ", command.str());
+      if (command.kind == Command::Kind::kLaunch) {
+        const PlanNode& planned = node(launches[command.launch].node);
+        out += cat(" ", planned.name(), ": (", planned.op->name, ")");
+      }
+      out += '\n';
+    }
   }
   return out;
 }

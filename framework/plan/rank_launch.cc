@@ -43,7 +43,8 @@ std::string describe_collective(const Node& collective) {
              more > 0 ? cat(" and ", more, " more") : "");
 }
 
-RankLaunch::RankLaunch(const PlanNode& node, GpuRun sum) : rank_(node.rank), sum_(std::move(sum)) {
+RankLaunch::RankLaunch(const PlanNode& node, GpuRun sum)
+    : rank_(std::get<std::shared_ptr<const Rank>>(node.role)), sum_(std::move(sum)) {
   const int all = node.op->collective(*node.node);
   const std::size_t here = rank_->members.size();
   what_ = {.node = node.node, .dtype = node.types[0].dtype, .elements = {}};

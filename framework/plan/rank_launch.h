@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "belfry/framework/device/gpu_streams.h"
-#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/plan/plan_graph.h"
 
 namespace belfry {
 

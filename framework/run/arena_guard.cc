@@ -14,37 +14,38 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
   for (const FeedSlots& slots : plan.feed_slots)
     ASAN_UNPOISON_MEMORY_REGION(arenas[0].data() + slots.on_host,
                                 at(FeedSlots::kCount * slots.bytes));
-  // Uses of a buffer on one lane are ordered, so the last of them is the end; buffers that several
-  // lanes use, or one of a GPU, which is late, stay open until they are reused.
+  // Uses of a buffer on one strand are ordered, so the last of them is the end; buffers that
+  // several strands use, or one of a GPU, which works behind the host, stay open until they are
+  // reused.
   struct Life {
-    int lane;
-    std::size_t last;
-    bool one_lane;
+    StrandIndex strand;
+    LaunchIndex last;
+    bool one_strand;
   };
-  std::map<int, Life> lives;
-  for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+  std::map<BufferIndex, Life> lives;
+  for (const LaunchIndex l : plan.launches.indices()) {
     const Launch& launch = plan.launches[l];
     const PlanNode& node = plan.node(launch.node);
-    const auto use = [&](int buffer) {
-      const bool on_time = plan.lanes[at(launch.lane)].gpu < 0;
-      const auto [life, fresh] = lives.emplace(buffer, Life{launch.lane, l, on_time});
+    const auto use = [&](BufferIndex buffer) {
+      const bool on_time = !plan.on_gpu(launch.strand);
+      const auto [life, fresh] = lives.emplace(buffer, Life{launch.strand, l, on_time});
       if (fresh) return;
       life->second.last = l;
-      life->second.one_lane = life->second.one_lane && life->second.lane == launch.lane;
+      life->second.one_strand = life->second.one_strand && life->second.strand == launch.strand;
     };
     for (const Value& input : node.inputs) use(plan.buffer(input));
-    std::vector<int> written = plan.buffer_of[at(launch.node)];
-    if (launch.workspace >= 0) written.push_back(launch.workspace);
-    for (const int buffer : written) {
+    std::vector<BufferIndex> written = plan.buffer_of[at(launch.node)];
+    if (plan.workspaces[l]) written.push_back(plan.workspaces[l]);
+    for (const BufferIndex buffer : written) {
       use(buffer);
-      const BufferRecord& record = plan.buffers[at(buffer)];
-      if (record.place == Place::kArena && arenas[at(record.device)].on_host())
+      const BufferRecord& record = plan.buffers[buffer];
+      if (record.kind == BufferKind::kArena && arenas[at(record.device)].on_host())
         born_[l].push_back({arenas[at(record.device)].data() + record.offset, at(record.bytes)});
     }
   }
   for (const auto& [buffer, life] : lives) {
-    const BufferRecord& record = plan.buffers[at(buffer)];
-    if (record.place == Place::kArena && life.one_lane && arenas[at(record.device)].on_host())
+    const BufferRecord& record = plan.buffers[buffer];
+    if (record.kind == BufferKind::kArena && life.one_strand && arenas[at(record.device)].on_host())
       dead_[life.last].push_back(
           {arenas[at(record.device)].data() + record.offset, at(record.bytes)});
   }
@@ -55,11 +56,11 @@ ArenaGuard::~ArenaGuard() {
     if (arena.on_host()) ASAN_UNPOISON_MEMORY_REGION(arena.data(), arena.bytes());
 }
 
-void ArenaGuard::before(std::size_t launch) const {
+void ArenaGuard::before(LaunchIndex launch) const {
   for (const Block& block : born_[launch]) ASAN_UNPOISON_MEMORY_REGION(block.data, block.bytes);
 }
 
-void ArenaGuard::after(std::size_t launch) const {
+void ArenaGuard::after(LaunchIndex launch) const {
   for (const Block& block : dead_[launch]) ASAN_POISON_MEMORY_REGION(block.data, block.bytes);
 }
 

@@ -19,8 +19,8 @@ class ArenaGuard {
   ArenaGuard(const ArenaGuard&) = delete;
   ArenaGuard& operator=(const ArenaGuard&) = delete;
 
-  void before(std::size_t launch) const;
-  void after(std::size_t launch) const;
+  void before(LaunchIndex launch) const;
+  void after(LaunchIndex launch) const;
 
  private:
   struct Block {
@@ -28,7 +28,7 @@ class ArenaGuard {
     std::size_t bytes;
   };
   std::span<const Buffer> arenas_;
-  std::vector<std::vector<Block>> born_, dead_;  // by launch
+  Indexed<Launch, std::vector<Block>> born_, dead_;
 };
 
 #else
@@ -36,8 +36,8 @@ class ArenaGuard {
 class ArenaGuard {
  public:
   ArenaGuard(const Plan&, std::span<const Buffer>) {}
-  void before(std::size_t) const {}
-  void after(std::size_t) const {}
+  void before(LaunchIndex) const {}
+  void after(LaunchIndex) const {}
 };
 
 #endif

@@ -54,7 +54,7 @@ Tensor Session::read(Variable variable) {
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
   const Buffer& memory = state_->memory_of(variable.node());
-  const std::lock_guard no_run(state_->runner.mutex);
+  const std::lock_guard no_run(state_->runtime.mutex);
   Tensor value(variable.shape(), variable.dtype());
   memory.load(value.mutable_raw());
   return value;
@@ -67,9 +67,9 @@ void Session::write(Variable variable, const Tensor& value) {
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
   state_->unshare(variable.node());
-  const std::lock_guard no_run(state_->runner.mutex);
+  const std::lock_guard no_run(state_->runtime.mutex);
   state_->copy_into(variable.node(), value.raw());
-  state_->runner.suspects.erase(&variable.node());
+  state_->runtime.suspects.erase(&variable.node());
 }
 
 bool Session::shared(Variable variable) const {
@@ -79,8 +79,8 @@ bool Session::shared(Variable variable) const {
 }
 
 bool Session::intact() const {
-  const std::lock_guard no_run(state_->runner.mutex);
-  return state_->runner.suspects.empty();
+  const std::lock_guard no_run(state_->runtime.mutex);
+  return state_->runtime.suspects.empty();
 }
 
 void Session::restore(std::span<const VariableBytes> values, std::uint64_t step) {
@@ -96,10 +96,10 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   }
   state_->unshare_unequal(all);
   std::vector<std::vector<Tensor>> first;  // which `all` refers to
-  std::unique_lock no_run(state_->runner.mutex);
+  std::unique_lock no_run(state_->runtime.mutex);
   for (;;) {  // runs may fail while the lock is let go
     std::vector<const Node*> lost;
-    for (const Node* node : state_->runner.suspects)
+    for (const Node* node : state_->runtime.suspects)
       if (!all.contains(node)) lost.push_back(node);
     if (lost.empty()) break;
     no_run.unlock();
@@ -109,8 +109,8 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
     no_run.lock();
   }
   for (const auto& [node, bytes] : all) state_->memory_of(*node).store(bytes.data());
-  state_->runner.suspects.clear();
-  state_->runner.step = step;
+  state_->runtime.suspects.clear();
+  state_->runtime.step = step;
 }
 
 const Graph& Session::graph() const { return state_->graph; }
@@ -153,13 +153,13 @@ std::string DeviceUse::str() const {
 int Session::threads() const { return state_->threads; }
 
 std::uint64_t Session::step() const {
-  const std::lock_guard no_run(state_->runner.mutex);
-  return state_->runner.step;
+  const std::lock_guard no_run(state_->runtime.mutex);
+  return state_->runtime.step;
 }
 
 void Session::set_step(std::uint64_t step) {
-  const std::lock_guard no_run(state_->runner.mutex);
-  state_->runner.step = step;
+  const std::lock_guard no_run(state_->runtime.mutex);
+  state_->runtime.step = step;
 }
 
 }  // namespace belfry

@@ -100,11 +100,11 @@ class Step {
   // Stages all feeds first.
   void run(std::span<const Tensor> feeds = {}, RunOptions options = {});
   // The value of fetch i after a run. The next run overwrites it, and copies of it with it;
-  // Session::run returns tensors of their own. Neither this nor plan() may be called, nor what they
-  // return be read, while another thread runs this step, or makes the session compile it anew, as a
-  // write to one of several replicas in one storage does.
+  // Session::run returns tensors of their own.
   const Tensor& fetched(std::size_t i) const;
-  const Plan& plan() const;
+  // What it runs now: another plan takes its place when one of several replicas in one storage is
+  // written.
+  std::shared_ptr<const Plan> plan() const;
 
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;

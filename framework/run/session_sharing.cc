@@ -35,8 +35,8 @@ Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<cons
 
 void Session::State::unshare(const Node& variable) {
   if (sharers(variable).size() < 2) return;
-  const std::lock_guard no_run(runner.mutex);
-  std::map<std::string, Plan> compiled;
+  const std::lock_guard no_run(runtime.mutex);
+  CompiledPlans compiled;
   try {
     part(variable);
     compiled = compile_apart();
@@ -66,8 +66,8 @@ void Session::State::part(const Node& variable) {
 }
 
 // The compiled of all steps. Others that were equal because of the variables that part do so too.
-std::map<std::string, Plan> Session::State::compile_apart() {
-  std::map<std::string, Plan> compiled;
+Session::State::CompiledPlans Session::State::compile_apart() {
+  CompiledPlans compiled;
   for (auto entry = steps.begin(); entry != steps.end();) {
     const Prepared& prepared = entry->second;
     if (!prepared.step) {  // it is being made
@@ -75,11 +75,11 @@ std::map<std::string, Plan> Session::State::compile_apart() {
       continue;
     }
     PlanContext compiling = context();
-    compiling.placement = prepared.step->plan().placement;  // the graph may have grown
-    compiling.locks = prepared.step->plan().locks;
+    compiling.placement = prepared.step->plan()->placement;  // the graph may have grown
+    compiling.locks = prepared.step->plan()->locks;
     Plan plan = compile(prepared.fetches, prepared.feeds, compiling);
     if (plan.unshare.empty()) {
-      compiled.insert_or_assign(entry->first, std::move(plan));
+      compiled.insert_or_assign(entry->first, std::make_shared<const Plan>(std::move(plan)));
       ++entry;
       continue;
     }
@@ -90,9 +90,9 @@ std::map<std::string, Plan> Session::State::compile_apart() {
 }
 
 // Changes nothing if it throws.
-void Session::State::give_own_memory(std::map<std::string, Plan>& compiled) {
+void Session::State::give_own_memory(CompiledPlans& compiled) {
   std::map<const Node*, Stored> before;
-  std::map<std::string, std::unique_ptr<Step::State>> states;
+  std::map<std::string, std::unique_ptr<Step::State::Executor>> executors;
   try {
     for (const Node* node : parting_) {
       Stored& kept = stored(*node);
@@ -107,14 +107,15 @@ void Session::State::give_own_memory(std::map<std::string, Plan>& compiled) {
       before.emplace(node, std::exchange(kept, std::move(own)));
     }
     for (auto& [key, plan] : compiled)
-      states.emplace(key, std::make_unique<Step::State>(std::move(plan), runner));
+      executors.emplace(key, steps.at(key).step->state_->link(plan));
   } catch (...) {
     for (auto& [node, kept] : before) stored(*node) = std::move(kept);
     throw;
   }
   for (const auto& [node, kept] : before)
-    if (runner.suspects.contains(kept.owner)) runner.suspects.insert(node);
-  for (auto& [key, state] : states) steps.at(key).step->state_->replace(*state);
+    if (runtime.suspects.contains(kept.owner)) runtime.suspects.insert(node);
+  for (auto& [key, executor] : executors)
+    steps.at(key).step->state_->replace(compiled.at(key), std::move(executor));
 }
 
 }  // namespace belfry

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/placer.h"
 
 namespace belfry {
@@ -22,7 +23,7 @@ int worker_count(int asked) {
   return asked == 0 ? cores : asked;
 }
 
-// A lane is one worker's, so more workers than CPU devices would have nothing to do.
+// A strand is one worker's, so more workers than CPU devices would have nothing to do.
 int useful_threads(int threads, const std::vector<std::unique_ptr<Device>>& devices) {
   const auto cpus = std::ranges::count_if(devices, [](const auto& d) { return !d->on_gpu(); });
   return std::min(threads, static_cast<int>(cpus));
@@ -45,21 +46,20 @@ Session::State::State(const Graph& g, SessionOptions o)
       threads(worker_count(options.threads)),
       pool(options.dry_run ? 1 : useful_threads(threads, devices),
            options.dry_run ? 0 : count_gpus(devices)),
-      runner{devices, pool, [this](const Node& node) { return memory_of(node).data(); }, {}} {
-  runner.workers = pool.workers() - count_gpus(devices);
-  if (count_gpus(devices) > 0) runner.gpus = std::make_unique<GpuStreams>(devices);
-  runner.dry = options.dry_run;
-  runner.all_workers = options.all_workers;
+      runtime{devices, pool, [this](const Node& node) { return memory_of(node).data(); }, {}} {
+  runtime.workers = pool.workers() - count_gpus(devices);
+  if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
+  runtime.dry = options.dry_run;
+  runtime.all_workers = options.all_workers;
   require(options.nccl_timeout_s > 0, "nccl_timeout_s must be more than 0, not ",
           options.nccl_timeout_s);
-  runner.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
-  runner.capture = options.capture;
+  runtime.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
   require(options.kept_steps >= 1, "kept_steps must be at least 1, not ", options.kept_steps);
   peak_bytes.resize(devices.size());
   require(options.gpu_spin_ms.value_or(0) >= 0, "gpu_spin_ms must not be less than 0, as ",
           options.gpu_spin_ms.value_or(0), " is");
   if (options.gpu_spin_ms)
-    runner.gpu_spin = std::chrono::duration_cast<std::chrono::nanoseconds>(
+    runtime.gpu_spin = std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double, std::milli>(*options.gpu_spin_ms));
   if (options.log_device_placement) print(device_mapping(devices));
 }
@@ -105,7 +105,8 @@ PlanContext Session::State::context() {
           .fuse_updates = options.fuse_updates,
           .share_replicas = options.share_replicas,
           .sharers = [this](const Node& node) { return sharers(node); },
-          .deterministic = options.deterministic};
+          .deterministic = options.deterministic,
+          .capture = options.capture};
 }
 
 std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,
@@ -116,10 +117,13 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
     Plan plan = compile_plan(fetches, feeds, locks);
     if (log_placement) print_placement(plan);
     if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
-    if (options.plan_hook) options.plan_hook(plan);
+    if (options.plan_hook) {
+      options.plan_hook(plan);
+      plan.commands = issue(plan, options.capture);  // of the launches as they are now
+    }
     make_room(plan, kept);
     initialise(plan);
-    return std::make_unique<Step::State>(std::move(plan), runner);
+    return std::make_unique<Step::State>(std::move(plan), runtime);
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(cat(fetches.empty() ? "a step" : fetches[0].node->describe(),
                           ": there was no memory left to compile the step that computes it; use "
@@ -173,7 +177,7 @@ std::vector<DeviceUse> Session::State::device_use() const {
   }
   for (const auto& [key, prepared] : steps)
     for (std::size_t d = 0; d < use_of.size() && prepared.step; ++d) {
-      const Plan& plan = prepared.step->plan();
+      const Plan& plan = *prepared.step->plan();
       use_of[d].bytes += plan.arena_bytes[d] + plan.fetch_bytes[d];
     }
   for (std::size_t d = 0; d < use_of.size(); ++d)
@@ -235,7 +239,7 @@ void Session::State::fill_in(const std::vector<const Node*>& fresh) {
   const std::vector<Tensor> values = first_values(originals);
   for (const Node* node : fresh)
     if (Node* original = node->variable().copy_of) ensure(Variable(*original));
-  const std::lock_guard no_run(runner.mutex);  // a run may be writing what copies start from
+  const std::lock_guard no_run(runtime.mutex);  // a run may be writing what copies start from
   for (std::size_t i = 0; i < originals.size(); ++i) copy_into(*originals[i], values[i].raw());
   for (const Node* node : fresh)
     if (const Node* original = node->variable().copy_of; original && !stored(*node).owner)

@@ -10,7 +10,7 @@
 
 #include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/placement.h"
-#include "belfry/framework/run/step.h"
+#include "belfry/framework/run/step_state.h"
 
 namespace belfry {
 
@@ -77,7 +77,7 @@ struct Session::State {
   std::vector<std::unique_ptr<Device>> devices;
   int threads;  // asked for
   WorkerPool pool;
-  Runner runner;
+  Runtime runtime;
   std::map<const Node*, Stored> variables;
   std::map<std::string, Prepared> steps;  // by fetches and feeds
   std::int64_t uses = 0;                  // of steps
@@ -86,11 +86,13 @@ struct Session::State {
   std::mutex mutex;                       // over variables and steps
 
  private:
+  using CompiledPlans = std::map<std::string, std::shared_ptr<const Plan>>;  // as `steps`
+
   // What cannot share storage in the plan does so no more.
   Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds, Locks locks);
   void part(const Node& variable);
-  std::map<std::string, Plan> compile_apart();
-  void give_own_memory(std::map<std::string, Plan>& compiled);
+  CompiledPlans compile_apart();
+  void give_own_memory(CompiledPlans& compiled);
   void print(const std::string& lines) const;
   void print_placement(const Plan& plan);
   std::vector<Fetch> initials_of(std::span<const Node* const> variables) const;

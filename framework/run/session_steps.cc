@@ -77,12 +77,11 @@ bool Session::State::drop_idle_step() {
     if (oldest == steps.end() || prepared.used < oldest->second.used) oldest = entry;
   }
   if (oldest == steps.end()) return false;
-  if (!runner.gpus) {
+  if (!runtime.gpus) {
     steps.erase(oldest);
     return true;
   }
-  const std::lock_guard no_run(runner.mutex);  // runs look at what is captured
-  runner.captured.erase(oldest->second.step->state_.get());
+  const std::lock_guard no_run(runtime.mutex);  // runs look at what is captured
   steps.erase(oldest);
   return true;
 }

@@ -9,7 +9,7 @@ namespace belfry {
 namespace {
 
 const Node* first_fed(const Plan& plan, const FeedSlots& slots) {
-  return &plan.feeds[at(plan.buffers[at(slots.buffers[0])].index)].where.node();
+  return &plan.feeds[at(plan.buffers[slots.buffers[0]].index)].where.node();
 }
 
 std::size_t bytes_of(const FeedType& feed) {
@@ -43,23 +43,23 @@ Staging::~Staging() {
   for (int slot = 0; slot < FeedSlots::kCount; ++slot) await_copies(slot);
 }
 
-void Staging::link(const Plan& plan, std::span<const Buffer> arenas,
-                   const std::vector<std::unique_ptr<Device>>& devices, GpuStreams* streams) {
-  streams_ = streams;
+void Staging::link(const LinkedPlan& linked, const Runtime& runtime) {
+  const Plan& plan = *linked.plan;
+  streams_ = runtime.gpus.get();
   for (const FeedType& type : plan.feeds) feeds_.push_back({.type = type});
   for (const int gpu : fed_gpus(plan)) {
     const int first = std::ranges::find(plan.feed_slots, gpu, &FeedSlots::gpu)->device;
-    const Device& device = *devices[at(first)];
-    gpus_.push_back({.device = &device, .stream = &streams->copies(first)});
+    const Device& device = *runtime.devices[at(first)];
+    gpus_.push_back({.device = &device, .stream = &streams_->copies(first)});
     for (std::unique_ptr<GpuEvent>& event : gpus_.back().copied)
       event = device.backend->make_event(gpu);
   }
   for (const FeedSlots& slots : plan.feed_slots) {
     const std::size_t stride = at(slots.bytes);
-    std::byte* const from = arenas[0].data() + slots.on_host;
-    std::byte* const to = arenas[at(slots.device)].data() + slots.offset;
-    for (const int buffer : slots.buffers) {
-      const BufferRecord& record = plan.buffers[at(buffer)];
+    std::byte* const from = linked.arenas[0].data() + slots.on_host;
+    std::byte* const to = linked.arenas[at(slots.device)].data() + slots.offset;
+    for (const BufferIndex buffer : slots.buffers) {
+      const BufferRecord& record = plan.buffers[buffer];
       const std::int64_t offset = record.offset - slots.offset;
       Feed& feed = feeds_[at(record.index)];
       feed.staged = true;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "belfry/framework/device/gpu_streams.h"
-#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/linked_plan.h"
 #include "belfry/framework/run/session.h"
 
 namespace belfry {
@@ -28,9 +28,8 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // To a plan with its arenas. `streams` may be null if it has no FeedSlots.
-  void link(const Plan& plan, std::span<const Buffer> arenas,
-            const std::vector<std::unique_ptr<Device>>& devices, GpuStreams* streams);
+  // To a plan with its arenas.
+  void link(const LinkedPlan& linked, const Runtime& runtime);
   // Becomes `other`, of another plan of the same feeds, and keeps what is staged. Between two runs.
   void replace(Staging& other);
 

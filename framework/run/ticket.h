@@ -5,14 +5,12 @@
 
 namespace belfry {
 
-struct Task;
-
 // A launch that its worker has opened to others, chunk by chunk. The owner takes them from the
 // front, the others from the back: so a worker finds in its cache what it wrote in the run before.
 // A ticket is the number of the opening and how many were taken from either end; chunks are taken
 // by compare-and-swap, so a late worker never takes one of another opening. Numbers begin again
 // after kOpenings, which no worker can be late by: all are parked between two runs, and a worker
-// opens fewer launches in one (Step::State::share_out).
+// opens fewer launches in one (LinkedPlan::make_programs).
 class Ticket {
  public:
   enum class End : std::uint8_t { kFront, kBack };
@@ -45,9 +43,9 @@ class Ticket {
   std::uint64_t bits_ = kNone;
 };
 
-struct alignas(64) Share {
+struct alignas(64) SharedLaunch {
   std::atomic<Ticket> ticket{Ticket()};
-  std::atomic<const Task*> task{nullptr};
+  std::atomic<int> launch{-1};  // its index
   std::atomic<std::int64_t> done{0};
 };
 

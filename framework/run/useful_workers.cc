@@ -9,10 +9,10 @@ namespace {
 constexpr int kEach = -1;  // as a worker: all of them, in chunks
 
 // The buffers that a launch writes.
-std::vector<int> written(const Plan& plan, const Launch& launch) {
+std::vector<BufferIndex> written(const Plan& plan, const Launch& launch) {
   const PlanNode& node = plan.node(launch.node);
   if (node.writes() == 0) return plan.buffer_of[at(launch.node)];
-  std::vector<int> buffers;
+  std::vector<BufferIndex> buffers;
   for (int i = 0; i < node.writes(); ++i) buffers.push_back(plan.buffer(node.inputs[at(i)]));
   return buffers;
 }
@@ -32,19 +32,20 @@ double work(const Plan& plan, const Launch& launch) {
 
 }  // namespace
 
-std::vector<double> foreign_bytes(const Plan& plan, std::span<const int> worker_of_lane,
-                                  int workers, double most_of_each) {
+Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
+                                                 const Indexed<Strand, int>& worker_of, int workers,
+                                                 double most_of_each) {
   const auto worker = [&](const Launch& launch) {
-    return launch.chunks() > 1 ? kEach : worker_of_lane[at(launch.lane)];
+    return launch.chunks() > 1 ? kEach : worker_of[launch.strand];
   };
-  std::map<int, int> writer;  // by buffer
+  std::map<BufferIndex, int> writer;
   const auto note = [&](const Launch& launch) {
-    for (const int buffer : written(plan, launch)) writer[buffer] = worker(launch);
+    for (const BufferIndex buffer : written(plan, launch)) writer[buffer] = worker(launch);
   };
   for (const Launch& launch : plan.launches) note(launch);  // of the run before
-  std::vector<double> result;
+  Indexed<Launch, double> result;
   for (const Launch& launch : plan.launches) {
-    std::map<int, double> buffers;
+    std::map<BufferIndex, double> buffers;
     for (const Value& input : plan.node(launch.node).inputs) {
       const auto found = writer.find(plan.buffer(input));
       if (found == writer.end() || found->second == worker(launch)) continue;
@@ -61,21 +62,22 @@ std::vector<double> foreign_bytes(const Plan& plan, std::span<const int> worker_
 
 int useful_workers(const Plan& plan, int most) {
   // To wake others; to wait for one; the cache of one; what a byte from another's costs.
-  constexpr double kWaking = 256 << 10, kWait = 64 << 10, kCache = 1 << 20, kForeign = 10;
+  constexpr double kWaking = 256 << 10, kWait = 64 << 10, kCache = 1 << 20, kFetched = 10;
   const int workers = workers_for(plan, most);
   if (workers == 1) return 1;
-  const std::vector<int> worker_of = deal_lanes(plan, workers);
-  const std::vector<double> foreign = foreign_bytes(plan, worker_of, workers, kCache);
+  const Indexed<Strand, int> worker_of = deal_strands(plan, workers);
+  const Indexed<Launch, double> fetched =
+      bytes_from_other_workers(plan, worker_of, workers, kCache);
   double alone = 0, shared = kWaking;
   std::vector<double> own(at(workers));
-  for (std::size_t l = 0; l < plan.launches.size(); ++l) {
+  for (const LaunchIndex l : plan.launches.indices()) {
     const Launch& launch = plan.launches[l];
-    const int worker = worker_of[at(launch.lane)];
+    const int worker = worker_of[launch.strand];
     if (worker >= workers) continue;  // it is enqueued, however many workers there are
-    const auto elsewhere = [&](const Wait& wait) { return worker_of[at(wait.lane)] != worker; };
+    const auto elsewhere = [&](const Wait& wait) { return worker_of[wait.strand] != worker; };
     const double bytes = work(plan, launch);
     const double waiting = std::ranges::any_of(launch.waits, elsewhere) ? kWait : 0;
-    const double together = bytes + kForeign * foreign[l];
+    const double together = bytes + kFetched * fetched[l];
     alone += bytes;
     if (launch.chunks() > 1)
       shared += waiting + together / workers;

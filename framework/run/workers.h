@@ -1,4 +1,4 @@
-// The threads that run plans, and the signals by which their lanes order each other.
+// The threads that run plans, and the signals by which their strands order each other.
 #pragma once
 #include <atomic>
 #include <chrono>

@@ -8,6 +8,7 @@
 
 #include "belfry/framework/device/gpu_backend.h"
 #include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/plan/schedule.h"
 
 namespace belfry {
 
@@ -21,7 +22,7 @@ struct Recording {
   };
   // A chunk of a shared launch that another worker than the launch's own ran.
   struct Chunk {
-    int launch;
+    LaunchIndex launch;
     Range range;
     Interval time;
   };
@@ -43,9 +44,9 @@ struct Recording {
 
   Clock::time_point zero = Clock::now();
   // As Plan::launches. Those on GPUs are when they were enqueued, until their timers are read.
-  std::vector<Interval> launches;
-  std::vector<OnGpu> on_gpu;  // as Plan::launches, null timers on hosts; empty without GPUs
-  std::map<int, Tie> ties;    // by physical GPU
+  Indexed<Launch, Interval> launches;
+  Indexed<Launch, OnGpu> on_gpu;  // as Plan::launches, null timers on hosts; empty without GPUs
+  std::map<int, Tie> ties;        // by physical GPU
   std::vector<std::vector<Chunk>> chunks;  // per worker, in order of time
 };
 

@@ -24,7 +24,7 @@ class TimelineMaker {
     add_launches();
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
       const PlanNode& node = plan_.nodes[n];
-      if (node.feed >= 0) add_feed(static_cast<int>(n));
+      if (node.feed() >= 0) add_feed(static_cast<int>(n));
       if (node.op == &kTransfer || node.op == &kCopy) add_transfer(static_cast<int>(n));
       if (node.participants() > 0) add_collective(static_cast<int>(n));
     }
@@ -36,12 +36,12 @@ class TimelineMaker {
 
  private:
   void add_launches() {
-    for (const Lane& lane : plan_.lanes) add_track(lane.device);
+    for (const Strand& strand : plan_.strands) add_track(strand.device);
     launch_of_.assign(plan_.nodes.size(), -1);
-    for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
+    for (const LaunchIndex l : plan_.launches.indices()) {
       const Launch& launch = plan_.launches[l];
-      launch_of_[at(launch.node)] = static_cast<int>(l);
-      line_.slices.push_back({launch.lane, launch.node, false, {}});
+      launch_of_[at(launch.node)] = l.value();
+      line_.slices.push_back({launch.strand.value(), launch.node, false, {}});
       if (!recording_.on_gpu.empty() && recording_.on_gpu[l].start)
         line_.slices.back().enqueued = recording_.on_gpu[l].enqueued;
     }
@@ -79,7 +79,7 @@ class TimelineMaker {
   // A collective takes each tensor from where it is, and each other device its results from it.
   void add_collective(int n) {
     const PlanNode& node = plan_.node(n);
-    const Fusion* const fused = node.fusion.get();
+    const Fusion* const fused = node.fusion();
     const int launch = launch_of_[at(n)];
     std::span<const Value> inputs = node.inputs;
     if (fused) inputs = inputs.subspan(at(fused->first_input), fused->types.size());
@@ -151,9 +151,9 @@ class TimelineMaker {
         stored_.emplace(std::pair(node, device), static_cast<int>(line_.slices.size()));
     if (fresh) {
       const auto track = std::ranges::find(line_.tracks, device, &Timeline::Track::device);
-      const bool has_lane = track != line_.tracks.end();
+      const bool has_strand = track != line_.tracks.end();
       const int index =
-          has_lane ? static_cast<int>(track - line_.tracks.begin()) : add_track(device);
+          has_strand ? static_cast<int>(track - line_.tracks.begin()) : add_track(device);
       line_.slices.push_back({index, node, false, {}});
     }
     return made->second;
@@ -161,18 +161,19 @@ class TimelineMaker {
 
   // The global order is a topological one, so a single pass settles all.
   void set_times() {
-    std::vector<std::vector<int>> sources(plan_.launches.size());
-    for (const Timeline::Arrow& arrow : line_.arrows) sources[at(arrow.to)].push_back(arrow.from);
+    Indexed<Launch, std::vector<int>> sources(plan_.launches.size());
+    for (const Timeline::Arrow& arrow : line_.arrows)
+      sources[LaunchIndex(arrow.to)].push_back(arrow.from);
     std::vector<std::int64_t> free(line_.tracks.size());
     for (std::size_t s = plan_.launches.size(); s < line_.slices.size(); ++s)
       settle(line_.slices[s], {}, 0, free);
-    for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
+    for (const LaunchIndex l : plan_.launches.indices()) {
       for (const Wait& wait : plan_.launches[l].waits)
-        sources[l].push_back(plan_.lanes[at(wait.lane)].launches[at(wait.position)]);
+        sources[l].push_back(plan_.awaited(wait).value());
       std::int64_t earliest = 0;
       for (const int slice : sources[l])
         earliest = std::max(earliest, line_.slices[at(slice)].end + kGap);
-      settle(line_.slices[l], recording_.launches[l], earliest, free);
+      settle(slice_of(l), recording_.launches[l], earliest, free);
     }
   }
 
@@ -190,7 +191,7 @@ class TimelineMaker {
       const int track = add_track(Timeline::kWorkers);
       free.resize(line_.tracks.size());
       for (const Recording::Chunk& chunk : chunks) {
-        const Timeline::Slice& whole = line_.slices[at(chunk.launch)];
+        const Timeline::Slice& whole = slice_of(chunk.launch);
         Timeline::Slice slice{track, whole.node, true, chunk.range};
         settle(slice, chunk.time, whole.start, free);
         line_.slices.push_back(slice);
@@ -204,7 +205,7 @@ class TimelineMaker {
     for (std::size_t d = 0; d < plan_.arena_bytes.size(); ++d)
       changes[{static_cast<int>(d), 0}] = 0;
     for (const auto& [buffer, life] : lives()) {
-      const BufferRecord& record = plan_.buffers[at(buffer)];
+      const BufferRecord& record = plan_.buffers[buffer];
       changes[{record.device, life.start}] += record.bytes;
       changes[{record.device, life.end}] -= record.bytes;
     }
@@ -213,23 +214,29 @@ class TimelineMaker {
       line_.levels.push_back({when.first, when.second, bytes += change});
   }
 
-  std::map<int, Recording::Interval> lives() const {
-    std::map<int, Recording::Interval> lives;
-    for (std::size_t l = 0; l < plan_.launches.size(); ++l) {
+  std::map<BufferIndex, Recording::Interval> lives() const {
+    std::map<BufferIndex, Recording::Interval> lives;
+    for (const LaunchIndex l : plan_.launches.indices()) {
       const Launch& launch = plan_.launches[l];
-      const Timeline::Slice& slice = line_.slices[l];
-      const auto use = [&](int buffer) {
-        if (plan_.buffers[at(buffer)].place != Place::kArena) return;
+      const Timeline::Slice& slice = slice_of(l);
+      const auto use = [&](BufferIndex buffer) {
+        if (plan_.buffers[buffer].kind != BufferKind::kArena) return;
         const auto life = lives.emplace(buffer, Recording::Interval{slice.start, slice.end}).first;
         life->second.start = std::min(life->second.start, slice.start);
         life->second.end = std::max(life->second.end, slice.end);
       };
       for (const Value& input : plan_.node(launch.node).inputs) use(plan_.buffer(input));
-      for (const int buffer : plan_.buffer_of[at(launch.node)]) use(buffer);
-      if (launch.workspace >= 0) use(launch.workspace);
+      for (const BufferIndex buffer : plan_.buffer_of[at(launch.node)]) use(buffer);
+      if (plan_.workspaces[l]) use(plan_.workspaces[l]);
     }
     return lives;
   }
+
+  // Slices of launches come first.
+  const Timeline::Slice& slice_of(LaunchIndex launch) const {
+    return line_.slices[at(launch.value())];
+  }
+  Timeline::Slice& slice_of(LaunchIndex launch) { return line_.slices[at(launch.value())]; }
 
   const Plan& plan_;
   const Recording& recording_;

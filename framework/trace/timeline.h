@@ -11,7 +11,7 @@ namespace belfry {
 struct Timeline {
   static constexpr int kWorkers = -1;
 
-  // The lane of a device, or a worker.
+  // The strand of a device, or a worker.
   struct Track {
     int device;  // or kWorkers
     int index;   // among the tracks of its device; the worker
@@ -44,7 +44,8 @@ struct Timeline {
   std::vector<Level> levels;  // by device, then time; the first of each device at 0
 };
 
-// Order is kept: a launch that waits for others, directly or through lanes, starts after they end.
+// Order is kept: a launch that waits for others, directly or through strands, starts after they
+// end.
 Timeline make_timeline(const Plan& plan, const Recording& recording);
 
 }  // namespace belfry

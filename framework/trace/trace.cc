@@ -62,7 +62,7 @@ class TracePrinter {
   void name_tracks() {
     for (std::size_t t = 0; t < timeline_.tracks.size(); ++t) {
       const Timeline::Track& track = timeline_.tracks[t];
-      const char* const kind = track.device == Timeline::kWorkers ? "worker " : "lane ";
+      const char* const kind = track.device == Timeline::kWorkers ? "worker " : "strand ";
       add_metadata("thread_name", where(static_cast<int>(t)), "name", cat(kind, track.index));
       add_metadata("thread_sort_index", where(static_cast<int>(t)), "sort_index", track.index);
     }
@@ -133,7 +133,7 @@ class TracePrinter {
   void add_levels() {
     std::vector<std::int64_t> variables(devices_.size());
     for (const BufferRecord& buffer : plan_.buffers)
-      if (buffer.place == Place::kState) variables[at(buffer.device)] += buffer.bytes;
+      if (buffer.kind == BufferKind::kState) variables[at(buffer.device)] += buffer.bytes;
     for (const Timeline::Level& level : timeline_.levels)
       events_.push_back({level.time, cat(R"({"ph":"C","cat":"Memory","name":"memory","pid":)",
                                          process(level.device), R"(,"ts":)", micros(level.time),

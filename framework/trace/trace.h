@@ -6,7 +6,7 @@
 //
 // The file is Chrome's JSON object form. Times are microseconds with three decimals since the start
 // of the run, by the monotonic clock. There is
-// * one process per device, named by its full name, with one track per lane. A slice is a launch:
+// * one process per device, named by its full name, with one track per strand. A slice is a launch:
 //   named by its op, with its node, inputs, bytes of outputs, creating line, and, for a gradient,
 //   its forward node. Slices of a track never touch: one of less than 2 ns is shown as 2 ns, and
 //   what follows it, on its track or by a dependency, as much later as that takes. That of a launch
@@ -15,7 +15,7 @@
 //   be done beside the next one are done at the end of a run that is traced, and are shown there;
 // * an arrow per tensor and destination device, from the slice that made the tensor to the first
 //   there that uses it. A variable's value from before the run, or a feed, that leaves its device
-//   is a slice of 2 ns at the start. A collective is a slice on the lane that ran it, with arrows
+//   is a slice of 2 ns at the start. A collective is a slice on the strand that ran it, with arrows
 //   from and to the other devices;
 // * a counter `memory` per device: bytes in use of the arena of the step, at each start and end of
 //   a launch that changes them, and bytes of the variables that the step uses;

@@ -56,7 +56,7 @@ Costs measured(const Strategy& strategy, int towers, const std::vector<Shape>& s
       fetches.emplace_back(square(reduced.at(t, v).value));
   }
   Session session(g.graph, {.device_count = {{"CPU", towers}}});
-  const Plan& plan = session.prepare(fetches).plan();
+  const Plan& plan = *session.prepare(fetches).plan();
   Costs costs{.steps = steps_of(plan)};
   std::map<int, std::int64_t> received;
   for (const TransferRecord& record : plan.transfers) {
@@ -149,7 +149,7 @@ TEST(Costs, OfNaiveCpuWithoutATowerThereAreOneTransferMoreEachWay) {
     fetches.emplace_back(square(sums.at(t, 0).value));
   }
   Session session(graph, {.device_count = {{"CPU", 3}}});
-  EXPECT_EQ(session.prepare(fetches).plan().transfers.size(), 4U);
+  EXPECT_EQ(session.prepare(fetches).plan()->transfers.size(), 4U);
 }
 
 TEST(Costs, InFourPartsAreThoseOfFourTensors) {

@@ -94,7 +94,7 @@ class Bucket {
       }
     }
     std::int64_t elements = 0;
-    const Fusion& fusion = *node().fusion;
+    const Fusion& fusion = *node().fusion();
     for (std::size_t i = 0; i < fusion.types.size();
          i += static_cast<std::size_t>(fusion.participants))
       elements += fusion.types[i].shape.elements();
@@ -148,7 +148,7 @@ KernelRun on_host(const PlanNode& node) {
 }
 
 void expect_host_bits(const Bucket& bucket) {
-  const KernelRun host = prepare_fused_update(bucket.plan(), bucket.node(), false);
+  const KernelRun host = prepare_fused_update(*bucket.plan(), bucket.node(), false);
   const KernelRun gpu = on_host(bucket.node());
   for (const std::size_t shift : {0, 1}) {
     const Memory expected = bucket.after(host, shift);
@@ -180,7 +180,7 @@ TEST(FusedKernel, GivesTheHostsBitsForManyTensors) {
 
 TEST(FusedKernel, GivesTheHostsBitsForSharedReplicas) {
   const Bucket bucket("adam", 8, kSizes, true);
-  ASSERT_EQ(bucket.node().fusion->updates.size(), kSizes.size());
+  ASSERT_EQ(bucket.node().fusion()->updates.size(), kSizes.size());
   expect_host_bits(bucket);
 }
 
@@ -204,7 +204,7 @@ TEST(FusedKernel, NotesStepsOfAdamThatCannotBe) {
   HostQueue queue;
   bucket.after(
       [&](const Pointers& p) {
-        const std::vector<TensorType> types = bucket.plan().input_types(bucket.node());
+        const std::vector<TensorType> types = bucket.plan()->input_types(bucket.node());
         for (std::size_t i = 0; i < types.size(); ++i)
           if (types[i].dtype == DType::kI64) *static_cast<std::int64_t*>(p.given_inputs()[i]) = 0;
         run(p, queue);

@@ -26,21 +26,21 @@ TEST(Handles, WithoutADriverNameTheCallAndWhatItWasFor) {
   const std::string why =
       "CUDA driver version is insufficient for CUDA runtime version "
       "(cudaErrorInsufficientDriver, 35)";
-  EXPECT_EQ(error_of([] { make_stream("for lane 2"); }),
-            cat("cudaStreamCreateWithFlags failed: ", why, ", for lane 2"));
-  EXPECT_EQ(error_of([] { make_event("for lane 2"); }),
-            cat("cudaEventCreateWithFlags failed: ", why, ", for lane 2"));
+  EXPECT_EQ(error_of([] { make_stream("for strand 2"); }),
+            cat("cudaStreamCreateWithFlags failed: ", why, ", for strand 2"));
+  EXPECT_EQ(error_of([] { make_event("for strand 2"); }),
+            cat("cudaEventCreateWithFlags failed: ", why, ", for strand 2"));
   EXPECT_EQ(error_of([] { allocate(64, "for the arena"); }),
             cat("cudaMalloc failed: ", why, ", 64 bytes for the arena"));
   EXPECT_EQ(error_of([] { allocate_pinned(64, "for signals"); }),
             cat("cudaHostAlloc failed: ", why, ", 64 bytes for signals"));
   EXPECT_EQ(error_of([] { DeviceGuard guard(0); }),
             cat("cudaGetDevice failed: ", why, ", to go to GPU 0"));
-  EXPECT_THAT(error_of([] { make_cudnn("for lane 2"); }), StartsWith("cudnnCreate failed: "));
-  EXPECT_THAT(error_of([] { make_cudnn("for lane 2"); }),
-              EndsWith("CUDNN_STATUS_NOT_INITIALIZED, 1001), for lane 2"));
-  EXPECT_THAT(error_of([] { make_cublas_lt("for lane 2"); }),
-              EndsWith("(CUBLAS_STATUS_NOT_INITIALIZED, 1), for lane 2"));
+  EXPECT_THAT(error_of([] { make_cudnn("for strand 2"); }), StartsWith("cudnnCreate failed: "));
+  EXPECT_THAT(error_of([] { make_cudnn("for strand 2"); }),
+              EndsWith("CUDNN_STATUS_NOT_INITIALIZED, 1001), for strand 2"));
+  EXPECT_THAT(error_of([] { make_cublas_lt("for strand 2"); }),
+              EndsWith("(CUBLAS_STATUS_NOT_INITIALIZED, 1), for strand 2"));
 }
 
 TEST(Handles, OfAGpuAreMadeAndFreed) {

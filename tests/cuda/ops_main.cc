@@ -29,14 +29,14 @@ belfry::KernelRun take_on_host(belfry::KernelPlan& plan) {
 
 belfry::KernelRun take_on_gpu(belfry::KernelPlan& plan) {
   const belfry::GpuBackend& backend = *belfry::gpus().backend();
-  static auto& runner = *new belfry::test::GpuRunner(backend);  // CUDA may end before statics do
+  static auto& runtime = *new belfry::test::GpuRunner(backend);  // CUDA may end before statics do
   belfry::GpuRun run;
   if (own_kernels)
     own_kernel(plan, run);
   else
     run = backend.prepare(0, plan, true);
   testing::Test::RecordProperty("devices", "gpu");
-  return run ? runner.kernel(plan, std::move(run)) : belfry::KernelRun();
+  return run ? runtime.kernel(plan, std::move(run)) : belfry::KernelRun();
 }
 
 class WithoutModule : public testing::Environment {

@@ -92,7 +92,7 @@ TEST(Sources, ThatBreakTheseRulesAreFound) {
 TEST(Sources, ThatOnlyMentionTheseNamesAreAccepted) {
   const SourceFile file = {"a.cc",
                            "// never exit() here\n/* popen() */ auto s = \"abort(\\\"\";\n"
-                           "auto raw = R\"x(\"exit()\")x\"; lane.exit(); local_file_system();\n"
+                           "auto raw = R\"x(\"exit()\")x\"; strand.exit(); local_file_system();\n"
                            "bool on_exit(int); int system = 0; int main_exit();"};
   EXPECT_THAT(calls(file, kExits), IsEmpty());
   EXPECT_THAT(calls(file, kShells), IsEmpty());

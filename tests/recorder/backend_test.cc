@@ -129,15 +129,15 @@ TEST_F(RecorderBackend, StreamsAreMadeReadyForWhatTheirKernelsNeed) {
   for (const auto& [node, all] : needs) {
     const GpuRun run = prepared(*node);
     const auto stream = backend().make_stream(1, std::vector{1});
-    const auto lane = backend().make_stream(1, std::vector{1});
+    const auto strand = backend().make_stream(1, std::vector{1});
     backend().use(1);
     recorder().reset();
     stream->get_ready(run);
     EXPECT_EQ(made(), all) << node->describe();
     stream->get_ready(run);
     EXPECT_EQ(made(), all) << node->describe();
-    // A lane may be captured meanwhile, even this one.
-    std::thread([&] { lane->get_ready(run); }).join();
+    // A strand may be captured meanwhile, even this one.
+    std::thread([&] { strand->get_ready(run); }).join();
     EXPECT_THAT(recorder().calls(), ::testing::Each(::testing::Field(&Call::of_thread, true)));
   }
 }

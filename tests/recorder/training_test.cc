@@ -3,7 +3,7 @@
 #include <set>
 
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/run/segments.h"
+#include "belfry/framework/passes/segments.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/tests/recorder/recorder_support.h"
 
@@ -17,7 +17,7 @@ constexpr Layout kLayouts[] = {{1, 1}, {2, 1}, {8, 1}, {1, 8}, {2, 4}};
 using RecorderTraining = RecorderTest;
 
 int captured_segments(const Plan& plan) {
-  const auto segments = cut_segments(plan, deal_lanes(plan, 1));
+  const auto segments = cut_segments(plan);
   return static_cast<int>(std::ranges::count_if(segments, &Segment::captured));
 }
 
@@ -84,7 +84,7 @@ TEST_F(RecorderTraining, HasStreamsDoWhatTheBackendOfOtherTestsDoes) {
       for (int i = 0; i < runs; ++i) step.run(model.feeds(i));
       EXPECT_EQ(done_by_module(recorder().calls()), done_by_stand_in(layout, runs));
       EXPECT_THAT(recorder().violations(), ::testing::IsEmpty());
-      const int segments = captured_segments(step.plan());
+      const int segments = captured_segments(*step.plan());
       EXPECT_EQ(recorder().count("cudaGraphInstantiate"),
                 std::min(runs - 1, FeedSlots::kCount) * segments);
       EXPECT_EQ(recorder().count("cudaGraphUpload"), recorder().count("cudaGraphInstantiate"));
@@ -124,8 +124,8 @@ TEST_F(RecorderTraining, IsTracedByEventsThatMeasureTime) {
     const int events = recorder().alive()["events"];
     Trace trace;
     step.run(model.feeds(1), {.trace = &trace});
-    const auto launches = std::ranges::count_if(step.plan().launches, [&](const Launch& launch) {
-      return step.plan().lanes[static_cast<std::size_t>(launch.lane)].gpu >= 0;
+    const auto launches = std::ranges::count_if(step.plan()->launches, [&](const Launch& launch) {
+      return step.plan()->strands[launch.strand].gpu >= 0;
     });
     EXPECT_EQ(recorder().count("cudaEventElapsedTime"), 2 * launches);
     EXPECT_EQ(recorder().alive()["events"], events);
@@ -137,7 +137,7 @@ TEST_F(RecorderTraining, IsTracedByEventsThatMeasureTime) {
   }
 }
 
-// Of feeds the copies, of eight lanes each with products alone: no stream has what it does not
+// Of feeds the copies, of eight strands each with products alone: no stream has what it does not
 // need.
 TEST_F(RecorderTraining, MakesHandlesForTheLanesThatNeedThem) {
   const auto handles = [] {

@@ -15,7 +15,7 @@ class GpuRunner {
 
   // Does on the GPU what `run`, which was prepared for the plan, enqueues: copies all tensors
   // there, runs it, and copies outputs and written variables back. Throws what the kernel refuses,
-  // and Internal if it wrote to its inputs or near its tensors. The runner outlives it.
+  // and Internal if it wrote to its inputs or near its tensors. The runtime outlives it.
   KernelRun kernel(const KernelPlan& plan, GpuRun run);
 
  private:

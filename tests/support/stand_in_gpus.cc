@@ -275,7 +275,7 @@ GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool deterministic) const
   return in_stream(gpu, std::move(kernel), std::move(memory));
 }
 
-GpuRun StandInGpus::prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const {
+GpuRun StandInGpus::prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const {
   ++counters_->prepared;
   Memory memory{.writes = static_cast<std::size_t>(node.writes())};
   for (const TensorType& input : plan.input_types(node)) memory.inputs.push_back(input.bytes());

@@ -97,7 +97,7 @@ class StandInGpus final : public FakeGpus {
   std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int> gpus, std::chrono::duration<double> limit) const override;
   GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const override;
-  GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const override;
+  GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const override;
 
  private:
   friend class StandInStream;

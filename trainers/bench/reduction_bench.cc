@@ -198,7 +198,7 @@ class Bench {
   // Nothing for plans with devices that the machine lacks.
   std::optional<double> predicted(const Step& step) const {
     try {
-      return predict_seconds(step.plan(), session_->devices(), *options_.machine, StepWork::kWhole);
+      return predict_seconds(*step.plan(), session_->devices(), *options_.machine, StepWork::kWhole);
     } catch (const NotFound&) {
       return {};
     }

@@ -279,7 +279,7 @@ std::int64_t Trainer::bytes_moved() const {
   // Towers that run free have a plan each; else the first is that of full batches.
   const std::size_t plans = built_.tower_ops.empty() ? 1 : training_steps_.size();
   for (std::size_t i = 0; i < plans; ++i)
-    for (const TransferRecord& transfer : training_steps_[i].plan().transfers)
+    for (const TransferRecord& transfer : training_steps_[i].plan()->transfers)
       bytes += transfer.bytes;
   return bytes;
 }

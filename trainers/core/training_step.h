@@ -39,7 +39,7 @@ class TrainingStep {
   // Of the last run, the mean over the towers, by their samples: metric m, 0 being the loss.
   double metric(std::size_t m) const;
   std::size_t metrics() const { return metrics_; }
-  const Plan& plan() const { return step_->plan(); }
+  std::shared_ptr<const Plan> plan() const { return step_->plan(); }
 
  private:
   // A tower that counts.

@@ -164,7 +164,7 @@ GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) co
   return StreamRun{std::move(run), algorithms.needs};
 }
 
-GpuRun DrivingBackend::prepare_fused(int gpu, const Plan&, const PlanNode& node) const {
+GpuRun DrivingBackend::prepare_fused(int gpu, const PlanGraph&, const PlanNode& node) const {
   need(gpu);
   return StreamRun{prepare_fused_kernel(node)};
 }

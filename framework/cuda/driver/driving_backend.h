@@ -30,7 +30,7 @@ class DrivingBackend : public GpuBackend {
   std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int> gpus, std::chrono::duration<double> limit) const override;
   GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const override;
-  GpuRun prepare_fused(int gpu, const Plan& plan, const PlanNode& node) const override;
+  GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const override;
   std::string algorithms(bool deterministic) const override;
   void give_algorithms(bool deterministic, std::string_view text,
                        const std::string& path) const override;

@@ -35,7 +35,7 @@ FusedSum::FusedSum(const Op& collective, IsMean is_mean) { sums()[&collective] =
 FusedKernel::FusedKernel(const Op& update, FusedPrepare prepare) { kernels()[&update] = prepare; }
 
 QueueRun prepare_fused_kernel(const PlanNode& node) {
-  const Fusion& fusion = *node.fusion;
+  const Fusion& fusion = *node.fusion();
   const bool mean = fusion.op && entry(sums(), *fusion.op, *node.node)(*node.node);
   const auto towers = static_cast<std::size_t>(fusion.participants);
   std::map<std::size_t, FusedGroup::Tensor> tensors;  // by number in the bucket
@@ -55,7 +55,7 @@ QueueRun prepare_fused_kernel(const PlanNode& node) {
   for (auto& [op, group] : groups) {
     group.towers = towers;
     group.mean = mean;
-    group.fusion = node.fusion;
+    group.fusion = std::get<std::shared_ptr<const Fusion>>(node.role);
     runs.push_back(entry(kernels(), *op, *node.node)(group));
   }
   return [runs, collective = fusion.op ? node.node : nullptr](const Pointers& p, Queue& queue) {

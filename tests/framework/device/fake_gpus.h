@@ -38,7 +38,7 @@ class FakeGpus : public GpuBackend {
   GpuRun prepare(int, KernelPlan&, bool) const override { return {}; }
   std::string algorithms(bool) const override { return ""; }
   void give_algorithms(bool, std::string_view, const std::string&) const override {}
-  GpuRun prepare_fused(int, const Plan&, const PlanNode&) const override { return {}; }
+  GpuRun prepare_fused(int, const PlanGraph&, const PlanNode&) const override { return {}; }
 
  private:
   int count_;

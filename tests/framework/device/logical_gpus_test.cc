@@ -77,7 +77,7 @@ class LogicalGpusTest : public ::testing::Test {
 
 TEST_F(LogicalGpusTest, ReadWhatTheHostSentToTheirPhysicalOneOnce) {
   const Output x = source(cpu(0));
-  const Plan& plan = session.prepare({sum(0, x), sum(1, x), sum(2, x), sum(3, x)}).plan();
+  const Plan& plan = *session.prepare({sum(0, x), sum(1, x), sum(2, x), sum(3, x)}).plan();
   EXPECT_THAT(devices_of(plan, kCopy), ElementsAre(1, 3));
   EXPECT_THAT(devices_of(plan, kTransfer), ElementsAre(2, 4));
   EXPECT_EQ(plan.transfers.size(), 4u) << "each is counted";
@@ -85,13 +85,13 @@ TEST_F(LogicalGpusTest, ReadWhatTheHostSentToTheirPhysicalOneOnce) {
 
 TEST_F(LogicalGpusTest, ReadEachOthersMemoryOnOnePhysicalOne) {
   const Output x = source(gpu(0));
-  const Plan& plan = session.prepare({sum(0, x), sum(1, x)}).plan();
+  const Plan& plan = *session.prepare({sum(0, x), sum(1, x)}).plan();
   EXPECT_THAT(devices_of(plan, kCopy), ElementsAre());
   const int alias = planned(plan, kTransfer);
   ASSERT_GE(alias, 0);
   EXPECT_EQ(plan.node(alias).device(), 2);
   EXPECT_EQ(plan.buffer({alias, 0}), plan.buffer({planned(plan, x.node()), 0}));
-  const Plan& apart = session.prepare({sum(2, x)}).plan();
+  const Plan& apart = *session.prepare({sum(2, x)}).plan();
   EXPECT_THAT(devices_of(apart, kCopy), ElementsAre(3));
 }
 
@@ -101,10 +101,10 @@ TEST_F(LogicalGpusTest, HaveALaneEach) {
     DeviceScope on(graph, gpu(device));
     x = relu(x);
   }
-  std::vector<int> lanes;
-  for (const Lane& lane : session.prepare({Fetch(x.node())}).plan().lanes)
-    lanes.push_back(lane.device);
-  EXPECT_THAT(lanes, ElementsAre(1, 2, 3, 4));
+  std::vector<int> strands;
+  for (const Strand& strand : session.prepare({Fetch(x.node())}).plan()->strands)
+    strands.push_back(strand.device);
+  EXPECT_THAT(strands, ElementsAre(1, 2, 3, 4));
 }
 
 TEST_F(LogicalGpusTest, HaveAMemoryLimitEach) {

@@ -204,7 +204,7 @@ TEST(Variable, AReadElsewhereIsATransferOfItsValue) {
   Session session(graph, {.device_count = {{"CPU", 4}}});
   EXPECT_EQ(session.placement(read), cpu(3));
   EXPECT_EQ(session.run(read), floats({1, 1}));
-  const Plan& plan = session.prepare({read}).plan();
+  const Plan& plan = *session.prepare({read}).plan();
   ASSERT_EQ(plan.transfers.size(), 1u);
   EXPECT_EQ(plan.transfers[0].from, 1);
   EXPECT_EQ(plan.transfers[0].to, 3);

@@ -32,7 +32,7 @@ class CopyVariablesTest : public ::testing::Test {
     return names;
   }
   static bool is_state(const Plan& plan, Value value) {
-    return plan.buffers[at(plan.buffer(value))].place == Place::kState;
+    return plan.buffers[plan.buffer(value)].kind == BufferKind::kState;
   }
 
   Graph graph;

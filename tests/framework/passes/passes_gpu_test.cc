@@ -31,11 +31,11 @@ class GpuPlanTest : public ::testing::Test {
     DeviceScope scope(graph, device);
     return f();
   }
-  // "Copy cpu:0 -> GPU 0", each launch on its lane.
+  // "Copy cpu:0 -> GPU 0", each launch on its strand.
   static std::string text(const Plan& plan, const Launch& launch) {
     const PlanNode& node = plan.node(launch.node);
     return cat(node.op->name, node.inputs.empty() ? "" : cat(" ", plan.device(node.inputs[0])), ">",
-               node.device(), " on ", plan.lanes[at(launch.lane)].device);
+               node.device(), " on ", plan.strands[launch.strand].device);
   }
   static std::vector<std::string> texts(const Plan& plan) {
     std::vector<std::string> all;
@@ -44,7 +44,7 @@ class GpuPlanTest : public ::testing::Test {
   }
   const BufferRecord& input(const Plan& plan, std::size_t launch, std::size_t i = 0) {
     const PlanNode& node = plan.node(plan.launches[launch].node);
-    return plan.buffers[at(plan.buffer(node.inputs[i]))];
+    return plan.buffers[plan.buffer(node.inputs[i])];
   }
 
   test::StandInGpus gpus_{2};
@@ -105,7 +105,7 @@ TEST_F(GpuPlanTest, FeedsOfGpusHaveTwoSlotsThereAndOnTheHost) {
   EXPECT_EQ(second.on_host, 2 * first.bytes);
   EXPECT_EQ(made.arena_bytes[kCpu], 2 * (first.bytes + second.bytes));
   EXPECT_THAT(fed_gpus(made), ElementsAre(0, 1));
-  EXPECT_EQ(input(made, 0).place, Place::kFeed);
+  EXPECT_EQ(input(made, 0).kind, BufferKind::kFeed);
   EXPECT_EQ(input(made, 0).offset, first.offset);
   EXPECT_EQ(input(made, 1).offset, first.offset + 256);
 }
@@ -132,13 +132,13 @@ TEST_F(GpuPlanTest, FeedsOfCpusAreCopiedIntoAnArenaOfTheHostOnce) {
   EXPECT_THAT(texts(made), ElementsAre("Copy 0>0 on 0", "Copy 0>1 on 1", "Tanh 1>1 on 1",
                                        "Copy 0>2 on 2", "Tanh 2>2 on 2", "Copy 1>0 on 1",
                                        "Copy 0>0 on 0", "Copy 2>0 on 2", "Copy 0>0 on 0"));
-  EXPECT_EQ(input(made, 0).place, Place::kFeed);
-  EXPECT_EQ(input(made, 1).place, Place::kArena);
+  EXPECT_EQ(input(made, 0).kind, BufferKind::kFeed);
+  EXPECT_EQ(input(made, 1).kind, BufferKind::kArena);
   EXPECT_EQ(input(made, 1).device, kCpu);
   EXPECT_TRUE(made.feed_slots.empty());
-  for (const Lane& lane : made.lanes) EXPECT_EQ(lane.gpu, lane.device - 1);
+  for (const Strand& strand : made.strands) EXPECT_EQ(strand.gpu, strand.device - 1);
   for (const Launch& launch : made.launches) {
-    const bool on_gpu = made.lanes[at(launch.lane)].gpu >= 0;
+    const bool on_gpu = made.strands[launch.strand].gpu >= 0;
     EXPECT_EQ(bool(launch.enqueue), on_gpu);
     EXPECT_EQ(bool(launch.run), !on_gpu);
   }
@@ -161,13 +161,13 @@ TEST_F(GpuPlanTest, ConstantsHaveMemoryInEachGpuThatReadsThem) {
   const Plan made = plan({2, 1}, {y.node(), z.node(), c});
   std::vector<int> devices;
   for (const BufferRecord& record : made.buffers)
-    if (record.place == Place::kFixed) devices.push_back(record.device);
+    if (record.kind == BufferKind::kConstant) devices.push_back(record.device);
   EXPECT_THAT(devices, ::testing::UnorderedElementsAre(kCpu, kGpu0, kGpu1));
   EXPECT_TRUE(made.transfers.empty());
   for (const Launch& launch : made.launches) {
     const PlanNode& node = made.node(launch.node);
     for (const Value& value : node.inputs)
-      EXPECT_EQ(made.buffers[at(made.buffer(value))].device, node.device()) << node.name();
+      EXPECT_EQ(made.buffers[made.buffer(value)].device, node.device()) << node.name();
   }
   // Behind what changes.
   EXPECT_EQ(made.arena_bytes[kGpu0], 512);
@@ -181,7 +181,7 @@ TEST_F(GpuPlanTest, ConstantsOfTheHostBehindAnAliasAreCopiedThroughAnArena) {
               ElementsAre("Copy 0>0 on 0", "Copy 0>1 on 1", "Tanh 1>1 on 1"));
 }
 
-TEST_F(GpuPlanTest, CopiesBetweenGpusAreOnTheLaneOfTheirDestination) {
+TEST_F(GpuPlanTest, CopiesBetweenGpusAreOnTheStrandOfTheirDestination) {
   const auto x = on(gpu(0), [&] { return fill(graph, {4}, 1); });
   const Output y = on(gpu(1), [&] { return tanh(x); });
   EXPECT_THAT(texts(plan({2, 1}, {y.node()})),
@@ -205,7 +205,7 @@ TEST_F(GpuPlanTest, UpdatesOnSeveralGpusAreNotFused) {
   EXPECT_LT(planned(made, kFusedUpdate), 0);
   const int sum = planned(made, kAllReduce);
   ASSERT_GE(sum, 0);
-  EXPECT_GE(made.lanes[at(made.launches[at(launch_of(made, sum))].lane)].gpu, 0);
+  EXPECT_GE(made.strands[made.launches[at(launch_of(made, sum))].strand].gpu, 0);
   EXPECT_NE(made.buffer({sum, 0}), made.buffer({sum, 1}));
 }
 
@@ -233,7 +233,7 @@ struct Updates {
 std::vector<std::size_t> sizes_of_fused(const Plan& plan) {
   std::vector<std::size_t> sizes;
   for (const PlanNode& node : plan.nodes)
-    if (node.fusion) sizes.push_back(node.fusion->updates.size());
+    if (node.fusion()) sizes.push_back(node.fusion()->updates.size());
   return sizes;
 }
 
@@ -244,7 +244,7 @@ TEST_F(GpuPlanTest, UpdatesWithoutACollectiveAreGroupedOnEachGpu) {
   const Plan plan_of_gpus = plan({1, 2}, {train}, made.feeds);
   EXPECT_THAT(sizes_of_fused(plan_of_gpus), ::testing::UnorderedElementsAre(12, 3, 3));
   for (const PlanNode& node : plan_of_gpus.nodes)
-    if (node.fusion) {
+    if (node.fusion()) {
       EXPECT_EQ(std::ranges::count(node.devices, node.device()), std::ssize(node.devices));
     }
   EXPECT_LT(planned(plan_of_gpus, kSgdUpdate), 0);
@@ -289,7 +289,7 @@ TEST_F(GpuPlanTest, GradientsOfAGroupAreCopiedToItsGpu) {
   const Plan made_plan = plan({2, 1}, {group(graph, made.updates)}, made.feeds);
   EXPECT_THAT(sizes_of_fused(made_plan), ElementsAre(2));
   for (const PlanNode& node : made_plan.nodes)
-    if (node.fusion) {
+    if (node.fusion()) {
       for (const Value& input : node.inputs) EXPECT_EQ(made_plan.device(input), kGpu0);
     }
 }
@@ -338,7 +338,7 @@ TEST_F(GpuPlanTest, AnOpWithoutAKernelIsNamed) {
                                HasSubstr("device:GPU:0; place it on a CPU")));
 }
 
-TEST_F(GpuPlanTest, LanesOfAPhysicalGpuAreEnqueuedByOneWorkerBehindTheOthers) {
+TEST_F(GpuPlanTest, StrandsOfAPhysicalGpuAreEnqueuedByOneWorkerBehindTheOthers) {
   std::vector<Fetch> fetches;
   for (int i = 0; i < 4; ++i)
     fetches.emplace_back(on(gpu(3 - i), [&] { return fill(graph, {4}, 1); }).node());
@@ -346,7 +346,7 @@ TEST_F(GpuPlanTest, LanesOfAPhysicalGpuAreEnqueuedByOneWorkerBehindTheOthers) {
   const Plan made = plan({2, 2}, fetches);
   EXPECT_THAT(gpus_of(made), ElementsAre(0, 1));
   EXPECT_EQ(workers_for(made, 8), 1);
-  EXPECT_THAT(deal_lanes(made, 3), ElementsAre(4, 4, 3, 3, 0));
+  EXPECT_THAT(deal_strands(made, 3), ElementsAre(4, 4, 3, 3, 0));
 }
 
 TEST_F(GpuPlanTest, ADryRunPlansTheSameLaunches) {
@@ -355,8 +355,8 @@ TEST_F(GpuPlanTest, ADryRunPlansTheSameLaunches) {
   Session real(towers.graph, options);
   options.dry_run = true;
   Session dry(towers.graph, options);
-  const Plan& plan = real.prepare(towers.fetches(), towers.feed_types()).plan();
-  const Plan& planned = dry.prepare(towers.fetches(), towers.feed_types()).plan();
+  const Plan& plan = *real.prepare(towers.fetches(), towers.feed_types()).plan();
+  const Plan& planned = *dry.prepare(towers.fetches(), towers.feed_types()).plan();
   EXPECT_EQ(texts(plan), texts(planned));
   EXPECT_EQ(plan.arena_bytes[kCpu], planned.arena_bytes[kCpu]);
   for (const int d : {kCpu, kGpu0, kGpu1})

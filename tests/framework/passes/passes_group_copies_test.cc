@@ -4,7 +4,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/run/segments.h"
+#include "belfry/framework/passes/segments.h"
 #include "belfry/framework/trace/timeline.h"
 #include "belfry/tests/framework/run/averages_support.h"
 
@@ -28,7 +28,7 @@ std::size_t grouped(const Plan& plan) {
 }
 
 std::ptrdiff_t captured(const Plan& plan) {
-  return std::ranges::count_if(cut_segments(plan, deal_lanes(plan, 1)), &Segment::captured);
+  return std::ranges::count_if(cut_segments(plan), &Segment::captured);
 }
 
 // Copies of several tensors in steps of `Averaging`.
@@ -36,7 +36,7 @@ class GroupCopies : public Averages {
  protected:
   std::size_t grouped_by(const std::vector<Fetch>& fetches) const {
     Session on(model.graph, on_gpus(layout_));
-    return grouped(on.prepare(fetches, model.feed_types()).plan());
+    return grouped(*on.prepare(fetches, model.feed_types()).plan());
   }
 };
 
@@ -46,13 +46,13 @@ TEST(GroupedCopies, StandBehindAllElseOfGpusAndWhatNeedsThemIsLast) {
     const test::UseGpus use(gpus);
     const Averaging model("GPU", layout.devices());
     Session session(model.graph, on_gpus(layout));
-    const Plan& plan = model.step(session).plan();
+    const Plan& plan = *model.step(session).plan();
     const std::vector<int> copies = groups(plan);
     EXPECT_EQ(copies.size(), at(layout.physical));
     EXPECT_EQ(grouped(plan), at(2 * layout.devices()));
     std::vector<std::string> last;
     for (std::size_t l = at(copies.back()) + 1; l < plan.launches.size(); ++l) {
-      EXPECT_LT(plan.lanes[at(plan.launches[l].lane)].gpu, 0);
+      EXPECT_LT(plan.strands[plan.launches[l].strand].gpu, 0);
       last.emplace_back(plan.node(plan.launches[l].node).op->name);
     }
     EXPECT_EQ(std::ranges::count(last, "AssignSub"), 2);
@@ -64,9 +64,9 @@ TEST(GroupedCopies, StandBehindAllElseOfGpusAndWhatNeedsThemIsLast) {
 
 TEST_F(GroupCopies, LeaveAGpuOneSegment) {
   Session& on = session();
-  const Plan& plan = model.step(on).plan();
+  const Plan& plan = *model.step(on).plan();
   EXPECT_EQ(captured(plan), 1);
-  EXPECT_EQ(cut_segments(plan, deal_lanes(plan, 1)).size(), 1u);
+  EXPECT_EQ(cut_segments(plan).size(), 1u);
   model.train(on, 0, 3);  // captured for both slots of feeds
   EXPECT_EQ(gpus_.calls().gathered, 1 + FeedSlots::kCount);
   const test::StandInGpus::Calls before = gpus_.calls();
@@ -77,7 +77,7 @@ TEST_F(GroupCopies, LeaveAGpuOneSegment) {
   EXPECT_EQ(after.copied - before.copied, layout_.devices()) << "the feeds alone";
 }
 
-// Though they wait for what is in the middle of it, on another lane.
+// Though they wait for what is in the middle of it, on another strand.
 TEST(GroupedCopies, OfTowersThatDoNotMeetLeaveAGpuOneSegment) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
@@ -93,8 +93,8 @@ TEST(GroupedCopies, OfTowersThatDoNotMeetLeaveAGpuOneSegment) {
   Node& update = assign_add(v, add_n(sources));
   Session session(graph, on_gpus({1, 2}));
   Step& step = session.prepare({results[0], results[1], update});
-  EXPECT_EQ(captured(step.plan()), 1);
-  EXPECT_EQ(cut_segments(step.plan(), deal_lanes(step.plan(), 1)).size(), 1u);
+  EXPECT_EQ(captured(*step.plan()), 1);
+  EXPECT_EQ(cut_segments(*step.plan()).size(), 1u);
   for (int i = 0; i < 4; ++i) step.run();
   EXPECT_EQ(session.read(v), floats({12, 12, 12, 12}));
 }
@@ -108,9 +108,9 @@ TEST_F(GroupCopies, LetGroupsOnGpusGo) {
     model.forms[0] = &group(model.graph, {all, model.losses[1].node()});
   }
   Session& on = session();
-  const Plan& plan = model.step(on).plan();
+  const Plan& plan = *model.step(on).plan();
   EXPECT_EQ(plan.node(plan.find(*model.forms[0])).device(), 1);
-  EXPECT_EQ(cut_segments(plan, deal_lanes(plan, 1)).size(), 1u);
+  EXPECT_EQ(cut_segments(plan).size(), 1u);
   EXPECT_EQ(grouped(plan), 4u);
   model.train(on, 0, 4);
   EXPECT_EQ(model.values(on), expected(4));
@@ -178,7 +178,7 @@ TEST_F(GroupCopies, AreTraced) {
   Trace trace;
   model.step(on).run(model.feeds(0), {.trace = &trace});
   expect_sound(trace);
-  const Plan& plan = model.step(on).plan();
+  const Plan& plan = *model.step(on).plan();
   Recording nothing;
   nothing.launches.resize(plan.launches.size());
   const Timeline line = make_timeline(plan, nothing);
@@ -194,7 +194,7 @@ TEST(GroupedCopies, OfDryRunsAreThoseOfRealOnes) {
   SessionOptions options = on_gpus({2, 2});
   options.dry_run = true;
   Session session(model.graph, options);
-  const Plan& plan = model.step(session).plan();
+  const Plan& plan = *model.step(session).plan();
   EXPECT_EQ(groups(plan).size(), 2u);
   EXPECT_EQ(grouped(plan), 8u);
 }

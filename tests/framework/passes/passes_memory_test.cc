@@ -14,9 +14,10 @@ std::vector<std::vector<std::size_t>> uses_of_buffers(const Plan& plan) {
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
     const Launch& launch = plan.launches[l];
     for (const Value& input : plan.nodes[index(launch.node)].inputs)
-      uses[index(plan.buffer_of[index(input.node)][index(input.index)])].push_back(l);
-    for (const int buffer : plan.buffer_of[index(launch.node)]) uses[index(buffer)].push_back(l);
-    if (launch.workspace >= 0) uses[index(launch.workspace)].push_back(l);
+      uses[index(plan.buffer(input).value())].push_back(l);
+    for (const BufferIndex buffer : plan.buffer_of[index(launch.node)])
+      uses[index(buffer.value())].push_back(l);
+    if (plan.workspaces[l]) uses[index(plan.workspaces[l].value())].push_back(l);
   }
   return uses;
 }
@@ -38,7 +39,8 @@ TEST(Memory, BuffersThatOverlapAreNeverUsedAtOnce) {
     for (std::size_t a = 0; a < plan.buffers.size(); ++a)
       for (std::size_t b = 0; b < a; ++b) {
         const BufferRecord &x = plan.buffers[a], &y = plan.buffers[b];
-        if (x.place != Place::kArena || y.place != Place::kArena || x.device != y.device) continue;
+        if (x.kind != BufferKind::kArena || y.kind != BufferKind::kArena || x.device != y.device)
+          continue;
         if (x.offset >= y.offset + y.bytes || y.offset >= x.offset + x.bytes) continue;
         ++overlaps;
         ASSERT_TRUE(all_before(a, b) || all_before(b, a)) << seed;
@@ -55,7 +57,7 @@ TEST(Memory, EveryBufferLiesInItsArenaAndIsAligned) {
     const auto uses = uses_of_buffers(plan);
     for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
       const BufferRecord& buffer = plan.buffers[b];
-      if (buffer.place != Place::kArena || uses[b].empty()) continue;
+      if (buffer.kind != BufferKind::kArena || uses[b].empty()) continue;
       EXPECT_EQ(buffer.offset % 64, 0);
       EXPECT_GE(buffer.offset, 0);
       EXPECT_LE(buffer.offset + buffer.bytes, plan.arena_bytes[index(buffer.device)]);
@@ -74,13 +76,13 @@ TEST(Memory, AValueIsOverwrittenByItsLastUserOnly) {
     for (std::size_t l = 0; l < plan.launches.size(); ++l) {
       const int n = plan.launches[l].node;
       for (std::size_t i = 0; i < plan.nodes[index(n)].types.size(); ++i) {
-        const int buffer = plan.buffer_of[index(n)][i];
-        if (plan.buffers[index(buffer)].place != Place::kArena) continue;
+        const BufferIndex buffer = plan.buffer_of[index(n)][i];
+        if (plan.buffers[buffer].kind != BufferKind::kArena) continue;
         // Every other launch that reads the buffer either reads this value, later, or is done.
         for (std::size_t other = 0; other < plan.launches.size(); ++other) {
           if (other == l) continue;
           for (const Value& input : plan.nodes[index(plan.launches[other].node)].inputs) {
-            if (plan.buffer_of[index(input.node)][index(input.index)] != buffer) continue;
+            if (plan.buffer(input) != buffer) continue;
             if (root_of(plan, input) == Value{n, static_cast<int>(i)}) {
               ASSERT_TRUE(before[other][l]);
             } else if (!before[other][l]) {
@@ -145,7 +147,7 @@ TEST_F(PeakTest, ResultsOfABucketAreOneTensorEachInPlace) {
   const auto devices = cpu_devices(1);
   const Plan plan = compiled(devices, {sums[0][0], sums[1][2]});
   EXPECT_EQ(plan.arena_bytes[0], 3 * (1024 + 512));
-  const std::vector<int>& buffers = plan.buffer_of[index(planned(plan, sums[0][0].node()))];
+  const std::vector<BufferIndex>& buffers = plan.buffer_of[index(planned(plan, sums[0][0].node()))];
   for (const std::size_t t : {1, 2}) {
     EXPECT_EQ(buffers[t], buffers[0]);
     EXPECT_EQ(buffers[3 + t], buffers[3]);

@@ -52,7 +52,7 @@ class OrderWritesTest : public ::testing::Test {
   }
   static int copies(const Plan& plan) {
     return static_cast<int>(std::ranges::count_if(
-        plan.nodes, [](const PlanNode& node) { return node.op == &kCopy && node.fetch < 0; }));
+        plan.nodes, [](const PlanNode& node) { return node.op == &kCopy && node.fetch() < 0; }));
   }
 
   Graph graph;

@@ -183,7 +183,7 @@ TEST_F(PlaceTest, AFetchIsCopiedWhereItsValueIs) {
   DeviceScope scope(graph, "/cpu:1");
   const Output x = identity(on("/cpu:2"));
   const Plan plan = placed({x});
-  EXPECT_EQ(plan.nodes.back().fetch, 0);
+  EXPECT_EQ(plan.nodes.back().fetch(), 0);
   EXPECT_EQ(plan.nodes.back().device(), 1);
   EXPECT_EQ(plan.assignments.size(), 2u);  // fetches are no nodes of the graph
 }

@@ -10,16 +10,17 @@
 namespace belfry {
 namespace passes_prepare_test {
 
-// A plan of `fetch` on one device, up to the launches.
-Plan scheduled(const Output& fetch, const PlanContext& context) {
-  Plan plan;
+// The launches of a plan of `fetch` on one device, with their kernels.
+ExecutionSchedule prepared(const Output& fetch, const PlanContext& context) {
+  PlanGraph plan;
   const Fetch wanted(fetch);
   prune(plan, {&wanted, 1}, {});
   place(plan, context);
   add_transfers(plan, context);
   order_writes(plan);
-  schedule(plan, context);
-  return plan;
+  ExecutionSchedule launches = schedule(plan, context);
+  prepare_kernels(plan, launches, context);
+  return launches;
 }
 
 class PrepareTest : public testing::Test {
@@ -31,8 +32,7 @@ class PrepareTest : public testing::Test {
 TEST_F(PrepareTest, GivesEveryLaunchAKernelForItsShapes) {
   const Output y = relu(fill(graph, {3}, -2));
   const PlanContext context = plan_context(devices, graph);
-  Plan plan = scheduled(y, context);
-  prepare_kernels(plan, context);
+  const ExecutionSchedule plan = prepared(y, context);
   ASSERT_EQ(plan.launches.size(), 3u);  // fill, relu, the fetch's copy
   float values[3] = {};
   void* const memory = values;
@@ -45,11 +45,9 @@ TEST_F(PrepareTest, AsksForTheScratchMemoryOfTheKernelThatRuns) {
   const Output x = fill(graph, {64, 96}, 1), y = fill(graph, {64, 96}, 1);
   const Output product = matmul(x, y, {.transpose_b = true});
   PlanContext context = plan_context(devices, graph);
-  Plan fast = scheduled(product, context);
-  prepare_kernels(fast, context);
+  const ExecutionSchedule fast = prepared(product, context);
   context.reference_kernels = true;
-  Plan plain = scheduled(product, context);
-  prepare_kernels(plain, context);
+  const ExecutionSchedule plain = prepared(product, context);
   for (const Launch& launch : plain.launches) EXPECT_EQ(launch.workspace_bytes, 0);
   for (const Launch& launch : fast.launches) EXPECT_GE(launch.workspace_bytes, 0);
 }

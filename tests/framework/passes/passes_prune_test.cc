@@ -41,8 +41,8 @@ class PruneTest : public ::testing::Test {
 TEST_F(PruneTest, KeepsWhatTheFetchesNeed) {
   const Plan plan = pruned({y}, {{x, {3, 2}}});
   EXPECT_THAT(names(plan), ElementsAre("x", "y", "y/fetch"));
-  EXPECT_EQ(plan.nodes[0].feed, 0);
-  EXPECT_EQ(plan.nodes[2].fetch, 0);
+  EXPECT_EQ(plan.nodes[0].feed(), 0);
+  EXPECT_EQ(plan.nodes[2].fetch(), 0);
 }
 
 TEST_F(PruneTest, NoParticipantIsCutOutOfACollective) {
@@ -78,7 +78,7 @@ TEST_F(PruneTest, KeepsControlInputsAndTheirOrder) {
 TEST_F(PruneTest, LooksNotBehindAFedInnerNode) {
   const Plan plan = pruned({unused}, {{y, {1, 2}}});
   EXPECT_THAT(names(plan), ElementsAre("y", "unused", "unused/fetch"));
-  EXPECT_EQ(plan.nodes[0].feed, 0);
+  EXPECT_EQ(plan.nodes[0].feed(), 0);
   EXPECT_EQ(plan.find(y.node()), -1);
   EXPECT_EQ(plan.find(unused.node()), 1);
 }
@@ -88,7 +88,7 @@ TEST_F(PruneTest, ANodeWithOneFedOutputStillGivesTheOthers) {
   const Output both = add_n({parts[0], parts[1]});
   const Plan plan = pruned({both}, {{parts[0], {1}}});
   const PlanNode& sum = plan.nodes[static_cast<std::size_t>(planned(plan, both.node()))];
-  EXPECT_EQ(plan.nodes[static_cast<std::size_t>(sum.inputs[0].node)].feed, 0);
+  EXPECT_EQ(plan.nodes[static_cast<std::size_t>(sum.inputs[0].node)].feed(), 0);
   EXPECT_EQ(sum.inputs[1], (Value{planned(plan, parts[1].node()), 1}));
 }
 
@@ -101,7 +101,7 @@ TEST_F(PruneTest, AFedNodeStillRunsForThoseThatWaitForIt) {
   const Plan plan = pruned({sum, late}, {{write.output(), {}}, {x, {1, 2}}});
   EXPECT_GE(planned(plan, write), 0);
   const PlanNode& node = plan.nodes[static_cast<std::size_t>(planned(plan, sum.node()))];
-  EXPECT_EQ(plan.nodes[static_cast<std::size_t>(node.inputs[0].node)].feed, 0);
+  EXPECT_EQ(plan.nodes[static_cast<std::size_t>(node.inputs[0].node)].feed(), 0);
 }
 
 TEST_F(PruneTest, FetchesOfNodesHaveNoCopy) {

@@ -1,4 +1,4 @@
-// Collectives by ranks in plans: one part per physical GPU, on a communication lane of its own.
+// Collectives by ranks in plans: one part per physical GPU, on a communication strand of its own.
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
 namespace belfry {
@@ -8,19 +8,19 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Of each lane that communicates, by device: the collectives in order.
+// Of each strand that communicates, by device: the collectives in order.
 std::map<int, std::vector<const Node*>> collectives_of(const Plan& plan) {
   std::map<int, std::vector<const Node*>> found;
-  for (const Lane& lane : plan.lanes)
-    for (const int launch : lane.launches) {
-      const PlanNode& node = plan.node(plan.launches[at(launch)].node);
-      EXPECT_EQ(lane.communicates, node.rank != nullptr) << node.name();
-      if (node.rank) found[lane.device].push_back(node.node);
+  for (const Strand& strand : plan.strands)
+    for (const LaunchIndex launch : strand.launches) {
+      const PlanNode& node = plan.node(plan.launches[launch].node);
+      EXPECT_EQ(strand.communicates, node.rank() != nullptr) << node.name();
+      if (node.rank()) found[strand.device].push_back(node.node);
     }
   return found;
 }
 
-TEST(Ranks, ArePhysicalGpusWithACommunicationLaneEach) {
+TEST(Ranks, ArePhysicalGpusWithACommunicationStrandEach) {
   for (const Layout layout : {Layout{1, 1}, {1, 4}, {2, 1}, {2, 3}, {8, 1}})
     for (const bool dry : {false, true}) {
       const test::StandInGpus gpus(layout.physical);
@@ -29,18 +29,18 @@ TEST(Ranks, ArePhysicalGpusWithACommunicationLaneEach) {
       SessionOptions options = on_gpus(layout);
       options.dry_run = dry;
       Session session(model.graph, options);
-      const Plan& plan = session.prepare(model.fetches(), model.feed_types()).plan();
-      const auto lanes = collectives_of(plan);
-      ASSERT_EQ(std::ssize(lanes), layout.physical);
-      for (const auto& [device, collectives] : lanes) {
+      const Plan& plan = *session.prepare(model.fetches(), model.feed_types()).plan();
+      const auto strands = collectives_of(plan);
+      ASSERT_EQ(std::ssize(strands), layout.physical);
+      for (const auto& [device, collectives] : strands) {
         EXPECT_EQ((device - 1) % layout.logical, 0) << "the first device of a physical GPU";
-        EXPECT_EQ(collectives, lanes.begin()->second);
+        EXPECT_EQ(collectives, strands.begin()->second);
       }
       for (const PlanNode& node : plan.nodes) {
-        if (!node.rank) continue;
+        if (!node.rank()) continue;
         EXPECT_EQ(node.participants(), layout.logical);
-        EXPECT_EQ(std::ssize(node.rank->devices), layout.physical);
-        EXPECT_EQ(node.name(), cat("NcclAllReduce/rank", node.rank->number));
+        EXPECT_EQ(std::ssize(node.rank()->devices), layout.physical);
+        EXPECT_EQ(node.name(), cat("NcclAllReduce/rank", node.rank()->number));
         EXPECT_EQ(std::set(node.devices.begin(), node.devices.end()).size(), node.devices.size());
       }
     }
@@ -69,11 +69,11 @@ TEST(Ranks, SeeCollectivesInOneOrderWhateverIsReadyFirst) {
   }
   Session session(graph, on_gpus({3, 1}));
   Step& step = session.prepare(fetches);
-  const auto lanes = collectives_of(step.plan());
-  ASSERT_EQ(lanes.size(), 3u);
-  for (const auto& [device, collectives] : lanes) {
+  const auto strands = collectives_of(*step.plan());
+  ASSERT_EQ(strands.size(), 3u);
+  for (const auto& [device, collectives] : strands) {
     EXPECT_EQ(collectives.size(), 4u);
-    EXPECT_EQ(collectives, lanes.begin()->second);
+    EXPECT_EQ(collectives, strands.begin()->second);
   }
   step.run();
 }
@@ -90,10 +90,10 @@ TEST(Ranks, KeepTheNamesOfWhatTheyGive) {
     }
   const auto sums = nccl_all_reduce_bucket(tensors, {}, "sum");
   Session session(graph, on_gpus({2, 2}));
-  const Plan& plan = session.prepare({sums[0][0], sums[1][3]}).plan();
+  const Plan& plan = *session.prepare({sums[0][0], sums[1][3]}).plan();
   std::vector<std::string> names;
   for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    for (std::size_t i = 0; plan.nodes[n].rank && i < plan.nodes[n].types.size(); ++i)
+    for (std::size_t i = 0; plan.nodes[n].rank() && i < plan.nodes[n].types.size(); ++i)
       names.push_back(plan.name({static_cast<int>(n), static_cast<int>(i)}));
   EXPECT_THAT(names,
               ElementsAre("sum", "sum:1", "sum:4", "sum:5", "sum:2", "sum:3", "sum:6", "sum:7"));
@@ -128,7 +128,7 @@ TEST(Ranks, AreLogicalGpusWhereNcclServesSeveralOnOne) {
   const Towers model("GPU", 4, true);
   Session session(model.graph, on_gpus({2, 2}));
   Step& step = session.prepare(model.fetches(), model.feed_types());
-  EXPECT_EQ(collectives_of(step.plan()).size(), 4u);
+  EXPECT_EQ(collectives_of(*step.plan()).size(), 4u);
   step.run(model.feeds(0));
   EXPECT_EQ(gpus.calls().all_reduces, 8) << "once to connect, once to run";
 }

@@ -4,7 +4,7 @@
 namespace belfry {
 namespace passes_schedule_test {
 
-TEST(Schedule, LaunchesStandInATopologicalOrderAndInThatOfTheirLanes) {
+TEST(Schedule, LaunchesStandInATopologicalOrderAndInThatOfTheirStrands) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     RandomGraph random(seed, 1 + static_cast<int>(seed % 4), 60);
     const auto devices = cpu_devices(4);
@@ -14,12 +14,9 @@ TEST(Schedule, LaunchesStandInATopologicalOrderAndInThatOfTheirLanes) {
       std::vector<int> deps;
       collect_deps(plan, launch.node, deps);
       for (const int dep : deps) ASSERT_LT(dep, static_cast<int>(l));
-      const Lane& lane = plan.lanes[static_cast<std::size_t>(launch.lane)];
-      ASSERT_EQ(lane.launches[static_cast<std::size_t>(launch.position)], static_cast<int>(l));
-      for (const Wait& wait : launch.waits) {
-        const auto& launches = plan.lanes[static_cast<std::size_t>(wait.lane)].launches;
-        ASSERT_LT(launches[static_cast<std::size_t>(wait.position)], static_cast<int>(l));
-      }
+      const Strand& strand = plan.strands[launch.strand];
+      ASSERT_EQ(strand.launches[static_cast<std::size_t>(launch.position)], LaunchIndex(l));
+      for (const Wait& wait : launch.waits) ASSERT_LT(plan.awaited(wait), LaunchIndex(l));
     }
   }
 }
@@ -44,19 +41,18 @@ TEST(Schedule, NoWaitIsImpliedByTheOthers) {
     const auto devices = cpu_devices(4);
     const Plan plan = compiled(devices, random.fetches);
     const auto before = happens_before(plan);
-    const auto at = [&](int lane, int position) {
-      return static_cast<std::size_t>(
-          plan.lanes[static_cast<std::size_t>(lane)].launches[static_cast<std::size_t>(position)]);
+    const auto launch_at = [&](StrandIndex strand, int position) {
+      return static_cast<std::size_t>(plan.awaited({strand, position}).value());
     };
     for (const Launch& launch : plan.launches)
       for (const Wait& wait : launch.waits) {
-        const std::size_t awaited = at(wait.lane, wait.position);
-        ASSERT_NE(wait.lane, launch.lane);
+        const std::size_t awaited = launch_at(wait.strand, wait.position);
+        ASSERT_NE(wait.strand, launch.strand);
         if (launch.position > 0) {
-          ASSERT_FALSE(before[at(launch.lane, launch.position - 1)][awaited]) << seed;
+          ASSERT_FALSE(before[launch_at(launch.strand, launch.position - 1)][awaited]) << seed;
         }
         for (const Wait& other : launch.waits)
-          ASSERT_FALSE(before[at(other.lane, other.position)][awaited]) << seed;
+          ASSERT_FALSE(before[launch_at(other.strand, other.position)][awaited]) << seed;
       }
   }
 }
@@ -68,16 +64,15 @@ TEST(Schedule, ClocksCountWhatHasRun) {
     const Plan plan = compiled(devices, random.fetches);
     const auto before = happens_before(plan);
     for (std::size_t l = 0; l < plan.launches.size(); ++l) {
-      std::vector<int> counts(plan.lanes.size());
-      for (std::size_t i = 0; i < l; ++i)
-        counts[static_cast<std::size_t>(plan.launches[i].lane)] += before[l][i];
-      for (std::size_t lane = 0; lane < plan.clocks[l].size(); ++lane)
-        ASSERT_EQ(plan.clocks[l][lane], counts[lane]);
+      Indexed<Strand, int> counts(plan.strands.size());
+      for (std::size_t i = 0; i < l; ++i) counts[plan.launches[i].strand] += before[l][i];
+      for (std::size_t strand = 0; strand < plan.clocks[l].size(); ++strand)
+        ASSERT_EQ(plan.clocks[l][strand], counts[strand]);
     }
   }
 }
 
-TEST(Schedule, DependenciesThroughOneLaneNeedOneWait) {
+TEST(Schedule, DependenciesThroughOneStrandNeedOneWait) {
   Graph graph;
   const auto on = [&](int device, auto&& make) {
     DeviceScope scope(graph, cpu(device));
@@ -94,8 +89,8 @@ TEST(Schedule, DependenciesThroughOneLaneNeedOneWait) {
         .waits;
   };
   EXPECT_TRUE(waits(b).empty());
-  EXPECT_EQ(waits(c), (std::vector<Wait>{{0, 1}}));
-  EXPECT_EQ(waits(d), (std::vector<Wait>{{1, 0}}));  // c has waited for a and b
+  EXPECT_EQ(waits(c), (std::vector<Wait>{{StrandIndex(0), 1}}));
+  EXPECT_EQ(waits(d), (std::vector<Wait>{{StrandIndex(1), 0}}));  // c has waited for a and b
 }
 
 TEST(Schedule, CollectivesTakeTurnsOnTheirDevices) {
@@ -112,7 +107,8 @@ TEST(Schedule, CollectivesTakeTurnsOnTheirDevices) {
   std::vector<int> turns(3);
   for (const Launch& launch : plan.launches)
     if (plan.nodes[static_cast<std::size_t>(launch.node)].op == &kAllReduce)
-      ++turns[static_cast<std::size_t>(plan.lanes[static_cast<std::size_t>(launch.lane)].device)];
+      ++turns[static_cast<std::size_t>(
+          plan.strands[launch.strand].device)];
   EXPECT_EQ(turns, (std::vector{2, 2, 2}));
 }
 
@@ -156,8 +152,8 @@ TEST(Schedule, BucketsTakeTurnsOnTheDevicesOfOneTensor) {
   for (int i = 0; i < 2; ++i) fetches.emplace_back(all_reduce_bucket(tensors)[0][0].node());
   const auto devices = cpu_devices(2);
   const Plan plan = compiled(devices, fetches);
-  EXPECT_EQ(plan.lanes[0].launches.size(), 2u);
-  EXPECT_EQ(plan.lanes[1].launches.size(), 2u);
+  EXPECT_EQ(plan.strands[0].launches.size(), 2u);
+  EXPECT_EQ(plan.strands[1].launches.size(), 2u);
 }
 
 }  // namespace passes_schedule_test

@@ -104,7 +104,7 @@ TEST_F(TransfersTest, ACopyIsMadeOncePerMemorySpaceAndReportedOncePerDevice) {
                            sum(1, {x, x}).node()});
   std::vector<const PlanNode*> copies, transfers;
   for (const PlanNode& planned : plan.nodes) {
-    if (planned.op == &kCopy && planned.fetch < 0) copies.push_back(&planned);
+    if (planned.op == &kCopy && planned.fetch() < 0) copies.push_back(&planned);
     if (planned.op == &kTransfer) transfers.push_back(&planned);
   }
   ASSERT_EQ(copies.size(), 1u);
@@ -133,11 +133,11 @@ TEST_F(TransfersTest, ACopyIsALaunchOnItsDeviceWithMemoryOfItsOwn) {
   ASSERT_GE(copy, 0);
   const int launch = launch_of(plan, copy);
   ASSERT_GE(launch, 0);
-  EXPECT_EQ(plan.lanes[at(plan.launches[at(launch)].lane)].device, 1);
-  const int original = plan.buffer({planned(plan, x.node()), 0}), copied = plan.buffer({copy, 0});
+  EXPECT_EQ(plan.strands[plan.launches[at(launch)].strand].device, 1);
+  const BufferIndex original = plan.buffer({planned(plan, x.node()), 0}), copied = plan.buffer({copy, 0});
   EXPECT_NE(original, copied);
-  EXPECT_EQ(plan.buffers[at(original)].device, 0);
-  EXPECT_EQ(plan.buffers[at(copied)].device, 1);
+  EXPECT_EQ(plan.buffers[original].device, 0);
+  EXPECT_EQ(plan.buffers[copied].device, 1);
 }
 
 TEST_F(TransfersTest, CollectivesTakeTheirInputsWhereTheyAreAndCountThereAndBack) {

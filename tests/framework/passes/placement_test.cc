@@ -38,7 +38,7 @@ class WholeGraphTest : public PlacementTest {
   // Where a plan of one fetch has the node.
   DeviceSpec runs_on(Session& session, const Output& output) {
     session.run({output.node()});
-    return session.devices()[at(device_of(session.prepare({output.node()}).plan(), output))];
+    return session.devices()[at(device_of(*session.prepare({output.node()}).plan(), output))];
   }
   Variable free_variable(const char* name) {
     return variable(graph, name, {2}, {.initializer = init::zeros()});
@@ -79,7 +79,7 @@ TEST_F(WholeGraphTest, AWriteThatIsNotRunYetDecidesWhereItsVariableIs) {
     session.prepare({loss_first ? loss.node() : update});
     const Step& last = session.prepare({loss_first ? update : loss.node()});
     EXPECT_EQ(session.placement(v.ref()), cpu(0)) << loss_first;
-    EXPECT_EQ(session.devices()[at(device_of(last.plan(), loss_first ? update.output() : loss))],
+    EXPECT_EQ(session.devices()[at(device_of(*last.plan(), loss_first ? update.output() : loss))],
               loss_first ? cpu(0) : gpu(0));
   }
 }
@@ -106,7 +106,7 @@ TEST_F(WholeGraphTest, WhatIsFedIsWhereItWouldBeComputed) {
   const Output y = identity(x, "y");
   const auto fed = session();
   const Step& step = fed->prepare({y}, {{x, {2}}});
-  EXPECT_EQ(step.plan().nodes[0].device(), 3);
+  EXPECT_EQ(step.plan()->nodes[0].device(), 3);
   EXPECT_EQ(fed->placement(x), cpu(3));
 }
 

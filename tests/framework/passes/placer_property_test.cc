@@ -198,7 +198,7 @@ void prepare_some(Session& session, RandomPlacement& random) {
   const std::vector<Fetch> fetches = random.any_fetches();
   const bool refused = needs_one_without(devices, fetches);
   try {
-    const Plan& plan = session.prepare(fetches).plan();
+    const Plan& plan = *session.prepare(fetches).plan();
     EXPECT_FALSE(refused);
     for (const PlanNode& planned : plan.nodes) {
       const Node& node = *planned.node;

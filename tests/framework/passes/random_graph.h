@@ -153,20 +153,19 @@ class RandomGraph {
   std::vector<Node*> writes_;  // the last, per variable
 };
 
-// before[l]: the launches that lanes and waits order before launch l, by brute force.
+// before[l]: the launches that strands and waits order before launch l, by brute force.
 inline std::vector<std::vector<char>> happens_before(const Plan& plan) {
   std::vector<std::vector<char>> before(plan.launches.size());
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
     before[l].resize(plan.launches.size());
-    const auto add = [&](int lane, int position) {
-      const auto earlier = static_cast<std::size_t>(
-          plan.lanes[static_cast<std::size_t>(lane)].launches[static_cast<std::size_t>(position)]);
+    const auto add = [&](const Wait& wait) {
+      const auto earlier = static_cast<std::size_t>(plan.awaited(wait).value());
       for (std::size_t i = 0; i < l; ++i) before[l][i] |= earlier < l ? before[earlier][i] : 0;
       before[l][earlier] = true;
     };
     const Launch& launch = plan.launches[l];
-    if (launch.position > 0) add(launch.lane, launch.position - 1);
-    for (const Wait& wait : launch.waits) add(wait.lane, wait.position);
+    if (launch.position > 0) add({launch.strand, launch.position - 1});
+    for (const Wait& wait : launch.waits) add(wait);
   }
   return before;
 }

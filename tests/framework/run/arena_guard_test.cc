@@ -12,14 +12,14 @@
 namespace belfry {
 namespace arena_guard_test {
 
-// A chain of sums on one lane: each tensor is dead once the next exists.
+// A chain of sums on one strand: each tensor is dead once the next exists.
 TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
   Graph graph;
   const Output a = fill(graph, {10}, 1);  // 40 bytes of a block of 64
   const Output b = add_n({a, a});
   const Output c = add_n({b, b});
   Session session(graph);
-  const Plan& plan = session.prepare({c}).plan();
+  const Plan& plan = *session.prepare({c}).plan();
   std::vector<Buffer> arenas;
   arenas.emplace_back(host_allocator(), static_cast<std::size_t>(plan.arena_bytes[0]));
   const ArenaGuard guard(plan, arenas);
@@ -30,20 +30,20 @@ TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
   std::vector<int> last_use(plan.buffers.size(), -1);
   for (std::size_t l = 0; l < plan.launches.size(); ++l)
     for (const Value& input : plan.node(plan.launches[l].node).inputs)
-      last_use[static_cast<std::size_t>(plan.buffer(input))] = static_cast<int>(l);
+      last_use[static_cast<std::size_t>(plan.buffer(input).value())] = static_cast<int>(l);
   int closed = 0;
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
-    guard.before(l);
-    for (const int tensor : plan.buffer_of[static_cast<std::size_t>(plan.launches[l].node)]) {
-      const BufferRecord& record = plan.buffers[static_cast<std::size_t>(tensor)];
-      if (record.place != Place::kArena) continue;
+    guard.before(LaunchIndex(l));
+    for (const BufferIndex tensor : plan.buffer_of[static_cast<std::size_t>(plan.launches[l].node)]) {
+      const BufferRecord& record = plan.buffers[tensor];
+      if (record.kind != BufferKind::kArena) continue;
       EXPECT_TRUE(open(record.offset));
       EXPECT_TRUE(open(record.offset + 39));
       EXPECT_FALSE(open(record.offset + 40));
     }
-    guard.after(l);
+    guard.after(LaunchIndex(l));
     for (std::size_t at = 0; at < plan.buffers.size(); ++at)
-      if (plan.buffers[at].place == Place::kArena && last_use[at] == static_cast<int>(l)) {
+      if (plan.buffers[at].kind == BufferKind::kArena && last_use[at] == static_cast<int>(l)) {
         EXPECT_FALSE(open(plan.buffers[at].offset));
         ++closed;
       }

@@ -176,7 +176,7 @@ TEST_F(Averages, AreNotMovedByAStepThatFails) {
   };
   std::vector<std::vector<Tensor>> after;
   for (int steps = 0; steps < 4; ++steps) after.push_back(expected(steps));
-  const Plan& plan = model.step(on).plan();
+  const Plan& plan = *model.step(on).plan();
   for (int l = 0; l < std::ssize(plan.launches); ++l) {
     if (!plan.launches[at(l)].enqueue) continue;
     for (const int healthy : {1, 2, 3}) {

@@ -1,7 +1,7 @@
-// What fails in a step on GPUs: every lane is released, and what may have been written is known.
+// What fails in a step on GPUs: every strand is released, and what may have been written is known.
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/run/segments.h"
+#include "belfry/framework/passes/segments.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
@@ -35,7 +35,7 @@ TEST_F(GpuFailureTest, AtAnyLaunchReleasesEveryLaneThreeStepsRunning) {
     const SavedVariables first(*made, model.variables());
     Step& step = made->prepare(model.fetches(), model.feed_types());
     const std::vector<Tensor> feeds = model.feeds(0);
-    for (int l = 0; l < std::ssize(step.plan().launches); ++l) {
+    for (int l = 0; l < std::ssize(step.plan()->launches); ++l) {
       for (int i = 0; i < 3; ++i) {
         fault_.broken = l;
         EXPECT_EQ(message_of<DeviceError>([&] { step.run(feeds); }), cat("broken at ", l));
@@ -58,9 +58,9 @@ std::vector<std::size_t> behind(const Plan& plan, std::size_t launch) {
   for (std::size_t l = launch + 1; l < plan.launches.size(); ++l) {
     std::vector<Wait> before = plan.launches[l].waits;
     if (plan.launches[l].position > 0)
-      before.push_back({plan.launches[l].lane, plan.launches[l].position - 1});
+      before.push_back({plan.launches[l].strand, plan.launches[l].position - 1});
     waits[l] = std::ranges::any_of(
-        before, [&](const Wait& wait) { return waits[at(awaited(plan, wait))]; });
+        before, [&](const Wait& wait) { return waits[at(plan.awaited(wait).value())]; });
     if (waits[l]) all.push_back(l);
   }
   return all;
@@ -73,11 +73,11 @@ TEST_F(GpuFailureTest, AtAnyLaunchLeavesWhatWaitsForItUndone) {
   const auto made = session(model, {2, 1});
   const SavedVariables first(*made, model.variables());
   Step& step = made->prepare(model.fetches(), model.feed_types());
-  const Plan& plan = step.plan();
+  const Plan& plan = *step.plan();
   std::size_t on_other_gpus = 0;
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
     const auto gpu_of = [&](std::size_t launch) {
-      return plan.lanes[at(plan.launches[launch].lane)].gpu;
+      return plan.strands[plan.launches[launch].strand].gpu;
     };
     first.restore();
     fault_.begun();
@@ -126,7 +126,7 @@ TEST(GpuStepFailures, ThatFailsOnceAGpuHasBegunToWriteClosesTheSessionUntilAllIt
     Session session(model.graph, options);
     const SavedVariables first(session, model.variables);
     Step& step = session.prepare({*model.train});
-    const Plan& plan = step.plan();
+    const Plan& plan = *step.plan();
     for (int l = 0; l < std::ssize(plan.launches); ++l) {
       if (plan.node(plan.launches[at(l)].node).writes() == 0) continue;
       for (std::size_t healthy = 0; healthy < model.variables.size(); ++healthy) {
@@ -158,7 +158,7 @@ TEST(GpuStepFailures, ThatFailsBeforeItWritesLeavesTheSessionIntact) {
   Session session(model.graph, options);
   const SavedVariables first(session, model.variables);
   Step& step = session.prepare({*model.train});
-  ASSERT_EQ(step.plan().node(step.plan().launches[0].node).writes(), 0);
+  ASSERT_EQ(step.plan()->node(step.plan()->launches[0].node).writes(), 0);
   fault.broken = 0;
   EXPECT_THROW(step.run(), DeviceError);
   fault.broken = -1;

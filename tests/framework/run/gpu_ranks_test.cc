@@ -313,7 +313,7 @@ TEST(GpuRanks, AreAbortedAfterAnyFailure) {
   const SavedVariables first(session, model.variables());
   Step& step = session.prepare(model.fetches(), model.feed_types());
   const std::vector<Tensor> feeds = model.feeds(0), expected = on_cpus(4, 2);
-  for (int l = 0; l < std::ssize(step.plan().launches); l += kSanitized ? 5 : 1) {
+  for (int l = 0; l < std::ssize(step.plan()->launches); l += kSanitized ? 5 : 1) {
     for (int i = 0; i < 3; ++i) {
       fault.broken = l;
       EXPECT_EQ(message_of<DeviceError>([&] { step.run(feeds); }), cat("broken at ", l));

@@ -2,7 +2,7 @@
 // third, and replayed from there on.
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/run/segments.h"
+#include "belfry/framework/passes/segments.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
@@ -102,7 +102,7 @@ std::vector<std::vector<Tensor>> on_cpus(int towers, int steps) {
 }
 
 int captured_segments(const Plan& plan) {
-  const auto segments = cut_segments(plan, deal_lanes(plan, 1));
+  const auto segments = cut_segments(plan);
   return static_cast<int>(std::ranges::count_if(segments, &Segment::captured));
 }
 
@@ -120,7 +120,7 @@ TEST(GpuSegments, TrainToTheBitsOfCpus) {
       step.run(model.feeds(i));
       EXPECT_EQ(model.results(session), expected[at(i)]) << "step " << i;
     }
-    const int segments = captured_segments(step.plan());
+    const int segments = captured_segments(*step.plan());
     EXPECT_EQ(segments == 1, layout.physical == 1);
     EXPECT_GE(segments, layout.physical);
     EXPECT_EQ(gpus.calls().captures, FeedSlots::kCount * segments);
@@ -161,7 +161,7 @@ TEST(GpuSegments, HoldWhatNcclDoesForOneGpu) {
       step.run(model.feeds(i));
       EXPECT_EQ(model.results(session), expected[at(i)]) << "step " << i;
     }
-    EXPECT_EQ(cut_segments(step.plan(), deal_lanes(step.plan(), 1)).size(), 1u);
+    EXPECT_EQ(cut_segments(*step.plan()).size(), 1u);
     EXPECT_EQ(gpus.calls().captures, 2) << "for each slot of feeds";
     EXPECT_EQ(gpus.calls().replays, 3);
     EXPECT_EQ(gpus.calls().all_reduces, 4) << "to connect, to run, and to be captured twice";
@@ -177,9 +177,9 @@ TEST(GpuSegments, EndWhereSeveralRanksMeet) {
     Step& step = model.step(session);
     for (int i = 0; i < 4; ++i) step.run(model.feeds(i));
     int alone = 0;
-    for (const Segment& segment : cut_segments(step.plan(), deal_lanes(step.plan(), 1)))
-      for (const int l : segment.launches)
-        if (step.plan().launches[at(l)].rank) {
+    for (const Segment& segment : cut_segments(*step.plan()))
+      for (const LaunchIndex l : segment.launches)
+        if (step.plan()->launches[l].rank) {
           EXPECT_FALSE(segment.captured());
           ++alone;
         }
@@ -276,10 +276,10 @@ TEST(GpuSegments, ThatFailReleaseEveryLaneThreeStepsRunning) {
     Session session(model.graph, options);
     const SavedVariables first(session, model.variables());
     Step& step = model.step(session);
-    for (int l = 0; l < std::ssize(step.plan().launches); ++l) {
-      const Launch& launch = step.plan().launches[at(l)];
+    for (int l = 0; l < std::ssize(step.plan()->launches); ++l) {
+      const Launch& launch = step.plan()->launches[at(l)];
       if (!launch.enqueue) continue;
-      const std::string name(step.plan().node(launch.node).node->name());
+      const std::string name(step.plan()->node(launch.node).node->name());
       for (int healthy = 0; healthy < 4; ++healthy) {
         for (int i = 0; i < 3; ++i) {
           first.restore();

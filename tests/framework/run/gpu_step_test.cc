@@ -59,7 +59,7 @@ TEST(GpuStep, GivesTheBitsOfCpusWithGroupedUpdates) {
     for (int i = 0; i < 4; ++i) step.run();
     std::vector<Tensor> all;
     for (const Variable v : variables) all.push_back(session.read(v));
-    return std::pair(all, std::ranges::count(step.plan().nodes, &kFusedUpdate, &PlanNode::op));
+    return std::pair(all, std::ranges::count(step.plan()->nodes, &kFusedUpdate, &PlanNode::op));
   };
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
@@ -252,7 +252,7 @@ TEST(GpuStep, IsTraced) {
   Step& step = session.prepare(model.fetches(), model.feed_types());
   Trace trace;
   step.run(model.feeds(0), {.trace = &trace});
-  EXPECT_EQ(trace.transfers().size(), step.plan().transfers.size());
+  EXPECT_EQ(trace.transfers().size(), step.plan()->transfers.size());
   EXPECT_THAT(trace.str(), AllOf(HasSubstr("device:GPU:1"), HasSubstr("MomentumUpdate")));
   expect_sound(trace);
 }

@@ -78,14 +78,14 @@ class GpuWaits {
         use_(gpus_),
         model_("GPU", layout_.devices(), c.nccl) {
     Session session(model_.graph, on_gpus(layout_));
-    const Plan& plan = session.prepare(model_.fetches(), model_.feed_types()).plan();
+    const Plan& plan = *session.prepare(model_.fetches(), model_.feed_types()).plan();
     for (std::size_t l = 0; l < plan.launches.size(); ++l)
       for (std::size_t w = 0; w < plan.launches[l].waits.size(); ++w)
-        if (on_gpu(plan, plan.launches[l].lane) || on_gpu(plan, plan.launches[l].waits[w].lane))
+        if (on_gpu(plan, plan.launches[l].strand) || on_gpu(plan, plan.launches[l].waits[w].strand))
           (implied(plan, l, w) ? implied_ : needed_).push_back({l, w});
     for (const Place place : needed_) {
       const Launch& launch = plan.launches[place.launch];
-      if (!on_gpu(plan, launch.lane) && !plan.node(launch.node).inputs.empty())
+      if (!on_gpu(plan, launch.strand) && !plan.node(launch.node).inputs.empty())
         of_hosts_.push_back(place.launch);
     }
   }
@@ -101,8 +101,8 @@ class GpuWaits {
     options.plan_hook = [&](Plan& plan) {
       if (plan.feeds.empty()) return;  // first values
       for (Launch& launch : plan.launches)
-        if (!on_gpu(plan, launch.lane))
-          std::erase_if(launch.waits, [&](const Wait& wait) { return on_gpu(plan, wait.lane); });
+        if (!on_gpu(plan, launch.strand))
+          std::erase_if(launch.waits, [&](const Wait& wait) { return on_gpu(plan, wait.strand); });
       watch_host(plan, plan.launches[of_hosts_.at(0)], gpus_, std::chrono::milliseconds(500));
     };
     Session session(model_.graph, options);
@@ -122,8 +122,8 @@ class GpuWaits {
       if (plan.feeds.empty()) return;  // first values
       std::vector<Wait>& waits = plan.launches[place.launch].waits;
       const Wait wait = waits[place.wait];
-      hold = std::make_unique<Hold>(plan.lanes[at(wait.lane)].launches[at(wait.position)],
-                                    static_cast<int>(place.launch), patience);
+      hold = std::make_unique<Hold>(plan.awaited(wait).value(), static_cast<int>(place.launch),
+                                    patience);
       if (without) waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(place.wait));
       observe(plan, *hold);
     };
@@ -138,28 +138,26 @@ class GpuWaits {
   }
 
  private:
-  static bool on_gpu(const Plan& plan, int lane) { return plan.lanes[at(lane)].gpu >= 0; }
+  static bool on_gpu(const Plan& plan, StrandIndex strand) { return plan.on_gpu(strand); }
 
   // Whether the worker of a launch waits anyway, for something before it, until what the launch
   // waits for has finished: the host does one thing after another.
   static bool implied(const Plan& plan, std::size_t launch, std::size_t wait) {
-    const std::vector<int> worker_of = deal_lanes(plan, 1);
+    const Indexed<Strand, int> worker_of = deal_strands(plan, 1);
     const Launch& waits = plan.launches[launch];
     const Wait wanted = waits.waits[wait];
-    const auto covers = [&](int other) {
-      const Launch& done = plan.launches[at(other)];
-      const std::vector<int>& clock = plan.clocks[at(other)];
-      return (done.lane == wanted.lane && done.position >= wanted.position) ||
-             (at(wanted.lane) < clock.size() && clock[at(wanted.lane)] > wanted.position);
+    const auto covers = [&](LaunchIndex other) {
+      const Launch& done = plan.launches[other];
+      const Indexed<Strand, int>& clock = plan.clocks[other];
+      return (done.strand == wanted.strand && done.position >= wanted.position) ||
+             (wanted.strand < clock.next() && clock[wanted.strand] > wanted.position);
     };
     for (std::size_t l = 0; l < launch; ++l) {
       const Launch& before = plan.launches[l];
-      if (worker_of[at(before.lane)] != worker_of[at(waits.lane)]) continue;
-      if (!on_gpu(plan, before.lane) && covers(static_cast<int>(l))) return true;
+      if (worker_of[before.strand] != worker_of[waits.strand]) continue;
+      if (!on_gpu(plan, before.strand) && covers(LaunchIndex(l))) return true;
       for (const Wait& awaited : before.waits)
-        if (!on_gpu(plan, awaited.lane) &&
-            covers(plan.lanes[at(awaited.lane)].launches[at(awaited.position)]))
-          return true;
+        if (!on_gpu(plan, awaited.strand) && covers(plan.awaited(awaited))) return true;
     }
     return false;
   }

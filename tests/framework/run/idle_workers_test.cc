@@ -58,11 +58,12 @@ class SumForTwo {
     step_ = &session_.prepare({assign(variables[0], sum), assign(variables[1], sum)});
   }
 
-  const Plan& plan() const { return step_->plan(); }
+  const Plan& plan() const { return *step_->plan(); }
 
   // Of the launches of an op, in order.
-  std::vector<double> foreign(const Op& op, std::vector<int> worker_of_lane, double most) const {
-    const std::vector<double> all = foreign_bytes(plan(), worker_of_lane, 2, most);
+  std::vector<double> from_others(const Op& op, const Indexed<Strand, int>& worker_of,
+                                  double most) const {
+    const Indexed<Launch, double> all = bytes_from_other_workers(plan(), worker_of, 2, most);
     std::vector<double> result;
     for (std::size_t l = 0; l < all.size(); ++l)
       if (plan().node(plan().launches[l].node).op == &op) result.push_back(all[l]);
@@ -75,13 +76,13 @@ class SumForTwo {
   Step* step_ = nullptr;
 };
 
-TEST(ForeignBytes, AreThoseThatOtherWorkersWroteInThisRunOrTheLast) {
+TEST(BytesFromOtherWorkers, AreThoseThatOtherWorkersWroteInThisRunOrTheLast) {
   const SumForTwo two(1000);
-  ASSERT_EQ(two.plan().lanes.size(), 2u);
-  EXPECT_THAT(two.foreign(kAddN, {0, 1}, 1e9), ElementsAre(4000));
-  EXPECT_THAT(two.foreign(kAddN, {0, 1}, 100), ElementsAre(100));
-  EXPECT_THAT(two.foreign(kAssign, {0, 1}, 1e9), UnorderedElementsAre(0, 4000));
-  EXPECT_THAT(two.foreign(kAssign, {0, 0}, 1e9), ElementsAre(0, 0));
+  ASSERT_EQ(two.plan().strands.size(), 2u);
+  EXPECT_THAT(two.from_others(kAddN, {0, 1}, 1e9), ElementsAre(4000));
+  EXPECT_THAT(two.from_others(kAddN, {0, 1}, 100), ElementsAre(100));
+  EXPECT_THAT(two.from_others(kAssign, {0, 1}, 1e9), UnorderedElementsAre(0, 4000));
+  EXPECT_THAT(two.from_others(kAssign, {0, 0}, 1e9), ElementsAre(0, 0));
 }
 
 TEST(UsefulWorkers, AreOneWhereOthersWouldWaitForEachOthersCaches) {
@@ -90,19 +91,19 @@ TEST(UsefulWorkers, AreOneWhereOthersWouldWaitForEachOthersCaches) {
   EXPECT_EQ(useful_workers(SumForTwo(16 << 20).plan(), 1), 1);
 }
 
-TEST(IdleWorkers, LanesAreDealtInTheOrderOfDevices) {
+TEST(IdleWorkers, StrandsAreDealtInTheOrderOfDevices) {
   Plan plan;
-  for (const int device : {3, 0, 1, 2, 4}) plan.lanes.push_back({device, {}});
-  EXPECT_EQ(deal_lanes(plan, 1), std::vector<int>(5, 0));
-  EXPECT_EQ(deal_lanes(plan, 2), (std::vector<int>{1, 0, 0, 0, 1}));
-  EXPECT_EQ(deal_lanes(plan, 5), (std::vector<int>{3, 0, 1, 2, 4}));
+  for (const int device : {3, 0, 1, 2, 4}) plan.strands.push_back({device, {}});
+  EXPECT_EQ(deal_strands(plan, 1), (Indexed<Strand, int>(5, 0)));
+  EXPECT_EQ(deal_strands(plan, 2), (Indexed<Strand, int>{1, 0, 0, 0, 1}));
+  EXPECT_EQ(deal_strands(plan, 5), (Indexed<Strand, int>{3, 0, 1, 2, 4}));
 }
 
-TEST(IdleWorkers, AreAsManyAsThereAreLanesOrMoreForChunks) {
+TEST(IdleWorkers, AreAsManyAsThereAreStrandsOrMoreForChunks) {
   Plan plan;
   EXPECT_EQ(workers_for(plan, 4), 1);
-  for (const int device : {0, 1}) plan.lanes.push_back({device, {}});
-  plan.launches.push_back({.node = 0, .lane = 0, .position = 0, .range = {0, 7}, .chunk = 7});
+  for (const int device : {0, 1}) plan.strands.push_back({device, {}});
+  plan.launches.push_back({.node = 0, .strand = StrandIndex(0), .position = 0, .range = {0, 7}, .chunk = 7});
   EXPECT_EQ(workers_for(plan, 4), 2);
   EXPECT_EQ(workers_for(plan, 1), 1);
   plan.launches[0].chunk = 3;
@@ -115,7 +116,7 @@ class CollectiveHookTest : public ::testing::Test {
   ~CollectiveHookTest() override { set_collective_hook({}); }
 };
 
-// All is on the first device's lane, so the other workers have nothing else to do.
+// All is on the first device's strand, so the other workers have nothing else to do.
 TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakeChunksOfCollectives) {
   Graph graph;
   const std::vector<Output> parts(2, fill(graph, {100'000}, 2));

@@ -118,7 +118,7 @@ TEST(Locks, WhatAFusedUpdateGivesToItsRunIsWhatItLeft) {
   std::vector<Step*> steps;
   for (const Output& count : counts) {
     steps.push_back(&session.prepare({count}, {}, kApart));
-    EXPECT_EQ(std::ranges::count(steps.back()->plan().nodes, &kFusedUpdate, &PlanNode::op), 1);
+    EXPECT_EQ(std::ranges::count(steps.back()->plan()->nodes, &kFusedUpdate, &PlanNode::op), 1);
   }
   std::vector<std::vector<float>> numbers(kThreads);
   at_once([&](int t) {

@@ -8,13 +8,13 @@ namespace belfry {
 namespace random_graphs_test {
 
 // What three runs fetch, and the variables afterwards.
-template <class Runner>
-std::vector<Tensor> results(Runner& runner, const RandomGraph& random) {
+template <class Runtime>
+std::vector<Tensor> results(Runtime& runtime, const RandomGraph& random) {
   std::vector<Tensor> all;
   for (int run = 0; run < 3; ++run)
-    for (Tensor& tensor : runner.run(random.fetches, std::span<const Feed>()))
+    for (Tensor& tensor : runtime.run(random.fetches, std::span<const Feed>()))
       all.push_back(std::move(tensor));
-  for (const Variable v : random.variables) all.push_back(runner.read(v));
+  for (const Variable v : random.variables) all.push_back(runtime.read(v));
   return all;
 }
 

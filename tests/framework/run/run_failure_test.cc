@@ -1,4 +1,4 @@
-// Kernels that fail while a step runs on several lanes.
+// Kernels that fail while a step runs on several strands.
 #include <atomic>
 #include <cfenv>
 #include <thread>

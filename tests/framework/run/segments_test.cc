@@ -1,5 +1,5 @@
 // Where a plan's work for GPUs is cut.
-#include "belfry/framework/run/segments.h"
+#include "belfry/framework/passes/segments.h"
 
 #include <utility>
 
@@ -24,14 +24,14 @@ class SegmentsTest : public ::testing::Test {
         if (plan.node(launch.node).name() == "alone") launch.captured = false;
     };
     Session session(graph, options);
-    const Plan& plan = session.prepare(fetches, feeds).plan();
+    const Plan& plan = *session.prepare(fetches, feeds).plan();
     std::vector<std::string> all;
-    for (const Segment& segment : cut_segments(plan, deal_lanes(plan, 1))) {
+    for (const Segment& segment : cut_segments(plan)) {
       if (segment.gpu != gpu) continue;
       all.emplace_back();
-      for (const int launch : segment.launches)
+      for (const LaunchIndex launch : segment.launches)
         all.back() +=
-            cat(all.back().empty() ? "" : " ", plan.node(plan.launches[at(launch)].node).name());
+            cat(all.back().empty() ? "" : " ", plan.node(plan.launches[launch].node).name());
     }
     return all;
   }
@@ -104,7 +104,7 @@ TEST_F(SegmentsTest, EndAroundWhatIsNotCaptured) {
   EXPECT_THAT(cut({1, 2}, {sum}), ElementsAre("a", "b", "alone", "c", "sum sum/copy"));
 }
 
-// Whatever the plan, and however its hosts' lanes are dealt.
+// Whatever the plan, and however its hosts' strands are dealt.
 TEST(Segments, HoldEachLaunchOnceAndWaitForNothingInTheMiddle) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     const Layout layout{1 + static_cast<int>(seed % 3), 1 + static_cast<int>(seed / 3 % 3)};
@@ -115,30 +115,30 @@ TEST(Segments, HoldEachLaunchOnceAndWaitForNothingInTheMiddle) {
     devices.insert(devices.end(), combined.begin(), combined.end());
     RandomGraph random(seed, devices, combined, 60);
     Session session(random.graph, on_gpus(layout, 2));
-    const Plan& plan = session.prepare(random.fetches).plan();
+    const Plan& plan = *session.prepare(random.fetches).plan();
+    const std::vector<Segment> segments = cut_segments(plan);
     for (const int workers : {1, 2}) {
-      const std::vector<int> worker_of = deal_lanes(plan, workers);
-      const std::vector<Segment> segments = cut_segments(plan, worker_of);
+      const Indexed<Strand, int> worker_of = deal_strands(plan, workers);
       std::vector<int> of(plan.launches.size(), -1);
-      int last = -1;
+      LaunchIndex last;
       for (std::size_t s = 0; s < segments.size(); ++s) {
         EXPECT_GT(segments[s].launches[0], last);
         last = segments[s].launches[0];
-        EXPECT_EQ(plan.lanes[at(segments[s].lane)].gpu, segments[s].gpu);
-        for (const int l : segments[s].launches) {
-          EXPECT_EQ(std::exchange(of[at(l)], static_cast<int>(s)), -1);
-          EXPECT_EQ(plan.lanes[at(plan.launches[at(l)].lane)].gpu, segments[s].gpu);
+        EXPECT_EQ(plan.strands[segments[s].strand].gpu, segments[s].gpu);
+        for (const LaunchIndex l : segments[s].launches) {
+          EXPECT_EQ(std::exchange(of[at(l.value())], static_cast<int>(s)), -1);
+          EXPECT_EQ(plan.strands[plan.launches[l].strand].gpu, segments[s].gpu);
         }
       }
       // Hosts that wait for a GPU, and what their workers do later.
       std::vector<char> waits(plan.launches.size()), worker_waits(at(workers));
       for (std::size_t l = 0; l < plan.launches.size(); ++l) {
         const Launch& launch = plan.launches[l];
-        const bool on_gpu = plan.lanes[at(launch.lane)].gpu >= 0;
+        const bool on_gpu = plan.strands[launch.strand].gpu >= 0;
         EXPECT_EQ(of[l] >= 0, on_gpu);
-        if (!on_gpu) waits[l] = worker_waits[at(worker_of[at(launch.lane)])];
+        if (!on_gpu) waits[l] = worker_waits[at(worker_of[launch.strand])];
         for (const Wait& wait : launch.waits) {
-          const auto before = at(awaited(plan, wait));
+          const auto before = at(plan.awaited(wait).value());
           if (!on_gpu) {
             waits[l] |= static_cast<char>(of[before] >= 0 || waits[before]);
             continue;
@@ -146,10 +146,10 @@ TEST(Segments, HoldEachLaunchOnceAndWaitForNothingInTheMiddle) {
           const Segment& segment = segments[at(of[l])];
           const bool early =
               of[before] < 0 ? !waits[before] : segments[at(of[before])].gpu == segment.gpu;
-          EXPECT_TRUE(early || segment.launches[0] == static_cast<int>(l))
+          EXPECT_TRUE(early || segment.launches[0] == LaunchIndex(l))
               << "seed " << seed << ", launch " << l;
         }
-        if (!on_gpu) worker_waits[at(worker_of[at(launch.lane)])] = waits[l];
+        if (!on_gpu) worker_waits[at(worker_of[launch.strand])] = waits[l];
       }
     }
   }

@@ -78,7 +78,7 @@ TEST_F(SharingTest, ReadsOfSharersAreNoTransfers) {
   }
   Session session(made.graph, made.options(true, true));
   Step& step = session.prepare(std::vector<Fetch>{*made.step, y}, made.feed_types());
-  for (const TransferRecord& record : step.plan().transfers)
+  for (const TransferRecord& record : step.plan()->transfers)
     EXPECT_THAT(record.name, ::testing::AnyOf(::testing::HasSubstr("gradient"),
                                               ::testing::HasSubstr("AllReduce")));
   step.run(gradients_of(1));

@@ -48,7 +48,7 @@ class SessionStepsTest : public ::testing::Test {
   // Bytes of its step: an arena, and y.
   std::int64_t step_bytes(std::int64_t size) {
     Session session(graph);
-    return prepare(session, size).plan().arena_bytes[0] + 4 * size;
+    return prepare(session, size).plan()->arena_bytes[0] + 4 * size;
   }
   static std::int64_t bytes(const Session& session) { return session.device_use()[0].bytes; }
 
@@ -132,7 +132,7 @@ TEST_F(SessionStepsTest, CountTheirFetchesOnTheDeviceThatTheyAreFrom) {
   const Output z = add_n({x, x}), scalar = reduce_sum(z);
   Session two(graph, {.device_count = {{"CPU", 2}}});
   const FeedType type{x, {1000}};
-  const Plan& plan = two.prepare({y, z, scalar, Fetch(z.node())}, {type}).plan();
+  const Plan& plan = *two.prepare({y, z, scalar, Fetch(z.node())}, {type}).plan();
   EXPECT_THAT(plan.fetch_bytes, ::testing::ElementsAre(4000, 4000 + 4));
   const std::vector<DeviceUse> use = two.device_use();
   for (const std::size_t d : {0, 1})

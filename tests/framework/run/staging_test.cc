@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "belfry/framework/core_ops/identity.h"
-#include "belfry/framework/run/segments.h"
+#include "belfry/framework/passes/segments.h"
 #include "belfry/framework/trace/trace.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
@@ -61,8 +61,8 @@ TEST(Staging, OfTheNextBatchGivesTheBitsOfCpus) {
     const Towers model("GPU", layout.devices());
     Session session(model.graph, on_gpus(layout));
     EXPECT_EQ(train_ahead(model, session, 6), on_cpus(layout.devices(), 6));
-    const Plan& plan = session.prepare(model.fetches(), model.feed_types()).plan();
-    const auto segments = cut_segments(plan, deal_lanes(plan, 1));
+    const Plan& plan = *session.prepare(model.fetches(), model.feed_types()).plan();
+    const auto segments = cut_segments(plan);
     EXPECT_EQ(gpus.calls().captures,
               FeedSlots::kCount * std::ranges::count_if(segments, &Segment::captured));
     EXPECT_EQ(gpus.calls().drains, 0);
@@ -277,7 +277,7 @@ TEST(Staging, LeavesFeedsOfCpusWhereTheyAre) {
     step.run(std::move(staged), feeds);
     EXPECT_EQ(step.fetched(0), floats({2, 4}));
   }
-  EXPECT_TRUE(step.plan().feed_slots.empty());
+  EXPECT_TRUE(step.plan()->feed_slots.empty());
 }
 
 TEST(Staging, ServesOtherGpusAndCpus) {
@@ -324,7 +324,7 @@ TEST(Staging, CountsItsSlotsAgainstTheLimitsOfDevices) {
   std::int64_t needed[2];
   {
     Session session(model.graph, options);
-    const Plan& plan = model.prepare(session).plan();
+    const Plan& plan = *model.prepare(session).plan();
     ASSERT_EQ(plan.feed_slots.size(), 2u);
     for (const FeedSlots& slots : plan.feed_slots) EXPECT_EQ(slots.bytes, 256);
     needed[0] = session.device_use()[0].peak_bytes;

@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 const std::string kNames =
     R"({"ph":"M","name":"process_name","pid":1,"args":{"name":"cpu:0"}},)"
     R"({"ph":"M","name":"process_name","pid":2,"args":{"name":"cpu:1"}},)"
-    R"({"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"lane 0"}},)"
-    R"({"ph":"M","name":"thread_name","pid":2,"tid":2,"args":{"name":"lane 0"}})";
+    R"({"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"strand 0"}},)"
+    R"({"ph":"M","name":"thread_name","pid":2,"tid":2,"args":{"name":"strand 0"}})";
 
 std::string slice(int track, const char* start, const char* duration) {
   return cat(R"(,{"ph":"X","cat":"Op","name":"Add","pid":)", track, R"(,"tid":)", track,

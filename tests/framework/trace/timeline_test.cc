@@ -28,7 +28,7 @@ class TimelineTest : public ::testing::Test {
   }
   // A launch takes as long as its pair says, whatever its dependencies.
   Timeline timeline(const std::vector<Fetch>& fetches,
-                    const std::vector<Recording::Interval>& times = {},
+                    const Indexed<Launch, Recording::Interval>& times = {},
                     const std::vector<FeedType>& feeds = {}) {
     plan = compiled(devices, fetches, feeds);
     Recording recording;
@@ -117,7 +117,7 @@ TEST_F(TimelineTest, ShowsWhatWasThereBeforeTheRunAsSlicesAtItsStart) {
   EXPECT_THAT(found, ::testing::UnorderedElementsAre("v/read: Read 0: 0-2 -> AddN 1: 3-5",
                                                      "x: Placeholder 3: 0-2 -> AddN 1: 3-5"));
   EXPECT_EQ(slices(line)[at(launch_of(plan, planned(plan, first.node())))], "Fill 0: 3-5");
-  EXPECT_EQ(plan.lanes.size(), 2u);  // device 3 runs nothing
+  EXPECT_EQ(plan.strands.size(), 2u);  // device 3 runs nothing
   ASSERT_EQ(line.tracks.size(), 3u);
   EXPECT_EQ(line.tracks[2].device, 3);
 }
@@ -182,7 +182,7 @@ TEST_F(TimelineTest, ChunksAreOnTracksOfWorkers) {
   plan = compiled(devices, {x.node()});
   Recording recording;
   recording.launches = {{10, 50}};
-  recording.chunks = {{}, {{0, {1, 2}, {20, 20}}, {0, {2, 3}, {21, 30}}}};
+  recording.chunks = {{}, {{LaunchIndex(0), {1, 2}, {20, 20}}, {LaunchIndex(0), {2, 3}, {21, 30}}}};
   const Timeline line = make_timeline(plan, recording);
   ASSERT_EQ(line.tracks.size(), 3u);
   for (const int worker : {0, 1}) {

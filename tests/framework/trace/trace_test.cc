@@ -92,15 +92,15 @@ TEST(Trace, OfManySessionsSatisfiesTheChecker) {
           net.graph, {.device_count = {{"CPU", devices}}, .threads = threads, .all_workers = true});
       const std::vector<Fetch> fetches{net.y, *net.write};
       const Plan& plan =
-          session.prepare(fetches, std::vector<FeedType>{{net.x, {Net::kSize}}}).plan();
+          *session.prepare(fetches, std::vector<FeedType>{{net.x, {Net::kSize}}}).plan();
       Trace trace;
       session.run(fetches, net.feeds(), {.trace = &trace});
       files.push_back(temporary_path(".json"));
       trace.save(files.back());
-      std::size_t on_lanes = 0;
+      std::size_t on_strands = 0;
       for (const Json& event : events(trace, "X"))
-        on_lanes += event.at("args").find("device") ? 1 : 0;
-      EXPECT_GE(on_lanes, plan.launches.size());
+        on_strands += event.at("args").find("device") ? 1 : 0;
+      EXPECT_GE(on_strands, plan.launches.size());
       const std::size_t workers = std::min(devices, threads) > 1 ? 1 : 0;
       EXPECT_EQ(processes(trace).size(), static_cast<std::size_t>(devices) + workers);
       EXPECT_EQ(processes(trace)[0], "/job:localhost/replica:0/task:0/device:CPU:0");
@@ -158,16 +158,16 @@ TEST(Trace, ChunksThatAnotherWorkerRanAreOnItsTrack) {
   session.run({*net.write}, {{net.x, net.feeds()[0].what}}, {.trace = &trace});
   set_collective_hook({});
   EXPECT_THAT(processes(trace), ElementsAre(StartsWith("/job"), StartsWith("/job"), "workers"));
-  std::size_t lane_slices = 0, chunks = 0;
+  std::size_t strand_slices = 0, chunks = 0;
   for (const Json& event : events(trace, "X")) {
     if (event.at("name").text() != "AllReduce") continue;
     const bool is_chunk = event.at("pid").integer() == 3;
-    ++(is_chunk ? chunks : lane_slices);
+    ++(is_chunk ? chunks : strand_slices);
     if (!is_chunk) continue;
     EXPECT_LT(event.at("args").at("begin").integer(), event.at("args").at("end").integer());
     EXPECT_EQ(event.at("args").at("name").text(), "AllReduce");
   }
-  EXPECT_EQ(lane_slices, 1u);
+  EXPECT_EQ(strand_slices, 1u);
   EXPECT_GE(chunks, 1u);
 }
 

@@ -43,19 +43,19 @@ Positions positions(const char* strategy, double bucket_mb) {
     for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});
   Session session(graph, {.device_count = {{type, 4}}, .dry_run = true});
   const std::vector<Fetch> fetches{*built.forms[0].train_op};
-  const Plan& plan = session.prepare(fetches, feeds).plan();
+  const Plan& plan = *session.prepare(fetches, feeds).plan();
   Positions found;
   for (int l = 0; l < static_cast<int>(plan.launches.size()); ++l) {
     const PlanNode& planned = plan.node(plan.launches[at(l)].node);
     const bool carries = planned.op != &planned.node->op();  // a tensor from device to device
     const bool combines = planned.participants() > 0;        // alone, or fused with its updates
-    if (combines && (!planned.rank || planned.rank->number == 0)) ++found.collectives;
+    if (combines && (!planned.rank() || planned.rank()->number == 0)) ++found.collectives;
     if ((combines || (!carries && planned.node->prompt())) && found.first_reduction < 0)
       found.first_reduction = l;
     if (!carries && planned.node->forward()) found.last_backward = l;
   }
-  const std::vector<int> worker = deal_lanes(plan, 2);
-  const auto worker_of = [&](int l) { return worker[at(plan.launches[at(l)].lane)]; };
+  const Indexed<Strand, int> worker = deal_strands(plan, 2);
+  const auto worker_of = [&](int l) { return worker[plan.launches[at(l)].strand]; };
   for (int l = found.first_reduction + 1; l <= found.last_backward; ++l)
     found.overlaps |= plan.node(plan.launches[at(l)].node).node->forward() &&
                       worker_of(l) == worker_of(found.first_reduction);

@@ -368,7 +368,7 @@ TEST(Free, TowersNeedNothingOfEachOther) {
     std::vector<FeedType> feeds;
     for (const Output& input : built.towers[t].inputs) feeds.push_back({input, input.shape()});
     const Fetch update(*built.tower_ops[t]);
-    const Plan& plan = trainer.session().prepare({&update, 1}, feeds).plan();
+    const Plan& plan = *trainer.session().prepare({&update, 1}, feeds).plan();
     for (const PlanNode& node : plan.nodes)
       for (std::size_t other = 0; other < 3; ++other) {
         const bool foreign = node.node->name().starts_with(cat("tower", other, "/"));

@@ -295,7 +295,7 @@ TEST(LossScale, SkipsWhatASumOverTowersMightNotHold) {
 int fused_updates(Trainer& trainer) {
   const TrainingGraph& built = trainer.towers();
   const TrainingStep step(trainer.session(), built.forms[0], built.towers, built.learning_rates);
-  return static_cast<int>(std::ranges::count(step.plan().nodes, &kFusedUpdate, &PlanNode::op));
+  return static_cast<int>(std::ranges::count(step.plan()->nodes, &kFusedUpdate, &PlanNode::op));
 }
 
 TEST(LossScale, LeavesUpdatesFused) {

@@ -76,7 +76,7 @@ std::vector<std::string> plan_texts(Uneven uneven, const Model& model = smooth_m
     const Fetch train[] = {*form.train_op};
     const Step& step = session.prepare(train, feeds);
     texts.emplace_back();
-    for (const PlanNode& node : step.plan().nodes)
+    for (const PlanNode& node : step.plan()->nodes)
       texts.back() += cat(node.name(), " (", node.op->name, ")\n");
   }
   return texts;

@@ -1,4 +1,4 @@
-// What the steps of a session share.
+// What the steps of a session share, and who may look at variables between their runs.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -19,15 +19,14 @@
 
 namespace belfry {
 
-struct LinkedPlan;
+class GpuExecutor;
 
 // What steps borrow from their session.
-struct Runner {
+struct Runtime {
   const std::vector<std::unique_ptr<Device>>& devices;
   WorkerPool& pool;
   std::function<void*(const Node&)> variable_memory;
-  // Shared by runs of Locks::kEachVariable. Whoever looks at variables from outside has it alone.
-  RunLock mutex;
+  RunLock mutex;                        // shared by runs of Locks::kEachVariable
   std::atomic<std::uint64_t> step = 0;  // runs that wrote variables
   // Variables that a failed run may have written, until each is restored; and its error.
   std::set<const Node*> suspects;
@@ -37,10 +36,9 @@ struct Runner {
   std::map<const void*, std::mutex> variable_locks;
   bool dry = false;          // nothing has memory, and nothing runs
   bool all_workers = false;  // even for little work
-  bool capture = true;       // what GPUs are given, from the second run of a step on
   int workers = 1;           // of the pool; its others enqueue, one for each physical GPU
-  std::unique_ptr<GpuStreams> gpus = {};  // if GPUs are driven
-  std::set<LinkedPlan*> captured = {};    // of steps that live: those with ranks
+  std::unique_ptr<GpuStreams> gpus = {};   // if GPUs are driven
+  std::set<GpuExecutor*> with_ranks = {};  // whose segments may refer to communicators
   std::chrono::duration<double> nccl_timeout{600};
   std::optional<std::chrono::nanoseconds> gpu_spin = {};  // SessionOptions::gpu_spin_ms
 };

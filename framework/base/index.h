@@ -1,0 +1,57 @@
+// Numbers of things of one kind: that of a launch is never taken for that of a strand.
+#pragma once
+#include <compare>
+#include <concepts>
+#include <cstddef>
+#include <ranges>
+#include <string>
+#include <vector>
+
+namespace belfry {
+
+// The place of an Of in a list of them, or of none.
+template <class Of>
+class Index {
+ public:
+  constexpr Index() = default;
+  constexpr explicit Index(std::integral auto value) : value_(static_cast<int>(value)) {}
+
+  constexpr explicit operator bool() const { return value_ >= 0; }
+  constexpr int value() const { return value_; }
+  std::string str() const { return std::to_string(value_); }
+
+  constexpr auto operator<=>(const Index&) const = default;
+
+ private:
+  int value_ = -1;
+};
+
+// A list of Ts, one for each Of, that is looked up by its Index or, as a list, by a plain place; not
+// by the Index of anything else. Neither is checked.
+template <class Of, class T = Of>
+class Indexed : public std::vector<T> {
+ public:
+  using std::vector<T>::vector;
+  using std::vector<T>::operator[];
+
+  constexpr decltype(auto) operator[](Index<Of> i) {
+    return std::vector<T>::operator[](static_cast<std::size_t>(i.value()));
+  }
+  constexpr decltype(auto) operator[](Index<Of> i) const {
+    return std::vector<T>::operator[](static_cast<std::size_t>(i.value()));
+  }
+  // All, in order.
+  auto indices() const {
+    return std::views::iota(0, static_cast<int>(this->size())) |
+           std::views::transform([](int i) { return Index<Of>(i); });
+  }
+  // Of the next element.
+  Index<Of> next() const { return Index<Of>(this->size()); }
+  // Appends an element, and returns its index.
+  Index<Of> add(T element) {
+    this->push_back(std::move(element));
+    return Index<Of>(this->size() - 1);
+  }
+};
+
+}  // namespace belfry

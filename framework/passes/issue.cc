@@ -1,0 +1,291 @@
+// Turns the schedule into command lists: the one place where it is worked out who waits for whom,
+// by what means, and which launches a GPU gets as a whole.
+//
+// A strand of a CPU waits for signals of other CPUs and for stamps of GPUs. A GPU has one thread,
+// which enqueues for all its strands; what is enqueued waits in its stream for events of other
+// streams. The thread itself waits for a strand of a CPU, and until the thread of another GPU has
+// recorded the event that a stream of its own shall wait for. Lists hold for any number of workers:
+// they say nothing of which worker serves which strand.
+#include <algorithm>
+#include <map>
+#include <ranges>
+#include <set>
+#include <utility>
+
+#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/passes/passes.h"
+#include "belfry/framework/passes/segments.h"
+
+namespace belfry {
+namespace {
+
+using Kind = Command::Kind;
+
+// Keeps one wait per strand, the latest.
+void add_wait(std::vector<Wait>& waits, const Wait& wait) {
+  const auto same = std::ranges::find(waits, wait.strand, &Wait::strand);
+  if (same == waits.end())
+    waits.push_back(wait);
+  else
+    same->position = std::max(same->position, wait.position);
+}
+
+// The lists of GPUs, for one way to cut their work into segments. A vector clock per stream says
+// which segment of each other stream it is behind; -1: none. Behind these it has 0 for each GPU
+// whose copies of feeds it is behind, else -1.
+class GpuIssuer {
+ public:
+  GpuIssuer(const Plan& plan, const std::vector<Segment>& segments,
+            std::vector<StrandIndex>& events)
+      : plan_(plan),
+        segments_(segments),
+        events_(events),
+        fed_(fed_gpus(plan)),
+        stamped_(plan.launches.size()),
+        stepped_(plan.strands.size()),
+        known_(plan.strands.size(), std::vector<int>(plan.strands.size() + fed_.size(), -1)) {
+    for (const LaunchIndex l : plan.launches.indices()) {
+      const Launch& launch = plan.launches[l];
+      if (launch.rank) stamped_[l] = true;  // to know which one does not finish
+      for (const Wait& wait : launch.waits)
+        if (!plan.on_gpu(launch.strand)) stamped_[plan.awaited(wait)] = true;
+    }
+    for (const Strand& strand : plan.strands) stamped_[strand.launches.back()] = true;
+  }
+
+  CommandLists run() {
+    segment_of_.resize(plan_.launches.size(), -1);
+    for (std::size_t s = 0; s < segments_.size(); ++s) {
+      for (const LaunchIndex l : segments_[s].launches) segment_of_[l] = static_cast<int>(s);
+      needs_.emplace_back();
+      find_waits(static_cast<int>(s));
+      find_stamps(static_cast<int>(s));
+    }
+    lists_.resize(plan_.strands.size());
+    for (std::size_t s = 0; s < segments_.size(); ++s) issue(static_cast<int>(s));
+    return std::move(lists_);
+  }
+
+ private:
+  // Of a segment: what it waits for, and what it leaves for others.
+  struct Needs {
+    std::vector<Wait> waits;         // of the thread
+    std::vector<int> after;          // segments of other streams, for whose events it waits
+    std::vector<int> fed;            // of fed_gpus()
+    std::vector<StrandIndex> steps;  // whose kernels need the number of the step
+    std::vector<Wait> stamps;        // hosts wait for these
+    std::vector<Wait> signals;       // threads of other GPUs wait for these
+    int event = -1;                  // behind it
+  };
+
+  void find_waits(int s) {
+    const Segment& segment = segments_[at(s)];
+    Needs& needs = needs_[at(s)];
+    std::vector<int> before;
+    for (const LaunchIndex l : segment.launches) {
+      const Launch& launch = plan_.launches[l];
+      if (plan_.node(launch.node).op->random && !std::exchange(stepped_[launch.strand], true))
+        needs.steps.push_back(launch.strand);
+      for (const Wait& wait : launch.waits) find_wait(s, wait, before);
+      if (launch.position > 0)
+        before.push_back(segment_of_[plan_.awaited({launch.strand, launch.position - 1})]);
+    }
+    std::erase(before, s);
+    sort_unique(before);
+    // The latest first: being behind them is being behind what they are behind.
+    std::vector<int>& clock = known_[segment.strand];
+    for (const int earlier : before | std::views::reverse) {
+      if (clock[at(segments_[at(earlier)].strand.value())] >= earlier) continue;
+      needs.after.push_back(earlier);
+      leave_event(earlier);
+      come_behind(clock, earlier);
+    }
+    find_feeds(s, clock);
+    clock[at(segment.strand.value())] = s;
+    clocks_.push_back(clock);
+  }
+
+  void find_wait(int s, const Wait& wait, std::vector<int>& before) {
+    if (!plan_.on_gpu(wait.strand)) return add_wait(needs_[at(s)].waits, wait);
+    const int earlier = segment_of_[plan_.awaited(wait)];
+    before.push_back(earlier);
+    if (plan_.strands[wait.strand].gpu == segments_[at(s)].gpu) return;
+    // Its thread must have recorded the event.
+    add_wait(needs_[at(s)].waits, wait);
+    add_wait(needs_[at(earlier)].signals, wait);
+  }
+
+  void find_feeds(int s, std::vector<int>& clock) {
+    for (const LaunchIndex l : segments_[at(s)].launches)
+      for (const Value& input : plan_.node(plan_.launches[l].node).inputs) {
+        const BufferRecord& record = plan_.buffers[plan_.buffer(input)];
+        const auto slots = std::ranges::find(plan_.feed_slots, record.device, &FeedSlots::device);
+        if (record.kind != BufferKind::kFeed || slots == plan_.feed_slots.end()) continue;
+        const auto gpu = std::ranges::lower_bound(fed_, slots->gpu) - fed_.begin();
+        if (std::exchange(clock[plan_.strands.size() + at(gpu)], 0) < 0)
+          needs_[at(s)].fed.push_back(static_cast<int>(gpu));
+      }
+  }
+
+  // A strand is stamped in its own stream, which tells of its faults.
+  void find_stamps(int s) {
+    const Segment& segment = segments_[at(s)];
+    std::vector<Wait>& stamps = needs_[at(s)].stamps;
+    for (const LaunchIndex l : segment.launches)
+      if (stamped_[l]) add_wait(stamps, {plan_.launches[l].strand, -1});
+    for (const LaunchIndex l : segment.launches) {
+      const Launch& launch = plan_.launches[l];
+      const auto stamp = std::ranges::find(stamps, launch.strand, &Wait::strand);
+      if (stamp != stamps.end()) stamp->position = launch.position;
+    }
+    for (const Wait& stamp : stamps) {
+      if (stamp.strand == segment.strand) continue;
+      leave_event(s);
+      come_behind(known_[stamp.strand], s);
+    }
+  }
+
+  int new_event(StrandIndex strand) {
+    events_.push_back(strand);
+    return static_cast<int>(events_.size()) - 1;
+  }
+
+  void leave_event(int s) {
+    if (needs_[at(s)].event < 0) needs_[at(s)].event = new_event(segments_[at(s)].strand);
+  }
+
+  void come_behind(std::vector<int>& clock, int s) const {
+    for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], clocks_[at(s)][i]);
+  }
+
+  void issue(int s) {
+    const Segment& segment = segments_[at(s)];
+    const Needs& needs = needs_[at(s)];
+    const LaunchIndex first = segment.launches.front(), last = segment.launches.back();
+    list_ = &lists_[segment.strand];
+    for (const Wait& wait : needs.waits) add(Kind::kWait, first, wait);
+    for (const int earlier : needs.after)
+      add(Kind::kWaitEvent, first, segment.strand, needs_[at(earlier)].event);
+    for (const int gpu : needs.fed) add(Kind::kWaitFeeds, first, segment.strand, gpu);
+    for (const StrandIndex kernels : needs.steps)
+      add(Kind::kSetStep, first, segment.strand, kernels.value());
+    // Before it is: it may fail, and be asked about, at once.
+    for (const Wait& stamp : needs.stamps)
+      if (plan_.strands[stamp.strand].communicates) add(Kind::kExpect, first, stamp);
+    if (segment.captured())
+      issue_captured(s);
+    else
+      add(Kind::kLaunch, first, segment.strand);
+    if (needs.event >= 0) add(Kind::kRecord, last, segment.strand, needs.event);
+    for (const Wait& stamp : needs.stamps) {
+      if (stamp.strand != segment.strand) add(Kind::kWaitEvent, last, stamp.strand, needs.event);
+      add(Kind::kStamp, last, stamp);
+    }
+    for (const Wait& signal : needs.signals) add(Kind::kSignal, last, signal);
+  }
+
+  // Strands order each other as launch by launch. Besides, each strand but the segment's own begins
+  // behind the segment's beginning, and the segment's end comes behind the strand's, unless a wait
+  // of that strand, or for its last launch, says so already.
+  void issue_captured(int s) {
+    const Segment& segment = segments_[at(s)];
+    std::map<LaunchIndex, int> awaited;  // events of launches that others of it wait for
+    std::map<StrandIndex, LaunchIndex> last_of;
+    for (const LaunchIndex l : segment.launches) {
+      last_of[plan_.launches[l].strand] = l;
+      for (const LaunchIndex before : waits_inside(s, l))
+        if (!awaited.contains(before)) awaited[before] = new_event(plan_.launches[before].strand);
+    }
+    const LaunchIndex first = segment.launches.front(), last = segment.launches.back();
+    const std::size_t begin = list_->size();
+    add(Kind::kBeginSegment, first, segment.strand, s);
+    const int beginning = new_event(segment.strand);
+    add(Kind::kRecord, first, segment.strand, beginning);
+    std::set<StrandIndex> begun{segment.strand};
+    for (const LaunchIndex l : segment.launches) {
+      const StrandIndex strand = plan_.launches[l].strand;
+      const std::vector<LaunchIndex> waits = waits_inside(s, l);
+      if (begun.insert(strand).second && waits.empty()) add(Kind::kWaitEvent, l, strand, beginning);
+      for (const LaunchIndex before : waits) add(Kind::kWaitEvent, l, strand, awaited.at(before));
+      add(Kind::kLaunch, l, strand);
+      if (awaited.contains(l)) add(Kind::kRecord, l, strand, awaited.at(l));
+    }
+    for (const auto& [strand, launch] : last_of) {
+      if (strand == segment.strand || awaited.contains(launch)) continue;
+      const int end = new_event(strand);
+      add(Kind::kRecord, last, strand, end);
+      add(Kind::kWaitEvent, last, segment.strand, end);
+    }
+    add(Kind::kEndSegment, last, segment.strand, s);
+    (*list_)[begin].position = static_cast<int>(list_->size() - 1 - begin);
+  }
+
+  std::vector<LaunchIndex> waits_inside(int s, LaunchIndex launch) const {
+    std::vector<LaunchIndex> inside;
+    for (const Wait& wait : plan_.launches[launch].waits)
+      if (segment_of_[plan_.awaited(wait)] == s) inside.push_back(plan_.awaited(wait));
+    return inside;
+  }
+
+  void add(Kind kind, LaunchIndex launch, const Wait& where) {
+    list_->push_back({kind, launch, where.strand, where.position});
+  }
+  void add(Kind kind, LaunchIndex launch, StrandIndex strand, int number = 0) {
+    list_->push_back({.kind = kind, .launch = launch, .strand = strand, .number = number});
+  }
+
+  const Plan& plan_;
+  const std::vector<Segment>& segments_;
+  std::vector<StrandIndex>& events_;
+  const std::vector<int> fed_;               // fed_gpus()
+  Indexed<Launch, char> stamped_;            // a host waits for it
+  Indexed<Strand, char> stepped_;            // its kernels know the step
+  Indexed<Strand, std::vector<int>> known_;  // clocks, by stream
+  std::vector<std::vector<int>> clocks_;     // by segment
+  Indexed<Launch, int> segment_of_;          // -1 on a CPU
+  std::vector<Needs> needs_;                 // by segment
+  CommandLists lists_;
+  std::vector<Command>* list_ = nullptr;  // of the segment that is issued
+};
+
+// Of strands of CPUs; waited_for: the launches whose signals somebody waits for.
+void issue_hosts(const Plan& plan, const std::set<Wait>& waited_for, CommandLists& lists) {
+  for (const StrandIndex s : plan.strands.indices()) {
+    if (plan.on_gpu(s)) continue;
+    for (const LaunchIndex l : plan.strands[s].launches) {
+      const Launch& launch = plan.launches[l];
+      for (const Wait& wait : launch.waits)
+        lists[s].push_back({plan.on_gpu(wait.strand) ? Kind::kWaitStamp : Kind::kWait, l,
+                            wait.strand, wait.position});
+      lists[s].push_back({.kind = Kind::kLaunch, .launch = l, .strand = s});
+      if (waited_for.contains({s, launch.position}))
+        lists[s].push_back({Kind::kSignal, l, s, launch.position});
+    }
+  }
+}
+
+}  // namespace
+
+Commands issue(const Plan& plan, bool capture) {
+  Commands commands;
+  commands.lists = GpuIssuer(plan, single_launches(plan), commands.events).run();
+  std::set<Wait> waited_for;
+  for (const std::vector<Command>& list : commands.lists)
+    for (const Command& command : list)
+      if (command.kind == Kind::kWait) waited_for.insert({command.strand, command.position});
+  for (const Launch& launch : plan.launches)
+    if (!plan.on_gpu(launch.strand)) waited_for.insert(launch.waits.begin(), launch.waits.end());
+  issue_hosts(plan, waited_for, commands.lists);
+  if (!capture) return commands;
+  commands.segments = cut_segments(plan);
+  if (std::ranges::none_of(commands.segments, &Segment::captured)) {
+    commands.segments.clear();
+    return commands;
+  }
+  commands.in_segments = GpuIssuer(plan, commands.segments, commands.events).run();
+  for (const StrandIndex s : plan.strands.indices())
+    if (!plan.on_gpu(s)) commands.in_segments[s] = commands.lists[s];
+  return commands;
+}
+
+}  // namespace belfry

@@ -1,0 +1,123 @@
+#include "belfry/framework/passes/segments.h"
+
+#include <algorithm>
+#include <map>
+
+#include "belfry/framework/core_ops/copy.h"
+
+namespace belfry {
+namespace {
+
+// Every wait points backwards in the global order, so no cycle can form: a launch of a host has its
+// own place there, a segment that of its first launch. Only the first launch of a segment waits for
+// another GPU or for what is not captured; the segment's other waits are for hosts that wait for no
+// GPU, whichever worker serves them.
+class Cutter {
+ public:
+  explicit Cutter(const Plan& plan)
+      : plan_(plan), free_(plan.launches.size()), ends_(plan.launches.size()) {}
+
+  std::vector<Segment> run() {
+    find_ends();
+    for (const LaunchIndex l : plan_.launches.indices()) {
+      if (gpu_of(l) < 0)
+        pass_host(l);
+      else
+        add(l);
+    }
+    give_strands();
+    return std::move(segments_);
+  }
+
+ private:
+  struct Open {
+    std::size_t segment = 0;
+    bool closed = true;   // nothing more goes in
+    bool awaited = true;  // by a host
+  };
+
+  const Launch& launch(LaunchIndex l) const { return plan_.launches[l]; }
+  int gpu_of(LaunchIndex l) const { return plan_.strands[launch(l).strand].gpu; }
+
+  // Behind launches that others than hosts and captured ones of the same GPU wait for.
+  void find_ends() {
+    for (const LaunchIndex l : plan_.launches.indices()) {
+      const int gpu = gpu_of(l);
+      for (const Wait& wait : launch(l).waits)
+        if (gpu >= 0 && (gpu_of(plan_.awaited(wait)) != gpu || !launch(l).captured))
+          ends_[plan_.awaited(wait)] = true;
+    }
+  }
+
+  void pass_host(LaunchIndex l) {
+    for (const Wait& wait : launch(l).waits) {
+      const LaunchIndex before = plan_.awaited(wait);
+      const int gpu = gpu_of(before);
+      hosts_wait_ = hosts_wait_ || gpu >= 0;
+      if (gpu < 0 || plan_.node(launch(l).node).fetch() >= 0) continue;
+      Open& open = open_[gpu];
+      if (std::ranges::binary_search(segments_[open.segment].launches, before)) open.awaited = true;
+    }
+    free_[l] = !hosts_wait_;
+  }
+
+  void add(LaunchIndex l) {
+    const int gpu = gpu_of(l);
+    Open& open = open_[gpu];
+    if (open.closed || (open.awaited && !copies_to_host(l)) || !launch(l).captured ||
+        waits_outside(l)) {
+      open = {.segment = segments_.size(), .closed = false, .awaited = false};
+      segments_.push_back({.gpu = gpu, .strand = launch(l).strand, .launches = {}});
+    }
+    Segment& segment = segments_[open.segment];
+    segment.launches.push_back(l);
+    segment.writes = segment.writes || plan_.node(launch(l).node).writes() > 0;
+    open.closed = ends_[l] || !launch(l).captured;
+  }
+
+  bool waits_outside(LaunchIndex l) const {
+    return std::ranges::any_of(launch(l).waits, [&](const Wait& wait) {
+      const LaunchIndex before = plan_.awaited(wait);
+      const int gpu = gpu_of(before);
+      if (gpu < 0) return !free_[before];
+      return gpu != gpu_of(l) || !launch(before).captured;
+    });
+  }
+
+  // Copies to other GPUs are on the strands of these.
+  bool copies_to_host(LaunchIndex l) const {
+    const PlanNode& node = plan_.node(launch(l).node);
+    return node.op == &kCopy && node.device() != plan_.strands[launch(l).strand].device;
+  }
+
+  // Those of a GPU that are captured are enqueued in one stream.
+  void give_strands() {
+    std::map<int, StrandIndex> strand_of;
+    for (Segment& segment : segments_)
+      if (segment.captured())
+        segment.strand = strand_of.emplace(segment.gpu, segment.strand).first->second;
+  }
+
+  const Plan& plan_;
+  bool hosts_wait_ = false;     // some host has waited for a GPU: later ones may be behind it
+  Indexed<Launch, char> free_;  // of a host: neither it nor any before it waits for a GPU
+  Indexed<Launch, char> ends_;
+  std::map<int, Open> open_;  // by GPU
+  std::vector<Segment> segments_;
+};
+
+}  // namespace
+
+std::vector<Segment> cut_segments(const Plan& plan) { return Cutter(plan).run(); }
+
+std::vector<Segment> single_launches(const Plan& plan) {
+  std::vector<Segment> all;
+  for (const LaunchIndex l : plan.launches.indices()) {
+    const StrandIndex strand = plan.launches[l].strand;
+    if (plan.on_gpu(strand))
+      all.push_back({.gpu = plan.strands[strand].gpu, .strand = strand, .launches = {l}});
+  }
+  return all;
+}
+
+}  // namespace belfry

@@ -1,0 +1,58 @@
+// Where the tensors of a plan lie.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "belfry/framework/plan/schedule.h"
+
+namespace belfry {
+
+enum class BufferKind : std::uint8_t {
+  kArena,
+  kState,     // a variable
+  kFeed,      // the caller's; on a GPU behind the arena, once per slot of FeedSlots
+  kConstant,  // on a GPU behind the arena
+  kFetch,
+};
+
+// Where a value is. Aliases have the buffer of what they alias.
+struct BufferRecord {
+  BufferKind kind;
+  int device;
+  std::int64_t bytes;
+  std::int64_t offset = 0;  // in the device's arena: kArena; on a GPU kConstant and kFeed (slot 0)
+  int index = 0;            // kFeed, kFetch
+  const Node* node = nullptr;  // kState, kConstant
+};
+
+using BufferIndex = Index<BufferRecord>;
+
+// Where what a GPU device is fed with lies: two slots behind its arena, so that one can be filled
+// while a step reads the other, and two alike behind that of the first CPU, which it goes through.
+// Slot s begins s * bytes further on.
+struct FeedSlots {
+  static constexpr int kCount = 2;
+  int device;
+  int gpu;                                // the physical one; -1: the device is declared
+  std::int64_t bytes;                     // of a slot
+  std::int64_t offset;                    // in the device's arena
+  std::int64_t on_host;                   // in that of the first CPU
+  std::vector<BufferIndex> buffers = {};  // that lie in it
+};
+
+struct MemoryLayout {
+  Indexed<BufferRecord> buffers;
+  std::vector<std::vector<BufferIndex>> buffer_of;  // [node][output]
+  Indexed<Launch, BufferIndex> workspaces;          // of launches with scratch memory
+  std::vector<std::int64_t> arena_bytes;            // per device
+  // Per device, of what steps copy their fetches to; those of GPUs count on the first CPU.
+  std::vector<std::int64_t> fetch_bytes;
+  std::vector<FeedSlots> feed_slots;  // of the devices that need them, in order
+
+  BufferIndex buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
+};
+
+// The GPUs that have slots for feeds, in order.
+std::vector<int> fed_gpus(const MemoryLayout& memory);
+
+}  // namespace belfry

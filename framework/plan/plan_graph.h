@@ -1,0 +1,164 @@
+// The nodes of a plan: what passes work on, one after another, before there is a schedule.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "belfry/framework/device/device.h"
+#include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/plan/request.h"
+
+namespace belfry {
+
+// Plans refer to their nodes, and sessions to their devices, by int, which C++ containers do not
+// take.
+constexpr std::size_t at(std::integral auto i) { return static_cast<std::size_t>(i); }
+
+class Placement;
+struct Fusion;
+struct Rank;
+
+// Output `index` of plan node `node`.
+struct Value {
+  int node = -1;
+  int index = 0;
+  auto operator<=>(const Value&) const = default;
+};
+
+// A graph node with real shapes and a device, or what a pass added: a transfer, a copy, a fusion,
+// the part of a rank. Always in topological order of inputs and after.
+struct PlanNode {
+  struct Fed {
+    int feed;
+  };
+  struct Fetched {
+    int fetch;
+  };
+  // What else it is than the node of the graph: its value comes from a feed; it copies into a
+  // fetch; it is a FusedUpdate, or what one rank does of a collective.
+  using Role = std::variant<std::monostate, Fed, Fetched, std::shared_ptr<const Fusion>,
+                            std::shared_ptr<const Rank>>;
+
+  const Op* op;
+  const Node* node;  // for transfers and copies: the node whose output they carry
+  std::vector<Value> inputs;
+  std::vector<int> after;         // nodes that must have run, besides the inputs
+  std::vector<TensorType> types;  // of the outputs
+  std::vector<int> devices;       // of the outputs; at least one, the node's own
+  Role role = {};
+  bool shared = false;  // a read of what another device's variable stores for this one
+
+  int device() const { return devices[0]; }
+  // The number of the feed or fetch; -1 for other nodes.
+  int feed() const { return part<Fed>() ? part<Fed>()->feed : -1; }
+  int fetch() const { return part<Fetched>() ? part<Fetched>()->fetch : -1; }
+  // Null for other nodes.
+  const Fusion* fusion() const { return pointer<Fusion>(); }
+  const Rank* rank() const { return pointer<Rank>(); }
+  // Is the storage of a variable, not a read or copy of it or what it is fed with.
+  bool is_variable() const { return node->is_variable() && op == &node->op(); }
+  // Takes part in a run: not an alias, and not memory from outside.
+  bool launches() const { return !op->alias && !op->storage; }
+  // K of a collective, of its part that a rank does, or of the one in a fusion; else 0. A
+  // collective brings the tensors of its participants together: it runs anywhere, and reads each
+  // where it is.
+  int participants() const;
+  // Inputs 0.. that are variables which it writes; output i is the new value of input i.
+  int writes() const;
+  std::string name() const;
+
+ private:
+  template <class T>
+  const T* part() const {
+    return std::get_if<T>(&role);
+  }
+  template <class T>
+  const T* pointer() const {
+    const auto* const held = part<std::shared_ptr<const T>>();
+    return held ? held->get() : nullptr;
+  }
+};
+
+// What a FusedUpdate stands for: a collective, and the updates that alone read its results; or, on
+// a GPU, updates of one op without a collective, each of a gradient of its own. Its inputs are the
+// variables that these write, the collective's inputs or the gradients, then what else they take.
+struct Fusion {
+  static constexpr std::size_t kMostInputs = 16;  // of an update
+  static constexpr std::size_t kMostParticipants = 256;
+  static constexpr int kMostOnGpus = 24;   // participants there, and updates of a tensor
+  static constexpr int kMostGrouped = 12;  // tensors that a launch there updates
+  struct Update {
+    const Op* op;
+    const Node* node;
+    std::vector<int> inputs;        // of the FusedUpdate; -1: the combined tensor
+    std::vector<TensorType> types;  // of its outputs
+    int first_output;               // of the FusedUpdate
+    int result;                     // of the collective: the output that it applies; the gradient
+  };
+  const Op* op;      // the collective, or null
+  int participants;  // 1 without one
+  int writes, first_input;
+  std::vector<TensorType> types;  // of the collective's outputs, one per input; of the gradients
+  std::vector<int> devices;
+  std::vector<Update> updates;
+};
+
+// The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
+// participants there. Its results depend on the parts of all ranks, which only NCCL waits for.
+struct Rank {
+  int number = 0;
+  std::vector<int> devices;  // of each rank: whose strand for communication it works in
+  std::vector<int> members;  // participants of the collective, in order
+};
+
+// A tensor that goes to another device: one record per tensor and destination device. Devices of
+// one memory space share it; the bytes count all the same. A collective over K devices counts, for
+// each of its tensors, as K - 1 to its first device and K - 1 back.
+struct TransferRecord {
+  std::string name;  // of the tensor
+  int from, to;
+  std::int64_t bytes;
+};
+
+// Where a node is: one per output of a collective, else one for all outputs.
+struct Assignment {
+  const Node* node;
+  int device;
+};
+
+struct PlanGraph {
+  std::shared_ptr<const Placement> placement;  // whose devices the nodes of the graph have
+  std::vector<Assignment> assignments;         // in the order in which they were made
+
+  // Variables without memory yet that shall lie in another's, which has none either or stands
+  // first.
+  std::map<const Node*, const Node*> shares;
+  // Variables whose storage others share, but cannot in this plan: each needs its own first.
+  std::vector<const Node*> unshare;
+
+  std::vector<Output> fetches;  // an empty one for a node
+  std::vector<FeedType> feeds;
+
+  std::vector<PlanNode> nodes;
+  std::vector<TransferRecord> transfers;
+
+  std::vector<const Node*> variables;  // read or written
+  bool writes = false;
+  Locks locks = Locks::kWholeRun;
+
+  const PlanNode& node(int n) const { return nodes[at(n)]; }
+  // The plan node that stands for a node of the graph, or -1: not one that carries or copies its
+  // outputs, or feeds one in its place.
+  int find(const Node& node) const;
+  const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
+  int device(Value value) const { return node(value.node).devices[at(value.index)]; }
+  std::vector<TensorType> input_types(const PlanNode& of) const;
+  // Of the graph's tensor that a value is, carries or copies.
+  std::string name(Value value) const;
+};
+
+}  // namespace belfry

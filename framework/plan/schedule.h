@@ -1,0 +1,78 @@
+// The launches of a plan, in one global order, and the strands that run them.
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/index.h"
+#include "belfry/framework/device/gpu_backend.h"
+#include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/plan/plan_graph.h"
+
+namespace belfry {
+
+class RankLaunch;
+struct Launch;
+struct Strand;
+using LaunchIndex = Index<Launch>;
+using StrandIndex = Index<Strand>;
+
+// Until launch `position` of `strand` has run.
+struct Wait {
+  StrandIndex strand;
+  int position;
+  auto operator<=>(const Wait&) const = default;
+};
+
+// One call of a kernel.
+struct Launch {
+  int node;
+  StrandIndex strand;
+  int position;  // in its strand
+  Range range;
+  std::vector<Wait> waits;  // for other strands, without those implied by others
+  std::int64_t chunk;       // units that a worker takes at a time; range.size() if it is not shared
+  KernelRun run;            // on strands of CPUs
+  GpuRun enqueue;           // on strands of GPUs
+  std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls, of the part of a rank
+  bool captured = true;                   // on strands of GPUs: may be a part of a segment
+  std::int64_t workspace_bytes = 0;
+
+  std::int64_t chunks() const {
+    return range.size() > chunk ? (range.size() + chunk - 1) / chunk : 1;
+  }
+};
+
+// Launches that one thread at a time runs, in order: of a CPU device, or of a stream of a GPU.
+struct Strand {
+  int device;
+  std::vector<LaunchIndex> launches;
+  int gpu = -1;               // the physical GPU; -1: a CPU, or a declared GPU
+  bool communicates = false;  // of the parts of a rank alone
+};
+
+struct ExecutionSchedule {
+  Indexed<Strand> strands;
+  Indexed<Launch> launches;  // in the global order, which is topological
+  // clocks[l][strand]: how many launches of each strand have run when launch l starts.
+  Indexed<Launch, Indexed<Strand, int>> clocks;
+
+  bool on_gpu(StrandIndex strand) const { return strands[strand].gpu >= 0; }
+  // The launch that a wait is for.
+  LaunchIndex awaited(const Wait& wait) const {
+    return strands[wait.strand].launches[static_cast<std::size_t>(wait.position)];
+  }
+};
+
+// The physical GPUs that a plan has strands of, in order.
+std::vector<int> gpus_of(const ExecutionSchedule& schedule);
+// How many of `most` workers a plan has work for: all if there are chunks of launches for those
+// without launches of their own; else at most one per strand of a CPU, and at least one.
+int workers_for(const ExecutionSchedule& schedule, int most);
+// The worker of each strand: contiguous strands of CPUs, in the numeric order of their devices, to
+// each worker. Those of the i-th of gpus_of() are worker `workers` + i's.
+Indexed<Strand, int> deal_strands(const ExecutionSchedule& schedule, int workers);
+
+}  // namespace belfry

@@ -1,0 +1,244 @@
+#include "belfry/framework/run/gpu_executor.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "belfry/framework/plan/rank_launch.h"
+#include "belfry/framework/run/gpu_timers.h"
+
+namespace belfry {
+
+using Kind = Command::Kind;
+
+GpuExecutor::GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime,
+                         const Staging& staging)
+    : linked_(linked),
+      plan_(*linked.plan),
+      run_(run),
+      runtime_(runtime),
+      staging_(staging),
+      streams_(plan_.strands.size()),
+      segments_(plan_.commands.segments.size()) {
+  make_streams();
+  for (const StrandIndex strand : plan_.commands.events) {
+    const Device& device = *runtime.devices[at(plan_.strands[strand].device)];
+    events_.push_back(device.backend->make_event(device.gpu));
+  }
+  const auto by_ranks = [](const Strand& strand) { return strand.communicates; };
+  if (std::ranges::any_of(plan_.strands, by_ranks))
+    ranks_ = std::make_unique<NcclRanks>(linked, run, runtime,
+                                         [this](StrandIndex s) { return streams_[s].finished; });
+}
+
+GpuExecutor::~GpuExecutor() { runtime_.with_ranks.erase(this); }
+
+void GpuExecutor::make_streams() {
+  constexpr std::size_t kLine = 64;
+  counters_ = Buffer(runtime_.gpus->counters(), kLine * plan_.strands.size());
+  for (const StrandIndex s : plan_.strands.indices()) {
+    const Strand& strand = plan_.strands[s];
+    if (strand.gpu < 0) continue;
+    require(plan_.locks == Locks::kWholeRun, "a step of Locks::kEachVariable has work on ",
+            runtime_.devices[at(strand.device)]->spec, ", but runs on CPUs alone");
+    std::byte* const counter = counters_.data() + kLine * at(s.value());
+    streams_[s] = {&runtime_.gpus->of(strand.device, strand.communicates),
+                   Stamp(*reinterpret_cast<std::int64_t*>(counter))};
+  }
+  for (const Launch& launch : plan_.launches)
+    if (GpuStream* const stream = streams_[launch.strand].stream)
+      stream->get_ready(launch.rank ? launch.rank->sum() : launch.enqueue);
+}
+
+void GpuExecutor::run(int thread) {
+  const LinkedPlan::Program& program = linked_.programs[at(thread)];
+  const Device& device = *runtime_.devices[at(program.device)];
+  try {
+    device.backend->use(device.gpu);
+    if (run_.recording) {
+      const auto own = std::ranges::find(plan_.strands, device.gpu, &Strand::gpu);
+      tie_clock(stream(StrandIndex(own - plan_.strands.begin())), device.gpu, *run_.recording);
+    }
+    const bool going =
+        follow(run_.replays ? program.in_segments : program.commands) && await_all(device.gpu);
+    if (!going) run_.poison();
+  } catch (...) {
+    run_.fail();
+  }
+}
+
+// False if another thread failed.
+bool GpuExecutor::follow(const std::vector<Command>& commands) {
+  for (auto command = commands.begin(); command != commands.end(); ++command) {
+    if (command->kind == Kind::kBeginSegment) {
+      if (run_.failed()) return false;
+      replay(*command);
+      command += command->position;  // its end
+    } else if (!act(*command)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The stream of the command's strand, which tells errors of its launch.
+GpuStream& GpuExecutor::serving(const Command& command) const {
+  GpuStream& of = stream(command.strand);
+  of.serve(linked_.node_of(command.launch));
+  return of;
+}
+
+// False if another thread failed.
+bool GpuExecutor::act(const Command& command) {
+  const StrandIndex strand = command.strand;
+  switch (command.kind) {
+    case Kind::kWait:
+      run_.await(
+          strand, command.position, [] { return false; }, linked_.spin);
+      break;
+    case Kind::kLaunch:
+      if (run_.failed()) return false;
+      enqueue(command.launch);
+      break;
+    case Kind::kSignal: run_.signal(strand, command.position); break;
+    case Kind::kExpect: ranks_->expect(strand, run_.epoch(strand, command.position)); break;
+    case Kind::kWaitEvent: serving(command).wait(*events_[at(command.number)]); break;
+    case Kind::kWaitFeeds: serving(command).wait(staging_.copied(command.number, run_.slot)); break;
+    case Kind::kSetStep:
+      serving(command).set_step(stream(StrandIndex(command.number)), run_.step);
+      break;
+    case Kind::kRecord: stream(strand).record(*events_[at(command.number)]); break;
+    case Kind::kStamp:
+      stream(strand).stamp(streams_[strand].finished.counter(),
+                           run_.epoch(strand, command.position));
+      break;
+    case Kind::kWaitStamp:
+    case Kind::kBeginSegment:
+    case Kind::kEndSegment: break;  // not here
+  }
+  return true;
+}
+
+void GpuExecutor::enqueue(LaunchIndex launch) {
+  const LinkedLaunch& linked = linked_.launches[launch];
+  GpuStream& of = stream(linked.launch->strand);
+  of.serve(linked_.node_of(launch));
+  linked_.guard->before(launch);
+  if (plan_.node(linked.launch->node).writes() > 0)
+    run_.has_written.store(true, std::memory_order_relaxed);
+  const Pointers pointers = linked.pointers(linked.launch->range, 0);
+  if (!run_.recording) return linked.launch->enqueue(pointers, of);
+  Recording::OnGpu& timed = run_.recording->on_gpu[launch];
+  run_.recording->launches[launch].start = run_.recording->now();
+  of.record(*timed.start);
+  linked.launch->enqueue(pointers, of);
+  of.record(*timed.end);
+  run_.recording->launches[launch].end = run_.recording->now();
+}
+
+void GpuExecutor::replay(const Command& begin) {
+  const Segment& segment = plan_.commands.segments[at(begin.number)];
+  if (segment.writes) run_.has_written.store(true, std::memory_order_relaxed);
+  for (const LaunchIndex launch : segment.launches) linked_.guard->before(launch);
+  serving(begin).launch(*segments_[at(begin.number)][at(run_.slot)]);
+}
+
+bool GpuExecutor::await(StrandIndex strand, int position, const std::function<bool()>& help) {
+  constexpr std::chrono::microseconds kNap(20);
+  const Stamp& finished = streams_[strand].finished;
+  const std::int64_t epoch = run_.epoch(strand, position);
+  SpinTimer timer(linked_.spin);
+  while (!finished.reached(epoch)) {
+    if (run_.failed()) return false;
+    if (help()) {
+      timer.restart();
+    } else if (timer.expired()) {
+      for (const StreamOf& other : streams_)  // for which the awaited one may wait
+        if (other.stream) other.stream->check();
+      if (ranks_) ranks_->check();
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+  return true;
+}
+
+bool GpuExecutor::await_all(int gpu) {
+  for (const StrandIndex s : plan_.strands.indices()) {
+    if (plan_.strands[s].gpu != gpu) continue;
+    const int last = static_cast<int>(plan_.strands[s].launches.size()) - 1;
+    if (!await(s, last, [] { return false; })) return false;
+    stream(s).check_inputs();
+  }
+  return true;
+}
+
+bool GpuExecutor::must_capture(bool traced) {
+  run_.replays = warm_ && !traced && !plan_.commands.segments.empty();
+  if (!run_.replays || captured_[at(run_.slot)]) return false;
+  if (ranks_) runtime_.with_ranks.insert(this);
+  return true;
+}
+
+// While nobody looks at the streams, which would end a capture.
+void GpuExecutor::capture(int thread) {
+  const LinkedPlan::Program& program = linked_.programs[at(thread)];
+  const Device& device = *runtime_.devices[at(program.device)];
+  GpuStream* origin = nullptr;  // of the segment that is captured
+  try {
+    device.backend->use(device.gpu);
+    for (const Command& command : program.in_segments) {
+      if (command.kind == Kind::kBeginSegment) {
+        const Segment& segment = plan_.commands.segments[at(command.number)];
+        origin = &stream(command.strand);
+        origin->begin_capture(linked_.node_of(segment.launches.front()),
+                              linked_.node_of(segment.launches.back()));
+      } else if (command.kind == Kind::kEndSegment) {
+        segments_[at(command.number)][at(run_.slot)] = origin->end_capture();
+        origin = nullptr;
+      } else if (origin) {
+        act(command);
+      }
+    }
+  } catch (...) {
+    if (origin) origin->abandon_capture();
+    run_.fail();
+  }
+}
+
+void GpuExecutor::connect(int thread) {
+  const Device& device = *runtime_.devices[at(linked_.programs[at(thread)].device)];
+  try {
+    device.backend->use(device.gpu);
+    ranks_->connect(
+        thread, [&](StrandIndex s) -> GpuStream& { return stream(s); },
+        [&](StrandIndex s) { return await(s, 0, [] { return false; }); });
+  } catch (...) {
+    run_.fail();
+  }
+}
+
+void GpuExecutor::end() {
+  warm_ = true;
+  if (ranks_) ranks_->end();
+}
+
+void GpuExecutor::recover() {
+  if (ranks_) {  // what any step has captured may refer to the communicators: it ends first
+    for (GpuExecutor* const other : runtime_.with_ranks) other->forget_captures();
+    ranks_->fail();
+  }
+  for (const StreamOf& of : streams_)
+    if (of.stream) of.stream->drain();
+  runtime_.gpus->drain_copies();
+  for (const StrandIndex s : streams_.indices())
+    if (streams_[s].stream) streams_[s].finished.set(run_.counted(s));
+  forget_captures();
+  if (ranks_) ranks_->end_communicators();
+}
+
+void GpuExecutor::forget_captures() {
+  for (Captured& segment : segments_) segment = {};
+  captured_ = {};
+  warm_ = false;
+}
+
+}  // namespace belfry

@@ -1,0 +1,80 @@
+// How a step runs on GPUs: one thread per physical GPU enqueues the work of its strands in the
+// global order, launch by launch or, once that has been captured, segment by segment. Streams wait
+// for each other by events; hosts poll what a GPU has stamped. Nothing waits for a GPU in any other
+// way.
+#pragma once
+#include <array>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "belfry/framework/run/linked_plan.h"
+#include "belfry/framework/run/nccl_ranks.h"
+#include "belfry/framework/run/run_state.h"
+#include "belfry/framework/run/staging.h"
+
+namespace belfry {
+
+class GpuExecutor {
+ public:
+  // Of a plan with work on GPUs. Throws InvalidArgument for steps of Locks::kEachVariable.
+  GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime, const Staging& staging);
+  ~GpuExecutor();
+  GpuExecutor(const GpuExecutor&) = delete;
+  GpuExecutor& operator=(const GpuExecutor&) = delete;
+
+  // Before a run, each on its own thread of the pool, if begin() says so: connects ranks; captures
+  // segments. They throw nothing: RunState::fail().
+  bool must_connect() { return ranks_ && ranks_->begin(); }
+  void connect(int thread);
+  // Whether a run, which may be traced, replays segments that have to be captured before.
+  bool must_capture(bool traced);
+  void capture(int thread);
+  void captured() { captured_[at(run_.slot)] = true; }
+
+  // What a thread does in a run: enqueues, and waits until its GPU has finished.
+  void run(int thread);
+  // Behind a run that has succeeded: the next one may capture.
+  void end();
+  // Until the GPU has stamped the launch; false if a thread failed. Meanwhile help() does other
+  // work, or returns false.
+  bool await(StrandIndex strand, int position, const std::function<bool()>& help);
+  // After a failure, when all threads are parked.
+  void recover();
+  // Segments may refer to communicators that end.
+  void forget_captures();
+
+ private:
+  void make_streams();
+  GpuStream& stream(StrandIndex strand) const { return *streams_[strand].stream; }
+  GpuStream& serving(const Command& command) const;
+  bool follow(const std::vector<Command>& commands);
+  bool act(const Command& command);
+  void enqueue(LaunchIndex launch);
+  void replay(const Command& begin);
+  void begin_segment(const Command& begin);
+  bool await_all(int gpu);
+
+  // Null on CPUs.
+  struct StreamOf {
+    GpuStream* stream = nullptr;
+    Stamp finished;
+  };
+  using Captured = std::array<std::unique_ptr<GpuSegment>, FeedSlots::kCount>;  // by slot of feeds
+
+  const LinkedPlan& linked_;
+  const Plan& plan_;
+  RunState& run_;
+  Runtime& runtime_;
+  const Staging& staging_;
+  Indexed<Strand, StreamOf> streams_;
+  Buffer counters_;  // of stamps
+  std::vector<std::unique_ptr<GpuEvent>> events_;
+  std::vector<Captured> segments_;
+  bool warm_ = false;  // has run launch by launch, and not failed since
+  std::array<bool, FeedSlots::kCount> captured_ = {};
+  std::unique_ptr<NcclRanks> ranks_;  // if the plan has parts of ranks
+};
+
+}  // namespace belfry

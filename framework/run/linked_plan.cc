@@ -1,0 +1,115 @@
+#include "belfry/framework/run/linked_plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/run/ticket.h"
+#include "belfry/framework/run/useful_workers.h"
+
+namespace belfry {
+
+LinkedPlan::LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
+                       std::span<Tensor> fetched)
+    : plan(std::move(compiled)) {
+  allocate(runtime);
+  link_launches(runtime, fetched);
+  make_programs(runtime);
+  guard = std::make_unique<ArenaGuard>(*plan, arenas);
+}
+
+void LinkedPlan::allocate(Runtime& runtime) {
+  for (std::size_t d = 0; d < plan->arena_bytes.size(); ++d)
+    arenas.emplace_back(runtime.devices[d]->memory, at(plan->arena_bytes[d]));
+  fill_constants(runtime);
+}
+
+// On GPUs.
+void LinkedPlan::fill_constants(const Runtime& runtime) {
+  std::set<BufferIndex> read;
+  for (const Launch& launch : plan->launches)
+    for (const Value& input : plan->node(launch.node).inputs) read.insert(plan->buffer(input));
+  for (const BufferIndex buffer : read) {
+    const BufferRecord& record = plan->buffers[buffer];
+    const Device& device = *runtime.devices[at(record.device)];
+    if (record.kind != BufferKind::kConstant || !device.on_gpu()) continue;
+    const Tensor& value = record.node->options<ConstantOptions>().value;
+    device.memory.copy(address(buffer, runtime, {}), value.raw(), value.bytes());
+  }
+}
+
+void* LinkedPlan::address(BufferIndex buffer, const Runtime& runtime,
+                          std::span<Tensor> fetched) const {
+  const BufferRecord& record = plan->buffers[buffer];
+  switch (record.kind) {
+    case BufferKind::kArena: return arenas[at(record.device)].data() + record.offset;
+    case BufferKind::kState: return runtime.variable_memory(*record.node);
+    case BufferKind::kConstant:
+      if (runtime.devices[at(record.device)]->on_gpu())
+        return arenas[at(record.device)].data() + record.offset;
+      // Kernels do not write their inputs, so the graph's tensor serves all sessions.
+      return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
+    case BufferKind::kFetch: return fetched[at(record.index)].mutable_raw();
+    case BufferKind::kFeed: break;  // in a slot, or the caller's
+  }
+  return nullptr;  // set at every run
+}
+
+// Resolves every pointer once.
+void LinkedPlan::link_launches(const Runtime& runtime, std::span<Tensor> fetched) {
+  std::size_t pointers = 0;
+  for (const Launch& launch : plan->launches) {
+    const PlanNode& node = plan->node(launch.node);
+    pointers += node.inputs.size() + node.types.size();
+  }
+  addresses.reserve(pointers);
+  feed_uses.resize(plan->feeds.size());
+  const auto add = [&](BufferIndex buffer) {
+    const BufferRecord& record = plan->buffers[buffer];
+    addresses.push_back(address(buffer, runtime, fetched));
+    if (record.kind == BufferKind::kFeed) feed_uses[at(record.index)].push_back(&addresses.back());
+  };
+  for (const LaunchIndex l : plan->launches.indices()) {
+    const Launch& launch = plan->launches[l];
+    const PlanNode& node = plan->node(launch.node);
+    LinkedLaunch linked{.launch = &launch, .inputs = {}, .outputs = {}, .chunks = launch.chunks()};
+    const std::size_t first = addresses.size();
+    for (const Value& input : node.inputs) add(plan->buffer(input));
+    for (const BufferIndex buffer : plan->buffer_of[at(launch.node)]) add(buffer);
+    linked.inputs = {addresses.data() + first, node.inputs.size()};
+    linked.outputs = {addresses.data() + first + node.inputs.size(), node.types.size()};
+    if (const BufferIndex workspace = plan->workspaces[l])
+      linked.workspace = static_cast<std::byte*>(address(workspace, runtime, fetched));
+    launches.push_back(linked);
+  }
+}
+
+// Deals strands to threads: as many workers as the plan has use for, and one thread per GPU.
+void LinkedPlan::make_programs(const Runtime& runtime) {
+  const int most = plan->locks == Locks::kEachVariable ? 1 : runtime.workers;
+  workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
+  const auto shared = [](const LinkedLaunch& launch) { return launch.chunks > 1; };
+  opens = workers > 1 && std::ranges::any_of(launches, shared);
+  const std::vector<int> gpus = gpus_of(*plan);
+  programs.resize(at(workers) + gpus.size());
+  if (!gpus.empty())
+    spin = runtime.gpu_spin.value_or(gpu_spin(static_cast<int>(programs.size()), usable_cores()));
+  const Indexed<Strand, int> thread_of = deal_strands(*plan, workers);
+  for (std::size_t thread = 0; thread < programs.size(); ++thread) {
+    std::vector<StrandIndex> strands;
+    for (const StrandIndex s : plan->strands.indices())
+      if (at(thread_of[s]) == thread) strands.push_back(s);
+    Program& program = programs[thread];
+    program.commands = merged(plan->commands.lists, strands);
+    if (!plan->commands.in_segments.empty())
+      program.in_segments = merged(plan->commands.in_segments, strands);
+    if (thread >= at(workers)) program.device = plan->strands[strands.front()].device;
+    const auto opened = std::ranges::count_if(program.commands, [&](const Command& command) {
+      return command.kind == Command::Kind::kLaunch && launches[command.launch].chunks > 1;
+    });
+    require<Internal>(opened < Ticket::kOpenings, "a worker opens ", Ticket::kOpenings,
+                      " launches or more in one run, which tickets cannot tell apart");
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,156 @@
+#include "belfry/framework/run/nccl_ranks.h"
+
+#include <algorithm>
+
+#include "belfry/framework/plan/rank_launch.h"
+
+namespace belfry {
+
+NcclRanks::NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime,
+                     const std::function<Stamp(StrandIndex)>& stamp_of)
+    : linked_(linked),
+      plan_(*linked.plan),
+      run_(run),
+      runtime_(runtime),
+      watched_(at(std::ranges::count(plan_.strands, true, &Strand::communicates))) {
+  auto next = watched_.begin();
+  for (const StrandIndex s : plan_.strands.indices()) {
+    if (!plan_.strands[s].communicates) continue;
+    next->strand = s;
+    (next++)->finished = stamp_of(s);
+  }
+  for (const Launch& launch : plan_.launches) {
+    if (!launch.rank) continue;
+    launch.rank->join(runtime.gpus->communicators(launch.rank->rank().devices), run.failure());
+    joined_[&launch.rank->communicators()] = 0;
+  }
+}
+
+bool NcclRanks::begin() {
+  if (std::ranges::all_of(joined_, [](const auto& used) {
+        return used.first->live && used.first->made == used.second;
+      }))
+    return false;
+  for (auto& [communicators, made] : joined_) {
+    if (!communicators->live) {
+      const Device& first = *runtime_.devices[at(plan_.strands[watched_[0].strand].device)];
+      communicators->live =
+          first.backend->make_communicators(communicators->gpus, runtime_.nccl_timeout);
+      ++communicators->made;
+    }
+    made = communicators->made;
+  }
+  return true;
+}
+
+void NcclRanks::connect(int thread, const std::function<GpuStream&(StrandIndex)>& stream,
+                        const std::function<bool(StrandIndex)>& finished) {
+  connect_collectives(thread, stream);
+  const int device = linked_.programs[at(thread)].device;
+  const int gpu = runtime_.devices[at(device)]->gpu;
+  const auto here = [&](const Watched& w) { return plan_.strands[w.strand].gpu == gpu; };
+  for (Watched& watched : watched_) {
+    if (!here(watched)) continue;
+    const std::int64_t epoch = run_.epoch(watched.strand, 0);
+    stream(watched.strand).stamp(watched.finished.counter(), epoch);
+    watched.enqueued.store(epoch, std::memory_order_release);
+  }
+  for (Watched& watched : watched_) {
+    if (!here(watched) || !finished(watched.strand)) continue;
+    const std::int64_t before = run_.epoch(watched.strand, -1);
+    watched.enqueued.store(before, std::memory_order_release);
+    watched.finished.set(before);
+  }
+}
+
+// Ranks that one thread serves go together: connections are made while all ranks of a collective
+// are there.
+void NcclRanks::connect_collectives(int thread,
+                                    const std::function<GpuStream&(StrandIndex)>& stream) {
+  std::vector<RankTensors> group;
+  const RankLaunch* first = nullptr;
+  const auto flush = [&] {
+    if (first) first->communicators().live->all_reduce(first->reduction(), group, run_.failure());
+    group.clear();
+    first = nullptr;
+  };
+  for (const Command& command : linked_.programs[at(thread)].commands) {
+    if (command.kind != Command::Kind::kLaunch) continue;
+    const LinkedLaunch& linked = linked_.launches[command.launch];
+    if (!linked.launch->rank) continue;
+    RankLaunch& rank = *linked.launch->rank;
+    if (first && &first->node() != &rank.node()) flush();
+    first = &rank;
+    GpuStream& of = stream(linked.launch->strand);
+    of.serve(rank.node());
+    group.push_back(rank.in_outputs(linked.pointers(linked.launch->range, 0), of));
+  }
+  flush();
+}
+
+void NcclRanks::expect(StrandIndex strand, std::int64_t epoch) {
+  std::ranges::find(watched_, strand, &Watched::strand)
+      ->enqueued.store(epoch, std::memory_order_release);
+}
+
+void NcclRanks::check() {
+  const std::unique_lock lock(watching_, std::try_to_lock);
+  if (!lock) return;
+  try {
+    for (const auto& [communicators, made] : joined_) communicators->live->check();
+  } catch (const CommError& error) {
+    const std::string what = unfinished();
+    throw CommError(cat(error.what(), what.empty() ? "" : "; it failed ", what));
+  }
+  const auto now = std::chrono::steady_clock::now();
+  for (Watched& watched : watched_) {
+    const std::int64_t finished = watched.finished.value();
+    const bool waits = watched.enqueued.load(std::memory_order_acquire) > finished;
+    if (!waits || watched.seen != finished) {
+      watched.seen = waits ? finished : -1;
+      watched.since = now;
+    } else if (now - watched.since > runtime_.nccl_timeout) {
+      throw CommError(cat(unfinished(), " has not finished within ", runtime_.nccl_timeout.count(),
+                          " s: not all GPUs take part, or they do not reach each other "
+                          "(NCCL_DEBUG=INFO says what NCCL does); steps that take longer need a "
+                          "larger nccl_timeout_s"));
+    }
+  }
+}
+
+std::string NcclRanks::unfinished() const {
+  LaunchIndex first;
+  StrandIndex where;
+  for (const Watched& watched : watched_) {
+    const std::int64_t finished = watched.finished.value();
+    if (watched.enqueued.load(std::memory_order_acquire) <= finished) continue;
+    const std::vector<LaunchIndex>& launches = plan_.strands[watched.strand].launches;
+    const std::int64_t position = finished - run_.epoch(watched.strand, -1);
+    if (position < 0 || position >= std::ssize(launches)) continue;
+    if (!first || launches[at(position)] < first) {
+      first = launches[at(position)];
+      where = watched.strand;
+    }
+  }
+  if (!first) return "";
+  return cat(describe_collective(plan_.launches[first].rank->node()), ", on ",
+             runtime_.devices[at(plan_.strands[where].device)]->spec);
+}
+
+void NcclRanks::fail() noexcept {
+  for (const auto& [communicators, made] : joined_)
+    if (communicators->live) communicators->live->abort_all();
+  for (Watched& watched : watched_) {
+    watched.seen = -1;
+    watched.enqueued.store(0, std::memory_order_relaxed);
+  }
+}
+
+void NcclRanks::end_communicators() {
+  for (auto& [communicators, made] : joined_) {
+    communicators->live.reset();
+    made = 0;
+  }
+}
+
+}  // namespace belfry

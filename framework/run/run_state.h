@@ -1,0 +1,75 @@
+// One run of a step, as its threads share it: how far each strand is, what was recorded, and the
+// first error.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <optional>
+
+#include "belfry/framework/plan/schedule.h"
+#include "belfry/framework/run/workers.h"
+#include "belfry/framework/trace/recording.h"
+
+namespace belfry {
+
+class RunState {
+ public:
+  // `gate`: where threads of the run sleep.
+  RunState(const ExecutionSchedule& schedule, Gate& gate);
+
+  // Before a run. Counts of launches go on from run to run.
+  void begin();
+  // Before what is enqueued beside runs: epochs follow those of all runs so far.
+  void rebase();
+  // What a strand has counted when launch `position` of it has run in this run.
+  std::int64_t epoch(StrandIndex strand, int position) const {
+    return bases_[strand] + position + 1;
+  }
+  // What it has counted after all runs so far.
+  std::int64_t counted(StrandIndex strand) const { return epochs(strand, runs_); }
+
+  // A launch of a CPU has run, or one of a GPU has been enqueued.
+  void signal(StrandIndex strand, int position) {
+    signals_[strand].set(epoch(strand, position), gate_);
+  }
+  // Until then, or until the run fails; meanwhile help() does other work, or returns false.
+  template <class Help>
+  void await(StrandIndex strand, int position, const Help& help,
+             std::chrono::nanoseconds spin = kShortSpin) {
+    belfry::await(signals_[strand], epoch(strand, position), gate_, help, spin);
+  }
+  Gate& gate() { return gate_; }
+
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  const std::atomic<bool>& failure() const { return failed_; }
+  // With the exception that is being handled, which is kept if it is the first. Ends all waits.
+  void fail() noexcept;
+  // Ends all waits. Each thread that stops early does this last, so that no later signal of its own
+  // hides it.
+  void poison();
+  // When all threads are parked: the next run can wait again. Returns the first error.
+  std::exception_ptr recover();
+
+  std::uint64_t step = 0;                // of random ops
+  int slot = 0;                          // of the feeds
+  bool replays = false;                  // GPUs get their work in segments
+  std::atomic<bool> has_written{false};  // variables, perhaps in part
+  std::optional<Recording> recording;    // if it is traced
+
+ private:
+  std::int64_t epochs(StrandIndex strand, std::int64_t runs) const {
+    return runs * std::ssize(schedule_.strands[strand].launches);
+  }
+
+  const ExecutionSchedule& schedule_;
+  Gate& gate_;
+  Indexed<Strand, Signal> signals_;
+  Indexed<Strand, std::int64_t> bases_;  // launches of earlier runs
+  std::int64_t runs_ = 0;
+  std::atomic<bool> failed_{false};
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace belfry

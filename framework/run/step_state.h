@@ -1,0 +1,72 @@
+// A step of a session: what is linked to its plan, and its runs.
+#pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/run/cpu_executor.h"
+#include "belfry/framework/run/gpu_executor.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/framework/run/staging.h"
+
+namespace belfry {
+
+struct Step::State {
+  // All that runs one plan. Another plan of the same fetches and feeds may take its place.
+  struct Executor {
+    Executor(std::shared_ptr<const Plan> plan, State& step);
+
+    LinkedPlan linked;
+    RunState run;
+    std::unique_ptr<GpuExecutor> gpus;  // null if the plan has no work for them
+    CpuExecutor cpus;
+    std::function<void(int)> work;  // of a thread in a run
+  };
+
+  // In a dry run nothing is linked.
+  State(Plan compiled, Runtime& owner);
+
+  // Null in a dry run.
+  std::unique_ptr<Executor> link(std::shared_ptr<const Plan> compiled);
+  // Runs this plan from now on, which has been linked. Call it with runtime.mutex.
+  void replace(std::shared_ptr<const Plan> compiled, std::unique_ptr<Executor> executor);
+  // Makes the communicators that the plan needs, and all connections that its collectives use; a
+  // run does so, too, if they are not there any more. Waits for other runs.
+  void connect();
+
+  // Copies the fetches to `results` before another thread can run the step again.
+  void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {},
+           std::vector<Tensor>* results = nullptr);
+  StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
+  // That which runs now.
+  std::shared_ptr<const Plan> plan() const;
+
+  Runtime& runtime;
+  std::vector<Tensor> fetched;
+  // Computes first values of variables: they do not depend on the step at which they are needed.
+  bool initial = false;
+
+ private:
+  bool shares() const { return locks_ == Locks::kEachVariable; }
+  WorkerPool& pool() { return shares() ? alone_ : runtime.pool; }
+  void execute(const StagedFeeds& staged, std::span<const Tensor> feeds, RunOptions options);
+  void check_intact();
+  void set_feeds(std::span<const Tensor> feeds);
+  void make_connections();
+  void capture();
+  void start_recording();
+  void check_failure();
+  [[noreturn]] void recover();
+
+  const Locks locks_;             // the plan's: another plan has the same
+  mutable std::mutex replacing_;  // over plan_
+  std::shared_ptr<const Plan> plan_;
+  Staging staging_;
+  std::unique_ptr<Executor> executor_;  // null in a dry run
+  std::mutex running_;                  // one run of this step at a time
+  WorkerPool alone_{1};                 // the caller of run()
+};
+
+}  // namespace belfry
