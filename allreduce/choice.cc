@@ -8,6 +8,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/session.h"
 
 namespace belfry {
 namespace {

@@ -12,7 +12,7 @@ namespace {
 // Values are written as they lie in memory.
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::size_t kLengthBytes = 8, kAlignment = 8;
+constexpr std::size_t kLengthBytes = 8, kHeaderAlignment = 8;
 constexpr std::uint64_t kLongestHeader = 100'000'000;        // the format's own limit
 constexpr std::uint64_t kFarthest = std::uint64_t{1} << 62;  // offsets can be added
 constexpr std::size_t kMostDims = 64;
@@ -128,7 +128,7 @@ std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
   std::ranges::sort(tensors, {}, &StoredTensor::name);
   set_offsets(tensors);
   std::string text = header_of(tensors, metadata);
-  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
+  text.append((kHeaderAlignment - text.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
   std::string head;
   for (std::size_t i = 0; i < kLengthBytes; ++i)
     head += static_cast<char>(std::uint64_t{text.size()} >> 8 * i & 255);

@@ -13,6 +13,7 @@
 
 #include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/session.h"
 
 namespace belfry {
 
