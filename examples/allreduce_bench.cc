@@ -290,7 +290,7 @@ class Benchmark {
 };
 
 int run(const Flags& flags) {
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const csv = outputs.open("--csv", flags.csv);
   OutputFile* const json = outputs.open("--json", flags.json);
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,

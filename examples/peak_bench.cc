@@ -129,7 +129,7 @@ double product_rate(const Flags& flags, Precision precision) {
 }
 
 int run(const Flags& flags) {
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", flags.json);
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.devices.algorithms,
                             flags.devices.deterministic);

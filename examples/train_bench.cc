@@ -254,7 +254,7 @@ int train_bench(int argc, char** argv) {
     std::fputs(wanted.help.c_str(), stdout);
     return 0;
   }
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
   AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,

@@ -263,7 +263,7 @@ int run_bench(int argc, char** argv) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", options.json);
   Results results = prepare(options);
   run(options, results);

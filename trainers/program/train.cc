@@ -165,7 +165,7 @@ int train_program(int argc, char** argv, const Recipe& recipe) {
     return 0;
   }
   // Opened before anything is built, so that what cannot be written costs no training.
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", flags.json);
   OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
   outputs.reserve("--save_checkpoint", flags.save_checkpoint);
