@@ -82,6 +82,18 @@ struct StopAfter : Callback {
   }
 };
 
+TEST(Trainer, HasATrainingTowerForEachDevice) {
+  const auto data = smooth_data(8);
+  const SyncMultiGpuTrainerReplicated trainer(small_options(3), *data);
+  ASSERT_EQ(trainer.towers().size(), 3u);
+  for (std::size_t t = 0; t < 3; ++t) {
+    EXPECT_EQ(trainer.towers()[t].index, static_cast<int>(t));
+    EXPECT_EQ(trainer.towers()[t].device, trainer.options().devices[t]);
+    EXPECT_EQ(trainer.towers()[t].name, cat("tower", t));
+  }
+  EXPECT_EQ(trainer.built().predictors.size(), 3u);
+}
+
 TEST(Trainer, StopsWhenACallbackAsksForIt) {
   const auto data = smooth_data(64);
   TrainerOptions options = small_options(2);
