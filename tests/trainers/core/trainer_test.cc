@@ -16,6 +16,7 @@ namespace trainer_test {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::vector<DeviceSpec> cpus(int count) {
   std::vector<DeviceSpec> devices;
@@ -284,7 +285,7 @@ TEST(Trainer, RefusesTowersThatDisagreeNamingVariableAndBothLines) {
 }
 
 TEST(Trainer, RefusesBatchesLargerThanTheData) {
-  EXPECT_THAT(build_error(small_options(2), 7), AllOf(HasSubstr("--batch_size"), HasSubstr("7")));
+  EXPECT_THAT(build_error(small_options(2), 7), AllOf(StartsWith("batch_size="), HasSubstr("7")));
   EXPECT_EQ(build_error(small_options(2), 8), "(built)");
 }
 
@@ -304,7 +305,7 @@ TEST(Trainer, RefusesPackingWithThePackersReasonAndTheNumberOfElements) {
   TrainerOptions options = small_options(2);
   options.gradient_repacking = 4;
   EXPECT_THAT(build_error(options),
-              AllOf(HasSubstr("--gradient_repacking=4"), HasSubstr("31 elements")));
+              AllOf(StartsWith("gradient_repacking=4"), HasSubstr("31 elements")));
 }
 
 TEST(SimpleTrainer, RefusesSeveralDevices) {

@@ -22,7 +22,8 @@ TEST_F(TrainTest, DividesBatchesAsItIsTold) {
   EXPECT_EQ(report()["replicas_equal"], true);
   const TrainResult refused = run_train({"--devices=cpu:3", "--uneven=error", "--batch_size=4"});
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.error, HasSubstr("leave 10 over"));
+  EXPECT_THAT(refused.error,
+              AllOf(HasSubstr("error: --uneven=error: the"), HasSubstr("leave 10 over")));
   EXPECT_EQ(run_train({"--uneven=pad", "--batch_size=500"}).code, 0);
 }
 
