@@ -4,6 +4,13 @@
 #include <cstdio>
 
 #include "belfry/belfry.h"
+#include "belfry/framework/device/device.h"
+#include "belfry/trainers/bench/timed_limit.h"
+#include "belfry/trainers/machine/algorithms_file.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/interleaved.h"
+#include "belfry/trainers/util/output_file.h"
 using namespace belfry;
 
 namespace {

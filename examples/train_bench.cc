@@ -7,6 +7,23 @@
 #include <span>
 
 #include "belfry/belfry.h"
+#include "belfry/framework/base/host_memory.h"
+#include "belfry/trainers/bench/bench_report.h"
+#include "belfry/trainers/bench/equivalence.h"
+#include "belfry/trainers/bench/mode_bench.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/bench/modes.h"
+#include "belfry/trainers/core/step_timer.h"
+#include "belfry/trainers/core/strategy_list.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/machine/algorithms_file.h"
+#include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/trainer_options.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/hash.h"
+#include "belfry/trainers/util/output_file.h"
+#include "belfry/trainers/util/statistics.h"
 using namespace belfry;
 
 struct BenchFlags {

@@ -9,9 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/belfry.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/tests/bench/machine.h"
 #include "belfry/tests/bench/step_options.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/output_file.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry::bench {
 namespace {
