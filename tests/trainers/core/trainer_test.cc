@@ -84,7 +84,7 @@ struct StopAfter : Callback {
 };
 
 TEST(Trainer, HasATrainingTowerForEachDevice) {
-  const auto data = smooth_data(8);
+  const auto data = smooth_data(16);
   const SyncMultiGpuTrainerReplicated trainer(small_options(3), *data);
   ASSERT_EQ(trainer.towers().size(), 3u);
   for (std::size_t t = 0; t < 3; ++t) {
