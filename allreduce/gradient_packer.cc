@@ -26,7 +26,7 @@ class Packed final : public CombiningStrategy {
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     GradientPacker packer(parts_);
-    require(packer.prepare(grads.row(0)), "--gradient_repacking=", parts_, ": ", packer.reason());
+    require(packer.prepare(grads.row(0)), "gradient_repacking=", parts_, ": ", packer.reason());
     const GradientTable combined =
         packer.unpack(inner_->reduce(packer.pack(grads), {.reduction = reduction}));
     std::vector<std::vector<Output>> rows;

@@ -54,7 +54,7 @@ class Mixed final : public CombiningStrategy {
   }
 
   std::size_t range_of(const GradientTable& grads, int v) const {
-    const std::int64_t bytes = known_elements(grads, v, cat("--allreduce=", spec_)) *
+    const std::int64_t bytes = known_elements(grads, v, cat("allreduce=", spec_)) *
                                static_cast<std::int64_t>(size_of(grads.at(0, v).value.dtype()));
     std::size_t r = 0;
     while (ranges_[r].limit != kNoLimit && bytes > ranges_[r].limit) ++r;

@@ -4,7 +4,22 @@
 #include <cstdio>
 #include <limits>
 
+#include "belfry/allreduce/machine.h"
 #include "belfry/belfry.h"
+#include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/device/device.h"
+#include "belfry/trainers/bench/mode_bench.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/bench/reduction_bench.h"
+#include "belfry/trainers/bench/reduction_report.h"
+#include "belfry/trainers/bench/update_bench.h"
+#include "belfry/trainers/core/strategy_list.h"
+#include "belfry/trainers/machine/algorithms_file.h"
+#include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/program/auto_flags.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/output_file.h"
 using namespace belfry;
 
 namespace {
@@ -296,7 +311,7 @@ class Benchmark {
 };
 
 int run(const Flags& flags) {
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const csv = outputs.open("--csv", flags.csv);
   OutputFile* const json = outputs.open("--json", flags.json);
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,

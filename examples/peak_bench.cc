@@ -4,6 +4,13 @@
 #include <cstdio>
 
 #include "belfry/belfry.h"
+#include "belfry/framework/device/device.h"
+#include "belfry/trainers/bench/timed_limit.h"
+#include "belfry/trainers/machine/algorithms_file.h"
+#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/interleaved.h"
+#include "belfry/trainers/util/output_file.h"
 using namespace belfry;
 
 namespace {
@@ -139,7 +146,7 @@ double product_rate(const Flags& flags, Precision precision, Console& console) {
 }
 
 int run(const Flags& flags) {
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", flags.json);
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.devices.algorithms,
                             flags.devices.deterministic);

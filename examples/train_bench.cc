@@ -7,6 +7,23 @@
 #include <span>
 
 #include "belfry/belfry.h"
+#include "belfry/framework/base/host_memory.h"
+#include "belfry/trainers/bench/bench_report.h"
+#include "belfry/trainers/bench/equivalence.h"
+#include "belfry/trainers/bench/mode_bench.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/bench/modes.h"
+#include "belfry/trainers/core/step_timer.h"
+#include "belfry/trainers/core/strategy_list.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/machine/algorithms_file.h"
+#include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/trainer_options.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/hash.h"
+#include "belfry/trainers/util/output_file.h"
+#include "belfry/trainers/util/statistics.h"
 using namespace belfry;
 
 struct BenchFlags {
@@ -247,7 +264,7 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
 }
 
 int train_bench(const BenchFlags& wanted) {
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
   AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,

@@ -248,7 +248,8 @@ void require_same_variables(const Graph& graph, const CheckpointFolder& folder, 
                             const SaveOptions& options) {
   if (options.overwrite || !folder.replaces()) return;
   constexpr char kAdvice[] =
-      "; nothing was changed: save elsewhere, or ask for it to be overwritten (--overwrite)";
+      "; nothing was changed: save elsewhere, or ask for it to be overwritten (the option "
+      "overwrite)";
   const std::string directory = find_checkpoint(files, folder.path()).directory;
   std::string different;
   try {

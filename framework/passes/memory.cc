@@ -25,7 +25,8 @@ struct Block {
 
 class MemoryPlanner {
  public:
-  MemoryPlanner(const PlanGraph& graph, const ExecutionSchedule& schedule, const PlanContext& context)
+  MemoryPlanner(const PlanGraph& graph, const ExecutionSchedule& schedule,
+                const PlanContext& context)
       : graph_(graph), schedule_(schedule), context_(context) {}
 
   MemoryLayout run() {

@@ -82,7 +82,8 @@ ExecutionSchedule schedule(const PlanGraph& graph, const PlanContext& context);
 
 // Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs. Declared
 // devices get none of either. Throws NotFound naming op, type and device if a GPU has no kernel.
-void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule, const PlanContext& context);
+void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
+                     const PlanContext& context);
 
 // The kernel of a node whose op is `op`: the host's, or the plain one. Throws NotFound if neither
 // serves these types.

@@ -52,7 +52,8 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
 
 }  // namespace
 
-void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule, const PlanContext& context) {
+void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
+                     const PlanContext& context) {
   for (Launch& launch : schedule.launches) {
     const PlanNode& node = graph.node(launch.node);
     const Device& device = context.device(schedule.strands[launch.strand].device);

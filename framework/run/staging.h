@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "belfry/framework/device/gpu_streams.h"
-#include "belfry/framework/run/linked_plan.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
 
 namespace belfry {

@@ -18,8 +18,7 @@ VariableLocks::VariableLocks(const LinkedPlan& linked, Runtime& runtime) {
     std::set<const void*> touched;
     const auto touch = [&](BufferIndex buffer) {
       const BufferRecord& record = plan.buffers[buffer];
-      if (record.kind == BufferKind::kState)
-        touched.insert(runtime.variable_memory(*record.node));
+      if (record.kind == BufferKind::kState) touched.insert(runtime.variable_memory(*record.node));
     };
     for (const Value& input : node.inputs) touch(plan.buffer(input));
     for (const BufferIndex buffer : plan.buffer_of[at(n)]) touch(buffer);

@@ -40,7 +40,7 @@ bool nothing_to_help() { return false; }
 ThreadUse thread_use(int worker, int workers, int enqueuers) {
   if (worker >= workers)
     return {cat("the work of GPU ", worker - workers + 1, " of ", enqueuers), "use fewer GPUs"};
-  return {cat("worker ", worker + 1, " of ", workers), "use fewer (--threads)"};
+  return {cat("worker ", worker + 1, " of ", workers), "use fewer (the option threads)"};
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/framework/trace/recording.h"
 #include "belfry/framework/trace/timeline.h"
 
 namespace belfry {

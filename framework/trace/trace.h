@@ -31,12 +31,12 @@
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
-#include "belfry/framework/device/device.h"
-#include "belfry/framework/trace/recording.h"
 
 namespace belfry {
 
+struct Device;
 struct Plan;
+struct Recording;
 
 // Of one run: the next run that it is given to replaces it. A run that throws leaves it empty.
 // Keeps nothing of its session.

@@ -1,5 +1,5 @@
-# Installs the library, its headers as include/belfry/<folder>/..., and what find_package(belfry)
-# reads; users link belfry::belfry.
+# Installs the library, its public headers with all that they include, as
+# include/belfry/<folder>/..., and what find_package(belfry) reads; users link belfry::belfry.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -7,10 +7,14 @@ install(TARGETS belfry EXPORT belfry)
 if(TARGET belfry_cuda)
   install(TARGETS belfry_cuda)  # beside the library, which loads it
 endif()
-install(DIRECTORY ${belfry_folders} DESTINATION include/belfry
-        FILES_MATCHING PATTERN "*.h" PATTERN cuda EXCLUDE)
-install(FILES ${CMAKE_BINARY_DIR}/include/belfry/belfry.h ${CMAKE_BINARY_DIR}/include/belfry/ops.h
-        DESTINATION include/belfry)
+# The public headers: belfry.h, which has the whole face, and what an op or a strategy of one's own
+# needs beside it.
+set(public_headers belfry.h framework/graph/op.h framework/graph/kernel.h
+                   ops/kernels/pointwise_op.h allreduce/pieces.h)
+install(CODE "set(INCLUDE \"${CMAKE_BINARY_DIR}/include\")
+set(PREFIX \"\${CMAKE_INSTALL_PREFIX}\")
+set(HEADERS ${public_headers})")
+install(SCRIPT ${CMAKE_SOURCE_DIR}/scripts/cmake/install_headers.cmake)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/belfry)
 install(EXPORT belfry NAMESPACE belfry:: FILE belfry-targets.cmake DESTINATION ${package_dir})

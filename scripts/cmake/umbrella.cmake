@@ -1,21 +1,8 @@
-# Writes belfry/belfry.h (the whole public face) and belfry/ops.h (every op): lists of the headers
-# that exist, so that nobody keeps them by hand. Headers named *_impl.h and kernel internals in
-# ops/kernels stay out.
-function(belfry_umbrella name)
-  list(JOIN ARGN ", " folders)
-  set(content "// Generated: every public header of ${folders}.\n#pragma once\n")
-  foreach(pattern ${ARGN})
-    file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${pattern}/*.h)
-    list(FILTER headers EXCLUDE REGEX "_impl\\.h$")
-    foreach(header ${headers})
-      string(APPEND content "#include \"belfry/${header}\"  // IWYU pragma: export\n")
-    endforeach()
-  endforeach()
-  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/include/belfry/${name} CONTENT "${content}" @ONLY)
-endfunction()
-
-belfry_umbrella(ops.h framework/core_ops ops ops/updates ops/normalization)
-belfry_umbrella(belfry.h framework/base framework/graph framework/gradients framework/core_ops
-                framework/device framework/plan framework/run framework/trace framework/checkpoint
-                ops ops/updates ops/normalization towers allreduce/verify allreduce trainers/util
-                trainers/data trainers/machine trainers/core trainers/bench trainers/program)
+# Writes belfry/ops.h, a list of every op that a graph may hold: whoever adds one need not enter it.
+# Left out are those that plans alone make, and what ops share among themselves (*_impl.h).
+file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} framework/core_ops/*.h ops/*.h)
+list(FILTER headers EXCLUDE REGEX "_impl\\.h$|/(copy|copy_to_host|fused_update|transfer)\\.h$")
+list(TRANSFORM headers REPLACE "(.+)" "#include \"belfry/\\1\"  // IWYU pragma: export")
+list(JOIN headers "\n" headers)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/include/belfry/ops.h @ONLY
+     CONTENT "// Generated: every op of graphs.\n#pragma once\n${headers}\n")

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/machine.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/graph/scopes.h"

@@ -194,7 +194,7 @@ TEST(Packed, RefusesWithThePackersReason) {
   TestGradients gradients(2, {{100}});
   const std::string message =
       message_of([&] { packed(make_strategy("naive"), 4)->reduce(gradients.table()); });
-  EXPECT_THAT(message, HasSubstr("--gradient_repacking=4"));
+  EXPECT_THAT(message, HasSubstr("gradient_repacking=4"));
   EXPECT_THAT(message, HasSubstr("100 elements"));
 }
 

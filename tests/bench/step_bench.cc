@@ -9,9 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/belfry.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/tests/bench/machine.h"
 #include "belfry/tests/bench/step_options.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/output_file.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry::bench {
 namespace {
@@ -307,7 +314,7 @@ int run_bench(int argc, char** argv) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", options.json);
   Results results = prepare(options);
   run(options, results);

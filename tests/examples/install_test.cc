@@ -1,17 +1,23 @@
-// A program outside the tree, made of nothing but what is installed, as README.md says.
+// What is installed, and programs outside the tree that are made of that alone, as README.md says.
+#include <filesystem>
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/tests/framework/source_files.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
 namespace install_test {
 
+using testing::Contains;
 using testing::HasSubstr;
+using testing::IsSupersetOf;
 using testing::Not;
 
 std::string text_of(const std::string& path) {
@@ -19,9 +25,7 @@ std::string text_of(const std::string& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::string source_of(const char* file) {
-  return text_of(cat(BELFRY_SOURCE_DIR, "/examples/own_program/", file));
-}
+std::string example(const char* path) { return cat(BELFRY_SOURCE_DIR, "/examples/", path); }
 
 const std::string kBuildDir = cat(BELFRY_BIN_DIR, "/..");
 
@@ -41,36 +45,139 @@ void succeed(const std::string& program, const std::vector<std::string>& argumen
                             << done.output << done.errors;
 }
 
-TEST(OwnProgram, IsShownWholeInTheReadme) {
-  const std::string readme = text_of(cat(BELFRY_SOURCE_DIR, "/README.md"));
-  EXPECT_THAT(readme, HasSubstr("```cmake\n" + source_of("CMakeLists.txt") + "```\n"));
-  EXPECT_THAT(readme, HasSubstr("```cpp\n" + source_of("main.cc") + "```\n"));
+// The library, installed in a folder of its own.
+class Installed : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    root_ = temporary_path(".installed");
+    local_file_system().create_directory(root_);
+    succeed(configured("CMAKE_COMMAND"), {"--install", kBuildDir, "--prefix", prefix()});
+  }
+  static void TearDownTestSuite() { remove_tree(local_file_system(), root_); }
+
+  static std::string prefix() { return root_ + "/prefix"; }
+
+  // Makes the program of a folder that was copied out of the tree. Returns where it is.
+  static std::string make(const char* folder, const std::string& program) {
+    const std::string source = cat(root_, "/", folder), build = source + ".build";
+    succeed("cp", {"-r", example(folder), source});
+    const std::string cmake = configured("CMAKE_COMMAND");
+    succeed(cmake, {"-S", source, "-B", build, "-G", configured("CMAKE_GENERATOR"),
+                    "-DCMAKE_PREFIX_PATH=" + prefix(),
+                    cat("-DCMAKE_CXX_COMPILER=", configured("CMAKE_CXX_COMPILER"))});
+    succeed(cmake, {"--build", build});
+    return cat(build, "/", program);
+  }
+
+  static nlohmann::json run(const std::string& program, std::vector<std::string> arguments) {
+    const std::string json = root_ + "/result.json";
+    arguments.push_back("--json=" + json);
+    succeed(program, arguments);
+    return nlohmann::json::parse(text_of(json));
+  }
+
+  // Looks at a source without making code of it.
+  static Finished compile(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(),
+                     {"-std=c++20", "-fsyntax-only", cat("-I", prefix(), "/include")});
+    return run_program(configured("CMAKE_CXX_COMPILER"), arguments);
+  }
+
+ private:
+  static inline std::string root_;
+};
+
+// What programs include: the first of all, and those for ops and strategies of their own.
+const std::vector<std::string> kPublic = {"belfry.h", "framework/graph/op.h",
+                                          "framework/graph/kernel.h", "ops/kernels/pointwise_op.h",
+                                          "allreduce/pieces.h"};
+
+// What a header below `folder` includes of ours, without "belfry/".
+std::vector<std::string> included_by(const std::string& folder, const std::string& header) {
+  std::vector<std::string> names;
+  for (const std::string& include : test::includes(text_of(cat(folder, "/", header))))
+    if (include.starts_with("\"belfry/")) names.push_back(include.substr(8, include.size() - 9));
+  return names;
 }
 
-TEST(OwnProgram, IsMadeOfWhatIsInstalledAlone) {
-  if (kSanitized) GTEST_SKIP() << "the program would have to be built with the sanitizer, too";
-  const std::string root = temporary_path(".own");
-  const std::string prefix = root + "/prefix", source = root + "/source", build = root + "/build";
-  FileSystem& files = local_file_system();
-  files.create_directory(root);
-  succeed("cp", {"-r", cat(BELFRY_SOURCE_DIR, "/examples/own_program"), source});
-  const std::string cmake = configured("CMAKE_COMMAND");
-  succeed(cmake, {"--install", kBuildDir, "--prefix", prefix});
-  // A program may be made where this tree is not.
+TEST_F(Installed, HeadersAreThoseThatPublicOnesInclude) {
+  const std::string folder = prefix() + "/include/belfry";
+  std::set<std::string> reached(kPublic.begin(), kPublic.end());
+  std::vector<std::string> todo = kPublic;
+  while (!todo.empty()) {
+    const std::string header = todo.back();
+    todo.pop_back();
+    for (const std::string& next : included_by(folder, header))
+      if (reached.insert(next).second) todo.push_back(next);
+  }
+  std::set<std::string> installed;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (!entry.is_directory()) installed.insert(entry.path().lexically_relative(folder));
+  EXPECT_EQ(installed, reached);
+  EXPECT_THAT(installed, IsSupersetOf({"ops/relu.h", "trainers/program/train.h",
+                                       "allreduce/verify/gradient_table.h"}));
+  for (const char* hidden : {"framework/plan/plan.h", "framework/device/gpu_backend.h",
+                             "framework/core_ops/transfer.h", "trainers/util/output_file.h"})
+    EXPECT_THAT(installed, Not(Contains(hidden)));
+}
+
+// Another machine has neither this tree nor the libraries that Belfry is made with.
+TEST_F(Installed, FilesNameNeitherThisTreeNorPrivateLibraries) {
   const Finished mentions = run_program(
-      "grep", {"-rlF", BELFRY_SOURCE_DIR, "--include=*.cmake", "--include=*.h", prefix});
+      "grep", {"-rlE", cat(BELFRY_SOURCE_DIR, "|include <(spdlog|CLI|nlohmann|dnnl|oneapi)"),
+               "--include=*.cmake", "--include=*.h", prefix()});
   EXPECT_EQ(mentions.output, "");
-  succeed(cmake, {"-S", source, "-B", build, "-G", configured("CMAKE_GENERATOR"),
-                  "-DCMAKE_PREFIX_PATH=" + prefix,
-                  cat("-DCMAKE_CXX_COMPILER=", configured("CMAKE_CXX_COMPILER"))});
-  succeed(cmake, {"--build", build});
-  const std::string json = root + "/result.json";
-  succeed(build + "/circle", {"--devices=cpu:2", "--allreduce=ring", "--json=" + json});
-  const auto report = nlohmann::json::parse(text_of(json));
+}
+
+// A second each.
+TEST_F(Installed, PublicHeadersCompileAloneLong) {
+  std::vector<std::string> headers = kPublic;
+  for (const std::string& header : included_by(prefix() + "/include/belfry", "belfry.h"))
+    headers.push_back(header);
+  for (const std::string& header : headers) {
+    const Finished done = compile(
+        {"-Wall", "-Wextra", "-Werror", "-include", "belfry/" + header, "-x", "c++", "/dev/null"});
+    EXPECT_EQ(done.status, 0) << header << "\n" << done.errors;
+  }
+}
+
+TEST_F(Installed, NamesOfProgramsAreNotTaken) {
+  const Finished done =
+      compile({"-Wall", "-Wextra", "-Werror", cat(BELFRY_SOURCE_DIR, "/tests/examples/names.cc")});
+  EXPECT_EQ(done.status, 0) << done.errors;
+}
+
+TEST(OwnProgram, IsShownWholeInTheReadme) {
+  const std::string readme = text_of(cat(BELFRY_SOURCE_DIR, "/README.md"));
+  const auto source = [](const char* file) { return text_of(example(file)); };
+  EXPECT_THAT(readme, HasSubstr("```cmake\n" + source("own_program/CMakeLists.txt") + "```\n"));
+  EXPECT_THAT(readme, HasSubstr("```cpp\n" + source("own_program/main.cc") + "```\n"));
+}
+
+TEST_F(Installed, LibraryIsEnoughForAProgram) {
+  if (kSanitized) GTEST_SKIP() << "the program would have to be built with the sanitizer, too";
+  const auto report = run(make("own_program", "circle"), {"--devices=cpu:2", "--allreduce=ring"});
   EXPECT_EQ(report["program"], "circle");
   EXPECT_EQ(report["allreduce"], "ring");
   EXPECT_GT(report["test_accuracy"].get<double>(), 0.95);
-  remove_tree(files, root);
+}
+
+TEST_F(Installed, LibraryIsEnoughForAnOpAndAStrategy) {
+  if (kSanitized) GTEST_SKIP() << "the program would have to be built with the sanitizer, too";
+  const std::string program = make("own_parts", "own_parts");
+  const auto own = run(program, {"--devices=cpu:3", "--allreduce=on_first"});
+  EXPECT_EQ(own["allreduce"], "on_first");
+  EXPECT_EQ(own["canonical"], true);
+  EXPECT_EQ(own["replicas_equal"], true);
+  EXPECT_GE(own["test_accuracy"].get<double>(), 0.99);
+  EXPECT_LT(own["epochs"].get<int>(), 20) << "the callback stops before";
+  const auto naive = run(program, {"--devices=cpu:3", "--allreduce=naive"});
+  EXPECT_EQ(naive["allreduce"], "naive");
+  EXPECT_EQ(naive["params_hash"], own["params_hash"]);
+  // It is a strategy like any other: in lists, and in specs.
+  const Finished wrong = run_program(program, {"--devices=cpu:3", "--allreduce=on_furst"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.errors, HasSubstr("on_first"));
 }
 
 }  // namespace install_test

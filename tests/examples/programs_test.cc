@@ -1,6 +1,8 @@
 // The example programs, run as people run them.
 #include "belfry/tests/support/programs.h"
 
+#include <cstdio>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -67,6 +69,19 @@ TEST(Programs, LinearRegressionThatDivergesKeepsItsCheckpointAndExitsWithOne) {
   EXPECT_EQ(nlohmann::json::parse(text_of(json))["state_hash"], hash);
   local_file_system().remove(json);
   remove_tree(local_file_system(), checkpoint);
+}
+
+TEST(Programs, LoopTrainsWithoutATrainer) {
+  const Finished done = run("loop", {});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  double losses[3] = {};
+  ASSERT_EQ(std::sscanf(done.output.c_str(),
+                        "step 100: loss %lf\nstep 200: loss %lf\nstep 300: loss %lf\n", &losses[0],
+                        &losses[1], &losses[2]),
+            3)
+      << done.output;
+  EXPECT_LT(losses[2], losses[0]);
+  EXPECT_LT(losses[2], 0.25);
 }
 
 TEST(Programs, PlacementPlansForGpusAndPrintsValuesAsNumpy) {

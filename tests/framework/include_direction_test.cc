@@ -71,7 +71,7 @@ std::vector<std::string> wrong_includes(const SourceFile& file) {
       wrong.push_back(cat(file.path, " includes ", include, "; write it as \"belfry/...\""));
       continue;
     }
-    // "belfry/ops.h" is the generated list of all ops; "belfry/belfry.h", of everything, is above
+    // "belfry/ops.h" is the generated list of all ops; "belfry/belfry.h", the public face, is above
     // every room.
     const std::string rest = name.substr(std::string("belfry/").size());
     const std::string target = rest.starts_with("ops.h") ? "ops" : rest.substr(0, rest.rfind('/'));

@@ -114,7 +114,7 @@ std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer) {
 }
 
 bool is_canonical(const Mode& mode, const Trainer& trainer) {
-  return trainer.towers().canonical &&
+  return trainer.built().canonical &&
          chosen_mode(mode, trainer).value_or(mode).canonical(trainer.options().devices);
 }
 

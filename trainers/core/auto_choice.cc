@@ -15,7 +15,7 @@ namespace {
 // Why the choice does not hold for these options; "" if it does.
 std::string outdated(const KeptChoice& kept, const TrainerOptions& options,
                      const Candidates& candidates) {
-  if (options.choice.choose_anew) return "is set aside by --remeasure";
+  if (options.choice.choose_anew) return "is set aside, as a new choice was asked for";
   if (kept.devices != options.devices) return cat("was made for ", short_names(kept.devices));
   if (kept.gradient_repacking != options.gradient_repacking ||
       kept.small_tensors_kb != options.small_tensors_kb)
@@ -27,7 +27,7 @@ std::string outdated(const KeptChoice& kept, const TrainerOptions& options,
     if (!candidates.accepts(kept.allreduce)) return "is not taken by this trainer";
     const auto towers = static_cast<int>(options.devices.size());
     if (!make_strategy(kept.allreduce)->canonical(towers) && !options.choice.any)
-      return "is not canonical, and --auto_any is not given";
+      return "is not canonical, as this run asks for";
     return "";
   } catch (const InvalidArgument& error) {
     return cat("is no use here: ", error.what());

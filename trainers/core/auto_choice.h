@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/allreduce/machine.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/allreduce/verify/gradient_table.h"
 
 namespace belfry {
 
+struct Machine;
 struct TrainerOptions;
 
 // What an earlier run chose, and for what.

@@ -124,7 +124,7 @@ Evaluation::~Evaluation() = default;
 void Evaluation::setup(Trainer& trainer) {
   const Dataset* data = trainer.test_data();
   if (!data) return;
-  evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.towers().predictors, *data,
+  evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.built().predictors, *data,
                                            trainer.options().batch_size);
 }
 

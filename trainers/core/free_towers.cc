@@ -19,7 +19,7 @@ FreeTowers::FreeTowers(Options options)
   try {
     for (std::size_t t = 0; t < options_.towers.size(); ++t)
       threads_.push_back(
-          start_thread({cat("tower ", t, " of ", towers_, ", which runs free (--async=free)"),
+          start_thread({cat("tower ", t, " of ", towers_, ", which runs free (async=free)"),
                         "use fewer devices"},
                        [this, t] { loop(t); }));
   } catch (...) {

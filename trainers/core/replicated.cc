@@ -3,7 +3,7 @@
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -21,12 +21,12 @@ std::unique_ptr<Strategy> assemble(const TrainerOptions& options) {
   return strategy;
 }
 
-// Asked first, so that the user hears of the flag even when one tower leaves nothing to combine.
+// Asked first, so that the user hears of the option even when one tower leaves nothing to combine.
 void check_packing(const TrainerOptions& options, const GradientTable& gradients) {
   if (options.gradient_repacking == 0) return;
   GradientPacker packer(options.gradient_repacking);
-  require<FlagError>(packer.prepare(gradients.row(0)),
-                     "--gradient_repacking=", options.gradient_repacking, ": ", packer.reason());
+  require<OptionError>(packer.prepare(gradients.row(0)),
+                       "gradient_repacking=", options.gradient_repacking, ": ", packer.reason());
 }
 
 std::string choose(TrainerOptions& options, const GradientTable& gradients) {

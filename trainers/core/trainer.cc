@@ -228,7 +228,7 @@ void Trainer::look_at_loss() {
     not_finite_since_ = steps_ + 1;
     if (options_.warn_of_loss && !std::exchange(warned_, true))
       log_warning("the loss is ", significant(loss), " at step ", *not_finite_since_,
-                  "; a smaller --learning_rate may help");
+                  "; a smaller learning rate may help");
   }
 }
 

@@ -114,7 +114,10 @@ class Trainer {
   const std::string& choice() const { return choice_; }
   // The choice, for runs that go on from this one; none without "auto".
   std::optional<KeptChoice> kept_choice() const;
-  const TrainingGraph& towers() const { return built_; }
+  // The training towers, one for each of options().devices, in their order.
+  const std::vector<TowerRecord>& towers() const { return built_.towers; }
+  // All that was built, these among it.
+  const TrainingGraph& built() const { return built_; }
   const BatchPlan& batches() const { return plan_; }
   const Dataset* test_data() const { return test_; }
 

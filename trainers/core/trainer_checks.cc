@@ -86,9 +86,9 @@ void check_options(const TrainerOptions& options, const TrainerDesign& design) {
   const bool unequal = makes_unequal(options.uneven);
   require(design.weighs || (!unequal && options.tower_weights.empty()),
           "this trainer takes batches of one size: no ",
-          unequal ? cat("--uneven=", name_of(options.uneven)) : "--tower_weights");
+          unequal ? cat("uneven=", name_of(options.uneven)) : "tower_weights");
   require(options.allreduce != "auto" || design.choose,
-          "this trainer cannot choose: --allreduce=auto needs a TrainerDesign::choose");
+          "this trainer cannot choose: allreduce=auto needs a TrainerDesign::choose");
   check_precision(options, design);
 }
 

@@ -8,7 +8,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/trainers/util/counter_random_impl.h"
-#include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -23,12 +23,12 @@ __extension__ using Wide = __int128;  // products of samples and weights
 // Weights as whole numbers of billionths.
 std::vector<Wide> whole_weights(std::int64_t towers, std::span<const double> weights) {
   if (weights.empty()) return std::vector<Wide>(static_cast<std::size_t>(towers), 1);
-  require<FlagError>(std::ssize(weights) == towers, "--tower_weights has ", weights.size(),
-                     " where there are ", towers, " devices; give one weight for each");
+  require<OptionError>(std::ssize(weights) == towers, "tower_weights has ", weights.size(),
+                       " where there are ", towers, " devices; give one weight for each");
   std::vector<Wide> result;
   for (const double weight : weights) {
-    require<FlagError>(weight >= 1e-9 && weight <= 1e6, "--tower_weights: ", weight,
-                       " is not a number from 1e-9 to 1e6");
+    require<OptionError>(weight >= 1e-9 && weight <= 1e6, "tower_weights: ", weight,
+                         " is not a number from 1e-9 to 1e6");
     result.push_back(std::llround(weight * 1e9));
   }
   return result;
@@ -100,26 +100,28 @@ BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t bat
                      std::uint64_t seed, const BatchOptions& options)
     : samples_(samples), towers_(towers), batch_size_(batch_size), seed_(seed) {
   require(towers >= 1, "batches need at least one tower, not ", towers);
-  require(batch_size >= 1, "--batch_size=", batch_size, ": it must be at least 1");
+  require<OptionError>(batch_size >= 1, "batch_size=", batch_size, ": it must be at least 1");
   require(samples >= 1, "there are ", samples, " samples to train with; at least 1 is needed");
   const bool whole = !makes_unequal(options.uneven);
   const std::int64_t most =
       whole ? samples / towers : std::numeric_limits<std::int64_t>::max() / towers;
-  const std::string advice = most > 0 ? cat("--batch_size can be at most ", most)
+  const std::string advice = most > 0 ? cat("batch_size can be at most ", most)
                                       : cat("use at most ", samples, " devices, or more data");
-  require(batch_size <= most, "--batch_size=", batch_size, " on each of ", towers,
-          " devices needs more samples in one step than the ", samples, " of the data: ", advice);
+  require<OptionError>(batch_size <= most, "batch_size=", batch_size, " on each of ", towers,
+                       " devices needs more samples in one step than the ", samples,
+                       " of the data: ", advice);
   const std::int64_t left = samples % global_batch();
-  require(options.uneven != Uneven::kError || left == 0, "--uneven=error: the ", samples,
-          " samples of the data fill ", samples / global_batch(), " batches of ", global_batch(),
-          " (", batch_size, " on each of ", towers, " devices) and leave ", left,
-          " over; another --batch_size, or --uneven=drop, weight or pad, would take them");
+  require<OptionError>(options.uneven != Uneven::kError || left == 0, "uneven=error: the ", samples,
+                       " samples of the data fill ", samples / global_batch(), " batches of ",
+                       global_batch(), " (", batch_size, " on each of ", towers,
+                       " devices) and leave ", left,
+                       " over; another batch_size, or uneven=drop, weight or pad, would take them");
   BatchForm full{.samples = divide_samples(global_batch(), towers, options.tower_weights)};
   full.rows = full.samples;
   full.begins = begins_of(full.samples);
   for (std::size_t t = 0; t < full.samples.size(); ++t)
-    require(full.samples[t] > 0, "--tower_weights: tower ", t, " would get none of the ",
-            global_batch(), " samples of a batch; use a larger weight or --batch_size");
+    require<OptionError>(full.samples[t] > 0, "tower_weights: tower ", t, " would get none of the ",
+                         global_batch(), " samples of a batch; use a larger weight or batch_size");
   steps_ = samples / global_batch();
   if (steps_ > 0) forms_.push_back(full);
   if (left > 0 && !whole) add_ragged_form(full, options);

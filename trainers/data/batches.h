@@ -29,8 +29,8 @@ Uneven find_uneven(std::string_view name);
 // Divides `total` samples among towers in proportion to `weights` (none: equal ones) by largest
 // remainders: tower t gets floor(total w_t / sum w), and those that are left go, one each, to the
 // towers with the largest remainders, of equal ones to the first. Exact for weights of up to nine
-// digits after the point; later ones are rounded away. Throws FlagError naming
-// --tower_weights unless there are as many weights as towers, from 1e-9 to 1e6.
+// digits after the point; later ones are rounded away. Throws OptionError naming
+// tower_weights unless there are as many weights as towers, from 1e-9 to 1e6.
 std::vector<std::int64_t> divide_samples(std::int64_t total, std::int64_t towers,
                                          std::span<const double> weights = {});
 

@@ -31,7 +31,7 @@ std::string find(FileSystem& files, const std::string& folder, const char* name)
   try {
     return find_idx_file(files, cat(folder, "/", name));
   } catch (const NotFound& error) {
-    throw NotFound(cat(error.what(), "; --data_dir is the folder with the four files of MNIST"));
+    throw NotFound(cat(error.what(), "; data_dir is the folder with the four files of MNIST"));
   }
 }
 

@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-AlgorithmsFile::AlgorithmsFile(FileSystem& files, Outputs& outputs, const std::string& path,
+AlgorithmsFile::AlgorithmsFile(FileSystem& files, OutputFiles& outputs, const std::string& path,
                                bool deterministic, const Gpus* found)
     : deterministic_(deterministic) {
   if (path.empty()) return;

@@ -13,8 +13,8 @@ class AlgorithmsFile {
   // `deterministic` or not. Does nothing for no path. Throws IoError if the file cannot be read or
   // written, and InvalidArgument, naming it, for what is no file of algorithms.
   // `found` is in place of gpus(), which are asked for a path alone.
-  AlgorithmsFile(FileSystem& files, Outputs& outputs, const std::string& path, bool deterministic,
-                 const Gpus* found = nullptr);
+  AlgorithmsFile(FileSystem& files, OutputFiles& outputs, const std::string& path,
+                 bool deterministic, const Gpus* found = nullptr);
 
   // Writes all choices, old and new, if there are new ones.
   void write();

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "belfry/allreduce/machine.h"
+
 namespace belfry {
 
 void add_auto_flags(FlagParser& parser, AutoFlags& flags) {

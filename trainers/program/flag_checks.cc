@@ -10,6 +10,7 @@
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flags_impl.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -210,7 +211,12 @@ void refuse_beside_equivalence(const TrainFlags& flags, const RawFlags& raw) {
 void check_shares(const TrainFlags& flags, const RawFlags& raw) {
   const auto towers = std::ssize(flags.devices);
   const std::int64_t batch = flags.batch_size * static_cast<std::int64_t>(towers);
-  const std::vector<std::int64_t> shares = divide_samples(batch, towers, flags.tower_weights);
+  std::vector<std::int64_t> shares;
+  try {
+    shares = divide_samples(batch, towers, flags.tower_weights);
+  } catch (const OptionError& error) {
+    throw FlagError(cat("--", error.what()));
+  }
   for (std::size_t t = 0; t < shares.size(); ++t)
     require<FlagError>(shares[t] > 0, raw.tower_weights, " leaves ", flags.devices[t].short_str(),
                        " none of the ", batch, " examples that --batch_size=", flags.batch_size,

@@ -97,7 +97,7 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
   if (flags.dry_run) {
-    if (test) prepare_predictors(trainer.session(), trainer.towers().predictors, flags.batch_size);
+    if (test) prepare_predictors(trainer.session(), trainer.built().predictors, flags.batch_size);
     console.line(without_line_break(placement));
     devices = print_device_use(trainer.session(), console);
     if (flags.logical_gpus > 1) physical = print_physical_use(trainer.session(), console);

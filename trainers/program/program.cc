@@ -7,6 +7,7 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -23,6 +24,8 @@ int status_of(const std::function<int()>& body) {
     return body();
   } catch (const FlagError& error) {
     return fail(error.what(), 2);
+  } catch (const OptionError& error) {
+    return fail(cat("--", error.what()), 1);
   } catch (const std::bad_alloc&) {
     return fail(
         "there is no memory left; use a smaller batch or fewer devices, or allow this process more "

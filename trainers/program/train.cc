@@ -151,7 +151,7 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
 
 int train_program(const std::string& program, const TrainFlags& flags, const Recipe& recipe) {
   // Opened before anything is built, so that what cannot be written costs no training.
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", flags.json);
   OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
   outputs.reserve("--save_checkpoint", flags.save_checkpoint);

@@ -3,6 +3,8 @@
 #include <memory>
 #include <optional>
 
+#include "belfry/allreduce/machine.h"
+
 namespace belfry {
 namespace {
 

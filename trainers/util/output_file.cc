@@ -47,17 +47,17 @@ void OutputFile::write(const std::string& text) {
   }
 }
 
-Outputs::~Outputs() {
+OutputFiles::~OutputFiles() {
   if (const std::string lost = failures(); !finished_ && !lost.empty()) log_error(lost);
 }
 
-OutputFile* Outputs::open(std::string_view flag, const std::string& path) {
+OutputFile* OutputFiles::open(std::string_view flag, const std::string& path) {
   if (path.empty()) return nullptr;
   reserve(flag, path);
   return &opened_.emplace_back(files_, std::string(flag), path);
 }
 
-void Outputs::reserve(std::string_view flag, const std::string& path) {
+void OutputFiles::reserve(std::string_view flag, const std::string& path) {
   if (path.empty()) return;
   Taken wanted{.flag = cat(flag, "=", path), .resolved = {}};
   try {
@@ -72,19 +72,19 @@ void Outputs::reserve(std::string_view flag, const std::string& path) {
   taken_.push_back(std::move(wanted));
 }
 
-std::string Outputs::failures() const {
+std::string OutputFiles::failures() const {
   std::vector<std::string> all;
   for (const OutputFile& file : opened_)
     if (!file.failure().empty()) all.push_back(file.failure());
   return join(all, "; ");
 }
 
-void Outputs::finish() {
+void OutputFiles::finish() {
   finished_ = true;
   const std::string lost = failures();
   require<IoError>(lost.empty(), lost);
 }
 
-bool Outputs::on_stdout() const { return std::ranges::any_of(opened_, &OutputFile::is_stdout); }
+bool OutputFiles::on_stdout() const { return std::ranges::any_of(opened_, &OutputFile::is_stdout); }
 
 }  // namespace belfry

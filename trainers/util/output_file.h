@@ -36,13 +36,13 @@ class OutputFile {
 
 // The files of one run, opened before there is anything to lose. No two of its flags may name one
 // file, however they spell it, nor may one file lie in a directory that another flag names.
-class Outputs {
+class OutputFiles {
  public:
-  explicit Outputs(FileSystem& files) : files_(files) {}
+  explicit OutputFiles(FileSystem& files) : files_(files) {}
   // Logs what finish() was not asked for.
-  ~Outputs();
-  Outputs(const Outputs&) = delete;
-  Outputs& operator=(const Outputs&) = delete;
+  ~OutputFiles();
+  OutputFiles(const OutputFiles&) = delete;
+  OutputFiles& operator=(const OutputFiles&) = delete;
 
   // Null for no path; else borrowed. Throws FlagError, naming both flags, for the file of another
   // one, and whatever OutputFile throws.

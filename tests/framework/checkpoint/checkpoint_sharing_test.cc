@@ -87,7 +87,7 @@ class OtherModelTest : public CheckpointTest {
 TEST_F(OtherModelTest, IsNotOverwrittenUnasked) {
   EXPECT_THAT(refusal([](Model& m) { variable(m.graph, "v", {1}); }),
               AllOf(HasSubstr(path_ + " holds a checkpoint of another model: it lacks 'v'"),
-                    HasSubstr("ask for it to be overwritten (--overwrite)")));
+                    HasSubstr("ask for it to be overwritten (the option overwrite)")));
   Graph other;
   variable(other, "fc/w", {3, 2});
   EXPECT_THAT(message_of<InvalidArgument>([&] { check_checkpoint_path(other, path_); }),
@@ -122,7 +122,7 @@ TEST_F(OtherModelTest, OrOursCannotBeToldOfADamagedManifest) {
   const Model model(1);
   EXPECT_THAT(message_of<IoError>([&] { check_checkpoint_path(model.graph, path_); }),
               AllOf(HasSubstr("cannot be told from another model's: " + file("manifest.json")),
-                    HasSubstr("(--overwrite)")));
+                    HasSubstr("(the option overwrite)")));
   check_checkpoint_path(model.graph, path_, {.overwrite = true});
 }
 

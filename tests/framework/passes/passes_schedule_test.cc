@@ -107,8 +107,7 @@ TEST(Schedule, CollectivesTakeTurnsOnTheirDevices) {
   std::vector<int> turns(3);
   for (const Launch& launch : plan.launches)
     if (plan.nodes[static_cast<std::size_t>(launch.node)].op == &kAllReduce)
-      ++turns[static_cast<std::size_t>(
-          plan.strands[launch.strand].device)];
+      ++turns[static_cast<std::size_t>(plan.strands[launch.strand].device)];
   EXPECT_EQ(turns, (std::vector{2, 2, 2}));
 }
 

@@ -134,7 +134,8 @@ TEST_F(TransfersTest, ACopyIsALaunchOnItsDeviceWithMemoryOfItsOwn) {
   const int launch = launch_of(plan, copy);
   ASSERT_GE(launch, 0);
   EXPECT_EQ(plan.strands[plan.launches[at(launch)].strand].device, 1);
-  const BufferIndex original = plan.buffer({planned(plan, x.node()), 0}), copied = plan.buffer({copy, 0});
+  const BufferIndex original = plan.buffer({planned(plan, x.node()), 0}),
+                    copied = plan.buffer({copy, 0});
   EXPECT_NE(original, copied);
   EXPECT_EQ(plan.buffers[original].device, 0);
   EXPECT_EQ(plan.buffers[copied].device, 1);

@@ -34,7 +34,8 @@ TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
   int closed = 0;
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
     guard.before(LaunchIndex(l));
-    for (const BufferIndex tensor : plan.buffer_of[static_cast<std::size_t>(plan.launches[l].node)]) {
+    for (const BufferIndex tensor :
+         plan.buffer_of[static_cast<std::size_t>(plan.launches[l].node)]) {
       const BufferRecord& record = plan.buffers[tensor];
       if (record.kind != BufferKind::kArena) continue;
       EXPECT_TRUE(open(record.offset));

@@ -103,7 +103,8 @@ TEST(IdleWorkers, AreAsManyAsThereAreStrandsOrMoreForChunks) {
   Plan plan;
   EXPECT_EQ(workers_for(plan, 4), 1);
   for (const int device : {0, 1}) plan.strands.push_back({device, {}});
-  plan.launches.push_back({.node = 0, .strand = StrandIndex(0), .position = 0, .range = {0, 7}, .chunk = 7});
+  plan.launches.push_back(
+      {.node = 0, .strand = StrandIndex(0), .position = 0, .range = {0, 7}, .chunk = 7});
   EXPECT_EQ(workers_for(plan, 4), 2);
   EXPECT_EQ(workers_for(plan, 1), 1);
   plan.launches[0].chunk = 3;

@@ -203,8 +203,8 @@ TEST_F(ThreadHookTest, AWorkerThatCannotBeStartedIsNamedWithWhatToDo) {
   refuse("worker 3 of 4");
   EXPECT_EQ(message_of<DeviceError>([] { WorkerPool pool(4); }),
             "cannot start a thread for worker 3 of 4: Resource temporarily unavailable; use fewer "
-            "(--threads), or allow this user more threads (ulimit -u) and this process more memory "
-            "(ulimit -v)");
+            "(the option threads), or allow this user more threads (ulimit -u) and this process "
+            "more memory (ulimit -v)");
   EXPECT_NO_THROW(WorkerPool(2));
 }
 

@@ -14,6 +14,7 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/framework/trace/recording.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/sin.h"

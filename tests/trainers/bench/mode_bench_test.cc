@@ -50,7 +50,7 @@ TEST(PlanMode, SaysWhyAModeCannotServe) {
   EXPECT_THAT(plan_mode({"replicated", "hierarchical"}, options(3), *data).refusal,
               HasSubstr("even number"));
   EXPECT_THAT(plan_mode({"replicated", "naive", 2}, options(2), *data).refusal,
-              HasSubstr("--gradient_repacking=2"));
+              HasSubstr("gradient_repacking=2"));
 }
 
 TEST(RequireMemory, RefusesWhatTheMachineLacks) {

@@ -201,7 +201,7 @@ TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
   Session& session = trainer.session();
   const int shared = count_shared(session, trainer.graph());
   // All that a tower has of its own: trained variables and their slots.
-  EXPECT_EQ(shared, 2 * static_cast<int>(trainer.towers().towers[1].trainables.size()));
+  EXPECT_EQ(shared, 2 * static_cast<int>(trainer.towers()[1].trainables.size()));
   const Variable bias = trainer.graph().stored_variable("tower1/fc1/b");
   Tensor value = session.read(bias);
   value.mutable_data<float>()[3] += 1;

@@ -294,7 +294,8 @@ TEST_F(AutoTraining, ChoosesAnewWhereTheChoiceOfACheckpointWasForSomethingElse) 
   if (!kSanitized) {  // too slow to measure
     const Ran measured = run({"--devices=cpu:4", "--threads=2", "--remeasure", restore});
     ASSERT_EQ(measured.code, 0) << measured.error;
-    EXPECT_THAT(measured.out, HasSubstr("(collective, 4 MiB) is set aside by --remeasure\n"));
+    EXPECT_THAT(measured.out,
+                HasSubstr("(collective, 4 MiB) is set aside, as a new choice was asked for\n"));
   }
   const Ran spread = run({"--devices=cpu:4", "--trainer=parameter_server", restore});
   EXPECT_EQ(spread.code, 0) << spread.error;

@@ -52,7 +52,7 @@ TEST_F(DivergenceTest, ExitsWithOneAndNamesTheStepInEveryMode) {
     EXPECT_TRUE(report["loss"].is_null());
     EXPECT_THAT(std::string(report["nonfinite_variable"]), HasSubstr("(built at"));
     EXPECT_THAT(result.error, HasSubstr(cat("not finite since step ", since, "; '")));
-    EXPECT_THAT(result.error, HasSubstr(cat(" at step ", since, "; a smaller --learning_rate")));
+    EXPECT_THAT(result.error, HasSubstr(cat(" at step ", since, "; a smaller learning rate")));
     EXPECT_THAT(result.error, HasSubstr("error: training diverged: the loss is "));
     EXPECT_THAT(result.out, AllOf(HasSubstr("params_hash"), Not(HasSubstr("-nan"))));
   }

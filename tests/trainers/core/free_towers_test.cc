@@ -361,7 +361,7 @@ TEST(Free, GoesOnFromACheckpointWithItsCounts) {
 TEST(Free, TowersNeedNothingOfEachOther) {
   const auto data = smooth_data(64);
   AsyncMultiGpuTrainer trainer(async_options("free", 3), *data);
-  const TrainingGraph& built = trainer.towers();
+  const TrainingGraph& built = trainer.built();
   EXPECT_TRUE(built.forms.empty());
   ASSERT_EQ(built.tower_ops.size(), 3u);
   for (std::size_t t = 0; t < 3; ++t) {

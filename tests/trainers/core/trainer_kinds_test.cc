@@ -58,7 +58,7 @@ TEST(TrainerKinds, ThatSpreadVariablesPutThemOnTheCpuIfAsked) {
                      .batch_size = 8},
                     *data, nullptr);
       trainer->train();
-      for (const Variable& v : trainer->towers().towers[0].trainables)
+      for (const Variable& v : trainer->towers()[0].trainables)
         EXPECT_EQ(trainer->session().placement(v) == DeviceSpec::local("CPU", 0), on_cpu)
             << v.name();
       hashes.push_back(state_hash(trainer->session(), trainer->graph()));

@@ -87,12 +87,12 @@ TEST(BatchPlan, RefusesABatchLargerThanTheDataInTermsOfTheFlag) {
     return message_of<InvalidArgument>([&] { BatchPlan(samples, towers, batch, 1); });
   };
   EXPECT_EQ(error(100, 4, 26),
-            "--batch_size=26 on each of 4 devices needs more samples in one step than the 100 of "
-            "the data: --batch_size can be at most 25");
+            "batch_size=26 on each of 4 devices needs more samples in one step than the 100 of "
+            "the data: batch_size can be at most 25");
   EXPECT_EQ(error(3, 4, 1),
-            "--batch_size=1 on each of 4 devices needs more samples in one step than the 3 of the "
+            "batch_size=1 on each of 4 devices needs more samples in one step than the 3 of the "
             "data: use at most 3 devices, or more data");
-  EXPECT_EQ(error(100, 4, 0), "--batch_size=0: it must be at least 1");
+  EXPECT_EQ(error(100, 4, 0), "batch_size=0: it must be at least 1");
   EXPECT_NE(error(100, 4, std::int64_t{1} << 62), "");
   EXPECT_EQ(error(100, 4, 25), "");
 }
@@ -124,8 +124,7 @@ TEST(DivideSamples, RefusesWeightsThatAreNone) {
   const auto error = [](std::vector<double> weights) {
     return message_of<InvalidArgument>([&] { divide_samples(8, 2, weights); });
   };
-  EXPECT_EQ(error({1}),
-            "--tower_weights has 1 where there are 2 devices; give one weight for each");
+  EXPECT_EQ(error({1}), "tower_weights has 1 where there are 2 devices; give one weight for each");
   for (const double wrong : {0., -1., 1e7, 1e-10, std::nan(""), HUGE_VAL})
     EXPECT_NE(error({1, wrong}), "") << wrong;
 }
@@ -188,8 +187,8 @@ TEST(BatchPlan, DividesByWeights) {
   EXPECT_EQ(message_of<InvalidArgument>([] {
               uneven_plan(22, 2, 2, Uneven::kDrop, {100, 1});
             }),
-            "--tower_weights: tower 1 would get none of the 4 samples of a batch; use a larger "
-            "weight or --batch_size");
+            "tower_weights: tower 1 would get none of the 4 samples of a batch; use a larger "
+            "weight or batch_size");
 }
 
 TEST(BatchPlan, TrainsWithEverySampleOnceWhateverTheNumbers) {
@@ -219,8 +218,8 @@ TEST(BatchPlan, TrainsWithEverySampleOnceWhateverTheNumbers) {
 
 TEST(BatchPlan, RefusesWhatDoesNotFillWholeBatchesIfAskedTo) {
   EXPECT_EQ(message_of<InvalidArgument>([] { uneven_plan(27, 2, 4, Uneven::kError); }),
-            "--uneven=error: the 27 samples of the data fill 3 batches of 8 (4 on each of 2 "
-            "devices) and leave 3 over; another --batch_size, or --uneven=drop, weight or pad, "
+            "uneven=error: the 27 samples of the data fill 3 batches of 8 (4 on each of 2 "
+            "devices) and leave 3 over; another batch_size, or uneven=drop, weight or pad, "
             "would take them");
   EXPECT_EQ(uneven_plan(24, 2, 4, Uneven::kError).steps_per_epoch(), 3);
   for (const Uneven uneven : {Uneven::kDrop, Uneven::kError})

@@ -116,7 +116,7 @@ TEST(Mnist, RefusesImagesOfAnotherSize) {
 TEST(Mnist, SaysWhichFileIsMissingAndWhichFlagNamesTheFolder) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of<NotFound>([&] { data::mnist({folder.path()}, false)->size(); }),
-              AllOf(HasSubstr(folder.path() + "/t10k-images-idx3-ubyte"), HasSubstr("--data_dir")));
+              AllOf(HasSubstr(folder.path() + "/t10k-images-idx3-ubyte"), HasSubstr("; data_dir")));
 }
 
 TEST(Mnist, ReadsTheRealFilesWhereTheyAre) {

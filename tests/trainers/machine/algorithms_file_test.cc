@@ -33,7 +33,7 @@ class AlgorithmsFileTest : public testing::Test {
   const Chooser chooser;
   const Gpus gpus{chooser};
   MemoryFileSystem files{"/m"};
-  Outputs outputs{files};
+  OutputFiles outputs{files};
 };
 
 TEST_F(AlgorithmsFileTest, IsWrittenOnceThereAreChoices) {

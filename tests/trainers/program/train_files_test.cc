@@ -99,7 +99,7 @@ TEST_F(TrainTest, AsksBeforeItSavesOverAnotherModel) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.error,
               AllOf(HasSubstr(path(".checkpoint") + " holds a checkpoint of another"),
-                    HasSubstr("(--overwrite)")));
+                    HasSubstr("(the option overwrite)")));
   EXPECT_THAT(refused.out, Not(HasSubstr("step 1/1")));
   EXPECT_EQ(run_train({"--max_steps=1", save}, adams).code, 0) << "its own is replaced unasked";
   EXPECT_EQ(run_train({"--max_steps=1", save, "--overwrite"}).code, 0);

@@ -22,7 +22,8 @@ TEST_F(TrainTest, DividesBatchesAsItIsTold) {
   EXPECT_EQ(report()["replicas_equal"], true);
   const TrainResult refused = run_train({"--devices=cpu:3", "--uneven=error", "--batch_size=4"});
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.error, HasSubstr("leave 10 over"));
+  EXPECT_THAT(refused.error,
+              AllOf(HasSubstr("error: --uneven=error: the"), HasSubstr("leave 10 over")));
   EXPECT_EQ(run_train({"--uneven=pad", "--batch_size=500"}).code, 0);
 }
 
@@ -154,9 +155,9 @@ TEST(Train, PrintsHelpAndTrainsNothing) {
 }
 
 TEST(Train, ExitsWith2ForMistakesOnTheCommandLineInOneLine) {
-  for (const char* flag : {"--batchsize=3", "--devices=gpu:2", "--learning_rate=nan",
-                           "--trainer=simple", "--data_dir=/d", "--allreduce=colocate",
-                           "--epochs=x", "--gradient_repacking=4", "--bucket_mb=x"}) {
+  for (const char* flag :
+       {"--batchsize=3", "--devices=gpu:2", "--learning_rate=nan", "--trainer=simple",
+        "--data_dir=/d", "--allreduce=colocate", "--epochs=x", "--bucket_mb=x"}) {
     const TrainResult result = run_train({flag});
     EXPECT_EQ(result.code, 2) << flag;
     EXPECT_THAT(result.error, testing::StartsWith("error: ")) << flag;
@@ -173,7 +174,12 @@ TEST(Train, ExitsWith1ForAllOtherErrorsInOneLine) {
   const TrainResult result = run_train({}, recipe);
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(result.error, "error: bad file\n");
-  EXPECT_EQ(run_train({"--batch_size=1000"}).code, 1);
+  const TrainResult large = run_train({"--batch_size=1000"}),
+                    packed = run_train({"--gradient_repacking=4"});
+  EXPECT_EQ(large.code, 1);
+  EXPECT_THAT(large.error, testing::StartsWith("error: --batch_size=1000 on each of "));
+  EXPECT_EQ(packed.code, 1);
+  EXPECT_THAT(packed.error, testing::StartsWith("error: --gradient_repacking=4: "));
   EXPECT_EQ(run_train({}, {}).code, 1);
   EXPECT_EQ(run_train({"--devices=cpu:1", "--learning_rate=0.1"},
                       {.model = smooth_model, .data = small_data})

@@ -92,7 +92,7 @@ TEST_F(OutputFileTest, AddsToAnOpenDescriptorAndReplacesNothing) {
 
 TEST_F(OutputFileTest, KeepsWhatWentWrongForTheEndOfTheRun) {
   if (!local_file_system().exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   outputs.open("--csv", "/dev/full")->write("lost");
   outputs.open("--json", path("r.json"))->write("kept");
   try {
@@ -125,7 +125,7 @@ TEST_F(OutputFileTest, WritesToDevicesAsTheyAre) {
 
 // What is said of a second file; "" if it is opened.
 std::string refusal(const std::string& first, const std::string& second) {
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   outputs.open("--json", first);
   try {
     outputs.open("--trace_file", second);
@@ -152,7 +152,7 @@ TEST_F(OutputFileTest, RefusesOneFileForTwoFlagsHoweverItIsSpelled) {
 }
 
 TEST_F(OutputFileTest, KnowsWhatIsWrittenByOtherMeans) {
-  Outputs outputs(local_file_system());
+  OutputFiles outputs(local_file_system());
   EXPECT_EQ(outputs.open("--json", ""), nullptr);
   ASSERT_TRUE(outputs.open("--json", path("r.json")));
   EXPECT_FALSE(outputs.on_stdout());

@@ -1,0 +1,44 @@
+// The public face of Belfry: all that the programs of README.md and examples/ need. A program that
+// looks deeper includes the header that it wants beside this one; what is installed are these,
+// those for ops and strategies of one's own, and what they include (scripts/cmake/package.cmake).
+#pragma once
+// IWYU pragma: begin_exports
+
+// Graphs: nodes, scopes, ops, gradients.
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/ops.h"
+
+// Running them.
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/framework/trace/trace.h"
+
+// Towers: one model on several devices, and where its variables live.
+#include "belfry/towers/largest_first_device_setter.h"
+#include "belfry/towers/layers.h"
+#include "belfry/towers/least_loaded_device_setter.h"
+#include "belfry/towers/override_caching_device.h"
+#include "belfry/towers/override_to_local_variable.h"
+#include "belfry/towers/replica_device_setter.h"
+#include "belfry/towers/replicate.h"
+
+// Strategies: how the gradients of towers are combined.
+#include "belfry/allreduce/collective.h"
+#include "belfry/allreduce/colocate.h"
+#include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/hierarchical.h"
+#include "belfry/allreduce/naive.h"
+#include "belfry/allreduce/nccl.h"
+#include "belfry/allreduce/strategy.h"
+
+// Training: trainers with their optimizers and callbacks, data, and main functions.
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/data/mnist.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/program/program.h"
+#include "belfry/trainers/program/train.h"
+
+// IWYU pragma: end_exports

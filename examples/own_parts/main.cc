@@ -1,0 +1,89 @@
+// An op, a strategy, a schedule and a callback of one's own, outside the tree. Learns whether
+// points of a square lie inside a circle. Try: own_parts --devices=cpu:4 --allreduce=on_first
+#include <cmath>
+#include <random>
+
+#include "belfry/belfry.h"
+using namespace belfry;
+
+// x * sigmoid(x).
+std::vector<Output> swish_gradient(const Node& node, std::span<const Output> grads) {
+  Output x = node.input(0), s = sigmoid(x);
+  return {grads[0] * (s + x * s * (1.0 - s))};
+}
+KernelRun swish_kernel(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
+    return [](const Pointers& p) {
+      const T* x = p.input<T>(0);
+      T* y = p.output<T>();
+      for (std::int64_t i = p.begin(); i < p.end(); ++i) y[i] = x[i] / (1 + std::exp(-x[i]));
+    };
+  });
+}
+const Op kSwish{.name = "Swish",
+                .inputs = 1,
+                .shape = same_as_input,
+                .gradient = swish_gradient,
+                .split = Split::kElements,
+                .in_place = InPlace::kFirst,
+                .reference = swish_kernel,
+                .cpu_only = "it has no kernel for GPUs"};
+Output swish(Output x, At at = {}) { return x.graph().add(kSwish, {x}, at).output(); }
+
+// Adds all gradients up on the first tower's device, in the order of the towers.
+class OnFirst final : public Strategy {
+  bool canonical(int) const override { return true; }
+  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+    DeviceScope on(grads.graph(), grads.device(0));
+    std::vector<Output> sums;
+    for (int v = 0; v < grads.variables(); ++v) sums.push_back(add_n(grads.values(v)));
+    return std::vector(static_cast<std::size_t>(grads.towers()), sums);
+  }
+};
+const StrategyRegistration on_first{"on_first", [] { return std::make_unique<OnFirst>(); }};
+
+struct StopAt final : Callback {
+  explicit StopAt(double accuracy) : wanted(accuracy) {}
+  void after_epoch(Trainer& trainer, const StepInfo&) override {
+    if (trainer.metric("test_accuracy") >= wanted) trainer.stop();
+  }
+  double wanted;
+};
+
+double cosine(const StepInfo& info) {
+  const auto last = 20.0 * static_cast<double>(info.steps_per_epoch);
+  return 0.01 * (1 + std::cos(3.14159265 * static_cast<double>(info.step) / last)) / 2;
+}
+
+std::unique_ptr<Dataset> points(bool train) {
+  const int n = train ? 8192 : 1024;
+  std::mt19937 random(train ? 1 : 2);
+  std::uniform_real_distribution<float> coordinate(-1, 1);
+  std::vector<float> at;
+  std::vector<std::int32_t> inside;
+  for (int i = 0; i < n; ++i) {
+    const float x = coordinate(random), y = coordinate(random);
+    at.insert(at.end(), {x, y});
+    inside.push_back(x * x + y * y < 0.5f);
+  }
+  return std::make_unique<TensorDataset>(
+      std::vector<TensorDataset::Source>{{"at", Tensor({n, 2}, at), DType::kF32, {2}},
+                                         {"inside", Tensor({n}, inside), DType::kI32, {}}},
+      cat(n, " random points of a square"));
+}
+
+Output model(Tower& tower, Output at, Output inside) {
+  Output hidden = swish(dense(tower, "hidden", at, {.units = 32}));
+  Output logits = dense(tower, "logits", hidden, {.units = 2});
+  tower.metric("accuracy", accuracy(logits, inside));
+  return cross_entropy(logits, inside);
+}
+
+int main(int argc, char** argv) {
+  return train(argc, argv,
+               {.model = model,
+                .data = points,
+                .optimizer = adam({.rate = cosine}),
+                .epochs = 20,
+                .callbacks = {std::make_shared<StopAt>(0.99)}});
+}

@@ -1,0 +1,20 @@
+# cmake -D INCLUDE=DIR -D PREFIX=DIR -D "HEADERS=belfry.h;..." -P install_headers.cmake
+# Installs HEADERS of INCLUDE/belfry, and all that they include of it, as PREFIX/include/belfry/...
+# Nobody keeps a list of these: what a header no longer includes is no longer installed.
+cmake_minimum_required(VERSION 3.25)
+set(todo ${HEADERS})
+set(seen ${HEADERS})
+while(todo)
+  list(POP_FRONT todo header)
+  file(REAL_PATH ${INCLUDE}/belfry/${header} source)
+  get_filename_component(folder ${header} DIRECTORY)
+  file(INSTALL ${source} DESTINATION ${PREFIX}/include/belfry/${folder})
+  file(STRINGS ${source} includes REGEX "^ *# *include +[\"<]belfry/")
+  foreach(line ${includes})
+    string(REGEX REPLACE "^[^\"<]+[\"<]belfry/([^\">]+).*" "\\1" include "${line}")
+    if(NOT include IN_LIST seen)
+      list(APPEND todo ${include})
+      list(APPEND seen ${include})
+    endif()
+  endforeach()
+endwhile()

@@ -1,0 +1,15 @@
+// What is wrong with an option of a trainer or its data.
+#pragma once
+#include "belfry/framework/base/error.h"
+
+namespace belfry {
+
+// An option that cannot be, or does not fit the model or the data. The text begins with its name,
+// "batch_size=26 on each ...": programs, whose flags have the names of options, put "--" before it
+// (run_program).
+class OptionError : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
+}  // namespace belfry
