@@ -105,7 +105,7 @@ class PlanJobs {
     job.bytes = touched(launch.node);
     if (machine_.workers == 0) job.rate = bandwidth_.one_gbps * 1e9;
     if (!machine_.links.empty()) cross(node, job);
-    job.shared = on_several_ && launch.chunks() > 1;
+    job.shared = on_several_ && launch.parts() > 1;
     if (job.shared) job.fixed += machine_.share_us * 1e-6;
     if (!from_others_.empty())
       job.fixed += fetching_seconds(l) / (job.shared ? static_cast<double>(executors.size()) : 1);

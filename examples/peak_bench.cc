@@ -11,6 +11,7 @@
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 #include "belfry/trainers/util/output_file.h"
+#include "belfry/trainers/util/statistics.h"
 using namespace belfry;
 
 namespace {

@@ -22,28 +22,28 @@ BELFRY_HD Lanes<T, W> load(const T* from) {
   return *reinterpret_cast<const Lanes<T, W>*>(from);
 }
 template <int W, class T>
-BELFRY_HD void store(const Lanes<T, W>& strands, T* to) {
-  *reinterpret_cast<Lanes<T, W>*>(to) = strands;
+BELFRY_HD void store(const Lanes<T, W>& lanes, T* to) {
+  *reinterpret_cast<Lanes<T, W>*>(to) = lanes;
 }
 
 struct Pixel {
   std::int64_t image, row, column, channel;
 };
 
-// Item i of images of height x width pixels of `strands` each. Divisions of 32 bits are several times
+// Item i of images of height x width pixels of `lanes` each. Divisions of 32 bits are several times
 // as fast.
 template <class I>
-BELFRY_HD Pixel pixel_of(I i, std::int64_t height, std::int64_t width, std::int64_t strands) {
-  const I pixel = i / static_cast<I>(strands), row = pixel / static_cast<I>(width);
+BELFRY_HD Pixel pixel_of(I i, std::int64_t height, std::int64_t width, std::int64_t lanes) {
+  const I pixel = i / static_cast<I>(lanes), row = pixel / static_cast<I>(width);
   const I image = row / static_cast<I>(height);
   return {static_cast<std::int64_t>(image), static_cast<std::int64_t>(row) - image * height,
           static_cast<std::int64_t>(pixel) - row * width,
-          static_cast<std::int64_t>(i) - pixel * strands};
+          static_cast<std::int64_t>(i) - pixel * lanes};
 }
 BELFRY_HD Pixel pixel_at(std::int64_t i, std::int64_t height, std::int64_t width,
-                         std::int64_t strands) {
-  return i <= 0x7fffffff ? pixel_of(static_cast<std::uint32_t>(i), height, width, strands)
-                         : pixel_of(i, height, width, strands);
+                         std::int64_t lanes) {
+  return i <= 0x7fffffff ? pixel_of(static_cast<std::uint32_t>(i), height, width, lanes)
+                         : pixel_of(i, height, width, lanes);
 }
 
 // W values of y per thread.

@@ -7,7 +7,7 @@
 namespace belfry {
 
 // Called by kernels of collectives before they combine the elements of `range`: once per launch, or
-// per chunk of one that workers share, with the range of that. In a FusedUpdate it is called for
+// per part of one that workers share, with the range of that. In a FusedUpdate it is called for
 // every part that goes through the cache at once, with a range that counts from the start of its
 // tensor; not at all for tensors that no update reads. May throw, which the caller of run sees. An
 // empty hook removes it. Install while nothing runs.

@@ -199,8 +199,8 @@ class GpuIssuer {
     const LaunchIndex first = segment.launches.front(), last = segment.launches.back();
     const std::size_t begin = list_->size();
     add(Kind::kBeginSegment, first, segment.strand, s);
-    const int beginning = new_event(segment.strand);
-    add(Kind::kRecord, first, segment.strand, beginning);
+    const int beginning = begins_alone(s) ? -1 : new_event(segment.strand);
+    if (beginning >= 0) add(Kind::kRecord, first, segment.strand, beginning);
     std::set<StrandIndex> begun{segment.strand};
     for (const LaunchIndex l : segment.launches) {
       const StrandIndex strand = plan_.launches[l].strand;
@@ -218,6 +218,15 @@ class GpuIssuer {
     }
     add(Kind::kEndSegment, last, segment.strand, s);
     (*list_)[begin].position = static_cast<int>(list_->size() - 1 - begin);
+  }
+
+  // No other strand has to be told that the segment begins.
+  bool begins_alone(int s) const {
+    const Segment& segment = segments_[at(s)];
+    std::set<StrandIndex> begun{segment.strand};
+    return std::ranges::none_of(segment.launches, [&](LaunchIndex l) {
+      return begun.insert(plan_.launches[l].strand).second && waits_inside(s, l).empty();
+    });
   }
 
   std::vector<LaunchIndex> waits_inside(int s, LaunchIndex launch) const {

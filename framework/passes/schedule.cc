@@ -7,8 +7,8 @@
 namespace belfry {
 namespace {
 
-// Bytes that one worker sums at a time: all K buffers of a chunk fit in its cache.
-constexpr std::int64_t kWorkerChunk = 64 << 10;
+// Bytes that one worker sums at a time: all K buffers of a part fit in its cache.
+constexpr std::int64_t kWorkerPart = 64 << 10;
 
 class Scheduler {
  public:
@@ -39,8 +39,8 @@ class Scheduler {
     launch.range =
         fused ? whole_range(*node.op, fused->participants, fused->types, fused->types)
               : whole_range(*node.op, node.participants(), graph_.input_types(node), node.types);
-    launch.chunk = !made_.on_gpu(strand) && !rank ? chunk_of(node, launch.range)
-                                                  : std::max<std::int64_t>(1, launch.range.size());
+    launch.part = !made_.on_gpu(strand) && !rank ? part_of(node, launch.range)
+                                                 : std::max<std::int64_t>(1, launch.range.size());
     Indexed<Strand, int> clock;
     if (!launches.empty()) clock = made_.clocks[launches.back()];
     clock.resize(made_.strands.size());
@@ -94,17 +94,17 @@ class Scheduler {
 
   const Device& device(int d) const { return context_.device(d); }
 
-  // Collectives above the limit are shared among workers, chunk by chunk.
-  static std::int64_t chunk_of(const PlanNode& node, Range range) {
+  // Collectives above the limit are shared among workers, part by part.
+  static std::int64_t part_of(const PlanNode& node, Range range) {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
     if (node.participants() == 0) return whole;
     const TensorType& first = node.fusion() ? node.fusion()->types[0] : node.types[0];
     const auto element = static_cast<std::int64_t>(size_of(first.dtype));
-    if (whole * element <= kWorkerChunk) return whole;
-    // At least 4 KiB of each participant, in whole cache lines, and no more chunks than can be
+    if (whole * element <= kWorkerPart) return whole;
+    // At least 4 KiB of each participant, in whole cache lines, and no more parts than can be
     // counted (Ticket).
     const std::int64_t bytes =
-        std::max<std::int64_t>(4096, 2 * kWorkerChunk / node.participants() / 64 * 64);
+        std::max<std::int64_t>(4096, 2 * kWorkerPart / node.participants() / 64 * 64);
     return std::max(bytes / element, (whole >> 20) / 64 * 64);
   }
 

@@ -42,7 +42,7 @@ std::vector<int> fed_gpus(const MemoryLayout& memory) {
 
 int workers_for(const ExecutionSchedule& schedule, int most) {
   const bool opens =
-      std::ranges::any_of(schedule.launches, [](const Launch& l) { return l.chunks() > 1; });
+      std::ranges::any_of(schedule.launches, [](const Launch& l) { return l.parts() > 1; });
   const auto strands = std::ranges::count(schedule.strands, -1, &Strand::gpu);
   return opens ? most : std::clamp(static_cast<int>(strands), 1, most);
 }

@@ -33,16 +33,14 @@ struct Launch {
   int position;  // in its strand
   Range range;
   std::vector<Wait> waits;  // for other strands, without those implied by others
-  std::int64_t chunk;       // units that a worker takes at a time; range.size() if it is not shared
+  std::int64_t part;        // units that a worker takes at a time; range.size() if it is not shared
   KernelRun run;            // on strands of CPUs
   GpuRun enqueue;           // on strands of GPUs
   std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls, of the part of a rank
   bool captured = true;                   // on strands of GPUs: may be a part of a segment
   std::int64_t workspace_bytes = 0;
 
-  std::int64_t chunks() const {
-    return range.size() > chunk ? (range.size() + chunk - 1) / chunk : 1;
-  }
+  std::int64_t parts() const { return range.size() > part ? (range.size() + part - 1) / part : 1; }
 };
 
 // Launches that one thread at a time runs, in order: of a CPU device, or of a stream of a GPU.
@@ -68,7 +66,7 @@ struct ExecutionSchedule {
 
 // The physical GPUs that a plan has strands of, in order.
 std::vector<int> gpus_of(const ExecutionSchedule& schedule);
-// How many of `most` workers a plan has work for: all if there are chunks of launches for those
+// How many of `most` workers a plan has work for: all if there are parts of launches for those
 // without launches of their own; else at most one per strand of a CPU, and at least one.
 int workers_for(const ExecutionSchedule& schedule, int most);
 // The worker of each strand: contiguous strands of CPUs, in the numeric order of their devices, to

@@ -57,7 +57,7 @@ void CpuExecutor::run_launch(LaunchIndex launch, int worker) {
   linked_.guard->before(launch);
   locks_.hold(launch);
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
-  if (linked_.launches[launch].chunks > 1 && linked_.workers > 1)
+  if (linked_.launches[launch].parts > 1 && linked_.workers > 1)
     run_shared(launch, worker);
   else
     call(launch, plan.launches[launch].range);
@@ -77,51 +77,51 @@ void CpuExecutor::call(LaunchIndex launch, Range range) const {
   }
 }
 
-// Opens the launch to the others, takes chunks like them, and waits for theirs.
+// Opens the launch to the others, takes parts like them, and waits for theirs.
 void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   SharedLaunch& shared = shared_[at(worker)];
-  const std::int64_t chunks = linked_.launches[launch].chunks;
+  const std::int64_t parts = linked_.launches[launch].parts;
   const Ticket ticket = shared.ticket.load(std::memory_order_relaxed).opened();
   shared.done.store(0, std::memory_order_relaxed);
   shared.launch.store(launch.value(), std::memory_order_relaxed);
   shared.ticket.store(ticket, std::memory_order_seq_cst);  // see Gate::sleepers()
   run_.gate().wake();
-  while (take_chunk(shared, Ticket::End::kFront)) {
+  while (take_part(shared, Ticket::End::kFront)) {
   }
-  wait_until([&] { return shared.done.load(std::memory_order_seq_cst) == chunks; }, run_.gate(),
+  wait_until([&] { return shared.done.load(std::memory_order_seq_cst) == parts; }, run_.gate(),
              [&] { return help(worker); });
   // Before the next opening sets the launch: a ticket read now must not fit it.
   shared.ticket.store(ticket.closed(), std::memory_order_release);
 }
 
-bool CpuExecutor::take_chunk(SharedLaunch& shared, Ticket::End end,
-                             std::vector<Recording::Chunk>* helped) {
+bool CpuExecutor::take_part(SharedLaunch& shared, Ticket::End end,
+                            std::vector<Recording::Part>* helped) {
   Ticket ticket = shared.ticket.load(std::memory_order_seq_cst);  // see Gate::sleepers()
   LaunchIndex index;
   do {
     index = LaunchIndex(shared.launch.load(std::memory_order_relaxed));
-    if (!index || !ticket.open(linked_.launches[index].chunks)) return false;
+    if (!index || !ticket.open(linked_.launches[index].parts)) return false;
   } while (!shared.ticket.compare_exchange_weak(
       ticket, ticket.taken(end), std::memory_order_acq_rel, std::memory_order_acquire));
-  const std::int64_t chunks = linked_.launches[index].chunks;
+  const std::int64_t parts = linked_.launches[index].parts;
   const Launch& launch = *linked_.launches[index].launch;
-  const std::int64_t begin = launch.range.begin + ticket.next(end, chunks) * launch.chunk;
-  const Range range{begin, std::min(begin + launch.chunk, launch.range.end)};
+  const std::int64_t begin = launch.range.begin + ticket.next(end, parts) * launch.part;
+  const Range range{begin, std::min(begin + launch.part, launch.range.end)};
   const std::int64_t start = helped ? run_.recording->now() : 0;
   try {
     call(index, range);
   } catch (...) {
-    run_.fail();  // and count the chunk, for which the owner waits
+    run_.fail();  // and count the part, for which the owner waits
   }
   if (helped) helped->push_back({index, range, {start, run_.recording->now()}});
-  if (shared.done.fetch_add(1, std::memory_order_seq_cst) + 1 == chunks) run_.gate().wake();
+  if (shared.done.fetch_add(1, std::memory_order_seq_cst) + 1 == parts) run_.gate().wake();
   return true;
 }
 
 bool CpuExecutor::help(int worker) {
-  auto* const helped = run_.recording ? &run_.recording->chunks[at(worker)] : nullptr;
+  auto* const helped = run_.recording ? &run_.recording->parts[at(worker)] : nullptr;
   for (std::size_t other = 0; other < shared_.size(); ++other)
-    if (static_cast<int>(other) != worker && take_chunk(shared_[other], Ticket::End::kBack, helped))
+    if (static_cast<int>(other) != worker && take_part(shared_[other], Ticket::End::kBack, helped))
       return true;
   return false;
 }

@@ -1,4 +1,4 @@
-// How a step runs on CPUs: workers follow their commands, and share long launches chunk by chunk.
+// How a step runs on CPUs: workers follow their commands, and share long launches part by part.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -18,7 +18,7 @@ class CpuExecutor {
 
   // Before a run.
   void begin() { busy_.store(linked_.workers, std::memory_order_relaxed); }
-  // What a worker does in a run: its own commands, then chunks of others until all are done. Throws
+  // What a worker does in a run: its own commands, then parts of others until all are done. Throws
   // nothing: RunState::fail().
   void run(int worker);
 
@@ -27,11 +27,11 @@ class CpuExecutor {
   bool await(const Command& command, int worker);
   void run_launch(LaunchIndex launch, int worker);
   void run_shared(LaunchIndex launch, int worker);
-  // Runs a chunk of a shared launch; false if none is left. That of another worker is noted in
+  // Runs a part of a shared launch; false if none is left. That of another worker is noted in
   // `helped`, if that is given.
-  bool take_chunk(SharedLaunch& shared, Ticket::End end,
-                  std::vector<Recording::Chunk>* helped = nullptr);
-  // Takes a chunk of what any other worker shares; false if none does.
+  bool take_part(SharedLaunch& shared, Ticket::End end,
+                 std::vector<Recording::Part>* helped = nullptr);
+  // Takes a part of what any other worker shares; false if none does.
   bool help(int worker);
   void help_others(int worker);
   // Throws OutOfMemory naming the node where std::bad_alloc was thrown.

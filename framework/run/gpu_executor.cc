@@ -94,9 +94,12 @@ bool GpuExecutor::act(const Command& command) {
     case Kind::kWait:
       run_.await(
           strand, command.position, [] { return false; }, linked_.spin);
-      break;
+      return !run_.failed();  // what ends the wait may be a failure
     case Kind::kLaunch:
       if (run_.failed()) return false;
+      linked_.guard->before(command.launch);
+      if (plan_.node(plan_.launches[command.launch].node).writes() > 0)
+        run_.has_written.store(true, std::memory_order_relaxed);
       enqueue(command.launch);
       break;
     case Kind::kSignal: run_.signal(strand, command.position); break;
@@ -122,9 +125,6 @@ void GpuExecutor::enqueue(LaunchIndex launch) {
   const LinkedLaunch& linked = linked_.launches[launch];
   GpuStream& of = stream(linked.launch->strand);
   of.serve(linked_.node_of(launch));
-  linked_.guard->before(launch);
-  if (plan_.node(linked.launch->node).writes() > 0)
-    run_.has_written.store(true, std::memory_order_relaxed);
   const Pointers pointers = linked.pointers(linked.launch->range, 0);
   if (!run_.recording) return linked.launch->enqueue(pointers, of);
   Recording::OnGpu& timed = run_.recording->on_gpu[launch];
@@ -194,6 +194,8 @@ void GpuExecutor::capture(int thread) {
       } else if (command.kind == Kind::kEndSegment) {
         segments_[at(command.number)][at(run_.slot)] = origin->end_capture();
         origin = nullptr;
+      } else if (origin && command.kind == Kind::kLaunch) {
+        enqueue(command.launch);  // writes nothing yet
       } else if (origin) {
         act(command);
       }
@@ -218,6 +220,7 @@ void GpuExecutor::connect(int thread) {
 
 void GpuExecutor::end() {
   warm_ = true;
+  if (run_.replays) captured_[at(run_.slot)] = true;
   if (ranks_) ranks_->end();
 }
 

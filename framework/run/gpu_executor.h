@@ -31,11 +31,10 @@ class GpuExecutor {
   // Whether a run, which may be traced, replays segments that have to be captured before.
   bool must_capture(bool traced);
   void capture(int thread);
-  void captured() { captured_[at(run_.slot)] = true; }
 
   // What a thread does in a run: enqueues, and waits until its GPU has finished.
   void run(int thread);
-  // Behind a run that has succeeded: the next one may capture.
+  // Behind a run that has succeeded: the next one may capture, or replay what has been captured.
   void end();
   // Until the GPU has stamped the launch; false if a thread failed. Meanwhile help() does other
   // work, or returns false.
@@ -53,7 +52,6 @@ class GpuExecutor {
   bool act(const Command& command);
   void enqueue(LaunchIndex launch);
   void replay(const Command& begin);
-  void begin_segment(const Command& begin);
   bool await_all(int gpu);
 
   // Null on CPUs.

@@ -72,7 +72,7 @@ void LinkedPlan::link_launches(const Runtime& runtime, std::span<Tensor> fetched
   for (const LaunchIndex l : plan->launches.indices()) {
     const Launch& launch = plan->launches[l];
     const PlanNode& node = plan->node(launch.node);
-    LinkedLaunch linked{.launch = &launch, .inputs = {}, .outputs = {}, .chunks = launch.chunks()};
+    LinkedLaunch linked{.launch = &launch, .inputs = {}, .outputs = {}, .parts = launch.parts()};
     const std::size_t first = addresses.size();
     for (const Value& input : node.inputs) add(plan->buffer(input));
     for (const BufferIndex buffer : plan->buffer_of[at(launch.node)]) add(buffer);
@@ -88,7 +88,7 @@ void LinkedPlan::link_launches(const Runtime& runtime, std::span<Tensor> fetched
 void LinkedPlan::make_programs(const Runtime& runtime) {
   const int most = plan->locks == Locks::kEachVariable ? 1 : runtime.workers;
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
-  const auto shared = [](const LinkedLaunch& launch) { return launch.chunks > 1; };
+  const auto shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
   opens = workers > 1 && std::ranges::any_of(launches, shared);
   const std::vector<int> gpus = gpus_of(*plan);
   programs.resize(at(workers) + gpus.size());
@@ -105,7 +105,7 @@ void LinkedPlan::make_programs(const Runtime& runtime) {
       program.in_segments = merged(plan->commands.in_segments, strands);
     if (thread >= at(workers)) program.device = plan->strands[strands.front()].device;
     const auto opened = std::ranges::count_if(program.commands, [&](const Command& command) {
-      return command.kind == Command::Kind::kLaunch && launches[command.launch].chunks > 1;
+      return command.kind == Command::Kind::kLaunch && launches[command.launch].parts > 1;
     });
     require<Internal>(opened < Ticket::kOpenings, "a worker opens ", Ticket::kOpenings,
                       " launches or more in one run, which tickets cannot tell apart");

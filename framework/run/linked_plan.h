@@ -17,7 +17,7 @@ struct LinkedLaunch {
   const Launch* launch;
   std::span<void*const> inputs, outputs;
   std::byte* workspace = nullptr;
-  std::int64_t chunks = 1;
+  std::int64_t parts = 1;
 
   Pointers pointers(Range range, std::uint64_t step) const {
     return {inputs, outputs, workspace, range, step};
@@ -48,7 +48,7 @@ struct LinkedPlan {
   Indexed<Launch, LinkedLaunch> launches;
   int workers = 1;                // that run launches; behind them are those that enqueue
   std::vector<Program> programs;  // per thread
-  bool opens = false;             // some launch has chunks, and there are others to take them
+  bool opens = false;             // some launch has parts, and there are others to take them
   std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, and for the next
   std::unique_ptr<ArenaGuard> guard;           // refers to the arenas
 

@@ -151,22 +151,22 @@ void Step::State::make_connections() {
 
 void Step::State::capture() {
   auto& [linked, run, gpus, cpus, work] = *executor_;
+  run.rebase();
   pool().run(static_cast<int>(linked.programs.size()), [&](int thread) {
     if (thread >= linked.workers) gpus->capture(thread);
   });
   check_failure();
-  gpus->captured();
 }
 
 void Step::State::start_recording() {
   const LinkedPlan& linked = executor_->linked;
-  std::size_t chunks = 0;
+  std::size_t parts = 0;
   for (const LinkedLaunch& launch : linked.launches)
-    if (launch.chunks > 1) chunks += at(launch.chunks);
+    if (launch.parts > 1) parts += at(launch.parts);
   Recording& recording = executor_->run.recording.emplace();
   recording.launches.resize(linked.launches.size());
-  recording.chunks.resize(at(linked.workers));
-  for (auto& of_worker : recording.chunks) of_worker.reserve(chunks);
+  recording.parts.resize(at(linked.workers));
+  for (auto& of_worker : recording.parts) of_worker.reserve(parts);
   make_timers(*linked.plan, runtime.devices, recording);
   recording.zero = Recording::Clock::now();
 }

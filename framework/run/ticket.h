@@ -5,9 +5,9 @@
 
 namespace belfry {
 
-// A launch that its worker has opened to others, chunk by chunk. The owner takes them from the
+// A launch that its worker has opened to others, part by part. The owner takes them from the
 // front, the others from the back: so a worker finds in its cache what it wrote in the run before.
-// A ticket is the number of the opening and how many were taken from either end; chunks are taken
+// A ticket is the number of the opening and how many were taken from either end; parts are taken
 // by compare-and-swap, so a late worker never takes one of another opening. Numbers begin again
 // after kOpenings, which no worker can be late by: all are parked between two runs, and a worker
 // opens fewer launches in one (LinkedPlan::make_programs).
@@ -25,7 +25,7 @@ class Ticket {
   }
   bool operator==(const Ticket&) const = default;
   bool open(std::int64_t parts) const { return front() + back() < parts; }
-  // The chunk that is taken next.
+  // The part that is taken next.
   std::int64_t next(End end, std::int64_t parts) const {
     return end == End::kFront ? front() : parts - 1 - back();
   }

@@ -6,7 +6,7 @@
 namespace belfry {
 namespace {
 
-constexpr int kEach = -1;  // as a worker: all of them, in chunks
+constexpr int kEach = -1;  // as a worker: all of them, in parts
 
 // The buffers that a launch writes.
 std::vector<BufferIndex> written(const Plan& plan, const Launch& launch) {
@@ -36,7 +36,7 @@ Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
                                                  const Indexed<Strand, int>& worker_of, int workers,
                                                  double most_of_each) {
   const auto worker = [&](const Launch& launch) {
-    return launch.chunks() > 1 ? kEach : worker_of[launch.strand];
+    return launch.parts() > 1 ? kEach : worker_of[launch.strand];
   };
   std::map<BufferIndex, int> writer;
   const auto note = [&](const Launch& launch) {
@@ -79,7 +79,7 @@ int useful_workers(const Plan& plan, int most) {
     const double waiting = std::ranges::any_of(launch.waits, elsewhere) ? kWait : 0;
     const double together = bytes + kFetched * fetched[l];
     alone += bytes;
-    if (launch.chunks() > 1)
+    if (launch.parts() > 1)
       shared += waiting + together / workers;
     else
       own[at(worker)] += waiting + together;

@@ -20,8 +20,8 @@ struct Recording {
   struct Interval {
     std::int64_t start = 0, end = 0;
   };
-  // A chunk of a shared launch that another worker than the launch's own ran.
-  struct Chunk {
+  // A part of a shared launch that another worker than the launch's own ran.
+  struct Part {
     LaunchIndex launch;
     Range range;
     Interval time;
@@ -47,7 +47,7 @@ struct Recording {
   Indexed<Launch, Interval> launches;
   Indexed<Launch, OnGpu> on_gpu;  // as Plan::launches, null timers on hosts; empty without GPUs
   std::map<int, Tie> ties;        // by physical GPU
-  std::vector<std::vector<Chunk>> chunks;  // per worker, in order of time
+  std::vector<std::vector<Part>> parts;  // per worker, in order of time
 };
 
 }  // namespace belfry

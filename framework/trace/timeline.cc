@@ -29,7 +29,7 @@ class TimelineMaker {
       if (node.participants() > 0) add_collective(static_cast<int>(n));
     }
     set_times();
-    add_chunks();
+    add_parts();
     add_levels();
     return std::move(line_);
   }
@@ -184,16 +184,16 @@ class TimelineMaker {
     free[at(slice.track)] = slice.end + kGap;
   }
 
-  void add_chunks() {
-    if (recording_.chunks.size() < 2) return;  // nobody to help
+  void add_parts() {
+    if (recording_.parts.size() < 2) return;  // nobody to help
     std::vector<std::int64_t> free;
-    for (const auto& chunks : recording_.chunks) {
+    for (const auto& parts : recording_.parts) {
       const int track = add_track(Timeline::kWorkers);
       free.resize(line_.tracks.size());
-      for (const Recording::Chunk& chunk : chunks) {
-        const Timeline::Slice& whole = slice_of(chunk.launch);
-        Timeline::Slice slice{track, whole.node, true, chunk.range};
-        settle(slice, chunk.time, whole.start, free);
+      for (const Recording::Part& part : parts) {
+        const Timeline::Slice& whole = slice_of(part.launch);
+        Timeline::Slice slice{track, whole.node, true, part.range};
+        settle(slice, part.time, whole.start, free);
         line_.slices.push_back(slice);
       }
     }

@@ -21,8 +21,8 @@ struct Timeline {
   struct Slice {
     int track;
     int node;  // of the plan
-    bool is_chunk = false;
-    Range range;  // of a chunk
+    bool is_part = false;
+    Range range;  // of a part
     std::int64_t start = 0, end = 0;
     std::int64_t enqueued = -1;  // of a launch on a GPU: when the host gave it to the GPU
   };

@@ -88,7 +88,7 @@ class TracePrinter {
         {slice.start,
          cat(R"({"ph":"X","cat":"Op","name":)", Json(node.op->name).str(), ",", where(slice.track),
              R"(,"ts":)", micros(slice.start), R"(,"dur":)", micros(slice.end - slice.start),
-             R"(,"args":)", (slice.is_chunk ? chunk_args(slice) : args(slice)).str(), "}")});
+             R"(,"args":)", (slice.is_part ? part_args(slice) : args(slice)).str(), "}")});
   }
 
   Json args(const Timeline::Slice& slice) const {
@@ -108,7 +108,7 @@ class TracePrinter {
     return args;
   }
 
-  Json chunk_args(const Timeline::Slice& slice) const {
+  Json part_args(const Timeline::Slice& slice) const {
     Json args = Json::object();
     args.set("name", plan_.node(slice.node).name());
     args.set("op", plan_.node(slice.node).op->name);

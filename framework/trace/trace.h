@@ -19,7 +19,7 @@
 //   from and to the other devices;
 // * a counter `memory` per device: bytes in use of the arena of the step, at each start and end of
 //   a launch that changes them, and bytes of the variables that the step uses;
-// * a process `workers`, if there are several, with a track for each: chunks that a worker ran of
+// * a process `workers`, if there are several, with a track for each: parts that a worker ran of
 //   launches of others.
 // Categories, and names of arguments, are those of TensorFlow's timeline, which has two processes
 // per device, packs overlapping ops into lanes of its own, and ends arrows outside of slices.

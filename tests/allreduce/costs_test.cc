@@ -76,9 +76,9 @@ Costs expected(const std::string& name, std::int64_t towers, std::int64_t elemen
   if (name == "hierarchical")
     return {2 * (towers - 1), all, towers == 2 ? 2 : 4, towers / 2 * bytes};
   if (name.starts_with("shuffle") || name.starts_with("pscpu") || name.starts_with("ring")) {
-    const std::int64_t chunks = name.ends_with("#3") ? 3 : 1;
+    const std::int64_t parts = name.ends_with("#3") ? 3 : 1;
     const int steps = name.starts_with("ring") ? static_cast<int>(2 * (towers - 1)) : 2;
-    return {2 * (towers - 1) * std::min(chunks * towers, elements), all, steps, even_share};
+    return {2 * (towers - 1) * std::min(parts * towers, elements), all, steps, even_share};
   }
   if (name == "halving_doubling") {
     const auto members =
@@ -88,8 +88,8 @@ Costs expected(const std::string& name, std::int64_t towers, std::int64_t elemen
     return {2 * members * hops + 2 * (towers - members), all, 2 * hops + (folds ? 2 : 0),
             2 * (members - 1) * bytes / members + (folds ? bytes : 0)};
   }
-  const std::int64_t chunks = name == "collective#3" ? std::min<std::int64_t>(3, elements) : 1;
-  return {2 * (towers - 1) * chunks, all, 2, (towers - 1) * bytes};
+  const std::int64_t parts = name == "collective#3" ? std::min<std::int64_t>(3, elements) : 1;
+  return {2 * (towers - 1) * parts, all, 2, (towers - 1) * bytes};
 }
 
 constexpr const char* kSpecs[] = {

@@ -10,6 +10,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/device/session_options.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/passes.h"
@@ -148,7 +149,7 @@ KernelRun on_host(const PlanNode& node) {
 }
 
 void expect_host_bits(const Bucket& bucket) {
-  const KernelRun host = prepare_fused_update(*bucket.plan(), bucket.node(), false);
+  const KernelRun host = prepare_fused_update(bucket.plan(), bucket.node(), false);
   const KernelRun gpu = on_host(bucket.node());
   for (const std::size_t shift : {0, 1}) {
     const Memory expected = bucket.after(host, shift);
@@ -204,7 +205,7 @@ TEST(FusedKernel, NotesStepsOfAdamThatCannotBe) {
   HostQueue queue;
   bucket.after(
       [&](const Pointers& p) {
-        const std::vector<TensorType> types = bucket.plan()->input_types(bucket.node());
+        const std::vector<TensorType> types = bucket.plan().input_types(bucket.node());
         for (std::size_t i = 0; i < types.size(); ++i)
           if (types[i].dtype == DType::kI64) *static_cast<std::int64_t*>(p.given_inputs()[i]) = 0;
         run(p, queue);

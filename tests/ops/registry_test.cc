@@ -40,7 +40,7 @@ struct Definition {
 std::vector<Definition> definitions() {
   const std::regex pattern(R"re(\bconst Op k(\w+)\s*(?:\{\s*\.name = |= \w+\()"(\w+)")re");
   std::vector<Definition> result;
-  for (const char* folder : {"ops", "framework/core_ops"})
+  for (const char* folder : {"ops", "framework/core_ops", "framework/graph"})
     for (const fs::path& path : sources_below(folder)) {
       const std::string text = contents(path);
       for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end;

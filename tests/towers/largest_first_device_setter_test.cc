@@ -21,7 +21,7 @@ std::vector<std::string> planned(const std::vector<std::int64_t>& bytes, int dev
   for (std::size_t i = 0; i < bytes.size(); ++i) sizes.push_back({cat("v", i), bytes[i]});
   const LargestFirstDeviceSetter setter("/cpu:0", cpus(devices), sizes);
   std::vector<std::string> homes;
-  for (const VariableSize& v : sizes) homes.push_back(setter.plan()->at(v.name).str().substr(12));
+  for (const VariableSize& v : sizes) homes.push_back(setter.plan().at(v.name).str().substr(12));
   return homes;
 }
 

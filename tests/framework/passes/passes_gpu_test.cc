@@ -195,7 +195,7 @@ TEST_F(GpuPlanTest, UpdatesAreFusedOnOneGpu) {
   const int fused = planned(made, kFusedUpdate);
   ASSERT_GE(fused, 0);
   const Launch& launch = made.launches[at(launch_of(made, fused))];
-  EXPECT_EQ(launch.chunks(), 1);
+  EXPECT_EQ(launch.parts(), 1);
   EXPECT_TRUE(launch.enqueue);
 }
 

@@ -111,8 +111,8 @@ TEST(Schedule, CollectivesTakeTurnsOnTheirDevices) {
   EXPECT_EQ(turns, (std::vector{2, 2, 2}));
 }
 
-TEST(Schedule, OnlyLargeCollectivesAreCutIntoChunks) {
-  const auto chunk = [](std::int64_t elements) {
+TEST(Schedule, OnlyLargeCollectivesAreCutIntoParts) {
+  const auto part = [](std::int64_t elements) {
     Graph graph;
     const Output x = fill(graph, {elements}, 1);
     const Output parts[] = {x, add_n({x, x})};
@@ -120,10 +120,10 @@ TEST(Schedule, OnlyLargeCollectivesAreCutIntoChunks) {
     const Plan plan = compiled(devices, {all_reduce(parts)[0].node()});
     const Launch& launch = plan.launches.back();
     EXPECT_EQ(launch.range.size(), elements);
-    return launch.chunk;
+    return launch.part;
   };
-  EXPECT_EQ(chunk(16 << 10), 16 << 10);        // 64 KiB: whole
-  EXPECT_EQ(chunk((16 << 10) + 1), 16 << 10);  // two buffers of 64 KiB at a time
+  EXPECT_EQ(part(16 << 10), 16 << 10);        // 64 KiB: whole
+  EXPECT_EQ(part((16 << 10) + 1), 16 << 10);  // two buffers of 64 KiB at a time
 }
 
 TEST(Schedule, ABucketIsCutAsIfItsTensorsWereOne) {
@@ -136,7 +136,7 @@ TEST(Schedule, ABucketIsCutAsIfItsTensorsWereOne) {
   const auto devices = cpu_devices(1);
   const Plan plan = compiled(devices, {all_reduce_bucket(tensors)[0][0].node()});
   EXPECT_EQ(plan.launches.back().range.size(), (17 << 10) + 1);
-  EXPECT_EQ(plan.launches.back().chunk, 16 << 10);
+  EXPECT_EQ(plan.launches.back().part, 16 << 10);
 }
 
 TEST(Schedule, BucketsTakeTurnsOnTheDevicesOfOneTensor) {

@@ -99,16 +99,16 @@ TEST(IdleWorkers, StrandsAreDealtInTheOrderOfDevices) {
   EXPECT_EQ(deal_strands(plan, 5), (Indexed<Strand, int>{3, 0, 1, 2, 4}));
 }
 
-TEST(IdleWorkers, AreAsManyAsThereAreStrandsOrMoreForChunks) {
+TEST(IdleWorkers, AreAsManyAsThereAreStrandsOrMoreForParts) {
   Plan plan;
   EXPECT_EQ(workers_for(plan, 4), 1);
   for (const int device : {0, 1}) plan.strands.push_back({device, {}});
   plan.launches.push_back(
-      {.node = 0, .strand = StrandIndex(0), .position = 0, .range = {0, 7}, .chunk = 7});
+      {.node = 0, .strand = StrandIndex(0), .position = 0, .range = {0, 7}, .part = 7});
   EXPECT_EQ(workers_for(plan, 4), 2);
   EXPECT_EQ(workers_for(plan, 1), 1);
-  plan.launches[0].chunk = 3;
-  EXPECT_EQ(plan.launches[0].chunks(), 3);
+  plan.launches[0].part = 3;
+  EXPECT_EQ(plan.launches[0].parts(), 3);
   EXPECT_EQ(workers_for(plan, 4), 4);
 }
 
@@ -118,7 +118,7 @@ class CollectiveHookTest : public ::testing::Test {
 };
 
 // All is on the first device's strand, so the other workers have nothing else to do.
-TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakeChunksOfCollectives) {
+TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakePartsOfCollectives) {
   Graph graph;
   const std::vector<Output> parts(2, fill(graph, {100'000}, 2));
   const Output sum = all_reduce(parts)[0];

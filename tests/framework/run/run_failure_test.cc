@@ -212,7 +212,7 @@ TEST(RunFailure, OfAnInitialiserLeavesNoVariableBehind) {
   EXPECT_EQ(session.peak_bytes().begin()->second, 0);
 }
 
-// A collective of many chunks, shared among workers, one of which fails at any of them.
+// A collective of many parts, shared among workers, one of which fails at any of them.
 TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
   constexpr int kDevices = 4;
   constexpr std::int64_t kElements = 200'000;
@@ -236,10 +236,10 @@ TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
     Step& step = session.prepare({second[0], second[3]});
     calls = 0;
     step.run();
-    const int chunks = calls;
-    EXPECT_GE(chunks, threads == 1 ? 2 : 50);
+    const int calls_made = calls;
+    EXPECT_GE(calls_made, threads == 1 ? 2 : 50);
     for (int i = 0; i < 25; ++i) {
-      left = 1 + i * chunks / 25;
+      left = 1 + i * calls_made / 25;
       EXPECT_EQ(message_of<CommError>([&] { step.run(); }), "lost a peer") << i;
       left = 0;
       step.run();

@@ -1,4 +1,4 @@
-// The chunks of a launch that workers share.
+// The parts of a launch that workers share.
 #include "belfry/framework/run/ticket.h"
 
 #include <random>
@@ -11,7 +11,7 @@ namespace ticket_test {
 
 using End = Ticket::End;
 
-TEST(Ticket, GivesEveryChunkOnceFromWhicheverEnd) {
+TEST(Ticket, GivesEveryPartOnceFromWhicheverEnd) {
   std::mt19937 bits(1);
   Ticket ticket;
   for (const std::int64_t parts : {1, 2, 3, 17, 1000}) {
@@ -20,9 +20,9 @@ TEST(Ticket, GivesEveryChunkOnceFromWhicheverEnd) {
     std::int64_t fronts = 0;
     while (ticket.open(parts)) {
       const End end = bits() % 2 == 0 ? End::kFront : End::kBack;
-      const std::int64_t chunk = ticket.next(end, parts);
-      EXPECT_EQ(chunk, end == End::kFront ? fronts++ : parts - 1 - (std::ssize(taken) - fronts));
-      EXPECT_TRUE(taken.insert(chunk).second) << chunk;
+      const std::int64_t part = ticket.next(end, parts);
+      EXPECT_EQ(part, end == End::kFront ? fronts++ : parts - 1 - (std::ssize(taken) - fronts));
+      EXPECT_TRUE(taken.insert(part).second) << part;
       ticket = ticket.taken(end);
     }
     EXPECT_EQ(std::ssize(taken), parts);
@@ -46,7 +46,7 @@ TEST(Ticket, IsOfAnotherOpeningUntilNumbersBeginAgain) {
   EXPECT_EQ(ticket.closed().opened().taken(End::kBack), late);
 }
 
-TEST(Ticket, GivesEveryChunkOnceAcrossTheEndOfTheNumbers) {
+TEST(Ticket, GivesEveryPartOnceAcrossTheEndOfTheNumbers) {
   Ticket ticket;
   for (std::int64_t opening = 1; opening + 2 < Ticket::kOpenings; ++opening)
     ticket = ticket.opened().closed();

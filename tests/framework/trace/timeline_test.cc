@@ -177,12 +177,12 @@ TEST_F(TimelineTest, AFusedUpdateHasTheArrowsOfItsCollectiveAndOneForEachResult)
   EXPECT_EQ(plan.transfers.size(), 2u);
 }
 
-TEST_F(TimelineTest, ChunksAreOnTracksOfWorkers) {
+TEST_F(TimelineTest, PartsAreOnTracksOfWorkers) {
   const Output x = source(0);
   plan = compiled(devices, {x.node()});
   Recording recording;
   recording.launches = {{10, 50}};
-  recording.chunks = {{}, {{LaunchIndex(0), {1, 2}, {20, 20}}, {LaunchIndex(0), {2, 3}, {21, 30}}}};
+  recording.parts = {{}, {{LaunchIndex(0), {1, 2}, {20, 20}}, {LaunchIndex(0), {2, 3}, {21, 30}}}};
   const Timeline line = make_timeline(plan, recording);
   ASSERT_EQ(line.tracks.size(), 3u);
   for (const int worker : {0, 1}) {
@@ -192,7 +192,7 @@ TEST_F(TimelineTest, ChunksAreOnTracksOfWorkers) {
   EXPECT_THAT(slices(line), ElementsAre("Fill 0: 10-50", "Fill -1: 20-22", "Fill -1: 23-30"));
   EXPECT_EQ(line.slices[2].track, 2);
   EXPECT_EQ(line.slices[2].range.begin, 2);
-  recording.chunks.pop_back();  // alone
+  recording.parts.pop_back();  // alone
   EXPECT_EQ(make_timeline(plan, recording).tracks.size(), 1u);
 }
 

@@ -143,7 +143,7 @@ TEST(Trace, TensorsOfABucketHaveAnArrowThereAndBackEach) {
   EXPECT_EQ(events(trace, "s").size(), 4u);
 }
 
-TEST(Trace, ChunksThatAnotherWorkerRanAreOnItsTrack) {
+TEST(Trace, PartsThatAnotherWorkerRanAreOnItsTrack) {
   const Net net(2);
   Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
   std::atomic<std::thread::id> first{};
@@ -159,17 +159,17 @@ TEST(Trace, ChunksThatAnotherWorkerRanAreOnItsTrack) {
   session.run({*net.write}, {{net.x, net.feeds()[0].what}}, {.trace = &trace});
   set_collective_hook({});
   EXPECT_THAT(processes(trace), ElementsAre(StartsWith("/job"), StartsWith("/job"), "workers"));
-  std::size_t strand_slices = 0, chunks = 0;
+  std::size_t strand_slices = 0, parts = 0;
   for (const Json& event : events(trace, "X")) {
     if (event.at("name").text() != "AllReduce") continue;
-    const bool is_chunk = event.at("pid").integer() == 3;
-    ++(is_chunk ? chunks : strand_slices);
-    if (!is_chunk) continue;
+    const bool is_part = event.at("pid").integer() == 3;
+    ++(is_part ? parts : strand_slices);
+    if (!is_part) continue;
     EXPECT_LT(event.at("args").at("begin").integer(), event.at("args").at("end").integer());
     EXPECT_EQ(event.at("args").at("name").text(), "AllReduce");
   }
   EXPECT_EQ(strand_slices, 1u);
-  EXPECT_GE(chunks, 1u);
+  EXPECT_GE(parts, 1u);
 }
 
 TEST(Trace, SlicesSayWhatTheyRan) {
