@@ -45,7 +45,7 @@ struct Launch {
   }
 };
 
-// Launches that one thread at a time runs, in order: of a CPU device, or of a stream of a GPU.
+// The launches of a CPU device, or of a stream of a GPU. One thread at a time runs them, in order.
 struct Strand {
   int device;
   std::vector<LaunchIndex> launches;
