@@ -1,5 +1,5 @@
-// What the threads of a step do, one command after another: the last stage of a plan. Passes decide
-// here, and nowhere else, who waits for whom and what a GPU gets as a whole.
+// The last stage of a plan: what each thread of a step does, one command after another. Pass issue
+// fills it. Nothing else decides who waits for whom, or which launches a GPU gets as a whole.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// One thing that the thread of a strand does. What acts in a stream does so in that of `strand`.
+// One thing that the thread of a strand does. Commands of streams act in the stream of `strand`.
 struct Command {
   enum class Kind : std::uint8_t {
     // Of the thread.
@@ -21,16 +21,16 @@ struct Command {
     // In a stream.
     kWaitEvent,  // what follows waits for the event
     kWaitFeeds,  // what follows waits for the feeds of GPU `number` of fed_gpus()
-    kSetStep,    // kernels of strand `number` know the number of the step from here on
+    kSetStep,    // from here on, kernels of strand `number` read the number of this step
     kRecord,     // the event stands for all so far
     kStamp,      // the GPU tells hosts that `position` of `strand` has finished
-    // Around what a GPU gets as a whole: captured once, then given in place of what is between.
-    kBeginSegment,  // whose end is `position` commands further on
+    // They enclose a segment: captured once, then launched in place of the commands between them.
+    kBeginSegment,  // its kEndSegment is `position` commands further on
     kEndSegment,
   };
 
   Kind kind;
-  LaunchIndex launch;  // for which it is done: in one list they never decrease
+  LaunchIndex launch;  // that it belongs to; launches of one list never decrease
   StrandIndex strand = {};
   int position = 0;  // of a launch in `strand`
   int number = 0;    // of an event, a segment, one of fed_gpus(), or a strand
@@ -54,7 +54,7 @@ using CommandLists = Indexed<Strand, std::vector<Command>>;
 
 struct Commands {
   CommandLists lists;  // launch by launch
-  // The same for GPUs in segments; empty if none is worth a capture. Strands of CPUs are as above.
+  // The same with segments for GPUs; empty if no segment is captured. Strands of CPUs are as above.
   CommandLists in_segments;
   std::vector<Segment> segments;
   std::vector<StrandIndex> events;  // the strand that records each

@@ -27,9 +27,9 @@ struct BufferRecord {
 
 using BufferIndex = Index<BufferRecord>;
 
-// Where what a GPU device is fed with lies: two slots behind its arena, so that one can be filled
-// while a step reads the other, and two alike behind that of the first CPU, which it goes through.
-// Slot s begins s * bytes further on.
+// Where the feeds of a GPU device lie: in two slots behind its arena. One slot can be filled while
+// a step reads the other. Feeds come through two equal slots in pinned memory, behind the arena of
+// the first CPU. Slot s begins s * bytes further on.
 struct FeedSlots {
   static constexpr int kCount = 2;
   int device;
@@ -45,7 +45,7 @@ struct MemoryLayout {
   std::vector<std::vector<BufferIndex>> buffer_of;  // [node][output]
   Indexed<Launch, BufferIndex> workspaces;          // of launches with scratch memory
   std::vector<std::int64_t> arena_bytes;            // per device
-  // Per device, of what steps copy their fetches to; those of GPUs count on the first CPU.
+  // Per device: of the tensors that fetches are copied to. Those of GPUs count on the first CPU.
   std::vector<std::int64_t> fetch_bytes;
   std::vector<FeedSlots> feed_slots;  // of the devices that need them, in order
 

@@ -14,8 +14,7 @@
 
 namespace belfry {
 
-// Plans refer to their nodes, and sessions to their devices, by int, which C++ containers do not
-// take.
+// Plans number their nodes, and sessions their devices, by int. C++ containers take another type.
 constexpr std::size_t at(std::integral auto i) { return static_cast<std::size_t>(i); }
 
 class Placement;
@@ -38,8 +37,8 @@ struct PlanNode {
   struct Fetched {
     int fetch;
   };
-  // What else it is than the node of the graph: its value comes from a feed; it copies into a
-  // fetch; it is a FusedUpdate, or what one rank does of a collective.
+  // What it does other than the node of the graph: it takes its value from a feed, copies into a
+  // fetch, is a FusedUpdate, or is the part of one rank in a collective.
   using Role = std::variant<std::monostate, Fed, Fetched, std::shared_ptr<const Fusion>,
                             std::shared_ptr<const Rank>>;
 
@@ -59,13 +58,12 @@ struct PlanNode {
   // Null for other nodes.
   const Fusion* fusion() const { return pointer<Fusion>(); }
   const Rank* rank() const { return pointer<Rank>(); }
-  // Is the storage of a variable, not a read or copy of it or what it is fed with.
+  // Whether it is the storage of a variable: no read or copy of it, and no feed in its place.
   bool is_variable() const { return node->is_variable() && op == &node->op(); }
-  // Takes part in a run: not an alias, and not memory from outside.
+  // Whether a run executes it: an alias, or memory from outside the plan, does nothing.
   bool launches() const { return !op->alias && !op->storage; }
-  // K of a collective, of its part that a rank does, or of the one in a fusion; else 0. A
-  // collective brings the tensors of its participants together: it runs anywhere, and reads each
-  // where it is.
+  // K of a collective, of the one in a fusion, or of the part of a rank; else 0. A collective runs
+  // on any device that reaches the tensors of its participants, and reads each where it is.
   int participants() const;
   // Inputs 0.. that are variables which it writes; output i is the new value of input i.
   int writes() const;
@@ -83,9 +81,10 @@ struct PlanNode {
   }
 };
 
-// What a FusedUpdate stands for: a collective, and the updates that alone read its results; or, on
-// a GPU, updates of one op without a collective, each of a gradient of its own. Its inputs are the
-// variables that these write, the collective's inputs or the gradients, then what else they take.
+// What a FusedUpdate stands for: a collective, and the updates that alone read its results. On a
+// GPU it may be several updates of one op instead, each of a gradient of its own. Its inputs are
+// the variables that the updates write, then the inputs of the collective or the gradients, then
+// all other inputs.
 struct Fusion {
   static constexpr std::size_t kMostInputs = 16;  // of an update
   static constexpr std::size_t kMostParticipants = 256;
@@ -108,7 +107,7 @@ struct Fusion {
 };
 
 // The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
-// participants there. Its results depend on the parts of all ranks, which only NCCL waits for.
+// participants there. Its results depend on the parts of all ranks. Only NCCL waits for those.
 struct Rank {
   int number = 0;
   std::vector<int> devices;  // of each rank: whose strand for communication it works in
@@ -134,10 +133,10 @@ struct PlanGraph {
   std::shared_ptr<const Placement> placement;  // whose devices the nodes of the graph have
   std::vector<Assignment> assignments;         // in the order in which they were made
 
-  // Variables without memory yet that shall lie in another's, which has none either or stands
-  // first.
+  // [variable] -> the variable in whose memory it shall lie. The first has no memory yet. The
+  // second has none either, or owns a storage.
   std::map<const Node*, const Node*> shares;
-  // Variables whose storage others share, but cannot in this plan: each needs its own first.
+  // Variables that share a storage, but cannot in this plan. Each needs its own before this runs.
   std::vector<const Node*> unshare;
 
   std::vector<Output> fetches;  // an empty one for a node

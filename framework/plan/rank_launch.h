@@ -15,14 +15,14 @@ class RankLaunch {
   // Of the part of a rank. `sum` leaves the sum of the participants in their outputs, which are one
   // tensor; empty for one participant.
   RankLaunch(const PlanNode& node, GpuRun sum);
-  // Of the participants on the rank's GPU; empty if that is one.
+  // The sum of the participants on the rank's GPU; empty if there is only one.
   const GpuRun& sum() const { return sum_; }
 
   const Node& node() const { return *what_.node; }
   const Rank& rank() const { return *rank_; }
   const RankReduction& reduction() const { return what_; }
 
-  // Before the first run: whose rank it is, and what tells that a run has failed.
+  // Before the first run: the communicators of its rank, and the flag of a run that has failed.
   void join(Communicators& communicators, const std::atomic<bool>& failed) {
     communicators_ = &communicators;
     failed_ = &failed;
@@ -31,8 +31,8 @@ class RankLaunch {
 
   // Throws CommError naming the variables, too.
   void enqueue(const Pointers& p, GpuStream& stream);
-  // What enqueue() hands to the communicators, with the outputs as inputs: to exchange whatever is
-  // there, so that all that a step uses of connections is made. Valid until the next call.
+  // What enqueue() hands to the communicators, with the outputs in place of the inputs. To exchange
+  // whatever they hold makes all connections that a step uses. Valid until the next call.
   RankTensors in_outputs(const Pointers& p, GpuStream& stream);
 
  private:

@@ -43,7 +43,7 @@ struct Launch {
   std::int64_t parts() const { return range.size() > part ? (range.size() + part - 1) / part : 1; }
 };
 
-// Launches that one thread at a time runs, in order: of a CPU device, or of a stream of a GPU.
+// The launches of a CPU device, or of a stream of a GPU. One thread at a time runs them, in order.
 struct Strand {
   int device;
   std::vector<LaunchIndex> launches;

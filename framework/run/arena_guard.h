@@ -1,5 +1,5 @@
-// Under AddressSanitizer, keeps the parts of arenas that hold no live tensor poisoned: gaps,
-// paddings and tensors past their last use; slots of feeds apart. Elsewhere it costs nothing.
+// Under AddressSanitizer, poisons the parts of arenas that hold no live tensor: gaps, padding, and
+// tensors past their last use. It leaves slots of feeds alone. Elsewhere it costs nothing.
 #pragma once
 #include <cstddef>
 #include <span>

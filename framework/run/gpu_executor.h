@@ -1,7 +1,7 @@
 // How a step runs on GPUs: one thread per physical GPU enqueues the work of its strands in the
-// global order, launch by launch or, once that has been captured, segment by segment. Streams wait
-// for each other by events; hosts poll what a GPU has stamped. Nothing waits for a GPU in any other
-// way.
+// global order. It does so launch by launch, or segment by segment once these are captured. Streams
+// wait for each other by events, and hosts poll stamps. Nothing waits for a GPU in any other way.
+// See docs/gpu_execution.md.
 #pragma once
 #include <array>
 #include <functional>
@@ -24,24 +24,25 @@ class GpuExecutor {
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
-  // Before a run, each on its own thread of the pool, if begin() says so: connects ranks; captures
-  // segments. They throw nothing: RunState::fail().
+  // Before a run, if must_connect() or must_capture() says so: connect() connects ranks, and
+  // capture() captures segments. Each thread that enqueues calls it. They throw nothing:
+  // RunState::fail().
   bool must_connect() { return ranks_ && ranks_->begin(); }
   void connect(int thread);
-  // Whether a run, which may be traced, replays segments that have to be captured before.
+  // Whether the run will replay segments that must be captured first. A traced run replays none.
   bool must_capture(bool traced);
   void capture(int thread);
 
   // What a thread does in a run: enqueues, and waits until its GPU has finished.
   void run(int thread);
-  // Behind a run that has succeeded: the next one may capture, or replay what has been captured.
+  // After a run that has succeeded: the next one may capture, or replay what has been captured.
   void end();
   // Until the GPU has stamped the launch; false if a thread failed. Meanwhile help() does other
   // work, or returns false.
   bool await(StrandIndex strand, int position, const std::function<bool()>& help);
   // After a failure, when all threads are parked.
   void recover();
-  // Segments may refer to communicators that end.
+  // Before communicators end: segments may refer to them.
   void forget_captures();
 
  private:
@@ -54,7 +55,7 @@ class GpuExecutor {
   void replay(const Command& begin);
   bool await_all(int gpu);
 
-  // Null on CPUs.
+  // The stream is null on CPUs.
   struct StreamOf {
     GpuStream* stream = nullptr;
     Stamp finished;

@@ -1,5 +1,5 @@
-// When GPUs did what a traced run gave them: each launch is between two timers in its stream, and
-// one more, at the start, ties the GPU's clock to the host's.
+// When GPUs did the launches of a traced run. Each launch is between two timers in its stream. One
+// more timer at the start ties the clock of the GPU to that of the host.
 #pragma once
 #include <memory>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-// Before the run, which makes nothing.
+// Makes all timers, before the run.
 void make_timers(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
                  Recording& recording);
 // The GPU of the stream has nothing to do yet, so it comes to the timer at once.

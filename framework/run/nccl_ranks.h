@@ -1,7 +1,6 @@
-// How steps use NCCL: each rank's part of a collective is a launch on a strand for communication,
-// which the thread that enqueues for its GPU hands to the communicators. Who polls stamps looks
-// after the ranks, too. After a failure the communicators are aborted; the next run makes them
-// anew.
+// How steps use NCCL: each rank's part of a collective is a launch on a strand for communication.
+// The thread that enqueues for its GPU hands the part to the communicators. A thread that polls
+// stamps also watches the ranks. A failure aborts the communicators; the next run makes them anew.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -25,7 +24,7 @@ class NcclRanks final : public Ranks {
 
   // Makes the communicators that the plan needs, if they are not there any more.
   bool begin() override;
-  // Each collective of a thread's GPU once, with whatever is in its outputs, so that all
+  // Runs each collective of a thread's GPU once, with whatever is in its outputs, so that all
   // connections are made. `finished` waits for what has been enqueued in a strand.
   void connect(int thread, const std::function<GpuStream&(StrandIndex)>& stream,
                const std::function<bool(StrandIndex)>& finished);
@@ -33,7 +32,7 @@ class NcclRanks final : public Ranks {
   void check() override;
   void end() override {}
   void fail() noexcept override;
-  // Behind fail(), when streams have been drained.
+  // After fail(), when streams have been drained.
   void end_communicators();
 
  private:

@@ -1,5 +1,6 @@
-// What a step asks of those who do their part of a collective from their own streams or processes:
-// all see the same reductions in the same order, and none returns before all have begun.
+// What a step asks of ranks. Each rank does its part of a collective in a stream or process of its
+// own. All ranks see the same reductions in the same order, and no reduction ends before all ranks
+// have begun it.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,15 +13,15 @@ class Ranks {
  public:
   virtual ~Ranks() = default;
 
-  // Before a run: whether there is something to be connected, which connect() does then.
+  // Before a run: whether ranks must be connected first.
   virtual bool begin() = 0;
-  // A part is about to be enqueued: until the strand has counted so far it has not finished.
+  // A part is about to be enqueued. It has finished when the strand has counted to `epoch`.
   virtual void expect(StrandIndex strand, std::int64_t epoch) = 0;
-  // While others wait: throws CommError for what has failed, or not finished in time.
+  // While threads wait: throws CommError for a part that has failed, or not finished in time.
   virtual void check() = 0;
-  // Behind a run that has succeeded.
+  // After a run that has succeeded.
   virtual void end() = 0;
-  // After a failure, when all threads are parked: what waits for other ranks ends.
+  // After a failure, when all threads are parked: ends everything that waits for other ranks.
   virtual void fail() noexcept = 0;
 };
 

@@ -5,8 +5,8 @@
 
 namespace belfry {
 
-// A std::shared_mutex that starves nobody: whoever waits to be alone keeps later sharers out, who
-// may otherwise come and go for ever. To be used through the locks of <mutex>.
+// A std::shared_mutex that starves nobody: a run that waits to be alone keeps later sharers out,
+// which could otherwise come and go for ever. Use it through the locks of <mutex>.
 class RunLock {
  public:
   void lock() {

@@ -20,7 +20,8 @@ class RunState {
 
   // Before a run. Counts of launches go on from run to run.
   void begin();
-  // Before what is enqueued beside runs: epochs follow those of all runs so far.
+  // Before work that no run enqueues, such as connecting ranks: its epochs follow those of all runs
+  // so far.
   void rebase();
   // What a strand has counted when launch `position` of it has run in this run.
   std::int64_t epoch(StrandIndex strand, int position) const {
@@ -33,7 +34,7 @@ class RunState {
   void signal(StrandIndex strand, int position) {
     signals_[strand].set(epoch(strand, position), gate_);
   }
-  // Until then, or until the run fails; meanwhile help() does other work, or returns false.
+  // Waits until that, or until the run fails. Meanwhile help() does other work, or returns false.
   template <class Help>
   void await(StrandIndex strand, int position, const Help& help,
              std::chrono::nanoseconds spin = kShortSpin) {
@@ -43,7 +44,7 @@ class RunState {
 
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   const std::atomic<bool>& failure() const { return failed_; }
-  // With the exception that is being handled, which is kept if it is the first. Ends all waits.
+  // Call it in a handler: keeps the exception if it is the first. Ends all waits.
   void fail() noexcept;
   // Ends all waits. Each thread that stops early does this last, so that no later signal of its own
   // hides it.

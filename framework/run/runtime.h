@@ -1,4 +1,4 @@
-// What the steps of a session share, and who may look at variables between their runs.
+// What the steps of a session share.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -32,7 +32,8 @@ struct Runtime {
   std::set<const Node*> suspects;
   std::exception_ptr cause;
   std::mutex failures;  // over these two, between runs that share `mutex`
-  // Of each variable's memory. Steps of Locks::kEachVariable take them in the order of the map.
+  // One lock per memory of a variable. Steps of Locks::kEachVariable take them in the order of the
+  // map.
   std::map<const void*, std::mutex> variable_locks;
   bool dry = false;          // nothing has memory, and nothing runs
   bool all_workers = false;  // even for little work

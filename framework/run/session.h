@@ -46,7 +46,7 @@ struct PrepareOptions {
   Locks locks = Locks::kWholeRun;
 };
 
-// What a device holds by plans.
+// What plans need of a device.
 struct DeviceUse {
   DeviceSpec device;  // full
   int variables = 0;
@@ -62,7 +62,7 @@ struct DeviceUse {
 };
 
 // What Step::stage() has sent to the GPUs, in one of the two slots of its step. The slot is free
-// again when this ends, or the run that takes it. Ends before the session does.
+// again when this object ends, or when the run that takes it ends. It must end before the session.
 class StagedFeeds {
  public:
   StagedFeeds() = default;  // none
@@ -89,21 +89,20 @@ class StagedFeeds {
 // through pinned memory; those on CPUs are used where they are.
 class Step {
  public:
-  // Copies what GPUs are fed with into pinned memory, and enqueues the copies to them: beside what
-  // runs, which any other thread may have begun. The feeds are read until this returns, those of
-  // CPUs not at all. Waits while both slots are taken - for ever, if by this thread alone - or
-  // until `stop` is requested, which gives none.
+  // Copies the feeds of GPUs into pinned memory and enqueues the copies to the GPUs, while another
+  // thread may run this step. Reads the feeds until it returns, and those of CPUs not at all. Waits
+  // while both slots are taken; a thread that holds both waits for ever. If `stop` is requested
+  // meanwhile, it returns none.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
-  // With what this step has staged, even if a run has failed since. Of `feeds` those of CPUs are
-  // read, until run returns, and no others. Throws InvalidArgument for what has not been staged.
+  // With what this step has staged, even if a run has failed since. Of `feeds` it reads those of
+  // CPUs alone, until it returns. Throws InvalidArgument for what has not been staged.
   void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {});
   // Stages all feeds first.
   void run(std::span<const Tensor> feeds = {}, RunOptions options = {});
   // The value of fetch i after a run. The next run overwrites it, and copies of it with it;
   // Session::run returns tensors of their own.
   const Tensor& fetched(std::size_t i) const;
-  // What it runs now: another plan takes its place when one of several replicas in one storage is
-  // written.
+  // The plan that it runs now. A write to one of several replicas in one storage replaces it.
   std::shared_ptr<const Plan> plan() const;
 
   Step(const Step&) = delete;
@@ -144,9 +143,7 @@ class Session {
                    std::span(feeds.begin(), feeds.size()), options);
   }
 
-  // Values of variables, between steps. What a step on GPUs has left to be done beside the next one
-  // (updates on the host that it does not wait for) is done before; what that throws is thrown
-  // here, or by the next run.
+  // Values of variables, between steps.
   Tensor read(Variable variable);
   void write(Variable variable, const Tensor& value);
   // False after a run that failed when it had begun to write variables, until they are restored.

@@ -39,7 +39,7 @@ struct Session::State {
   const std::shared_ptr<const Placement>& placement();
   PlanContext context();
 
-  // The step for these, which is made if it is not kept. `held`: until the session ends.
+  // The step for these; makes it if it is not kept. `held`: keeps it until the session ends.
   std::shared_ptr<Step> step_for(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
                                  Locks locks, bool held);
   // Compiles, and gives variables that are new memory and first values. Fetches of what is kept
@@ -59,12 +59,12 @@ struct Session::State {
   void unshare(const Node& variable);
   // Memory of a variable that no plan may have touched yet. Throws in a dry run.
   Stored& ensure(Variable variable);
-  // At once, as a plan for each would take long.
+  // All at once, as a plan for each would take long.
   void ensure_all(std::span<const VariableBytes> values);
-  // Those of copies are their originals'.
+  // The values of copies are those of their originals.
   std::vector<Tensor> first_values(std::span<const Node* const> variables);
 
-  // Those whose sharers shall not all hold the same bytes get their own storage.
+  // A variable gets its own storage if its sharers shall not all hold the same bytes.
   void unshare_unequal(const std::map<const Node*, std::span<const std::byte>>& values);
   void copy_into(const Node& variable, const std::byte* value);
 
@@ -88,7 +88,7 @@ struct Session::State {
  private:
   using CompiledPlans = std::map<std::string, std::shared_ptr<const Plan>>;  // as `steps`
 
-  // What cannot share storage in the plan does so no more.
+  // Takes variables apart that cannot share storage in the plan.
   Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds, Locks locks);
   void part(const Node& variable);
   CompiledPlans compile_apart();

@@ -1,6 +1,6 @@
-// How feeds get to the GPUs of a step: on the thread that has them into pinned memory, from there
-// beside what is computed. There are two slots (FeedSlots), so that the next feeds come while a run
-// reads the last ones.
+// How feeds get to the GPUs of a step. The thread that has them copies them into pinned memory. A
+// copy stream brings them to the GPU while another step computes. There are two slots (FeedSlots),
+// so that the next feeds come while a run reads the last ones.
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -28,18 +28,19 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // To a plan with its arenas.
+  // Links to a plan with its arenas.
   void link(const LinkedPlan& linked, const Runtime& runtime);
-  // Becomes `other`, of another plan of the same feeds, and keeps what is staged. Between two runs.
+  // Between two runs: takes over the memory of `other`, of another plan for the same feeds, and
+  // keeps what is staged.
   void replace(Staging& other);
 
   // As Step::stage.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop);
 
-  // For a run, which has its feeds to itself: their slot, once all copies have been enqueued. Those
-  // that a failure, or replace(), may have undone are enqueued again.
+  // At the start of a run: returns the slot of its feeds. All their copies have been enqueued by
+  // then; those that a failure or replace() may have undone are enqueued again.
   int begin(const StagedFeeds& staged);
-  // All that waited for the slot's copies has been done.
+  // At the end of a run: nothing waits for the copies of the slot any more.
   void end(int slot);
 
   // Whether the feed goes to a GPU; and where it is there.
@@ -47,7 +48,7 @@ class Staging {
   void* address(std::size_t feed, int slot) const {
     return feeds_[feed].on_gpu + at(slot) * feeds_[feed].stride;
   }
-  // Behind the copies to the i-th of fed_gpus().
+  // The event after the copies to the i-th of fed_gpus().
   const GpuEvent& copied(int i, int slot) const { return *gpus_[at(i)].copied[at(slot)]; }
 
  private:
@@ -60,7 +61,7 @@ class Staging {
     std::byte *pinned = nullptr, *on_gpu = nullptr;  // in slot 0
     std::size_t stride = 0;
   };
-  // Of a device: all its feeds are copied at once.
+  // Of a device: one copy brings all its feeds.
   struct Part {
     const Node* node;  // for errors
     std::byte *from, *to;

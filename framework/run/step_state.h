@@ -14,7 +14,7 @@
 namespace belfry {
 
 struct Step::State {
-  // All that runs one plan. Another plan of the same fetches and feeds may take its place.
+  // All that runs one plan. Another plan for the same fetches and feeds may replace it.
   struct Executor {
     Executor(std::shared_ptr<const Plan> plan, State& step);
 
@@ -30,17 +30,17 @@ struct Step::State {
 
   // Null in a dry run.
   std::unique_ptr<Executor> link(std::shared_ptr<const Plan> compiled);
-  // Runs this plan from now on, which has been linked. Call it with runtime.mutex.
+  // From now on runs this plan, which has been linked. The caller holds runtime.mutex.
   void replace(std::shared_ptr<const Plan> compiled, std::unique_ptr<Executor> executor);
-  // Makes the communicators that the plan needs, and all connections that its collectives use; a
-  // run does so, too, if they are not there any more. Waits for other runs.
+  // Makes the communicators that the plan needs, and all connections that its collectives use.
+  // Waits for other runs. After a failure the next run makes them again.
   void connect();
 
   // Copies the fetches to `results` before another thread can run the step again.
   void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {},
            std::vector<Tensor>* results = nullptr);
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
-  // That which runs now.
+  // The plan that runs now.
   std::shared_ptr<const Plan> plan() const;
 
   Runtime& runtime;

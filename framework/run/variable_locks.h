@@ -9,15 +9,16 @@ namespace belfry {
 
 class VariableLocks {
  public:
-  // Of a plan that holds none, if it is of another kind.
+  // For plans of other Locks it holds nothing.
   VariableLocks(const LinkedPlan& linked, Runtime& runtime);
 
-  // Before a launch: locks those that it touches, unless the launch before has kept them for it.
-  // All at once and in the order of addresses, so two runs never wait for each other in a circle.
+  // Before a launch: locks the variables that it touches, unless the launch before has kept them
+  // for it. It takes all locks in the order of addresses, so two runs never wait for each other in
+  // a circle.
   void hold(LaunchIndex launch) {
     if (!holds_.empty()) lock(launch);
   }
-  // Behind it: unlocks them, unless the next launch needs them, too.
+  // After a launch: unlocks them, unless the next launch needs them too.
   void release(LaunchIndex launch) {
     if (!holds_.empty() && !holds_[launch].keeps) release_all();
   }

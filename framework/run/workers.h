@@ -26,8 +26,9 @@ class Gate {
     if (!ready()) changes_.wait(seen, std::memory_order_acquire);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
   }
-  // How many sleep, or are about to. What wakes them is stored before this is read, and they look
-  // for it after they are known here, all sequentially consistent: one of the two sees the other.
+  // How many sleep, or are about to. A waker stores its news, then reads this count. A sleeper is
+  // counted, then looks for news. All four are sequentially consistent, so one of the two sees the
+  // other.
   int sleepers() const { return sleepers_.load(std::memory_order_seq_cst); }
 
  private:
@@ -51,19 +52,19 @@ class alignas(64) Signal {
   std::atomic<std::int64_t> epoch_{0};
 };
 
-// How long threads spin before they sleep. Those that wait for workers: workers are not pinned, and
-// there may be fewer cores than threads.
+// How long threads spin before they sleep. Threads that wait for workers spin briefly: workers are
+// not pinned, and there may be fewer cores than threads.
 inline constexpr std::chrono::nanoseconds kShortSpin = std::chrono::microseconds(20);
-// Those that wait for a GPU, or enqueue for one, where there are cores enough.
+// Threads that wait for a GPU, or enqueue for one, where there are enough cores.
 inline constexpr std::chrono::nanoseconds kGpuSpin = std::chrono::milliseconds(4);
 
-// Where a step has so many threads: one core is left for those that make its input.
+// For a step with so many threads. One core is left for the threads that make its input.
 constexpr std::chrono::nanoseconds gpu_spin(int threads, int cores) {
   return cores > threads ? kGpuSpin : kShortSpin;
 }
 
-// Measures how long a worker has spun in vain. After kShortSpin it lets other threads have the core
-// between two looks.
+// Measures how long a worker has spun in vain. After kShortSpin it yields the core between two
+// looks.
 class SpinTimer {
  public:
   explicit SpinTimer(std::chrono::nanoseconds spin = kShortSpin) : spin_(spin) {}
@@ -78,8 +79,8 @@ class SpinTimer {
   std::chrono::steady_clock::time_point since_ = {};
 };
 
-// W workers, of which the caller of run() is number 0, and behind them those that enqueue for GPUs.
-// Threads start with the pool and end with it.
+// W workers, then the threads that enqueue for GPUs. The caller of run() is worker 0. Threads start
+// with the pool and end with it.
 class WorkerPool {
  public:
   // Throws DeviceError naming the worker whose thread cannot be started.
@@ -90,9 +91,10 @@ class WorkerPool {
 
   int workers() const { return static_cast<int>(threads_.size()) + 1; }
 
-  // Calls work(w) for w in [0, active) at once, worker 0 being the caller; returns when all have.
-  // `work` must not throw. One call at a time. With one active worker no other is woken. Those
-  // who wait, for others now or for the next call afterwards, spin for so long before they sleep.
+  // Calls work(w) for w in [0, active) at once, worker 0 being the caller; returns when all calls
+  // have. `work` must not throw. One call at a time. With one active worker no other is woken.
+  // Threads that wait for others, or afterwards for the next call, spin for `spin` before they
+  // sleep.
   void run(int active, const std::function<void(int)>& work,
            std::chrono::nanoseconds spin = kShortSpin);
 
@@ -115,9 +117,9 @@ class WorkerPool {
   std::vector<std::jthread> threads_;
 };
 
-// Waits until done(): first by doing other work (help() returns false when there is none), then
-// spinning, then asleep. The last look before it sleeps is for work, too: whoever offers some wakes
-// those only that are known to sleep.
+// Waits until done(). The thread first does other work (help() returns false when there is none),
+// then spins, then sleeps. Before it sleeps it looks for work once more, because an offer of work
+// wakes only those that are known to sleep.
 template <class Done, class Help>
 void wait_until(const Done& done, Gate& gate, const Help& help,
                 std::chrono::nanoseconds spin = kShortSpin) {

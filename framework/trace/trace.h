@@ -11,8 +11,7 @@
 //   its forward node. Slices of a track never touch: one of less than 2 ns is shown as 2 ns, and
 //   what follows it, on its track or by a dependency, as much later as that takes. That of a launch
 //   on a GPU is when the GPU did it, by events around it, on the host's clock to some microseconds;
-//   its argument `enqueued` is when the host gave it to the GPU. Updates that other runs leave to
-//   be done beside the next one are done at the end of a run that is traced, and are shown there;
+//   its argument `enqueued` is when the host gave it to the GPU;
 // * an arrow per tensor and destination device, from the slice that made the tensor to the first
 //   there that uses it. A variable's value from before the run, or a feed, that leaves its device
 //   is a slice of 2 ns at the start. A collective is a slice on the strand that ran it, with arrows
