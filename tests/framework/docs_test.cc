@@ -1,0 +1,71 @@
+// Rules over the documents: links lead somewhere, and each folder of sources says what lives there.
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+
+namespace belfry::test {
+namespace docs_test {
+
+namespace fs = std::filesystem;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+const fs::path kRoot = BELFRY_SOURCE_DIR;
+const std::vector<std::string> kFolders = {"framework", "ops",   "towers",  "allreduce", "trainers",
+                                           "examples",  "tests", "scripts", "docs"};
+
+std::string contents(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> documents() {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(kRoot))
+    if (entry.path().extension() == ".md") found.push_back(entry.path());
+  for (const std::string& folder : kFolders)
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
+      if (entry.path().extension() == ".md") found.push_back(entry.path());
+  return found;
+}
+
+// What `text`, a document of `folder`, links to and is not there.
+std::vector<std::string> broken_links(const std::string& text, const fs::path& folder) {
+  static const std::regex link(R"(\]\(([^)#\s]+)[^)\s]*\))");
+  std::vector<std::string> broken;
+  for (std::sregex_iterator match(text.begin(), text.end(), link), end; match != end; ++match) {
+    const std::string target = (*match)[1];
+    if (target.find("://") == std::string::npos && !fs::exists(folder / target))
+      broken.push_back(target);
+  }
+  return broken;
+}
+
+TEST(Documents, LinkToWhatIsThere) {
+  ASSERT_GT(documents().size(), 20u);
+  for (const fs::path& path : documents())
+    EXPECT_THAT(broken_links(contents(path), path.parent_path()), IsEmpty()) << path;
+  EXPECT_THAT(
+      broken_links("[a](framework) [b](https://x.y/z) [c](gone.md#top) [d](also/gone.h)", kRoot),
+      UnorderedElementsAre("gone.md", "also/gone.h"));
+}
+
+TEST(Documents, OfEachFolderOfSourcesHaveAtMost60Lines) {
+  for (const char* folder : {"framework", "ops", "towers", "allreduce", "trainers"})
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      if (entry.path().extension() != ".cc") continue;
+      const fs::path readme = entry.path().parent_path() / "README.md";
+      ASSERT_TRUE(fs::exists(readme)) << readme;
+      EXPECT_LE(std::ranges::count(contents(readme), '\n'), 60) << readme;
+    }
+}
+
+}  // namespace docs_test
+}  // namespace belfry::test
