@@ -4,6 +4,8 @@
 #include <map>
 #include <random>
 
+#include <gtest/gtest-spi.h>
+
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/tests/framework/passes/random_graph.h"
