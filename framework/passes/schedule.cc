@@ -70,14 +70,14 @@ class Scheduler {
     return waits;
   }
 
-  // Collectives take turns on their devices, so that no strand runs them all. Prompt ones begin
+  // Collectives take turns on their devices, so that no strand runs them all. Eager ones begin
   // with the last, whose backward pass is under way when the first bucket is complete.
   int choose_device(const PlanNode& node) {
     if (node.participants() == 0) return copies_from_gpu(node) ? source(node) : node.device();
     const std::vector<int>& devices = node.fusion() ? node.fusion()->devices : node.devices;
     const int turn = collectives_++ % node.participants();
     const int last = node.participants() - 1;
-    const int chosen = devices[at(node.node->prompt() ? last - turn : turn)];
+    const int chosen = devices[at(node.node->eager() ? last - turn : turn)];
     for (const int other : devices)
       require(device(chosen).reaches(device(other)), node.node->describe(), ": ",
               device(chosen).spec, " does not reach the memory of ", device(other).spec,
