@@ -39,7 +39,7 @@ struct PlanNode {
     int fetch;
   };
   // What else it is than the node of the graph: its value comes from a feed; it copies into a
-  // fetch; it is a FusedUpdate, or what one rank does of a collective.
+  // fetch; it is a fusion (fusion.h), or what one rank does of a collective.
   using Role = std::variant<std::monostate, Fed, Fetched, std::shared_ptr<const Fusion>,
                             std::shared_ptr<const Rank>>;
 
@@ -81,30 +81,6 @@ struct PlanNode {
     const auto* const held = part<std::shared_ptr<const T>>();
     return held ? held->get() : nullptr;
   }
-};
-
-// What a FusedUpdate stands for: a collective, and the updates that alone read its results; or, on
-// a GPU, updates of one op without a collective, each of a gradient of its own. Its inputs are the
-// variables that these write, the collective's inputs or the gradients, then what else they take.
-struct Fusion {
-  static constexpr std::size_t kMostInputs = 16;  // of an update
-  static constexpr std::size_t kMostParticipants = 256;
-  static constexpr int kMostOnGpus = 24;   // participants there, and updates of a tensor
-  static constexpr int kMostGrouped = 12;  // tensors that a launch there updates
-  struct Update {
-    const Op* op;
-    const Node* node;
-    std::vector<int> inputs;        // of the FusedUpdate; -1: the combined tensor
-    std::vector<TensorType> types;  // of its outputs
-    int first_output;               // of the FusedUpdate
-    int result;                     // of the collective: the output that it applies; the gradient
-  };
-  const Op* op;      // the collective, or null
-  int participants;  // 1 without one
-  int writes, first_input;
-  std::vector<TensorType> types;  // of the collective's outputs, one per input; of the gradients
-  std::vector<int> devices;
-  std::vector<Update> updates;
 };
 
 // The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
