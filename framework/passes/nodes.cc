@@ -1,4 +1,6 @@
-// What passes share: questions about the nodes of a plan, their order, and their replacement.
+// What passes share: questions about the nodes of a plan, their order, and their replacement. Each
+// device launches its nodes in this order. So it decides how soon gradients are combined, and how
+// long tensors keep their memory. It depends on the plan alone, so that runs repeat.
 #include <algorithm>
 #include <functional>
 #include <queue>
