@@ -26,7 +26,7 @@ class Bucketed final : public CombiningStrategy {
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
-    const PromptScope prompt(grads.graph());
+    const EagerScope eager(grads.graph());
     std::vector<std::vector<Output>> results(
         static_cast<std::size_t>(grads.towers()),
         std::vector<Output>(static_cast<std::size_t>(grads.variables())));

@@ -9,6 +9,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/fusion.h"
 #include "belfry/framework/run/useful_workers.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/split.h"
@@ -157,15 +158,15 @@ class PlanJobs {
     const auto add = [](double& known, const TensorType& type) {
       known = std::max(known, static_cast<double>(type.bytes()));
     };
+    const int writes = node.writes();
+    const std::vector<char> only_written = assigned(node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const BufferIndex buffer = plan_.buffer(node.inputs[i]);
-      const bool writes = static_cast<int>(i) < node.writes();
-      if (writes) add(written[buffer], plan_.type(node.inputs[i]));
-      if (!part && !(writes && assigned(node, static_cast<int>(i))))
-        add(read[buffer], plan_.type(node.inputs[i]));
+      if (static_cast<int>(i) < writes) add(written[buffer], plan_.type(node.inputs[i]));
+      if (!part && !only_written[i]) add(read[buffer], plan_.type(node.inputs[i]));
     }
     double total = 0;
-    if (node.writes() == 0)
+    if (writes == 0)
       for (std::size_t i = 0; i < node.types.size(); ++i) {
         add(written[plan_.buffer_of[at(n)][i]], node.types[i]);
         if (part) total += static_cast<double>(node.types[i].bytes());
@@ -176,12 +177,15 @@ class PlanJobs {
     return total;
   }
 
-  // Input i is a variable that the launch writes and does not read for that.
-  static bool assigned(const PlanNode& node, int i) {
-    if (!node.fusion()) return node.op == &kAssign;
-    return std::ranges::any_of(node.fusion()->updates, [&](const Fusion::Update& update) {
-      return update.op == &kAssign && update.inputs[0] == i;
-    });
+  // By input: it is a variable that the launch writes and does not read for that.
+  static std::vector<char> assigned(const PlanNode& node) {
+    std::vector<char> inputs(node.inputs.size());
+    if (node.op == &kAssign) inputs[0] = true;
+    if (!node.fusion()) return inputs;
+    const std::vector<FusedReader> readers = readers_of(*node.fusion());
+    for (std::size_t i = 0; i < readers.size(); ++i)
+      inputs[i] = readers[i].member->op == &kAssign && readers[i].input == 0;
+    return inputs;
   }
 
   // What goes from one memory to another.

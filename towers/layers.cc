@@ -72,10 +72,10 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
 Moments shared_moments(Tower& tower, Output x, At at) {
   const CountedMoments own = batch_moments(x, at.site);
   const std::string_view name = tower.graph().scopes().variable_path();
-  Node& all =
-      tower.join(kCombineMoments, std::vector<Output>{own.mean, own.variance, own.count},
-                 cat("synchronised batch norm '", name.substr(tower.variable_prefix().size()), "'"),
-                 at.site, Options(CombineMomentsOptions{.counted = true}));
+  Node& all = tower.links().join(
+      kCombineMoments, std::vector<Output>{own.mean, own.variance, own.count},
+      cat("synchronised batch norm '", name.substr(tower.variable_prefix().size()), "'"), at.site,
+      Options(CombineMomentsOptions{.counted = true}));
   return {all.output(0), all.output(1)};
 }
 
@@ -123,14 +123,14 @@ Output wide_batch_norm(Tower& tower, Output x, const BatchNormLayer& layer, At a
     return batch_norm_inference(x, gamma, beta, mean, variance, {.epsilon = layer.epsilon},
                                 at.site);
   const auto record = [&](Output batch_mean, Output batch_variance) {
-    tower.record({.mean_average = mean,
-                  .variance_average = variance,
-                  .mean = batch_mean,
-                  .variance = batch_variance,
-                  .momentum = layer.momentum,
-                  .site = at.site});
+    tower.links().record({.mean_average = mean,
+                          .variance_average = variance,
+                          .mean = batch_mean,
+                          .variance = batch_variance,
+                          .momentum = layer.momentum,
+                          .site = at.site});
   };
-  if (layer.synchronised && tower.has_peers()) {
+  if (layer.synchronised && tower.links().has_peers()) {
     const Moments all = shared_moments(tower, x, at);
     record(all.mean, all.variance);
     return batch_norm_inference(x, gamma, beta, all.mean, all.variance, {.epsilon = layer.epsilon},

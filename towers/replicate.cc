@@ -20,8 +20,8 @@ TowerRecord record_of(const Tower& tower) {
           .outputs = tower.outputs(),
           .variables = tower.variables(),
           .trainables = tower.trainables(),
-          .moments = tower.moments(),
-          .contributions = tower.contributions(),
+          .moments = tower.links().moments(),
+          .contributions = tower.links().contributions(),
           .updates = tower.nodes(kUpdateOps),
           .graph = &tower.graph(),
           .number = tower.number()};
@@ -201,12 +201,12 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
                  .reuse = !replicated && t > 0 ? Reuse::kCreateOrGet : Reuse::kInherit,
                  .collectives = &collectives},
                 at);
-    tower.defer_averages();
+    tower.links().defer_averages();
     build(tower);
     collectives.end_tower(t, at.site);
     require_no_tower_names(tower);
     records.push_back(record_of(tower));
-    moments.push_back(tower.moments());
+    moments.push_back(tower.links().moments());
     const std::vector<Variable> made = without_averages(tower.own_variables(), moments.back());
     if (t == 0)
       main_made = made;

@@ -1,33 +1,11 @@
 #include "belfry/towers/tower.h"
 
 #include <algorithm>
-#include <set>
 
-#include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/graph/state.h"
 #include "belfry/ops/cast.h"
 
 namespace belfry {
 namespace {
-
-// The variable whose storage or value `input` is, if it is one.
-Node* variable_behind(Output input) {
-  Node* node = &input.node();
-  if (&node->op() == &kRead) node = &node->input(0).node();
-  return node->is_variable() ? node : nullptr;
-}
-
-// Where a variable stands in the order of tower 0.
-int rank(const Node* variable) {
-  const Node* main = variable->variable().copy_of;
-  return main ? main->id() : variable->id();
-}
-
-bool is_below(std::string_view name, std::string_view scope) {
-  if (scope.empty()) return true;
-  if (!name.starts_with(scope)) return false;
-  return scope.ends_with('/') || name.size() == scope.size() || name[scope.size()] == '/';
-}
 
 void add_named(std::vector<NamedOutput>& list, std::string_view what, std::string_view name,
                Output value, Site site) {
@@ -83,11 +61,12 @@ Tower::Tower(Graph& graph, std::string_view name, bool training, At at)
     : Tower(graph, {.name = std::string(name), .training = training}, at) {}
 
 Tower::Tower(Graph& graph, TowerOptions options, At at)
-    : graph_(graph),
+    : TowerNodes(graph),
       options_(std::move(options)),
       number_(graph.scopes().towers + 1),
       variable_prefix_(options_.own_variables ? options_.name + "/" : std::string()),
-      first_node_(graph.size()),
+      links_(*this, options_.index, options_.name,
+             options_.total > 1 ? options_.collectives : nullptr),
       scopes_(std::make_unique<Scopes>()) {
   ScopeStack& outer = graph.scopes();
   const Site site = outer.site_or(at.site);
@@ -125,7 +104,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
 
 Tower::~Tower() {
   for (const auto& [key, size] : frozen_) {
-    std::vector<Node*>& nodes = graph_.collection(key);
+    std::vector<Node*>& nodes = graph().collection(key);
     nodes.resize(std::min(nodes.size(), size));
   }
 }
@@ -144,65 +123,6 @@ void Tower::metric(std::string_view name, Output value, At at) {
 
 void Tower::output(std::string_view name, Output value, At at) {
   add_named(outputs_, "output", name, value, at.site);
-}
-
-std::vector<Output> Tower::inputs() const {
-  std::vector<Output> result;
-  for (std::size_t id = first_node_; id < graph_.size(); ++id)
-    if (&graph_.node(id).op() == &kPlaceholder) result.push_back(graph_.node(id).output());
-  return result;
-}
-
-std::vector<Variable> Tower::variables(std::string_view prefix) const {
-  std::set<Node*> found;
-  for (std::size_t id = first_node_; id < graph_.size(); ++id) {
-    Node& node = graph_.node(id);
-    if (node.is_variable()) found.insert(&node);
-    if (&node.op() == &kRead) continue;  // its users count
-    for (const Output& input : node.inputs())
-      if (Node* used = variable_behind(input)) found.insert(used);
-  }
-  for (const BatchMoments& layer : moments_)
-    found.insert({&layer.mean_average.node(), &layer.variance_average.node()});
-  std::vector<Variable> result;
-  for (Node* node : found)
-    if (is_below(node->logical_name(), prefix)) result.emplace_back(*node);
-  std::ranges::sort(result, {}, [](const Variable& v) { return rank(&v.node()); });
-  return result;
-}
-
-std::vector<Variable> Tower::trainables(std::string_view prefix) const {
-  std::vector<Variable> result = variables(prefix);
-  std::erase_if(result, [](const Variable& v) { return !v.trainable(); });
-  return result;
-}
-
-std::vector<Node*> Tower::nodes(std::string_view collection) const {
-  std::vector<Node*> result = graph_.nodes(collection);
-  std::erase_if(
-      result, [&](const Node* node) { return static_cast<std::size_t>(node->id()) < first_node_; });
-  return result;
-}
-
-std::vector<Variable> Tower::own_variables() const {
-  std::vector<Variable> result;
-  for (std::size_t id = first_node_; id < graph_.size(); ++id)
-    if (graph_.node(id).is_variable()) result.emplace_back(graph_.node(id));
-  return result;
-}
-
-Node& Tower::join(const Op& op, std::span<const Output> inputs, std::string_view what, At at,
-                  Options options) {
-  require<Internal>(has_peers(), what, " (", at.site.str(), "): tower '", name(), "' has no peers");
-  contributions_.insert(contributions_.end(), inputs.begin(), inputs.end());
-  return options_.collectives->join(index(), op, inputs, what, at, std::move(options));
-}
-
-void Tower::record(BatchMoments moments) {
-  if (defer_averages_) return moments_.push_back(std::move(moments));
-  // Scopes of the tower and of the layer do not reach the averages.
-  const std::vector<BatchMoments> alone[] = {{std::move(moments)}};
-  update_moving_averages(graph_, alone);
 }
 
 }  // namespace belfry

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/towers/moving_average.h"
-#include "belfry/towers/tower_collectives.h"
+#include "belfry/towers/layer_links.h"
 
 namespace belfry {
 
@@ -37,7 +36,7 @@ struct TowerOptions {
 //
 // Summaries (kSummaries) are collected in the main tower alone, and kUpdateOps in training towers
 // alone: what others add to these collections is gone when they end.
-class Tower {
+class Tower : public TowerNodes {
  public:
   // A tower of its own, for a model that is built once: moves averages at once, opens no device
   // scope.
@@ -45,10 +44,7 @@ class Tower {
   // Throws InvalidArgument inside another tower or a variable scope.
   Tower(Graph& graph, TowerOptions options, At at = {});
   ~Tower();
-  Tower(const Tower&) = delete;
-  Tower& operator=(const Tower&) = delete;
 
-  Graph& graph() const { return graph_; }
   int index() const { return options_.index; }
   int total() const { return options_.total; }
   // The first training tower: what is to happen once per step is built here.
@@ -72,48 +68,22 @@ class Tower {
   Output loss() const { return loss_; }  // empty if none was named
   const std::vector<NamedOutput>& metrics() const { return metrics_; }
   const std::vector<NamedOutput>& outputs() const { return outputs_; }
-  // Placeholders made in this tower, in order of creation.
-  std::vector<Output> inputs() const;
 
-  // Variables that the tower has made or used so far, in order of their creation in tower 0 and so
-  // corresponding from tower to tower. With a prefix, those below that variable scope, e.g. "disc".
-  std::vector<Variable> variables(std::string_view prefix = {}) const;
-  // Those of them that are trained.
-  std::vector<Variable> trainables(std::string_view prefix = {}) const;
-  // Nodes made in this tower so far that are in a collection, in its order.
-  std::vector<Node*> nodes(std::string_view collection) const;
-  // Variables that the tower has made so far.
-  std::vector<Variable> own_variables() const;
-
-  // For layers. Moments that move averages: at the end of replicate(), or at once in a tower of its
-  // own.
-  void record(BatchMoments moments);
-  const std::vector<BatchMoments>& moments() const { return moments_; }
-  // For layers: a node over all training towers (tower_collectives.h), which gets `inputs` from
-  // this one. Only in one of several.
-  Node& join(const Op& op, std::span<const Output> inputs, std::string_view what, At at,
-             Options options = {});
-  bool has_peers() const { return options_.collectives != nullptr && options_.total > 1; }
-  // The inputs that it gave, in their order.
-  const std::vector<Output>& contributions() const { return contributions_; }
-  // Keeps moments for whoever builds all towers.
-  void defer_averages() { defer_averages_ = true; }
+  // For layers, and for whoever builds all towers.
+  LayerLinks& links() { return links_; }
+  const LayerLinks& links() const { return links_; }
 
  private:
   struct Scopes;
   class CopiesOfMain;
 
-  Graph& graph_;
   TowerOptions options_;
   int number_;
   std::string variable_prefix_;
-  std::size_t first_node_;
   std::map<std::string, std::size_t> frozen_;  // sizes of collections to go back to
   Output loss_;
   std::vector<NamedOutput> metrics_, outputs_;
-  std::vector<BatchMoments> moments_;
-  std::vector<Output> contributions_;
-  bool defer_averages_ = false;
+  LayerLinks links_;
   std::unique_ptr<CopiesOfMain> copies_;
   std::unique_ptr<Scopes> scopes_;
 };

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <ranges>
 #include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -14,18 +16,58 @@ namespace belfry {
 
 using Text = nlohmann::ordered_json;
 
-// Takes what nlohmann's parser finds, in order, and works out where it stands in the text.
-class JsonReader final : public nlohmann::json_sax<Text> {
+// Where the tokens are that a parser reads one after another.
+class JsonTokens {
  public:
-  explicit JsonReader(std::string_view text) : text_(text) {
+  explicit JsonTokens(std::string_view text) : text_(text) {
     if (text.starts_with("\xef\xbb\xbf")) token_end_ = line_begin_ = 3;  // a byte order mark
   }
 
+  void read_to(std::size_t bytes) { read_ = bytes; }
+  std::size_t read() const { return read_; }
+  // Where the token begins that the parser has just read. It tells nothing of ',' and ':'.
+  std::size_t begin() const {
+    return std::min(text_.find_first_not_of(" \t\r\n,:", token_end_), text_.size());
+  }
+  void end() { token_end_ = read_; }
+  void end_number() {
+    // To find its end, the parser has read one byte more, unless the text ends in the number.
+    const char last = text_[read_ - 1];
+    token_end_ = read_ - (read_ < text_.size() || last < '0' || last > '9' ? 1 : 0);
+  }
+
+  // Line and column; `at` is not before that of the last call.
+  std::pair<std::uint32_t, std::uint32_t> place(std::size_t at) {
+    for (; located_ < at; ++located_)
+      if (text_[located_] == '\n') {
+        ++line_;
+        line_begin_ = located_ + 1;
+      }
+    return {line_, static_cast<std::uint32_t>(at - line_begin_ + 1)};
+  }
+  [[noreturn]] void fail(std::size_t at, std::string_view why) {
+    const auto [line, column] = place(at);
+    throw InvalidArgument(cat("line ", line, ", column ", column, ": ", why));
+  }
+
+ private:
+  const std::string_view text_;
+  std::size_t read_ = 0;       // bytes that the parser took
+  std::size_t token_end_ = 0;  // of the last token that it told of
+  std::size_t located_ = 0, line_begin_ = 0;
+  std::uint32_t line_ = 1;
+};
+
+// Makes a value of what nlohmann's parser finds, in order.
+class JsonReader final : public nlohmann::json_sax<Text> {
+ public:
+  explicit JsonReader(std::string_view text) : text_(text), tokens_(text) {}
+
   Json read() {
     const auto bytes = text_ | std::views::transform([this](const char& byte) {
-                         read_ = static_cast<std::size_t>(&byte - text_.data()) + 1;
+                         tokens_.read_to(static_cast<std::size_t>(&byte - text_.data()) + 1);
                          // The parser would take it for the end of the text.
-                         if (byte == '\0') fail(read_ - 1, "unexpected zero byte");
+                         if (byte == '\0') tokens_.fail(tokens_.read() - 1, "unexpected zero byte");
                          return byte;
                        });
     Text::sax_parse(bytes.begin(), bytes.end(), this);
@@ -44,16 +86,16 @@ class JsonReader final : public nlohmann::json_sax<Text> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& value) override {
-    const std::size_t begin = next_token();
+    const std::size_t begin = tokens_.begin();
     if (!keys_.back().insert(value).second)
-      fail(begin, cat("an object has two members '", shown(value), "'"));
+      tokens_.fail(begin, cat("an object has two members '", shown(value), "'"));
     key_ = std::move(value);
-    token_end_ = read_;
+    tokens_.end();
     return true;
   }
   bool parse_error(std::size_t read, const std::string& token,
                    const nlohmann::json::exception& error) override {
-    const std::size_t begin = std::min(next_token(), read - 1);  // it may be a ',' too many
+    const std::size_t begin = std::min(tokens_.begin(), read - 1);  // it may be a ',' too many
     // Of the words take those from "invalid" on, and quote the token instead of what came before:
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while
     // parsing value - invalid literal; last read: '[x'"
@@ -66,36 +108,15 @@ class JsonReader final : public nlohmann::json_sax<Text> {
       why.replace(at, last_read.size(), cat(" at '", shown(text_.substr(begin), 20), "'"));
     if (why.ends_with("; expected '}'") || why.ends_with("; expected ']'"))
       why.insert(why.size() - 3, "',' or ");
-    fail(begin, shown(why, 240));
+    tokens_.fail(begin, shown(why, 240));
   }
 
  private:
   static constexpr std::size_t kDeepest = 64;
 
-  [[noreturn]] void fail(std::size_t at, std::string_view why) {
-    Json there;
-    locate(there, at);
-    throw InvalidArgument(cat(there.where(), why));
-  }
-
-  // Where the token begins that the parser has just read. It tells nothing of ',' and ':'.
-  std::size_t next_token() const {
-    return std::min(text_.find_first_not_of(" \t\r\n,:", token_end_), text_.size());
-  }
-  // `at` is not before that of the last call.
-  void locate(Json& value, std::size_t at) {
-    for (; located_ < at; ++located_)
-      if (text_[located_] == '\n') {
-        ++line_;
-        line_begin_ = located_ + 1;
-      }
-    value.line_ = line_;
-    value.column_ = static_cast<std::uint32_t>(at - line_begin_ + 1);
-  }
-
   Json* place(Json value) {
-    locate(value, next_token());
-    token_end_ = read_;
+    std::tie(value.line_, value.column_) = tokens_.place(tokens_.begin());
+    tokens_.end();
     if (open_.empty()) return &(root_ = std::move(value));
     Json& parent = *open_.back();
     if (parent.is_array()) return &parent.items_.emplace_back(std::move(value));
@@ -107,14 +128,12 @@ class JsonReader final : public nlohmann::json_sax<Text> {
   }
   bool add_number(Json value) {
     add(std::move(value));
-    // To find its end, the parser has read one byte more, unless the text ends in the number.
-    const char last = text_[read_ - 1];
-    if (read_ < text_.size() || last < '0' || last > '9') --token_end_;
+    tokens_.end_number();
     return true;
   }
   bool open(Json value) {
     if (open_.size() == kDeepest)
-      fail(next_token(), cat("nested deeper than ", kDeepest, " levels"));
+      tokens_.fail(tokens_.begin(), cat("nested deeper than ", kDeepest, " levels"));
     open_.push_back(place(std::move(value)));
     keys_.emplace_back();
     return true;
@@ -122,15 +141,12 @@ class JsonReader final : public nlohmann::json_sax<Text> {
   bool close() {
     open_.pop_back();
     keys_.pop_back();
-    token_end_ = read_;
+    tokens_.end();
     return true;
   }
 
   const std::string_view text_;
-  std::size_t read_ = 0;       // bytes that the parser took
-  std::size_t token_end_ = 0;  // of the last token that it told of
-  std::size_t located_ = 0, line_begin_ = 0;
-  std::uint32_t line_ = 1;
+  JsonTokens tokens_;
   Json root_;
   std::vector<Json*> open_;
   std::vector<std::set<std::string>> keys_;  // of the open objects; no large table

@@ -152,13 +152,31 @@ class GpuCommunicators {
   virtual void abort_all() noexcept = 0;
 };
 
+// What makes the kernels of nodes on GPUs. Threads and errors as of GpuBackend.
+class GpuKernelMaker {
+ public:
+  virtual ~GpuKernelMaker() = default;
+
+  // As CpuKernel: empty if there is no kernel for the node's op with these types. Asks libraries
+  // for algorithms: those that give the same bits each time, or else the fastest, which are
+  // measured once. That may allocate memory of the GPU, and wait for it.
+  virtual GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const = 0;
+  // Of a FusedUpdate, whose ops have Op::fuses_on_gpus.
+  virtual GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const = 0;
+  // The algorithms that this process has chosen so, and those it has been given, as the text of a
+  // file.
+  virtual std::string algorithms(bool deterministic) const = 0;
+  // Takes choices from such a text before they are asked for. Throws InvalidArgument, naming
+  // `path`, for any other.
+  virtual void give_algorithms(bool deterministic, std::string_view text,
+                               const std::string& path) const = 0;
+};
+
 // Its functions may be called from several threads, and throw DeviceError for what CUDA refuses.
 // GPUs have numbers from 0; those that return something throw InvalidArgument for numbers that are
 // not below count().
-class GpuBackend {
+class GpuBackend : public GpuKernelMaker {
  public:
-  virtual ~GpuBackend() = default;
-
   // How many GPUs CUDA finds; 0 where it cannot say.
   virtual int count() const = 0;
   // One line of why there are none, and what to do; "" if there are.
@@ -196,20 +214,6 @@ class GpuBackend {
   // for longer than `limit`. Throws CommError.
   virtual std::unique_ptr<GpuCommunicators> make_communicators(
       std::span<const int> gpus, std::chrono::duration<double> limit) const = 0;
-
-  // As CpuKernel: empty if there is no kernel for the node's op with these types. Asks libraries
-  // for algorithms: those that give the same bits each time, or else the fastest, which are
-  // measured once. That may allocate memory of the GPU, and wait for it.
-  virtual GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const = 0;
-  // Of a FusedUpdate, whose ops have Op::fuses_on_gpus.
-  virtual GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const = 0;
-  // The algorithms that this process has chosen so, and those it has been given, as the text of a
-  // file.
-  virtual std::string algorithms(bool deterministic) const = 0;
-  // Takes choices from such a text before they are asked for. Throws InvalidArgument, naming
-  // `path`, for any other.
-  virtual void give_algorithms(bool deterministic, std::string_view text,
-                               const std::string& path) const = 0;
 };
 
 // The type and the name of the one function that a module exports with C linkage. Sets `own` to the

@@ -54,7 +54,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options
   if (node.name_.starts_with(scopes_->replica_prefix()))
     node.prefix_ = scopes_->replica_prefix().size();
   node.forward_ = scopes_->forward;
-  node.prompt_ = scopes_->innermost<PromptFrame>() != nullptr;
+  node.eager_ = scopes_->innermost<EagerFrame>() != nullptr;
   const auto* casting = scopes_->innermost<AutocastFrame>();
   node.tf32_ = node.forward_ ? node.forward_->tf32_ : casting && casting->what.tf32;
   node.id_ = static_cast<int>(nodes_.size());

@@ -119,8 +119,8 @@ class Node {
 
   // The node that a gradient node was made for.
   const Node* forward() const { return forward_; }
-  // Made in a PromptScope.
-  bool prompt() const { return prompt_; }
+  // Made in an EagerScope.
+  bool eager() const { return eager_; }
   // GPUs may round f32 to tf32 where they multiply: made in an AutocastScope that says so, or for
   // the gradient of a node that was.
   bool tf32() const { return tf32_; }
@@ -152,7 +152,7 @@ class Node {
   int replica_ = 0;
   int tower_ = 0;
   const Node* forward_ = nullptr;
-  bool prompt_ = false;
+  bool eager_ = false;
   bool tf32_ = false;
   std::unique_ptr<VariableInfo> variable_;
 };

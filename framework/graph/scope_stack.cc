@@ -10,7 +10,7 @@ namespace {
 
 std::string kind_of(const ScopeFrame& frame) {
   constexpr const char* kKinds[] = {"device",     "name", "variable", "control dependencies",
-                                    "colocation", "site", "replica",  "prompt",
+                                    "colocation", "site", "replica",  "eager",
                                     "autocast"};
   static_assert(std::size(kKinds) == std::variant_size_v<ScopeFrame>);
   return kKinds[frame.index()];

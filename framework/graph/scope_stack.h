@@ -59,7 +59,7 @@ struct ReplicaFrame {
   int tower = 0;  // Node::tower()
 };
 
-struct PromptFrame {};
+struct EagerFrame {};
 
 // What an AutocastScope makes of the tensors that nodes inside take (Op::autocast).
 struct Autocasting {
@@ -76,7 +76,7 @@ struct AutocastFrame {
 
 using ScopeFrame =
     std::variant<DeviceFrame, NameFrame, VariableFrame, ControlFrame, ColocationFrame, SiteFrame,
-                 ReplicaFrame, PromptFrame, AutocastFrame>;
+                 ReplicaFrame, EagerFrame, AutocastFrame>;
 
 // What variable() is to do, from all variable scopes in force.
 struct VariableScopeState {

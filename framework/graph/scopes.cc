@@ -206,7 +206,7 @@ ColocateWith::ColocateWith(Graph& graph, std::nullptr_t, Site site)
 HostScope::HostScope(Graph& graph, const DeviceSpec& device, Site site)
     : nothing_(graph, nullptr, site), host_(graph, host_of(device), site) {}
 
-PromptScope::PromptScope(Graph& graph, Site site) : Guard(graph, PromptFrame{}, site) {}
+EagerScope::EagerScope(Graph& graph, Site site) : Guard(graph, EagerFrame{}, site) {}
 
 AutocastScope::AutocastScope(Graph& graph, Autocasting what, Site site)
     : Guard(graph, AutocastFrame{what, {}}, site) {}

@@ -196,10 +196,10 @@ class SiteScope : detail::Guard {
 
 // New nodes run as soon as they may, before nodes that were made earlier and wait for nothing: so
 // gradients are reduced while others are still being computed. Results do not change.
-class PromptScope : detail::Guard {
+class EagerScope : detail::Guard {
  public:
-  [[nodiscard]] explicit PromptScope(Graph& graph,
-                                     Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+  [[nodiscard]] explicit EagerScope(Graph& graph,
+                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
 };
 
 // Inputs of new nodes are cast as their ops say (Op::autocast), by nodes on their lines: one for

@@ -20,7 +20,7 @@ class Explainer {
     result.colocation.clear();
     for (const int member : groups.members(n))
       if (member != n) result.colocation.push_back(name(member));
-    for (const Colocation::Join& join : groups.joins())
+    for (const ColocationJoin& join : groups.joins())
       if (&groups.set(join.pulled) == &groups.set(n))
         result.pulls.push_back(
             {name(join.puller), name(join.pulled),

@@ -1,3 +1,9 @@
+// Puts updates into the launch that makes what they apply. Apart, a sum of gradients goes to memory
+// and comes back for the update. Fused, a host applies it some thousand elements at a time while it
+// is in cache, and a GPU while it is in registers. A GPU also gets updates without a sum in groups,
+// because a launch there costs more than most updates. A fusion does all its members at one time.
+// So the pass first checks that no read gets another version of a variable by that, and that
+// nothing is overwritten before it has been read.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -7,6 +13,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/fusion.h"
 
 namespace belfry {
 namespace {
@@ -36,9 +43,9 @@ class UpdateFuser {
   bool is_fusible(const PlanNode& node) const {
     if (!node.op->collective || node.op->split != Split::kElements) return false;
     const int space = space_of(node.devices);
-    if (space <= 0) return space == 0 && at(node.participants()) <= Fusion::kMostParticipants;
+    if (space <= 0) return space == 0 && at(node.participants()) <= FusedTensors::kMostParticipants;
     return node.op->fuses_on_gpus && node.types[0].dtype == DType::kF32 &&
-           node.participants() <= Fusion::kMostOnGpus;
+           node.participants() <= FusedTensors::kMostOnGpus;
   }
 
   // The memory space of the devices, or -1 if they have several.
@@ -62,16 +69,9 @@ class UpdateFuser {
         !reads_before_writes(collective.inputs, collective.participants(), members) ||
         !keeps_versions(sum, members))
       return;
-    fuse(members, collective.inputs,
-         {.op = collective.op,
-          .participants = collective.participants(),
-          .writes = 0,
-          .first_input = 0,
-          .types = collective.types,
-          .devices = collective.devices,
-          .updates = {}},
-         *collective.node);
-    replacements_.nodes[sum] = static_cast<int>(plan_.nodes.size()) - 1;
+    std::vector<int> body{sum};
+    for (const Member& member : members) body.push_back(member.node);
+    fuse(body);
   }
 
   // Launches of GPUs cost more than most updates: those of an op on a device that no collective
@@ -84,7 +84,7 @@ class UpdateFuser {
       if (behind[n] || !is_grouped(node) || is_fused(static_cast<int>(n))) continue;
       std::vector<Member>& members = open[{node.device(), node.op}];
       members.push_back({static_cast<int>(n), static_cast<int>(members.size())});
-      if (std::ssize(members) == Fusion::kMostGrouped) group(std::exchange(members, {}));
+      if (std::ssize(members) == FusedTensors::kMostGrouped) group(std::exchange(members, {}));
     }
     for (const auto& [kind, members] : open) group(members);
   }
@@ -107,22 +107,15 @@ class UpdateFuser {
 
   void group(const std::vector<Member>& members) {
     std::vector<Value> gradients;
-    Fusion fusion{.op = nullptr,
-                  .participants = 1,
-                  .writes = 0,
-                  .first_input = 0,
-                  .types = {},
-                  .devices = {},
-                  .updates = {}};
+    std::vector<int> body;
     for (const Member& member : members) {
       const PlanNode& update = plan_.node(member.node);
       gradients.push_back(update.inputs[at(update.op->elementwise_input)]);
-      fusion.types.push_back(plan_.type(gradients.back()));
-      fusion.devices.push_back(update.device());
+      body.push_back(member.node);
     }
     if (members.size() > 1 && reads_before_writes(gradients, 1, members) &&
         keeps_versions(-1, members))
-      fuse(members, gradients, std::move(fusion), *plan_.node(members[0].node).node);
+      fuse(body);
   }
 
   bool applies(const PlanNode& user, int sum) const {
@@ -134,7 +127,7 @@ class UpdateFuser {
     const Op& op = *node.op;
     if (is_half(node.types.empty() ? DType::kF32 : node.types[0].dtype) && !op.half) return false;
     return op.elementwise_input >= op.writes && op.writes > 0 && op.split == Split::kElements &&
-           at(op.writes) == node.types.size() && node.inputs.size() <= Fusion::kMostInputs;
+           at(op.writes) == node.types.size() && node.inputs.size() <= FusedTensors::kMostInputs;
   }
 
   // A kernel of a GPU applies a sum by one op.
@@ -146,7 +139,7 @@ class UpdateFuser {
       updates[member.result / collective.participants()].push_back(plan_.node(member.node).op);
     return std::ranges::all_of(updates, [](const auto& of_tensor) {
       const std::vector<const Op*>& ops = of_tensor.second;
-      return ops[0]->fuses_on_gpus && std::ssize(ops) <= Fusion::kMostOnGpus &&
+      return ops[0]->fuses_on_gpus && std::ssize(ops) <= FusedTensors::kMostOnGpus &&
              std::ranges::count(ops, ops[0]) == std::ssize(ops);
     });
   }
@@ -199,36 +192,61 @@ class UpdateFuser {
     });
   }
 
-  void fuse(const std::vector<Member>& members, std::span<const Value> summed, Fusion fusion,
-            const Node& named) {
-    const int fused = static_cast<int>(plan_.nodes.size());
-    PlanNode node{&kFusedUpdate, &named, {}, {}, {}, {}};
-    for (const Member& member : members) {
-      const PlanNode& update = plan_.node(member.node);
-      Fusion::Update kept{update.op, update.node, {}, update.types, fusion.writes, member.result};
-      for (int i = 0; i < update.op->writes; ++i) {
-        replacements_.values[{member.node, i}] = {fused, fusion.writes};
-        kept.inputs.push_back(fusion.writes++);
-        node.inputs.push_back(update.inputs[at(i)]);
-        node.types.push_back(update.types[at(i)]);
-        node.devices.push_back(update.devices[at(i)]);
-      }
-      fusion.updates.push_back(std::move(kept));
-      replacements_.nodes[member.node] = fused;
+  // Replaces nodes, in an order in which they could run, by one.
+  void fuse(const std::vector<int>& nodes) {
+    Fusion fusion;
+    PlanNode fused{&kFusedUpdate, plan_.node(nodes[0]).node, {}, {}, {}, {}};
+    for (const int n : nodes) {
+      const PlanNode& node = plan_.node(n);
+      fusion.body.push_back({node.op, node.node, {}, node.types, node.devices});
+      fusion.body.back().inputs.resize(node.inputs.size());
     }
-    fusion.first_input = fusion.writes;
-    node.inputs.insert(node.inputs.end(), summed.begin(), summed.end());
-    for (std::size_t m = 0; m < members.size(); ++m)
-      add_other_inputs(plan_.node(members[m].node), fusion.updates[m], node);
-    node.role = std::make_shared<const Fusion>(std::move(fusion));
-    plan_.nodes.push_back(std::move(node));
+    add_inputs(nodes, fusion, fused);
+    add_outputs(nodes, fusion, fused);
+    fused.role = std::make_shared<const Fusion>(std::move(fusion));
+    plan_.nodes.push_back(std::move(fused));
   }
 
-  static void add_other_inputs(const PlanNode& update, Fusion::Update& kept, PlanNode& node) {
-    for (int i = update.op->writes; i < std::ssize(update.inputs); ++i) {
-      const bool combined = i == update.op->elementwise_input;
-      kept.inputs.push_back(combined ? -1 : static_cast<int>(node.inputs.size()));
-      if (!combined) node.inputs.push_back(update.inputs[at(i)]);
+  // What a member takes, in the order of the fused node's inputs.
+  enum class Part { kWritten, kCombined, kOther };
+
+  static Part part_of(const Op& op, int input) {
+    if (input < op.writes) return Part::kWritten;
+    return op.collective || input == op.elementwise_input ? Part::kCombined : Part::kOther;
+  }
+
+  void add_inputs(const std::vector<int>& nodes, Fusion& fusion, PlanNode& fused) const {
+    std::map<int, int> member_of;
+    for (std::size_t m = 0; m < nodes.size(); ++m) member_of[nodes[m]] = static_cast<int>(m);
+    for (const Part part : {Part::kWritten, Part::kCombined, Part::kOther})
+      for (std::size_t m = 0; m < nodes.size(); ++m) {
+        const PlanNode& node = plan_.node(nodes[m]);
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+          if (part_of(*node.op, static_cast<int>(i)) != part) continue;
+          Fusion::Source& source = fusion.body[m].inputs[i];
+          if (const auto giver = member_of.find(node.inputs[i].node); giver != member_of.end()) {
+            source = {giver->second, node.inputs[i].index};
+          } else {
+            source.index = static_cast<int>(fused.inputs.size());
+            fused.inputs.push_back(node.inputs[i]);
+          }
+        }
+      }
+  }
+
+  // What updates write: members alone read what a collective gives.
+  void add_outputs(const std::vector<int>& nodes, Fusion& fusion, PlanNode& fused) {
+    const int made = static_cast<int>(plan_.nodes.size());
+    for (std::size_t m = 0; m < nodes.size(); ++m) {
+      const PlanNode& node = plan_.node(nodes[m]);
+      replacements_.nodes[nodes[m]] = made;
+      for (int i = 0; i < node.op->writes; ++i) {
+        replacements_.values[{nodes[m], i}] = {made, static_cast<int>(fused.types.size())};
+        fusion.outputs.push_back({static_cast<int>(m), i});
+        ++fusion.writes;
+        fused.types.push_back(node.types[at(i)]);
+        fused.devices.push_back(node.devices[at(i)]);
+      }
     }
   }
 

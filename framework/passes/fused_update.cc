@@ -3,6 +3,7 @@
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/fusion.h"
 
 namespace belfry {
 namespace {
@@ -22,25 +23,30 @@ class FusedUpdate {
  public:
   FusedUpdate(const PlanGraph& plan, const PlanNode& node, bool reference)
       : fusion_(std::get<std::shared_ptr<const Fusion>>(node.role)) {
+    const FusedTensors fused = tensors_of(*fusion_);
     const std::vector<TensorType> inputs = plan.input_types(node);
-    const auto count = at(fusion_->participants);
-    for (std::size_t first = 0; first < fusion_->types.size(); first += count) {
-      const std::span types(fusion_->types.begin() + static_cast<std::ptrdiff_t>(first), count);
-      KernelPlan sum(*node.node, types, types, {0, types[0].shape.elements()});
-      elements_.append(types[0].shape.elements());
-      tensors_.push_back({types[0].shape.elements(),
-                          static_cast<std::int64_t>(size_of(types[0].dtype)),
-                          fusion_->op ? prepare_part(*fusion_->op, sum, reference) : KernelRun(),
-                          {}});
-    }
-    for (const Fusion::Update& update : fusion_->updates) {
-      Tensor& tensor = tensors_[at(update.result) / count];
-      tensor.assigned = tensor.assigned && update.op == &kAssign;
-      std::vector<TensorType> types;
-      for (const int input : update.inputs)
-        types.push_back(input < 0 ? fusion_->types[at(update.result)] : inputs[at(input)]);
-      KernelPlan kernel(*update.node, types, update.types, {0, tensor.elements});
-      tensor.updates.push_back({&update, prepare_part(*update.op, kernel, reference)});
+    participants_ = fused.participants;
+    for (const FusedTensors::Tensor& tensor : fused.tensors) {
+      const std::int64_t elements = tensor.type.shape.elements();
+      Tensor made{.elements = elements,
+                  .element_bytes = static_cast<std::int64_t>(size_of(tensor.type.dtype)),
+                  .first_input = tensor.first_input};
+      if (const Fusion::Member* const sum = fused.collective) {
+        const std::vector<TensorType> types(participants_, tensor.type);
+        KernelPlan kernel(*sum->node, types, types, {0, elements});
+        made.sum = prepare_part(*sum->op, kernel, reference);
+      }
+      for (const FusedTensors::Update& update : tensor.updates) {
+        const Fusion::Member& member = *update.member;
+        made.assigned = made.assigned && member.op == &kAssign;
+        std::vector<TensorType> types;
+        for (const int input : update.inputs)
+          types.push_back(input == FusedTensors::kCombined ? tensor.type : inputs[at(input)]);
+        KernelPlan kernel(*member.node, types, member.types, {0, elements});
+        made.updates.push_back({update, prepare_part(*member.op, kernel, reference)});
+      }
+      elements_.append(elements);
+      tensors_.push_back(std::move(made));
     }
   }
 
@@ -53,13 +59,14 @@ class FusedUpdate {
 
  private:
   struct Update {
-    const Fusion::Update* of;
+    FusedTensors::Update of;
     KernelRun run;
   };
   struct Tensor {
     std::int64_t elements, element_bytes;
-    KernelRun sum;  // empty: of one gradient
-    std::vector<Update> updates;
+    std::size_t first_input;
+    KernelRun sum = {};  // empty: of one gradient
+    std::vector<Update> updates = {};
     bool assigned = true;  // all updates are assignments
   };
 
@@ -67,21 +74,19 @@ class FusedUpdate {
     alignas(64) std::byte sum[kUpdateChunk];
     const Tensor& tensor = tensors_[b];
     if (tensor.updates.empty()) return;
-    const auto participants = at(fusion_->participants);
     const std::int64_t step = kUpdateChunk / tensor.element_bytes;
-    const auto inputs =
-        p.given_inputs().subspan(at(fusion_->first_input) + b * participants, participants);
-    if (!tensor.sum) return apply(p, tensor.updates[0], inputs[0], range);
-    std::array<void*, Fusion::kMostParticipants> results;
-    const std::span<void* const> outputs(results.data(), participants);
+    if (!tensor.sum) return apply(p, tensor.updates[0], nullptr, range);
+    const auto inputs = p.given_inputs().subspan(tensor.first_input, participants_);
+    std::array<void*, FusedTensors::kMostParticipants> results;
+    const std::span<void* const> outputs(results.data(), participants_);
     // Nothing is done to the results: they go where they belong.
-    if (tensor.assigned && tensor.updates.size() <= participants) {
+    if (tensor.assigned && tensor.updates.size() <= participants_) {
       const auto written = [&](std::size_t u) {
-        return p.given_inputs()[at(tensor.updates[u].of->inputs[0])];
+        return p.given_inputs()[at(tensor.updates[u].of.inputs[0])];
       };
-      std::fill_n(results.begin(), participants, written(0));
+      std::fill_n(results.begin(), participants_, written(0));
       for (std::size_t u = 1; u < tensor.updates.size(); ++u)
-        results[participants - u] = written(u);
+        results[participants_ - u] = written(u);
       return tensor.sum(Pointers(inputs, outputs, nullptr, range, p.step()));
     }
     for (std::int64_t begin = range.begin; begin < range.end; begin += step) {
@@ -89,24 +94,26 @@ class FusedUpdate {
       // Kernels count elements from the start of the whole tensor.
       void* const whole = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(sum) -
                                                   at(begin * tensor.element_bytes));
-      std::fill_n(results.begin(), participants, whole);
+      std::fill_n(results.begin(), participants_, whole);
       tensor.sum(Pointers(inputs, outputs, nullptr, part, p.step()));
       for (const Update& update : tensor.updates) apply(p, update, whole, part);
     }
   }
 
   static void apply(const Pointers& p, const Update& update, void* sum, Range part) {
-    std::array<void*, Fusion::kMostInputs> inputs;
+    std::array<void*, FusedTensors::kMostInputs> inputs;
     const auto all = p.given_inputs();
     std::size_t count = 0;
-    for (const int input : update.of->inputs) inputs[count++] = input < 0 ? sum : all[at(input)];
+    for (const int input : update.of.inputs)
+      inputs[count++] = input == FusedTensors::kCombined ? sum : all[at(input)];
     update.run(
         Pointers({inputs.data(), count},
-                 p.all_outputs().subspan(at(update.of->first_output), update.of->types.size()),
+                 p.all_outputs().subspan(update.of.first_output, update.of.member->types.size()),
                  nullptr, part, p.step()));
   }
 
-  std::shared_ptr<const Fusion> fusion_;
+  std::shared_ptr<const Fusion> fusion_;  // has the members
+  std::size_t participants_ = 1;
   EndToEnd elements_;  // of tensors_
   std::vector<Tensor> tensors_;
 };

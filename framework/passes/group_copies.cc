@@ -53,7 +53,7 @@ class GroupedCopies {
       std::erase_if(users, [&](int user) { return idle_[at(user)]; });
   }
 
-  // awaited_[n]: it works on a GPU, is fetched or prompt, or such a node waits for it, in this run
+  // awaited_[n]: it works on a GPU, is fetched or eager, or such a node waits for it, in this run
   // or, by a variable that it writes, in the next one. The second round knows of all variables.
   void find_awaited() {
     awaited_.resize(plan_.nodes.size());
@@ -65,7 +65,7 @@ class GroupedCopies {
     const PlanNode& node = plan_.nodes[n];
     if (idle_[n]) return false;
     if (node.fetch() >= 0 || is_of_gpu(node) || any_awaited(consumers_[n])) return true;
-    if (node.launches() && node.node->prompt()) return true;
+    if (node.launches() && node.node->eager()) return true;
     const auto written = std::span(node.inputs).first(at(node.writes()));
     return std::ranges::any_of(written, [&](Value v) { return awaited_[at(v.node)]; });
   }

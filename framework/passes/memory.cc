@@ -1,3 +1,7 @@
+// Gives every tensor its place before the first run, so that no run allocates. Tensors share memory
+// where one is used up before the other is written; the clocks of the schedule tell this for any
+// number of workers. Aliases and outputs over their inputs come first, as they save the copy, too.
+// Then each arena is packed: the largest buffer first, at the lowest offset that is free for it.
 #include <algorithm>
 #include <functional>
 #include <map>

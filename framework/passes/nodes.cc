@@ -1,4 +1,6 @@
-// What passes share: questions about the nodes of a plan, their order, and their replacement.
+// What passes share: questions about the nodes of a plan, their order, and their replacement. Each
+// device launches its nodes in this order. So it decides how soon gradients are combined, and how
+// long tensors keep their memory. It depends on the plan alone, so that runs repeat.
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -82,22 +84,22 @@ Value root_of(const PlanGraph& plan, Value value) {
 
 namespace {
 
-// prompt[n]: node n goes as soon as it may. Writes and collectives do: the gradients that they read
+// eager[n]: node n goes as soon as it may. Writes and collectives do: the gradients that they read
 // are still in cache, and their memory is free after. Copies go with those who wait for them, and
 // what costs nothing keeps nobody waiting.
-std::vector<char> find_prompt(const PlanGraph& plan,
-                              const std::vector<std::vector<int>>& consumers) {
-  std::vector<char> prompt(plan.nodes.size());
+std::vector<char> find_eager(const PlanGraph& plan,
+                             const std::vector<std::vector<int>>& consumers) {
+  std::vector<char> eager(plan.nodes.size());
   for (std::size_t n = plan.nodes.size(); n-- > 0;) {
     const PlanNode& node = plan.nodes[n];
     if (!node.launches())
-      prompt[n] = true;
+      eager[n] = true;
     else if (node.op == &kCopy)
-      prompt[n] = std::ranges::any_of(consumers[n], [&](int user) { return prompt[at(user)]; });
+      eager[n] = std::ranges::any_of(consumers[n], [&](int user) { return eager[at(user)]; });
     else
-      prompt[n] = node.writes() > 0 || node.op->collective || node.node->prompt();
+      eager[n] = node.writes() > 0 || node.op->collective || node.node->eager();
   }
-  return prompt;
+  return eager;
 }
 
 // The nodes in their new order, fewer on a cycle.
@@ -106,9 +108,9 @@ std::vector<int> sorted_nodes(const PlanGraph& plan) {
   std::vector<std::size_t> missing(plan.nodes.size());
   for (const auto& list : consumers)
     for (const int consumer : list) ++missing[at(consumer)];
-  const std::vector<char> prompt = find_prompt(plan, consumers);
+  const std::vector<char> eager = find_eager(plan, consumers);
   // Nodes that passes appended go where their sources are, before what was created later.
-  const auto key = [&](int n) { return std::pair(!prompt[at(n)], n); };
+  const auto key = [&](int n) { return std::pair(!eager[at(n)], n); };
   std::priority_queue<std::pair<bool, int>, std::vector<std::pair<bool, int>>, std::greater<>>
       ready;
   for (std::size_t n = 0; n < plan.nodes.size(); ++n)

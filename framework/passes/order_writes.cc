@@ -4,6 +4,7 @@
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/fusion.h"
 
 namespace belfry {
 namespace {
@@ -41,11 +42,8 @@ class WriteOrder {
   const Node& writer(int write, int variable) const {
     const PlanNode& planned = node(write);
     if (!planned.fusion()) return *planned.node;
-    const auto found = std::ranges::find_if(planned.fusion()->updates, [&](const auto& update) {
-      return std::ranges::any_of(
-          update.inputs, [&](int i) { return i >= 0 && planned.inputs[at(i)].node == variable; });
-    });
-    return *found->node;
+    const auto slot = std::ranges::find(planned.inputs, variable, &Value::node);
+    return *readers_of(*planned.fusion())[at(slot - planned.inputs.begin())].member->node;
   }
 
   void find_versions(int variable, const std::vector<int>& writes) {

@@ -68,7 +68,7 @@ void check_ranks(const PlanGraph& plan, const PlanContext& context);
 void split_ranks(PlanGraph& plan, const PlanContext& context);
 
 // In plans with GPUs: one Copy per memory space of all small tensors that hosts take from there for
-// what no GPU, fetch or prompt node waits for, such as variables of hosts alone. These copies come
+// what no GPU, fetch or eager node waits for, such as variables of hosts alone. These copies come
 // behind all else, and what needs them last, so that GPUs have all their work before a host waits.
 // Groups of nodes (kNoOp) on GPUs do not wait for that. After this the order of nodes is that of
 // launches.
@@ -133,7 +133,7 @@ bool replace_nodes(PlanGraph& plan, const Replacements& replacements);
 // Keeps the given nodes, in the given order, which is topological; the others have no users.
 void keep_nodes(PlanGraph& plan, const std::vector<int>& kept);
 
-// Reorders nodes topologically: writes, collectives and prompt nodes (PromptScope) as soon as they
+// Reorders nodes topologically: writes, collectives and eager nodes (EagerScope) as soon as they
 // may, else smallest old index first. Throws Internal on a cycle.
 void sort_nodes(PlanGraph& plan);
 

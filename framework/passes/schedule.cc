@@ -3,6 +3,7 @@
 
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/fusion.h"
 
 namespace belfry {
 namespace {
@@ -35,10 +36,9 @@ class Scheduler {
     launch.node = n;
     launch.strand = strand;
     launch.position = static_cast<int>(launches.size());
-    const Fusion* const fused = node.fusion();
-    launch.range =
-        fused ? whole_range(*node.op, fused->participants, fused->types, fused->types)
-              : whole_range(*node.op, node.participants(), graph_.input_types(node), node.types);
+    launch.range = node.fusion() ? Range{0, tensors_of(*node.fusion()).elements()}
+                                 : whole_range(*node.op, node.participants(),
+                                               graph_.input_types(node), node.types);
     launch.part = !made_.on_gpu(strand) && !rank ? part_of(node, launch.range)
                                                  : std::max<std::int64_t>(1, launch.range.size());
     Indexed<Strand, int> clock;
@@ -70,14 +70,14 @@ class Scheduler {
     return waits;
   }
 
-  // Collectives take turns on their devices, so that no strand runs them all. Prompt ones begin
+  // Collectives take turns on their devices, so that no strand runs them all. Eager ones begin
   // with the last, whose backward pass is under way when the first bucket is complete.
   int choose_device(const PlanNode& node) {
     if (node.participants() == 0) return copies_from_gpu(node) ? source(node) : node.device();
-    const std::vector<int>& devices = node.fusion() ? node.fusion()->devices : node.devices;
+    const std::span<const int> devices = collective_of(node)->devices;
     const int turn = collectives_++ % node.participants();
     const int last = node.participants() - 1;
-    const int chosen = devices[at(node.node->prompt() ? last - turn : turn)];
+    const int chosen = devices[at(node.node->eager() ? last - turn : turn)];
     for (const int other : devices)
       require(device(chosen).reaches(device(other)), node.node->describe(), ": ",
               device(chosen).spec, " does not reach the memory of ", device(other).spec,
@@ -98,8 +98,8 @@ class Scheduler {
   static std::int64_t part_of(const PlanNode& node, Range range) {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
     if (node.participants() == 0) return whole;
-    const TensorType& first = node.fusion() ? node.fusion()->types[0] : node.types[0];
-    const auto element = static_cast<std::int64_t>(size_of(first.dtype));
+    const DType dtype = collective_of(node)->types[0].dtype;
+    const auto element = static_cast<std::int64_t>(size_of(dtype));
     if (whole * element <= kWorkerPart) return whole;
     // At least 4 KiB of each participant, in whole cache lines, and no more parts than can be
     // counted (Ticket).

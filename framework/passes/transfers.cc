@@ -1,12 +1,18 @@
+// Makes every tensor that crosses devices a node. Another memory space needs a copy; another device
+// in the same memory needs none, but its launches wait for the tensor. As a node a crossing has its
+// place: the schedule orders it, the memory plan gives it room, and reports count its bytes. A
+// tensor goes to a device once, however many nodes read it there.
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/fusion.h"
 
 namespace belfry {
 namespace {
@@ -24,19 +30,17 @@ class Transfers {
       for (int& earlier : node.after) earlier = moved_[at(earlier)];
       if (node.feed() >= 0) count_feed(node);
       if (node.fetch() >= 0) node.devices = {on_host(node.device())};
+      const std::vector<int> wanted_at = input_devices(node);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         Value& input = node.inputs[i];
         input.node = moved_[at(input.node)];
-        input = on_device(input, wanted_device(node, i));
+        if (node.op != &kRead) input = on_device(input, wanted_at[i]);
       }
       // A read stays with its variable, where its version is known; what travels is its value.
       const int wanted = node.device();
       if (node.op == &kRead && !node.shared) node.devices = {plan_.device(node.inputs[0])};
-      if (node.op->collective) count_collective(node, 0, node.types, node.devices);
-      if (const Fusion* fused = node.fusion(); fused && fused->op) {
-        count_collective(node, fused->first_input, fused->types, fused->devices);
-        count_results(node);
-      }
+      if (const auto collective = collective_of(node)) count_collective(*collective);
+      if (node.fusion()) count_results(*node.fusion());
       plan_.nodes.push_back(std::move(node));
       const Value kept{static_cast<int>(plan_.nodes.size()) - 1, 0};
       moved_[n] = plan_.nodes.back().op == &kRead ? on_device(kept, wanted).node : kept.node;
@@ -44,12 +48,18 @@ class Transfers {
   }
 
  private:
-  // A collective reads each input where its output is.
-  int wanted_device(const PlanNode& node, std::size_t input) const {
-    const int there = plan_.device(node.inputs[input]);
-    if (node.op == &kRead) return there;
-    if (node.fusion()) return update_device(node, static_cast<int>(input), there);
-    return node.participants() > 0 ? node.devices[input] : node.device();
+  // Where a node takes its inputs: a collective each where its output is, a fusion where the
+  // members do.
+  static std::vector<int> input_devices(const PlanNode& node) {
+    std::vector<int> devices(node.inputs.size(), node.device());
+    if (node.op->collective) devices = node.devices;
+    if (!node.fusion()) return devices;
+    const std::vector<FusedReader> readers = readers_of(*node.fusion());
+    for (std::size_t i = 0; i < readers.size(); ++i) {
+      const auto& [member, input] = readers[i];
+      devices[i] = member->devices[member->op->collective ? input : 0];
+    }
+    return devices;
   }
 
   bool on_gpu(int device) const { return context_.device(device).on_gpu(); }
@@ -64,48 +74,36 @@ class Transfers {
         {plan_.feeds[at(node.feed())].where.name(), 0, node.device(), node.types[0].bytes()});
   }
 
-  // Of the update in a fusion that takes an input besides its sum, or a gradient that is not
-  // summed; `otherwise` if none does.
-  static int update_device(const PlanNode& node, int input, int otherwise) {
-    const int summed = input - node.fusion()->first_input;
-    if (summed < std::ssize(node.fusion()->types))
-      return summed < 0 || node.fusion()->op ? otherwise : node.fusion()->devices[at(summed)];
-    for (const Fusion::Update& update : node.fusion()->updates)
-      if (std::ranges::find(update.inputs, input) != update.inputs.end())
-        return node.devices[at(update.first_output)];
-    return otherwise;
-  }
-
-  // Of the sums in a fusion to updates on other devices than theirs.
-  void count_results(const PlanNode& node) {
-    std::set<std::pair<int, int>> sent;
-    for (const Fusion::Update& update : node.fusion()->updates) {
-      const int from = node.fusion()->devices[at(update.result)];
-      const int to = node.devices[at(update.first_output)];
-      if (from == to || !sent.emplace(update.result, to).second) continue;
-      plan_.transfers.push_back({node.node->output(at(update.result)).name(), from, to,
-                                 node.fusion()->types[at(update.result)].bytes()});
-    }
+  // Of what members of a fusion give to members on other devices.
+  void count_results(const Fusion& fusion) {
+    std::set<std::tuple<int, int, int>> sent;  // member, output, device
+    for (const Fusion::Member& member : fusion.body)
+      for (const Fusion::Source source : member.inputs) {
+        if (source.member == Fusion::Source::kInput) continue;
+        const Fusion::Member& giver = fusion.body[at(source.member)];
+        const int from = giver.devices[at(source.index)], to = member.devices[0];
+        if (from == to || !sent.emplace(source.member, source.index, to).second) continue;
+        plan_.transfers.push_back({giver.node->output(at(source.index)).name(), from, to,
+                                   giver.types[at(source.index)].bytes()});
+      }
   }
 
   // As if every tensor went to its first device and the sum came back, whatever the kernel does.
-  // Its inputs are those of the node from `from` on.
-  void count_collective(const PlanNode& node, int from, const std::vector<TensorType>& types,
-                        const std::vector<int>& devices) {
-    const std::size_t participants = at(node.participants());
+  void count_collective(const CollectivePart& collective) {
+    const std::size_t participants = at(collective.node->participants());
     std::set<std::pair<Value, int>> sent;
-    for (std::size_t b = 0; b < devices.size(); b += participants) {
-      const int first = devices[b];
+    for (std::size_t b = 0; b < collective.devices.size(); b += participants) {
+      const int first = collective.devices[b];
       std::set<int> reached{first};
       for (std::size_t i = b; i < b + participants; ++i) {
-        const int device = devices[i];
-        const std::int64_t bytes = types[i].bytes();
-        const Value input = node.inputs[at(from) + i];
+        const int device = collective.devices[i];
+        const std::int64_t bytes = collective.types[i].bytes();
+        const Value input = collective.inputs[i];
         if (device == first) continue;
         if (sent.emplace(input, first).second)
           plan_.transfers.push_back({plan_.name(input), device, first, bytes});
         if (reached.insert(device).second)
-          plan_.transfers.push_back({node.node->output(i).name(), first, device, bytes});
+          plan_.transfers.push_back({collective.node->output(i).name(), first, device, bytes});
       }
     }
   }

@@ -1,3 +1,7 @@
+// Refuses steps whose towers would not train on one sum. Strategies combine gradients while the
+// graph is built; feeds, real shapes and devices are known only now. A feed in place of one tower's
+// gradient, or gradients of different shapes, would give numbers that look right and are not. So
+// the pass compares what each combined gradient was made of with what this step has there.
 #include <algorithm>
 #include <map>
 #include <set>

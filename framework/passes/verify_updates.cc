@@ -1,3 +1,7 @@
+// Refuses steps that would update the copies of a variable differently. Copies stay equal only
+// while every tower applies the same combined gradients in the same way. No run would notice if one
+// did not: training goes on, and the copies drift apart. So the pass follows each gradient to the
+// writes that depend on it, and compares these from tower to tower.
 #include <algorithm>
 #include <map>
 #include <memory>

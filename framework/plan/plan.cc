@@ -5,12 +5,17 @@
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/transfer.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/plan/fusion.h"
 
 namespace belfry {
 
 int PlanNode::participants() const {
-  if (const Fusion* const fused = fusion()) return fused->op ? fused->participants : 0;
   if (rank()) return static_cast<int>(rank()->members.size());
+  if (fusion()) {
+    const Fusion::Member* const collective = collective_in(*fusion());
+    return collective ? collective->node->participants() : 0;
+  }
   return op->collective ? op->collective(*node) : 0;
 }
 
@@ -102,10 +107,10 @@ std::vector<TensorType> PlanGraph::input_types(const PlanNode& of) const {
 std::string PlanGraph::name(Value value) const {
   const PlanNode& found = node(value.node);
   if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[at(value.index)]);
-  if (found.fusion())
-    for (const Fusion::Update& update : found.fusion()->updates)
-      if (value.index < update.first_output + static_cast<int>(update.types.size()))
-        return update.node->output(value.index - update.first_output).name();
+  if (const Fusion* const fusion = found.fusion()) {
+    const Fusion::Source output = fusion->outputs[at(value.index)];
+    return fusion->body[at(output.member)].node->output(at(output.index)).name();
+  }
   if (found.feed() >= 0) return feeds[at(found.feed())].where.name();
   if (found.rank()) {
     const std::vector<int>& members = found.rank()->members;

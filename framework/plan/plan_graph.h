@@ -38,7 +38,7 @@ struct PlanNode {
     int fetch;
   };
   // What it does other than the node of the graph: it takes its value from a feed, copies into a
-  // fetch, is a FusedUpdate, or is the part of one rank in a collective.
+  // fetch, is a fusion (fusion.h), or is the part of one rank in a collective.
   using Role = std::variant<std::monostate, Fed, Fetched, std::shared_ptr<const Fusion>,
                             std::shared_ptr<const Rank>>;
 
@@ -79,31 +79,6 @@ struct PlanNode {
     const auto* const held = part<std::shared_ptr<const T>>();
     return held ? held->get() : nullptr;
   }
-};
-
-// What a FusedUpdate stands for: a collective, and the updates that alone read its results. On a
-// GPU it may be several updates of one op instead, each of a gradient of its own. Its inputs are
-// the variables that the updates write, then the inputs of the collective or the gradients, then
-// all other inputs.
-struct Fusion {
-  static constexpr std::size_t kMostInputs = 16;  // of an update
-  static constexpr std::size_t kMostParticipants = 256;
-  static constexpr int kMostOnGpus = 24;   // participants there, and updates of a tensor
-  static constexpr int kMostGrouped = 12;  // tensors that a launch there updates
-  struct Update {
-    const Op* op;
-    const Node* node;
-    std::vector<int> inputs;        // of the FusedUpdate; -1: the combined tensor
-    std::vector<TensorType> types;  // of its outputs
-    int first_output;               // of the FusedUpdate
-    int result;                     // of the collective: the output that it applies; the gradient
-  };
-  const Op* op;      // the collective, or null
-  int participants;  // 1 without one
-  int writes, first_input;
-  std::vector<TensorType> types;  // of the collective's outputs, one per input; of the gradients
-  std::vector<int> devices;
-  std::vector<Update> updates;
 };
 
 // The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the

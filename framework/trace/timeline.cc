@@ -8,6 +8,7 @@
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/fusion.h"
 
 namespace belfry {
 namespace {
@@ -79,15 +80,13 @@ class TimelineMaker {
   // A collective takes each tensor from where it is, and each other device its results from it.
   void add_collective(int n) {
     const PlanNode& node = plan_.node(n);
-    const Fusion* const fused = node.fusion();
     const int launch = launch_of_[at(n)];
-    std::span<const Value> inputs = node.inputs;
-    if (fused) inputs = inputs.subspan(at(fused->first_input), fused->types.size());
+    const CollectivePart collective = *collective_of(node);
     std::set<Value> taken;
-    for (const Value& input : inputs)
+    for (const Value& input : collective.inputs)
       if (taken.insert(input).second) add_arrow(input, launch);
     // By tensor and device: the first use, and of which output. Those of updates all differ.
-    const std::size_t equal = fused ? 1 : at(node.participants());
+    const std::size_t equal = node.fusion() ? 1 : at(node.participants());
     std::map<std::pair<std::size_t, int>, std::pair<int, int>> uses;
     for (std::size_t i = 0; i < node.types.size(); ++i) {
       const int use = first_use(n, static_cast<int>(i));

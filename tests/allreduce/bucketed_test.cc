@@ -53,7 +53,7 @@ TEST(Bucketed, IsOneCollectiveNodePerBucket) {
     for (std::size_t b = 0; b < 3; ++b) {
       EXPECT_EQ(nodes[b]->inputs().size(), tensors[b] * static_cast<std::size_t>(towers));
       EXPECT_EQ(nodes[b]->participants(), towers);
-      EXPECT_TRUE(nodes[b]->prompt());
+      EXPECT_TRUE(nodes[b]->eager());
     }
     EXPECT_EQ(&reduced.at(0, 3).value.node(), nodes[0]);
     for (int t = 0; t < towers; ++t) {
@@ -113,7 +113,7 @@ TEST(Bucketed, LeavesOtherStrategiesTheirOwnNodesAndDevices) {
     bucketed(make_strategy(name), 0.5 * kKib)->reduce(cut.table());
     EXPECT_EQ(shape_of(plain.graph, first), shape_of(cut.graph, first)) << name;
     for (std::size_t id = first; id < cut.graph.size(); ++id)
-      EXPECT_TRUE(cut.graph.node(id).prompt()) << name;
+      EXPECT_TRUE(cut.graph.node(id).eager()) << name;
   }
 }
 

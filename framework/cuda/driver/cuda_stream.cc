@@ -23,7 +23,8 @@ void CudaStream::get_ready(const GpuRun& run) {
 
 void CudaStream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  BELFRY_GPU_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, queue_.stream()), where());
+  BELFRY_GPU_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, queue_.stream()),
+                  queue_.where());
 }
 
 void CudaStream::copy_each(std::span<void* const> to, std::span<const void* const> from,
@@ -32,22 +33,24 @@ void CudaStream::copy_each(std::span<void* const> to, std::span<const void* cons
 }
 
 void CudaStream::record(GpuEvent& event) {
-  BELFRY_GPU_CALL(cudaEventRecord(static_cast<CudaEvent&>(event).get(), queue_.stream()), where());
+  BELFRY_GPU_CALL(cudaEventRecord(static_cast<CudaEvent&>(event).get(), queue_.stream()),
+                  queue_.where());
 }
 
 void CudaStream::wait(const GpuEvent& event) {
   BELFRY_GPU_CALL(
-      cudaStreamWaitEvent(queue_.stream(), static_cast<const CudaEvent&>(event).get(), 0), where());
+      cudaStreamWaitEvent(queue_.stream(), static_cast<const CudaEvent&>(event).get(), 0),
+      queue_.where());
 }
 
 void CudaStream::stamp(std::int64_t& counter, std::int64_t value) {
   queue_.tell_faults();
-  BELFRY_GPU_CALL(cuda::stamp(queue_.stream(), &counter, value), where());
+  BELFRY_GPU_CALL(cuda::stamp(queue_.stream(), &counter, value), queue_.where());
 }
 
 void CudaStream::set_step(GpuStream& kernels, std::uint64_t step) {
   std::uint64_t* const word = static_cast<CudaStream&>(kernels).queue_.step_word();
-  BELFRY_GPU_CALL(cuda::store(queue_.stream(), word, step), where());
+  BELFRY_GPU_CALL(cuda::store(queue_.stream(), word, step), queue_.where());
 }
 
 // ThreadLocal: what other threads do meanwhile ends no capture.

@@ -58,7 +58,6 @@ class CudaStream final : public QueueStream {
   void drain() noexcept override;
 
  private:
-  const Where& where() const { return queue_.where(); }
   // Makes the GPU current. After a failure, too, where CUDA refuses everything.
   void use() const noexcept { cudaSetDevice(gpu_); }
 

@@ -35,30 +35,24 @@ FusedSum::FusedSum(const Op& collective, IsMean is_mean) { sums()[&collective] =
 FusedKernel::FusedKernel(const Op& update, FusedPrepare prepare) { kernels()[&update] = prepare; }
 
 QueueRun prepare_fused_kernel(const PlanNode& node) {
-  const Fusion& fusion = *node.fusion();
-  const bool mean = fusion.op && entry(sums(), *fusion.op, *node.node)(*node.node);
-  const auto towers = static_cast<std::size_t>(fusion.participants);
-  std::map<std::size_t, FusedGroup::Tensor> tensors;  // by number in the bucket
-  for (const Fusion::Update& update : fusion.updates) {
-    const std::size_t b = static_cast<std::size_t>(update.result) / towers;
-    FusedGroup::Tensor& tensor = tensors[b];
-    tensor.first_input = static_cast<std::size_t>(fusion.first_input) + b * towers;
-    tensor.elements = fusion.types[b * towers].shape.elements();
-    tensor.updates.push_back(&update);
-  }
+  const auto& fusion = std::get<std::shared_ptr<const Fusion>>(node.role);
+  FusedTensors fused = tensors_of(*fusion);
+  const Fusion::Member* const sum = fused.collective;
+  const bool mean = sum && entry(sums(), *sum->op, *sum->node)(*sum->node);
   std::map<const Op*, FusedGroup> groups;
-  for (auto& [b, tensor] : tensors) {
-    FusedGroup& group = groups[tensor.updates[0]->op];
+  for (FusedTensors::Tensor& tensor : fused.tensors) {
+    if (tensor.updates.empty()) continue;
+    FusedGroup& group = groups[tensor.updates[0].member->op];
     group.tensors.push_back(std::move(tensor));
   }
   std::vector<QueueRun> runs;
   for (auto& [op, group] : groups) {
-    group.towers = towers;
+    group.towers = fused.participants;
     group.mean = mean;
-    group.fusion = std::get<std::shared_ptr<const Fusion>>(node.role);
+    group.fusion = fusion;
     runs.push_back(entry(kernels(), *op, *node.node)(group));
   }
-  return [runs, collective = fusion.op ? node.node : nullptr](const Pointers& p, Queue& queue) {
+  return [runs, collective = sum ? sum->node : nullptr](const Pointers& p, Queue& queue) {
     if (collective) call_collective_hook(*collective, {p.begin(), p.end()});
     for (const QueueRun& run : runs) run(p, queue);
   };

@@ -5,24 +5,20 @@
 //
 // Only ops with Op::fuses_on_gpus are fused there.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
-#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/plan/fusion.h"
 
 namespace belfry::cuda {
 
 // Tensors of a FusedUpdate that are all updated by one op.
 struct FusedGroup {
-  struct Tensor {
-    std::size_t first_input;  // of `towers` inputs of the FusedUpdate: what is summed
-    std::int64_t elements;
-    std::vector<const Fusion::Update*> updates;
-  };
   std::size_t towers;
   bool mean;
-  std::vector<Tensor> tensors;
-  std::shared_ptr<const Fusion> fusion;  // has the updates
+  std::vector<FusedTensors::Tensor> tensors;
+  std::shared_ptr<const Fusion> fusion;  // has the members
 };
 
 // Of a collective whose results are canonical sums: whether a node's are means.

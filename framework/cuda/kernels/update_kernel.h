@@ -15,6 +15,7 @@
 //   };
 #pragma once
 #include <memory>
+#include <utility>
 
 #include "belfry/framework/cuda/kernels/fused_kernel.h"
 #include "belfry/framework/cuda/kernels/sum_kernel.h"
@@ -25,7 +26,7 @@ namespace belfry::cuda {
 class Operands {
  public:
   explicit Operands(const Pointers& p) : inputs_(p.given_inputs()) {}
-  Operands(const Pointers& p, const Fusion::Update& update)
+  Operands(const Pointers& p, const FusedTensors::Update& update)
       : inputs_(p.given_inputs()), update_(&update) {}
 
   template <class T>
@@ -40,7 +41,7 @@ class Operands {
 
  private:
   std::span<void* const> inputs_;
-  const Fusion::Update* update_ = nullptr;
+  const FusedTensors::Update* update_ = nullptr;
 };
 
 // Of a factor that may be left out.
@@ -125,8 +126,8 @@ QueueRun update(KernelPlan& plan) {
 // Applies sums of f32; the pointers are each update's variables.
 template <class U>
 struct Apply {
-  static constexpr std::size_t kTensors = Fusion::kMostGrouped, kPointers = 160;
-  static constexpr int kUpdates = Fusion::kMostOnGpus;
+  static constexpr std::size_t kTensors = FusedTensors::kMostGrouped, kPointers = 160;
+  static constexpr int kUpdates = FusedTensors::kMostOnGpus;
   struct Shared {
     typename U::Step step[kUpdates];
     bool valid[kUpdates];
@@ -155,26 +156,28 @@ struct Apply {
 template <template <class> class Update>
 QueueRun fused(const FusedGroup& group) {
   using U = Update<float>;
-  using Make = decltype(U::maker(*group.fusion->updates[0].node));
+  using Make = decltype(U::maker(std::declval<const Node&>()));
   std::vector<Make> makers;
-  for (const FusedGroup::Tensor& tensor : group.tensors)
-    for (const Fusion::Update* update : tensor.updates) makers.push_back(U::maker(*update->node));
+  for (const FusedTensors::Tensor& tensor : group.tensors)
+    for (const FusedTensors::Update& update : tensor.updates)
+      makers.push_back(U::maker(*update.member->node));
   return [group, makers](const Pointers& p, Queue& queue) {
     SumLaunches<float, Apply<U>> launches(queue, group.towers,
                                           group.mean ? static_cast<int>(group.towers) : 1);
     auto make = makers.begin();
     int used = 0;  // updates of the launch
-    for (const FusedGroup::Tensor& tensor : group.tensors) {
+    for (const FusedTensors::Tensor& tensor : group.tensors) {
       const auto count = static_cast<int>(tensor.updates.size());
       if (used + count > Apply<U>::kUpdates) launches.flush();
-      const int at = launches.add(p.all_inputs().subspan(tensor.first_input, group.towers),
-                                  tensor.updates.size() * U::kVariables, 0, tensor.elements);
+      const int at =
+          launches.add(p.all_inputs().subspan(tensor.first_input, group.towers),
+                       tensor.updates.size() * U::kVariables, 0, tensor.type.shape.elements());
       if (at == 0) used = 0;
       Apply<U>& apply = launches.sink();
       apply.first[at] = used;
       apply.count[at] = count;
-      for (const Fusion::Update* update : tensor.updates) {
-        const Operands operands(p, *update);
+      for (const FusedTensors::Update& update : tensor.updates) {
+        const Operands operands(p, update);
         apply.update[used++] = (*make++)(operands, queue);
         for (std::size_t k = 0; k < U::kVariables; ++k) launches.point(operands.at<float>(k));
       }

@@ -233,7 +233,7 @@ struct Updates {
 std::vector<std::size_t> sizes_of_fused(const Plan& plan) {
   std::vector<std::size_t> sizes;
   for (const PlanNode& node : plan.nodes)
-    if (node.fusion()) sizes.push_back(node.fusion()->updates.size());
+    if (node.fusion()) sizes.push_back(node.fusion()->body.size());
   return sizes;
 }
 

@@ -52,9 +52,9 @@ TEST_F(SortTest, OthersGoInTheOrderOfTheirCreation) {
               ElementsAre("x", "a", "b", "c", "d", "last", "sum", "write"));
 }
 
-TEST_F(SortTest, PromptNodesGoAsSoonAsTheyMayWithTheTensorsTheyTake) {
+TEST_F(SortTest, EagerNodesGoAsSoonAsTheyMayWithTheTensorsTheyTake) {
   devices[1]->memory_space = 1;
-  const PromptScope prompt(graph);
+  const EagerScope eager(graph);
   EXPECT_THAT(order(add_n({a, c}, "sum")), ElementsAre("x", "a", "b", "x/copy", "c", "c/copy",
                                                        "sum", "write", "d", "d/copy", "last"));
 }

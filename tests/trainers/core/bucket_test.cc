@@ -50,7 +50,7 @@ Positions positions(const char* strategy, double bucket_mb) {
     const bool carries = planned.op != &planned.node->op();  // a tensor from device to device
     const bool combines = planned.participants() > 0;        // alone, or fused with its updates
     if (combines && (!planned.rank() || planned.rank()->number == 0)) ++found.collectives;
-    if ((combines || (!carries && planned.node->prompt())) && found.first_reduction < 0)
+    if ((combines || (!carries && planned.node->eager())) && found.first_reduction < 0)
       found.first_reduction = l;
     if (!carries && planned.node->forward()) found.last_backward = l;
   }

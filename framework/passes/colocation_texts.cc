@@ -1,7 +1,7 @@
 // The texts of the placer's refusals.
 #include <set>
 
-#include "belfry/framework/passes/colocation.h"
+#include "belfry/framework/passes/colocation_sets.h"
 
 namespace belfry {
 namespace {
@@ -27,18 +27,19 @@ std::string registered_kernels(const Op& op) {
 
 }  // namespace
 
-std::string Colocation::without_kernel(int n) const {
+std::string ColocationTexts::without_kernel(int n) const {
   const Op& op = node(n).op();
   return cat("No OpKernel was registered to support Op '", op.name, "' used by ",
              node_text(node(n)), "with these attrs: [", node(n).raw_options(),
-             "]\nRegistered devices: [", type_names(present_, ", "), "]", registered_kernels(op));
+             "]\nRegistered devices: [", type_names(devices_.present(), ", "), "]",
+             registered_kernels(op));
 }
 
 // The first member of the set that has none there.
-std::string Colocation::without_kernel_on(int n, int device) {
-  for (const int member : members(n)) {
+std::string ColocationTexts::without_kernel_on(int n, int device) const {
+  for (const int member : sets_.members(n)) {
     const Op& op = node(member).op();
-    if ((types_of(op) & type_[at(device)]) != 0) continue;
+    if ((devices_.types_of(op) & devices_.type(device)) != 0) continue;
     return cat("no supported kernel for ", *context_.device(device).spec.type,
                " devices: ", node(member).describe(),
                op.cpu_only ? cat("; ", op.cpu_only) : std::string());
@@ -47,16 +48,16 @@ std::string Colocation::without_kernel_on(int n, int device) {
 }
 
 // What to know where a set whose device is fixed contradicts another one.
-std::string Colocation::of_memory(const Set& one, const Set& other) const {
-  const Set& fixed = one.holder >= 0 ? one : other;
+std::string ColocationTexts::of_memory(const ColocationSet& one, const ColocationSet& other) const {
+  const ColocationSet& fixed = one.holder >= 0 ? one : other;
   if (fixed.holder < 0) return {};
   return cat("; ", node(fixed.holder).describe(), " has had memory on ",
              context_.device(fixed.device).spec,
              " since an earlier run: constrain it before it is first run, or make a new session");
 }
 
-std::string Colocation::why_moved(int n) {
-  for (std::size_t d = 0; d < type_.size(); ++d)
+std::string ColocationTexts::why_moved(int n) const {
+  for (std::size_t d = 0; d < context_.devices.size(); ++d)
     if (node(n).device().matches(context_.devices[d]->spec)) {
       const std::string why = without_kernel_on(n, static_cast<int>(d));
       return why.empty() ? "what is colocated with it cannot be there" : why;
@@ -64,39 +65,35 @@ std::string Colocation::why_moved(int n) {
   return "the session has no such device";
 }
 
-void Colocation::refuse(int n) {
-  if (const auto alone = alone_.find(n); alone != alone_.end())
-    throw InvalidArgument(alone->second);
-  if (!set(n).refusal.empty()) throw InvalidArgument(set(n).refusal);
+std::string ColocationTexts::without_candidates(int n) const {
   const DeviceSpec& wanted = node(n).device();
-  const DeviceSpec& merged = set(n).requested;
+  const DeviceSpec& merged = sets_.of(n).requested;
   const std::string start = cat("Cannot assign a device for operation ", node(n).name(), ": ");
   const std::string unsatisfied =
       cat("Could not satisfy explicit device specification '", wanted, "'");
   if (wanted != merged)
-    throw InvalidArgument(cat(
-        start, unsatisfied, " because the node ", node(n).name(), " (defined at ",
-        node(n).site().str(),
-        ") was colocated with a group of nodes that required incompatible device '", merged,
-        "'. All available devices [", join(device_names(context_.devices)), "]. ", debug_info(n)));
-  if (!fitting(wanted, present_).empty()) {
+    return cat(start, unsatisfied, " because the node ", node(n).name(), " (defined at ",
+               node(n).site().str(),
+               ") was colocated with a group of nodes that required incompatible device '", merged,
+               "'. All available devices [", join(device_names(context_.devices)), "]. ",
+               debug_info(n));
+  if (!devices_.fitting(wanted, devices_.present()).empty()) {
     const Op& op = node(n).op();
-    throw InvalidArgument(
-        wanted.type ? cat(start, unsatisfied, " because no supported kernel for ", *wanted.type,
-                          " devices is available.", debug_info(n), "\nOp: ", op.name,
-                          "\nNode attrs: ", node(n).raw_options(), registered_kernels(op))
-                    : cat(start, unsatisfied, debug_info(n)));
+    return wanted.type ? cat(start, unsatisfied, " because no supported kernel for ", *wanted.type,
+                             " devices is available.", debug_info(n), "\nOp: ", op.name,
+                             "\nNode attrs: ", node(n).raw_options(), registered_kernels(op))
+                       : cat(start, unsatisfied, debug_info(n));
   }
-  const bool gpu_in_vain = wanted.type == "GPU" && (present_ & kGpu) == 0;
-  throw InvalidArgument(cat(
+  const bool gpu_in_vain = wanted.type == "GPU" && (devices_.present() & kGpu) == 0;
+  return cat(
       start, node_text(node(n)), " was explicitly assigned to ", wanted,
       " but available devices are ", list_devices(context_.devices),
       ". Make sure the device specification refers to a valid device.",
-      gpu_in_vain ? " The requested device appears to be a GPU, but CUDA is not enabled." : ""));
+      gpu_in_vain ? " The requested device appears to be a GPU, but CUDA is not enabled." : "");
 }
 
-std::string Colocation::debug_info(int n) {
-  const Set& group = set(n);
+std::string ColocationTexts::debug_info(int n) const {
+  const ColocationSet& group = sets_.of(n);
   std::string text = cat(
       "\nColocation Debug Info:\nColocation group had the following types and supported devices: "
       "\nRoot Member(assigned_device_name_index_=",
@@ -104,11 +101,11 @@ std::string Colocation::debug_info(int n) {
       group.assigned, "' resource_device_name_='", group.resource, "' supported_device_types_=[",
       type_names(group.types, ", "), "] possible_devices_=[]");
   std::set<std::string_view> listed;
-  const std::vector<int> all = members(n);
+  const std::vector<int> all = sets_.members(n);
   for (const int member : all) {
     const Op& op = node(member).op();
     if (listed.insert(op.name).second)
-      text += cat("\n", op.name, ": ", type_names(types_of(op), " "), " ");
+      text += cat("\n", op.name, ": ", type_names(devices_.types_of(op), " "), " ");
   }
   text += "\n\nColocation members, user-requested devices, and framework assigned devices, if any:";
   for (const int member : all) {

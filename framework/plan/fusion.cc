@@ -1,0 +1,83 @@
+#include "belfry/framework/plan/fusion.h"
+
+#include <algorithm>
+
+#include "belfry/framework/graph/node.h"
+
+namespace belfry {
+namespace {
+
+// By member: which output of the fused node is its first one.
+std::vector<std::size_t> first_outputs(const Fusion& fusion) {
+  std::vector<std::size_t> first(fusion.body.size());
+  for (std::size_t i = fusion.outputs.size(); i-- > 0;) first[at(fusion.outputs[i].member)] = i;
+  return first;
+}
+
+}  // namespace
+
+const Fusion::Member* collective_in(const Fusion& fusion) {
+  const auto found = std::ranges::find_if(
+      fusion.body, [](const Fusion::Member& member) { return member.op->collective != nullptr; });
+  return found == fusion.body.end() ? nullptr : &*found;
+}
+
+std::vector<FusedReader> readers_of(const Fusion& fusion) {
+  std::vector<FusedReader> readers;
+  for (const Fusion::Member& member : fusion.body)
+    for (std::size_t i = 0; i < member.inputs.size(); ++i) {
+      const Fusion::Source source = member.inputs[i];
+      if (source.member != Fusion::Source::kInput) continue;
+      if (at(source.index) >= readers.size()) readers.resize(at(source.index) + 1);
+      FusedReader& reader = readers[at(source.index)];
+      if (!reader.member) reader = {&member, i};
+    }
+  return readers;
+}
+
+std::optional<CollectivePart> collective_of(const PlanNode& node) {
+  if (!node.fusion()) {
+    if (!node.op->collective) return {};
+    return CollectivePart{node.node, node.inputs, node.types, node.devices};
+  }
+  const Fusion::Member* const member = collective_in(*node.fusion());
+  if (!member) return {};
+  CollectivePart part{member->node, {}, member->types, member->devices};
+  for (const Fusion::Source source : member->inputs)
+    part.inputs.push_back(node.inputs[at(source.index)]);
+  return part;
+}
+
+std::int64_t FusedTensors::elements() const {
+  std::int64_t all = 0;
+  for (const Tensor& tensor : tensors) all += tensor.type.shape.elements();
+  return all;
+}
+
+FusedTensors tensors_of(const Fusion& fusion) {
+  FusedTensors made;
+  made.collective = collective_in(fusion);
+  if (made.collective) {
+    made.participants = at(made.collective->op->collective(*made.collective->node));
+    for (std::size_t i = 0; i < made.collective->types.size(); i += made.participants)
+      made.tensors.push_back({made.collective->types[i], at(made.collective->inputs[i].index), {}});
+  }
+  const std::vector<std::size_t> first = first_outputs(fusion);
+  for (std::size_t m = 0; m < fusion.body.size(); ++m) {
+    const Fusion::Member& member = fusion.body[m];
+    if (&member == made.collective) continue;
+    const Fusion::Source combined = member.inputs[at(member.op->elementwise_input)];
+    if (!made.collective) made.tensors.push_back({member.types[0], at(combined.index), {}});
+    FusedTensors::Update update{&member, {}, first[m]};
+    for (const Fusion::Source source : member.inputs)
+      update.inputs.push_back(source.member == Fusion::Source::kInput ? source.index
+                                                                      : FusedTensors::kCombined);
+    FusedTensors::Tensor& tensor = made.collective
+                                       ? made.tensors[at(combined.index) / made.participants]
+                                       : made.tensors.back();
+    tensor.updates.push_back(std::move(update));
+  }
+  return made;
+}
+
+}  // namespace belfry
