@@ -63,8 +63,8 @@ struct Step::State {
   const Locks locks_;             // the plan's: another plan has the same
   mutable std::mutex replacing_;  // over plan_
   std::shared_ptr<const Plan> plan_;
-  Staging staging_;
   std::unique_ptr<Executor> executor_;  // null in a dry run
+  Staging staging_;                     // ends first: its copies use the memory of the other
   std::mutex running_;                  // one run of this step at a time
   WorkerPool alone_{1};                 // the caller of run()
 };

@@ -4,6 +4,7 @@
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/device/gpus.h"
+#include "belfry/framework/plan/fusion.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
