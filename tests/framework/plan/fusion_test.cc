@@ -19,7 +19,8 @@ class FusionTest : public ::testing::Test {
   FusionTest() {
     PlanContext context = plan_context(devices_, made_.graph);
     context.share_replicas = false;
-    plan_ = compile({*made_.step}, made_.feed_types(), context);
+    const Fetch step(*made_.step);
+    plan_ = compile({&step, 1}, made_.feed_types(), context);
   }
 
   const PlanNode& node() const { return plan_.node(planned(plan_, kFusedUpdate)); }
