@@ -13,11 +13,11 @@
 #include "belfry/trainers/bench/reduction_bench.h"
 #include "belfry/trainers/bench/reduction_report.h"
 #include "belfry/trainers/bench/update_bench.h"
-#include "belfry/trainers/core/strategy_list.h"
-#include "belfry/trainers/machine/algorithms_file.h"
 #include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/output_file.h"
 using namespace belfry;

@@ -6,11 +6,12 @@
 #include "belfry/belfry.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/bench/timed_limit.h"
-#include "belfry/trainers/machine/algorithms_file.h"
+#include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 #include "belfry/trainers/util/output_file.h"
+#include "belfry/trainers/util/statistics.h"
 using namespace belfry;
 
 namespace {

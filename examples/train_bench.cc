@@ -14,11 +14,11 @@
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/core/step_timer.h"
-#include "belfry/trainers/core/strategy_list.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/machine/algorithms_file.h"
 #include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/program/trainer_options.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/hash.h"
@@ -104,7 +104,7 @@ void require_serves(const std::string& strategy, const TrainFlags& training) {
     require<FlagError>(refusal.empty(), flag, ": ", refusal);
   } else if (training.automatic.links.empty()) {
     as_flag(flag, [&] {
-      require_measurable({training.devices, training.threads, training.logical_gpus});
+      check_measurable({training.devices, training.threads, training.logical_gpus});
     });
   }
 }

@@ -43,7 +43,8 @@ void train(const char* model, Layout layout, Way way, int steps = 1) {
                          .deterministic = way.deterministic};
   options.devices.clear();
   for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
-  const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+  const auto trainer =
+      std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
   trainer->train();
   EXPECT_EQ(trainer->steps(), steps);
 }

@@ -25,7 +25,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   TrainerOptions timed = runs.mode.applied_to(options);
   timed.callbacks = {timer};
   const std::unique_ptr<Trainer> trainer =
-      find_trainer(runs.mode.trainer).make(std::move(timed), train, nullptr);
+      std::make_unique<Trainer>(find_trainer(runs.mode.trainer), std::move(timed), train);
   trainer->train();
   const std::span<const double> seconds = timer->seconds();
   const auto samples = static_cast<double>(trainer->batches().global_batch());

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "belfry/allreduce/strategy.h"
-#include "belfry/trainers/core/strategy_list.h"
 
 namespace belfry {
 namespace {
@@ -69,18 +68,18 @@ std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices) {
   std::vector<Mode> modes;
   for (const std::string& trainer : trainer_names()) {
     const TrainerKind& kind = find_trainer(trainer);
-    if (kind.one_device && towers != 1) continue;
+    if (kind.takes_one_device && towers != 1) continue;
     for (const std::string& strategy : strategies_of(kind, towers)) {
       const bool chooses = strategy == "auto";
       Mode plain{.trainer = trainer, .allreduce = strategy};
       if (!chooses) plain.bucket_mb = 0;
-      if (kind.async) plain.async = "ordered";
+      if (kind.takes_async()) plain.async = "ordered";
       modes.push_back(plain);
-      if (kind.async) modes.emplace_back(plain).async = "free";
+      if (kind.takes_async()) modes.emplace_back(plain).async = "free";
       if (!refusal_of(strategy, devices).empty()) continue;
-      if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
-      if (kind.packs) modes.emplace_back(plain).gradient_repacking = 2;
-      if (!kind.replicates) continue;
+      if (kind.makes_buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
+      if (kind.packs_gradients) modes.emplace_back(plain).gradient_repacking = 2;
+      if (!kind.replicates_variables()) continue;
       for (const auto& change : kVariants) change(modes.emplace_back(plain));
     }
   }
@@ -95,10 +94,11 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
     refusal = refusal_of(mode.allreduce, options.devices);
     if (!refusal.empty()) return nullptr;
     TrainerOptions wanted = mode.applied_to(options);
-    require(kind.packs || (wanted.gradient_repacking == 0 && wanted.small_tensors_kb == 0),
-            "--trainer=", mode.trainer,
-            " lays no gradients end to end; leave out --gradient_repacking and --small_tensors_kb");
-    return kind.make(std::move(wanted), train, nullptr);
+    require(
+        kind.packs_gradients || (wanted.gradient_repacking == 0 && wanted.small_tensors_kb == 0),
+        "--trainer=", mode.trainer,
+        " lays no gradients end to end; leave out --gradient_repacking and --small_tensors_kb");
+    return std::make_unique<Trainer>(kind, std::move(wanted), train);
   } catch (const InvalidArgument& error) {
     refusal = error.what();
     return nullptr;

@@ -4,8 +4,7 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/choice.h"
-#include "belfry/trainers/core/strategy_list.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/util/device_list.h"
 
@@ -14,7 +13,7 @@ namespace {
 
 // Why the choice does not hold for these options; "" if it does.
 std::string outdated(const KeptChoice& kept, const TrainerOptions& options,
-                     const Candidates& candidates) {
+                     const StrategyCandidates& candidates) {
   if (options.choice.choose_anew) return "is set aside, as a new choice was asked for";
   if (kept.devices != options.devices) return cat("was made for ", short_names(kept.devices));
   if (kept.gradient_repacking != options.gradient_repacking ||
@@ -50,7 +49,7 @@ std::vector<double> sizes_that_differ(const std::vector<double>& sizes,
 }
 
 StrategyChoice predict(const TrainerOptions& options, const GradientTable& gradients,
-                       const Candidates& candidates) {
+                       const StrategyCandidates& candidates) {
   std::vector<TensorType> types;
   for (const Gradient& gradient : gradients.row(0))
     types.push_back({gradient.variable.shape(), gradient.value.dtype()});
@@ -75,7 +74,7 @@ StrategyChoice predict(const TrainerOptions& options, const GradientTable& gradi
 }  // namespace
 
 std::string choose_allreduce(TrainerOptions& options, const GradientTable& gradients,
-                             const Candidates& candidates) {
+                             const StrategyCandidates& candidates) {
   if (options.allreduce != "auto") return "";
   std::string lines;
   if (const std::optional<KeptChoice>& kept = options.choice.kept) {

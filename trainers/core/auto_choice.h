@@ -42,8 +42,8 @@ struct AutoOptions {
   bool choose_anew = false;  // even so: for --remeasure
 };
 
-// What a trainer can do.
-struct Candidates {
+// What a trainer can choose from.
+struct StrategyCandidates {
   bool (*accepts)(std::string_view spec);  // as of TrainerKind
   // What combines gradients by these options, which name a strategy.
   std::unique_ptr<Strategy> (*assemble)(const TrainerOptions& options);
@@ -55,6 +55,6 @@ struct Candidates {
 // for people, joined by line breaks; "" if nothing was to be chosen. Throws what find_machine() and
 // choose_strategy() throw.
 std::string choose_allreduce(TrainerOptions& options, const GradientTable& gradients,
-                             const Candidates& candidates);
+                             const StrategyCandidates& candidates);
 
 }  // namespace belfry

@@ -34,8 +34,8 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
   return choose_allreduce(options, gradients, {accepts, assemble});
 }
 
-Node& update(const TrainerOptions& options, const GradientTable& gradients,
-             const UpdateForm& form) {
+Node& update_replicas(const TrainerOptions& options, const GradientTable& gradients,
+                      const UpdateForm& form) {
   return apply_gradients(options.optimizer,
                          assemble(options)->reduce(gradients, {.weights = form.weights}), {},
                          form.slots, form.unscaling);
@@ -44,26 +44,17 @@ Node& update(const TrainerOptions& options, const GradientTable& gradients,
 const TrainerRegistration kReplicated({
     .name = "replicated",
     .summary = "a copy of all variables per device",
+    .variables = VariablePolicy::kReplicated,
     .default_strategy = "collective",
     .accepts = accepts,
-    .replicates = true,
-    .packs = true,
-    .buckets = true,
-    .weighs = true,
+    .choose = choose,
+    .update = update_replicas,
+    .packs_gradients = true,
+    .makes_buckets = true,
+    .takes_unequal_batches = true,
+    .takes_loss_scale = true,
     .canonical = true,
-    .make = make_trainer<SyncMultiGpuTrainerReplicated>,
 });
 
 }  // namespace
-
-SyncMultiGpuTrainerReplicated::SyncMultiGpuTrainerReplicated(TrainerOptions options,
-                                                             const Dataset& train,
-                                                             const Dataset* test)
-    : Trainer(std::move(options), train, test,
-              {.variables = VariablePolicy::kReplicated,
-               .update = update,
-               .choose = choose,
-               .weighs = true,
-               .unscales = true}) {}
-
 }  // namespace belfry

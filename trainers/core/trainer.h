@@ -36,7 +36,7 @@ struct TrainerOptions {
   // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
   double bucket_mb = 0;
   double nccl_timeout_s = 600;             // as in SessionOptions
-  std::string async = "ordered";           // of AsyncMultiGpuTrainer: "ordered" or "free"
+  std::string async = "ordered";           // of the trainer "async": "ordered" or "free"
   int batch_size = 32;                     // samples per tower and step, on average
   Uneven uneven = Uneven::kDrop;           // what becomes of samples that fill no global batch
   std::vector<double> tower_weights = {};  // shares of the towers in it (BatchPlan); none: equal
@@ -58,24 +58,6 @@ struct TrainerOptions {
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
 };
 
-// What distinguishes the trainers: where variables live, and how the gradients of the towers become
-// one node that updates them all.
-struct TrainerDesign {
-  VariablePolicy variables;
-  // Called once per form of steps; the first makes the optimizer's slots.
-  std::function<Node&(const TrainerOptions&, const GradientTable&, const UpdateForm&)> update;
-  // Instead: a node per tower, for towers that run free of each other (AsyncMultiGpuTrainer).
-  std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
-  // Called before `update`: makes choices that the options leave open. Returns lines about them for
-  // people; "" if none was left.
-  std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
-  // `update` heeds UpdateForm's weights and slots; batches of different sizes are refused
-  // otherwise.
-  bool weighs = false;
-  // `update` heeds UpdateForm::unscaling; f16 is refused otherwise.
-  bool unscales = false;
-};
-
 // Of f16, after a step.
 struct LossScaleState {
   double scale = 1;
@@ -94,9 +76,19 @@ struct TrainingPosition {
   bool operator==(const TrainingPosition&) const = default;
 };
 
+struct TrainerKind;
+
 class Trainer {
  public:
-  virtual ~Trainer();
+  // Builds the graph and compiles the training step, as the kind says (find_trainer()). Borrows the
+  // data, which must outlive the trainer; `test` may be null. Throws InvalidArgument for whatever
+  // does not fit together: options that the kind does not take, towers that disagree, a batch
+  // larger than the data, a model for other fields, test data with other fields than the training
+  // data or without samples, sizes and shapes that cannot be, and for options without model or
+  // optimizer, or with a null callback.
+  Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
+          const Dataset* test = nullptr);
+  ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -118,7 +110,7 @@ class Trainer {
   const std::vector<TowerRecord>& towers() const { return built_.towers; }
   // All that was built, these among it.
   const TrainingGraph& built() const { return built_; }
-  const BatchPlan& batches() const { return plan_; }
+  const BatchPlan& batches() const { return batches_; }
   const Dataset* test_data() const { return test_; }
 
   // Goes on where another run stopped; its epochs and steps count as this run's. With the same seed
@@ -160,15 +152,6 @@ class Trainer {
   // other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;
 
- protected:
-  // Builds the graph and compiles the training step. Borrows the data, which must outlive the
-  // trainer; `test` may be null. Throws InvalidArgument for whatever does not fit together: towers
-  // that disagree, a batch larger than the data, a model for other fields, test data with other
-  // fields than the training data or without samples, sizes and shapes that cannot be, and for
-  // options without model or optimizer, or with a null callback.
-  Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
-          const TrainerDesign& design);
-
  private:
   struct Source;
   void prepare();
@@ -184,7 +167,7 @@ class Trainer {
   std::string choice_;
   const Dataset& train_;
   const Dataset* test_;
-  BatchPlan plan_;
+  BatchPlan batches_;
   Graph graph_;
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
@@ -199,56 +182,6 @@ class Trainer {
   double began_ = 0;          // by seconds_now()
   double timed_seconds_ = 0;  // spent in timed_steps_
   std::int64_t timed_steps_ = 0, timed_samples_ = 0;
-};
-
-// One tower, no combination of gradients. Throws InvalidArgument unless there is one device.
-class SimpleTrainer final : public Trainer {
- public:
-  SimpleTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
-};
-
-// Each tower has its own copy of all variables. `allreduce`, which may be "auto", combines the
-// gradients, packed as `gradient_repacking` or `small_tensors_kb` says, in buckets of `bucket_mb`,
-// and every tower updates its copy.
-class SyncMultiGpuTrainerReplicated final : public Trainer {
- public:
-  SyncMultiGpuTrainerReplicated(TrainerOptions options, const Dataset& train,
-                                const Dataset* test = nullptr);
-};
-
-// One copy of each variable, spread over the towers' devices by LeastLoadedDeviceSetter; the
-// gradients are combined, and the variable updated, where the variable is.
-class SyncMultiGpuTrainerParameterServer final : public Trainer {
- public:
-  SyncMultiGpuTrainerParameterServer(TrainerOptions options, const Dataset& train,
-                                     const Dataset* test = nullptr);
-};
-
-// One copy of each variable, spread over the towers' devices as SyncMultiGpuTrainerParameterServer
-// does. Gradients are not combined: each tower updates the variables by its own, divided by the
-// number of towers K. Optimizer state, and Adam's count of steps, advance K times a step.
-//
-// options.async "ordered": a step computes all towers' gradients at the values before it, and then
-// makes K updates in the order of the towers. It gives the bits of K sequential updates by these
-// gradients. (Upstream nothing orders them.)
-//
-// options.async "free": a thread and a plan per tower, each over its own share of the samples, with
-// no barrier between towers; a tower reads what others have written by then (Locks::kEachVariable).
-// No two runs need give the same bits. Batch norm's averages move by each tower's own moments.
-// Session::step() counts tower steps; options.threads counts for evaluation alone.
-//
-// What callbacks, the report and checkpoints call a step is then any K tower steps, in the order in
-// which they end, and metrics are the means over these; towers need not be at the same sample. A
-// schedule's rate holds for tower steps that begin after it was asked for. Callbacks are called on
-// the thread of train() as ever, while towers go on; but during those of epochs, and of the end,
-// all towers are at rest, after K * steps() tower steps. stop() leaves up to K tower steps that had
-// begun uncounted. A resumed run starts all towers at the position, which some may have passed and
-// others not have reached. The error of a tower stops the others before their next step.
-class AsyncMultiGpuTrainer final : public Trainer {
- public:
-  // Throws InvalidArgument for another value of options.async; if options.uneven or tower_weights
-  // ask for batches of different sizes; and for models with layers synchronised over towers.
-  AsyncMultiGpuTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
 };
 
 }  // namespace belfry

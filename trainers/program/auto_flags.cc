@@ -28,7 +28,20 @@ void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wis
                      " takes the place of a measurement, so there is no use for --remeasure");
 }
 
-Machine machine_for(const AutoFlags& flags, const Measured& here) {
+void check_measurable(const MeasuredDevices& here) {
+  try {
+    require_measurable(here);
+  } catch (const InvalidArgument& error) {
+    // A described machine has no logical GPUs.
+    throw InvalidArgument(
+        cat(error.what(),
+            here.logical_gpus > 1 ? "; " : "; describe the machine with --links=FILE, or ",
+            "name a strategy"));
+  }
+}
+
+Machine machine_for(const AutoFlags& flags, const MeasuredDevices& here) {
+  if (flags.links.empty()) check_measurable(here);
   Machine machine =
       find_machine(local_file_system(), here, {.links = flags.links, .remeasure = flags.remeasure});
   if (!flags.links.empty())

@@ -22,7 +22,10 @@ void add_auto_flags(FlagParser& parser, AutoFlags& flags);
 // would ask for a choice ("--allreduce=auto"), or if two contradict each other.
 void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wish);
 
+// require_measurable(), with what to do instead of measuring.
+void check_measurable(const MeasuredDevices& here);
+
 // find_machine() for these flags. Throws FlagError naming a file whose machine has fewer devices.
-Machine machine_for(const AutoFlags& flags, const Measured& here);
+Machine machine_for(const AutoFlags& flags, const MeasuredDevices& here);
 
 }  // namespace belfry

@@ -61,10 +61,10 @@ const TrainerKind& choose_trainer(TrainFlags& flags, const RawFlags& raw) {
                                       : "replicated";
   const TrainerKind& kind = as_flag(
       raw.trainer.str(), [&]() -> const TrainerKind& { return find_trainer(flags.trainer); });
-  require<FlagError>(!kind.one_device || towers == 1, chosen_trainer(flags, raw),
+  require<FlagError>(!kind.takes_one_device || towers == 1, chosen_trainer(flags, raw),
                      " takes one device, but ", raw.devices.list, " has ", towers);
-  require<FlagError>(!raw.parameter_device.given() || kind.spreads, raw.parameter_device,
-                     " has no use for ", chosen_trainer(flags, raw),
+  require<FlagError>(!raw.parameter_device.given() || kind.spreads_variables(),
+                     raw.parameter_device, " has no use for ", chosen_trainer(flags, raw),
                      ", which has variables on every device; say --trainer=parameter_server");
   return kind;
 }
@@ -85,10 +85,10 @@ void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& 
   const bool chooses = as_flag(raw.allreduce.str(),
                                [&] { return parse_all_reduce_spec(flags.allreduce).is_auto(); });
   const std::string_view why_not =
-      kind.accepts ? " does not take "
-      : kind.async ? " combines no gradients: those of each tower update the variables by "
-                     "themselves, so it takes no "
-                   : " has no gradients to combine, so it takes no ";
+      kind.accepts         ? " does not take "
+      : kind.takes_async() ? " combines no gradients: those of each tower update the variables by "
+                             "themselves, so it takes no "
+                           : " has no gradients to combine, so it takes no ";
   require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen_trainer(flags, raw),
                      why_not, raw.allreduce, without_strategy(flags.allreduce));
   const std::string refusal = chooses ? "" : make_strategy(flags.allreduce)->refusal(flags.devices);
@@ -104,11 +104,11 @@ void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& 
 void check_shapes_of_batches(const TrainFlags& flags, const RawFlags& raw,
                              const TrainerKind& kind) {
   const bool unequal = makes_unequal(flags.uneven);
-  require<FlagError>(kind.weighs || (!unequal && flags.tower_weights.empty()),
+  require<FlagError>(kind.takes_unequal_batches || (!unequal && flags.tower_weights.empty()),
                      unequal ? raw.uneven : raw.tower_weights,
                      " gives devices batches of different sizes, which ",
                      chosen_trainer(flags, raw), " does not take");
-  require<FlagError>(!kind.one_device || flags.tower_weights.empty(), raw.tower_weights,
+  require<FlagError>(!kind.takes_one_device || flags.tower_weights.empty(), raw.tower_weights,
                      " has no use for ", chosen_trainer(flags, raw), ", which takes one device");
 }
 
@@ -118,8 +118,8 @@ void check_replicas(const TrainFlags& flags, const RawFlags& raw, const TrainerK
       {raw.fuse_updates, flags.fuse_updates && !on_gpus(flags)},
       {raw.share_replicas, flags.share_replicas}};
   for (const auto& [flag, on] : passes)
-    require<FlagError>(!flag.given() || !on || kind.replicates, flag, " has no use for ",
-                       chosen_trainer(flags, raw), ", which has no replicas");
+    require<FlagError>(!flag.given() || !on || kind.replicates_variables(), flag,
+                       " has no use for ", chosen_trainer(flags, raw), ", which has no replicas");
 }
 
 // Whether gradients are, or may be, combined by NCCL, which needs GPUs.
@@ -134,21 +134,22 @@ void check_packing(const TrainFlags& flags, const RawFlags& raw, const TrainerKi
   const std::pair<const FlagValue&, int> packings[] = {
       {raw.repacking, flags.gradient_repacking}, {raw.small_tensors_kb, flags.small_tensors_kb}};
   for (const auto& [flag, value] : packings)
-    require<FlagError>(value == 0 || kind.packs, flag, " lays gradients end to end, which ",
-                       chosen_trainer(flags, raw), " does not do");
+    require<FlagError>(value == 0 || kind.packs_gradients, flag,
+                       " lays gradients end to end, which ", chosen_trainer(flags, raw),
+                       " does not do");
   require<FlagError>(flags.gradient_repacking == 0 || flags.small_tensors_kb == 0,
                      raw.small_tensors_kb, " has no use beside ", raw.repacking,
                      ", which packs all gradients; leave one of them out");
 }
 
 void choose_buckets(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  require<FlagError>(flags.bucket_mb == 0 || kind.buckets, raw.bucket_mb, " has no use for ",
+  require<FlagError>(flags.bucket_mb == 0 || kind.makes_buckets, raw.bucket_mb, " has no use for ",
                      chosen_trainer(flags, raw), ", which makes no buckets");
   require<FlagError>(flags.bucket_mb == 0 || flags.gradient_repacking == 0, raw.bucket_mb, " and ",
                      raw.repacking,
                      " cut the gradients in two different ways; leave one of them out");
   flags.bucket_mb_given = raw.bucket_mb.given();
-  if (!raw.bucket_mb.given() && kind.buckets && flags.gradient_repacking == 0)
+  if (!raw.bucket_mb.given() && kind.makes_buckets && flags.gradient_repacking == 0)
     flags.bucket_mb = kDefaultBucketMb;
 }
 
@@ -156,9 +157,9 @@ void choose_async(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kin
   const std::string& way = raw.async.text();
   require<FlagError>(!raw.async.given() || way == "ordered" || way == "free", raw.async,
                      " is neither ordered nor free");
-  require<FlagError>(!raw.async.given() || kind.async, raw.async, " needs --trainer=async, not ",
-                     chosen_trainer(flags, raw));
-  flags.async = kind.async && !raw.async.given() ? "ordered" : way;
+  require<FlagError>(!raw.async.given() || kind.takes_async(), raw.async,
+                     " needs --trainer=async, not ", chosen_trainer(flags, raw));
+  flags.async = kind.takes_async() && !raw.async.given() ? "ordered" : way;
   require<FlagError>(flags.async != "free" || !on_gpus(flags), raw.async, " with ",
                      raw.devices.list,
                      ": towers that do not wait for each other run on CPUs alone; ",
@@ -253,7 +254,7 @@ void check_flags(TrainFlags& flags, RawFlags raw, bool compares_auto) {
                      flags.logical_gpus, " that share one; leave one of them out");
   if (flags.allreduce == "auto" && links.empty())
     as_flag(raw.allreduce.str(), [&] {
-      require_measurable({flags.devices, flags.threads, flags.logical_gpus});
+      check_measurable({flags.devices, flags.threads, flags.logical_gpus});
     });
   check_shares(flags, raw);
 }

@@ -91,7 +91,8 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
              const Dataset* test, Console& console, OutputFile* file) {
   std::string placement;  // shown once the node to explain is known
   options.placement_sink = [&](std::string_view lines) { placement += lines; };
-  const std::unique_ptr<Trainer> made = find_trainer(flags.trainer).make(options, train, test);
+  const std::unique_ptr<Trainer> made =
+      std::make_unique<Trainer>(find_trainer(flags.trainer), options, train, test);
   Trainer& trainer = *made;
   Json json = Json::object(), devices, physical;
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);

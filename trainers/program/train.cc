@@ -10,7 +10,7 @@
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
-#include "belfry/trainers/machine/algorithms_file.h"
+#include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/inspect.h"
@@ -185,7 +185,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   }
   const double began = seconds_now();
   const std::unique_ptr<Trainer> trainer =
-      find_trainer(flags.trainer).make(options, *train_data, test_data.get());
+      std::make_unique<Trainer>(find_trainer(flags.trainer), options, *train_data, test_data.get());
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
   const std::exception_ptr error = run_training(*trainer, flags, save.get(), console);
   const double seconds = seconds_now() - began;

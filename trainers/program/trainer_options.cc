@@ -14,7 +14,7 @@ AutoOptions auto_options(const TrainFlags& flags) {
   if (flags.bucket_mb_given) options.buckets = {flags.bucket_mb};
   // Found once, for all modes that choose.
   options.machine = [found = std::make_shared<std::optional<Machine>>(), given,
-                     here = Measured{flags.devices, flags.threads, flags.logical_gpus}] {
+                     here = MeasuredDevices{flags.devices, flags.threads, flags.logical_gpus}] {
     if (!*found) *found = machine_for(given, here);
     return **found;
   };

@@ -61,7 +61,7 @@ class EqualToOneTower : public testing::TestWithParam<std::tuple<int, NamedOptim
                            .batch_size = kGlobalBatch / towers,
                            .epochs = 4,
                            .deterministic = true};
-    const auto trainer = find_trainer(kind).make(std::move(options), *data, nullptr);
+    const auto trainer = std::make_unique<Trainer>(find_trainer(kind), std::move(options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), 20);
     EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
@@ -140,7 +140,8 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
                          .seed = seed,
                          .threads = mode.threads,
                          .deterministic = true};
-  const auto trainer = find_trainer(mode.kind).make(std::move(options), *data, nullptr);
+  const auto trainer =
+      std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options), *data);
   trainer->train();
   EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
   const bool replicated = mode.kind == std::string_view("replicated");
@@ -192,12 +193,13 @@ TEST(Hashes, AreEqualFusedOrNotAndSharedOrNot) {
 TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
   BELFRY_NEED_DEVICES(2);
   const auto data = data::generated_digits(32, 3);
-  SyncMultiGpuTrainerReplicated trainer({.model = small_convnet,
-                                         .optimizer = momentum(0.1),
-                                         .devices = test::devices(2),
-                                         .logical_gpus = test::logical_gpus(),
-                                         .batch_size = 8},
-                                        *data);
+  Trainer trainer(find_trainer("replicated"),
+                  {.model = small_convnet,
+                   .optimizer = momentum(0.1),
+                   .devices = test::devices(2),
+                   .logical_gpus = test::logical_gpus(),
+                   .batch_size = 8},
+                  *data);
   Session& session = trainer.session();
   const int shared = count_shared(session, trainer.graph());
   // All that a tower has of its own: trained variables and their slots.

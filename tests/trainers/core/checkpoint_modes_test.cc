@@ -31,7 +31,7 @@ std::unique_ptr<Trainer> make(const Mode& mode, const Dataset& data, std::uint64
   for (int i = 0; i < mode.towers; ++i) options.devices.push_back(DeviceSpec::local("CPU", i));
   options.allreduce = mode.strategy;
   options.seed = seed;
-  return find_trainer(mode.kind).make(std::move(options), data, nullptr);
+  return std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options), data);
 }
 
 TEST(CheckpointModes, RestoreWeightsSlotsAndCountersInEveryTower) {

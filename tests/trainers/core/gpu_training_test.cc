@@ -39,7 +39,8 @@ std::string trained(const std::string& model, const char* type, int towers, int 
   options.devices.clear();
   options.logical_gpus = logical;
   for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
-  const auto trainer = find_trainer(way.trainer).make(std::move(options), *data, nullptr);
+  const auto trainer =
+      std::make_unique<Trainer>(find_trainer(way.trainer), std::move(options), *data);
   trainer->train();
   EXPECT_EQ(trainer->steps(), kSteps);
   EXPECT_THAT(differing_replicas(trainer->session(), trainer->graph()), testing::IsEmpty());
@@ -133,7 +134,8 @@ TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
         .threads = 2};
     options.devices.clear();
     for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
-    const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+    const auto trainer =
+        std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), 12);
     EXPECT_EQ(trainer->batches().forms().size(), 2u);
@@ -161,9 +163,8 @@ TEST(GpuTrainer, AsksForDeterministicKernelsByItsFlag) {
     if (given) arguments.push_back("--deterministic");
     const auto data = smooth_data(4 * kBatch);
     const TrainFlags flags = parse(arguments);
-    find_trainer(flags.trainer)
-        .make(trainer_options(flags, smooth_model, sgd(0.1)), *data, nullptr)
-        ->train();
+    Trainer(find_trainer(flags.trainer), trainer_options(flags, smooth_model, sgd(0.1)), *data)
+        .train();
     const test::StandInGpus::Calls calls = gpus.calls();
     EXPECT_GT(given ? calls.deterministic : calls.fastest, 0);
     EXPECT_EQ(given ? calls.fastest : calls.deterministic, 0);
@@ -186,7 +187,8 @@ TEST(GpuTrainer, StopsWithBatchesStaged) {
                          .batch_size = kBatch,
                          .threads = 1,
                          .callbacks = {std::make_shared<Stop>()}};
-  const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+  const auto trainer =
+      std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
   trainer->train();
   EXPECT_EQ(trainer->steps(), 2);
 }
@@ -215,7 +217,8 @@ TEST(GpuTrainer, GivesAGpuOneSegmentInEachCanonicalMode) {
     options.devices.clear();
     options.logical_gpus = 8;
     for (int t = 0; t < 8; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
-    const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+    const auto trainer =
+        std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), 4);
     EXPECT_EQ(gpus.calls().captures, FeedSlots::kCount) << allreduce;

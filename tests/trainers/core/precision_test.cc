@@ -134,7 +134,7 @@ class Rule final : public Callback {
 };
 
 std::unique_ptr<Trainer> make(const Kind& kind, TrainerOptions options, const Dataset& data) {
-  return find_trainer(kind).make(std::move(options), data, nullptr);
+  return std::make_unique<Trainer>(find_trainer(kind), std::move(options), data);
 }
 
 TEST(LossScale, FollowsItsRuleAndSkipsWhatIsNotFinite) {
@@ -186,10 +186,14 @@ const std::vector<std::vector<Setting>> kAxes{
         o.allreduce = "colocate";
       }}},
     {{"plain", [](Kind&, TrainerOptions&) {}},
-     {"packed", [](Kind& kind,
-                   TrainerOptions& o) { o.gradient_repacking = find_trainer(kind).packs ? 2 : 0; }},
+     {"packed",
+      [](Kind& kind, TrainerOptions& o) {
+        o.gradient_repacking = find_trainer(kind).packs_gradients ? 2 : 0;
+      }},
      {"small packed",
-      [](Kind& kind, TrainerOptions& o) { o.small_tensors_kb = find_trainer(kind).packs ? 1 : 0; }},
+      [](Kind& kind, TrainerOptions& o) {
+        o.small_tensors_kb = find_trainer(kind).packs_gradients ? 1 : 0;
+      }},
      {"bucketed", [](Kind&, TrainerOptions& o) { o.bucket_mb = 1e-4; }}},
     {{"fused", [](Kind&, TrainerOptions& o) { o.fuse_updates = true; }},
      {"apart", [](Kind&, TrainerOptions& o) { o.fuse_updates = false; }}},
@@ -427,13 +431,14 @@ TEST(MixedPrecision, PlansEveryModelOfTheBenchmarks) {
     for (const Precision precision : {Precision::kF16, Precision::kBf16}) {
       const ModelSpec spec = find_model(name, 32);
       const auto data = synthetic_data(spec.fields, spec.classes, 2, 5);
-      const auto trainer = find_trainer("simple").make({.model = spec.model,
-                                                        .optimizer = spec.optimizer,
-                                                        .batch_size = 2,
-                                                        .precision = precision,
-                                                        .dry_run = true},
-                                                       *data, nullptr);
-      EXPECT_GT(trainer->session().device_use().size(), 0u) << name;
+      Trainer trainer(find_trainer("simple"),
+                      {.model = spec.model,
+                       .optimizer = spec.optimizer,
+                       .batch_size = 2,
+                       .precision = precision,
+                       .dry_run = true},
+                      *data);
+      EXPECT_GT(trainer.session().device_use().size(), 0u) << name;
     }
 }
 

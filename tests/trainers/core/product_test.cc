@@ -63,7 +63,9 @@ const std::vector<std::vector<Setting>>& axes() {
         }}},
       {{"plain", [](Cell&) {}},
        {"packed",
-        [](Cell& c) { c.options.gradient_repacking = find_trainer(c.trainer).packs ? 3 : 0; }},
+        [](Cell& c) {
+          c.options.gradient_repacking = find_trainer(c.trainer).packs_gradients ? 3 : 0;
+        }},
        {"bucketed",
         [](Cell& c) {
           c.options.bucket_mb = 0.05;
@@ -156,7 +158,8 @@ class EqualBits : public testing::TestWithParam<std::tuple<std::pair<std::string
     cell.options.logical_gpus = test::logical_gpus();
     cell.options.deterministic = true;
     for (std::size_t axis = 0; axis < choice.size(); ++axis) axes()[axis][choice[axis]].apply(cell);
-    const auto trainer = find_trainer(cell.trainer).make(std::move(cell.options), *data, nullptr);
+    const auto trainer =
+        std::make_unique<Trainer>(find_trainer(cell.trainer), std::move(cell.options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), steps());
     EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());

@@ -3,7 +3,7 @@
 
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/program/train_support.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 namespace trainer_checks_test {
@@ -42,7 +42,7 @@ TrainerOptions good_options() {
 
 std::string refusal(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr) {
   try {
-    SimpleTrainer trainer(std::move(options), train, test);
+    Trainer trainer(find_trainer("simple"), std::move(options), train, test);
   } catch (const InvalidArgument& error) {
     return error.what();
   }

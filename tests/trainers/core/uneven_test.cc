@@ -48,7 +48,7 @@ Result train(const Model& model, const Optimizer& optimizer, const Dataset& data
                          .uneven = uneven,
                          .tower_weights = std::move(weights),
                          .epochs = 3};
-  const auto trainer = find_trainer(mode.kind).make(std::move(options), data, nullptr);
+  const auto trainer = std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options), data);
   trainer->train();
   EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
   return {trained(*trainer), trainer->metric("loss"), trainer->metric("mean_x")};
@@ -121,7 +121,7 @@ TEST(UnevenTowers, MoveAveragesBySamples) {
                            .devices = cpus(3),
                            .batch_size = 5,
                            .uneven = uneven};
-    SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data);
     trainer.train();
     const auto value = [&](const char* name) {
       return trainer.session().read(trainer.graph().stored_variable(name)).data<double>()[0];
@@ -142,7 +142,7 @@ TEST(UnevenTowers, GoOnFromACheckpointToTheSameBits) {
                            .uneven = uneven,
                            .epochs = 3,
                            .max_steps = max_steps};
-    return std::make_unique<SyncMultiGpuTrainerReplicated>(std::move(options), *data);
+    return std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
   };
   for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
     const auto whole = make(uneven, 0);
@@ -208,7 +208,7 @@ TEST(UnevenTowers, ShareReplicasWithTheBitsOfPrivateOnes) {
                                  .batch_size = 3,
                                  .uneven = uneven,
                                  .epochs = 3};
-          SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+          Trainer trainer(find_trainer("replicated"), std::move(options), *data);
           trainer.train();
           Session& session = trainer.session();
           EXPECT_EQ(count_shared(session, trainer.graph()) > 0, shares) << name_of(uneven);
@@ -241,7 +241,7 @@ TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
     int canonical = 0;
     for (const Equivalence::Entry& entry : result.entries) {
       canonical += entry.canonical;
-      EXPECT_EQ(entry.refusal.empty(), find_trainer(entry.mode.trainer).weighs)
+      EXPECT_EQ(entry.refusal.empty(), find_trainer(entry.mode.trainer).takes_unequal_batches)
           << entry.mode.name() << ": " << entry.refusal;
     }
     EXPECT_GE(canonical, 20);
@@ -253,14 +253,15 @@ TEST(UnevenTowers, AreRefusedByTheAsyncTrainer) {
   const auto refusal = [&](const char* async, Uneven uneven, std::vector<double> weights,
                            const Model& model) -> std::string {
     try {
-      AsyncMultiGpuTrainer({.model = model,
-                            .optimizer = sgd(0.1),
-                            .devices = cpus(2),
-                            .async = async,
-                            .batch_size = 4,
-                            .uneven = uneven,
-                            .tower_weights = std::move(weights)},
-                           *data);
+      Trainer(find_trainer("async"),
+              {.model = model,
+               .optimizer = sgd(0.1),
+               .devices = cpus(2),
+               .async = async,
+               .batch_size = 4,
+               .uneven = uneven,
+               .tower_weights = std::move(weights)},
+              *data);
       return "";
     } catch (const InvalidArgument& error) {
       return error.what();
