@@ -119,8 +119,8 @@ void train(const char* what, const char* mode, const char* allreduce, Optimizer 
   options.devices.resize(4);
   for (int d = 0; d < 4; ++d)
     options.devices[static_cast<std::size_t>(d)] = DeviceSpec::local("CPU", d);
-  options.allreduce = allreduce;
-  options.gradient_repacking = repacking;
+  options.aggregation.allreduce = allreduce;
+  options.aggregation.gradient_repacking = repacking;
   options.batch_size = 8;
   options.epochs = 4;
   options.max_steps = kWarmUp + kSteps;

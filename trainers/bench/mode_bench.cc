@@ -49,8 +49,8 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
 ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train) {
   ModePlan plan{.mode = mode};
   TrainerOptions dry = options;
-  dry.dry_run = true;
-  dry.log_device_placement = false;
+  dry.session.dry_run = true;
+  dry.session.log_device_placement = false;
   const std::unique_ptr<Trainer> trainer = make_in_mode(mode, dry, train, plan.refusal);
   if (!trainer) return plan;
   plan.choice = trainer->choice();

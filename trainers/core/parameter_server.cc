@@ -7,7 +7,8 @@ namespace {
 Node& update_spread(const TrainerOptions& options, const GradientTable& gradients,
                     const UpdateForm& form) {
   std::unique_ptr<Strategy> strategy = make_strategy("colocate");
-  if (options.bucket_mb > 0) strategy = bucketed(std::move(strategy), options.bucket_mb);
+  if (options.aggregation.bucket_mb > 0)
+    strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
   return apply_gradients(options.optimizer, strategy->reduce(gradients, {.weights = form.weights}),
                          {}, form.slots, form.unscaling);
 }

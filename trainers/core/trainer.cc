@@ -21,7 +21,7 @@ namespace {
 // What the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
-  if (options.dry_run) return std::ssize(options.devices) * options.batch_size;
+  if (options.session.dry_run) return std::ssize(options.devices) * options.batch_size;
   return checked_size(train, "training data");
 }
 
@@ -33,11 +33,11 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       train_(train),
       test_(test),
       batches_(samples_of(options_, train), std::ssize(options_.devices), options_.batch_size,
-               options_.seed, {.uneven = options_.uneven, .tower_weights = options_.tower_weights}),
+               options_.seed, options_.batches),
       graph_(options_.seed) {
   check_options(options_, kind);
-  check_data(train, test, options_.dry_run);
-  const std::map<std::string, int> devices = device_count(options_.devices);
+  check_data(train, test, options_.session.dry_run);
+  options_.session.device_count = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
   TrainingGraphOptions wanted{
       .model = options_.model,
@@ -57,17 +57,7 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       return kind.update_apart(options_, gradients);
     };
   built_ = build_training_graph(graph_, wanted);
-  session_ = std::make_unique<Session>(
-      graph_, SessionOptions{.device_count = devices,
-                             .logical_gpus = options_.logical_gpus,
-                             .dry_run = options_.dry_run,
-                             .log_device_placement = options_.log_device_placement,
-                             .threads = options_.threads,
-                             .placement_sink = options_.placement_sink,
-                             .fuse_updates = options_.fuse_updates,
-                             .share_replicas = options_.share_replicas,
-                             .nccl_timeout_s = options_.nccl_timeout_s,
-                             .deterministic = options_.deterministic});
+  session_ = std::make_unique<Session>(graph_, options_.session);
   prepare();
 }
 
@@ -164,7 +154,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
 }
 
 void Trainer::train() {
-  require(!options_.dry_run, "a dry run trains nothing");
+  require(!options_.session.dry_run, "a dry run trains nothing");
   call([&](Callback& c) { c.setup(*this); });
   graph_.freeze();
   std::unique_ptr<Source> source = open_source();
@@ -258,10 +248,10 @@ void Trainer::set_metric(std::string_view name, double value) {
 
 std::optional<KeptChoice> Trainer::kept_choice() const {
   if (choice_.empty()) return {};
-  return KeptChoice{.allreduce = options_.allreduce,
-                    .bucket_mb = options_.bucket_mb,
-                    .gradient_repacking = options_.gradient_repacking,
-                    .small_tensors_kb = options_.small_tensors_kb,
+  return KeptChoice{.allreduce = options_.aggregation.allreduce,
+                    .bucket_mb = options_.aggregation.bucket_mb,
+                    .gradient_repacking = options_.aggregation.gradient_repacking,
+                    .small_tensors_kb = options_.aggregation.small_tensors_kb,
                     .devices = options_.devices,
                     .from = "an earlier run"};
 }

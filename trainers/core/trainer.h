@@ -19,43 +19,40 @@
 
 namespace belfry {
 
+// How the gradients of towers are combined, by trainers that do.
+struct AggregationOptions {
+  // An AllReduceSpec; of Trainer::options(), what "auto" chose.
+  std::string allreduce = "collective";
+  AutoOptions choice = {};     // of "auto"
+  int gradient_repacking = 0;  // parts of the GradientPacker; 0: none
+  int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
+  // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
+  double bucket_mb = 0;
+};
+
+// Each option is here or in the options of what uses it, which are members.
 struct TrainerOptions {
   Model model;
   Optimizer optimizer;
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
-  int logical_gpus = 1;                                             // as in SessionOptions
   bool parameters_on_cpu = false;  // on /cpu:0, by trainers that would spread them over `devices`
-  // An AllReduceSpec, for trainers that combine gradients; of Trainer::options(), what "auto"
-  // chose.
-  std::string allreduce = "collective";
-  AutoOptions choice = {};     // of "auto"
-  int gradient_repacking = 0;  // parts of the GradientPacker; 0: none
-  bool fuse_updates = true;    // as in SessionOptions
-  bool share_replicas = true;  // as in SessionOptions
-  int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
-  // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
-  double bucket_mb = 0;
-  double nccl_timeout_s = 600;             // as in SessionOptions
-  std::string async = "ordered";           // of the trainer "async": "ordered" or "free"
-  int batch_size = 32;                     // samples per tower and step, on average
-  Uneven uneven = Uneven::kDrop;           // what becomes of samples that fill no global batch
-  std::vector<double> tower_weights = {};  // shares of the towers in it (BatchPlan); none: equal
+  AggregationOptions aggregation = {};
+  std::string async = "ordered";  // of the trainer "async": "ordered" or "free"
+  int batch_size = 32;            // samples per tower and step, on average
+  BatchOptions batches = {};      // how they are divided among the towers
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
   std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
   // Of what models compute; variables are f32. f16 scales the loss.
   Precision precision = Precision::kF32;
   LossScaleOptions loss_scale = {};
-  int threads = 0;             // workers, the caller included; 0: one per usable core
-  bool deterministic = false;  // as in SessionOptions
-  bool warn_of_loss = true;    // at the step that makes it NaN or infinite: not_finite_since()
-  bool log_device_placement = false;
-  std::function<void(std::string_view)> placement_sink = {};  // as in SessionOptions
+  bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
   // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.
   std::function<void(const Trace&)> on_trace = {};
-  // Plans for devices that need not exist: reads no data, and train() throws.
-  bool dry_run = false;
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
+  // Of the trainer's session, which has `devices`, whatever device_count says. A dry run plans for
+  // devices that need not exist: it reads no data, and train() throws.
+  SessionOptions session = {};
 };
 
 // Of f16, after a step.
@@ -101,8 +98,8 @@ class Trainer {
   Graph& graph() { return graph_; }
   Session& session() { return *session_; }
   const TrainerOptions& options() const { return options_; }
-  // What was chosen for options.allreduce "auto", and why: lines for people. "" if it was not asked
-  // for.
+  // What was chosen for options().aggregation.allreduce "auto", and why: lines for people. "" if it
+  // was not asked for.
   const std::string& choice() const { return choice_; }
   // The choice, for runs that go on from this one; none without "auto".
   std::optional<KeptChoice> kept_choice() const;

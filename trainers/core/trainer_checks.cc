@@ -93,11 +93,11 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   check_callbacks(options.callbacks, "TrainerOptions::callbacks");
   require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,
           " epochs and at most ", options.max_steps, " steps (0: no limit)");
-  const bool unequal = makes_unequal(options.uneven);
-  require(kind.takes_unequal_batches || (!unequal && options.tower_weights.empty()),
+  const bool unequal = makes_unequal(options.batches.uneven);
+  require(kind.takes_unequal_batches || (!unequal && options.batches.tower_weights.empty()),
           "this trainer takes batches of one size: no ",
-          unequal ? cat("uneven=", name_of(options.uneven)) : "tower_weights");
-  require(options.allreduce != "auto" || kind.choose,
+          unequal ? cat("uneven=", name_of(options.batches.uneven)) : "tower_weights");
+  require(options.aggregation.allreduce != "auto" || kind.choose,
           "this trainer cannot choose: allreduce=auto needs a TrainerKind::choose");
   check_precision(options, kind);
 }

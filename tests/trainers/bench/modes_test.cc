@@ -53,14 +53,14 @@ class EqualToOneTower : public testing::TestWithParam<std::tuple<int, NamedOptim
   static Values run(const char* kind, int towers, const char* strategy,
                     const Optimizer& optimizer) {
     const auto data = smooth_data(5 * kGlobalBatch);
-    TrainerOptions options{.model = smooth_model,
-                           .optimizer = optimizer,
-                           .devices = test::devices(towers),
-                           .logical_gpus = test::logical_gpus(),
-                           .allreduce = strategy,
-                           .batch_size = kGlobalBatch / towers,
-                           .epochs = 4,
-                           .deterministic = true};
+    TrainerOptions options{
+        .model = smooth_model,
+        .optimizer = optimizer,
+        .devices = test::devices(towers),
+        .aggregation = {.allreduce = strategy},
+        .batch_size = kGlobalBatch / towers,
+        .epochs = 4,
+        .session = {.logical_gpus = test::logical_gpus(), .deterministic = true}};
     const auto trainer = std::make_unique<Trainer>(find_trainer(kind), std::move(options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), 20);
@@ -128,18 +128,18 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
   TrainerOptions options{.model = small_convnet,
                          .optimizer = adam(1e-2),
                          .devices = test::devices(towers),
-                         .logical_gpus = test::logical_gpus(),
-                         .allreduce = mode.strategy,
-                         .gradient_repacking = mode.repacking,
-                         .fuse_updates = mode.fuse,
-                         .share_replicas = mode.share,
-                         .small_tensors_kb = mode.small_tensors_kb,
-                         .bucket_mb = mode.bucket_mb,
+                         .aggregation = {.allreduce = mode.strategy,
+                                         .gradient_repacking = mode.repacking,
+                                         .small_tensors_kb = mode.small_tensors_kb,
+                                         .bucket_mb = mode.bucket_mb},
                          .batch_size = 8,
                          .epochs = 2,
                          .seed = seed,
-                         .threads = mode.threads,
-                         .deterministic = true};
+                         .session = {.logical_gpus = test::logical_gpus(),
+                                     .threads = mode.threads,
+                                     .fuse_updates = mode.fuse,
+                                     .share_replicas = mode.share,
+                                     .deterministic = true}};
   const auto trainer =
       std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options), *data);
   trainer->train();
@@ -197,8 +197,8 @@ TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
                   {.model = small_convnet,
                    .optimizer = momentum(0.1),
                    .devices = test::devices(2),
-                   .logical_gpus = test::logical_gpus(),
-                   .batch_size = 8},
+                   .batch_size = 8,
+                   .session = {.logical_gpus = test::logical_gpus()}},
                   *data);
   Session& session = trainer.session();
   const int shared = count_shared(session, trainer.graph());

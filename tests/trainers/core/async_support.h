@@ -46,7 +46,7 @@ inline TrainerOptions digit_options(const char* async, int towers, int threads =
           .async = async,
           .batch_size = 8,
           .epochs = 2,
-          .threads = threads};
+          .session = {.threads = threads}};
 }
 
 }  // namespace belfry

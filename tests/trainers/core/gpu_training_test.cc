@@ -31,13 +31,13 @@ std::string trained(const std::string& model, const char* type, int towers, int 
   const auto data = synthetic_data(spec.fields, spec.classes, towers * kBatch, 5);
   TrainerOptions options{.model = spec.model,
                          .optimizer = spec.optimizer,
-                         .allreduce = way.allreduce,
+                         .aggregation = {.allreduce = way.allreduce},
                          .batch_size = kBatch,
                          .epochs = kSteps,
                          .precision = way.precision,
-                         .threads = 2};
+                         .session = {.threads = 2}};
   options.devices.clear();
-  options.logical_gpus = logical;
+  options.session.logical_gpus = logical;
   for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
   const auto trainer =
       std::make_unique<Trainer>(find_trainer(way.trainer), std::move(options), *data);
@@ -127,11 +127,10 @@ TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
         .model = smooth_model,
         .optimizer = momentum(
             [](const StepInfo& info) { return 0.1 / static_cast<double>(1 + info.step); }, 0.9),
-        .logical_gpus = logical,
         .batch_size = 8 * kBatch / towers,
-        .uneven = Uneven::kWeight,
+        .batches = {.uneven = Uneven::kWeight},
         .epochs = 3,
-        .threads = 2};
+        .session = {.logical_gpus = logical, .threads = 2}};
     options.devices.clear();
     for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
     const auto trainer =
@@ -163,7 +162,7 @@ TEST(GpuTrainer, AsksForDeterministicKernelsByItsFlag) {
     if (given) arguments.push_back("--deterministic");
     const auto data = smooth_data(4 * kBatch);
     const TrainFlags flags = parse(arguments);
-    Trainer(find_trainer(flags.trainer), trainer_options(flags, smooth_model, sgd(0.1)), *data)
+    Trainer(find_trainer(flags.kind), trainer_options(flags, smooth_model, sgd(0.1)), *data)
         .train();
     const test::StandInGpus::Calls calls = gpus.calls();
     EXPECT_GT(given ? calls.deterministic : calls.fastest, 0);
@@ -185,8 +184,8 @@ TEST(GpuTrainer, StopsWithBatchesStaged) {
                          .optimizer = sgd(0.1),
                          .devices = {DeviceSpec::local("GPU", 0)},
                          .batch_size = kBatch,
-                         .threads = 1,
-                         .callbacks = {std::make_shared<Stop>()}};
+                         .callbacks = {std::make_shared<Stop>()},
+                         .session = {.threads = 1}};
   const auto trainer =
       std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
   trainer->train();
@@ -210,12 +209,12 @@ TEST(GpuTrainer, GivesAGpuOneSegmentInEachCanonicalMode) {
     const auto data = smooth_data(8 * kBatch);
     TrainerOptions options{.model = smooth_model,
                            .optimizer = sgd(0.1),
-                           .allreduce = allreduce,
+                           .aggregation = {.allreduce = allreduce},
                            .batch_size = kBatch,
                            .epochs = 4,
-                           .threads = 1};
+                           .session = {.threads = 1}};
     options.devices.clear();
-    options.logical_gpus = 8;
+    options.session.logical_gpus = 8;
     for (int t = 0; t < 8; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
     const auto trainer =
         std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);

@@ -88,7 +88,7 @@ TEST(TrainerChecks, RefuseNumbersOfSamplesThatCannotBe) {
     const SaidData bad(size);
     for (const Uneven uneven : {Uneven::kDrop, Uneven::kWeight}) {
       TrainerOptions options = good_options();
-      options.uneven = uneven;
+      options.batches.uneven = uneven;
       EXPECT_THAT(refusal(options, bad), AllOf(HasSubstr("the training data (data of somebody)"),
                                                HasSubstr(cat(size)), HasSubstr("Dataset::size()")));
     }
@@ -127,7 +127,7 @@ TEST(TrainerChecks, RefuseTestDataWithOtherFields) {
 
 TEST(TrainerChecks, LeaveTheDataAloneInADryRun) {
   TrainerOptions options = good_options();
-  options.dry_run = true;
+  options.session.dry_run = true;
   const SaidData train(-5), test(0);
   EXPECT_EQ(refusal(options, train, &test), "(built)");
 }

@@ -291,13 +291,13 @@ TEST(Trainer, RefusesModelsForOtherFields) {
 
 TEST(Trainer, RefusesOddNumbersOfTowersForHierarchical) {
   TrainerOptions options = small_options(3);
-  options.allreduce = "hierarchical";
+  options.aggregation.allreduce = "hierarchical";
   EXPECT_THAT(build_error(options), HasSubstr("hierarchical needs an even number"));
 }
 
 TEST(Trainer, RefusesPackingWithThePackersReasonAndTheNumberOfElements) {
   TrainerOptions options = small_options(2);
-  options.gradient_repacking = 4;
+  options.aggregation.gradient_repacking = 4;
   EXPECT_THAT(build_error(options),
               AllOf(StartsWith("gradient_repacking=4"), HasSubstr("31 elements")));
 }

@@ -66,8 +66,8 @@ void check(const Cell& cell, Uneven uneven) {
                          .optimizer = sgd(kRate),
                          .devices = cpus(cell.towers),
                          .batch_size = cell.batch,
-                         .uneven = uneven,
-                         .threads = 1 + static_cast<int>(cell.samples % 2)};
+                         .batches = {.uneven = uneven},
+                         .session = {.threads = 1 + static_cast<int>(cell.samples % 2)}};
   const bool refused = (uneven == Uneven::kDrop && cell.samples < global) ||
                        (uneven == Uneven::kError && cell.samples % global != 0);
   const auto make = [&] { return Trainer(find_trainer("replicated"), options, *data); };

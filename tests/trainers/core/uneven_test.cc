@@ -43,10 +43,9 @@ Result train(const Model& model, const Optimizer& optimizer, const Dataset& data
   TrainerOptions options{.model = model,
                          .optimizer = optimizer,
                          .devices = cpus(mode.towers),
-                         .allreduce = mode.strategy,
+                         .aggregation = {.allreduce = mode.strategy},
                          .batch_size = global / mode.towers,
-                         .uneven = uneven,
-                         .tower_weights = std::move(weights),
+                         .batches = {.uneven = uneven, .tower_weights = std::move(weights)},
                          .epochs = 3};
   const auto trainer = std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options), data);
   trainer->train();
@@ -120,7 +119,7 @@ TEST(UnevenTowers, MoveAveragesBySamples) {
                            .optimizer = sgd(0.1),
                            .devices = cpus(3),
                            .batch_size = 5,
-                           .uneven = uneven};
+                           .batches = {.uneven = uneven}};
     Trainer trainer(find_trainer("replicated"), std::move(options), *data);
     trainer.train();
     const auto value = [&](const char* name) {
@@ -139,7 +138,7 @@ TEST(UnevenTowers, GoOnFromACheckpointToTheSameBits) {
                            .optimizer = adam(0.01),
                            .devices = cpus(4),
                            .batch_size = 2,
-                           .uneven = uneven,
+                           .batches = {.uneven = uneven},
                            .epochs = 3,
                            .max_steps = max_steps};
     return std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
@@ -203,11 +202,10 @@ TEST(UnevenTowers, ShareReplicasWithTheBitsOfPrivateOnes) {
           TrainerOptions options{.model = model,
                                  .optimizer = adam(0.01),
                                  .devices = cpus(4),
-                                 .fuse_updates = fuses,
-                                 .share_replicas = shares,
                                  .batch_size = 3,
-                                 .uneven = uneven,
-                                 .epochs = 3};
+                                 .batches = {.uneven = uneven},
+                                 .epochs = 3,
+                                 .session = {.fuse_updates = fuses, .share_replicas = shares}};
           Trainer trainer(find_trainer("replicated"), std::move(options), *data);
           trainer.train();
           Session& session = trainer.session();
@@ -227,8 +225,7 @@ TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
                                  .optimizer = adam(0.01),
                                  .devices = cpus(4),
                                  .batch_size = 3,
-                                 .uneven = uneven,
-                                 .tower_weights = {2, 1, 1, 0.5}};
+                                 .batches = {.uneven = uneven, .tower_weights = {2, 1, 1, 0.5}}};
     // Those of the library, for which the gradients are enough.
     std::vector<Mode> modes = all_modes(options.devices);
     std::erase_if(modes, [](const Mode& mode) {
@@ -259,8 +256,7 @@ TEST(UnevenTowers, AreRefusedByTheAsyncTrainer) {
                .devices = cpus(2),
                .async = async,
                .batch_size = 4,
-               .uneven = uneven,
-               .tower_weights = std::move(weights)},
+               .batches = {.uneven = uneven, .tower_weights = std::move(weights)}},
               *data);
       return "";
     } catch (const InvalidArgument& error) {
