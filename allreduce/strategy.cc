@@ -171,7 +171,8 @@ GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions
         DeviceScope on(grads.graph(), grads.device(t));
         const Output weight = weights.of(t, g.value.dtype());
         // The mean of one is itself, which n g / n is not.
-        leaves.back().push_back(mean && alone ? counted(g.value, weight) : weigh(g.value, weight));
+        leaves.back().push_back(mean && alone ? if_counted(g.value, weight)
+                                              : weigh(g.value, weight));
       }
     }
   }

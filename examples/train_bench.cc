@@ -14,11 +14,11 @@
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/core/step_timer.h"
-#include "belfry/trainers/core/strategy_list.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/machine/algorithms_file.h"
 #include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/program/trainer_options.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/hash.h"
@@ -27,7 +27,10 @@
 using namespace belfry;
 
 struct BenchFlags {
+  std::string model_name = "mnist";
+  int image_size = 0;  // 0: the model's
   ModelSpec model;
+  StrategyList strategies;  // --strategies
   TrainFlags training;
   std::vector<Mode> modes;
   bool compares = false;        // --strategies
@@ -37,34 +40,33 @@ struct BenchFlags {
   std::string plot, help;
 };
 
-// What was typed, with what it stands for when nothing was.
-struct Raw {
-  FlagValue model = "mnist", image_size, num_batches, num_warmup_batches, display_every;
-  FlagValue repetitions;
-  std::string strategies, plot;
-};
-
-void add_flags(FlagParser& parser, Raw& raw) {
+void add_flags(FlagParser& parser, BenchFlags& wanted) {
+  constexpr std::int64_t kMost = 1'000'000'000;
   parser.group("Benchmark");
-  parser.add("--model", raw.model, "NAME", join(model_names(), "|") + " [mnist]");
-  parser.add("--image_size", raw.image_size, "N",
+  parser.add("--model", wanted.model_name, "NAME", join(model_names(), "|") + " [mnist]");
+  parser.add("--image_size", wanted.image_size, 1, 1 << 14, "N",
              "height and width of the synthetic images, pixels [the model's]");
-  parser.add("--num_batches", raw.num_batches, "N", "timed steps [100]");
-  parser.add("--num_warmup_batches", raw.num_warmup_batches, "N", "steps before those [10]");
-  parser.add("--display_every", raw.display_every, "N",
+  parser.add("--num_batches", wanted.num_batches, 1, kMost, "N", "timed steps [100]");
+  parser.add("--num_warmup_batches", wanted.num_warmup_batches, 0, kMost, "N",
+             "steps before those [10]");
+  parser.add("--display_every", wanted.display_every, 1, kMost, "N",
              "print a line after the first timed step and every N steps [10]");
-  parser.add("--strategies", raw.strategies, "LIST",
-             "compare strategies of --allreduce: all, or names separated by commas, auto among "
-             "them; ratios are to the first, with all to collective [none]");
-  parser.add("--repetitions", raw.repetitions, "N",
+  parser.add(
+      "--strategies",
+      [&to = wanted.strategies](const WrittenFlag& flag) { to = parse_strategies(flag.value); },
+      "LIST",
+      "compare strategies of --allreduce: all, or names separated by commas, auto among "
+      "them; ratios are to the first, with all to collective [none]");
+  parser.add("--repetitions", wanted.repetitions, 1, 1000, "N",
              "with --strategies, rounds over all of them [3]");
-  parser.add("--plot", raw.plot, "FILE", "with --strategies, write a bar chart there, SVG [none]");
+  parser.add("--plot", wanted.plot, "FILE",
+             "with --strategies, write a bar chart there, SVG [none]");
 }
 
 void check(const FlagParser& parser, const TrainFlags& training) {
   const auto refuse = [&](std::initializer_list<const char*> flags, std::string_view why) {
     for (const char* flag : flags)
-      require<FlagError>(!parser.given(flag), parser.written(flag), " has no use ", why);
+      require<FlagError>(!parser.given(flag), parser.flag(flag).written, " has no use ", why);
   };
   if (parser.given("--strategies"))
     refuse({"--allreduce"}, "beside --strategies, which names them all");
@@ -100,12 +102,10 @@ Mode mode_for(const std::string& strategy, const std::string& trainer, int repac
 void require_serves(const std::string& strategy, const TrainFlags& training) {
   const std::string flag = cat("--strategies=", strategy);
   if (strategy != "auto") {
-    const std::string refusal = make_strategy(strategy)->refusal(training.devices);
+    const std::string refusal = make_strategy(strategy)->refusal(training.trainer.devices);
     require<FlagError>(refusal.empty(), flag, ": ", refusal);
   } else if (training.automatic.links.empty()) {
-    as_flag(flag, [&] {
-      require_measurable({training.devices, training.threads, training.logical_gpus});
-    });
+    as_flag(flag, [&] { check_measurable(measured_devices(training.trainer)); });
   }
 }
 
@@ -119,8 +119,8 @@ std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& tr
   std::vector<Mode> modes;
   for (const std::string& name : names) {
     try {
-      modes.push_back(mode_for(name, trainer, training.gradient_repacking));
-      if (!list.all && training.devices.size() > 1) require_serves(name, training);
+      modes.push_back(mode_for(name, trainer, training.trainer.aggregation.gradient_repacking));
+      if (!list.all && training.trainer.devices.size() > 1) require_serves(name, training);
     } catch (const FlagError&) {
       if (!list.all) throw;  // else not this trainer's
     }
@@ -131,56 +131,44 @@ std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& tr
 
 std::vector<Mode> modes_of(const FlagParser& parser, const StrategyList& list,
                            const TrainFlags& training) {
-  if (training.check_equivalence > 0) return all_modes(training.devices);
+  if (training.check_equivalence > 0) return all_modes(training.trainer.devices);
   if (!list.names.empty())
-    return strategy_modes(list, parser.given("--trainer") ? training.trainer : "", training);
-  return {{training.trainer, training.allreduce, training.gradient_repacking}};
-}
-
-void read_numbers(BenchFlags& wanted, const Raw& raw) {
-  constexpr std::int64_t kMost = 1'000'000'000;
-  read_integer(raw.num_batches, 1, kMost, wanted.num_batches);
-  read_integer(raw.num_warmup_batches, 0, kMost, wanted.num_warmup_batches);
-  read_integer(raw.display_every, 1, kMost, wanted.display_every);
-  read_integer(raw.repetitions, 1, 1000, wanted.repetitions);
+    return strategy_modes(list, parser.given("--trainer") ? training.kind : "", training);
+  const AggregationOptions& aggregation = training.trainer.aggregation;
+  return {{training.kind, aggregation.allreduce, aggregation.gradient_repacking}};
 }
 
 BenchFlags parse(std::span<const char* const> arguments, const std::string& program) {
   FlagParser parser("Times training on synthetic data. Flags may be spelled with - or _.", program);
-  Raw raw;
-  add_flags(parser, raw);
-  const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
   BenchFlags wanted;
+  add_flags(parser, wanted);
+  const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
   wanted.help = parser.parse(arguments);
   if (!wanted.help.empty()) return wanted;
-  int image_size = 0;
-  read_integer(raw.image_size, 1, 1 << 14, image_size);
-  wanted.model =
-      as_flag(raw.model.name(), [&] { return find_model(raw.model.text(), image_size); });
-  read_numbers(wanted, raw);
-  wanted.plot = raw.plot;
-  const StrategyList list =
-      raw.strategies.empty() ? StrategyList{} : parse_strategies(raw.strategies);
+  wanted.model = as_flag(parser.flag("--model").shown_name(),
+                         [&] { return find_model(wanted.model_name, wanted.image_size); });
+  const StrategyList& list = wanted.strategies;
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
   check(parser, wanted.training);
   wanted.compares = !list.names.empty();
   // One device, too, so that a sweep over numbers of devices may begin with it.
-  wanted.lists_refusals =
-      list.all || wanted.training.check_equivalence > 0 || wanted.training.devices.size() == 1;
+  wanted.lists_refusals = list.all || wanted.training.check_equivalence > 0 ||
+                          wanted.training.trainer.devices.size() == 1;
   wanted.modes = modes_of(parser, list, wanted.training);
   return wanted;
 }
 
 void print_header(Console& console, const BenchFlags& wanted) {
-  const TrainFlags& flags = wanted.training;
+  const TrainerOptions& options = wanted.training.trainer;
   std::vector<std::string> fields;
   for (const Dataset::Field& field : wanted.model.fields)
     fields.push_back(cat(field.name, " ", name_of(field.dtype), field.shape));
-  console.line(cat("model: ", wanted.model.name, " on ", short_names(flags.devices), ", seed ",
-                   flags.seed,
-                   flags.precision == Precision::kF32 ? "" : cat(", ", name_of(flags.precision))));
-  const BatchForm batch{.samples = divide_samples(flags.batch_size * std::ssize(flags.devices),
-                                                  std::ssize(flags.devices), flags.tower_weights)};
+  console.line(cat(
+      "model: ", wanted.model.name, " on ", short_names(options.devices), ", seed ", options.seed,
+      options.precision == Precision::kF32 ? "" : cat(", ", name_of(options.precision))));
+  const auto towers = std::ssize(options.devices);
+  const BatchForm batch{.samples = divide_samples(options.batch_size * towers, towers,
+                                                  options.batches.tower_weights)};
   console.line(cat("batch: ", batch.str(), " per device, ", batch.total(), " in all; synthetic ",
                    join(fields), ", one batch again and again"));
 }
@@ -201,7 +189,7 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
     }
     if (planned.kept && wanted.training.check_equivalence == 0) {
       console.line(planned.choice);
-      training.choice.kept = planned.kept;
+      training.aggregation.choice.kept = planned.kept;
     }
     std::vector<std::string> peaks;
     for (const DeviceUse& use : planned.use)
@@ -213,18 +201,19 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
   }
   // One device, in a sweep over their number, may have no use for any.
   require<FlagError>(
-      !modes.empty() || wanted.training.devices.size() == 1,
+      !modes.empty() || wanted.training.trainer.devices.size() == 1,
       "no strategy of --strategies can serve this: ", refused.empty() ? "" : refused[0].refusal);
   return modes;
 }
 
 BenchedModel benched(const BenchFlags& wanted) {
+  const TrainerOptions& options = wanted.training.trainer;
   return {wanted.model.name,
-          wanted.training.devices,
-          wanted.training.batch_size,
-          wanted.training.tower_weights,
-          wanted.training.deterministic,
-          std::string(name_of(wanted.training.precision))};
+          options.devices,
+          options.batch_size,
+          options.batches.tower_weights,
+          options.session.deterministic,
+          std::string(name_of(options.precision))};
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,
@@ -268,14 +257,14 @@ int train_bench(const BenchFlags& wanted) {
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
   AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,
-                            wanted.training.deterministic);
+                            wanted.training.trainer.session.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
   const TrainFlags& flags = wanted.training;
   TrainerOptions training = trainer_options(flags, wanted.model.model, wanted.model.optimizer);
   const std::unique_ptr<Dataset> data =
       synthetic_data(wanted.model.fields, wanted.model.classes,
-                     flags.batch_size * std::ssize(flags.devices), flags.seed);
+                     training.batch_size * std::ssize(training.devices), training.seed);
   print_header(console, wanted);
   std::vector<ModePlan> refused;
   const std::vector<Mode> modes = plan(wanted, training, *data, console, refused);

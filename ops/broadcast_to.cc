@@ -49,10 +49,10 @@ std::vector<Output> broadcast_to_gradient(const Node& node, std::span<const Outp
 }
 
 std::vector<Output> broadcast_along_gradient(const Node& node, std::span<const Output> grads) {
-  const auto& [axes, spread] = node.options<BroadcastAlongOptions>();
+  const auto& [axes, values] = node.options<BroadcastAlongOptions>();
   if (axes.empty()) return {grads[0], {}};
   const auto reduce = [&](Output x) {
-    return spread == Spread::kShare ? reduce_mean(x, axes) : reduce_sum(x, axes);
+    return values == BroadcastValues::kShare ? reduce_mean(x, axes) : reduce_sum(x, axes);
   };
   return {reshape_like(reduce(grads[0]), node.input(0)), {}};
 }
@@ -81,7 +81,7 @@ KernelRun broadcast_along_cpu(KernelPlan& plan) {
   const auto& options = plan.options<BroadcastAlongOptions>();
   const Shape& like = plan.output().shape;
   const Shape x = options.before(like);
-  if (options.spread == Spread::kRepeat) return repeat_any(plan, x);
+  if (options.values == BroadcastValues::kRepeat) return repeat_any(plan, x);
   const double count = options.repetitions(like);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [broadcast = kernels::Broadcast(x.dims(), like.dims()),
@@ -108,7 +108,7 @@ KernelRun broadcast_to_reference(KernelPlan& plan) {
 KernelRun broadcast_along_reference(KernelPlan& plan) {
   const auto& options = plan.options<BroadcastAlongOptions>();
   const Shape& like = plan.output().shape;
-  const bool share = options.spread == Spread::kShare;
+  const bool share = options.values == BroadcastValues::kShare;
   return plain_repeat(plan, options.before(like), share ? options.repetitions(like) : 1);
 }
 
@@ -133,8 +133,9 @@ Output broadcast_to(Output x, Output like, At at) {
   return x.graph().add(kBroadcastTo, {x, like}, at).output();
 }
 
-Output broadcast_along(Output x, Output like, std::vector<int> axes, Spread spread, At at) {
-  Options options(BroadcastAlongOptions{std::move(axes), spread});
+Output broadcast_along(Output x, Output like, std::vector<int> axes, BroadcastValues values,
+                       At at) {
+  Options options(BroadcastAlongOptions{std::move(axes), values});
   return x.graph().add(kBroadcastAlong, {x, like}, at, std::move(options)).output();
 }
 

@@ -11,11 +11,11 @@ extern const Op kBroadcastAlong;
 Output broadcast_to(Output x, Output like, At at = {});
 
 // What repeated elements hold: the value, or an equal share of it (the value over their number).
-enum class Spread { kRepeat, kShare };
+enum class BroadcastValues { kRepeat, kShare };
 
 struct BroadcastAlongOptions {
   std::vector<int> axes;
-  Spread spread = Spread::kRepeat;
+  BroadcastValues values = BroadcastValues::kRepeat;
 
   // What is repeated, with 1 at the axes, and how often each element is.
   Shape before(Shape like) const;
@@ -24,6 +24,7 @@ struct BroadcastAlongOptions {
 
 // The same where x lacks the dimensions `axes` (not negative) of `like`, or has 1 there: the
 // gradient of a reduction over them.
-Output broadcast_along(Output x, Output like, std::vector<int> axes, Spread spread, At at = {});
+Output broadcast_along(Output x, Output like, std::vector<int> axes, BroadcastValues values,
+                       At at = {});
 
 }  // namespace belfry

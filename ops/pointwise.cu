@@ -109,7 +109,7 @@ QueueRun broadcast_along(KernelPlan& plan) {
   const auto& options = plan.options<BroadcastAlongOptions>();
   const Shape& like = plan.output().shape;
   const Shape x = options.before(like);
-  if (options.spread == belfry::Spread::kRepeat) return repeat(plan, x);
+  if (options.values == belfry::BroadcastValues::kRepeat) return repeat(plan, x);
   const Strides strides(kernels::Broadcast(x.dims(), like.dims()));
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const functors::FirstOver<T> share{static_cast<T>(options.repetitions(like))};

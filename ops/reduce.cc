@@ -47,11 +47,11 @@ std::vector<int> reduced_axes(const Node& node) {
 }
 
 std::vector<Output> sum_gradient(const Node& node, std::span<const Output> grads) {
-  return {broadcast_along(grads[0], node.input(0), reduced_axes(node), Spread::kRepeat)};
+  return {broadcast_along(grads[0], node.input(0), reduced_axes(node), BroadcastValues::kRepeat)};
 }
 
 std::vector<Output> mean_gradient(const Node& node, std::span<const Output> grads) {
-  return {broadcast_along(grads[0], node.input(0), reduced_axes(node), Spread::kShare)};
+  return {broadcast_along(grads[0], node.input(0), reduced_axes(node), BroadcastValues::kShare)};
 }
 
 struct DivideBy {

@@ -74,7 +74,7 @@ Output weigh(Output x, Output weight, At at) {
 Output unweigh(Output x, Output weight, At at) {
   return x.graph().add(kUnweigh, {x, weight}, at).output();
 }
-Output counted(Output x, Output weight, At at) {
+Output if_counted(Output x, Output weight, At at) {
   return x.graph().add(kCounted, {x, weight}, at).output();
 }
 

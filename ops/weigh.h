@@ -13,6 +13,6 @@ extern const Op kCounted;  // x
 
 Output weigh(Output x, Output weight, At at = {});
 Output unweigh(Output x, Output weight, At at = {});
-Output counted(Output x, Output weight, At at = {});
+Output if_counted(Output x, Output weight, At at = {});
 
 }  // namespace belfry

@@ -50,7 +50,7 @@ void move_average(Variable average, Output batch, double momentum, const Average
   ControlDependencies after(graph, last ? std::vector<Node*>{last} : std::vector<Node*>());
   const Output value = last ? average.read() : static_cast<Output>(average);
   Output change = (value - batch) * (1 - momentum);
-  if (options.applied) change = counted(change, cast(options.applied, change.dtype()));
+  if (options.applied) change = if_counted(change, cast(options.applied, change.dtype()));
   graph.add_to_collection(options.collection, assign_sub(average, change));
 }
 

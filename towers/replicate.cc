@@ -177,8 +177,8 @@ void require_none_trained(const std::vector<Variable>& made, Site call) {
 
 std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> devices,
                                       bool replicated, const SetterFactory& make_setter,
-                                      const std::function<void(Tower&)>& build, Averages averages,
-                                      At at) {
+                                      const std::function<void(Tower&)>& build,
+                                      MovingAverages averages, At at) {
   require_devices(devices, at.site);
   require_function(build, at.site);
   const int total = static_cast<int>(devices.size());
@@ -217,7 +217,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
   }
   collectives.close();
   verify_tower_collectives(graph, first, total);
-  if (averages == Averages::kOfAllTowers) {
+  if (averages == MovingAverages::kOfAllTowers) {
     update_moving_averages(graph, moments);
     return records;
   }
@@ -257,12 +257,12 @@ Output TowerRecord::get(std::string_view tensor) const {
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    At at) {
-  return replicate(graph, devices, policy, build, Averages::kOfAllTowers, at);
+  return replicate(graph, devices, policy, build, MovingAverages::kOfAllTowers, at);
 }
 
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
-                                   Averages averages, At at) {
+                                   MovingAverages averages, At at) {
   SetterFactory spread;
   if (policy == VariablePolicy::kSpread || policy == VariablePolicy::kOnHost)
     spread = [&](const DeviceSpec& worker) {
@@ -279,7 +279,7 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    const std::function<void(Tower&)>& build, At at) {
   require(static_cast<bool>(setter), "replicate (", at.site.str(),
           "): the setter factory is empty");
-  return build_towers(graph, devices, false, setter, build, Averages::kOfAllTowers, at);
+  return build_towers(graph, devices, false, setter, build, MovingAverages::kOfAllTowers, at);
 }
 
 TowerRecord predict_tower(Graph& graph, PredictOptions options,

@@ -19,7 +19,7 @@ enum class VariablePolicy {
 };
 
 // By what the moving averages of batch norm are moved in a step (moving_average.h).
-enum class Averages {
+enum class MovingAverages {
   kOfAllTowers,  // by all towers' moments together: nodes of kUpdateOps
   kOfEachTower,  // by each tower's moments, in steps of its own: nodes of TowerRecord::updates
 };
@@ -38,7 +38,7 @@ struct TowerRecord {
   // What it gave to nodes over all towers (Tower::join). Not empty: gradients are to be taken of
   // all towers' losses at once.
   std::vector<Output> contributions;
-  // Nodes of kUpdateOps that were made in the tower, and those of Averages::kOfEachTower.
+  // Nodes of kUpdateOps that were made in the tower, and those of MovingAverages::kOfEachTower.
   std::vector<Node*> updates;
   Graph* graph = nullptr;
   int number = 0;  // Node::tower() of what was made in it
@@ -75,7 +75,7 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    At at = {});
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
-                                   Averages averages, At at = {});
+                                   MovingAverages averages, At at = {});
 
 // One copy of the variables, placed by setters of the caller's: each tower has its own, and that of
 // tower 0 sees the variables. kSpread is this with LeastLoadedDeviceSetter; parameter servers are

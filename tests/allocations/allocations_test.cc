@@ -18,7 +18,7 @@
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/kernels/onednn.h"
 #include "belfry/trainers/bench/models.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
 
 namespace {
@@ -119,17 +119,17 @@ void train(const char* what, const char* mode, const char* allreduce, Optimizer 
   options.devices.resize(4);
   for (int d = 0; d < 4; ++d)
     options.devices[static_cast<std::size_t>(d)] = DeviceSpec::local("CPU", d);
-  options.allreduce = allreduce;
-  options.gradient_repacking = repacking;
+  options.aggregation.allreduce = allreduce;
+  options.aggregation.gradient_repacking = repacking;
   options.batch_size = 8;
   options.epochs = 4;
   options.max_steps = kWarmUp + kSteps;
   options.callbacks = {std::make_shared<Counter>()};
   std::unique_ptr<Trainer> trainer;
   if (std::string_view(mode) == "replicated")
-    trainer = std::make_unique<SyncMultiGpuTrainerReplicated>(options, *digits);
+    trainer = std::make_unique<Trainer>(find_trainer("replicated"), options, *digits);
   else
-    trainer = std::make_unique<SyncMultiGpuTrainerParameterServer>(options, *digits);
+    trainer = std::make_unique<Trainer>(find_trainer("parameter_server"), options, *digits);
   trainer->train();
   expect_no_allocations(what, kSteps);
 }

@@ -3,13 +3,18 @@
 #include "belfry/belfry.h"
 using namespace belfry;
 
+struct Averages {};
 struct Bandwidth {};
+struct Candidates {};
 struct Lane {};
 struct Launch {};
 struct Link {};
+struct Measured {};
 struct Outputs {};
 struct Place {};
 struct Rank {};
+struct Slots {};
+struct Spread {};
 struct Task {};
 struct Value {};
 struct Wait {};
@@ -20,9 +25,11 @@ constexpr std::size_t count() {
 }
 
 std::size_t at(std::size_t index) { return index; }
+std::size_t counted(std::size_t index) { return at(index); }
 
 int main() {
-  return at(count<Bandwidth, Lane, Launch, Link, Outputs, Place, Rank, Task, Value, Wait>()) == 10
+  return counted(count<Averages, Bandwidth, Candidates, Lane, Launch, Link, Measured, Outputs,
+                       Place, Rank, Slots, Spread, Task, Value, Wait>()) == 15
              ? 0
              : 1;
 }

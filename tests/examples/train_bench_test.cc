@@ -11,7 +11,7 @@
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/trainers/bench/models.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -263,11 +263,12 @@ TEST(Programs, MnistTrainsTheBenchmarksModel) {
   ASSERT_EQ(done.status, 0) << done.errors;
   const ModelSpec spec = find_model("mnist");
   const auto data = data::mnist({}, true);
-  SimpleTrainer trainer({.model = spec.model,
-                         .optimizer = spec.optimizer,
-                         .batch_size = spec.batch_size,
-                         .max_steps = 2},
-                        *data);
+  Trainer trainer(find_trainer("simple"),
+                  {.model = spec.model,
+                   .optimizer = spec.optimizer,
+                   .batch_size = spec.batch_size,
+                   .max_steps = 2},
+                  *data);
   trainer.train();
   EXPECT_EQ(nlohmann::json::parse(take(json))["state_hash"],
             state_hash(trainer.session(), trainer.graph()));

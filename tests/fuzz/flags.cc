@@ -34,8 +34,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   for (const std::string& text : texts) arguments.push_back(text.c_str());
   try {
     const TrainFlags flags = parse_flags(arguments, {.program = "fuzz"});
-    test::check(!flags.help.empty() || !flags.devices.empty(), "no devices");
-    test::check(!flags.help.empty() || flags.batch_size >= 1, "no examples");
+    test::check(!flags.help.empty() || !flags.trainer.devices.empty(), "no devices");
+    test::check(!flags.help.empty() || flags.trainer.batch_size >= 1, "no examples");
   } catch (const FlagError& error) {
     test::check(*error.what() != '\0', "refused without a reason");
   } catch (const InvalidArgument& error) {

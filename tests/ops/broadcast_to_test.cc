@@ -8,8 +8,8 @@ namespace belfry {
 namespace broadcast_to_test {
 
 Output repeated(Inputs x) { return broadcast_to(x[0], x[1]); }
-Builder along(std::vector<int> axes, Spread spread) {
-  return [=](Inputs x) { return broadcast_along(x[0], x[1], axes, spread); };
+Builder along(std::vector<int> axes, BroadcastValues values) {
+  return [=](Inputs x) { return broadcast_along(x[0], x[1], axes, values); };
 }
 
 const Tensor& like() {
@@ -37,28 +37,28 @@ TEST(BroadcastTo, RefusesWhatIsLarger) {
 
 TEST(BroadcastAlong, RepeatsOrSharesAlongAxes) {
   const Tensor x({2}, std::vector<float>{3, 6});
-  EXPECT_EQ(compute(along({1}, Spread::kRepeat), {x, like()}),
+  EXPECT_EQ(compute(along({1}, BroadcastValues::kRepeat), {x, like()}),
             Tensor({2, 3}, std::vector<float>{3, 3, 3, 6, 6, 6}));
-  EXPECT_EQ(compute(along({1}, Spread::kShare), {x, like()}),
+  EXPECT_EQ(compute(along({1}, BroadcastValues::kShare), {x, like()}),
             Tensor({2, 3}, std::vector<float>{1, 1, 1, 2, 2, 2}));
 }
 
 TEST(BroadcastAlong, KeepsItsContract) {
   const Tensor target = random_values({4, 3, 5});
-  for (const Spread spread : {Spread::kRepeat, Spread::kShare}) {
+  for (const BroadcastValues values : {BroadcastValues::kRepeat, BroadcastValues::kShare}) {
     check_op(
-        {.build = along({1}, spread), .inputs = {random_values({4, 5}), target}, .nan = false});
+        {.build = along({1}, values), .inputs = {random_values({4, 5}), target}, .nan = false});
     check_op(
-        {.build = along({0, 2}, spread), .inputs = {random_values({3}), target}, .nan = false});
+        {.build = along({0, 2}, values), .inputs = {random_values({3}), target}, .nan = false});
     check_op(
-        {.build = along({0, 1, 2}, spread), .inputs = {random_values({}), target}, .nan = false});
+        {.build = along({0, 1, 2}, values), .inputs = {random_values({}), target}, .nan = false});
     check_op(
-        {.build = along({2}, spread), .inputs = {random_values({4, 3, 1}), target}, .nan = false});
+        {.build = along({2}, values), .inputs = {random_values({4, 3, 1}), target}, .nan = false});
   }
 }
 
 TEST(BroadcastAlong, RefusesWhatDoesNotFit) {
-  expect_refused(along({1}, Spread::kRepeat), {{{3}}, {{2, 3}}}, "along axes [1]");
+  expect_refused(along({1}, BroadcastValues::kRepeat), {{{3}}, {{2, 3}}}, "along axes [1]");
 }
 
 }  // namespace broadcast_to_test

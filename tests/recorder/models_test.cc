@@ -33,17 +33,18 @@ void train(const char* model, Layout layout, Way way, int steps = 1) {
   const ModelSpec spec = find_model(model, std::string_view(model) == "mnist" ? 28 : 8);
   const int towers = layout.devices();
   const auto data = synthetic_data(spec.fields, spec.classes, towers * way.batch, 5);
-  TrainerOptions options{.model = spec.model,
-                         .optimizer = spec.optimizer,
-                         .logical_gpus = layout.logical,
-                         .batch_size = way.batch,
-                         .epochs = steps,
-                         .precision = way.precision,
-                         .threads = 2,
-                         .deterministic = way.deterministic};
+  TrainerOptions options{
+      .model = spec.model,
+      .optimizer = spec.optimizer,
+      .batch_size = way.batch,
+      .epochs = steps,
+      .precision = way.precision,
+      .session = {
+          .logical_gpus = layout.logical, .threads = 2, .deterministic = way.deterministic}};
   options.devices.clear();
   for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
-  const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+  const auto trainer =
+      std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
   trainer->train();
   EXPECT_EQ(trainer->steps(), steps);
 }

@@ -101,7 +101,7 @@ TEST(BatchNormLayer, MovesAveragesByEachTowerAloneWhereThatIsAskedFor) {
           batch_norm(tower, "bn", rows_of(tower), {.momentum = 0.5});
         }
       },
-      Averages::kOfEachTower);
+      MovingAverages::kOfEachTower);
   EXPECT_TRUE(graph.nodes(kUpdateOps).empty());
   for (const TowerRecord& tower : towers) {
     ASSERT_EQ(tower.updates.size(), 4U);

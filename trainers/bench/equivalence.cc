@@ -150,7 +150,7 @@ Equivalence check_equivalence(const TrainerOptions& options, const Dataset& trai
   common.on_trace = {};
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = steps;
-  common.deterministic = true;
+  common.session.deterministic = true;
   common.warn_of_loss = false;  // what diverged is in the result, by its mode
   Equivalence result{.steps = steps};
   Values reference;

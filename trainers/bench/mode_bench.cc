@@ -25,7 +25,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   TrainerOptions timed = runs.mode.applied_to(options);
   timed.callbacks = {timer};
   const std::unique_ptr<Trainer> trainer =
-      find_trainer(runs.mode.trainer).make(std::move(timed), train, nullptr);
+      std::make_unique<Trainer>(find_trainer(runs.mode.trainer), std::move(timed), train);
   trainer->train();
   const std::span<const double> seconds = timer->seconds();
   const auto samples = static_cast<double>(trainer->batches().global_batch());
@@ -49,8 +49,8 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
 ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train) {
   ModePlan plan{.mode = mode};
   TrainerOptions dry = options;
-  dry.dry_run = true;
-  dry.log_device_placement = false;
+  dry.session.dry_run = true;
+  dry.session.log_device_placement = false;
   const std::unique_ptr<Trainer> trainer = make_in_mode(mode, dry, train, plan.refusal);
   if (!trainer) return plan;
   plan.choice = trainer->choice();

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "belfry/allreduce/strategy.h"
-#include "belfry/trainers/core/strategy_list.h"
 
 namespace belfry {
 namespace {
@@ -54,12 +53,13 @@ bool Mode::canonical(const std::vector<DeviceSpec>& devices) const {
 }
 
 TrainerOptions Mode::applied_to(TrainerOptions options) const {
-  options.allreduce = allreduce;
-  options.gradient_repacking = gradient_repacking;
-  options.bucket_mb = gradient_repacking > 0 ? 0 : bucket_mb.value_or(options.bucket_mb);
-  if (bucket_mb) options.choice.buckets = {*bucket_mb};
-  options.fuse_updates = options.fuse_updates && fuse_updates;
-  options.share_replicas = options.share_replicas && share_replicas;
+  options.aggregation.allreduce = allreduce;
+  options.aggregation.gradient_repacking = gradient_repacking;
+  options.aggregation.bucket_mb =
+      gradient_repacking > 0 ? 0 : bucket_mb.value_or(options.aggregation.bucket_mb);
+  if (bucket_mb) options.aggregation.choice.buckets = {*bucket_mb};
+  options.session.fuse_updates = options.session.fuse_updates && fuse_updates;
+  options.session.share_replicas = options.session.share_replicas && share_replicas;
   if (!async.empty()) options.async = async;
   return options;
 }
@@ -69,18 +69,18 @@ std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices) {
   std::vector<Mode> modes;
   for (const std::string& trainer : trainer_names()) {
     const TrainerKind& kind = find_trainer(trainer);
-    if (kind.one_device && towers != 1) continue;
+    if (kind.takes_one_device && towers != 1) continue;
     for (const std::string& strategy : strategies_of(kind, towers)) {
       const bool chooses = strategy == "auto";
       Mode plain{.trainer = trainer, .allreduce = strategy};
       if (!chooses) plain.bucket_mb = 0;
-      if (kind.async) plain.async = "ordered";
+      if (kind.takes_async()) plain.async = "ordered";
       modes.push_back(plain);
-      if (kind.async) modes.emplace_back(plain).async = "free";
+      if (kind.takes_async()) modes.emplace_back(plain).async = "free";
       if (!refusal_of(strategy, devices).empty()) continue;
-      if (kind.buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
-      if (kind.packs) modes.emplace_back(plain).gradient_repacking = 2;
-      if (!kind.replicates) continue;
+      if (kind.makes_buckets) modes.emplace_back(plain).bucket_mb = kBucketMb;
+      if (kind.packs_gradients) modes.emplace_back(plain).gradient_repacking = 2;
+      if (!kind.replicates_variables()) continue;
       for (const auto& change : kVariants) change(modes.emplace_back(plain));
     }
   }
@@ -95,10 +95,11 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
     refusal = refusal_of(mode.allreduce, options.devices);
     if (!refusal.empty()) return nullptr;
     TrainerOptions wanted = mode.applied_to(options);
-    require(kind.packs || (wanted.gradient_repacking == 0 && wanted.small_tensors_kb == 0),
+    require(kind.packs_gradients || (wanted.aggregation.gradient_repacking == 0 &&
+                                     wanted.aggregation.small_tensors_kb == 0),
             "--trainer=", mode.trainer,
             " lays no gradients end to end; leave out --gradient_repacking and --small_tensors_kb");
-    return kind.make(std::move(wanted), train, nullptr);
+    return std::make_unique<Trainer>(kind, std::move(wanted), train);
   } catch (const InvalidArgument& error) {
     refusal = error.what();
     return nullptr;
@@ -108,8 +109,8 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
 std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer) {
   if (trainer.choice().empty()) return {};
   Mode chosen = mode;
-  chosen.allreduce = trainer.options().allreduce;
-  chosen.bucket_mb = trainer.options().bucket_mb;
+  chosen.allreduce = trainer.options().aggregation.allreduce;
+  chosen.bucket_mb = trainer.options().aggregation.bucket_mb;
   return chosen;
 }
 
@@ -119,7 +120,8 @@ bool is_canonical(const Mode& mode, const Trainer& trainer) {
 }
 
 bool repeats(const TrainerOptions& options) {
-  return options.deterministic || std::ranges::none_of(options.devices, &DeviceSpec::is_gpu);
+  return options.session.deterministic ||
+         std::ranges::none_of(options.devices, &DeviceSpec::is_gpu);
 }
 
 }  // namespace belfry

@@ -11,7 +11,6 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/bench/reduction_oracle.h"
 #include "belfry/trainers/bench/timed_limit.h"
-#include "belfry/trainers/core/strategy_list.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/device_list.h"

@@ -25,45 +25,31 @@ std::vector<std::vector<Gradient>> scaled(const GradientTable& gradients) {
 std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& gradients,
                            UpdateOrder order, const Unscaling& unscaling) {
   require(gradients.towers() == std::ssize(options.devices),
-          "AsyncMultiGpuTrainer cannot train layers that are synchronised over towers: each tower "
+          "the trainer async cannot train layers that are synchronised over towers: each tower "
           "updates by its own loss");
   const std::vector<std::vector<Gradient>> rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
-  return options.optimizer.apply_each(rows, order, {}, Slots::kMake, unscaling);
+  return options.optimizer.apply_each(rows, order, {}, OptimizerSlots::kMake, unscaling);
 }
 
-TrainerDesign design_of(const TrainerOptions& wanted) {
-  const std::string& async = wanted.async;
-  require(async == "ordered" || async == "free",
-          "AsyncMultiGpuTrainer runs 'ordered' or 'free', not '", async, "'");
-  TrainerDesign design{.variables = VariablePolicy::kSpread};
-  if (async == "free") {
-    design.update_apart = [](const TrainerOptions& options, const GradientTable& gradients) {
-      return updates(options, gradients, UpdateOrder::kApart, {});
-    };
-  } else {
-    design.unscales = true;
-    design.update = [](const TrainerOptions& options, const GradientTable& gradients,
-                       const UpdateForm& form) -> Node& {
-      return group(gradients.graph(),
-                   updates(options, gradients, UpdateOrder::kOneByOne, form.unscaling), "train_op");
-    };
-  }
-  return design;
+Node& update_in_order(const TrainerOptions& options, const GradientTable& gradients,
+                      const UpdateForm& form) {
+  return group(gradients.graph(),
+               updates(options, gradients, UpdateOrder::kOneByOne, form.unscaling), "train_op");
+}
+
+std::vector<Node*> update_apart(const TrainerOptions& options, const GradientTable& gradients) {
+  return updates(options, gradients, UpdateOrder::kApart, {});
 }
 
 const TrainerRegistration kAsync({
     .name = "async",
     .summary = "variables spread over the devices, updated by each tower on its own",
-    .spreads = true,
-    .async = true,
-    .make = make_trainer<AsyncMultiGpuTrainer>,
+    .variables = VariablePolicy::kSpread,
+    .update = update_in_order,
+    .update_apart = update_apart,
+    .takes_loss_scale = true,
 });
 
 }  // namespace
-
-AsyncMultiGpuTrainer::AsyncMultiGpuTrainer(TrainerOptions options, const Dataset& train,
-                                           const Dataset* test)
-    : Trainer(options, train, test, design_of(options)) {}
-
 }  // namespace belfry

@@ -14,6 +14,7 @@
 namespace belfry {
 
 struct Machine;
+struct MeasuredDevices;
 struct TrainerOptions;
 
 // What an earlier run chose, and for what.
@@ -42,19 +43,22 @@ struct AutoOptions {
   bool choose_anew = false;  // even so: for --remeasure
 };
 
-// What a trainer can do.
-struct Candidates {
+// What a trainer can choose from.
+struct StrategyCandidates {
   bool (*accepts)(std::string_view spec);  // as of TrainerKind
   // What combines gradients by these options, which name a strategy.
   std::unique_ptr<Strategy> (*assemble)(const TrainerOptions& options);
 };
 
-// If options.allreduce is "auto", puts a strategy in its place, and its size in bucket_mb: the one
-// that options.choice keeps, else that which is predicted to combine these gradients fastest. Of
-// equals the first by name and in the order of the sizes. Returns what was chosen and why, lines
-// for people, joined by line breaks; "" if nothing was to be chosen. Throws what find_machine() and
-// choose_strategy() throw.
+// The devices of a trainer, for find_machine().
+MeasuredDevices measured_devices(const TrainerOptions& options);
+
+// If options.aggregation.allreduce is "auto", puts a strategy in its place, and its size in
+// bucket_mb: the one that options.aggregation.choice keeps, else that which is predicted to combine
+// these gradients fastest. Of equals the first by name and in the order of the sizes. Returns what
+// was chosen and why, lines for people, joined by line breaks; "" if nothing was to be chosen.
+// Throws what find_machine() and choose_strategy() throw.
 std::string choose_allreduce(TrainerOptions& options, const GradientTable& gradients,
-                             const Candidates& candidates);
+                             const StrategyCandidates& candidates);
 
 }  // namespace belfry

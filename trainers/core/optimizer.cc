@@ -18,12 +18,12 @@ namespace {
 
 // A variable of zeros that goes wherever `beside` is, and is a replica if that is one.
 Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
-                      At at, Slots slots) {
+                      At at, OptimizerSlots slots) {
   Graph& graph = beside.node().graph();
   const std::string prefix(beside.node().prefix());
   const std::string name = prefix + logical_name;
   const Variable existing = graph.stored_variable(name);
-  if (existing && slots == Slots::kReuse) return existing;
+  if (existing && slots == OptimizerSlots::kReuse) return existing;
   require(!existing, "variable '", name, "' exists already",
           existing ? cat(" (built at ", existing.node().site().str(), ")") : "", ", so ",
           at.site.str(), " cannot make it: give the optimizer another name");
@@ -88,7 +88,7 @@ struct Optimizer::Shared {
   }
 
   UpdateOrder order;
-  Slots state;
+  OptimizerSlots state;
   const Unscaling& unscaling;
   std::map<DType, Output> rates = {};
   Variable counter = {};
@@ -96,14 +96,14 @@ struct Optimizer::Shared {
   std::map<const Node*, std::vector<Node*>> last = {};      // by variable: one node, or none
 };
 
-Node& Optimizer::apply(std::span<const Gradient> all, At at, Slots slots,
+Node& Optimizer::apply(std::span<const Gradient> all, At at, OptimizerSlots slots,
                        const Unscaling& unscaling) const {
   const std::vector<Gradient> row(all.begin(), all.end());
   return *apply_each({&row, 1}, UpdateOrder::kOneByOne, at, slots, unscaling)[0];
 }
 
 std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> rows,
-                                         UpdateOrder order, At at, Slots slots,
+                                         UpdateOrder order, At at, OptimizerSlots slots,
                                          const Unscaling& unscaling) const {
   require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
   require(rule_.unscales || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
@@ -166,7 +166,7 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
 }
 
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at,
-                      Slots slots, const Unscaling& unscaling) {
+                      OptimizerSlots slots, const Unscaling& unscaling) {
   Graph& graph = gradients.graph();
   const std::string_view name = at.name.empty() ? "train_op" : at.name;
   const auto apply = [&](int t, std::string_view part) -> Node& {

@@ -15,7 +15,7 @@ class GradientTable;
 
 // Whether an optimizer makes the variables that it keeps, or takes those that an update of the same
 // variables has made, of which no step runs both.
-enum class Slots { kMake, kReuse };
+enum class OptimizerSlots { kMake, kReuse };
 
 // Collection of the scalar placeholders through which schedules reach the graph. Whoever runs the
 // graph feeds them Rate::at() of each step.
@@ -83,15 +83,15 @@ class Optimizer {
   // for any variable: [...]" if all are empty; for a rate that is negative or not finite, and if a
   // variable has slots of this name already and they are not to be reused; and for an `unscaling`
   // that the rule does not heed.
-  Node& apply(std::span<const Gradient> gradients, At at = {}, Slots slots = Slots::kMake,
-              const Unscaling& unscaling = {}) const;
+  Node& apply(std::span<const Gradient> gradients, At at = {},
+              OptimizerSlots slots = OptimizerSlots::kMake, const Unscaling& unscaling = {}) const;
 
   // Several updates of the same variables, one per row of gradients: as apply() each, but with one
   // set of slots, and one counter that moves once per update. Returns a node per row. Gradients
   // that read variables in the usual way, Output(v), see the values before the first update. At's
   // name is that of the first node; the others get suffixes.
   std::vector<Node*> apply_each(std::span<const std::vector<Gradient>> rows, UpdateOrder order,
-                                At at = {}, Slots slots = Slots::kMake,
+                                At at = {}, OptimizerSlots slots = OptimizerSlots::kMake,
                                 const Unscaling& unscaling = {}) const;
 
  private:
@@ -122,6 +122,7 @@ Optimizer adam(double rate);
 // At says, or "train_op". Those of towers with variables of their own are called
 // <name>/apply_gradients, tower1/<name>/apply_gradients and so on.
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at = {},
-                      Slots slots = Slots::kMake, const Unscaling& unscaling = {});
+                      OptimizerSlots slots = OptimizerSlots::kMake,
+                      const Unscaling& unscaling = {});
 
 }  // namespace belfry

@@ -4,37 +4,26 @@
 namespace belfry {
 namespace {
 
-Node& update(const TrainerOptions& options, const GradientTable& gradients,
-             const UpdateForm& form) {
+Node& update_spread(const TrainerOptions& options, const GradientTable& gradients,
+                    const UpdateForm& form) {
   std::unique_ptr<Strategy> strategy = make_strategy("colocate");
-  if (options.bucket_mb > 0) strategy = bucketed(std::move(strategy), options.bucket_mb);
+  if (options.aggregation.bucket_mb > 0)
+    strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
   return apply_gradients(options.optimizer, strategy->reduce(gradients, {.weights = form.weights}),
                          {}, form.slots, form.unscaling);
 }
 
-}  // namespace
-
-SyncMultiGpuTrainerParameterServer::SyncMultiGpuTrainerParameterServer(TrainerOptions options,
-                                                                       const Dataset& train,
-                                                                       const Dataset* test)
-    : Trainer(std::move(options), train, test,
-              {.variables = VariablePolicy::kSpread,
-               .update = update,
-               .weighs = true,
-               .unscales = true}) {}
-
-namespace {
-
 const TrainerRegistration kParameterServer({
     .name = "parameter_server",
     .summary = "one copy of each variable, spread over the devices",
+    .variables = VariablePolicy::kSpread,
     .default_strategy = "colocate",
     .accepts = [](std::string_view spec) { return spec == "colocate"; },
-    .spreads = true,
-    .buckets = true,
-    .weighs = true,
+    .update = update_spread,
+    .makes_buckets = true,
+    .takes_unequal_batches = true,
+    .takes_loss_scale = true,
     .canonical = true,
-    .make = make_trainer<SyncMultiGpuTrainerParameterServer>,
 });
 
 }  // namespace

@@ -11,22 +11,23 @@ namespace {
 bool accepts(std::string_view spec) { return !parse_all_reduce_spec(spec).uses("colocate"); }
 
 std::unique_ptr<Strategy> assemble(const TrainerOptions& options) {
-  std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
-  if (options.gradient_repacking > 0)
-    strategy = packed(std::move(strategy), options.gradient_repacking);
-  else if (options.bucket_mb > 0)
-    strategy = bucketed(std::move(strategy), options.bucket_mb);
-  if (const int kib = options.small_tensors_kb; kib > 0)
+  std::unique_ptr<Strategy> strategy = make_strategy(options.aggregation.allreduce);
+  if (options.aggregation.gradient_repacking > 0)
+    strategy = packed(std::move(strategy), options.aggregation.gradient_repacking);
+  else if (options.aggregation.bucket_mb > 0)
+    strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
+  if (const int kib = options.aggregation.small_tensors_kb; kib > 0)
     strategy = small_tensors_packed(std::move(strategy), std::int64_t{kib} * 1024);
   return strategy;
 }
 
 // Asked first, so that the user hears of the option even when one tower leaves nothing to combine.
 void check_packing(const TrainerOptions& options, const GradientTable& gradients) {
-  if (options.gradient_repacking == 0) return;
-  GradientPacker packer(options.gradient_repacking);
+  if (options.aggregation.gradient_repacking == 0) return;
+  GradientPacker packer(options.aggregation.gradient_repacking);
   require<OptionError>(packer.prepare(gradients.row(0)),
-                       "gradient_repacking=", options.gradient_repacking, ": ", packer.reason());
+                       "gradient_repacking=", options.aggregation.gradient_repacking, ": ",
+                       packer.reason());
 }
 
 std::string choose(TrainerOptions& options, const GradientTable& gradients) {
@@ -34,8 +35,8 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
   return choose_allreduce(options, gradients, {accepts, assemble});
 }
 
-Node& update(const TrainerOptions& options, const GradientTable& gradients,
-             const UpdateForm& form) {
+Node& update_replicas(const TrainerOptions& options, const GradientTable& gradients,
+                      const UpdateForm& form) {
   return apply_gradients(options.optimizer,
                          assemble(options)->reduce(gradients, {.weights = form.weights}), {},
                          form.slots, form.unscaling);
@@ -44,26 +45,17 @@ Node& update(const TrainerOptions& options, const GradientTable& gradients,
 const TrainerRegistration kReplicated({
     .name = "replicated",
     .summary = "a copy of all variables per device",
+    .variables = VariablePolicy::kReplicated,
     .default_strategy = "collective",
     .accepts = accepts,
-    .replicates = true,
-    .packs = true,
-    .buckets = true,
-    .weighs = true,
+    .choose = choose,
+    .update = update_replicas,
+    .packs_gradients = true,
+    .makes_buckets = true,
+    .takes_unequal_batches = true,
+    .takes_loss_scale = true,
     .canonical = true,
-    .make = make_trainer<SyncMultiGpuTrainerReplicated>,
 });
 
 }  // namespace
-
-SyncMultiGpuTrainerReplicated::SyncMultiGpuTrainerReplicated(TrainerOptions options,
-                                                             const Dataset& train,
-                                                             const Dataset* test)
-    : Trainer(std::move(options), train, test,
-              {.variables = VariablePolicy::kReplicated,
-               .update = update,
-               .choose = choose,
-               .weighs = true,
-               .unscales = true}) {}
-
 }  // namespace belfry

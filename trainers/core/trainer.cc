@@ -21,54 +21,43 @@ namespace {
 // What the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
-  if (options.dry_run) return std::ssize(options.devices) * options.batch_size;
+  if (options.session.dry_run) return std::ssize(options.devices) * options.batch_size;
   return checked_size(train, "training data");
 }
 
 }  // namespace
 
-Trainer::Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
-                 const TrainerDesign& design)
+Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
+                 const Dataset* test)
     : options_(std::move(options)),
       train_(train),
       test_(test),
-      plan_(samples_of(options_, train), std::ssize(options_.devices), options_.batch_size,
-            options_.seed, {.uneven = options_.uneven, .tower_weights = options_.tower_weights}),
+      batches_(samples_of(options_, train), std::ssize(options_.devices), options_.batch_size,
+               options_.seed, options_.batches),
       graph_(options_.seed) {
-  check_options(options_, design);
-  check_data(train, test, options_.dry_run);
-  const std::map<std::string, int> devices = device_count(options_.devices);
+  check_options(options_, kind);
+  check_data(train, test, options_.session.dry_run);
+  options_.session.device_count = device_count(options_.devices);
   const std::vector<Dataset::Field> fields = train.signature();
   TrainingGraphOptions wanted{
       .model = options_.model,
       .devices = options_.devices,
-      .variables = options_.parameters_on_cpu && design.variables == VariablePolicy::kSpread
-                       ? VariablePolicy::kOnHost
-                       : design.variables,
+      .variables = options_.parameters_on_cpu && kind.spreads_variables() ? VariablePolicy::kOnHost
+                                                                          : kind.variables,
       .fields = fields,
-      .forms = plan_.forms(),
+      .forms = batches_.forms(),
       .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
-        if (design.choose) choice_ += design.choose(options_, gradients);
-        return design.update(options_, gradients, form);
+        if (kind.choose) choice_ += kind.choose(options_, gradients);
+        return kind.update(options_, gradients, form);
       },
       .precision = options_.precision,
       .loss_scale = options_.loss_scale};
-  if (design.update_apart)
+  if (trains_apart(options_, kind))
     wanted.update_apart = [&](const GradientTable& gradients) {
-      return design.update_apart(options_, gradients);
+      return kind.update_apart(options_, gradients);
     };
   built_ = build_training_graph(graph_, wanted);
-  session_ = std::make_unique<Session>(
-      graph_, SessionOptions{.device_count = devices,
-                             .logical_gpus = options_.logical_gpus,
-                             .dry_run = options_.dry_run,
-                             .log_device_placement = options_.log_device_placement,
-                             .threads = options_.threads,
-                             .placement_sink = options_.placement_sink,
-                             .fuse_updates = options_.fuse_updates,
-                             .share_replicas = options_.share_replicas,
-                             .nccl_timeout_s = options_.nccl_timeout_s,
-                             .deterministic = options_.deterministic});
+  session_ = std::make_unique<Session>(graph_, options_.session);
   prepare();
 }
 
@@ -84,13 +73,13 @@ void Trainer::prepare() {
   for (std::size_t t = 0; t < built_.tower_ops.size(); ++t)
     training_steps_.emplace_back(
         *session_,
-        TrainingForm{.batch = plan_.forms()[0].of_tower(t), .train_op = built_.tower_ops[t]},
+        TrainingForm{.batch = batches_.forms()[0].of_tower(t), .train_op = built_.tower_ops[t]},
         std::span(built_.towers).subspan(t, 1), built_.learning_rates,
         PrepareOptions{.locks = Locks::kEachVariable});
 }
 
 std::int64_t Trainer::total_steps() const {
-  std::int64_t left = plan_.steps_per_epoch() * (options_.epochs - epochs_) - epoch_step_;
+  std::int64_t left = batches_.steps_per_epoch() * (options_.epochs - epochs_) - epoch_step_;
   if (options_.max_steps > 0) left = std::min(left, options_.max_steps - steps_);
   return steps_ + std::max(left, std::int64_t{0});
 }
@@ -103,12 +92,12 @@ void Trainer::resume(const TrainingPosition& position) {
           position.samples);
   steps_ = first_step_ = position.steps;
   epochs_ = static_cast<int>(position.epoch);
-  epoch_step_ = position.samples / plan_.global_batch();
-  const bool whole = position.samples >= plan_.samples_per_epoch();
-  if (!whole && position.samples % plan_.global_batch() != 0)
-    log_warning("the global batch of ", plan_.global_batch(), " does not divide the ",
+  epoch_step_ = position.samples / batches_.global_batch();
+  const bool whole = position.samples >= batches_.samples_per_epoch();
+  if (!whole && position.samples % batches_.global_batch() != 0)
+    log_warning("the global batch of ", batches_.global_batch(), " does not divide the ",
                 position.samples, " samples that this epoch has taken; the last ",
-                position.samples % plan_.global_batch(), " are taken again");
+                position.samples % batches_.global_batch(), " are taken again");
   if (position.seed != options_.seed)
     log_warning("the seed was ", position.seed, " and is now ", options_.seed,
                 ": the order of the data changes");
@@ -120,13 +109,13 @@ void Trainer::resume(const TrainingPosition& position) {
 TrainingPosition Trainer::position() const {
   return {.steps = steps_,
           .epoch = epochs_,
-          .samples = epoch_step_ * plan_.global_batch(),
+          .samples = epoch_step_ * batches_.global_batch(),
           .seed = options_.seed};
 }
 
 StepInfo Trainer::info() const {
   return {.step = steps_,
-          .steps_per_epoch = plan_.steps_per_epoch(),
+          .steps_per_epoch = batches_.steps_per_epoch(),
           .epoch = epochs_,
           .seconds = seconds_now() - began_};
 }
@@ -149,7 +138,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
   const BatchPlan::Position start{epochs_, epoch_step_};
   if (built_.tower_ops.empty())
     source->input = std::make_unique<Prefetcher>(
-        train_, plan_, start, Prefetcher::kSlots, std::nullopt,
+        train_, batches_, start, Prefetcher::kSlots, std::nullopt,
         [this](const Batch& batch, std::stop_token stop) {
           return training_steps_[batch.form].stage(batch.tensors, std::move(stop));
         });
@@ -157,7 +146,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
     source->free =
         std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,
                                                          .data = train_,
-                                                         .plan = plan_,
+                                                         .plan = batches_,
                                                          .start = start,
                                                          .steps = last - steps_,
                                                          .traced = traced_step_ - steps_});
@@ -165,7 +154,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
 }
 
 void Trainer::train() {
-  require(!options_.dry_run, "a dry run trains nothing");
+  require(!options_.session.dry_run, "a dry run trains nothing");
   call([&](Callback& c) { c.setup(*this); });
   graph_.freeze();
   std::unique_ptr<Source> source = open_source();
@@ -176,7 +165,7 @@ void Trainer::train() {
     const double start = seconds_now();
     StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
-    const std::int64_t samples = plan_.forms()[plan_.form_of(epoch_step_)].total();
+    const std::int64_t samples = batches_.forms()[batches_.form_of(epoch_step_)].total();
     const bool with_trace = run_step(*source, step);
     traced = traced || with_trace;
     step.seconds = seconds_now() - began_;
@@ -188,7 +177,7 @@ void Trainer::train() {
       timed_samples_ += samples;
     }
     ++steps_;
-    if (++epoch_step_ == plan_.steps_per_epoch()) {
+    if (++epoch_step_ == batches_.steps_per_epoch()) {
       const StepInfo epoch = info();
       ++epochs_;
       epoch_step_ = 0;
@@ -206,7 +195,7 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
   const double rate = built_.learning_rates.empty() ? 0 : options_.optimizer.rate().at(step);
   std::optional<Trace> trace;
   if (source.free) {
-    source.free->next(rate, plan_.steps_per_epoch() - epoch_step_, step_metrics_);
+    source.free->next(rate, batches_.steps_per_epoch() - epoch_step_, step_metrics_);
     trace = source.free->take_trace();
   } else {
     if (steps_ == traced_step_) trace.emplace();
@@ -259,10 +248,10 @@ void Trainer::set_metric(std::string_view name, double value) {
 
 std::optional<KeptChoice> Trainer::kept_choice() const {
   if (choice_.empty()) return {};
-  return KeptChoice{.allreduce = options_.allreduce,
-                    .bucket_mb = options_.bucket_mb,
-                    .gradient_repacking = options_.gradient_repacking,
-                    .small_tensors_kb = options_.small_tensors_kb,
+  return KeptChoice{.allreduce = options_.aggregation.allreduce,
+                    .bucket_mb = options_.aggregation.bucket_mb,
+                    .gradient_repacking = options_.aggregation.gradient_repacking,
+                    .small_tensors_kb = options_.aggregation.small_tensors_kb,
                     .devices = options_.devices,
                     .from = "an earlier run"};
 }

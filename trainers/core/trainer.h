@@ -19,61 +19,40 @@
 
 namespace belfry {
 
+// How the gradients of towers are combined, by trainers that do.
+struct AggregationOptions {
+  // An AllReduceSpec; of Trainer::options(), what "auto" chose.
+  std::string allreduce = "collective";
+  AutoOptions choice = {};     // of "auto"
+  int gradient_repacking = 0;  // parts of the GradientPacker; 0: none
+  int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
+  // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
+  double bucket_mb = 0;
+};
+
+// Each option is here or in the options of what uses it, which are members.
 struct TrainerOptions {
   Model model;
   Optimizer optimizer;
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
-  int logical_gpus = 1;                                             // as in SessionOptions
   bool parameters_on_cpu = false;  // on /cpu:0, by trainers that would spread them over `devices`
-  // An AllReduceSpec, for trainers that combine gradients; of Trainer::options(), what "auto"
-  // chose.
-  std::string allreduce = "collective";
-  AutoOptions choice = {};     // of "auto"
-  int gradient_repacking = 0;  // parts of the GradientPacker; 0: none
-  bool fuse_updates = true;    // as in SessionOptions
-  bool share_replicas = true;  // as in SessionOptions
-  int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
-  // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
-  double bucket_mb = 0;
-  double nccl_timeout_s = 600;             // as in SessionOptions
-  std::string async = "ordered";           // of AsyncMultiGpuTrainer: "ordered" or "free"
-  int batch_size = 32;                     // samples per tower and step, on average
-  Uneven uneven = Uneven::kDrop;           // what becomes of samples that fill no global batch
-  std::vector<double> tower_weights = {};  // shares of the towers in it (BatchPlan); none: equal
+  AggregationOptions aggregation = {};
+  std::string async = "ordered";  // of the trainer "async": "ordered" or "free"
+  int batch_size = 32;            // samples per tower and step, on average
+  BatchOptions batches = {};      // how they are divided among the towers
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
   std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
   // Of what models compute; variables are f32. f16 scales the loss.
   Precision precision = Precision::kF32;
   LossScaleOptions loss_scale = {};
-  int threads = 0;             // workers, the caller included; 0: one per usable core
-  bool deterministic = false;  // as in SessionOptions
-  bool warn_of_loss = true;    // at the step that makes it NaN or infinite: not_finite_since()
-  bool log_device_placement = false;
-  std::function<void(std::string_view)> placement_sink = {};  // as in SessionOptions
+  bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
   // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.
   std::function<void(const Trace&)> on_trace = {};
-  // Plans for devices that need not exist: reads no data, and train() throws.
-  bool dry_run = false;
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
-};
-
-// What distinguishes the trainers: where variables live, and how the gradients of the towers become
-// one node that updates them all.
-struct TrainerDesign {
-  VariablePolicy variables;
-  // Called once per form of steps; the first makes the optimizer's slots.
-  std::function<Node&(const TrainerOptions&, const GradientTable&, const UpdateForm&)> update;
-  // Instead: a node per tower, for towers that run free of each other (AsyncMultiGpuTrainer).
-  std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
-  // Called before `update`: makes choices that the options leave open. Returns lines about them for
-  // people; "" if none was left.
-  std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
-  // `update` heeds UpdateForm's weights and slots; batches of different sizes are refused
-  // otherwise.
-  bool weighs = false;
-  // `update` heeds UpdateForm::unscaling; f16 is refused otherwise.
-  bool unscales = false;
+  // Of the trainer's session, which has `devices`, whatever device_count says. A dry run plans for
+  // devices that need not exist: it reads no data, and train() throws.
+  SessionOptions session = {};
 };
 
 // Of f16, after a step.
@@ -94,9 +73,19 @@ struct TrainingPosition {
   bool operator==(const TrainingPosition&) const = default;
 };
 
+struct TrainerKind;
+
 class Trainer {
  public:
-  virtual ~Trainer();
+  // Builds the graph and compiles the training step, as the kind says (find_trainer()). Borrows the
+  // data, which must outlive the trainer; `test` may be null. Throws InvalidArgument for whatever
+  // does not fit together: options that the kind does not take, towers that disagree, a batch
+  // larger than the data, a model for other fields, test data with other fields than the training
+  // data or without samples, sizes and shapes that cannot be, and for options without model or
+  // optimizer, or with a null callback.
+  Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
+          const Dataset* test = nullptr);
+  ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -109,8 +98,8 @@ class Trainer {
   Graph& graph() { return graph_; }
   Session& session() { return *session_; }
   const TrainerOptions& options() const { return options_; }
-  // What was chosen for options.allreduce "auto", and why: lines for people. "" if it was not asked
-  // for.
+  // What was chosen for options().aggregation.allreduce "auto", and why: lines for people. "" if it
+  // was not asked for.
   const std::string& choice() const { return choice_; }
   // The choice, for runs that go on from this one; none without "auto".
   std::optional<KeptChoice> kept_choice() const;
@@ -118,7 +107,7 @@ class Trainer {
   const std::vector<TowerRecord>& towers() const { return built_.towers; }
   // All that was built, these among it.
   const TrainingGraph& built() const { return built_; }
-  const BatchPlan& batches() const { return plan_; }
+  const BatchPlan& batches() const { return batches_; }
   const Dataset* test_data() const { return test_; }
 
   // Goes on where another run stopped; its epochs and steps count as this run's. With the same seed
@@ -160,15 +149,6 @@ class Trainer {
   // other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;
 
- protected:
-  // Builds the graph and compiles the training step. Borrows the data, which must outlive the
-  // trainer; `test` may be null. Throws InvalidArgument for whatever does not fit together: towers
-  // that disagree, a batch larger than the data, a model for other fields, test data with other
-  // fields than the training data or without samples, sizes and shapes that cannot be, and for
-  // options without model or optimizer, or with a null callback.
-  Trainer(TrainerOptions options, const Dataset& train, const Dataset* test,
-          const TrainerDesign& design);
-
  private:
   struct Source;
   void prepare();
@@ -184,7 +164,7 @@ class Trainer {
   std::string choice_;
   const Dataset& train_;
   const Dataset* test_;
-  BatchPlan plan_;
+  BatchPlan batches_;
   Graph graph_;
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
@@ -199,56 +179,6 @@ class Trainer {
   double began_ = 0;          // by seconds_now()
   double timed_seconds_ = 0;  // spent in timed_steps_
   std::int64_t timed_steps_ = 0, timed_samples_ = 0;
-};
-
-// One tower, no combination of gradients. Throws InvalidArgument unless there is one device.
-class SimpleTrainer final : public Trainer {
- public:
-  SimpleTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
-};
-
-// Each tower has its own copy of all variables. `allreduce`, which may be "auto", combines the
-// gradients, packed as `gradient_repacking` or `small_tensors_kb` says, in buckets of `bucket_mb`,
-// and every tower updates its copy.
-class SyncMultiGpuTrainerReplicated final : public Trainer {
- public:
-  SyncMultiGpuTrainerReplicated(TrainerOptions options, const Dataset& train,
-                                const Dataset* test = nullptr);
-};
-
-// One copy of each variable, spread over the towers' devices by LeastLoadedDeviceSetter; the
-// gradients are combined, and the variable updated, where the variable is.
-class SyncMultiGpuTrainerParameterServer final : public Trainer {
- public:
-  SyncMultiGpuTrainerParameterServer(TrainerOptions options, const Dataset& train,
-                                     const Dataset* test = nullptr);
-};
-
-// One copy of each variable, spread over the towers' devices as SyncMultiGpuTrainerParameterServer
-// does. Gradients are not combined: each tower updates the variables by its own, divided by the
-// number of towers K. Optimizer state, and Adam's count of steps, advance K times a step.
-//
-// options.async "ordered": a step computes all towers' gradients at the values before it, and then
-// makes K updates in the order of the towers. It gives the bits of K sequential updates by these
-// gradients. (Upstream nothing orders them.)
-//
-// options.async "free": a thread and a plan per tower, each over its own share of the samples, with
-// no barrier between towers; a tower reads what others have written by then (Locks::kEachVariable).
-// No two runs need give the same bits. Batch norm's averages move by each tower's own moments.
-// Session::step() counts tower steps; options.threads counts for evaluation alone.
-//
-// What callbacks, the report and checkpoints call a step is then any K tower steps, in the order in
-// which they end, and metrics are the means over these; towers need not be at the same sample. A
-// schedule's rate holds for tower steps that begin after it was asked for. Callbacks are called on
-// the thread of train() as ever, while towers go on; but during those of epochs, and of the end,
-// all towers are at rest, after K * steps() tower steps. stop() leaves up to K tower steps that had
-// begun uncounted. A resumed run starts all towers at the position, which some may have passed and
-// others not have reached. The error of a tower stops the others before their next step.
-class AsyncMultiGpuTrainer final : public Trainer {
- public:
-  // Throws InvalidArgument for another value of options.async; if options.uneven or tower_weights
-  // ask for batches of different sizes; and for models with layers synchronised over towers.
-  AsyncMultiGpuTrainer(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr);
 };
 
 }  // namespace belfry

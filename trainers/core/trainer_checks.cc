@@ -1,16 +1,19 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
 
-void check_precision(const TrainerOptions& options, const TrainerDesign& design) {
+void check_precision(const TrainerOptions& options, const TrainerKind& kind) {
   const std::string_view name = name_of(options.precision);
   const std::string refusal = precision_refusal(options.precision, options.devices);
   require(refusal.empty(), "precision ", name, ": ", refusal);
   if (options.precision != Precision::kF16) return;
-  require(design.unscales, "precision ", name, " scales the loss, and this trainer does not take ",
-          design.update_apart ? "one scale for towers that run free" : "the scale out of gradients",
+  const bool apart = trains_apart(options, kind);
+  require(kind.takes_loss_scale && !apart, "precision ", name,
+          " scales the loss, and this trainer does not take ",
+          apart ? "one scale for towers that run free" : "the scale out of gradients",
           "; bf16 needs none");
   require(options.optimizer.unscales(), "precision ", name, " scales the loss, and the optimizer ",
           options.optimizer.name(),
@@ -72,24 +75,31 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
             "; leave it out, or make it, as by std::make_shared<MyCallback>()");
 }
 
-void check_options(const TrainerOptions& options, const TrainerDesign& design) {
+bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
+  return kind.takes_async() && options.async == "free";
+}
+
+void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(static_cast<bool>(options.model),
           "there is no model: TrainerOptions::model is empty; it is a function of a tower and one "
           "Output per field of the data");
   require(static_cast<bool>(options.optimizer),
           "no optimizer was given: TrainerOptions::optimizer is empty; e.g. sgd(0.1)");
-  require(design.update || design.update_apart,
-          "this trainer has no TrainerDesign::update, nor an update_apart");
+  require(static_cast<bool>(kind.update), "this trainer has no TrainerKind::update");
+  require(!kind.takes_one_device || options.devices.size() == 1, "the trainer ", kind.name,
+          " takes one device, not ", options.devices.size());
+  require<OptionError>(!kind.takes_async() || options.async == "ordered" || options.async == "free",
+                       "async=", options.async, " is neither ordered nor free");
   check_callbacks(options.callbacks, "TrainerOptions::callbacks");
   require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,
           " epochs and at most ", options.max_steps, " steps (0: no limit)");
-  const bool unequal = makes_unequal(options.uneven);
-  require(design.weighs || (!unequal && options.tower_weights.empty()),
+  const bool unequal = makes_unequal(options.batches.uneven);
+  require(kind.takes_unequal_batches || (!unequal && options.batches.tower_weights.empty()),
           "this trainer takes batches of one size: no ",
-          unequal ? cat("uneven=", name_of(options.uneven)) : "tower_weights");
-  require(options.allreduce != "auto" || design.choose,
-          "this trainer cannot choose: allreduce=auto needs a TrainerDesign::choose");
-  check_precision(options, design);
+          unequal ? cat("uneven=", name_of(options.batches.uneven)) : "tower_weights");
+  require(options.aggregation.allreduce != "auto" || kind.choose,
+          "this trainer cannot choose: allreduce=auto needs a TrainerKind::choose");
+  check_precision(options, kind);
 }
 
 void check_data(const Dataset& train, const Dataset* test, bool dry_run) {

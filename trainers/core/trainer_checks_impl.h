@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 
@@ -15,8 +15,11 @@ std::int64_t checked_size(const Dataset& data, std::string_view what);
 // Throws InvalidArgument naming the first that is null; `where` they are, is for errors.
 void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::string_view where);
 
-// Throws InvalidArgument for what is missing in `options` or does not fit the design.
-void check_options(const TrainerOptions& options, const TrainerDesign& design);
+// Whether the towers run free of each other: async "free" of a kind that takes it.
+bool trains_apart(const TrainerOptions& options, const TrainerKind& kind);
+
+// Throws InvalidArgument for what is missing in `options` or does not fit the kind of trainer.
+void check_options(const TrainerOptions& options, const TrainerKind& kind);
 
 // Throws InvalidArgument for fields that cannot be fed; and for test data (null: none) that have
 // other fields than the training data or, unless data may not be read, no samples.

@@ -1,6 +1,9 @@
 #include "belfry/trainers/core/trainer_kinds.h"
 
+#include <algorithm>
 #include <map>
+
+#include "belfry/allreduce/strategy.h"
 
 namespace belfry {
 namespace {
@@ -13,10 +16,11 @@ std::map<std::string, TrainerKind, std::less<>>& registry() {
 }  // namespace
 
 void register_trainer(TrainerKind kind) {
-  require(!kind.name.empty() && kind.make, "a trainer needs a name and a function that makes it");
+  require(!kind.name.empty() && kind.update,
+          "a trainer needs a name, and TrainerKind::update, which makes its update");
   require(!kind.accepts == kind.default_strategy.empty(), "trainer '", kind.name,
           "' needs both `accepts` and a default strategy, or neither");
-  require(kind.accepts || !(kind.packs || kind.buckets), "trainer '", kind.name,
+  require(kind.accepts || !(kind.packs_gradients || kind.makes_buckets), "trainer '", kind.name,
           "' packs or buckets gradients, so it needs `accepts` and a default strategy");
   std::string name = kind.name;
   const auto [entry, added] = registry().try_emplace(std::move(name), std::move(kind));
@@ -35,6 +39,12 @@ const TrainerKind& find_trainer(std::string_view name) {
   const std::vector<std::string> names = trainer_names();
   throw InvalidArgument(cat("unknown trainer '", name, "'", did_you_mean(name, names),
                             " (trainers: ", join(names), ")"));
+}
+
+std::vector<std::string> accepted_strategies(bool (*accepts)(std::string_view spec)) {
+  std::vector<std::string> names = strategy_names();
+  std::erase_if(names, [&](const std::string& name) { return !accepts(name); });
+  return names;
 }
 
 }  // namespace belfry

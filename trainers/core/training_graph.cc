@@ -108,10 +108,11 @@ class Forms {
     } else {
       const GradientTable table(joint ? joint_rows(form) : separate_rows(batch));
       const bool weighs = !equal && !joint;
-      form.train_op = &update(table, batch,
-                              {.weights = weighs ? weights(table, batch) : std::vector<Output>(),
-                               .slots = built_.forms.empty() ? Slots::kMake : Slots::kReuse,
-                               .unscaling = unscaling(table, batch, weighs)});
+      form.train_op =
+          &update(table, batch,
+                  {.weights = weighs ? weights(table, batch) : std::vector<Output>(),
+                   .slots = built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
+                   .unscaling = unscaling(table, batch, weighs)});
       if (equal) plain_ = form.train_op;
     }
     built_.forms.push_back(std::move(form));
@@ -268,7 +269,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
           {.colocate = true, .initial = initial_gradients(result.loss_scale, tower.loss())}));
   };
   result.towers = replicate(graph, options.devices, options.variables, build,
-                            apart ? Averages::kOfEachTower : Averages::kOfAllTowers);
+                            apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
   if (apart) {
     add_tower_ops(graph, result, options, std::move(rows));
   } else {

@@ -27,7 +27,7 @@ struct TrainingForm {
 // How one form of steps updates the variables.
 struct UpdateForm {
   std::vector<Output> weights = {};  // of the towers' gradients (ReduceOptions)
-  Slots slots = Slots::kMake;        // kReuse: another form has been built
+  OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
   Unscaling unscaling = {};          // of gradients of a scaled loss, for the optimizer
 };
 

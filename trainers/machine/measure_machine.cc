@@ -22,6 +22,7 @@
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/interleaved.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -30,7 +31,7 @@ namespace {
 class Probe {
  public:
   // Of steps on all workers, or on as many as are of use to them.
-  explicit Probe(const Measured& here, bool all_workers = true)
+  explicit Probe(const MeasuredDevices& here, bool all_workers = true)
       : here_(here), all_workers_(all_workers) {}
 
   Graph& graph() { return graph_; }
@@ -67,7 +68,7 @@ class Probe {
   }
 
  private:
-  const Measured& here_;
+  const MeasuredDevices& here_;
   bool all_workers_;
   Graph graph_;
   int variables_ = 0;
@@ -75,7 +76,7 @@ class Probe {
 
 class Measurement {
  public:
-  explicit Measurement(const Measured& here) : here_(here) {}
+  explicit Measurement(const MeasuredDevices& here) : here_(here) {}
 
   Machine run(std::int64_t largest_bytes) {
     machine_.devices = here_.devices;
@@ -216,13 +217,13 @@ class Measurement {
       }
   }
 
-  const Measured& here_;
+  const MeasuredDevices& here_;
   Machine machine_;
   std::map<std::pair<std::size_t, bool>, double> empty_steps_;
 };
 
 // Under which its figures are kept: "2-devices-4-threads", "8-logical-gpus-NVIDIA-H200".
-std::string name_of(const Measured& here, int threads) {
+std::string name_of(const MeasuredDevices& here, int threads) {
   const std::size_t count = here.devices.size();
   if (here.devices[0].type == "CPU") return cat(count, "-devices-", threads, "-threads");
   std::string name = gpus().backend()->info(0).name;
@@ -252,28 +253,25 @@ std::optional<Machine> kept(FileSystem& files, const std::string& path,
 
 }  // namespace
 
-Machine measure_machine(const Measured& here, std::int64_t largest_bytes) {
-  Measured known = here;
+Machine measure_machine(const MeasuredDevices& here, std::int64_t largest_bytes) {
+  MeasuredDevices known = here;
   if (known.threads == 0) known.threads = usable_cores();
   return Measurement(known).run(largest_bytes);
 }
 
-void require_measurable(const Measured& here) {
+void require_measurable(const MeasuredDevices& here) {
   const DeviceSpec& first = here.devices.at(0);
   int gpus_needed = 0;
   for (const DeviceSpec& device : here.devices) {
     require(device.type == first.type, first.short_str(), " and ", device.short_str(),
-            " are of two kinds, which are not measured beside each other; describe the machine "
-            "with --links=FILE, or name a strategy");
+            " are of two kinds, which are not measured beside each other");
     if (device.type == "CPU") continue;
     gpus_needed = std::max(gpus_needed, *device.index / here.logical_gpus + 1);
-    require(
-        gpus_needed <= gpus().count(), device.short_str(),
-        " is declared, not here to be measured; describe the machine with --links=FILE, or name "
-        "a strategy");
+    require(gpus_needed <= gpus().count(), device.short_str(),
+            " is declared, not here to be measured");
   }
   require(here.logical_gpus == 1 || gpus_needed <= 1, "logical GPUs of ", gpus_needed,
-          " physical ones are not measured; name a strategy");
+          " physical ones are not measured");
 }
 
 std::string cache_directory() {
@@ -283,12 +281,13 @@ std::string cache_directory() {
   return home && home[0] == '/' ? cat(home, "/.cache/belfry") : "";
 }
 
-Machine find_machine(FileSystem& files, const Measured& here, const MachineOptions& options) {
+Machine find_machine(FileSystem& files, const MeasuredDevices& here,
+                     const MachineOptions& options) {
   if (!options.links.empty()) {
     try {
       return read_machine(files, options.links);
     } catch (const Error& error) {
-      throw InvalidArgument(cat("--links=", options.links, ": ", error.what()));
+      throw OptionError(cat("links=", options.links, ": ", error.what()));
     }
   }
   require_measurable(here);

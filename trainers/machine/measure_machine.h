@@ -10,7 +10,7 @@
 namespace belfry {
 
 // Devices to be measured, which exist, and what sessions put them on.
-struct Measured {
+struct MeasuredDevices {
   std::vector<DeviceSpec> devices;
   int threads = 0;  // 0 for one per usable core
   int logical_gpus = 1;
@@ -19,11 +19,11 @@ struct Measured {
 // Times small steps on these devices: empty ones, chains of launches on one device and to and fro
 // between two, additions that touch up to so many bytes on one worker and on all, a shared
 // all-reduce, and copies between GPUs with a memory each. Takes a few seconds.
-Machine measure_machine(const Measured& here, std::int64_t largest_bytes = 128 << 20);
+Machine measure_machine(const MeasuredDevices& here, std::int64_t largest_bytes = 128 << 20);
 
 // Throws InvalidArgument naming a device that is not here to be measured, but only declared, and
 // for CPUs beside GPUs, and several logical GPUs on several physical ones.
-void require_measurable(const Measured& here);
+void require_measurable(const MeasuredDevices& here);
 
 // $XDG_CACHE_HOME/belfry, or ~/.cache/belfry where that is not an absolute path; "" without either.
 std::string cache_directory();
@@ -32,15 +32,16 @@ struct MachineOptions {
   std::string links = {};                 // a file to read the machine from instead (parse_machine)
   bool remeasure = false;                 // even if there is a figure in the cache
   std::string cache = cache_directory();  // "": keep nothing
-  std::function<Machine(const Measured&)> measure = [](const Measured& here) {
+  std::function<Machine(const MeasuredDevices&)> measure = [](const MeasuredDevices& here) {
     return measure_machine(here);
   };
 };
 
 // The machine of the file `links`; else that which an earlier call kept for as many devices and
 // threads, or GPUs of the same name; else it is measured and kept. What is wrong with the cache is
-// logged, and costs no more than the time to measure. Throws InvalidArgument naming --links and the
-// file for what is wrong with that, and as require_measurable() does where there is no file.
-Machine find_machine(FileSystem& files, const Measured& here, const MachineOptions& options = {});
+// logged, and costs no more than the time to measure. Throws OptionError naming the file for
+// what is wrong with that, and InvalidArgument as require_measurable() does where there is no file.
+Machine find_machine(FileSystem& files, const MeasuredDevices& here,
+                     const MachineOptions& options = {});
 
 }  // namespace belfry

@@ -6,21 +6,21 @@
 
 namespace belfry {
 
-void add_auto_flags(FlagParser& parser, AutoFlags& flags) {
+void add_auto_flags(FlagParser& parser, AutoFlags& flags, bool& any) {
   parser.group("What auto chooses by");
   parser.add("--links", flags.links, "FILE",
              cat("JSON that describes the devices' links [none: they are measured",
                  cache_directory().empty() ? "" : cat(", and kept in ", cache_directory()), "]"));
   parser.add("--remeasure", flags.remeasure,
              "measure them again; sets aside the choice of a checkpoint [false]");
-  parser.add("--auto_any", flags.auto_any, "take strategies that are not canonical, too [false]");
+  parser.add("--auto_any", any, "take strategies that are not canonical, too [false]");
 }
 
-void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wish) {
+void check_auto_flags(const AutoFlags& flags, bool any, bool chooses, std::string_view wish) {
   const std::pair<std::string, bool> given[] = {
       {cat("--links=", flags.links), !flags.links.empty()},
       {"--remeasure", flags.remeasure},
-      {"--auto_any", flags.auto_any}};
+      {"--auto_any", any}};
   for (const auto& [flag, is_given] : given)
     require<FlagError>(chooses || !is_given, flag, " is for the choice of a strategy; without ",
                        wish, " there is none");
@@ -28,7 +28,20 @@ void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wis
                      " takes the place of a measurement, so there is no use for --remeasure");
 }
 
-Machine machine_for(const AutoFlags& flags, const Measured& here) {
+void check_measurable(const MeasuredDevices& here) {
+  try {
+    require_measurable(here);
+  } catch (const InvalidArgument& error) {
+    // A described machine has no logical GPUs.
+    throw InvalidArgument(
+        cat(error.what(),
+            here.logical_gpus > 1 ? "; " : "; describe the machine with --links=FILE, or ",
+            "name a strategy"));
+  }
+}
+
+Machine machine_for(const AutoFlags& flags, const MeasuredDevices& here) {
+  if (flags.links.empty()) check_measurable(here);
   Machine machine =
       find_machine(local_file_system(), here, {.links = flags.links, .remeasure = flags.remeasure});
   if (!flags.links.empty())

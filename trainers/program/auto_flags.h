@@ -12,17 +12,20 @@ namespace belfry {
 struct AutoFlags {
   std::string links;       // a file that describes the machine; "": it is measured
   bool remeasure = false;  // even if an earlier measurement was kept
-  bool auto_any = false;   // strategies that are not canonical, too
 };
 
 // Adds --links, --remeasure and --auto_any as a group of their own.
-void add_auto_flags(FlagParser& parser, AutoFlags& flags);
+// `any` is AutoOptions::any.
+void add_auto_flags(FlagParser& parser, AutoFlags& flags, bool& any);
 
 // Throws FlagError if one of them was given though nothing is to be chosen, naming `wish`, what
 // would ask for a choice ("--allreduce=auto"), or if two contradict each other.
-void check_auto_flags(const AutoFlags& flags, bool chooses, std::string_view wish);
+void check_auto_flags(const AutoFlags& flags, bool any, bool chooses, std::string_view wish);
+
+// require_measurable(), with what to do instead of measuring.
+void check_measurable(const MeasuredDevices& here);
 
 // find_machine() for these flags. Throws FlagError naming a file whose machine has fewer devices.
-Machine machine_for(const AutoFlags& flags, const Measured& here);
+Machine machine_for(const AutoFlags& flags, const MeasuredDevices& here);
 
 }  // namespace belfry

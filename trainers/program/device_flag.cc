@@ -9,10 +9,11 @@ namespace belfry {
 namespace {
 
 // Refuses `needed` GPUs that the machine lacks.
-void require_gpus(const RawDevices& raw, int needed, std::int64_t logical, const Gpus& found) {
+void require_gpus(const WrittenFlag& list, int needed, std::int64_t logical, const Gpus& found) {
   const int count = found.count();
-  const bool ours = raw.list.name() == "--devices";
-  const std::string what = cat(raw.list.name(), ours ? cat(": '", raw.list.text(), "'") : "");
+  const std::string name = list.shown_name();
+  const bool ours = name == "--devices";
+  const std::string what = cat(name, ours ? cat(": '", list.value, "'") : "");
   require<FlagError>(count == 0 || needed <= count * logical, what, " needs ", needed,
                      " GPUs, but this machine has ", count,
                      logical > 1 ? cat(", as ", count * logical, " logical ones") : "",
@@ -26,17 +27,21 @@ void require_gpus(const RawDevices& raw, int needed, std::int64_t logical, const
 
 }  // namespace
 
-void add_device_flags(FlagParser& parser, RawDevices& raw) {
-  parser.add("--devices", raw.list, "LIST",
+void add_device_flags(FlagParser& parser, const DeviceFlags& flags, const std::string& devices) {
+  const auto read = [&to = flags.devices](const WrittenFlag& list) {
+    to = parse_devices(list.value, list.shown_name());
+  };
+  parser.add("--devices", read, "LIST",
              cat("cpu:N for N logical devices, gpu:N for the first N GPUs; or names: /cpu:1, "
                  "gpu:0,gpu:2; at most ",
-                 kMostDevices, " [", raw.list.text(), "]"));
-  parser.add("--logical_gpus", raw.logical_gpus, "N",
+                 kMostDevices, " [", devices, "]"),
+             devices);
+  parser.add("--logical_gpus", flags.logical_gpus, 1, kMostDevices, "N",
              "so many logical GPUs share each physical one: gpu:i is on physical GPU i / N [1]");
-  parser.add("--deterministic", raw.deterministic,
+  parser.add("--deterministic", flags.deterministic,
              "on GPUs, compute by algorithms that give the same bits each time, though others may "
              "be faster; on CPUs all do [false]");
-  parser.add("--algorithms", raw.algorithms, "FILE",
+  parser.add("--algorithms", flags.algorithms, "FILE",
              "take the algorithms for GPUs from there, and write those that it lacks to it; else "
              "they are chosen anew in each run [none]");
 }
@@ -49,7 +54,7 @@ std::vector<FlagSpelling> device_spellings() {
       require<FlagError>(lower(type->value) == "cpu" || lower(type->value) == "gpu", type->written,
                          " is neither cpu nor gpu");
     int count = 1;
-    if (number) read_integer(value_of(*number), 1, kMostDevices, count);
+    if (number) read_integer(*number, 1, kMostDevices, count);
     const std::string written =
         cat(number ? number->written : "", number && type ? " " : "", type ? type->written : "");
     // Beside --devices alone it may just say what that says.
@@ -66,7 +71,7 @@ std::vector<FlagSpelling> device_spellings() {
 
 int count_devices(const WrittenFlags& line) {
   try {
-    std::string list = RawDevices().list.text();
+    std::string list = "cpu:2";
     for (const FlagSpelling& spelling : device_spellings())
       if (const WrittenFlag* const flag = line.find(spelling.name))
         for (const WrittenFlag& ours : spelling.translate(*flag, line)) list = ours.value;
@@ -76,25 +81,22 @@ int count_devices(const WrittenFlags& line) {
   }
 }
 
-DeviceFlags read_devices(const RawDevices& raw, bool plans,
-                         const std::function<const Gpus&()>& find) {
-  DeviceFlags flags;
-  read_integer(raw.logical_gpus, 1, kMostDevices, flags.logical_gpus);
-  flags.devices = parse_devices(raw.list.text(), raw.list.name());
+void check_devices(const FlagParser& parser, const DeviceFlags& flags, bool plans,
+                   const std::function<const Gpus&()>& find) {
+  const WrittenFlag list = parser.flag("--devices");
   const auto counts = device_count(flags.devices);
   const auto gpus = counts.find("GPU");
-  require<FlagError>(!raw.logical_gpus.given() || gpus != counts.end(), raw.logical_gpus,
-                     " has no use for ", raw.list,
+  const bool on_gpus = gpus != counts.end();
+  require<FlagError>(!parser.given("--logical_gpus") || on_gpus,
+                     parser.flag("--logical_gpus").written, " has no use for ", list.written,
                      ", which names no GPU; say e.g. --devices=gpu:", flags.logical_gpus);
-  flags.deterministic = raw.deterministic;
-  flags.algorithms = raw.algorithms.text();
-  require<FlagError>(!raw.algorithms.given() || gpus != counts.end(), raw.algorithms,
-                     " has no use for ", raw.list,
-                     ", which names no GPU: only there is a choice of algorithms");
-  require<FlagError>(!raw.algorithms.given() || !plans, raw.algorithms,
-                     " has no use for a plan, which chooses none; leave it out");
-  if (gpus != counts.end() && !plans) require_gpus(raw, gpus->second, flags.logical_gpus, find());
-  return flags;
+  if (parser.given("--algorithms")) {
+    const std::string written = parser.flag("--algorithms").written;
+    require<FlagError>(on_gpus, written, " has no use for ", list.written,
+                       ", which names no GPU: only there is a choice of algorithms");
+    require<FlagError>(!plans, written, " has no use for a plan, which chooses none; leave it out");
+  }
+  if (on_gpus && !plans) require_gpus(list, gpus->second, flags.logical_gpus, find());
 }
 
 }  // namespace belfry

@@ -15,16 +15,18 @@ namespace belfry {
 
 class FlagParser;
 
-// As typed.
-struct RawDevices {
-  FlagValue list = "cpu:2";
-  FlagValue logical_gpus = {};
-  bool deterministic = false;
-  FlagValue algorithms = {};
+// Where their values go.
+struct DeviceFlags {
+  std::vector<DeviceSpec>& devices;  // as parse_devices() gives them
+  int& logical_gpus;                 // per physical GPU, as in SessionOptions
+  bool& deterministic;               // as in SessionOptions
+  std::string& algorithms;           // the file of AlgorithmsFile; "" for none
 };
 
-// Adds --devices, --logical_gpus, --deterministic and --algorithms.
-void add_device_flags(FlagParser& parser, RawDevices& raw);
+// Adds --devices, --logical_gpus, --deterministic and --algorithms. `devices` is what --devices is
+// if it is not given.
+void add_device_flags(FlagParser& parser, const DeviceFlags& flags,
+                      const std::string& devices = "cpu:2");
 
 // Those of tf_cnn_benchmarks that name devices, for FlagParser::add_spellings(): --num_gpus and
 // --device.
@@ -33,19 +35,10 @@ std::vector<FlagSpelling> device_spellings();
 // How many devices a command line asks for, 0 if that cannot be told.
 int count_devices(const WrittenFlags& line);
 
-// What they stand for.
-struct DeviceFlags {
-  std::vector<DeviceSpec> devices;  // as parse_devices() gives them
-  int logical_gpus = 1;             // per physical GPU, as in SessionOptions
-  bool deterministic = false;       // as in SessionOptions
-  std::string algorithms;           // the file of AlgorithmsFile; "" for none
-};
-
-// Throws FlagError for what parse_devices() refuses, for a --logical_gpus that is no such number,
-// for one or an --algorithms that has no GPU to serve, and, unless the program only `plans`, for
-// GPUs that it cannot use. `find` is asked about those alone, so that programs on CPUs load no
-// module.
-DeviceFlags read_devices(const RawDevices& raw, bool plans,
-                         const std::function<const Gpus&()>& find = gpus);
+// Once they are read. Throws FlagError for --logical_gpus or --algorithms without a GPU to serve,
+// and, unless the program only `plans`, for GPUs that it cannot use. `find` is asked about those
+// alone, so that programs on CPUs load no module.
+void check_devices(const FlagParser& parser, const DeviceFlags& flags, bool plans,
+                   const std::function<const Gpus&()>& find = gpus);
 
 }  // namespace belfry

@@ -5,173 +5,14 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/measure_machine.h"
-#include "belfry/trainers/program/device_flag.h"
-#include "belfry/trainers/program/flags_impl.h"
+#include "belfry/trainers/program/flag_checks_impl.h"
+#include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
-
-// "--trainer=simple (chosen for --devices=cpu:1)".
-std::string chosen_trainer(const TrainFlags& flags, const RawFlags& raw) {
-  return raw.trainer.given()
-             ? raw.trainer.str()
-             : cat("--trainer=", flags.trainer, " (chosen for ", raw.devices.list, ")");
-}
-
-bool on_gpus(const TrainFlags& flags) {
-  return std::ranges::any_of(flags.devices, &DeviceSpec::is_gpu);
-}
-
-// One device has nothing to combine, so what says how is left out. No error, as it would end every
-// sweep over numbers of devices.
-void leave_out_combining(TrainFlags& flags, RawFlags& raw) {
-  if (flags.devices.size() != 1 || raw.trainer.given() || flags.check_equivalence > 0) return;
-  if (raw.allreduce.given())
-    as_flag(raw.allreduce.str(),
-            [&] { parse_all_reduce_spec(underscores_in_names(raw.allreduce.text())); });
-  const std::pair<FlagValue&, bool> combining[] = {
-      {raw.allreduce, true},
-      {raw.repacking, flags.gradient_repacking > 0},
-      {raw.small_tensors_kb, flags.small_tensors_kb > 0},
-      {raw.bucket_mb, flags.bucket_mb > 0},
-      {raw.fuse_updates, flags.fuse_updates && !on_gpus(flags)},
-      {raw.share_replicas, flags.share_replicas},
-      {raw.nccl_timeout_s, true}};
-  std::vector<std::string> unused;
-  for (const auto& [flag, asks] : combining) {
-    if (flag.given() && asks) unused.push_back(flag.str());
-    if (asks) flag = {};
-  }
-  flags.gradient_repacking = flags.small_tensors_kb = 0;
-  flags.bucket_mb = 0;
-  if (!unused.empty())
-    log_warning(join(unused), unused.size() == 1 ? " has" : " have", " no use for ",
-                raw.devices.list,
-                ": one device has nothing to combine, so --trainer=simple trains without");
-}
-
-const TrainerKind& choose_trainer(TrainFlags& flags, const RawFlags& raw) {
-  const auto towers = std::ssize(flags.devices);
-  flags.trainer = raw.trainer.given() ? underscores_in_names(raw.trainer.text())
-                  : towers == 1       ? "simple"
-                                      : "replicated";
-  const TrainerKind& kind = as_flag(
-      raw.trainer.str(), [&]() -> const TrainerKind& { return find_trainer(flags.trainer); });
-  require<FlagError>(!kind.one_device || towers == 1, chosen_trainer(flags, raw),
-                     " takes one device, but ", raw.devices.list, " has ", towers);
-  require<FlagError>(!raw.parameter_device.given() || kind.spreads, raw.parameter_device,
-                     " has no use for ", chosen_trainer(flags, raw),
-                     ", which has variables on every device; say --trainer=parameter_server");
-  return kind;
-}
-
-// What to do about a strategy that a trainer does not take.
-std::string without_strategy(const std::string& spec) {
-  for (const std::string& name : trainer_names())
-    if (const TrainerKind& other = find_trainer(name); other.accepts && other.accepts(spec))
-      return cat("; leave it out, or write --trainer=", name);
-  return "; leave it out";
-}
-
-void choose_strategy(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  flags.allreduce_given = raw.allreduce.given();
-  flags.allreduce =
-      flags.allreduce_given ? underscores_in_names(raw.allreduce.text()) : kind.default_strategy;
-  if (flags.allreduce.empty()) return;
-  const bool chooses = as_flag(raw.allreduce.str(),
-                               [&] { return parse_all_reduce_spec(flags.allreduce).is_auto(); });
-  const std::string_view why_not =
-      kind.accepts ? " does not take "
-      : kind.async ? " combines no gradients: those of each tower update the variables by "
-                     "themselves, so it takes no "
-                   : " has no gradients to combine, so it takes no ";
-  require<FlagError>(kind.accepts && kind.accepts(flags.allreduce), chosen_trainer(flags, raw),
-                     why_not, raw.allreduce, without_strategy(flags.allreduce));
-  const std::string refusal = chooses ? "" : make_strategy(flags.allreduce)->refusal(flags.devices);
-  if (refusal.empty()) return;
-  require<FlagError>(flags.devices.size() == 1, raw.allreduce, ": ", refusal, " (",
-                     raw.devices.list, " has ", flags.devices.size(), ")");
-  log_warning(raw.allreduce, " has no use for ", raw.devices.list,
-              ", as one device has nothing to combine; --allreduce=", kind.default_strategy,
-              " takes its place");
-  flags.allreduce = kind.default_strategy;
-}
-
-void check_shapes_of_batches(const TrainFlags& flags, const RawFlags& raw,
-                             const TrainerKind& kind) {
-  const bool unequal = makes_unequal(flags.uneven);
-  require<FlagError>(kind.weighs || (!unequal && flags.tower_weights.empty()),
-                     unequal ? raw.uneven : raw.tower_weights,
-                     " gives devices batches of different sizes, which ",
-                     chosen_trainer(flags, raw), " does not take");
-  require<FlagError>(!kind.one_device || flags.tower_weights.empty(), raw.tower_weights,
-                     " has no use for ", chosen_trainer(flags, raw), ", which takes one device");
-}
-
-void check_replicas(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  // On GPUs updates are fused with each other, too.
-  const std::pair<const FlagValue&, bool> passes[] = {
-      {raw.fuse_updates, flags.fuse_updates && !on_gpus(flags)},
-      {raw.share_replicas, flags.share_replicas}};
-  for (const auto& [flag, on] : passes)
-    require<FlagError>(!flag.given() || !on || kind.replicates, flag, " has no use for ",
-                       chosen_trainer(flags, raw), ", which has no replicas");
-}
-
-// Whether gradients are, or may be, combined by NCCL, which needs GPUs.
-bool may_use_nccl(const TrainFlags& flags) {
-  if (!on_gpus(flags)) return false;
-  if (!flags.allreduce_given || flags.allreduce == "auto") return true;
-  return std::ranges::any_of(parse_all_reduce_spec(flags.allreduce).ranges,
-                             [](const AllReduceRange& range) { return range.strategy == "nccl"; });
-}
-
-void check_packing(const TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  const std::pair<const FlagValue&, int> packings[] = {
-      {raw.repacking, flags.gradient_repacking}, {raw.small_tensors_kb, flags.small_tensors_kb}};
-  for (const auto& [flag, value] : packings)
-    require<FlagError>(value == 0 || kind.packs, flag, " lays gradients end to end, which ",
-                       chosen_trainer(flags, raw), " does not do");
-  require<FlagError>(flags.gradient_repacking == 0 || flags.small_tensors_kb == 0,
-                     raw.small_tensors_kb, " has no use beside ", raw.repacking,
-                     ", which packs all gradients; leave one of them out");
-}
-
-void choose_buckets(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  require<FlagError>(flags.bucket_mb == 0 || kind.buckets, raw.bucket_mb, " has no use for ",
-                     chosen_trainer(flags, raw), ", which makes no buckets");
-  require<FlagError>(flags.bucket_mb == 0 || flags.gradient_repacking == 0, raw.bucket_mb, " and ",
-                     raw.repacking,
-                     " cut the gradients in two different ways; leave one of them out");
-  flags.bucket_mb_given = raw.bucket_mb.given();
-  if (!raw.bucket_mb.given() && kind.buckets && flags.gradient_repacking == 0)
-    flags.bucket_mb = kDefaultBucketMb;
-}
-
-void choose_async(TrainFlags& flags, const RawFlags& raw, const TrainerKind& kind) {
-  const std::string& way = raw.async.text();
-  require<FlagError>(!raw.async.given() || way == "ordered" || way == "free", raw.async,
-                     " is neither ordered nor free");
-  require<FlagError>(!raw.async.given() || kind.async, raw.async, " needs --trainer=async, not ",
-                     chosen_trainer(flags, raw));
-  flags.async = kind.async && !raw.async.given() ? "ordered" : way;
-  require<FlagError>(flags.async != "free" || !on_gpus(flags), raw.async, " with ",
-                     raw.devices.list,
-                     ": towers that do not wait for each other run on CPUs alone; ",
-                     "use cpu:N, or --async=ordered");
-}
-
-void refuse_precision(const TrainFlags& flags, const RawFlags& raw) {
-  const std::string refusal = precision_refusal(flags.precision, flags.devices);
-  require<FlagError>(refusal.empty(), raw.precision, ": ", refusal);
-  require<FlagError>(flags.precision != Precision::kF16 || flags.async != "free", raw.precision,
-                     " scales the loss, and with --async=free towers agree on no ",
-                     "scale; use --precision=bf16, which needs none, or --async=ordered");
-}
 
 // What inspects or compares keeps nothing of a training run, and goes on from none.
 void refuse_unused_files(const TrainFlags& flags) {
@@ -191,71 +32,253 @@ void refuse_unused_files(const TrainFlags& flags) {
                        ", which keeps nothing of a training run; leave one of them out");
 }
 
-// --check_equivalence chooses the modes and the number of steps itself.
-void refuse_beside_equivalence(const TrainFlags& flags, const RawFlags& raw) {
-  if (flags.check_equivalence == 0) return;
-  const auto refuse = [&](const std::string& flag) {
-    throw FlagError(cat(flag, " has no use beside ", raw.check_equivalence,
-                        ", which runs so many steps in every mode"));
-  };
-  if (flags.dry_run) refuse("--dry_run");
-  if (!flags.explain.empty()) refuse("--explain=" + flags.explain);
-  if (flags.log_device_placement) refuse("--log_device_placement");
-  for (const FlagValue* other :
-       {&raw.trainer, &raw.allreduce, &raw.parameter_device, &raw.repacking, &raw.small_tensors_kb,
-        &raw.bucket_mb, &raw.fuse_updates, &raw.share_replicas, &raw.async, &raw.epochs,
-        &raw.max_steps})
-    if (other->given()) refuse(other->str());
+// What to do about a strategy that a trainer does not take.
+std::string without_strategy(const std::string& spec) {
+  for (const std::string& name : trainer_names())
+    if (const TrainerKind& other = find_trainer(name); other.accepts && other.accepts(spec))
+      return cat("; leave it out, or write --trainer=", name);
+  return "; leave it out";
 }
 
-void check_shares(const TrainFlags& flags, const RawFlags& raw) {
-  const auto towers = std::ssize(flags.devices);
-  const std::int64_t batch = flags.batch_size * static_cast<std::int64_t>(towers);
-  std::vector<std::int64_t> shares;
-  try {
-    shares = divide_samples(batch, towers, flags.tower_weights);
-  } catch (const OptionError& error) {
-    throw FlagError(cat("--", error.what()));
+class FlagChecks {
+ public:
+  FlagChecks(TrainFlags& flags, const FlagParser& parser) : flags_(flags), parser_(parser) {}
+
+  void run(bool compares_auto) {
+    refuse_beside_equivalence();
+    refuse_unused_files(flags_);
+    const bool wishes_auto = aggregation_.allreduce == "auto";
+    leave_out_combining();
+    choose_trainer();
+    choose_strategy();
+    check_shapes_of_batches();
+    check_replicas();
+    check_packing();
+    choose_buckets();
+    check_async();
+    refuse_precision();
+    // auto is one of the modes of --check_equivalence. A run that goes on from one that chose may
+    // choose, too: train() knows when it has looked.
+    const bool may_choose = !flags_.restore_checkpoint.empty() && !flags_.allreduce_given;
+    check_auto_flags(flags_.automatic, aggregation_.choice.any,
+                     wishes_auto || flags_.check_equivalence > 0 || compares_auto || may_choose,
+                     "--allreduce=auto");
+    require<FlagError>(!given("--nccl_timeout_s") || may_use_nccl(), written("--nccl_timeout_s"),
+                       " is for nccl, which is not used by --allreduce=", aggregation_.allreduce,
+                       " on ", short_names(trainer_.devices));
+    check_links();
+    check_shares();
   }
-  for (std::size_t t = 0; t < shares.size(); ++t)
-    require<FlagError>(shares[t] > 0, raw.tower_weights, " leaves ", flags.devices[t].short_str(),
-                       " none of the ", batch, " examples that --batch_size=", flags.batch_size,
-                       " on ", towers, " devices makes; use a larger weight or batch");
-}
+
+ private:
+  // Of flags that were not left out.
+  bool given(const char* name) const {
+    return parser_.given(name) && std::ranges::find(left_out_, name) == left_out_.end();
+  }
+  std::string written(const char* name) const { return parser_.flag(name).written; }
+
+  // "--trainer=simple (chosen for --devices=cpu:1)".
+  std::string chosen_trainer() const {
+    return given("--trainer")
+               ? written("--trainer")
+               : cat("--trainer=", flags_.kind, " (chosen for ", written("--devices"), ")");
+  }
+
+  bool on_gpus() const { return std::ranges::any_of(trainer_.devices, &DeviceSpec::is_gpu); }
+
+  // --check_equivalence chooses the modes and the number of steps itself.
+  void refuse_beside_equivalence() const {
+    if (flags_.check_equivalence == 0) return;
+    const auto refuse = [&](const std::string& flag) {
+      throw FlagError(cat(flag, " has no use beside ", written("--check_equivalence"),
+                          ", which runs so many steps in every mode"));
+    };
+    if (flags_.dry_run) refuse("--dry_run");
+    if (!flags_.explain.empty()) refuse("--explain=" + flags_.explain);
+    if (trainer_.session.log_device_placement) refuse("--log_device_placement");
+    for (const char* other :
+         {"--trainer", "--allreduce", "--parameter_device", "--gradient_repacking",
+          "--small_tensors_kb", "--bucket_mb", "--fuse_updates", "--share_replicas", "--async",
+          "--epochs", "--max_steps"})
+      if (given(other)) refuse(written(other));
+  }
+
+  // One device has nothing to combine, so what says how is left out. No error, as it would end
+  // every sweep over numbers of devices.
+  void leave_out_combining() {
+    if (trainer_.devices.size() != 1 || given("--trainer") || flags_.check_equivalence > 0) return;
+    if (given("--allreduce"))
+      as_flag(written("--allreduce"),
+              [&] { parse_all_reduce_spec(underscores_in_names(aggregation_.allreduce)); });
+    const std::pair<const char*, bool> combining[] = {
+        {"--allreduce", true},
+        {"--gradient_repacking", aggregation_.gradient_repacking > 0},
+        {"--small_tensors_kb", aggregation_.small_tensors_kb > 0},
+        {"--bucket_mb", aggregation_.bucket_mb > 0},
+        {"--fuse_updates", trainer_.session.fuse_updates && !on_gpus()},
+        {"--share_replicas", trainer_.session.share_replicas},
+        {"--nccl_timeout_s", true}};
+    std::vector<std::string> unused;
+    for (const auto& [flag, asks] : combining) {
+      if (given(flag) && asks) unused.push_back(written(flag));
+      if (asks) left_out_.emplace_back(flag);
+    }
+    aggregation_.gradient_repacking = aggregation_.small_tensors_kb = 0;
+    aggregation_.bucket_mb = 0;
+    if (!unused.empty())
+      log_warning(join(unused), unused.size() == 1 ? " has" : " have", " no use for ",
+                  written("--devices"),
+                  ": one device has nothing to combine, so --trainer=simple trains without");
+  }
+
+  void choose_trainer() {
+    const auto towers = std::ssize(trainer_.devices);
+    flags_.kind = given("--trainer") ? underscores_in_names(flags_.kind)
+                  : towers == 1      ? "simple"
+                                     : "replicated";
+    kind_ = as_flag(written("--trainer"), [&] { return &find_trainer(flags_.kind); });
+    require<FlagError>(!kind_->takes_one_device || towers == 1, chosen_trainer(),
+                       " takes one device, but ", written("--devices"), " has ", towers);
+    require<FlagError>(!given("--parameter_device") || kind_->spreads_variables(),
+                       written("--parameter_device"), " has no use for ", chosen_trainer(),
+                       ", which has variables on every device; say --trainer=parameter_server");
+  }
+
+  void choose_strategy() {
+    std::string& allreduce = aggregation_.allreduce;
+    flags_.allreduce_given = given("--allreduce");
+    allreduce = flags_.allreduce_given ? underscores_in_names(allreduce) : kind_->default_strategy;
+    if (allreduce.empty()) return;
+    const std::string flag = written("--allreduce");
+    const bool chooses = as_flag(flag, [&] { return parse_all_reduce_spec(allreduce).is_auto(); });
+    const std::string_view why_not =
+        kind_->accepts         ? " does not take "
+        : kind_->takes_async() ? " combines no gradients: those of each tower update the variables "
+                                 "by themselves, so it takes no "
+                               : " has no gradients to combine, so it takes no ";
+    require<FlagError>(kind_->accepts && kind_->accepts(allreduce), chosen_trainer(), why_not, flag,
+                       without_strategy(allreduce));
+    const std::string refusal = chooses ? "" : make_strategy(allreduce)->refusal(trainer_.devices);
+    if (refusal.empty()) return;
+    require<FlagError>(trainer_.devices.size() == 1, flag, ": ", refusal, " (",
+                       written("--devices"), " has ", trainer_.devices.size(), ")");
+    log_warning(flag, " has no use for ", written("--devices"),
+                ", as one device has nothing to combine; --allreduce=", kind_->default_strategy,
+                " takes its place");
+    allreduce = kind_->default_strategy;
+  }
+
+  void check_shapes_of_batches() const {
+    const bool unequal = makes_unequal(trainer_.batches.uneven);
+    const bool weighted = !trainer_.batches.tower_weights.empty();
+    require<FlagError>(kind_->takes_unequal_batches || (!unequal && !weighted),
+                       written(unequal ? "--uneven" : "--tower_weights"),
+                       " gives devices batches of different sizes, which ", chosen_trainer(),
+                       " does not take");
+    require<FlagError>(!kind_->takes_one_device || !weighted, written("--tower_weights"),
+                       " has no use for ", chosen_trainer(), ", which takes one device");
+  }
+
+  void check_replicas() const {
+    // On GPUs updates are fused with each other, too.
+    const std::pair<const char*, bool> passes[] = {
+        {"--fuse_updates", trainer_.session.fuse_updates && !on_gpus()},
+        {"--share_replicas", trainer_.session.share_replicas}};
+    for (const auto& [flag, on] : passes)
+      require<FlagError>(!given(flag) || !on || kind_->replicates_variables(), written(flag),
+                         " has no use for ", chosen_trainer(), ", which has no replicas");
+  }
+
+  // Whether gradients are, or may be, combined by NCCL, which needs GPUs.
+  bool may_use_nccl() const {
+    if (!on_gpus()) return false;
+    if (!flags_.allreduce_given || aggregation_.allreduce == "auto") return true;
+    return std::ranges::any_of(
+        parse_all_reduce_spec(aggregation_.allreduce).ranges,
+        [](const AllReduceRange& range) { return range.strategy == "nccl"; });
+  }
+
+  void check_packing() const {
+    const std::pair<const char*, int> packings[] = {
+        {"--gradient_repacking", aggregation_.gradient_repacking},
+        {"--small_tensors_kb", aggregation_.small_tensors_kb}};
+    for (const auto& [flag, value] : packings)
+      require<FlagError>(value == 0 || kind_->packs_gradients, written(flag),
+                         " lays gradients end to end, which ", chosen_trainer(), " does not do");
+    require<FlagError>(aggregation_.gradient_repacking == 0 || aggregation_.small_tensors_kb == 0,
+                       written("--small_tensors_kb"), " has no use beside ",
+                       written("--gradient_repacking"),
+                       ", which packs all gradients; leave one of them out");
+  }
+
+  void choose_buckets() {
+    double& size = aggregation_.bucket_mb;
+    require<FlagError>(size == 0 || kind_->makes_buckets, written("--bucket_mb"),
+                       " has no use for ", chosen_trainer(), ", which makes no buckets");
+    require<FlagError>(size == 0 || aggregation_.gradient_repacking == 0, written("--bucket_mb"),
+                       " and ", written("--gradient_repacking"),
+                       " cut the gradients in two different ways; leave one of them out");
+    if (given("--bucket_mb"))
+      aggregation_.choice.buckets = {size};
+    else if (kind_->makes_buckets && aggregation_.gradient_repacking == 0)
+      size = kDefaultBucketMb;
+  }
+
+  void check_async() const {
+    require<FlagError>(!given("--async") || kind_->takes_async(), written("--async"),
+                       " needs --trainer=async, not ", chosen_trainer());
+    require<FlagError>(trainer_.async != "free" || !on_gpus(), written("--async"), " with ",
+                       written("--devices"),
+                       ": towers that do not wait for each other run on CPUs alone; ",
+                       "use cpu:N, or --async=ordered");
+  }
+
+  void refuse_precision() const {
+    const std::string refusal = precision_refusal(trainer_.precision, trainer_.devices);
+    require<FlagError>(refusal.empty(), written("--precision"), ": ", refusal);
+    require<FlagError>(trainer_.precision != Precision::kF16 || trainer_.async != "free",
+                       written("--precision"),
+                       " scales the loss, and with --async=free towers agree on no ",
+                       "scale; use --precision=bf16, which needs none, or --async=ordered");
+  }
+
+  void check_links() const {
+    const std::string& links = flags_.automatic.links;
+    require<FlagError>(links.empty() || trainer_.session.logical_gpus == 1, "--links=", links,
+                       " describes devices with a memory each, not --logical_gpus=",
+                       trainer_.session.logical_gpus, " that share one; leave one of them out");
+    if (aggregation_.allreduce == "auto" && links.empty())
+      as_flag(written("--allreduce"), [&] { check_measurable(measured_devices(trainer_)); });
+  }
+
+  void check_shares() const {
+    const auto towers = std::ssize(trainer_.devices);
+    const std::int64_t batch = trainer_.batch_size * static_cast<std::int64_t>(towers);
+    std::vector<std::int64_t> shares;
+    try {
+      shares = divide_samples(batch, towers, trainer_.batches.tower_weights);
+    } catch (const OptionError& error) {
+      throw FlagError(cat("--", error.what()));
+    }
+    for (std::size_t t = 0; t < shares.size(); ++t)
+      require<FlagError>(shares[t] > 0, written("--tower_weights"), " leaves ",
+                         trainer_.devices[t].short_str(), " none of the ", batch,
+                         " examples that --batch_size=", trainer_.batch_size, " on ", towers,
+                         " devices makes; use a larger weight or batch");
+  }
+
+  TrainFlags& flags_;
+  const FlagParser& parser_;
+  TrainerOptions& trainer_ = flags_.trainer;
+  AggregationOptions& aggregation_ = trainer_.aggregation;
+  const TrainerKind* kind_ = nullptr;
+  std::vector<std::string> left_out_;  // flags
+};
 
 }  // namespace
 
-void check_flags(TrainFlags& flags, RawFlags raw, bool compares_auto) {
-  refuse_beside_equivalence(flags, raw);
-  refuse_unused_files(flags);
-  const bool wishes_auto = raw.allreduce.text() == "auto";
-  leave_out_combining(flags, raw);
-  const TrainerKind& kind = choose_trainer(flags, raw);
-  choose_strategy(flags, raw, kind);
-  check_shapes_of_batches(flags, raw, kind);
-  check_replicas(flags, raw, kind);
-  check_packing(flags, raw, kind);
-  choose_buckets(flags, raw, kind);
-  choose_async(flags, raw, kind);
-  refuse_precision(flags, raw);
-  // auto is one of the modes of --check_equivalence. A run that goes on from one that chose may
-  // choose, too: train() knows when it has looked.
-  const bool may_choose = !flags.restore_checkpoint.empty() && !flags.allreduce_given;
-  check_auto_flags(flags.automatic,
-                   wishes_auto || flags.check_equivalence > 0 || compares_auto || may_choose,
-                   "--allreduce=auto");
-  require<FlagError>(!raw.nccl_timeout_s.given() || may_use_nccl(flags), raw.nccl_timeout_s,
-                     " is for nccl, which is not used by --allreduce=", flags.allreduce, " on ",
-                     short_names(flags.devices));
-  const std::string& links = flags.automatic.links;
-  require<FlagError>(links.empty() || flags.logical_gpus == 1, "--links=", links,
-                     " describes devices with a memory each, not --logical_gpus=",
-                     flags.logical_gpus, " that share one; leave one of them out");
-  if (flags.allreduce == "auto" && links.empty())
-    as_flag(raw.allreduce.str(), [&] {
-      require_measurable({flags.devices, flags.threads, flags.logical_gpus});
-    });
-  check_shares(flags, raw);
+void check_flags(TrainFlags& flags, const FlagParser& parser, bool compares_auto) {
+  FlagChecks(flags, parser).run(compares_auto);
 }
 
 }  // namespace belfry

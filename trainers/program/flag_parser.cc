@@ -1,7 +1,6 @@
 #include "belfry/trainers/program/flag_parser.h"
 
 #include <algorithm>
-#include <list>
 #include <map>
 #include <optional>
 #include <utility>
@@ -70,14 +69,13 @@ struct FlagParser::State {
     app.formatter(std::make_shared<HelpFormatter>());
   }
 
-  void add(const std::string& names, std::string& value, const std::string& unit,
-           const std::string& text) {
-    app.add_option(names, value, text)->type_name(unit)->take_last()->group(group);
-    note(names, false);
-  }
-  void add(const std::string& names, bool& value, const std::string& text) {
-    app.add_flag(names, value, text)->group(group);
-    note(names, true);
+  // In --help; "" for a unit makes a switch.
+  void list(const std::string& names, const std::string& unit, const std::string& text) {
+    if (unit.empty())
+      app.add_flag(names, text)->group(group);
+    else
+      app.add_option(names, unread, text)->type_name(unit)->group(group);
+    note(names, unit.empty());
   }
   void note(const std::string& names, bool is_switch) {
     const std::string name = long_name(names);
@@ -90,13 +88,12 @@ struct FlagParser::State {
   std::map<std::string, bool> switches;  // of all long names, whether they take no value
   std::map<char, std::string> letters;   // their long names
   struct Bound {
-    FlagValue* value;
-    std::string text;  // as CLI11 fills it
+    WrittenFlag otherwise;  // without a value if there is none
+    Read read;
   };
-  std::map<std::string, Bound> bound;  // by long name
+  std::vector<Bound> bound;
   std::vector<FlagSpelling> spellings;
-  std::list<std::string> unread;  // of spellings, which are read before CLI11
-  std::list<bool> unread_switches;
+  std::string unread;               // CLI11 writes --help, and reads nothing
   std::string* argument = nullptr;  // without a name
   WrittenFlags line;                // in our spelling
 };
@@ -199,21 +196,28 @@ FlagParser::~FlagParser() = default;
 
 void FlagParser::group(std::string name) { state_->group = std::move(name); }
 
-void FlagParser::add(const std::string& name, FlagValue& value, const std::string& unit,
-                     const std::string& text) {
-  const std::string flag = long_name(name);
-  value.set_flag("--" + flag);
-  state_->add(name, state_->bound.try_emplace(flag, State::Bound{&value, ""}).first->second.text,
-              unit, text);
+void FlagParser::add(const std::string& names, Read read, const std::string& unit,
+                     const std::string& text, const std::string& otherwise) {
+  state_->list(names, unit, text);
+  const std::string name = long_name(names);
+  state_->bound.push_back({{name, otherwise, cat("--", name, "=", otherwise)}, std::move(read)});
 }
 
-void FlagParser::add(const std::string& name, std::string& value, const std::string& unit,
+void FlagParser::add(const std::string& names, std::string& value, const std::string& unit,
                      const std::string& text) {
-  state_->add(name, value, unit, text);
+  add(
+      names, [&value](const WrittenFlag& flag) { value = flag.value; }, unit, text);
 }
 
-void FlagParser::add(const std::string& name, bool& value, const std::string& text) {
-  state_->add(name, value, text);
+void FlagParser::add(const std::string& names, bool& value, const std::string& unit,
+                     const std::string& text) {
+  add(
+      names, [&value](const WrittenFlag& flag) { value = read_switch(flag.written, flag.value); },
+      unit, text);
+}
+
+void FlagParser::add(const std::string& names, bool& value, const std::string& text) {
+  add(names, value, "", text);
 }
 
 void FlagParser::add_argument(const std::string& unit, std::string& value,
@@ -229,10 +233,8 @@ void FlagParser::add_spellings(std::vector<FlagSpelling> spellings) {
     const std::string flag = "--" + spelling.name;
     if (spelling.text.empty())
       state_->note(flag, spelling.unit.empty());
-    else if (spelling.unit.empty())
-      state_->add(flag, state_->unread_switches.emplace_back(), spelling.text);
     else
-      state_->add(flag, state_->unread.emplace_back(), spelling.unit, spelling.text);
+      state_->list(flag, spelling.unit, spelling.text);
     state_->spellings.push_back(std::move(spelling));
   }
   state_->group = group;
@@ -245,30 +247,30 @@ std::string FlagParser::parse(std::span<const char* const> arguments) {
   const WrittenFlags line = Reader(*state_, arguments).read();
   if (line.value("help") == "true") return app.help();
   state_->line = in_our_spelling(line, state_->spellings);
-  std::vector<std::string> flags;
-  for (const WrittenFlag& flag : state_->line.all()) {
-    if (flag.name.empty()) continue;
-    require<FlagError>(state_->switches.contains(flag.name), flag.written, " stands for --",
-                       flag.name, "=", flag.value, ", which this program does not have");
-    flags.push_back(cat("--", flag.name, "=", flag.value));
+  for (const WrittenFlag& flag : state_->line.all())
+    require<FlagError>(flag.name.empty() || state_->switches.contains(flag.name), flag.written,
+                       " stands for --", flag.name, "=", flag.value,
+                       ", which this program does not have");
+  for (const auto& [otherwise, read] : state_->bound) {
+    if (const WrittenFlag* const flag = state_->line.find(otherwise.name))
+      read(*flag);
+    else if (!otherwise.value.empty())
+      read(otherwise);
   }
-  std::ranges::reverse(flags);  // as CLI11 takes them
-  try {
-    app.parse(std::move(flags));
-  } catch (const CLI::ParseError& error) {
-    throw Internal(cat("flags that were read are refused: ", error.what()));
-  }
-  for (auto& [name, bound] : state_->bound)
-    if (const WrittenFlag* const flag = state_->line.find(name))
-      bound.value->set(bound.text, flag->written);
   if (const WrittenFlag* const argument = state_->line.find(""))
     *state_->argument = argument->value;
   return "";
 }
 
-std::string FlagParser::written(const std::string& name) const {
-  const WrittenFlag* const flag = state_->line.find(name.substr(2));
-  return flag ? flag->written : "";
+bool FlagParser::given(const std::string& name) const {
+  return state_->line.find(name.substr(2)) != nullptr;
+}
+
+WrittenFlag FlagParser::flag(const std::string& name) const {
+  if (const WrittenFlag* const flag = state_->line.find(name.substr(2))) return *flag;
+  for (const auto& [otherwise, read] : state_->bound)
+    if (otherwise.name == name.substr(2)) return otherwise;
+  return {name.substr(2), "", name + "="};
 }
 
 }  // namespace belfry

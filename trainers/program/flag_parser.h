@@ -1,8 +1,10 @@
 // Command lines of programs: flags with texts and groups, and --help.
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "belfry/trainers/program/flag_spellings.h"
@@ -11,8 +13,8 @@
 namespace belfry {
 
 // Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
-// A flag that has a letter, too, is also read as -n value, -nvalue and -n=value. Values stay text:
-// flag_values.h reads numbers.
+// A flag that has a letter, too, is also read as -n value, -nvalue and -n=value. parse() sets the
+// variables that flags are bound to, in the order in which these were added.
 class FlagParser {
  public:
   FlagParser(std::string description, std::string program);
@@ -22,15 +24,27 @@ class FlagParser {
 
   // Heads the flags that are added next in --help.
   void group(std::string name);
-  // A flag with a value, e.g. add("--seed", seed, "N", "of initial values [1]"), with a letter
-  // add("-n,--iters", ...). `value` keeps what it holds unless the flag is given. A std::string
-  // will do where no error has to name what was written.
-  void add(const std::string& name, FlagValue& value, const std::string& unit,
+  // A flag with a value; with a letter, add("-n,--iters", ...). `read` gets it if it is given, else
+  // `otherwise`, as if that had been written, if there is such a value.
+  using Read = std::function<void(const WrittenFlag&)>;
+  void add(const std::string& names, Read read, const std::string& unit, const std::string& text,
+           const std::string& otherwise = "");
+  // With any text. `value` keeps what it holds unless the flag is given; so below.
+  void add(const std::string& names, std::string& value, const std::string& unit,
            const std::string& text);
-  void add(const std::string& name, std::string& value, const std::string& unit,
-           const std::string& text);
+  // With a whole number in [least, most].
+  template <class T>
+  void add(const std::string& names, T& value, std::type_identity_t<T> least,
+           std::type_identity_t<T> most, const std::string& unit, const std::string& text) {
+    const auto read = [&value, least, most](const WrittenFlag& flag) {
+      read_integer(flag, least, most, value);
+    };
+    add(names, read, unit, text);
+  }
+  // With what parse_switch() takes.
+  void add(const std::string& names, bool& value, const std::string& unit, const std::string& text);
   // A flag that stands for true by itself; --name=false and --noname are read, too.
-  void add(const std::string& name, bool& value, const std::string& text);
+  void add(const std::string& names, bool& value, const std::string& text);
 
   // The one argument that is no flag, shown as [unit]; it may be left out.
   void add_argument(const std::string& unit, std::string& value, const std::string& text);
@@ -40,14 +54,14 @@ class FlagParser {
   void add_spellings(std::vector<FlagSpelling> spellings);
 
   // Returns the text of --help, at most 100 columns wide, if that was asked for, else "". Throws
-  // FlagError for unknown flags, with the nearest name, for values that are missing or not wanted,
-  // and for spellings that contradict each other.
+  // FlagError for unknown flags, with the nearest name, for values that are missing, not wanted or
+  // not what the flag takes, and for spellings that contradict each other.
   std::string parse(std::span<const char* const> arguments);
 
-  // Whether parse() saw this flag, e.g. "--seed", in any spelling, and how it was written: "-n 3",
-  // "" if it was not.
-  bool given(const std::string& name) const { return !written(name).empty(); }
-  std::string written(const std::string& name) const;
+  // Whether parse() saw this flag, e.g. "--seed", in any spelling.
+  bool given(const std::string& name) const;
+  // How it was written: "-n 3". With `otherwise` of add() if it was not.
+  WrittenFlag flag(const std::string& name) const;
 
  private:
   struct State;

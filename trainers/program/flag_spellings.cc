@@ -47,12 +47,6 @@ std::string WrittenFlags::value(std::string_view name, std::string otherwise) co
   return flag ? flag->value : std::move(otherwise);
 }
 
-FlagValue value_of(const WrittenFlag& flag) {
-  FlagValue value;
-  value.set(flag.value, flag.written);
-  return value;
-}
-
 FlagSpelling renamed(std::string name, std::string unit, std::string flag) {
   std::string text = cat("--", flag, "=", unit);
   return {std::move(name), std::move(unit), std::move(text),

@@ -10,13 +10,6 @@
 
 namespace belfry {
 
-// A flag as it stands on a command line.
-struct WrittenFlag {
-  std::string name;     // without dashes: "num_epochs"
-  std::string value;    // "true" or "false" if it takes none
-  std::string written;  // for messages: "--num_epochs=3", "-n 3"
-};
-
 // A command line: each name once, as the last of several wins.
 class WrittenFlags {
  public:
@@ -43,9 +36,6 @@ struct FlagSpelling {
   std::string text;  // for --help; "" if it is not to be listed
   Translate translate;
 };
-
-// The value of a flag, for read_integer() and its errors.
-FlagValue value_of(const WrittenFlag& flag);
 
 // The value of our flag, under another name: renamed("num_epochs", "N", "epochs").
 FlagSpelling renamed(std::string name, std::string unit, std::string flag);

@@ -1,22 +1,14 @@
 // The command line of every training program.
 #pragma once
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "belfry/framework/graph/device_spec.h"
-#include "belfry/ops/precision.h"
-#include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/program/auto_flags.h"
-#include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/program/flag_parser.h"
 
 namespace belfry {
-
-class FlagParser;
-struct RawFlags;
 
 // What a program's recipe says.
 struct FlagDefaults {
@@ -31,32 +23,15 @@ struct FlagDefaults {
 
 // The flags with defaults filled in and checked against each other.
 struct TrainFlags {
-  std::vector<DeviceSpec> devices;  // full names, no two equal
-  int logical_gpus = 1;             // per physical GPU
-  bool deterministic = false;       // as in SessionOptions
-  std::string algorithms;           // a file; "" for none
-  std::string trainer;
-  std::string allreduce;           // a spec or "auto"; "" for trainers that combine nothing
-  AutoFlags automatic;             // of "auto"
-  bool parameters_on_cpu = false;  // of trainers whose variables exist once; else they are spread
-  int gradient_repacking = 0;
-  double bucket_mb = 0;  // MiB
-  double nccl_timeout_s = 600;
-  bool allreduce_given = false, bucket_mb_given = false;
-  bool fuse_updates = true, share_replicas = true;
-  int small_tensors_kb = 0;
-  std::string async;    // "ordered" or "free"; "" for trainers that do not take it
-  int batch_size = 32;  // per tower, on average
-  Uneven uneven = Uneven::kDrop;
-  std::vector<double> tower_weights;  // one per device; none: equal
-  int epochs = 1;
-  std::int64_t max_steps = 0;  // 0: no limit
-  std::uint64_t seed = 1;
-  Precision precision = Precision::kF32;
+  std::string kind;  // --trainer: a TrainerKind's name
+  // Without model, optimizer and callbacks (trainer_options()). The session of a program that plans
+  // is a dry run; allreduce is "" for trainers that combine nothing.
+  TrainerOptions trainer;
+  AutoFlags automatic;                  // of "auto"
+  bool allreduce_given = false;         // else it is the trainer's default
+  std::string algorithms;               // a file; "" for none
   std::optional<double> learning_rate;  // instead of the recipe's
   std::string data_dir;
-  int threads = 0;  // 0: one per usable core
-  bool log_device_placement = false;
   bool dry_run = false;
   std::string explain;        // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead
@@ -66,6 +41,8 @@ struct TrainFlags {
 
   // Nothing runs, and GPUs of `devices` need not exist.
   bool plans() const { return dry_run || !explain.empty(); }
+  // How the trainer async runs; "" for other trainers.
+  std::string async() const;
 };
 
 // Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
@@ -77,8 +54,8 @@ TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefault
 // FlagParser::parse(), read after it.
 class TrainFlagSet {
  public:
+  // `parser` must outlive it.
   TrainFlagSet(FlagParser& parser, FlagDefaults defaults);
-  ~TrainFlagSet();
   TrainFlagSet(const TrainFlagSet&) = delete;
   TrainFlagSet& operator=(const TrainFlagSet&) = delete;
 
@@ -87,8 +64,15 @@ class TrainFlagSet {
   TrainFlags read(std::optional<int> batch_size = {}, bool compares_auto = false) const;
 
  private:
+  void add_devices_and_gradients(FlagParser& parser);
+  void add_training(FlagParser& parser);
+  void add_files(FlagParser& parser);
+  void add_inspection(FlagParser& parser);
+  void add_execution(FlagParser& parser);
+
+  const FlagParser& parser_;
   FlagDefaults defaults_;
-  std::unique_ptr<RawFlags> raw_;
+  TrainFlags flags_;  // as the parser sets them
 };
 
 }  // namespace belfry

@@ -90,17 +90,20 @@ Json to_json(const Explanation& explanation) {
 void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
              const Dataset* test, Console& console, OutputFile* file) {
   std::string placement;  // shown once the node to explain is known
-  options.placement_sink = [&](std::string_view lines) { placement += lines; };
-  const std::unique_ptr<Trainer> made = find_trainer(flags.trainer).make(options, train, test);
+  options.session.placement_sink = [&](std::string_view lines) { placement += lines; };
+  const std::unique_ptr<Trainer> made =
+      std::make_unique<Trainer>(find_trainer(flags.kind), options, train, test);
   Trainer& trainer = *made;
   Json json = Json::object(), devices, physical;
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
   if (flags.dry_run) {
-    if (test) prepare_predictors(trainer.session(), trainer.built().predictors, flags.batch_size);
+    if (test)
+      prepare_predictors(trainer.session(), trainer.built().predictors, flags.trainer.batch_size);
     console.line(without_line_break(placement));
     devices = print_device_use(trainer.session(), console);
-    if (flags.logical_gpus > 1) physical = print_physical_use(trainer.session(), console);
+    if (flags.trainer.session.logical_gpus > 1)
+      physical = print_physical_use(trainer.session(), console);
   }
   if (node) {
     const Explanation explanation = trainer.session().explain(node->output());
@@ -108,7 +111,8 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
     json = to_json(explanation);
   }
   if (flags.dry_run) json.set("devices", std::move(devices));
-  if (flags.dry_run && flags.logical_gpus > 1) json.set("physical_gpus", std::move(physical));
+  if (flags.dry_run && flags.trainer.session.logical_gpus > 1)
+    json.set("physical_gpus", std::move(physical));
   if (file) file->write(json.str(2) + "\n");
 }
 

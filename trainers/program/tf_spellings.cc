@@ -124,7 +124,7 @@ Translated num_batches(const WrittenFlag& self, const WrittenFlags& line) {
   require<FlagError>(!epochs, self.written, " and ", epochs ? epochs->written : "",
                      " both say how long to train; leave one of them out");
   std::int64_t steps = 0;
-  read_integer(value_of(self), 1, std::numeric_limits<std::int64_t>::max(), steps);
+  read_integer(self, 1, std::numeric_limits<std::int64_t>::max(), steps);
   Translated flags{{"max_steps", cat(steps), {}}};
   if (!line.find("epochs")) flags.push_back({"epochs", cat(std::numeric_limits<int>::max()), {}});
   return flags;

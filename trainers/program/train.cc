@@ -10,7 +10,7 @@
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
-#include "belfry/trainers/machine/algorithms_file.h"
+#include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/inspect.h"
@@ -54,12 +54,16 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                   Trainer& trainer, const Dataset& train, const Dataset* test) {
   if (!trainer.choice().empty()) console.line(trainer.choice());
   const BatchPlan& plan = trainer.batches();
-  console.line(cat(program, ": ", flags.trainer,
-                   flags.allreduce.empty() ? "" : cat(", ", trainer.options().allreduce),
-                   flags.async.empty() ? "" : cat(", ", flags.async), " on ",
-                   short_names(flags.devices), ", ", trainer.session().threads(), " threads, seed ",
-                   flags.seed,
-                   flags.precision == Precision::kF32 ? "" : cat(", ", name_of(flags.precision))));
+  console.line(cat(program, ": ", flags.kind,
+                   flags.trainer.aggregation.allreduce.empty()
+                       ? ""
+                       : cat(", ", trainer.options().aggregation.allreduce),
+                   flags.async().empty() ? "" : cat(", ", flags.async()), " on ",
+                   short_names(flags.trainer.devices), ", ", trainer.session().threads(),
+                   " threads, seed ", flags.trainer.seed,
+                   flags.trainer.precision == Precision::kF32
+                       ? ""
+                       : cat(", ", name_of(flags.trainer.precision))));
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   const BatchForm& form = plan.forms().front();
@@ -79,34 +83,35 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
   const TrainerOptions& made = trainer.options();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
   if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
-  Report report{.program = program,
-                .devices = flags.devices,
-                .trainer = flags.trainer,
-                .allreduce = made.allreduce,
-                .allreduce_requested = trainer.choice().empty() ? made.allreduce : "auto",
-                .gradient_repacking = made.gradient_repacking,
-                .small_tensors_kb = made.small_tensors_kb,
-                .fuse_updates = flags.fuse_updates,
-                .share_replicas = flags.share_replicas,
-                .deterministic = flags.deterministic,
-                .canonical = is_canonical({flags.trainer, made.allreduce}, trainer),
-                .bucket_mb = made.bucket_mb,
-                .async = flags.async,
-                .batch_size = flags.batch_size,
-                .uneven = std::string(name_of(flags.uneven)),
-                .tower_weights = flags.tower_weights,
-                .seed = flags.seed,
-                .precision = std::string(name_of(made.precision)),
-                .loss_scale = trainer.loss_scale(),
-                .threads = session.threads(),
-                .steps = trainer.steps(),
-                .epochs = trainer.epochs(),
-                .examples_per_second = trainer.examples_per_second(),
-                .params_hash = params_hash(session, trainer.graph()),
-                .state_hash = state_hash(session, trainer.graph()),
-                .replicas_equal = differing.empty(),
-                .replicas_shared = count_shared(session, trainer.graph()),
-                .peak_bytes = session.peak_bytes()};
+  Report report{
+      .program = program,
+      .devices = made.devices,
+      .trainer = flags.kind,
+      .allreduce = made.aggregation.allreduce,
+      .allreduce_requested = trainer.choice().empty() ? made.aggregation.allreduce : "auto",
+      .gradient_repacking = made.aggregation.gradient_repacking,
+      .small_tensors_kb = made.aggregation.small_tensors_kb,
+      .fuse_updates = made.session.fuse_updates,
+      .share_replicas = made.session.share_replicas,
+      .deterministic = made.session.deterministic,
+      .canonical = is_canonical({flags.kind, made.aggregation.allreduce}, trainer),
+      .bucket_mb = made.aggregation.bucket_mb,
+      .async = flags.async(),
+      .batch_size = made.batch_size,
+      .uneven = std::string(name_of(made.batches.uneven)),
+      .tower_weights = made.batches.tower_weights,
+      .seed = made.seed,
+      .precision = std::string(name_of(made.precision)),
+      .loss_scale = trainer.loss_scale(),
+      .threads = session.threads(),
+      .steps = trainer.steps(),
+      .epochs = trainer.epochs(),
+      .examples_per_second = trainer.examples_per_second(),
+      .params_hash = params_hash(session, trainer.graph()),
+      .state_hash = state_hash(session, trainer.graph()),
+      .replicas_equal = differing.empty(),
+      .replicas_shared = count_shared(session, trainer.graph()),
+      .peak_bytes = session.peak_bytes()};
   if (trainer.steps_of_run() > 0) report.loss = trainer.metric("loss");
   report.divergence = find_divergence(trainer);
   if (trainer.has_metric("test_accuracy")) report.test_accuracy = trainer.metric("test_accuracy");
@@ -124,8 +129,8 @@ void train_and_save(Trainer& trainer, const SaveCheckpoint* save) try {
 // Returns the error of a run that had diverged, which is reported all the same.
 std::exception_ptr run_training(Trainer& trainer, const TrainFlags& flags,
                                 const SaveCheckpoint* save, Console& console) {
-  if (flags.log_device_placement)
-    console.line(balance_report(trainer.graph(), flags.devices).str());
+  if (flags.trainer.session.log_device_placement)
+    console.line(balance_report(trainer.graph(), trainer.options().devices).str());
   if (!flags.restore_checkpoint.empty())
     console.line(restore_training(trainer, flags.restore_checkpoint));
   try {
@@ -140,12 +145,14 @@ std::exception_ptr run_training(Trainer& trainer, const TrainFlags& flags,
 // A run that goes on from one that chose, without a wish of its own, chooses too; and as that did,
 // if it can and is not told to measure again.
 void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const CheckpointInfo& info) {
-  options.choice.kept = choice_in(info);
-  options.choice.choose_anew = flags.automatic.remeasure;
-  const TrainerKind& kind = find_trainer(flags.trainer);
+  AggregationOptions& aggregation = options.aggregation;
+  aggregation.choice.kept = choice_in(info);
+  aggregation.choice.choose_anew = flags.automatic.remeasure;
+  const TrainerKind& kind = find_trainer(flags.kind);
   const bool can = kind.accepts && kind.accepts("auto");
-  if (options.choice.kept && !flags.allreduce_given && can) options.allreduce = "auto";
-  check_auto_flags(flags.automatic, options.allreduce == "auto" || flags.check_equivalence > 0,
+  if (aggregation.choice.kept && !flags.allreduce_given && can) aggregation.allreduce = "auto";
+  check_auto_flags(flags.automatic, aggregation.choice.any,
+                   aggregation.allreduce == "auto" || flags.check_equivalence > 0,
                    cat("--allreduce=auto, now or when ", flags.restore_checkpoint, " was saved,"));
 }
 
@@ -155,11 +162,14 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   OutputFile* const json = outputs.open("--json", flags.json);
   OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
   outputs.reserve("--save_checkpoint", flags.save_checkpoint);
-  AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms, flags.deterministic);
+  AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,
+                            flags.trainer.session.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(outputs.on_stdout() ? stderr : stdout);
   TrainerOptions options = trainer_options(flags, recipe.model, recipe.optimizer);
-  options.placement_sink = [&](std::string_view text) { console.line(without_line_break(text)); };
+  options.session.placement_sink = [&](std::string_view text) {
+    console.line(without_line_break(text));
+  };
   const std::shared_ptr<SaveCheckpoint> save = add_callbacks(options, flags, recipe, console);
   if (trace_file) options.on_trace = [&](const Trace& trace) { trace_file->write(trace.str()); };
   if (!flags.restore_checkpoint.empty())
@@ -185,7 +195,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   }
   const double began = seconds_now();
   const std::unique_ptr<Trainer> trainer =
-      find_trainer(flags.trainer).make(options, *train_data, test_data.get());
+      std::make_unique<Trainer>(find_trainer(flags.kind), options, *train_data, test_data.get());
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
   const std::exception_ptr error = run_training(*trainer, flags, save.get(), console);
   const double seconds = seconds_now() - began;

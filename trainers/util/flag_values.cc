@@ -9,14 +9,14 @@
 
 namespace belfry {
 
-void read_number(const FlagValue& flag, std::string_view wanted, bool (*allowed)(double),
+void read_number(const WrittenFlag& flag, std::string_view wanted, bool (*allowed)(double),
                  double& value) {
-  if (!flag.given()) return;
+  const std::string& text = flag.value;
   double number = 0;
-  const char* const end = flag.text().data() + flag.text().size();
-  const auto [stop, error] = std::from_chars(flag.text().data(), end, number);
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
   const bool whole = error == std::errc() && stop == end && std::isfinite(number);
-  require<FlagError>(whole && allowed(number), flag, " is not ", wanted);
+  require<FlagError>(whole && allowed(number), flag.written, " is not ", wanted);
   value = number;
 }
 
@@ -33,10 +33,6 @@ bool read_switch(std::string_view written, std::string_view text) {
   const std::optional<bool> value = parse_switch(text);
   require<FlagError>(value.has_value(), written, " is neither true (or 1) nor false (or 0)");
   return *value;
-}
-
-void read_switch(const FlagValue& flag, bool& value) {
-  if (flag.given()) value = read_switch(flag.str(), flag.text());
 }
 
 std::string underscores_in_names(std::string text) {

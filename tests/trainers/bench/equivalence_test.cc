@@ -164,7 +164,7 @@ TrainerOptions options(int towers) {
   TrainerOptions result{.model = smooth_model, .optimizer = momentum(0.1), .batch_size = 4};
   result.devices.clear();
   for (int i = 0; i < towers; ++i) result.devices.push_back(DeviceSpec::local("CPU", i));
-  result.choice.machine = [towers] { return machine_of_workers(towers); };
+  result.aggregation.choice.machine = [towers] { return machine_of_workers(towers); };
   return result;
 }
 
@@ -307,8 +307,8 @@ TEST(CheckEquivalence, SaysWhatAutoChose) {
 TEST(CheckEquivalence, DoesNotBlameAutoForAnOrderThatItWasAllowed) {
   const auto data = smooth_data(40);
   TrainerOptions any = options(4);
-  any.choice = {.any = true,
-                .kept = KeptChoice{.allreduce = "left_to_right", .devices = any.devices}};
+  any.aggregation.choice = {
+      .any = true, .kept = KeptChoice{.allreduce = "left_to_right", .devices = any.devices}};
   const Mode modes[] = {{"replicated", "collective"}, {"replicated", "auto"}};
   const Equivalence result = check_equivalence(any, *data, 7, modes);
   EXPECT_TRUE(result.holds());
@@ -420,7 +420,7 @@ TEST(CheckEquivalence, BlamesNoTrainerWhenSynchronisedTowersHaveNoSamples) {
     TrainerOptions wanted = options(6);
     wanted.model = synchronised_model;
     wanted.batch_size = 2;
-    wanted.uneven = uneven;
+    wanted.batches.uneven = uneven;
     const Mode modes[] = {
         {"parameter_server", "colocate"}, {"replicated", "collective"}, {"replicated", "naive"}};
     const Equivalence result = check_equivalence(wanted, *data, 6, modes);

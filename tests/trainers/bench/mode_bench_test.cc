@@ -125,14 +125,14 @@ TEST(BenchModes, ChooseOnceForAllRoundsWithTheBitsOfOthers) {
   const Mode modes[] = {{"replicated", "collective"}, {"replicated", "auto"}};
   TrainerOptions chooses = options(2);
   int asked = 0;
-  chooses.choice.machine = [&] {
+  chooses.aggregation.choice.machine = [&] {
     ++asked;
     return machine_of_links(2, {.latency_us = 10, .gbps = 1});
   };
   const ModePlan plan = plan_mode(modes[1], chooses, *data);
   EXPECT_EQ(plan.refusal, "");
   EXPECT_THAT(plan.choice, HasSubstr("auto: predicted for 4 gradients on CPU:0 CPU:1\n"));
-  chooses.choice.kept = plan.kept;
+  chooses.aggregation.choice.kept = plan.kept;
   const std::vector<ModeRuns> runs = bench_modes(modes, chooses, *data, {.steps = 3, .rounds = 2});
   EXPECT_EQ(asked, 1);
   EXPECT_FALSE(runs[0].chosen);

@@ -9,7 +9,7 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 
 namespace belfry {
@@ -86,13 +86,14 @@ TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
     double accuracy = 0;
   };
   const auto losses = std::make_shared<Losses>();
-  SyncMultiGpuTrainerReplicated trainer({.model = spec.model,
-                                         .optimizer = spec.optimizer,
-                                         .devices = {DeviceSpec("/cpu:0"), DeviceSpec("/cpu:1")},
-                                         .batch_size = 4,
-                                         .epochs = 12,
-                                         .callbacks = {losses}},
-                                        *data);
+  Trainer trainer(find_trainer("replicated"),
+                  {.model = spec.model,
+                   .optimizer = spec.optimizer,
+                   .devices = {DeviceSpec("/cpu:0"), DeviceSpec("/cpu:1")},
+                   .batch_size = 4,
+                   .epochs = 12,
+                   .callbacks = {losses}},
+                  *data);
   trainer.train();
   ASSERT_EQ(losses->values.size(), 12u);
   // Near that of guessing at first, e.g. log(10) = 2.3.

@@ -53,15 +53,15 @@ class EqualToOneTower : public testing::TestWithParam<std::tuple<int, NamedOptim
   static Values run(const char* kind, int towers, const char* strategy,
                     const Optimizer& optimizer) {
     const auto data = smooth_data(5 * kGlobalBatch);
-    TrainerOptions options{.model = smooth_model,
-                           .optimizer = optimizer,
-                           .devices = test::devices(towers),
-                           .logical_gpus = test::logical_gpus(),
-                           .allreduce = strategy,
-                           .batch_size = kGlobalBatch / towers,
-                           .epochs = 4,
-                           .deterministic = true};
-    const auto trainer = find_trainer(kind).make(std::move(options), *data, nullptr);
+    TrainerOptions options{
+        .model = smooth_model,
+        .optimizer = optimizer,
+        .devices = test::devices(towers),
+        .aggregation = {.allreduce = strategy},
+        .batch_size = kGlobalBatch / towers,
+        .epochs = 4,
+        .session = {.logical_gpus = test::logical_gpus(), .deterministic = true}};
+    const auto trainer = std::make_unique<Trainer>(find_trainer(kind), std::move(options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), 20);
     EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
@@ -128,19 +128,20 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
   TrainerOptions options{.model = small_convnet,
                          .optimizer = adam(1e-2),
                          .devices = test::devices(towers),
-                         .logical_gpus = test::logical_gpus(),
-                         .allreduce = mode.strategy,
-                         .gradient_repacking = mode.repacking,
-                         .fuse_updates = mode.fuse,
-                         .share_replicas = mode.share,
-                         .small_tensors_kb = mode.small_tensors_kb,
-                         .bucket_mb = mode.bucket_mb,
+                         .aggregation = {.allreduce = mode.strategy,
+                                         .gradient_repacking = mode.repacking,
+                                         .small_tensors_kb = mode.small_tensors_kb,
+                                         .bucket_mb = mode.bucket_mb},
                          .batch_size = 8,
                          .epochs = 2,
                          .seed = seed,
-                         .threads = mode.threads,
-                         .deterministic = true};
-  const auto trainer = find_trainer(mode.kind).make(std::move(options), *data, nullptr);
+                         .session = {.logical_gpus = test::logical_gpus(),
+                                     .threads = mode.threads,
+                                     .fuse_updates = mode.fuse,
+                                     .share_replicas = mode.share,
+                                     .deterministic = true}};
+  const auto trainer =
+      std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options), *data);
   trainer->train();
   EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
   const bool replicated = mode.kind == std::string_view("replicated");
@@ -192,12 +193,13 @@ TEST(Hashes, AreEqualFusedOrNotAndSharedOrNot) {
 TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
   BELFRY_NEED_DEVICES(2);
   const auto data = data::generated_digits(32, 3);
-  SyncMultiGpuTrainerReplicated trainer({.model = small_convnet,
-                                         .optimizer = momentum(0.1),
-                                         .devices = test::devices(2),
-                                         .logical_gpus = test::logical_gpus(),
-                                         .batch_size = 8},
-                                        *data);
+  Trainer trainer(find_trainer("replicated"),
+                  {.model = small_convnet,
+                   .optimizer = momentum(0.1),
+                   .devices = test::devices(2),
+                   .batch_size = 8,
+                   .session = {.logical_gpus = test::logical_gpus()}},
+                  *data);
   Session& session = trainer.session();
   const int shared = count_shared(session, trainer.graph());
   // All that a tower has of its own: trained variables and their slots.

@@ -1,4 +1,4 @@
-// Helpers of the tests of AsyncMultiGpuTrainer.
+// Helpers of the tests of the trainer "async".
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -46,7 +46,7 @@ inline TrainerOptions digit_options(const char* async, int towers, int threads =
           .async = async,
           .batch_size = 8,
           .epochs = 2,
-          .threads = threads};
+          .session = {.threads = threads}};
 }
 
 }  // namespace belfry

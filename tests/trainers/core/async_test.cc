@@ -1,4 +1,4 @@
-// AsyncMultiGpuTrainer: updates by each tower's gradients, in order.
+// The trainer "async": updates by each tower's gradients, in order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ TEST_P(SequentialUpdates, ByHandEqualThoseInOrderBitForBit) {
   options.optimizer = optimizer.make();
   options.epochs = 2;
   options.max_steps = kSteps;
-  AsyncMultiGpuTrainer trainer(options, *data);
+  Trainer trainer(find_trainer("async"), options, *data);
   ByHand expected(towers, options.optimizer, trainer.session());
   Prefetcher input(*data, trainer.batches());
   for (std::int64_t i = 0; i < kSteps; ++i) expected.step(input.next());
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 Hashes train_digits(const char* kind, TrainerOptions options) {
   const auto data = data::generated_digits(96, 3);
-  const auto trainer = find_trainer(kind).make(std::move(options), *data, nullptr);
+  const auto trainer = std::make_unique<Trainer>(find_trainer(kind), std::move(options), *data);
   trainer->train();
   return hashes_of(*trainer);
 }
@@ -149,15 +149,15 @@ TEST(Ordered, GoesOnFromACheckpointToTheSameBits) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/checkpoint";
   const auto data = data::generated_digits(96, 3);
-  AsyncMultiGpuTrainer whole(digit_options("ordered", 2), *data);
+  Trainer whole(find_trainer("async"), digit_options("ordered", 2), *data);
   whole.train();
   TrainerOptions options = digit_options("ordered", 2);
   options.max_steps = 5;
-  AsyncMultiGpuTrainer half(options, *data);
+  Trainer half(find_trainer("async"), options, *data);
   half.train();
   save_training(half, path);
   options.max_steps = 0;
-  AsyncMultiGpuTrainer rest(options, *data);
+  Trainer rest(find_trainer("async"), options, *data);
   restore_training(rest, path);
   rest.train();
   EXPECT_EQ(rest.steps(), whole.steps());
@@ -167,25 +167,25 @@ TEST(Ordered, GoesOnFromACheckpointToTheSameBits) {
 TEST(Async, RefusesOtherModesByName) {
   const auto data = smooth_data(64);
   try {
-    AsyncMultiGpuTrainer trainer(async_options("fast", 2), *data);
+    Trainer trainer(find_trainer("async"), async_options("fast", 2), *data);
     FAIL();
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'fast'"));
+    EXPECT_THAT(error.what(), HasSubstr("async=fast is neither ordered nor free"));
   }
 }
 
 TEST(Async, IsCanonicalForNoStrategy) {
   EXPECT_FALSE(find_trainer("async").canonical);
   EXPECT_TRUE(find_trainer("replicated").canonical);
-  EXPECT_TRUE(find_trainer("async").async);
-  EXPECT_FALSE(find_trainer("replicated").async);
+  EXPECT_TRUE(find_trainer("async").takes_async());
+  EXPECT_FALSE(find_trainer("replicated").takes_async());
 }
 
 TEST(Async, SpreadsVariablesAsTheParameterServerDoes) {
   const auto data = smooth_data(64);
-  SyncMultiGpuTrainerParameterServer server(async_options("", 3), *data);
+  Trainer server(find_trainer("parameter_server"), async_options("", 3), *data);
   for (const char* async : {"ordered", "free"}) {
-    AsyncMultiGpuTrainer trainer(async_options(async, 3), *data);
+    Trainer trainer(find_trainer("async"), async_options(async, 3), *data);
     for (const Variable v : server.graph().variables(kTrainableVariables))
       EXPECT_EQ(trainer.session().placement(trainer.graph().stored_variable(v.name()).ref()),
                 server.session().placement(v.ref()))

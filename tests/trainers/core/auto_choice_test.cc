@@ -13,7 +13,7 @@
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/machine/machines.h"
 #include "belfry/trainers/bench/models.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/machine/measure_machine.h"
@@ -359,17 +359,18 @@ TEST(AutoChoice, DependsOnTheModelsGradients) {
     const auto slow_links = [] {
       return find_machine(local_file_system(), {}, {.links = described("slow_links")});
     };
-    SyncMultiGpuTrainerReplicated trainer({.model = spec.model,
-                                           .optimizer = spec.optimizer,
-                                           .devices = parse_devices("gpu:8"),
-                                           .allreduce = "auto",
-                                           .choice = {.buckets = {0}, .machine = slow_links},
-                                           .batch_size = 1,
-                                           .dry_run = true},
-                                          *data);
-    EXPECT_EQ(trainer.kept_choice()->allreduce, trainer.options().allreduce);
-    EXPECT_EQ(trainer.kept_choice()->bucket_mb, trainer.options().bucket_mb);
-    return trainer.options().allreduce;
+    Trainer trainer(
+        find_trainer("replicated"),
+        {.model = spec.model,
+         .optimizer = spec.optimizer,
+         .devices = parse_devices("gpu:8"),
+         .aggregation = {.allreduce = "auto", .choice = {.buckets = {0}, .machine = slow_links}},
+         .batch_size = 1,
+         .session = {.dry_run = true}},
+        *data);
+    EXPECT_EQ(trainer.kept_choice()->allreduce, trainer.options().aggregation.allreduce);
+    EXPECT_EQ(trainer.kept_choice()->bucket_mb, trainer.options().aggregation.bucket_mb);
+    return trainer.options().aggregation.allreduce;
   };
   EXPECT_EQ(chosen("mlp"), "collective");         // six large tensors
   EXPECT_EQ(chosen("resnet20"), "hierarchical");  // 65 small ones
@@ -377,41 +378,43 @@ TEST(AutoChoice, DependsOnTheModelsGradients) {
 
 TEST(AutoChoice, PassesOverWhatAnEarlierRunTookAndThisProgramLacks) {
   const auto data = smooth_data(8);
-  TrainerOptions options{.model = smooth_model,
-                         .optimizer = sgd(0.1),
-                         .devices = parse_devices("cpu:2"),
-                         .allreduce = "auto",
-                         .choice = {.machine = [] { return machine_of_workers(2); },
-                                    .kept = KeptChoice{.allreduce = "rong",
-                                                       .devices = parse_devices("cpu:2"),
-                                                       .from = "that run"}},
-                         .batch_size = 4};
-  const SyncMultiGpuTrainerReplicated trainer(options, *data);
+  TrainerOptions options{
+      .model = smooth_model,
+      .optimizer = sgd(0.1),
+      .devices = parse_devices("cpu:2"),
+      .aggregation = {.allreduce = "auto",
+                      .choice = {.machine = [] { return machine_of_workers(2); },
+                                 .kept = KeptChoice{.allreduce = "rong",
+                                                    .devices = parse_devices("cpu:2"),
+                                                    .from = "that run"}}},
+      .batch_size = 4};
+  const Trainer trainer(find_trainer("replicated"), options, *data);
   EXPECT_THAT(trainer.choice(), HasSubstr("auto: choosing anew: the choice of that run (rong) is "
                                           "no use here: "));
-  EXPECT_EQ(trainer.options().allreduce, "collective");
-  options.choice.kept->allreduce = "colocate";
-  EXPECT_THAT(SyncMultiGpuTrainerReplicated(options, *data).choice(),
+  EXPECT_EQ(trainer.options().aggregation.allreduce, "collective");
+  options.aggregation.choice.kept->allreduce = "colocate";
+  EXPECT_THAT(Trainer(find_trainer("replicated"), options, *data).choice(),
               HasSubstr("(colocate) is not taken by this trainer\n"));
-  options.choice.kept->allreduce = "shuffle";
-  const SyncMultiGpuTrainerReplicated keeps(options, *data);
+  options.aggregation.choice.kept->allreduce = "shuffle";
+  const Trainer keeps(find_trainer("replicated"), options, *data);
   EXPECT_EQ(keeps.choice(), "auto: shuffle, as that run chose on these devices");
-  EXPECT_EQ(keeps.options().allreduce, "shuffle");
+  EXPECT_EQ(keeps.options().aggregation.allreduce, "shuffle");
 }
 
 TEST(AutoChoice, TriesSizesOfBucketsThatCutTheGradientsDifferently) {
   const auto data = smooth_data(8);
-  TrainerOptions options{.model = smooth_model,
-                         .optimizer = sgd(0.1),
-                         .devices = parse_devices("cpu:2"),
-                         .allreduce = "auto",
-                         .choice = {.machine = [] { return machine_of_workers(2); }},
-                         .batch_size = 4};
-  const std::string small = SyncMultiGpuTrainerReplicated(options, *data).choice();
+  TrainerOptions options{
+      .model = smooth_model,
+      .optimizer = sgd(0.1),
+      .devices = parse_devices("cpu:2"),
+      .aggregation = {.allreduce = "auto",
+                      .choice = {.machine = [] { return machine_of_workers(2); }}},
+      .batch_size = 4};
+  const std::string small = Trainer(find_trainer("replicated"), options, *data).choice();
   EXPECT_THAT(small, AllOf(HasSubstr("  collective, 4 MiB"), HasSubstr("  collective  "),
                            Not(HasSubstr("16 MiB")), Not(HasSubstr("1 MiB"))));
-  options.choice.buckets = {0.0001, 4, 0.00001};
-  const std::string cut = SyncMultiGpuTrainerReplicated(options, *data).choice();
+  options.aggregation.choice.buckets = {0.0001, 4, 0.00001};
+  const std::string cut = Trainer(find_trainer("replicated"), options, *data).choice();
   EXPECT_THAT(cut, AllOf(HasSubstr("collective, 1e-04 MiB"), HasSubstr("collective, 1e-05 MiB"),
                          HasSubstr("collective, 4 MiB"), HasSubstr("naive, 1e-04 MiB"),
                          Not(HasSubstr("naive, 4 MiB"))));
@@ -420,17 +423,17 @@ TEST(AutoChoice, TriesSizesOfBucketsThatCutTheGradientsDifferently) {
 TEST(AutoChoice, OfPackedGradientsTriesNoBuckets) {
   const ModelSpec spec = find_model("mnist", 28);
   const auto data = synthetic_data(spec.fields, spec.classes, 4, 1);
-  SyncMultiGpuTrainerReplicated trainer(
-      {.model = spec.model,
-       .optimizer = spec.optimizer,
-       .devices = parse_devices("cpu:2"),
-       .allreduce = "auto",
-       .choice = {.machine = [] { return machine_of_workers(2); }},
-       .gradient_repacking = 2,
-       .batch_size = 2},
-      *data);
+  Trainer trainer(find_trainer("replicated"),
+                  {.model = spec.model,
+                   .optimizer = spec.optimizer,
+                   .devices = parse_devices("cpu:2"),
+                   .aggregation = {.allreduce = "auto",
+                                   .choice = {.machine = [] { return machine_of_workers(2); }},
+                                   .gradient_repacking = 2},
+                   .batch_size = 2},
+                  *data);
   EXPECT_THAT(trainer.choice(), Not(HasSubstr("MiB")));
-  EXPECT_EQ(trainer.options().bucket_mb, 0);
+  EXPECT_EQ(trainer.options().aggregation.bucket_mb, 0);
   EXPECT_EQ(trainer.kept_choice()->gradient_repacking, 2);
 }
 

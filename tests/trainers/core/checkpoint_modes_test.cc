@@ -29,9 +29,9 @@ std::unique_ptr<Trainer> make(const Mode& mode, const Dataset& data, std::uint64
       .model = smooth_model, .optimizer = adam(0.01), .batch_size = 4, .max_steps = 3};
   options.devices.clear();
   for (int i = 0; i < mode.towers; ++i) options.devices.push_back(DeviceSpec::local("CPU", i));
-  options.allreduce = mode.strategy;
+  options.aggregation.allreduce = mode.strategy;
   options.seed = seed;
-  return find_trainer(mode.kind).make(std::move(options), data, nullptr);
+  return std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options), data);
 }
 
 TEST(CheckpointModes, RestoreWeightsSlotsAndCountersInEveryTower) {

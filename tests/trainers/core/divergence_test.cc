@@ -128,7 +128,8 @@ TEST_F(DivergenceTest, IsSavedWhereThereIsNothingToLoseAndNamedByTheNextRun) {
 
 TEST_F(DivergenceTest, OfATrainerThatIsNotRunByTrainIsNotSavedEither) {
   const auto data = smooth_data(16);
-  SimpleTrainer trainer({.model = smooth_model, .optimizer = sgd(0.1), .batch_size = 4}, *data);
+  Trainer trainer(find_trainer("simple"),
+                  {.model = smooth_model, .optimizer = sgd(0.1), .batch_size = 4}, *data);
   save_training(trainer, checkpoint_);
   const Variable w = trainer.graph().stored_variable("fc1/W");
   Tensor bad = trainer.session().read(w);
@@ -159,19 +160,19 @@ TEST_F(DivergenceTest, BeginsWithTheFirstOfTheLastLossesThatAreNotFinite) {
   std::set<bool> ended_well;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const auto losses = std::make_shared<Losses>();
-    SimpleTrainer trainer(
-        {.model =
-             [](Tower& tower, Output x, Output y) {
-               return reduce_mean(square(dense(tower, "fc", x, {.units = 1}) - y));
-             },
-         .optimizer = sgd(0.1),
-         .batch_size = 2,
-         .epochs = 3,
-         .seed = seed,
-         .precision = Precision::kF16,
-         .loss_scale = {.initial = 1},
-         .callbacks = {losses}},
-        data);
+    Trainer trainer(find_trainer("simple"),
+                    {.model =
+                         [](Tower& tower, Output x, Output y) {
+                           return reduce_mean(square(dense(tower, "fc", x, {.units = 1}) - y));
+                         },
+                     .optimizer = sgd(0.1),
+                     .batch_size = 2,
+                     .epochs = 3,
+                     .seed = seed,
+                     .precision = Precision::kF16,
+                     .loss_scale = {.initial = 1},
+                     .callbacks = {losses}},
+                    data);
     trainer.train();
     EXPECT_EQ(trainer.not_finite_since(), losses->since);
     EXPECT_EQ(trainer.loss_scale()->skipped_steps, 3);

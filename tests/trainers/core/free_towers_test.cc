@@ -1,4 +1,4 @@
-// AsyncMultiGpuTrainer: towers that run free of each other.
+// The trainer "async": towers that run free of each other.
 #include <atomic>
 #include <numeric>
 #include <system_error>
@@ -52,7 +52,7 @@ TEST(Free, CountsKTowerStepsAsOneAndCallsCallbacksInOrder) {
   options.epochs = 4;
   options.max_steps = 5;
   options.optimizer = adam(0.01);
-  AsyncMultiGpuTrainer trainer(options, *data);
+  Trainer trainer(find_trainer("async"), options, *data);
   EXPECT_EQ(trainer.total_steps(), 5);
   trainer.train();
   EXPECT_THAT(recorder->events,
@@ -85,7 +85,7 @@ TEST(Free, GivesEachTowerItsOwnShareOfTheSamples) {
     options.optimizer = sgd(0);
     const auto sum = std::make_shared<Sum>();
     options.callbacks = {sum};
-    find_trainer(kind).make(std::move(options), *data, nullptr)->train();
+    std::make_unique<Trainer>(find_trainer(kind), std::move(options), *data)->train();
     return sum->total;
   };
   EXPECT_NEAR(mean_losses("async", "free"), mean_losses("replicated", ""), 1e-9);
@@ -105,7 +105,7 @@ TEST(Free, LearnsTheSmallProblem) {
     };
     const auto losses = std::make_shared<Losses>();
     options.callbacks = {losses};
-    AsyncMultiGpuTrainer trainer(options, *data);
+    Trainer trainer(find_trainer("async"), options, *data);
     trainer.train();
     const auto mean = [&](auto from, auto to) {
       return std::accumulate(from, to, 0.0) / static_cast<double>(to - from);
@@ -134,7 +134,7 @@ TEST(Free, LearnsGeneratedDigits) {
   {
     Console console(sink);
     options.callbacks = {std::make_shared<Evaluation>(console)};
-    AsyncMultiGpuTrainer trainer(options, *train, test.get());
+    Trainer trainer(find_trainer("async"), options, *train, test.get());
     trainer.train();
     // By the moving averages, which the towers have moved.
     EXPECT_GT(trainer.metric("test_accuracy"), 0.75);
@@ -151,7 +151,7 @@ TEST(Free, MovesAveragesByEachTowersMoments) {
     const Output constant_of_tower = x * 0 + (tower.index() + 1.0);
     return reduce_mean(batch_norm(tower, "bn", constant_of_tower));
   };
-  AsyncMultiGpuTrainer trainer(options, *data);
+  Trainer trainer(find_trainer("async"), options, *data);
   trainer.train();
   ASSERT_EQ(trainer.steps(), 3);
   std::vector<Variable> averages;
@@ -180,7 +180,7 @@ TEST(Free, StopsWhenACallbackAsksForIt) {
   const auto data = smooth_data(400);
   TrainerOptions options = async_options("free", 2);
   options.callbacks = {std::make_shared<StopAfter>(3)};
-  AsyncMultiGpuTrainer trainer(options, *data);
+  Trainer trainer(find_trainer("async"), options, *data);
   trainer.train();
   EXPECT_EQ(trainer.steps(), 3);
   EXPECT_GE(trainer.session().step(), 6u);
@@ -198,7 +198,7 @@ TEST(Free, ErrorsOfCallbacksEndTheTraining) {
   const auto data = smooth_data(400);
   TrainerOptions options = async_options("free", 3);
   options.callbacks = {std::make_shared<Throws>()};
-  AsyncMultiGpuTrainer trainer(options, *data);
+  Trainer trainer(find_trainer("async"), options, *data);
   EXPECT_THROW(trainer.train(), IoError);
   const std::uint64_t steps = trainer.session().step();
   EXPECT_EQ(trainer.session().step(), steps);
@@ -228,7 +228,7 @@ const Op kFatalTest{.name = "FatalTest",
 
 TEST(Free, TheTowerWhoseThreadCannotBeStartedIsNamed) {
   const auto data = smooth_data(400);
-  AsyncMultiGpuTrainer trainer(async_options("free", 3), *data);
+  Trainer trainer(find_trainer("async"), async_options("free", 3), *data);
   set_thread_hook([](const ThreadUse& use) {
     if (use.what.starts_with("tower 1 of 3"))
       throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
@@ -252,7 +252,7 @@ TEST(Free, TheErrorOfATowerStopsAllAndLeavesTrain) {
     options.model = [](Tower& tower, Output x, Output y) {
       return smooth_model(tower, tower.graph().add(kFatalTest, {x}, At("fatal")).output(), y);
     };
-    AsyncMultiGpuTrainer trainer(options, *data);
+    Trainer trainer(find_trainer("async"), options, *data);
     try {
       trainer.train();
       FAIL() << "trained";
@@ -279,7 +279,7 @@ TEST(Free, AnErrorAmidUpdatesIsTheOneThatIsThrown) {
                        u.gradient.graph().add(kFatalTest, {u.gradient}, u.at).output();
                    return assign_sub(u.variable, again * u.rate, u.at);
                  }});
-  AsyncMultiGpuTrainer trainer(options, *data);
+  Trainer trainer(find_trainer("async"), options, *data);
   try {
     trainer.train();
     FAIL() << "trained";
@@ -302,7 +302,7 @@ struct BrokenData final : Dataset {
 
 TEST(Free, PassesOnErrorsOfTheData) {
   const BrokenData data;
-  AsyncMultiGpuTrainer trainer(async_options("free", 2), data);
+  Trainer trainer(find_trainer("async"), async_options("free", 2), data);
   EXPECT_THROW(trainer.train(), IoError);
 }
 
@@ -314,7 +314,7 @@ TEST(Free, AsksSchedulesOncePerStep) {
     asked.push_back(info.step);
     return 0.01;
   });
-  AsyncMultiGpuTrainer trainer(std::move(options), *data);
+  Trainer trainer(find_trainer("async"), std::move(options), *data);
   trainer.train();
   EXPECT_THAT(asked, ElementsAre(0, 1, 2));
 }
@@ -330,7 +330,7 @@ TEST(Free, TracesTowerZerosSecondStepOrItsOnlyOne) {
       EXPECT_THAT(trace.str(), HasSubstr("tower0/"));
       EXPECT_THAT(trace.str(), ::testing::Not(HasSubstr("tower1/")));
     };
-    AsyncMultiGpuTrainer trainer(std::move(options), *data);
+    Trainer trainer(find_trainer("async"), std::move(options), *data);
     trainer.train();
     EXPECT_EQ(traced, 1) << steps;
   }
@@ -343,11 +343,11 @@ TEST(Free, GoesOnFromACheckpointWithItsCounts) {
   TrainerOptions options = async_options("free", 2);
   options.optimizer = adam(0.01);
   options.max_steps = 5;
-  AsyncMultiGpuTrainer half(options, *data);
+  Trainer half(find_trainer("async"), options, *data);
   half.train();
   save_training(half, path);
   options.max_steps = 0;
-  AsyncMultiGpuTrainer rest(options, *data);
+  Trainer rest(find_trainer("async"), options, *data);
   restore_training(rest, path);
   EXPECT_EQ(hashes_of(rest), hashes_of(half));
   EXPECT_EQ(rest.position(), (TrainingPosition{.steps = 5, .samples = 40}));
@@ -360,7 +360,7 @@ TEST(Free, GoesOnFromACheckpointWithItsCounts) {
 
 TEST(Free, TowersNeedNothingOfEachOther) {
   const auto data = smooth_data(64);
-  AsyncMultiGpuTrainer trainer(async_options("free", 3), *data);
+  Trainer trainer(find_trainer("async"), async_options("free", 3), *data);
   const TrainingGraph& built = trainer.built();
   EXPECT_TRUE(built.forms.empty());
   ASSERT_EQ(built.tower_ops.size(), 3u);

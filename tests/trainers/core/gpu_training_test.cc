@@ -31,15 +31,16 @@ std::string trained(const std::string& model, const char* type, int towers, int 
   const auto data = synthetic_data(spec.fields, spec.classes, towers * kBatch, 5);
   TrainerOptions options{.model = spec.model,
                          .optimizer = spec.optimizer,
-                         .allreduce = way.allreduce,
+                         .aggregation = {.allreduce = way.allreduce},
                          .batch_size = kBatch,
                          .epochs = kSteps,
                          .precision = way.precision,
-                         .threads = 2};
+                         .session = {.threads = 2}};
   options.devices.clear();
-  options.logical_gpus = logical;
+  options.session.logical_gpus = logical;
   for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
-  const auto trainer = find_trainer(way.trainer).make(std::move(options), *data, nullptr);
+  const auto trainer =
+      std::make_unique<Trainer>(find_trainer(way.trainer), std::move(options), *data);
   trainer->train();
   EXPECT_EQ(trainer->steps(), kSteps);
   EXPECT_THAT(differing_replicas(trainer->session(), trainer->graph()), testing::IsEmpty());
@@ -126,14 +127,14 @@ TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
         .model = smooth_model,
         .optimizer = momentum(
             [](const StepInfo& info) { return 0.1 / static_cast<double>(1 + info.step); }, 0.9),
-        .logical_gpus = logical,
         .batch_size = 8 * kBatch / towers,
-        .uneven = Uneven::kWeight,
+        .batches = {.uneven = Uneven::kWeight},
         .epochs = 3,
-        .threads = 2};
+        .session = {.logical_gpus = logical, .threads = 2}};
     options.devices.clear();
     for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
-    const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+    const auto trainer =
+        std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), 12);
     EXPECT_EQ(trainer->batches().forms().size(), 2u);
@@ -161,9 +162,8 @@ TEST(GpuTrainer, AsksForDeterministicKernelsByItsFlag) {
     if (given) arguments.push_back("--deterministic");
     const auto data = smooth_data(4 * kBatch);
     const TrainFlags flags = parse(arguments);
-    find_trainer(flags.trainer)
-        .make(trainer_options(flags, smooth_model, sgd(0.1)), *data, nullptr)
-        ->train();
+    Trainer(find_trainer(flags.kind), trainer_options(flags, smooth_model, sgd(0.1)), *data)
+        .train();
     const test::StandInGpus::Calls calls = gpus.calls();
     EXPECT_GT(given ? calls.deterministic : calls.fastest, 0);
     EXPECT_EQ(given ? calls.fastest : calls.deterministic, 0);
@@ -184,9 +184,10 @@ TEST(GpuTrainer, StopsWithBatchesStaged) {
                          .optimizer = sgd(0.1),
                          .devices = {DeviceSpec::local("GPU", 0)},
                          .batch_size = kBatch,
-                         .threads = 1,
-                         .callbacks = {std::make_shared<Stop>()}};
-  const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+                         .callbacks = {std::make_shared<Stop>()},
+                         .session = {.threads = 1}};
+  const auto trainer =
+      std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
   trainer->train();
   EXPECT_EQ(trainer->steps(), 2);
 }
@@ -208,14 +209,15 @@ TEST(GpuTrainer, GivesAGpuOneSegmentInEachCanonicalMode) {
     const auto data = smooth_data(8 * kBatch);
     TrainerOptions options{.model = smooth_model,
                            .optimizer = sgd(0.1),
-                           .allreduce = allreduce,
+                           .aggregation = {.allreduce = allreduce},
                            .batch_size = kBatch,
                            .epochs = 4,
-                           .threads = 1};
+                           .session = {.threads = 1}};
     options.devices.clear();
-    options.logical_gpus = 8;
+    options.session.logical_gpus = 8;
     for (int t = 0; t < 8; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
-    const auto trainer = find_trainer("replicated").make(std::move(options), *data, nullptr);
+    const auto trainer =
+        std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), 4);
     EXPECT_EQ(gpus.calls().captures, FeedSlots::kCount) << allreduce;

@@ -314,11 +314,11 @@ TEST(Optimizer, GivesItsNodeTheNameThatIsAskedFor) {
     EXPECT_EQ(&graph.find("train_op"), &step);
     for (const char* part : {"train_op/learning_rate", "train_op/update_w/"})
       EXPECT_TRUE(has_node_below(graph, part)) << part;
-    EXPECT_EQ(optimizer.apply(both, "train_op", Slots::kReuse).name(), "train_op_1");
-    EXPECT_EQ(optimizer.apply(both, "a/b", Slots::kReuse).name(), "a/b");
+    EXPECT_EQ(optimizer.apply(both, "train_op", OptimizerSlots::kReuse).name(), "train_op_1");
+    EXPECT_EQ(optimizer.apply(both, "a/b", OptimizerSlots::kReuse).name(), "a/b");
     const NameScope scope(graph, "sc");
-    EXPECT_EQ(optimizer.apply(both, "train_op", Slots::kReuse).name(), "sc/train_op");
-    EXPECT_EQ(optimizer.apply(both, {}, Slots::kReuse).name(), "sc/apply_gradients");
+    EXPECT_EQ(optimizer.apply(both, "train_op", OptimizerSlots::kReuse).name(), "sc/train_op");
+    EXPECT_EQ(optimizer.apply(both, {}, OptimizerSlots::kReuse).name(), "sc/apply_gradients");
   }
 }
 
@@ -450,7 +450,7 @@ TEST(ApplyGradients, GiveTheirNodeTheNameThatIsAskedFor) {
     TwoTowers t;
     const GradientTable table({{gradient(t.w, 1)}, {gradient(shared ? t.w : t.copy, 1)}});
     EXPECT_EQ(apply_gradients(momentum(0.1), table, "T").name(), "T");
-    EXPECT_EQ(apply_gradients(momentum(0.1), table, {}, Slots::kReuse).name(), "train_op");
+    EXPECT_EQ(apply_gradients(momentum(0.1), table, {}, OptimizerSlots::kReuse).name(), "train_op");
     EXPECT_TRUE(has_node_below(t.graph, "T/"));
     EXPECT_EQ(has_node_below(t.graph, "tower1/T/apply_gradients/"), !shared);
     Session session(t.graph);

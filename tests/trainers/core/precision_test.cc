@@ -83,7 +83,7 @@ TrainerOptions spiced_options(int towers, Precision precision = Precision::kF16)
           .epochs = 3,
           .precision = precision,
           .loss_scale = {.growth_steps = 3},
-          .threads = 2};
+          .session = {.threads = 2}};
 }
 
 std::map<std::string, Tensor> state_of(Trainer& trainer) {
@@ -134,7 +134,7 @@ class Rule final : public Callback {
 };
 
 std::unique_ptr<Trainer> make(const Kind& kind, TrainerOptions options, const Dataset& data) {
-  return find_trainer(kind).make(std::move(options), data, nullptr);
+  return std::make_unique<Trainer>(find_trainer(kind), std::move(options), data);
 }
 
 TEST(LossScale, FollowsItsRuleAndSkipsWhatIsNotFinite) {
@@ -148,7 +148,7 @@ TEST(LossScale, FollowsItsRuleAndSkipsWhatIsNotFinite) {
       options.optimizer = optimizer;
       const auto rule = std::make_shared<Rule>();
       options.callbacks = {rule};
-      if (kind == "parameter_server") options.allreduce = "colocate";
+      if (kind == "parameter_server") options.aggregation.allreduce = "colocate";
       const auto trainer = make(kind, std::move(options), *data);
       trainer->train();
       EXPECT_GE(rule->skipped(), 3);
@@ -175,26 +175,30 @@ struct Setting {
 };
 
 const std::vector<std::vector<Setting>> kAxes{
-    {{"collective", [](Kind&, TrainerOptions& o) { o.allreduce = "collective"; }},
-     {"naive", [](Kind&, TrainerOptions& o) { o.allreduce = "naive"; }},
-     {"naive_cpu", [](Kind&, TrainerOptions& o) { o.allreduce = "naive_cpu"; }},
-     {"shuffle", [](Kind&, TrainerOptions& o) { o.allreduce = "shuffle"; }},
-     {"hierarchical", [](Kind&, TrainerOptions& o) { o.allreduce = "hierarchical"; }},
+    {{"collective", [](Kind&, TrainerOptions& o) { o.aggregation.allreduce = "collective"; }},
+     {"naive", [](Kind&, TrainerOptions& o) { o.aggregation.allreduce = "naive"; }},
+     {"naive_cpu", [](Kind&, TrainerOptions& o) { o.aggregation.allreduce = "naive_cpu"; }},
+     {"shuffle", [](Kind&, TrainerOptions& o) { o.aggregation.allreduce = "shuffle"; }},
+     {"hierarchical", [](Kind&, TrainerOptions& o) { o.aggregation.allreduce = "hierarchical"; }},
      {"parameter_server",
       [](Kind& kind, TrainerOptions& o) {
         kind = "parameter_server";
-        o.allreduce = "colocate";
+        o.aggregation.allreduce = "colocate";
       }}},
     {{"plain", [](Kind&, TrainerOptions&) {}},
-     {"packed", [](Kind& kind,
-                   TrainerOptions& o) { o.gradient_repacking = find_trainer(kind).packs ? 2 : 0; }},
+     {"packed",
+      [](Kind& kind, TrainerOptions& o) {
+        o.aggregation.gradient_repacking = find_trainer(kind).packs_gradients ? 2 : 0;
+      }},
      {"small packed",
-      [](Kind& kind, TrainerOptions& o) { o.small_tensors_kb = find_trainer(kind).packs ? 1 : 0; }},
-     {"bucketed", [](Kind&, TrainerOptions& o) { o.bucket_mb = 1e-4; }}},
-    {{"fused", [](Kind&, TrainerOptions& o) { o.fuse_updates = true; }},
-     {"apart", [](Kind&, TrainerOptions& o) { o.fuse_updates = false; }}},
-    {{"shared", [](Kind&, TrainerOptions& o) { o.share_replicas = true; }},
-     {"private", [](Kind&, TrainerOptions& o) { o.share_replicas = false; }}},
+      [](Kind& kind, TrainerOptions& o) {
+        o.aggregation.small_tensors_kb = find_trainer(kind).packs_gradients ? 1 : 0;
+      }},
+     {"bucketed", [](Kind&, TrainerOptions& o) { o.aggregation.bucket_mb = 1e-4; }}},
+    {{"fused", [](Kind&, TrainerOptions& o) { o.session.fuse_updates = true; }},
+     {"apart", [](Kind&, TrainerOptions& o) { o.session.fuse_updates = false; }}},
+    {{"shared", [](Kind&, TrainerOptions& o) { o.session.share_replicas = true; }},
+     {"private", [](Kind&, TrainerOptions& o) { o.session.share_replicas = false; }}},
 };
 
 // The same bits in every combination of the settings; under sanitizers in every seventh, in which
@@ -245,8 +249,8 @@ TEST(MixedPrecision, GivesTheSameBitsHoweverGradientsAreCombinedAndApplied) {
 TEST(MixedPrecision, GivesTheSameBitsWithUnequalBatches) {
   const auto data = spiced_data(93, kSpices);
   TrainerOptions options = spiced_options(2);
-  options.uneven = Uneven::kWeight;
-  options.tower_weights = {3, 1};
+  options.batches.uneven = Uneven::kWeight;
+  options.batches.tower_weights = {3, 1};
   options.epochs = 1;
   expect_equal_bits(options, *data, 3);
 }
@@ -256,7 +260,7 @@ TEST(LossScale, LeavesTowersWithoutSamplesOut) {
   const auto data = spiced_data(9);
   for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
     TrainerOptions options = spiced_options(2);
-    options.uneven = uneven;
+    options.batches.uneven = uneven;
     options.loss_scale.initial = 64;
     const auto trainer = make("replicated", std::move(options), *data);
     trainer->train();
@@ -283,7 +287,7 @@ TEST(LossScale, SkipsWhatASumOverTowersMightNotHold) {
     TrainerOptions options = spiced_options(2);
     options.model = huge;
     options.epochs = 1;
-    options.fuse_updates = fuse;
+    options.session.fuse_updates = fuse;
     options.loss_scale.initial = 1;
     const auto trainer = make("replicated", std::move(options), *data);
     trainer->train();
@@ -333,7 +337,7 @@ TEST(LossScale, IsKeptByCheckpointsForAnyTrainerAndTowers) {
   EXPECT_EQ(inspect_checkpoint(path).extra.at("precision").text(), "f16");
   const std::string state = state_hash(trained->session(), trained->graph());
   TrainerOptions server = spiced_options(4);
-  server.allreduce = "colocate";
+  server.aggregation.allreduce = "colocate";
   for (const auto& other : {make("simple", spiced_options(1), *data),
                             make("parameter_server", std::move(server), *data)}) {
     restore_training(*other, path);
@@ -408,13 +412,13 @@ TEST(Precision, IsRefusedWhereItMakesNoSense) {
 }
 
 TEST(Precision, IsAFlagOfEveryProgram) {
-  EXPECT_EQ(parse({"--devices=cpu:2"}).precision, Precision::kF32);
-  EXPECT_EQ(parse({"--devices=cpu:2", "--precision=bf16"}).precision, Precision::kBf16);
-  EXPECT_EQ(parse({"--devices=cpu:2", "--precision=f16"}).precision, Precision::kF16);
+  EXPECT_EQ(parse({"--devices=cpu:2"}).trainer.precision, Precision::kF32);
+  EXPECT_EQ(parse({"--devices=cpu:2", "--precision=bf16"}).trainer.precision, Precision::kBf16);
+  EXPECT_EQ(parse({"--devices=cpu:2", "--precision=f16"}).trainer.precision, Precision::kF16);
   EXPECT_THAT(refusal({"--devices=cpu:2", "--precision=tf32"}),
               HasSubstr("--precision=tf32: tf32 is how GPUs multiply f32, and CPU:0 is none; use "
                         "f32, or GPUs alone"));
-  EXPECT_EQ(parse({"--devices=gpu:2", "--precision=tf32", "--dry_run"}).precision,
+  EXPECT_EQ(parse({"--devices=gpu:2", "--precision=tf32", "--dry_run"}).trainer.precision,
             Precision::kTf32);
   EXPECT_THAT(refusal({"--precision=fp16"}),
               HasSubstr("--precision=fp16: unknown precision 'fp16'"));
@@ -427,13 +431,14 @@ TEST(MixedPrecision, PlansEveryModelOfTheBenchmarks) {
     for (const Precision precision : {Precision::kF16, Precision::kBf16}) {
       const ModelSpec spec = find_model(name, 32);
       const auto data = synthetic_data(spec.fields, spec.classes, 2, 5);
-      const auto trainer = find_trainer("simple").make({.model = spec.model,
-                                                        .optimizer = spec.optimizer,
-                                                        .batch_size = 2,
-                                                        .precision = precision,
-                                                        .dry_run = true},
-                                                       *data, nullptr);
-      EXPECT_GT(trainer->session().device_use().size(), 0u) << name;
+      Trainer trainer(find_trainer("simple"),
+                      {.model = spec.model,
+                       .optimizer = spec.optimizer,
+                       .batch_size = 2,
+                       .precision = precision,
+                       .session = {.dry_run = true}},
+                      *data);
+      EXPECT_GT(trainer.session().device_use().size(), 0u) << name;
     }
 }
 

@@ -43,39 +43,42 @@ struct Setting {
 // apply in the order of the axes. A new way to train is a line here.
 const std::vector<std::vector<Setting>>& axes() {
   static const std::vector<std::vector<Setting>> all{
-      {{"collective", [](Cell& c) { c.options.allreduce = "collective"; }},
-       {"naive", [](Cell& c) { c.options.allreduce = "naive"; }},
-       {"naive_cpu", [](Cell& c) { c.options.allreduce = "naive_cpu"; }},
-       {"shuffle", [](Cell& c) { c.options.allreduce = "shuffle"; }},
-       {"hierarchical", [](Cell& c) { c.options.allreduce = "hierarchical"; }},
+      {{"collective", [](Cell& c) { c.options.aggregation.allreduce = "collective"; }},
+       {"naive", [](Cell& c) { c.options.aggregation.allreduce = "naive"; }},
+       {"naive_cpu", [](Cell& c) { c.options.aggregation.allreduce = "naive_cpu"; }},
+       {"shuffle", [](Cell& c) { c.options.aggregation.allreduce = "shuffle"; }},
+       {"hierarchical", [](Cell& c) { c.options.aggregation.allreduce = "hierarchical"; }},
        {"auto",
         [](Cell& c) {
-          c.options.allreduce = "auto";
+          c.options.aggregation.allreduce = "auto";
           // Mostly naive or hierarchical: collectives take turns, so each pays the latency.
-          c.options.choice = {.buckets = {0}, .machine = [] {
-                                return machine_of_links(8, {.latency_us = 50, .gbps = 100});
-                              }};
+          c.options.aggregation.choice = {
+              .buckets = {0},
+              .machine = [] { return machine_of_links(8, {.latency_us = 50, .gbps = 100}); }};
         }},
        {"colocate",
         [](Cell& c) {
           c.trainer = "parameter_server";
-          c.options.allreduce = "colocate";
+          c.options.aggregation.allreduce = "colocate";
         }}},
       {{"plain", [](Cell&) {}},
        {"packed",
-        [](Cell& c) { c.options.gradient_repacking = find_trainer(c.trainer).packs ? 3 : 0; }},
+        [](Cell& c) {
+          c.options.aggregation.gradient_repacking =
+              find_trainer(c.trainer).packs_gradients ? 3 : 0;
+        }},
        {"bucketed",
         [](Cell& c) {
-          c.options.bucket_mb = 0.05;
-          c.options.choice.buckets = {0.05};
+          c.options.aggregation.bucket_mb = 0.05;
+          c.options.aggregation.choice.buckets = {0.05};
         }}},
-      {{"fused", [](Cell& c) { c.options.fuse_updates = true; }},
-       {"apart", [](Cell& c) { c.options.fuse_updates = false; }}},
-      {{"shared", [](Cell& c) { c.options.share_replicas = true; }},
-       {"private", [](Cell& c) { c.options.share_replicas = false; }}},
-      {{"1 thread", [](Cell& c) { c.options.threads = 1; }},
-       {"2 threads", [](Cell& c) { c.options.threads = 2; }},
-       {"4 threads", [](Cell& c) { c.options.threads = 4; }}},
+      {{"fused", [](Cell& c) { c.options.session.fuse_updates = true; }},
+       {"apart", [](Cell& c) { c.options.session.fuse_updates = false; }}},
+      {{"shared", [](Cell& c) { c.options.session.share_replicas = true; }},
+       {"private", [](Cell& c) { c.options.session.share_replicas = false; }}},
+      {{"1 thread", [](Cell& c) { c.options.session.threads = 1; }},
+       {"2 threads", [](Cell& c) { c.options.session.threads = 2; }},
+       {"4 threads", [](Cell& c) { c.options.session.threads = 4; }}},
   };
   return all;
 }
@@ -153,10 +156,11 @@ class EqualBits : public testing::TestWithParam<std::tuple<std::pair<std::string
                           .batch_size = kBatch,
                           .epochs = steps()}};
     cell.options.devices = test::devices(towers);
-    cell.options.logical_gpus = test::logical_gpus();
-    cell.options.deterministic = true;
+    cell.options.session.logical_gpus = test::logical_gpus();
+    cell.options.session.deterministic = true;
     for (std::size_t axis = 0; axis < choice.size(); ++axis) axes()[axis][choice[axis]].apply(cell);
-    const auto trainer = find_trainer(cell.trainer).make(std::move(cell.options), *data, nullptr);
+    const auto trainer =
+        std::make_unique<Trainer>(find_trainer(cell.trainer), std::move(cell.options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), steps());
     EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());

@@ -57,19 +57,20 @@ class RealMnist : public testing::Test {
     Outcome outcome;
     {
       Console console(sink);
-      TrainerOptions options{.model = models::mnist,
-                             .optimizer = adam(1e-3),
-                             .devices = {},
-                             .allreduce = mode.strategy,
-                             .gradient_repacking = mode.repacking,
-                             .batch_size = 64,
-                             .epochs = 3,
-                             .max_steps = max_steps,
-                             .seed = seed,
-                             .threads = mode.threads};
+      TrainerOptions options{
+          .model = models::mnist,
+          .optimizer = adam(1e-3),
+          .devices = {},
+          .aggregation = {.allreduce = mode.strategy, .gradient_repacking = mode.repacking},
+          .batch_size = 64,
+          .epochs = 3,
+          .max_steps = max_steps,
+          .seed = seed,
+          .session = {.threads = mode.threads}};
       for (int t = 0; t < 4; ++t) options.devices.push_back(DeviceSpec::local("CPU", t));
       if (max_steps == 0) options.callbacks = {std::make_shared<Evaluation>(console)};
-      const auto trainer = find_trainer(mode.kind).make(std::move(options), *train_, test_.get());
+      const auto trainer = std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options),
+                                                     *train_, test_.get());
       trainer->train();
       EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
       outcome = {params_hash(trainer->session(), trainer->graph()),

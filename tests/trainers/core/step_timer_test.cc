@@ -6,7 +6,7 @@
 
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/util/fake_console.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 namespace step_timer_test {
@@ -33,13 +33,14 @@ Timed time_steps(StepTimer::Options options, std::int64_t steps) {
   Console console(stdout);
   if (options.display_every > 0) options.console = &console;
   const auto timer = std::make_shared<StepTimer>(options);
-  SimpleTrainer trainer({.model = smooth_model,
-                         .optimizer = sgd(0.1),
-                         .batch_size = 8,
-                         .epochs = 100,
-                         .max_steps = steps,
-                         .callbacks = {timer}},
-                        *data);
+  Trainer trainer(find_trainer("simple"),
+                  {.model = smooth_model,
+                   .optimizer = sgd(0.1),
+                   .batch_size = 8,
+                   .epochs = 100,
+                   .max_steps = steps,
+                   .callbacks = {timer}},
+                  *data);
   trainer.train();
   double sum = 0;
   for (const double s : timer->seconds()) sum += s;
@@ -83,7 +84,8 @@ std::string lines_of(StepTimer::Options options, double seconds, bool terminal =
   const auto data = smooth_data(16);
   FakeConsole fake(terminal);
   options.console = &fake.console;
-  SimpleTrainer trainer(
+  Trainer trainer(
+      find_trainer("simple"),
       {.model = smooth_model,
        .optimizer = sgd(0.1),
        .batch_size = 8,

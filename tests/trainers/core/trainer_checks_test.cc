@@ -3,7 +3,7 @@
 
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/program/train_support.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 namespace trainer_checks_test {
@@ -42,7 +42,7 @@ TrainerOptions good_options() {
 
 std::string refusal(TrainerOptions options, const Dataset& train, const Dataset* test = nullptr) {
   try {
-    SimpleTrainer trainer(std::move(options), train, test);
+    Trainer trainer(find_trainer("simple"), std::move(options), train, test);
   } catch (const InvalidArgument& error) {
     return error.what();
   }
@@ -88,7 +88,7 @@ TEST(TrainerChecks, RefuseNumbersOfSamplesThatCannotBe) {
     const SaidData bad(size);
     for (const Uneven uneven : {Uneven::kDrop, Uneven::kWeight}) {
       TrainerOptions options = good_options();
-      options.uneven = uneven;
+      options.batches.uneven = uneven;
       EXPECT_THAT(refusal(options, bad), AllOf(HasSubstr("the training data (data of somebody)"),
                                                HasSubstr(cat(size)), HasSubstr("Dataset::size()")));
     }
@@ -127,7 +127,7 @@ TEST(TrainerChecks, RefuseTestDataWithOtherFields) {
 
 TEST(TrainerChecks, LeaveTheDataAloneInADryRun) {
   TrainerOptions options = good_options();
-  options.dry_run = true;
+  options.session.dry_run = true;
   const SaidData train(-5), test(0);
   EXPECT_EQ(refusal(options, train, &test), "(built)");
 }

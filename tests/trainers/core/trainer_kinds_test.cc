@@ -20,15 +20,17 @@ std::string refusal_of(const TrainerKind& kind) {
 
 TEST(TrainerKinds, RefuseWhatContradictsItself) {
   using testing::HasSubstr;
-  TrainerKind kind{.name = "own", .summary = "", .make = make_trainer<SimpleTrainer>};
+  TrainerKind kind{.name = "own", .summary = "", .update = find_trainer("simple").update};
   kind.default_strategy = "naive";
   EXPECT_THAT(refusal_of(kind), HasSubstr("'own' needs both `accepts` and a default strategy"));
   kind.default_strategy = "";
   kind.accepts = [](std::string_view) { return true; };
   EXPECT_THAT(refusal_of(kind), HasSubstr("'own' needs both `accepts` and a default strategy"));
   kind.accepts = nullptr;
-  kind.packs = true;
+  kind.packs_gradients = true;
   EXPECT_THAT(refusal_of(kind), HasSubstr("'own' packs or buckets gradients"));
+  kind.update = nullptr;
+  EXPECT_THAT(refusal_of(kind), HasSubstr("and TrainerKind::update"));
   kind.name = "";
   EXPECT_THAT(refusal_of(kind), HasSubstr("needs a name"));
   EXPECT_THAT(trainer_names(), testing::Not(testing::Contains("own")));
@@ -47,21 +49,21 @@ TEST(TrainerKinds, ThatSpreadVariablesPutThemOnTheCpuIfAsked) {
   const auto data = smooth_data(64);
   for (const char* name : {"parameter_server", "async"}) {
     const TrainerKind& kind = find_trainer(name);
-    EXPECT_TRUE(kind.spreads);
+    EXPECT_TRUE(kind.spreads_variables());
     std::vector<std::string> hashes;
     for (const bool on_cpu : {false, true}) {
-      const auto trainer =
-          kind.make({.model = smooth_model,
-                     .optimizer = momentum(0.1),
-                     .devices = {DeviceSpec::local("CPU", 1), DeviceSpec::local("CPU", 2)},
-                     .parameters_on_cpu = on_cpu,
-                     .batch_size = 8},
-                    *data, nullptr);
-      trainer->train();
-      for (const Variable& v : trainer->towers()[0].trainables)
-        EXPECT_EQ(trainer->session().placement(v) == DeviceSpec::local("CPU", 0), on_cpu)
+      Trainer trainer(kind,
+                      {.model = smooth_model,
+                       .optimizer = momentum(0.1),
+                       .devices = {DeviceSpec::local("CPU", 1), DeviceSpec::local("CPU", 2)},
+                       .parameters_on_cpu = on_cpu,
+                       .batch_size = 8},
+                      *data);
+      trainer.train();
+      for (const Variable& v : trainer.towers()[0].trainables)
+        EXPECT_EQ(trainer.session().placement(v) == DeviceSpec::local("CPU", 0), on_cpu)
             << v.name();
-      hashes.push_back(state_hash(trainer->session(), trainer->graph()));
+      hashes.push_back(state_hash(trainer.session(), trainer.graph()));
     }
     EXPECT_EQ(hashes[0], hashes[1]) << name;
   }

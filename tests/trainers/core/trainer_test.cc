@@ -55,7 +55,7 @@ TEST(Trainer, CallsCallbacksInOrderAroundEveryStep) {
                        std::make_shared<Recorder>(&events, "b")};
   options.max_steps = 3;
   options.epochs = 5;
-  SimpleTrainer trainer(std::move(options), *data);
+  Trainer trainer(find_trainer("simple"), std::move(options), *data);
   trainer.train();
   EXPECT_THAT(
       events,
@@ -79,7 +79,7 @@ struct StopAfter : Callback {
 
 TEST(Trainer, HasATrainingTowerForEachDevice) {
   const auto data = smooth_data(16);
-  const SyncMultiGpuTrainerReplicated trainer(small_options(3), *data);
+  const Trainer trainer(find_trainer("replicated"), small_options(3), *data);
   ASSERT_EQ(trainer.towers().size(), 3u);
   for (std::size_t t = 0; t < 3; ++t) {
     EXPECT_EQ(trainer.towers()[t].index, static_cast<int>(t));
@@ -93,7 +93,7 @@ TEST(Trainer, StopsWhenACallbackAsksForIt) {
   const auto data = smooth_data(64);
   TrainerOptions options = small_options(2);
   options.callbacks = {std::make_shared<StopAfter>(3)};
-  SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
   trainer.train();
   EXPECT_EQ(trainer.steps(), 3);
 }
@@ -102,7 +102,7 @@ TEST(Trainer, RunsEveryFullBatchOfEveryEpoch) {
   const auto data = smooth_data(27);  // 3 global batches of 8, 3 samples left out
   TrainerOptions options = small_options(2);
   options.epochs = 4;
-  SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
   EXPECT_EQ(trainer.total_steps(), 12);
   trainer.train();
   EXPECT_EQ(trainer.steps(), 12);
@@ -121,7 +121,7 @@ TEST(Trainer, TracesItsSecondStepOrItsOnlyOne) {
       EXPECT_FALSE(trace.empty());
       traced.push_back(running->steps());
     };
-    SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data);
     running = &trainer;
     trainer.train();
     EXPECT_THAT(traced, ElementsAre(steps == 1 ? 0 : 1)) << steps;
@@ -132,7 +132,7 @@ TEST(Trainer, ResumesAtAPositionAndCountsWhatWasDone) {
   const auto data = smooth_data(27);  // 3 steps of 8 an epoch
   TrainerOptions options = small_options(2);
   options.epochs = 4;
-  SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
   trainer.resume({.steps = 5, .epoch = 1, .samples = 16});
   EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = 5, .epoch = 1, .samples = 16}));
   EXPECT_EQ(trainer.total_steps(), 12);
@@ -144,7 +144,7 @@ TEST(Trainer, ResumesAtAPositionAndCountsWhatWasDone) {
 
 TEST(Trainer, ResumesAnotherGlobalBatchAtItsLastWholeOne) {
   const auto data = smooth_data(27);
-  SimpleTrainer trainer(small_options(1), *data);  // 6 steps of 4 an epoch
+  Trainer trainer(find_trainer("simple"), small_options(1), *data);  // 6 steps of 4 an epoch
   trainer.resume({.steps = 2, .samples = 14});
   EXPECT_EQ(trainer.position().samples, 12);
   EXPECT_EQ(trainer.total_steps(), 2 + 3);
@@ -157,7 +157,7 @@ TEST(Trainer, ResumesAnotherGlobalBatchAtItsLastWholeOne) {
 TEST(Trainer, ReportsTheMeanOfMetricsOverTowers) {
   const auto data = smooth_data(8);
   const double mean = mean_x(*data);
-  SyncMultiGpuTrainerReplicated trainer(small_options(2), *data);
+  Trainer trainer(find_trainer("replicated"), small_options(2), *data);
   trainer.train();
   EXPECT_NEAR(trainer.metric("mean_x"), mean, 1e-12);
   EXPECT_GT(trainer.metric("loss"), 0);
@@ -179,7 +179,7 @@ TEST(Trainer, FeedsScheduledRatesEachStep) {
     return static_cast<double>(1 << info.step);
   });
   options.epochs = 3;
-  SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
   trainer.train();
   EXPECT_THAT(asked, ElementsAre(0, 1, 2));
   EXPECT_EQ(trainer.session().read(trainer.graph().stored_variable("w")).item<double>(), -7);
@@ -195,7 +195,7 @@ TEST(Evaluation, TakesEveryTestSampleExactlyOnceAndWeightsAShortBatch) {
     TrainerOptions options = small_options(2);
     options.callbacks = {std::make_shared<Evaluation>(console)};
     options.epochs = 2;
-    SyncMultiGpuTrainerReplicated trainer(std::move(options), *train, test.get());
+    Trainer trainer(find_trainer("replicated"), std::move(options), *train, test.get());
     EXPECT_FALSE(trainer.has_metric("test_loss"));
     trainer.train();
     EXPECT_NEAR(trainer.metric("test_mean_x"), mean, 1e-12);
@@ -218,7 +218,7 @@ TEST(Evaluation, GivesTheSameBitsWhateverTheNumberOfTowers) {
       TrainerOptions options = small_options(towers);
       options.optimizer = sgd(0);
       options.callbacks = {std::make_shared<Evaluation>(console)};
-      SyncMultiGpuTrainerReplicated trainer(std::move(options), *train, test.get());
+      Trainer trainer(find_trainer("replicated"), std::move(options), *train, test.get());
       trainer.train();
       losses.push_back(trainer.metric("test_loss"));
     }
@@ -235,7 +235,7 @@ TEST(Evaluation, WorksWithLessTestDataThanABatch) {
     TrainerOptions options = small_options(1);
     options.callbacks = {std::make_shared<Evaluation>(console)};
     options.max_steps = 1;
-    SimpleTrainer trainer(std::move(options), *train, test.get());
+    Trainer trainer(find_trainer("simple"), std::move(options), *train, test.get());
     trainer.train();
     EXPECT_TRUE(trainer.has_metric("test_loss"));
   }
@@ -244,11 +244,11 @@ TEST(Evaluation, WorksWithLessTestDataThanABatch) {
 
 // Errors at build.
 
-template <class T = SyncMultiGpuTrainerReplicated>
-std::string build_error(TrainerOptions options, std::int64_t samples = 64) {
+std::string build_error(TrainerOptions options, std::int64_t samples = 64,
+                        const char* kind = "replicated") {
   const auto data = smooth_data(samples);
   try {
-    T trainer(std::move(options), *data);
+    Trainer trainer(find_trainer(kind), std::move(options), *data);
   } catch (const Error& error) {
     return error.what();
   }
@@ -275,7 +275,7 @@ TEST(Trainer, RefusesTowersThatDisagreeNamingVariableAndBothLines) {
   };
   EXPECT_THAT(build_error(options), AllOf(HasSubstr("'w'"), HasSubstr("f64"), HasSubstr("f32"),
                                           HasSubstr("trainer_test.cc")));
-  EXPECT_THAT(build_error<SyncMultiGpuTrainerParameterServer>(options), HasSubstr("'w'"));
+  EXPECT_THAT(build_error(options, 64, "parameter_server"), HasSubstr("'w'"));
 }
 
 TEST(Trainer, RefusesBatchesLargerThanTheData) {
@@ -291,19 +291,20 @@ TEST(Trainer, RefusesModelsForOtherFields) {
 
 TEST(Trainer, RefusesOddNumbersOfTowersForHierarchical) {
   TrainerOptions options = small_options(3);
-  options.allreduce = "hierarchical";
+  options.aggregation.allreduce = "hierarchical";
   EXPECT_THAT(build_error(options), HasSubstr("hierarchical needs an even number"));
 }
 
 TEST(Trainer, RefusesPackingWithThePackersReasonAndTheNumberOfElements) {
   TrainerOptions options = small_options(2);
-  options.gradient_repacking = 4;
+  options.aggregation.gradient_repacking = 4;
   EXPECT_THAT(build_error(options),
               AllOf(StartsWith("gradient_repacking=4"), HasSubstr("31 elements")));
 }
 
-TEST(SimpleTrainer, RefusesSeveralDevices) {
-  EXPECT_THAT(build_error<SimpleTrainer>(small_options(2)), HasSubstr("one device"));
+TEST(Trainer, OfOneDeviceRefusesSeveral) {
+  EXPECT_THAT(build_error(small_options(2), 64, "simple"),
+              HasSubstr("the trainer simple takes one device, not 2"));
 }
 
 struct BrokenData final : Dataset {
@@ -319,13 +320,13 @@ struct BrokenData final : Dataset {
 
 TEST(Trainer, PassesOnErrorsOfTheData) {
   const BrokenData data;
-  SyncMultiGpuTrainerReplicated trainer(small_options(2), data);
+  Trainer trainer(find_trainer("replicated"), small_options(2), data);
   EXPECT_THROW(trainer.train(), IoError);
 }
 
 TEST(ReplicasEqual, TurnsFalseWhenOneValueOfOneReplicaIsChanged) {
   const auto data = smooth_data(64);
-  SyncMultiGpuTrainerReplicated trainer(small_options(3), *data);
+  Trainer trainer(find_trainer("replicated"), small_options(3), *data);
   trainer.train();
   EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
   const Variable copy = trainer.graph().stored_variable("tower2/fc0/W");

@@ -66,16 +66,16 @@ void check(const Cell& cell, Uneven uneven) {
                          .optimizer = sgd(kRate),
                          .devices = cpus(cell.towers),
                          .batch_size = cell.batch,
-                         .uneven = uneven,
-                         .threads = 1 + static_cast<int>(cell.samples % 2)};
+                         .batches = {.uneven = uneven},
+                         .session = {.threads = 1 + static_cast<int>(cell.samples % 2)}};
   const bool refused = (uneven == Uneven::kDrop && cell.samples < global) ||
                        (uneven == Uneven::kError && cell.samples % global != 0);
-  const auto make = [&] { return SyncMultiGpuTrainerReplicated(options, *data); };
+  const auto make = [&] { return Trainer(find_trainer("replicated"), options, *data); };
   if (refused) {
     EXPECT_THROW(make(), InvalidArgument) << cell.str();
     return;
   }
-  SyncMultiGpuTrainerReplicated trainer(options, *data);
+  Trainer trainer(find_trainer("replicated"), options, *data);
   trainer.train();
   const std::int64_t taken =
       uneven == Uneven::kDrop ? cell.samples / global * global : cell.samples;

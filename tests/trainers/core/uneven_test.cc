@@ -43,12 +43,11 @@ Result train(const Model& model, const Optimizer& optimizer, const Dataset& data
   TrainerOptions options{.model = model,
                          .optimizer = optimizer,
                          .devices = cpus(mode.towers),
-                         .allreduce = mode.strategy,
+                         .aggregation = {.allreduce = mode.strategy},
                          .batch_size = global / mode.towers,
-                         .uneven = uneven,
-                         .tower_weights = std::move(weights),
+                         .batches = {.uneven = uneven, .tower_weights = std::move(weights)},
                          .epochs = 3};
-  const auto trainer = find_trainer(mode.kind).make(std::move(options), data, nullptr);
+  const auto trainer = std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options), data);
   trainer->train();
   EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
   return {trained(*trainer), trainer->metric("loss"), trainer->metric("mean_x")};
@@ -120,8 +119,8 @@ TEST(UnevenTowers, MoveAveragesBySamples) {
                            .optimizer = sgd(0.1),
                            .devices = cpus(3),
                            .batch_size = 5,
-                           .uneven = uneven};
-    SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+                           .batches = {.uneven = uneven}};
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data);
     trainer.train();
     const auto value = [&](const char* name) {
       return trainer.session().read(trainer.graph().stored_variable(name)).data<double>()[0];
@@ -139,10 +138,10 @@ TEST(UnevenTowers, GoOnFromACheckpointToTheSameBits) {
                            .optimizer = adam(0.01),
                            .devices = cpus(4),
                            .batch_size = 2,
-                           .uneven = uneven,
+                           .batches = {.uneven = uneven},
                            .epochs = 3,
                            .max_steps = max_steps};
-    return std::make_unique<SyncMultiGpuTrainerReplicated>(std::move(options), *data);
+    return std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
   };
   for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
     const auto whole = make(uneven, 0);
@@ -203,12 +202,11 @@ TEST(UnevenTowers, ShareReplicasWithTheBitsOfPrivateOnes) {
           TrainerOptions options{.model = model,
                                  .optimizer = adam(0.01),
                                  .devices = cpus(4),
-                                 .fuse_updates = fuses,
-                                 .share_replicas = shares,
                                  .batch_size = 3,
-                                 .uneven = uneven,
-                                 .epochs = 3};
-          SyncMultiGpuTrainerReplicated trainer(std::move(options), *data);
+                                 .batches = {.uneven = uneven},
+                                 .epochs = 3,
+                                 .session = {.fuse_updates = fuses, .share_replicas = shares}};
+          Trainer trainer(find_trainer("replicated"), std::move(options), *data);
           trainer.train();
           Session& session = trainer.session();
           EXPECT_EQ(count_shared(session, trainer.graph()) > 0, shares) << name_of(uneven);
@@ -227,8 +225,7 @@ TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
                                  .optimizer = adam(0.01),
                                  .devices = cpus(4),
                                  .batch_size = 3,
-                                 .uneven = uneven,
-                                 .tower_weights = {2, 1, 1, 0.5}};
+                                 .batches = {.uneven = uneven, .tower_weights = {2, 1, 1, 0.5}}};
     // Those of the library, for which the gradients are enough.
     std::vector<Mode> modes = all_modes(options.devices);
     std::erase_if(modes, [](const Mode& mode) {
@@ -241,7 +238,7 @@ TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
     int canonical = 0;
     for (const Equivalence::Entry& entry : result.entries) {
       canonical += entry.canonical;
-      EXPECT_EQ(entry.refusal.empty(), find_trainer(entry.mode.trainer).weighs)
+      EXPECT_EQ(entry.refusal.empty(), find_trainer(entry.mode.trainer).takes_unequal_batches)
           << entry.mode.name() << ": " << entry.refusal;
     }
     EXPECT_GE(canonical, 20);
@@ -253,14 +250,14 @@ TEST(UnevenTowers, AreRefusedByTheAsyncTrainer) {
   const auto refusal = [&](const char* async, Uneven uneven, std::vector<double> weights,
                            const Model& model) -> std::string {
     try {
-      AsyncMultiGpuTrainer({.model = model,
-                            .optimizer = sgd(0.1),
-                            .devices = cpus(2),
-                            .async = async,
-                            .batch_size = 4,
-                            .uneven = uneven,
-                            .tower_weights = std::move(weights)},
-                           *data);
+      Trainer(find_trainer("async"),
+              {.model = model,
+               .optimizer = sgd(0.1),
+               .devices = cpus(2),
+               .async = async,
+               .batch_size = 4,
+               .batches = {.uneven = uneven, .tower_weights = std::move(weights)}},
+              *data);
       return "";
     } catch (const InvalidArgument& error) {
       return error.what();

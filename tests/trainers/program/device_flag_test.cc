@@ -99,40 +99,63 @@ TEST(DevicesFlag, RefusesWhatIsNoDevice) {
     EXPECT_THAT(device_refusal(text), HasSubstr(why)) << "'" << text << "'";
 }
 
-// The flags as typed; "" stands for one that is not given.
-RawDevices typed(const std::string& list, const std::string& logical_gpus = "",
-                 const std::string& algorithms = "") {
-  RawDevices raw;
+// A command line of these flags.
+struct Typed {
+  std::string list, logical_gpus = {}, algorithms = {};  // "" stands for one that is not given
+  bool deterministic = false;
+};
+
+// What its flags stand for.
+struct Devices {
+  std::vector<DeviceSpec> devices;
+  int logical_gpus = 1;
+  bool deterministic = false;
+  std::string algorithms;
+};
+
+Devices read(const Typed& typed, bool plans, const std::function<const Gpus&()>& find = gpus) {
+  Devices read;
+  const DeviceFlags flags{read.devices, read.logical_gpus, read.deterministic, read.algorithms};
   FlagParser parser("A program.", "test");
-  add_device_flags(parser, raw);
-  std::vector<std::string> texts{"--devices=" + list};
-  if (!logical_gpus.empty()) texts.push_back("--logical_gpus=" + logical_gpus);
-  if (!algorithms.empty()) texts.push_back("--algorithms=" + algorithms);
+  add_device_flags(parser, flags);
+  std::vector<std::string> texts;
+  if (!typed.list.empty()) texts.push_back("--devices=" + typed.list);
+  if (!typed.logical_gpus.empty()) texts.push_back("--logical_gpus=" + typed.logical_gpus);
+  if (!typed.algorithms.empty()) texts.push_back("--algorithms=" + typed.algorithms);
+  if (typed.deterministic) texts.emplace_back("--deterministic");
   std::vector<const char*> arguments;
   for (const std::string& text : texts) arguments.push_back(text.c_str());
   parser.parse(arguments);
-  return raw;
+  check_devices(parser, flags, plans, find);
+  return read;
 }
 
 // What becomes of the flags on a machine with so many GPUs: "" if they are accepted.
-std::string refusal_with(int count, RawDevices raw, bool plans = false) {
+std::string refusal_with(int count, const Typed& typed, bool plans = false) {
   const FakeGpus backend(count, "no NVIDIA driver is installed");
   const Gpus found(backend);
   try {
-    read_devices(raw, plans, [&]() -> const Gpus& { return found; });
+    read(typed, plans, [&]() -> const Gpus& { return found; });
   } catch (const FlagError& error) {
     return error.what();
   }
   return "";
 }
 
+TEST(DevicesFlag, IsTwoCpusUnlessItIsGiven) {
+  EXPECT_EQ(read({}, false).devices, parse_devices("cpu:2"));
+  EXPECT_EQ(refusal_with(1, {.logical_gpus = "4"}),
+            "--logical_gpus=4 has no use for --devices=cpu:2, which names no GPU; say e.g. "
+            "--devices=gpu:4");
+}
+
 TEST(DevicesFlag, SaysWhyThereAreNoGpus) {
   for (const std::string text : {"gpu:2", "/gpu:0", "cpu:0,gpu:0"})
-    EXPECT_EQ(refusal_with(0, typed(text)),
+    EXPECT_EQ(refusal_with(0, {text}),
               cat("--devices: '", text,
                   "': there are no GPU devices: no NVIDIA driver is installed; use cpu:N, or plan "
                   "for GPUs with a training program's --dry_run"));
-  EXPECT_THAT(refusal_with(0, typed("gpu:8", "8")), HasSubstr("no NVIDIA driver is installed"))
+  EXPECT_THAT(refusal_with(0, {"gpu:8", "8"}), HasSubstr("no NVIDIA driver is installed"))
       << "none cannot be made eight";
 }
 
@@ -144,15 +167,15 @@ TEST(DevicesFlag, TakesGpusThatExist) {
       {2, "gpu:7", "4"}, {8, "gpu:1024", "128"}, {1, "gpu:1024", "1024"}};
   for (const auto& [count, list, logical] : existing) {
     const FakeGpus backend(count);
-    EXPECT_EQ(refusal_with(count, typed(list, logical)), "") << list;
+    EXPECT_EQ(refusal_with(count, {list, logical}), "") << list;
   }
 }
 
 TEST(DevicesFlag, RefusesMoreGpusThanExistAndSaysHowManyLogicalOnesWouldDo) {
-  EXPECT_EQ(refusal_with(1, typed("gpu:8")),
+  EXPECT_EQ(refusal_with(1, {"gpu:8"}),
             "--devices: 'gpu:8' needs 8 GPUs, but this machine has 1; use --logical_gpus=8, which "
             "makes so many of each, or plan with a training program's --dry_run");
-  EXPECT_EQ(refusal_with(2, typed("gpu:8", "2")),
+  EXPECT_EQ(refusal_with(2, {"gpu:8", "2"}),
             "--devices: 'gpu:8' needs 8 GPUs, but this machine has 2, as 4 logical ones; use "
             "--logical_gpus=4, which makes so many of each, or plan with a training program's "
             "--dry_run");
@@ -166,53 +189,53 @@ TEST(DevicesFlag, RefusesMoreGpusThanExistAndSaysHowManyLogicalOnesWouldDo) {
        "needs 5 GPUs, but this machine has 1, as 4 logical ones; use "
        "--logical_gpus=5,"}};
   for (const auto& [count, list, logical, why] : others)
-    EXPECT_THAT(refusal_with(count, typed(list, logical)), HasSubstr(why));
+    EXPECT_THAT(refusal_with(count, {list, logical}), HasSubstr(why));
 }
 
 TEST(DevicesFlag, PlansForGpusOnAnyMachine) {
   for (const int count : {0, 1, 2, 8})
     for (const char* list : {"gpu:8", "/gpu:1", "gpu:5,gpu:2", "cpu:0,gpu:0"})
       for (const char* logical : {"", "1", "8"})
-        EXPECT_EQ(refusal_with(count, typed(list, logical), true), "");
+        EXPECT_EQ(refusal_with(count, {list, logical}, true), "");
 }
 
 TEST(DevicesFlag, AsksForGpusOnlyToRunOnThem) {
   const auto never = []() -> const Gpus& { throw DeviceError("it was asked"); };
-  EXPECT_EQ(read_devices(typed("cpu:3"), false, never).devices.size(), 3u);
-  EXPECT_EQ(read_devices(typed("gpu:8", "4"), true, never).logical_gpus, 4);
-  EXPECT_EQ(read_devices(typed("gpu:8"), true, never).logical_gpus, 1);
-  EXPECT_THROW(read_devices(typed("gpu:8,"), false, never), FlagError);
-  EXPECT_THROW(read_devices(typed("gpu:1"), false, never), DeviceError);
+  EXPECT_EQ(read({"cpu:3"}, false, never).devices.size(), 3u);
+  EXPECT_EQ(read({"gpu:8", "4"}, true, never).logical_gpus, 4);
+  EXPECT_EQ(read({"gpu:8"}, true, never).logical_gpus, 1);
+  EXPECT_THROW(read({"gpu:8,"}, false, never), FlagError);
+  EXPECT_THROW(read({"gpu:1"}, false, never), DeviceError);
 }
 
 TEST(LogicalGpusFlag, RefusesNumbersThatCannotBeAndCpus) {
   for (const bool plans : {false, true}) {
     for (const std::string number : {"0", "-1", "1025", "x", "2.5", "4gpus"})
-      EXPECT_EQ(refusal_with(8, typed("gpu:8", number), plans),
+      EXPECT_EQ(refusal_with(8, {"gpu:8", number}, plans),
                 cat("--logical_gpus=", number, " is not a whole number between 1 and 1024"));
-    EXPECT_EQ(refusal_with(8, typed("cpu:2", "4"), plans),
+    EXPECT_EQ(refusal_with(8, {"cpu:2", "4"}, plans),
               "--logical_gpus=4 has no use for --devices=cpu:2, which names no GPU; say e.g. "
               "--devices=gpu:4");
-    EXPECT_THAT(refusal_with(8, typed("/cpu:0,/cpu:1", "1"), plans), HasSubstr("names no GPU"));
+    EXPECT_THAT(refusal_with(8, {"/cpu:0,/cpu:1", "1"}, plans), HasSubstr("names no GPU"));
   }
 }
 
 TEST(AlgorithmsFlag, IsForRunsOnGpus) {
-  const RawDevices on_gpus = typed("gpu:1", "", "chosen.json");
+  const Typed on_gpus{.list = "gpu:1", .algorithms = "chosen.json"};
   EXPECT_EQ(refusal_with(1, on_gpus), "");
   EXPECT_THAT(refusal_with(0, on_gpus), HasSubstr("there are no GPU devices"));
   EXPECT_EQ(refusal_with(1, on_gpus, true),
             "--algorithms=chosen.json has no use for a plan, which chooses none; leave it out");
   EXPECT_EQ(
-      refusal_with(1, typed("cpu:2", "", "chosen.json")),
+      refusal_with(1, {.list = "cpu:2", .algorithms = "chosen.json"}),
       "--algorithms=chosen.json has no use for --devices=cpu:2, which names no GPU: only there "
       "is a choice of algorithms");
 }
 
 TEST(DeterministicFlag, IsTakenOnAllDevices) {
-  EXPECT_TRUE(read_devices({.list = "cpu:2", .deterministic = true}, false).deterministic);
-  EXPECT_TRUE(read_devices({.list = "gpu:8", .deterministic = true}, true).deterministic);
-  EXPECT_FALSE(read_devices({.list = "cpu:2"}, false).deterministic);
+  EXPECT_TRUE(read({.list = "cpu:2", .deterministic = true}, false).deterministic);
+  EXPECT_TRUE(read({.list = "gpu:8", .deterministic = true}, true).deterministic);
+  EXPECT_FALSE(read({.list = "cpu:2"}, false).deterministic);
 }
 
 }  // namespace device_flag_test

@@ -15,17 +15,18 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 struct Parsed {
-  FlagValue iters = "20";
+  int iters = 20;
   std::string devices = "cpu:2", help;
-  bool verbose = false;
+  bool verbose = false, check = true;
 };
 
 Parsed parse(std::vector<const char*> arguments) {
   Parsed parsed;
   FlagParser parser("A program.", "test");
-  parser.add("-n,--iters", parsed.iters, "N", "runs [20]");
+  parser.add("-n,--iters", parsed.iters, -9, 99, "N", "runs [20]");
   parser.add("--devices", parsed.devices, "LIST", "where [cpu:2]");
   parser.add("-v,--verbose", parsed.verbose, "say more [false]");
+  parser.add("--check", parsed.check, "0|1", "look at the results [1]");
   parsed.help = parser.parse(arguments);
   return parsed;
 }
@@ -40,13 +41,13 @@ std::string refusal(std::vector<const char*> arguments) {
 }
 
 TEST(FlagParser, ReadsLettersAsItReadsNames) {
-  EXPECT_EQ(parse({}).iters.text(), "20");
-  EXPECT_EQ(parse({"-n", "8"}).iters.text(), "8");
-  EXPECT_EQ(parse({"-n8"}).iters.text(), "8");
-  EXPECT_EQ(parse({"-n=8"}).iters.text(), "8");
-  EXPECT_EQ(parse({"--iters=8"}).iters.text(), "8");
-  EXPECT_EQ(parse({"-n", "-1"}).iters.text(), "-1");
-  EXPECT_EQ(parse({"-n", "8", "--iters", "9", "-n7"}).iters.text(), "7");
+  EXPECT_EQ(parse({}).iters, 20);
+  EXPECT_EQ(parse({"-n", "8"}).iters, 8);
+  EXPECT_EQ(parse({"-n8"}).iters, 8);
+  EXPECT_EQ(parse({"-n=8"}).iters, 8);
+  EXPECT_EQ(parse({"--iters=8"}).iters, 8);
+  EXPECT_EQ(parse({"-n", "-1"}).iters, -1);
+  EXPECT_EQ(parse({"-n", "8", "--iters", "9", "-n7"}).iters, 7);
   EXPECT_TRUE(parse({"-v"}).verbose);
   const Parsed both = parse({"-v", "-n", "8", "--devices=cpu:4"});
   EXPECT_TRUE(both.verbose);
@@ -65,12 +66,32 @@ TEST(FlagParser, RefusesUnknownLettersAndMissingValues) {
 }
 
 TEST(FlagParser, KeepsHowAValueWasWritten) {
-  EXPECT_EQ(parse({"-n", "8"}).iters.str(), "-n 8");
-  EXPECT_EQ(parse({"-n=8"}).iters.str(), "-n 8");
-  EXPECT_EQ(parse({"--iters", "8"}).iters.str(), "--iters=8");
-  EXPECT_EQ(parse({}).iters.str(), "--iters=20");
-  EXPECT_FALSE(parse({}).iters.given());
-  EXPECT_EQ(parse({"--iters=8"}).iters.name(), "--iters");
+  int iters = 0;
+  const auto parsed = [&](std::vector<const char*> arguments) {
+    FlagParser parser("A program.", "test");
+    const auto read = [&](const WrittenFlag& flag) { read_integer(flag, 1, 99, iters); };
+    parser.add("-n,--iters", read, "N", "runs [20]", "20");
+    parser.parse(arguments);
+    EXPECT_EQ(parser.given("--iters"), !arguments.empty());
+    return parser.flag("--iters");
+  };
+  EXPECT_EQ(parsed({"-n", "8"}).written, "-n 8");
+  EXPECT_EQ(iters, 8);
+  EXPECT_EQ(parsed({"-n=8"}).written, "-n 8");
+  EXPECT_EQ(parsed({"-n8"}).shown_name(), "-n 8");
+  EXPECT_EQ(parsed({"--iters", "8"}).written, "--iters=8");
+  EXPECT_EQ(parsed({"--iters=8"}).shown_name(), "--iters");
+  EXPECT_EQ(parsed({"--iters=8"}).value, "8");
+  EXPECT_EQ(parsed({}).written, "--iters=20");
+  EXPECT_EQ(iters, 20) << "what it is otherwise is read, too";
+}
+
+TEST(FlagParser, RefusesValuesThatItsVariablesDoNotTake) {
+  EXPECT_EQ(refusal({"-n", "100"}), "-n 100 is not a whole number between -9 and 99");
+  EXPECT_EQ(refusal({"--iters=2.5"}), "--iters=2.5 is not a whole number between -9 and 99");
+  EXPECT_EQ(refusal({"--check=2"}), "--check=2 is neither true (or 1) nor false (or 0)");
+  EXPECT_FALSE(parse({"--check=0"}).check);
+  EXPECT_TRUE(parse({"--check", "on"}).check);
 }
 
 TEST(FlagParser, TakesOneArgumentWithoutAName) {
@@ -93,8 +114,8 @@ TEST(FlagParser, TakesOneArgumentWithoutAName) {
 
 TEST(FlagParser, TranslatesSpellings) {
   FlagParser parser("A program.", "test");
-  FlagValue iters;
-  parser.add("-n,--iters", iters, "N", "runs [20]");
+  int iters = 20;
+  parser.add("-n,--iters", iters, 1, 99, "N", "runs [20]");
   parser.add_spellings({renamed("rounds", "N", "iters"), renamed("iters", "N", "nothing"),
                         renamed("turns", "N", "elsewhere"), refused("laps", "run instead")});
   const auto why = [&](std::vector<const char*> arguments) -> std::string {
@@ -103,11 +124,11 @@ TEST(FlagParser, TranslatesSpellings) {
     } catch (const FlagError& error) {
       return error.what();
     }
-    return iters.str();
+    return parser.flag("--iters").written;
   };
   EXPECT_EQ(why({"--rounds=3"}), "--rounds=3");
-  EXPECT_EQ(iters.text(), "3");
-  EXPECT_EQ(iters.name(), "--rounds=3");
+  EXPECT_EQ(iters, 3);
+  EXPECT_EQ(parser.flag("--iters").shown_name(), "--rounds=3");
   EXPECT_EQ(why({"--iters=4"}), "--iters=4") << "the program's own flag";
   EXPECT_EQ(why({"--turns=4"}),
             "--turns=4 stands for --elsewhere=4, which this program does not have");

@@ -16,20 +16,20 @@ using testing::HasSubstr;
 TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
   const TrainFlags flags =
       parse({}, {.program = "p", .batch_size = 64, .epochs = 3, .reads_files = true});
-  EXPECT_EQ(flags.devices.size(), 2u);
-  EXPECT_EQ(flags.trainer, "replicated");
-  EXPECT_EQ(flags.allreduce, "collective");
-  EXPECT_EQ(flags.gradient_repacking, 0);
-  EXPECT_EQ(flags.small_tensors_kb, 0);
-  EXPECT_EQ(flags.bucket_mb, kDefaultBucketMb);
-  EXPECT_EQ(flags.batch_size, 64);
-  EXPECT_EQ(flags.epochs, 3);
-  EXPECT_EQ(flags.max_steps, 0);
-  EXPECT_EQ(flags.seed, 1u);
+  EXPECT_EQ(flags.trainer.devices.size(), 2u);
+  EXPECT_EQ(flags.kind, "replicated");
+  EXPECT_EQ(flags.trainer.aggregation.allreduce, "collective");
+  EXPECT_EQ(flags.trainer.aggregation.gradient_repacking, 0);
+  EXPECT_EQ(flags.trainer.aggregation.small_tensors_kb, 0);
+  EXPECT_EQ(flags.trainer.aggregation.bucket_mb, kDefaultBucketMb);
+  EXPECT_EQ(flags.trainer.batch_size, 64);
+  EXPECT_EQ(flags.trainer.epochs, 3);
+  EXPECT_EQ(flags.trainer.max_steps, 0);
+  EXPECT_EQ(flags.trainer.seed, 1u);
   EXPECT_FALSE(flags.learning_rate);
   EXPECT_EQ(flags.data_dir, "");
-  EXPECT_EQ(flags.threads, 0);
-  EXPECT_FALSE(flags.log_device_placement);
+  EXPECT_EQ(flags.trainer.session.threads, 0);
+  EXPECT_FALSE(flags.trainer.session.log_device_placement);
   EXPECT_EQ(flags.json, "");
   EXPECT_EQ(flags.help, "");
 }
@@ -40,17 +40,17 @@ TEST(Flags, ReadEveryValue) {
              "--gradient_repacking=4", "--batch_size=16", "--epochs=7", "--max_steps=100",
              "--seed=18446744073709551615", "--learning_rate=2.5e-3", "--data_dir=/data",
              "--threads=3", "--log_device_placement", "--json=out=1.json"});
-  EXPECT_EQ(flags.devices.size(), 4u);
-  EXPECT_EQ(flags.allreduce, "naive");
-  EXPECT_EQ(flags.gradient_repacking, 4);
-  EXPECT_EQ(flags.batch_size, 16);
-  EXPECT_EQ(flags.epochs, 7);
-  EXPECT_EQ(flags.max_steps, 100);
-  EXPECT_EQ(flags.seed, 18446744073709551615u);
+  EXPECT_EQ(flags.trainer.devices.size(), 4u);
+  EXPECT_EQ(flags.trainer.aggregation.allreduce, "naive");
+  EXPECT_EQ(flags.trainer.aggregation.gradient_repacking, 4);
+  EXPECT_EQ(flags.trainer.batch_size, 16);
+  EXPECT_EQ(flags.trainer.epochs, 7);
+  EXPECT_EQ(flags.trainer.max_steps, 100);
+  EXPECT_EQ(flags.trainer.seed, 18446744073709551615u);
   EXPECT_EQ(flags.learning_rate, 2.5e-3);
   EXPECT_EQ(flags.data_dir, "/data");
-  EXPECT_EQ(flags.threads, 3);
-  EXPECT_TRUE(flags.log_device_placement);
+  EXPECT_EQ(flags.trainer.session.threads, 3);
+  EXPECT_TRUE(flags.trainer.session.log_device_placement);
   EXPECT_EQ(flags.json, "out=1.json");
 }
 
@@ -103,10 +103,10 @@ TEST(TrainFlagSet, AddsTheFlagsOfTrainingToThoseOfABenchmark) {
   EXPECT_TRUE(parser.given("--seed"));
   EXPECT_FALSE(parser.given("--threads"));
   const TrainFlags flags = set.read(96);
-  EXPECT_EQ(flags.devices.size(), 4u);
-  EXPECT_EQ(flags.allreduce, "naive");
-  EXPECT_EQ(flags.seed, 7u);
-  EXPECT_EQ(flags.batch_size, 96);
+  EXPECT_EQ(flags.trainer.devices.size(), 4u);
+  EXPECT_EQ(flags.trainer.aggregation.allreduce, "naive");
+  EXPECT_EQ(flags.trainer.seed, 7u);
+  EXPECT_EQ(flags.trainer.batch_size, 96);
 }
 
 TEST(TrainFlagSet, LeavesBenchmarksWithoutFlagsOfEpochsAndFiles) {
@@ -124,12 +124,14 @@ TEST(TrainFlagSet, LeavesBenchmarksWithoutFlagsOfEpochsAndFiles) {
 
 TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
   const TrainFlags flags = parse({"--dry_run", "--devices=gpu:8"});
-  EXPECT_EQ(flags.devices.size(), 8u);
-  EXPECT_EQ(flags.devices[7].str(), "/job:localhost/replica:0/task:0/device:GPU:7");
-  EXPECT_EQ(flags.logical_gpus, 1);
-  EXPECT_EQ(parse({"--dry_run", "--devices=/cpu:0,/gpu:1"}).devices.size(), 2u);
-  EXPECT_EQ(parse({"--explain=x", "--devices=gpu:8"}).devices, flags.devices);
-  EXPECT_EQ(parse({"--explain=x", "--devices=gpu:8", "--logical-gpus=4"}).logical_gpus, 4);
+  EXPECT_EQ(flags.trainer.devices.size(), 8u);
+  EXPECT_EQ(flags.trainer.devices[7].str(), "/job:localhost/replica:0/task:0/device:GPU:7");
+  EXPECT_EQ(flags.trainer.session.logical_gpus, 1);
+  EXPECT_EQ(parse({"--dry_run", "--devices=/cpu:0,/gpu:1"}).trainer.devices.size(), 2u);
+  EXPECT_EQ(parse({"--explain=x", "--devices=gpu:8"}).trainer.devices, flags.trainer.devices);
+  EXPECT_EQ(
+      parse({"--explain=x", "--devices=gpu:8", "--logical-gpus=4"}).trainer.session.logical_gpus,
+      4);
   for (const char* devices : {"--devices=gpu:998", "--devices=/gpu:997", "--devices=gpu:0,gpu:997"})
     EXPECT_THAT(refusal({devices}), HasSubstr("--dry_run"));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--devices=gpu:998"}), HasSubstr("--dry_run"));
@@ -139,14 +141,16 @@ TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
 }
 
 TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {
-  EXPECT_EQ(parse({"--batch-size=8"}).batch_size, 8);
-  EXPECT_EQ(parse({"--batch_size", "8"}).batch_size, 8);
+  EXPECT_EQ(parse({"--batch-size=8"}).trainer.batch_size, 8);
+  EXPECT_EQ(parse({"--batch_size", "8"}).trainer.batch_size, 8);
   EXPECT_EQ(parse({"--data-dir", "a-b"}).data_dir, "a-b");
-  EXPECT_TRUE(parse({"--log-device-placement"}).log_device_placement);
+  EXPECT_TRUE(parse({"--log-device-placement"}).trainer.session.log_device_placement);
   EXPECT_THAT(refusal({"--batchsize=8"}), HasSubstr("unknown flag"));
 }
 
-TEST(Flags, TakeTheLastOfSeveralValues) { EXPECT_EQ(parse({"--seed=3", "--seed=5"}).seed, 5u); }
+TEST(Flags, TakeTheLastOfSeveralValues) {
+  EXPECT_EQ(parse({"--seed=3", "--seed=5"}).trainer.seed, 5u);
+}
 
 TEST(Flags, SuggestTheNearestNameForUnknownOnes) {
   EXPECT_EQ(refusal({"--bath_size=3"}), "unknown flag --bath_size; did you mean --batch_size?");
@@ -207,7 +211,7 @@ TEST(Flags, ReadSwitchesInWords) {
     EXPECT_TRUE(parse({on}).dry_run) << on;
   for (const char* off : {"--dry_run=false", "--dry_run=0", "--nodry_run", "--no-dry-run"})
     EXPECT_FALSE(parse({"--dry_run", off}).dry_run) << off;
-  EXPECT_FALSE(parse({"--share_replicas=false"}).share_replicas);
+  EXPECT_FALSE(parse({"--share_replicas=false"}).trainer.session.share_replicas);
   EXPECT_THAT(refusal({"--nodry_run=1"}), HasSubstr("unknown flag --nodry_run"));
   EXPECT_THAT(refusal({"--noepochs"}), HasSubstr("unknown flag --noepochs"));
 }
@@ -303,15 +307,16 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
 
 TEST(Flags, ReadHowBatchesAreDivided) {
   const TrainFlags none = parse({});
-  EXPECT_EQ(none.uneven, Uneven::kDrop);
-  EXPECT_TRUE(none.tower_weights.empty());
+  EXPECT_EQ(none.trainer.batches.uneven, Uneven::kDrop);
+  EXPECT_TRUE(none.trainer.batches.tower_weights.empty());
   const TrainFlags given =
       parse({"--devices=cpu:3", "--uneven=weight", "--tower-weights=2,1.5,0.25"});
-  EXPECT_EQ(given.uneven, Uneven::kWeight);
-  EXPECT_EQ(given.tower_weights, (std::vector<double>{2, 1.5, 0.25}));
+  EXPECT_EQ(given.trainer.batches.uneven, Uneven::kWeight);
+  EXPECT_EQ(given.trainer.batches.tower_weights, (std::vector<double>{2, 1.5, 0.25}));
   for (const char* trainer : {"--trainer=replicated", "--trainer=parameter_server"})
-    EXPECT_EQ(parse({trainer, "--uneven=pad", "--tower_weights=2,1"}).uneven, Uneven::kPad);
-  EXPECT_EQ(parse({"--devices=cpu:1", "--uneven=weight"}).uneven, Uneven::kWeight);
+    EXPECT_EQ(parse({trainer, "--uneven=pad", "--tower_weights=2,1"}).trainer.batches.uneven,
+              Uneven::kPad);
+  EXPECT_EQ(parse({"--devices=cpu:1", "--uneven=weight"}).trainer.batches.uneven, Uneven::kWeight);
 }
 
 TEST(Flags, RefuseDivisionsThatCannotBe) {
@@ -319,7 +324,7 @@ TEST(Flags, RefuseDivisionsThatCannotBe) {
               AllOf(HasSubstr("--uneven=pad"), HasSubstr("--trainer=async does not take")));
   EXPECT_THAT(refusal({"--trainer=async", "--tower_weights=2,1"}),
               AllOf(HasSubstr("--tower_weights=2,1"), HasSubstr("--trainer=async")));
-  EXPECT_EQ(parse({"--trainer=async", "--uneven=error"}).uneven, Uneven::kError);
+  EXPECT_EQ(parse({"--trainer=async", "--uneven=error"}).trainer.batches.uneven, Uneven::kError);
   EXPECT_THAT(refusal({"--uneven=wait"}), AllOf(HasSubstr("--uneven"), HasSubstr("weight")));
   EXPECT_EQ(refusal({"--tower_weights=1"}),
             "--tower_weights has 1 where there are 2 devices; give one weight for each");

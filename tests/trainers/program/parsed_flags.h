@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "belfry/trainers/program/flags.h"
-#include "belfry/trainers/program/flags_impl.h"
 
 namespace belfry {
 

@@ -8,7 +8,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/util/fake_console.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 namespace progress_test {
@@ -29,7 +29,7 @@ class ProgressTest : public testing::Test {
                            .optimizer = sgd(0.1),
                            .batch_size = 4,
                            .epochs = 10};
-    trainer_ = std::make_unique<SimpleTrainer>(std::move(options), *data_);
+    trainer_ = std::make_unique<Trainer>(find_trainer("simple"), std::move(options), *data_);
   }
 
   void open(bool terminal) {
@@ -161,7 +161,7 @@ TEST_F(ProgressTest, LeavesALineForAnEvaluationThatTakesLong) {
                            .batch_size = 4,
                            .epochs = 1,
                            .callbacks = {std::make_shared<Evaluation>(fake.console)}};
-    SimpleTrainer trainer(std::move(options), *train, test.get());
+    Trainer trainer(find_trainer("simple"), std::move(options), *train, test.get());
     trainer.train();
     const std::string text = fake.printed();
     const std::string all = terminal ? "\r\x1b[Kepoch 1, step 2: tested 4/41\r\x1b[K"

@@ -15,12 +15,13 @@ using testing::MatchesRegex;
 using testing::StartsWith;
 
 TEST(TrainerFlag, FollowsTheNumberOfDevices) {
-  EXPECT_EQ(parse({"--devices=cpu:1"}).trainer, "simple");
-  EXPECT_EQ(parse({"--devices=cpu:1"}).allreduce, "");
-  EXPECT_EQ(parse({"--devices=/cpu:3"}).trainer, "simple");
-  EXPECT_EQ(parse({"--devices=cpu:3"}).trainer, "replicated");
-  EXPECT_EQ(parse({"--devices=cpu:1", "--trainer=replicated"}).allreduce, "collective");
-  EXPECT_EQ(parse({"--trainer=parameter_server"}).allreduce, "colocate");
+  EXPECT_EQ(parse({"--devices=cpu:1"}).kind, "simple");
+  EXPECT_EQ(parse({"--devices=cpu:1"}).trainer.aggregation.allreduce, "");
+  EXPECT_EQ(parse({"--devices=/cpu:3"}).kind, "simple");
+  EXPECT_EQ(parse({"--devices=cpu:3"}).kind, "replicated");
+  EXPECT_EQ(parse({"--devices=cpu:1", "--trainer=replicated"}).trainer.aggregation.allreduce,
+            "collective");
+  EXPECT_EQ(parse({"--trainer=parameter_server"}).trainer.aggregation.allreduce, "colocate");
 }
 
 TEST(TrainerFlag, IsRefusedWhenUnknown) {
@@ -49,10 +50,10 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
 }
 
 TEST(TrainerFlag, TakesFusedUpdatesWithoutReplicasOnGpusWhichFuseThemWithEachOther) {
-  EXPECT_EQ(parse({"--fuse_updates=1", "--devices=gpu:1", "--dry_run"}).trainer, "simple");
+  EXPECT_EQ(parse({"--fuse_updates=1", "--devices=gpu:1", "--dry_run"}).kind, "simple");
   EXPECT_TRUE(
       parse({"--fuse_updates=1", "--devices=gpu:2", "--trainer=parameter_server", "--dry_run"})
-          .fuse_updates);
+          .trainer.session.fuse_updates);
 }
 
 TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
@@ -63,15 +64,15 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
     }
     EXPECT_EQ(refusal({pass, "--devices=cpu:1", "--trainer=simple"}),
               cat(pass, " has no use for --trainer=simple, which has no replicas"));
-    EXPECT_EQ(parse({pass, "--devices=cpu:1", "--trainer=replicated"}).devices.size(), 1u);
+    EXPECT_EQ(parse({pass, "--devices=cpu:1", "--trainer=replicated"}).trainer.devices.size(), 1u);
   }
   const TrainFlags off = parse({"--trainer=async", "--fuse_updates=0", "--share_replicas=0"});
-  EXPECT_FALSE(off.fuse_updates || off.share_replicas);
+  EXPECT_FALSE(off.trainer.session.fuse_updates || off.trainer.session.share_replicas);
   EXPECT_EQ(refusal({"--tower_weights=3", "--devices=cpu:1", "--trainer=simple"}),
             "--tower_weights=3 has no use for --trainer=simple, which takes one device");
-  EXPECT_EQ(
-      parse({"--tower_weights=3", "--devices=cpu:1", "--trainer=replicated"}).tower_weights.size(),
-      1u);
+  EXPECT_EQ(parse({"--tower_weights=3", "--devices=cpu:1", "--trainer=replicated"})
+                .trainer.batches.tower_weights.size(),
+            1u);
 }
 
 // So that a sweep over numbers of devices may begin with one.
@@ -89,11 +90,11 @@ TEST(OneDevice, TrainsWithoutWhatSaysHowToCombine) {
     testing::internal::CaptureStderr();
     const TrainFlags flags = parse(arguments);
     const std::string log = testing::internal::GetCapturedStderr();
-    EXPECT_EQ(flags.trainer, "simple");
-    EXPECT_EQ(flags.allreduce, "");
-    EXPECT_EQ(flags.gradient_repacking, 0);
-    EXPECT_EQ(flags.small_tensors_kb, 0);
-    EXPECT_EQ(flags.bucket_mb, plain.bucket_mb);
+    EXPECT_EQ(flags.kind, "simple");
+    EXPECT_EQ(flags.trainer.aggregation.allreduce, "");
+    EXPECT_EQ(flags.trainer.aggregation.gradient_repacking, 0);
+    EXPECT_EQ(flags.trainer.aggregation.small_tensors_kb, 0);
+    EXPECT_EQ(flags.trainer.aggregation.bucket_mb, plain.trainer.aggregation.bucket_mb);
     EXPECT_THAT(log, AllOf(HasSubstr(asked[0]), HasSubstr("for --devices=cpu:1"))) << asked[0];
     EXPECT_EQ(std::ranges::count(log, '\n'), 1) << log;
   }
@@ -103,19 +104,20 @@ TEST(OneDevice, TrainsWithoutWhatSaysHowToCombine) {
 
 TEST(OneDevice, OfTheReplicatedTrainerLeavesStrategiesOutThatNeedMore) {
   testing::internal::CaptureStderr();
-  EXPECT_EQ(
-      parse({"--devices=cpu:1", "--trainer=replicated", "--allreduce=hierarchical"}).allreduce,
-      "collective");
+  EXPECT_EQ(parse({"--devices=cpu:1", "--trainer=replicated", "--allreduce=hierarchical"})
+                .trainer.aggregation.allreduce,
+            "collective");
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("--allreduce=hierarchical has no use for --devices=cpu:1"));
-  EXPECT_EQ(parse({"--devices=cpu:1", "--trainer=replicated", "--allreduce=ring"}).allreduce,
+  EXPECT_EQ(parse({"--devices=cpu:1", "--trainer=replicated", "--allreduce=ring"})
+                .trainer.aggregation.allreduce,
             "ring");
 }
 
 TEST(ParameterDeviceFlag, IsOfTrainersThatSpreadVariables) {
-  EXPECT_FALSE(parse({"--trainer=parameter_server"}).parameters_on_cpu);
-  EXPECT_FALSE(parse({"--trainer=async", "--parameter_device=spread"}).parameters_on_cpu);
-  EXPECT_TRUE(parse({"--trainer=async", "--parameter_device=cpu"}).parameters_on_cpu);
+  EXPECT_FALSE(parse({"--trainer=parameter_server"}).trainer.parameters_on_cpu);
+  EXPECT_FALSE(parse({"--trainer=async", "--parameter_device=spread"}).trainer.parameters_on_cpu);
+  EXPECT_TRUE(parse({"--trainer=async", "--parameter_device=cpu"}).trainer.parameters_on_cpu);
   EXPECT_THAT(refusal({"--parameter_device=cpu"}),
               AllOf(HasSubstr("--parameter_device=cpu has no use for --trainer=replicated"),
                     HasSubstr("say --trainer=parameter_server")));
@@ -124,8 +126,8 @@ TEST(ParameterDeviceFlag, IsOfTrainersThatSpreadVariables) {
 TEST(AllreduceFlag, TakesSpecsBySize) {
   for (const char* spec : {"collective:64k:hierarchical", "pscpu:2k:pscpu#2:64k:xring", "ring#2",
                            "shuffle", "naive_cpu", "halving_doubling", "rechd", "psgpu"})
-    EXPECT_EQ(parse({"--devices=cpu:4", "--allreduce", spec}).allreduce, spec);
-  EXPECT_EQ(parse({"--allreduce=naive-cpu:2k:halving-doubling"}).allreduce,
+    EXPECT_EQ(parse({"--devices=cpu:4", "--allreduce", spec}).trainer.aggregation.allreduce, spec);
+  EXPECT_EQ(parse({"--allreduce=naive-cpu:2k:halving-doubling"}).trainer.aggregation.allreduce,
             "naive_cpu:2k:halving_doubling")
       << "- and _ are alike in names";
 }
@@ -142,16 +144,17 @@ TEST(AllreduceFlag, RefusesSpecsNamingThemAndThePieceThatIsWrong) {
 
 TEST(AutoFlags, AreReadWithTheWishThatTheyServe) {
   const TrainFlags flags = parse({"--allreduce=auto", "--auto-any", "--links=l.json"});
-  EXPECT_EQ(flags.allreduce, "auto");
-  EXPECT_TRUE(flags.automatic.auto_any);
+  EXPECT_EQ(flags.trainer.aggregation.allreduce, "auto");
+  EXPECT_TRUE(flags.trainer.aggregation.choice.any);
   EXPECT_EQ(flags.automatic.links, "l.json");
   EXPECT_FALSE(flags.automatic.remeasure);
   EXPECT_TRUE(
       parse({"--trainer=replicated", "--allreduce=auto", "--remeasure"}).automatic.remeasure);
   EXPECT_EQ(parse({"--check_equivalence=2", "--links=l.json"}).automatic.links, "l.json")
       << "auto is one of the modes";
-  EXPECT_FALSE(parse({"--allreduce=auto"}).bucket_mb_given);
-  EXPECT_TRUE(parse({"--allreduce=auto", "--bucket_mb=0"}).bucket_mb_given);
+  const auto buckets = [](const TrainFlags& of) { return of.trainer.aggregation.choice.buckets; };
+  EXPECT_EQ(buckets(parse({"--allreduce=auto"})), AutoOptions().buckets);
+  EXPECT_EQ(buckets(parse({"--allreduce=auto", "--bucket_mb=0"})), std::vector<double>{0});
 }
 
 TEST(AutoFlags, AreRefusedWhereNothingIsChosen) {
@@ -186,9 +189,12 @@ TEST(AutoFlags, NeedADescriptionOfDevicesThatAreNotHere) {
   EXPECT_THAT(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:99"}),
               MatchesRegex("--allreduce=auto: GPU:[0-9]+ is declared, not here to be measured; "
                            "describe the machine with --links=FILE, or name a strategy"));
-  EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=gpu:2", "--links=l"}).allreduce,
+  EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=gpu:2", "--links=l"})
+                .trainer.aggregation.allreduce,
             "auto");
-  EXPECT_EQ(parse({"--allreduce=auto", "--dry_run", "--devices=cpu:2"}).allreduce, "auto");
+  EXPECT_EQ(
+      parse({"--allreduce=auto", "--dry_run", "--devices=cpu:2"}).trainer.aggregation.allreduce,
+      "auto");
   EXPECT_EQ(refusal({"--allreduce=auto", "--dry_run", "--devices=gpu:4", "--logical_gpus=2",
                      "--links=l"}),
             "--links=l describes devices with a memory each, not --logical_gpus=2 that share one; "
@@ -199,9 +205,11 @@ TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
   EXPECT_EQ(refusal({"--allreduce=nccl"}),
             "--allreduce=nccl: NCCL needs GPUs, but tower 0 is on CPU:0; use collective "
             "(--devices=cpu:2 has 2)");
-  EXPECT_EQ(parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}).allreduce, "nccl");
+  EXPECT_EQ(
+      parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}).trainer.aggregation.allreduce,
+      "nccl");
   EXPECT_EQ(parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl", "--nccl_timeout_s=0.5"})
-                .nccl_timeout_s,
+                .trainer.session.nccl_timeout_s,
             0.5);
   EXPECT_EQ(refusal({"--nccl_timeout_s=5"}),
             "--nccl_timeout_s=5 is for nccl, which is not used by --allreduce=collective on "
@@ -230,8 +238,10 @@ TEST(AllreduceFlag, RefusesHierarchicalInsideSpecsForOddNumbersOfDevices) {
 }
 
 TEST(SmallTensorsFlag, IsReadAndRefusedWhereNothingIsPacked) {
-  EXPECT_EQ(parse({"--small_tensors_kb=4"}).small_tensors_kb, 4);
-  EXPECT_EQ(parse({"--small-tensors-kb=0", "--trainer=parameter_server"}).small_tensors_kb, 0);
+  EXPECT_EQ(parse({"--small_tensors_kb=4"}).trainer.aggregation.small_tensors_kb, 4);
+  EXPECT_EQ(parse({"--small-tensors-kb=0", "--trainer=parameter_server"})
+                .trainer.aggregation.small_tensors_kb,
+            0);
   EXPECT_THAT(refusal({"--small_tensors_kb=4", "--trainer=parameter_server"}),
               AllOf(HasSubstr("--small_tensors_kb=4"), HasSubstr("--trainer=parameter_server")));
   EXPECT_THAT(refusal({"--small_tensors_kb=4", "--devices=cpu:1", "--trainer=simple"}),
@@ -244,38 +254,39 @@ TEST(SmallTensorsFlag, IsReadAndRefusedWhereNothingIsPacked) {
 }
 
 TEST(BucketFlag, IsARealNumberOfMebibytes) {
-  EXPECT_EQ(parse({"--bucket_mb=0.25"}).bucket_mb, 0.25);
-  EXPECT_EQ(parse({"--bucket-mb", "16"}).bucket_mb, 16);
-  EXPECT_EQ(parse({"--bucket_mb=0"}).bucket_mb, 0);
-  EXPECT_EQ(parse({"--bucket_mb=3", "--trainer=parameter_server"}).bucket_mb, 3);
+  EXPECT_EQ(parse({"--bucket_mb=0.25"}).trainer.aggregation.bucket_mb, 0.25);
+  EXPECT_EQ(parse({"--bucket-mb", "16"}).trainer.aggregation.bucket_mb, 16);
+  EXPECT_EQ(parse({"--bucket_mb=0"}).trainer.aggregation.bucket_mb, 0);
+  EXPECT_EQ(parse({"--bucket_mb=3", "--trainer=parameter_server"}).trainer.aggregation.bucket_mb,
+            3);
   for (const char* flag : {"--bucket_mb=-1", "--bucket_mb=x", "--bucket_mb=nan", "--bucket_mb=inf",
                            "--bucket_mb=4MB", "--bucket_mb=1e300"})
     EXPECT_THAT(refusal({flag}), HasSubstr(flag));
 }
 
 TEST(BucketFlag, DependsOnTheTrainerAndOnPacking) {
-  EXPECT_EQ(parse({"--trainer=parameter_server"}).bucket_mb, kDefaultBucketMb);
-  EXPECT_EQ(parse({"--devices=cpu:1"}).bucket_mb, 0);
-  EXPECT_EQ(parse({"--devices=cpu:1", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--trainer=parameter_server"}).trainer.aggregation.bucket_mb, kDefaultBucketMb);
+  EXPECT_EQ(parse({"--devices=cpu:1"}).trainer.aggregation.bucket_mb, 0);
+  EXPECT_EQ(parse({"--devices=cpu:1", "--bucket_mb=0"}).trainer.aggregation.bucket_mb, 0);
   EXPECT_THAT(refusal({"--devices=cpu:1", "--trainer=simple", "--bucket_mb=2"}),
               AllOf(HasSubstr("--trainer=simple"), HasSubstr("--bucket_mb=2")));
-  EXPECT_EQ(parse({"--gradient_repacking=4"}).bucket_mb, 0);
-  EXPECT_EQ(parse({"--gradient_repacking=4", "--bucket_mb=0"}).bucket_mb, 0);
+  EXPECT_EQ(parse({"--gradient_repacking=4"}).trainer.aggregation.bucket_mb, 0);
+  EXPECT_EQ(parse({"--gradient_repacking=4", "--bucket_mb=0"}).trainer.aggregation.bucket_mb, 0);
   EXPECT_THAT(refusal({"--gradient_repacking=4", "--bucket_mb=2"}),
               AllOf(HasSubstr("--gradient_repacking=4"), HasSubstr("--bucket_mb=2")));
 }
 
 TEST(AsyncFlag, IsOrderedUnlessItIsGivenAndForTheAsyncTrainerAlone) {
-  EXPECT_EQ(parse({"--trainer=async"}).async, "ordered");
-  EXPECT_EQ(parse({"--trainer=async", "--async=ordered"}).async, "ordered");
-  EXPECT_EQ(parse({"--async=free", "--trainer=async"}).async, "free");
-  EXPECT_EQ(parse({"--trainer=async", "--devices=cpu:1"}).async, "ordered");
-  EXPECT_EQ(parse({"--trainer=async", "--devices=gpu:2", "--dry_run"}).async, "ordered");
+  EXPECT_EQ(parse({"--trainer=async"}).async(), "ordered");
+  EXPECT_EQ(parse({"--trainer=async", "--async=ordered"}).async(), "ordered");
+  EXPECT_EQ(parse({"--async=free", "--trainer=async"}).async(), "free");
+  EXPECT_EQ(parse({"--trainer=async", "--devices=cpu:1"}).async(), "ordered");
+  EXPECT_EQ(parse({"--trainer=async", "--devices=gpu:2", "--dry_run"}).async(), "ordered");
   EXPECT_EQ(refusal({"--trainer=async", "--devices=gpu:2", "--dry_run", "--async=free"}),
             "--async=free with --devices=gpu:2: towers that do not wait for each other run on CPUs "
             "alone; use cpu:N, or --async=ordered");
-  EXPECT_EQ(parse({"--trainer=async"}).allreduce, "");
-  EXPECT_EQ(parse({"--trainer=replicated"}).async, "");
+  EXPECT_EQ(parse({"--trainer=async"}).trainer.aggregation.allreduce, "");
+  EXPECT_EQ(parse({"--trainer=replicated"}).async(), "");
   for (const char* trainer : {"replicated", "parameter_server"})
     EXPECT_THAT(refusal({"--async=free", (std::string("--trainer=") + trainer).c_str()}),
                 AllOf(HasSubstr("--async=free needs --trainer=async"), HasSubstr(trainer)));
@@ -295,7 +306,8 @@ TEST(AsyncFlag, IsRefusedWithFlagsThatCombineGradients) {
 TEST(AllreduceFlag, RefusesHierarchicalForOddNumbersOfDevices) {
   EXPECT_THAT(refusal({"--devices=cpu:3", "--allreduce=hierarchical"}),
               AllOf(HasSubstr("--allreduce=hierarchical"), HasSubstr("--devices=cpu:3")));
-  EXPECT_EQ(parse({"--devices=cpu:6", "--allreduce=hierarchical"}).allreduce, "hierarchical");
+  EXPECT_EQ(parse({"--devices=cpu:6", "--allreduce=hierarchical"}).trainer.aggregation.allreduce,
+            "hierarchical");
 }
 
 }  // namespace strategy_flags_test

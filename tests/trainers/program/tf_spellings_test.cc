@@ -19,7 +19,7 @@ using testing::Not;
 
 TrainFlags bench(std::vector<const char*> arguments) {
   FlagParser parser("Benchmarks.", "bench");
-  FlagValue model, num_batches;
+  std::string model, num_batches;
   parser.add("--model", model, "NAME", "to train");
   parser.add("--num_batches", num_batches, "N", "steps");
   const TrainFlagSet set(parser, {.program = "bench", .reads_files = false, .benchmark = true});
@@ -37,25 +37,27 @@ std::string bench_refusal(std::vector<const char*> arguments) {
 }
 
 TEST(TfSpellings, NameLogicalCpuDevicesOrGpus) {
-  EXPECT_EQ(parse({"--num_gpus=4", "--device=cpu"}).devices, parse({"--devices=cpu:4"}).devices);
-  EXPECT_EQ(parse({"--device=CPU", "--num_gpus", "4"}).devices.size(), 4u);
-  EXPECT_EQ(parse({"--device=cpu"}).devices.size(), 1u) << "num_gpus is 1 there";
-  EXPECT_EQ(parse({"--num_gpus=8", "--dry_run"}).devices,
-            parse({"--devices=gpu:8", "--dry_run"}).devices);
-  EXPECT_EQ(parse({"--num_gpus=8", "--device=gpu", "--dry_run"}).devices.size(), 8u);
-  EXPECT_EQ(parse({"--devices=cpu:4", "--device=cpu"}).devices.size(), 4u);
+  EXPECT_EQ(parse({"--num_gpus=4", "--device=cpu"}).trainer.devices,
+            parse({"--devices=cpu:4"}).trainer.devices);
+  EXPECT_EQ(parse({"--device=CPU", "--num_gpus", "4"}).trainer.devices.size(), 4u);
+  EXPECT_EQ(parse({"--device=cpu"}).trainer.devices.size(), 1u) << "num_gpus is 1 there";
+  EXPECT_EQ(parse({"--num_gpus=8", "--dry_run"}).trainer.devices,
+            parse({"--devices=gpu:8", "--dry_run"}).trainer.devices);
+  EXPECT_EQ(parse({"--num_gpus=8", "--device=gpu", "--dry_run"}).trainer.devices.size(), 8u);
+  EXPECT_EQ(parse({"--devices=cpu:4", "--device=cpu"}).trainer.devices.size(), 4u);
   EXPECT_THAT(refusal({"--num_gpus=900"}),
               AllOf(HasSubstr("--num_gpus=900"), Not(HasSubstr("--devices: "))));
   EXPECT_EQ(refusal({"--device=tpu"}), "--device=tpu is neither cpu nor gpu");
 }
 
 TEST(TfSpellings, NameTheTrainer) {
-  EXPECT_EQ(parse({"--variable_update=parameter_server"}).trainer, "parameter_server");
-  EXPECT_EQ(parse({"--variable_update=replicated"}).trainer, "replicated");
-  EXPECT_EQ(parse({"--variable_update=replicated"}).allreduce, "collective");
-  EXPECT_EQ(parse({"--variable_update=distributed_all_reduce", "--all_reduce_spec=xring"}).trainer,
+  EXPECT_EQ(parse({"--variable_update=parameter_server"}).kind, "parameter_server");
+  EXPECT_EQ(parse({"--variable_update=replicated"}).kind, "replicated");
+  EXPECT_EQ(parse({"--variable_update=replicated"}).trainer.aggregation.allreduce, "collective");
+  EXPECT_EQ(parse({"--variable_update=distributed_all_reduce", "--all_reduce_spec=xring"}).kind,
             "replicated");
-  EXPECT_EQ(parse({"--variable_update=collective_all_reduce"}).allreduce, "collective");
+  EXPECT_EQ(parse({"--variable_update=collective_all_reduce"}).trainer.aggregation.allreduce,
+            "collective");
   EXPECT_THAT(refusal({"--variable_update=independent"}),
               AllOf(HasSubstr("--variable_update=independent"), HasSubstr("--trainer=")));
   for (const char* mode : {"--variable_update=horovod", "--variable_update=distributed_replicated"})
@@ -78,7 +80,7 @@ TEST(TfSpellings, NameTheStrategyWithItsMeaningThere) {
   for (const auto& [spec, ours] : same)
     EXPECT_EQ(parse({"--device=cpu", "--num_gpus=4", "--variable_update=replicated",
                      "--all_reduce_spec", spec})
-                  .allreduce,
+                  .trainer.aggregation.allreduce,
               ours)
         << spec;
   EXPECT_THAT(refusal({"--devices=cpu:4", "--all_reduce_spec=psgpu#2"}),
@@ -93,23 +95,23 @@ TEST(TfSpellings, NameTheStrategyWithItsMeaningThere) {
       refusal({"--variable_update=parameter_server", "--all_reduce_spec=xring"}),
       "--variable_update=parameter_server does not take --all_reduce_spec=xring; leave it out, "
       "or write --trainer=replicated");
-  EXPECT_EQ(parse({"--hierarchical_copy"}).allreduce, "hierarchical");
-  EXPECT_EQ(parse({"--hierarchical_copy=false"}).allreduce, "collective");
-  EXPECT_EQ(parse({"--nohierarchical_copy"}).allreduce, "collective");
+  EXPECT_EQ(parse({"--hierarchical_copy"}).trainer.aggregation.allreduce, "hierarchical");
+  EXPECT_EQ(parse({"--hierarchical_copy=false"}).trainer.aggregation.allreduce, "collective");
+  EXPECT_EQ(parse({"--nohierarchical_copy"}).trainer.aggregation.allreduce, "collective");
 }
 
 TEST(TfSpellings, PutVariablesOrSumsOnTheParameterDevice) {
   const TrainFlags cpu = parse({"--num_gpus=4", "--local_parameter_device=cpu", "--dry_run",
                                 "--variable_update=parameter_server"});
-  EXPECT_EQ(cpu.trainer, "parameter_server");
-  EXPECT_TRUE(cpu.parameters_on_cpu);
-  EXPECT_EQ(cpu.devices.size(), 4u);
+  EXPECT_EQ(cpu.kind, "parameter_server");
+  EXPECT_TRUE(cpu.trainer.parameters_on_cpu);
+  EXPECT_EQ(cpu.trainer.devices.size(), 4u);
   EXPECT_FALSE(parse({"--variable_update=parameter_server", "--local_parameter_device=gpu"})
-                   .parameters_on_cpu);
-  EXPECT_EQ(parse({"--local_parameter_device=CPU"}).trainer, "parameter_server") << "as there";
+                   .trainer.parameters_on_cpu);
+  EXPECT_EQ(parse({"--local_parameter_device=CPU"}).kind, "parameter_server") << "as there";
   const auto replicated = [](const char* device, const char* other = "--seed=1") {
     return parse({"--variable_update=replicated", "--local_parameter_device", device, other})
-        .allreduce;
+        .trainer.aggregation.allreduce;
   };
   EXPECT_EQ(replicated("cpu"), "naive_cpu");
   EXPECT_EQ(replicated("gpu"), "naive");
@@ -120,19 +122,19 @@ TEST(TfSpellings, PutVariablesOrSumsOnTheParameterDevice) {
 }
 
 TEST(TfSpellings, NameNumbers) {
-  EXPECT_EQ(parse({"--num_epochs=7"}).epochs, 7);
-  EXPECT_EQ(parse({"--num-batches=70"}).max_steps, 70);
-  EXPECT_EQ(parse({"--num_batches=70"}).epochs, std::numeric_limits<int>::max());
-  EXPECT_EQ(parse({"--num_batches=70", "--epochs=2"}).epochs, 2);
-  EXPECT_EQ(parse({"--agg_small_grads_max_bytes=4096"}).small_tensors_kb, 4);
-  EXPECT_EQ(
-      parse({"--agg_small_grads_max_bytes=0", "--agg_small_grads_max_group=10"}).small_tensors_kb,
-      0);
+  EXPECT_EQ(parse({"--num_epochs=7"}).trainer.epochs, 7);
+  EXPECT_EQ(parse({"--num-batches=70"}).trainer.max_steps, 70);
+  EXPECT_EQ(parse({"--num_batches=70"}).trainer.epochs, std::numeric_limits<int>::max());
+  EXPECT_EQ(parse({"--num_batches=70", "--epochs=2"}).trainer.epochs, 2);
+  EXPECT_EQ(parse({"--agg_small_grads_max_bytes=4096"}).trainer.aggregation.small_tensors_kb, 4);
+  EXPECT_EQ(parse({"--agg_small_grads_max_bytes=0", "--agg_small_grads_max_group=10"})
+                .trainer.aggregation.small_tensors_kb,
+            0);
   EXPECT_EQ(parse({"--init_learning_rate=0.5"}).learning_rate, 0.5);
-  EXPECT_EQ(parse({"--tf_random_seed=9"}).seed, 9u);
-  EXPECT_EQ(parse({"--num_inter_threads=3", "--num_intra_threads=1"}).threads, 3);
-  EXPECT_EQ(parse({"--use_fp16"}).precision, Precision::kF16);
-  EXPECT_EQ(parse({"--use_fp16=False"}).precision, Precision::kF32);
+  EXPECT_EQ(parse({"--tf_random_seed=9"}).trainer.seed, 9u);
+  EXPECT_EQ(parse({"--num_inter_threads=3", "--num_intra_threads=1"}).trainer.session.threads, 3);
+  EXPECT_EQ(parse({"--use_fp16"}).trainer.precision, Precision::kF16);
+  EXPECT_EQ(parse({"--use_fp16=False"}).trainer.precision, Precision::kF32);
   EXPECT_THAT(
       refusal({"--agg_small_grads_max_bytes=1000"}),
       AllOf(HasSubstr("--agg_small_grads_max_bytes=1000"), HasSubstr("--small_tensors_kb")));
@@ -162,8 +164,8 @@ TEST(TfSpellings, ThatContradictOursAreRefusedNamingBoth) {
   EXPECT_EQ(refusal({"--epochs=3", "--num_epochs=4"}),
             "--epochs=3 and --num_epochs=4, which stands for --epochs=4, contradict each other; "
             "leave one of them out");
-  EXPECT_EQ(parse({"--epochs=4", "--num_epochs=4"}).epochs, 4);
-  EXPECT_EQ(parse({"--num_epochs=3", "--num_epochs=4"}).epochs, 4) << "the last of several";
+  EXPECT_EQ(parse({"--epochs=4", "--num_epochs=4"}).trainer.epochs, 4);
+  EXPECT_EQ(parse({"--num_epochs=3", "--num_epochs=4"}).trainer.epochs, 4) << "the last of several";
   EXPECT_THAT(refusal({"--devices=cpu:4", "--num_gpus=4"}),
               HasSubstr("--devices=cpu:4 and --num_gpus=4, which stands for --devices=gpu:4, "));
   EXPECT_THAT(
@@ -177,9 +179,9 @@ TEST(TfSpellings, ThatContradictOursAreRefusedNamingBoth) {
 
 TEST(TfSpellings, ThatMeanTheSameAsOursAreTaken) {
   EXPECT_EQ(parse({"--learning_rate=1e-1", "--init_learning_rate=0.1"}).learning_rate, 0.1);
-  EXPECT_EQ(parse({"--seed=07", "--tf_random_seed=7"}).seed, 7u);
-  EXPECT_EQ(parse({"--devices=CPU:2", "--num_gpus=2", "--device=cpu"}).devices.size(), 2u);
-  EXPECT_EQ(parse({"--trainer=parameter-server", "--variable_update=parameter_server"}).trainer,
+  EXPECT_EQ(parse({"--seed=07", "--tf_random_seed=7"}).trainer.seed, 7u);
+  EXPECT_EQ(parse({"--devices=CPU:2", "--num_gpus=2", "--device=cpu"}).trainer.devices.size(), 2u);
+  EXPECT_EQ(parse({"--trainer=parameter-server", "--variable_update=parameter_server"}).kind,
             "parameter_server");
   const std::pair<const char*, const char*> specs[] = {{"ring", "xring"},
                                                        {"xring", "ring"},
@@ -187,7 +189,8 @@ TEST(TfSpellings, ThatMeanTheSameAsOursAreTaken) {
                                                        {"ring#2", "xring#2"},
                                                        {"naive_cpu:32k:ring", "pscpu:32768:xring"}};
   for (const auto& [ours, other] : specs)
-    EXPECT_EQ(parse({"--devices=cpu:4", "--allreduce", ours, "--all_reduce_spec", other}).allreduce,
+    EXPECT_EQ(parse({"--devices=cpu:4", "--allreduce", ours, "--all_reduce_spec", other})
+                  .trainer.aggregation.allreduce,
               underscores_in_names(ours));
   for (const char* other : {"xring#2", "xring:1k:naive", "pscpu", "ring:"})
     EXPECT_THAT(refusal({"--devices=cpu:4", "--allreduce=ring", "--all_reduce_spec", other}),
@@ -219,7 +222,7 @@ TEST(TfSpellings, WithoutCounterpartSayWhatToWrite) {
   EXPECT_EQ(parse({"--data_format=nhwc", "--nodistortions", "--forward_only=False",
                    "--num_warmup_batches=0", "--variable_consistency=strong",
                    "--print_training_accuracy", "--use_chrome_trace_format"})
-                .epochs,
+                .trainer.epochs,
             1);
 }
 
@@ -229,10 +232,10 @@ TEST(TfSpellings, LetTheCommandsOfItsUsersRunTrainBench) {
              "--model=resnet20", "--data_name=cifar10", "--batch_size=16", "--num_batches=8",
              "--variable_update=replicated", "--all_reduce_spec=xring", "--num_intra_threads=1",
              "--num_inter_threads=2"});
-  EXPECT_EQ(flags.devices.size(), 8u);
-  EXPECT_EQ(flags.trainer, "replicated");
-  EXPECT_EQ(flags.allreduce, "xring");
-  EXPECT_EQ(flags.threads, 2);
+  EXPECT_EQ(flags.trainer.devices.size(), 8u);
+  EXPECT_EQ(flags.kind, "replicated");
+  EXPECT_EQ(flags.trainer.aggregation.allreduce, "xring");
+  EXPECT_EQ(flags.trainer.session.threads, 2);
   EXPECT_THAT(bench_refusal({"--data_name=imagenet", "--model=resnet20"}), HasSubstr("synthetic"));
   EXPECT_THAT(bench_refusal({"--num_epochs=2"}), HasSubstr("--num_batches"));
   EXPECT_THAT(bench_refusal({"--data_dir=d"}), HasSubstr("synthetic"));
@@ -261,7 +264,7 @@ TEST(TfSpellings, NameNoFlagThatTheProgramLacks) {
        {FlagDefaults{.program = "trains"}, FlagDefaults{.program = "own", .reads_files = false},
         FlagDefaults{.program = "bench", .reads_files = false, .benchmark = true}}) {
     FlagParser parser("", program.program);
-    FlagValue model, num_batches;
+    std::string model, num_batches;
     if (program.benchmark) {  // of train_bench
       parser.add("--model", model, "NAME", "to train");
       parser.add("--num_batches", num_batches, "N", "steps");

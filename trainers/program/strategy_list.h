@@ -1,13 +1,9 @@
-// Lists of strategies: those that a trainer takes, and the flag --strategies of benchmarks.
+// The flag --strategies of benchmarks: a list of strategies.
 #pragma once
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace belfry {
-
-// The names of the registered strategies that a trainer accepts (TrainerKind::accepts).
-std::vector<std::string> accepted_strategies(bool (*accepts)(std::string_view spec));
 
 struct StrategyList {
   std::vector<std::string> names;  // what --allreduce takes; each once

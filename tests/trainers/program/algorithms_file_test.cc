@@ -1,4 +1,4 @@
-#include "belfry/trainers/machine/algorithms_file.h"
+#include "belfry/trainers/program/algorithms_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

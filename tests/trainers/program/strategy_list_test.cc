@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/strategy_list.h"
+#include "belfry/trainers/program/strategy_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/strategy_list.h"
+#include "belfry/trainers/program/strategy_list.h"
 
 #include <algorithm>
 
@@ -8,12 +8,6 @@
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
-
-std::vector<std::string> accepted_strategies(bool (*accepts)(std::string_view spec)) {
-  std::vector<std::string> names = strategy_names();
-  std::erase_if(names, [&](const std::string& name) { return !accepts(name); });
-  return names;
-}
 
 StrategyList parse_strategies(const std::string& text) {
   StrategyList list;
