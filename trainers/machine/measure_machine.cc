@@ -232,7 +232,7 @@ std::string name_of(const Measured& here, int threads) {
 }
 
 Machine read_machine(FileSystem& files, const std::string& path) {
-  const std::vector<std::byte> bytes = files.read(path);
+  const std::vector<std::byte> bytes = files.read(path, kMostJsonBytes);
   return parse_machine(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
