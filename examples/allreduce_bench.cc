@@ -316,6 +316,7 @@ class Benchmark {
 
 int run(const Flags& flags) {
   OutputFiles outputs(local_file_system());
+  outputs.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
   OutputFile* const csv = outputs.open("--csv", flags.csv);
   OutputFile* const json = outputs.open("--json", flags.json);
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,

@@ -254,6 +254,7 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
 
 int train_bench(const BenchFlags& wanted) {
   OutputFiles outputs(local_file_system());
+  outputs.reserve_input(cat("--links=", wanted.training.automatic.links), wanted.training.automatic.links);
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
   AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,

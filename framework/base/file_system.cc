@@ -85,8 +85,9 @@ class LocalFileSystem final : public FileSystem {
     const std::optional<struct stat> old = replaced(like);
     const int fd =
         ::open(path.c_str(), kCreate | O_EXCL | O_NOFOLLOW, old ? mode_t{0600} : mode_t{0644});
-    if (fd >= 0 && old) make_like(fd, *old);
-    return opened(path, fd, "create");
+    if (fd < 0) fail_beside(like, errno);
+    if (old) make_like(fd, *old);
+    return opened(like, fd, "create");
   }
 
   std::unique_ptr<WritableFile> open_stream(const std::string& path) override {
@@ -194,7 +195,7 @@ class LocalFileSystem final : public FileSystem {
   }
 
   void create_directory(const std::string& path, const std::string& like) override {
-    if (!like.empty()) return make_directory(path, replaced(like));
+    if (!like.empty()) return make_directory(path, like);
     std::error_code error;
     fs::create_directories(path, error);
     if (error) fail_file("create directory", path, error.value());
@@ -254,9 +255,15 @@ class LocalFileSystem final : public FileSystem {
     return old;
   }
 
-  static void make_directory(const std::string& path, const std::optional<struct stat>& old) {
-    if (::mkdir(path.c_str(), old ? mode_t{0700} : mode_t{0777}) != 0)
-      fail_file("create directory", path, errno);
+  // People know the name of what is to be made, not that of what takes its place.
+  [[noreturn]] static void fail_beside(const std::string& place, int code) {
+    throw IoError(cat(place, ": cannot create: ", std::strerror(code),
+                      "; see that its folder exists and can be written, or write elsewhere"));
+  }
+
+  static void make_directory(const std::string& path, const std::string& like) {
+    const std::optional<struct stat> old = replaced(like);
+    if (::mkdir(path.c_str(), old ? mode_t{0700} : mode_t{0777}) != 0) fail_beside(like, errno);
     if (!old) return;
     const Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | kOpen));
     if (fd.get() < 0) fail_file("open", path, errno);

@@ -10,6 +10,10 @@
 
 namespace belfry {
 
+// What programs take for a file or header of JSON, in bytes: reading one needs some 70 times as much
+// memory.
+inline constexpr std::uint64_t kMostJsonBytes = std::uint64_t{4} << 20;
+
 // One JSON value. Objects keep their members in order of insertion.
 //   Json report = Json::object();
 //   report.set("steps", 3).set("loss", Json());   // {"steps": 3, "loss": null}

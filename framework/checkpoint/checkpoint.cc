@@ -103,7 +103,7 @@ std::vector<std::byte> read_part(FileSystem& files, const std::string& path, std
 
 Manifest read_manifest(FileSystem& files, const std::string& directory) {
   const std::string path = cat(directory, "/", kManifestFile);
-  const std::vector<std::byte> bytes = read_part(files, path, kMostTextBytes);
+  const std::vector<std::byte> bytes = read_part(files, path, kMostJsonBytes);
   return Manifest::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 
@@ -265,7 +265,8 @@ void require_same_variables(const Graph& graph, const CheckpointFolder& folder, 
 // Of the manifest; none where it cannot be read.
 std::vector<std::byte> manifest_bytes(FileSystem& files, const std::string& path) {
   try {
-    return files.read(cat(find_checkpoint(files, path).directory, "/", kManifestFile));
+    return files.read(cat(find_checkpoint(files, path).directory, "/", kManifestFile),
+                      kMostJsonBytes);
   } catch (const Error&) {
     return {};
   }
@@ -348,6 +349,9 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
   require(session.intact() && session.step() == manifest.step,
           "the session was run while it was being saved to ", path, "; save between steps");
   const std::string text = manifest.str();
+  require(text.size() <= kMostJsonBytes, "the manifest of the checkpoint ", path, " would have ",
+          text.size(), " bytes, more than the ", kMostJsonBytes,
+          " that a restore reads; use fewer variables, shorter names or less of what is added");
   SummedFile file(folder.create(kManifestFile));
   file.append(std::as_bytes(std::span(text)));
   file.finish();

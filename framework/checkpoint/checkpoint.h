@@ -7,10 +7,11 @@
 // policy. Local variables are neither stored nor set.
 //
 // Whatever moment a process or machine dies at, the old checkpoint or the new one can be read: a
-// new one is written to PATH.tmp-<process>-<count> and synced, the old one renamed to PATH.old, the
-// new one renamed to PATH, the parent synced after each, PATH.old removed. Processes that save to
-// one PATH do so one after the other: whoever saves holds the lock PATH.lock, which ends with its
-// process, and the last one wins. A folder PATH.tmp-* beside a lock that can be had is nobody's.
+// new one is written to PATH.tmp-<process>-<count> and synced, the old one renamed to
+// PATH.belfry-old, the new one renamed to PATH, the parent synced after each, PATH.belfry-old
+// removed. Processes that save to one PATH do so one after the other: whoever saves holds the lock
+// PATH.lock, which ends with its process, and the last one wins. A folder PATH.tmp-* beside a lock
+// that can be had is nobody's.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,9 +23,12 @@
 
 namespace belfry {
 
+// What a save writes and removes beside PATH: PATH and one of these. No names for anything else.
+inline constexpr char kOldCheckpoint[] = ".belfry-old", kCheckpointLock[] = ".lock";
+
 struct CheckpointInfo {
-  std::string path;     // the directory that was read, absolute: PATH or PATH.old
-  bool is_old = false;  // PATH.old, as there is no PATH
+  std::string path;     // the directory that was read, absolute: PATH or PATH.belfry-old
+  bool is_old = false;  // PATH.belfry-old, as there is no PATH
   std::uint64_t step = 0;
   Json extra = Json::object();  // what the caller of save_checkpoint added
   // Of restore_checkpoint: the tensors that the graph has no variables for, sorted.
@@ -62,10 +66,11 @@ void check_checkpoint_path(const Graph& graph, const std::string& path,
 // Saves the variables and the step of a session between two runs, with `extra`, an object. Removes
 // what killed processes left, PATH.tmp-<digits>-<digits>, if it holds nothing but a checkpoint's
 // files. Throws as check_checkpoint_path does; IoError if a write fails, and then the old
-// checkpoint remains and restores, at PATH or PATH.old, or, where only the last sync failed, the
-// new one is in place but may not outlast a crash of the machine, and the old one is at PATH.old;
-// InvalidArgument if the session is not intact() or is run meanwhile. What cannot be removed at the
-// end is logged.
+// checkpoint remains and restores, at PATH or PATH.belfry-old, or, where only the last sync failed,
+// the new one is in place but may not outlast a crash of the machine, and the old one is at
+// PATH.belfry-old; InvalidArgument if the session is not intact() or is run meanwhile, or has so
+// many variables that the manifest has more than kMostJsonBytes. What cannot be removed at the end
+// is logged.
 //
 // A value that is not finite never replaces one that is: InvalidArgument naming the first variable
 // with NaN or an infinity, unless the checkpoint that was there has such a value of each of these
@@ -76,8 +81,8 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
 
 // Sets all global variables of the session's graph, their copies, and the step; clears what a
 // failed run left. What the checkpoint has besides, such as an optimizer's slots where the graph is
-// the model alone, is left out, and logged. Reads `path`, or `path`.old if there is none, and logs
-// which; warns of values that are not finite, and sets them. The whole checkpoint is held in memory
+// the model alone, is left out, and logged. Reads `path`, or `path`.belfry-old if there is none, and
+// logs which; warns of values that are not finite, and sets them. The whole checkpoint is held in memory
 // and checked before anything is set: a failed restore changes nothing. One that another process
 // replaces meanwhile is read anew. Throws NotFound if there is no checkpoint; IoError naming file,
 // tensor and byte of a damaged or foreign one, or a file that it lacks; InvalidArgument naming the

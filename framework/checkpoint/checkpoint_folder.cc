@@ -5,12 +5,12 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
 
 namespace belfry {
 namespace {
 
-constexpr char kOldSuffix[] = ".old", kLockSuffix[] = ".lock";
 constexpr std::array<std::string_view, 3> kFiles = {kModelFile, kStateFile, kManifestFile};
 
 std::string absolute(FileSystem& files, std::string path) {
@@ -56,11 +56,11 @@ std::unique_ptr<FileLock> lock_of(FileSystem& files, const std::string& path, do
   using Clock = std::chrono::steady_clock;
   const Clock::time_point began = Clock::now();
   for (bool told = false;;) {
-    if (auto lock = files.lock(path + kLockSuffix)) return lock;
+    if (auto lock = files.lock(path + kCheckpointLock)) return lock;
     const std::chrono::duration<double> waited = Clock::now() - began;
     require<IoError>(waited.count() < patience, path,
                      ": another process has been saving a checkpoint there for ", patience,
-                     " seconds (it has ", path, kLockSuffix,
+                     " seconds (it has ", path, kCheckpointLock,
                      "); nothing was changed: wait for it, ", "or save elsewhere");
     if (!told && waited.count() > 1) {
       log_info("waiting for another process that saves a checkpoint to ", path);
@@ -78,8 +78,8 @@ FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path) {
   const FileKind there = files.kind(newest);
   // An empty directory is no newer checkpoint either; a save would replace it.
   const bool hides_old = there == FileKind::kDirectory && files.list(newest).empty() &&
-                         files.kind(newest + kOldSuffix) == FileKind::kDirectory;
-  if (there == FileKind::kNone || hides_old) found = {newest + kOldSuffix, true};
+                         files.kind(newest + kOldCheckpoint) == FileKind::kDirectory;
+  if (there == FileKind::kNone || hides_old) found = {newest + kOldCheckpoint, true};
   const FileKind kind = files.kind(found.directory);
   require<NotFound>(kind != FileKind::kNone, "there is no checkpoint ", newest, ", nor ",
                     found.directory);
@@ -94,7 +94,7 @@ CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path, d
     : files_(files),
       path_(absolute(files, path)),
       parent_(parent_of(path_)),
-      old_(path_ + kOldSuffix) {
+      old_(path_ + kOldCheckpoint) {
   check_place();
   lock_ = lock_of(files_, path_, patience);
   require_replaceable(files_, path_, /*whole=*/true);

@@ -17,7 +17,7 @@ struct FoundCheckpoint {
   bool is_old = false;
 };
 
-// What to read: `path`, or `path`.old if there is none. Throws NotFound if there is neither,
+// What to read: `path`, or `path`.belfry-old if there is none. Throws NotFound if there is neither,
 // IoError if it is no checkpoint.
 FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path);
 
@@ -46,7 +46,7 @@ class CheckpointFolder {
   // has the lock, they are nobody's. What cannot be removed is logged and stays.
   void remove_stale();
   // Puts the directory at `path`. Throws IoError if that fails; the one that was there is at `path`
-  // or `path`.old then. If only the last sync failed, the new one is at `path`.
+  // or `path`.belfry-old then. If only the last sync failed, the new one is at `path`.
   void commit();
 
  private:

@@ -13,7 +13,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::size_t kLengthBytes = 8, kHeaderAlignment = 8;
-constexpr std::uint64_t kLongestHeader = 100'000'000;        // the format's own limit
 constexpr std::uint64_t kFarthest = std::uint64_t{1} << 62;  // offsets can be added
 constexpr std::size_t kMostDims = 64;
 constexpr std::string_view kMetadata = "__metadata__";
@@ -28,8 +27,8 @@ std::uint64_t read_length(std::span<const std::byte> bytes, const std::string& f
   for (std::size_t i = kLengthBytes; i-- > 0;)
     length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
   const std::uint64_t room = bytes.size() - kLengthBytes;
-  require<IoError>(length <= kLongestHeader, file, ": no safetensors file: byte 0 announces a ",
-                   "header of ", length, " bytes; the format allows ", kLongestHeader);
+  require<IoError>(length <= kMostJsonBytes, file, ": byte 0 announces a header of ", length,
+                   " bytes, more than the ", kMostJsonBytes, " that one may have");
   require<IoError>(length <= room, file, ": truncated at byte ", bytes.size(),
                    ": byte 0 announces a header of ", length, " bytes from byte 8");
   return length;
@@ -128,6 +127,9 @@ std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
   std::ranges::sort(tensors, {}, &StoredTensor::name);
   set_offsets(tensors);
   std::string text = header_of(tensors, metadata);
+  require(text.size() < kMostJsonBytes, "a safetensors header of ", tensors.size(),
+          " tensors would have ", text.size(), " bytes, more than the ", kMostJsonBytes,
+          " that one may have; use fewer variables or shorter names");
   text.append((kHeaderAlignment - text.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
   std::string head;
   for (std::size_t i = 0; i < kLengthBytes; ++i)

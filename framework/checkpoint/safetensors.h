@@ -40,7 +40,8 @@ struct StoredTensor {
 // Lays out a file. Sorts `tensors` in the order in which their bytes must follow (larger elements
 // first, so that all are aligned, then by name), sets begin and end, and returns what precedes the
 // values. The header lists the names sorted, and is padded so that the values begin at a multiple
-// of 8. Throws InvalidArgument for a name that is there twice or is "__metadata__".
+// of 8. Throws InvalidArgument for a name that is there twice or is "__metadata__", and
+// for a header of more than kMostJsonBytes.
 std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
                                 const std::map<std::string, std::string>& metadata = {});
 

@@ -1,5 +1,7 @@
 #include "belfry/trainers/core/divergence.h"
 
+#include <cmath>
+
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/trainers/util/statistics.h"
 
@@ -10,11 +12,15 @@ std::string Divergence::str() const {
   if (loss_since)
     text = cat("the loss is ", significant(loss), ", and not finite since step ", *loss_since);
   if (!variable.empty()) text += cat(text.empty() ? "" : "; ", variable);
+  if (text.empty() && test_loss) text = cat("the test loss is ", significant(*test_loss));
   return text;
 }
 
 Divergence find_divergence(Trainer& trainer) {
   Divergence found{.loss = trainer.metric("loss"), .loss_since = trainer.not_finite_since()};
+  if (trainer.has_metric("test_loss"))
+    if (const double test = trainer.metric("test_loss"); !std::isfinite(test))
+      found.test_loss = test;
   for (const Variable variable : originals(trainer.graph().variables(kTrainableVariables))) {
     const Tensor value = trainer.session().read(variable);
     const auto bad = find_not_finite(value.dtype(), {value.raw(), value.bytes()});

@@ -1,4 +1,5 @@
-// Training that went astray: losses or weights that are NaN or infinite.
+// Training that went astray: losses, of training or of the last test, or weights that are NaN or
+// infinite.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,7 +16,9 @@ struct Divergence {
   // (built at model.cc:7) has nan at element 0". "" if there is none.
   std::string variable = {};
 
-  explicit operator bool() const { return loss_since || !variable.empty(); }
+  std::optional<double> test_loss = {};  // of the last test, if it is not finite
+
+  explicit operator bool() const { return loss_since || !variable.empty() || test_loss; }
   // For people; "" unless it has diverged.
   std::string str() const;
 };

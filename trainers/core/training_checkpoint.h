@@ -26,7 +26,7 @@ std::optional<KeptChoice> choice_in(const CheckpointInfo& info);
 
 // Saves after each epoch, and at the end of a last epoch that was cut short. Throws as
 // save_training() does.
-class SaveCheckpoint final : public Callback {
+class SaveCheckpoint : public Callback {
  public:
   // Throws IoError now if nothing can be saved at `path` later; before the first step,
   // InvalidArgument if there is a checkpoint of another model, unless that may be overwritten.

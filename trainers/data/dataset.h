@@ -35,6 +35,9 @@ struct Dataset {
 
   // One line for people: what this is, how many samples, from where.
   virtual std::string describe() const = 0;
+
+  // Those that it is read from, so that nobody writes there meanwhile. Reads no data.
+  virtual std::vector<std::string> files() const { return {}; }
 };
 
 // A dataset that is loaded when something other than its signature is first asked for.
@@ -43,8 +46,8 @@ class LazyDataset final : public Dataset {
   using Load = std::function<std::unique_ptr<Dataset>()>;
   // What `load` throws leaves the call that needed the data. If it gives no dataset, or one of
   // another signature, or is an empty function, that call throws InvalidArgument.
-  LazyDataset(std::vector<Field> signature, Load load)
-      : signature_(std::move(signature)), load_(std::move(load)) {}
+  LazyDataset(std::vector<Field> signature, Load load, std::vector<std::string> files = {})
+      : signature_(std::move(signature)), load_(std::move(load)), files_(std::move(files)) {}
 
   std::vector<Field> signature() const override { return signature_; }
   std::int64_t size() const override { return loaded().size(); }
@@ -53,12 +56,14 @@ class LazyDataset final : public Dataset {
     loaded().gather(indices, out);
   }
   std::string describe() const override { return loaded().describe(); }
+  std::vector<std::string> files() const override { return files_; }
 
  private:
   const Dataset& loaded() const;
 
   std::vector<Field> signature_;
   Load load_;
+  std::vector<std::string> files_;
   // Not std::call_once: its exceptions confuse ThreadSanitizer.
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Dataset> loaded_;

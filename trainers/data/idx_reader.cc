@@ -227,6 +227,11 @@ Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std:
   return parse_idx(file, name, rank);
 }
 
+Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank) {
+  FileBlocks blocks(file);
+  return read_header(*open_input(blocks, name), name, rank);
+}
+
 Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank,
                  const std::function<void(const Shape&)>& check) {
   require(rank >= 1 && rank <= kMaxRank, "IDX files have rank 1 to ", kMaxRank, ", not ", rank);

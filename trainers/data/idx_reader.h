@@ -21,7 +21,9 @@ namespace belfry {
 // and throws if it is of no use.
 Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank,
                  const std::function<void(const Shape&)>& check = {});
-// The same of the content of a file.
+// The shape alone: what parse_idx checks before it reads the values.
+Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank);
+// The same as the first of the content of a file.
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank);
 
 // The file that `path` means: itself, with or without ".gz", spelled "-idx3-ubyte" or

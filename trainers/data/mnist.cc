@@ -31,26 +31,44 @@ std::string find(FileSystem& files, const std::string& folder, const char* name)
   try {
     return find_idx_file(files, cat(folder, "/", name));
   } catch (const NotFound& error) {
-    throw NotFound(cat(error.what(), "; data_dir is the folder with the four files of MNIST"));
+    throw NotFound(cat(error.what(), "; name the folder with the four files of MNIST (the option data_dir)"));
+  }
+}
+
+struct Pair {
+  std::string images, labels;
+};
+
+Pair find(FileSystem& files, const std::string& folder, bool train) {
+  return {find(files, folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte"),
+          find(files, folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte")};
+}
+
+// What is not found is said when it is loaded.
+std::vector<std::string> files_of(FileSystem& files, const std::string& folder, bool train) {
+  if (folder.empty()) return {};
+  try {
+    const Pair pair = find(files, folder, train);
+    return {pair.images, pair.labels};
+  } catch (const Error&) {
+    return {};
   }
 }
 
 LabelledImages load(FileSystem& files, const std::string& folder, bool train) {
-  const auto image_file =
-      find(files, folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
-  const auto label_file =
-      find(files, folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte");
-  LabelledImages digits{.labels = parse_idx(*files.open(label_file), label_file, 1)};
-  // Before the images are read, which may take long.
-  const auto check = [&](const Shape& images) {
+  const auto [image_file, label_file] = find(files, folder, train);
+  // Both counts before any values are read, which may take long.
+  const std::int64_t count = parse_idx_shape(*files.open(label_file), label_file, 1)[0];
+  const auto check = [&, &image_file = image_file, &label_file = label_file](const Shape& images) {
     require<IoError>(images[1] == kDigitSide && images[2] == kDigitSide, image_file,
                      ": bytes 8 to 15 of the unpacked data: expected images of ", kDigitSide, "x",
                      kDigitSide, ", found ", images[1], "x", images[2]);
-    const std::int64_t count = digits.labels.shape()[0];
     require<IoError>(images[0] == count, image_file, " has ", images[0], " images, but ",
                      label_file, " has ", count, " labels");
   };
+  LabelledImages digits;
   digits.images = parse_idx(*files.open(image_file), image_file, 3, check);
+  digits.labels = parse_idx(*files.open(label_file), label_file, 1);
   const auto labels = std::as_const(digits.labels).data<std::uint8_t>();
   for (std::size_t i = 0; i < labels.size(); ++i)
     require<IoError>(labels[i] <= kMaxLabel, label_file, ": byte ", kLabelHeader + i,
@@ -83,7 +101,8 @@ std::unique_ptr<Dataset> mnist(const RunDirs& dirs, bool train) {
   return std::make_unique<LazyDataset>(
       std::vector<Dataset::Field>{{"image", DType::kF32, {kDigitSide, kDigitSide, 1}},
                                   {"label", DType::kI32, {}}},
-      [dirs, train] { return load_mnist(dirs, train); });
+      [dirs, train] { return load_mnist(dirs, train); },
+      files_of(local_file_system(), dirs.data_dir, train));
 }
 
 std::unique_ptr<Dataset> generated_digits(std::int64_t count, std::uint64_t seed) {

@@ -19,6 +19,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/updates/sgd_update.h"
+#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/interleaved.h"
@@ -233,7 +234,7 @@ std::string name_of(const MeasuredDevices& here, int threads) {
 }
 
 Machine read_machine(FileSystem& files, const std::string& path) {
-  const std::vector<std::byte> bytes = files.read(path);
+  const std::vector<std::byte> bytes = files.read(path, kMostJsonBytes);
   return parse_machine(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
@@ -296,8 +297,8 @@ Machine find_machine(FileSystem& files, const MeasuredDevices& here,
   if (!options.cache.empty() && !options.remeasure)
     if (std::optional<Machine> machine = kept(files, path, here.devices))
       return *std::move(machine);
-  log_info("measuring what ", here.devices.size(), " devices on ", threads,
-           " threads can do, which takes a few seconds");
+  log_info("measuring what ", here.devices.size(), " devices on ", threads, " threads can do");
+  const Busy busy("measuring this machine");
   Machine machine = options.measure({here.devices, threads, here.logical_gpus});
   if (options.cache.empty()) return machine;
   try {

@@ -1,6 +1,7 @@
 #include "belfry/trainers/program/algorithms_file.h"
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/json.h"
 
 namespace belfry {
 
@@ -13,7 +14,7 @@ AlgorithmsFile::AlgorithmsFile(FileSystem& files, OutputFiles& outputs, const st
   require(backend_ != nullptr, "--algorithms=", path, ": ", all.why_none());
   file_ = outputs.open("--algorithms", path);
   if (files.target_kind(path) != FileKind::kFile) return;
-  const std::vector<std::byte> bytes = files.read(path);
+  const std::vector<std::byte> bytes = files.read(path, kMostJsonBytes);
   text_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   backend_->give_algorithms(deterministic_, text_, cat("--algorithms=", path));
 }

@@ -14,7 +14,8 @@ std::string program_name(int argc, const char* const* argv);
 std::span<const char* const> arguments(int argc, const char* const* argv);
 
 // Calls body() and returns its exit code. What it throws becomes one line "error: ..." on standard
-// error, and 2 if it was a FlagError, else 1. The line of an OptionError names the option's flag.
+// error, and 2 if it was a FlagError, else 1. The line of an OptionError names the option's flag,
+// and "(the option NAME)" in any other becomes "(--NAME)".
 // What could not be printed to standard output becomes such a line, and 1, when body() has ended: a
 // pipe whose reader goes ends no run, as SIGPIPE and SIGXFSZ are ignored from then on. Descriptors
 // 0 to 2 are opened if they are closed, so that no file gets them.

@@ -52,6 +52,7 @@ std::string to_json(const Report& report) {
       .set("loss", report.loss ? Json(*report.loss) : Json())
       .set("first_nonfinite_step", since ? Json(*since) : Json())
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable))
+      .set("test_loss", report.test_loss ? Json(*report.test_loss) : Json())
       .set("test_accuracy", report.test_accuracy ? Json(*report.test_accuracy) : Json())
       .set("params_hash", report.params_hash)
       .set("state_hash", report.state_hash)

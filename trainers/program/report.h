@@ -39,7 +39,7 @@ struct Report {
   std::optional<double> loss;  // of the last step, mean over towers; none if no step ran
   // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
   Divergence divergence;
-  std::optional<double> test_accuracy;  // fraction
+  std::optional<double> test_loss, test_accuracy;  // of the last test; a fraction
   std::string params_hash, state_hash;
   bool replicas_equal = true;
   int replicas_shared = 0;                         // variables that lie in the storage of another
@@ -48,7 +48,7 @@ struct Report {
 
 // One JSON object with a member per field above. What does not exist (allreduce,
 // allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss, first_nonfinite_step,
-// nonfinite_variable, test_accuracy), and numbers that are not finite, are null.
+// nonfinite_variable, test_loss, test_accuracy), and numbers that are not finite, are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

@@ -120,14 +120,13 @@ Translated agg_small_grads_max_bytes(const WrittenFlag& self, const WrittenFlags
 
 // So many steps, however many epochs they take.
 Translated num_batches(const WrittenFlag& self, const WrittenFlags& line) {
-  const WrittenFlag* const epochs = line.find("num_epochs");
+  const WrittenFlag* const spelled = line.find("num_epochs");
+  const WrittenFlag* const epochs = spelled ? spelled : line.find("epochs");
   require<FlagError>(!epochs, self.written, " and ", epochs ? epochs->written : "",
                      " both say how long to train; leave one of them out");
   std::int64_t steps = 0;
   read_integer(self, 1, std::numeric_limits<std::int64_t>::max(), steps);
-  Translated flags{{"max_steps", cat(steps), {}}};
-  if (!line.find("epochs")) flags.push_back({"epochs", cat(std::numeric_limits<int>::max()), {}});
-  return flags;
+  return {{"max_steps", cat(steps), {}}, {"epochs", cat(std::numeric_limits<int>::max()), {}}};
 }
 
 Translated data_name(const WrittenFlag& self, const WrittenFlags& line) {

@@ -33,16 +33,46 @@ void check_recipe(const Recipe& recipe) {
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
+// What f() throws names the flag.
+template <class F>
+auto naming(const std::string& written, const F& f) try {
+  return f();
+} catch (const Error& error) {
+  throw Error(cat(written, ": ", error.what()));
+}
+
+class SaveForFlag final : public SaveCheckpoint {
+ public:
+  explicit SaveForFlag(const TrainFlags& flags)
+      : SaveCheckpoint(flags.save_checkpoint, flags.overwrite),
+        written_(cat("--save_checkpoint=", flags.save_checkpoint)) {}
+  void setup(Trainer& trainer) override {
+    naming(written_, [&] { SaveCheckpoint::setup(trainer); });
+  }
+  void after_epoch(Trainer& trainer, const StepInfo& info) override {
+    naming(written_, [&] { SaveCheckpoint::after_epoch(trainer, info); });
+  }
+  void after_training(Trainer& trainer, const StepInfo& info) override {
+    naming(written_, [&] { SaveCheckpoint::after_training(trainer, info); });
+  }
+
+ private:
+  std::string written_;
+};
+
+std::string restore_flag(const TrainFlags& flags) {
+  return cat("--restore_checkpoint=", flags.restore_checkpoint);
+}
+
 // In the order that callbacks.h states. Returns the one that saves, if any does.
 std::shared_ptr<SaveCheckpoint> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
                                               const Recipe& recipe, Console& console) {
   std::shared_ptr<SaveCheckpoint> save;
-  if (!flags.save_checkpoint.empty()) try {
-      save = std::make_shared<SaveCheckpoint>(flags.save_checkpoint, flags.overwrite);
-      options.callbacks.push_back(save);
-    } catch (const IoError& error) {
-      throw IoError(cat("--save_checkpoint=", flags.save_checkpoint, ": ", error.what()));
-    }
+  if (!flags.save_checkpoint.empty()) {
+    save = naming(cat("--save_checkpoint=", flags.save_checkpoint),
+                  [&] { return std::make_shared<SaveForFlag>(flags); });
+    options.callbacks.push_back(save);
+  }
   options.callbacks.push_back(std::make_shared<Progress>(console));
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
@@ -114,6 +144,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
       .peak_bytes = session.peak_bytes()};
   if (trainer.steps_of_run() > 0) report.loss = trainer.metric("loss");
   report.divergence = find_divergence(trainer);
+  if (trainer.has_metric("test_loss")) report.test_loss = trainer.metric("test_loss");
   if (trainer.has_metric("test_accuracy")) report.test_accuracy = trainer.metric("test_accuracy");
   return report;
 }
@@ -132,7 +163,8 @@ std::exception_ptr run_training(Trainer& trainer, const TrainFlags& flags,
   if (flags.trainer.session.log_device_placement)
     console.line(balance_report(trainer.graph(), trainer.options().devices).str());
   if (!flags.restore_checkpoint.empty())
-    console.line(restore_training(trainer, flags.restore_checkpoint));
+    console.line(naming(restore_flag(flags),
+                        [&] { return restore_training(trainer, flags.restore_checkpoint); }));
   try {
     train_and_save(trainer, save);
   } catch (const std::exception&) {
@@ -159,9 +191,11 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
 int train_program(const std::string& program, const TrainFlags& flags, const Recipe& recipe) {
   // Opened before anything is built, so that what cannot be written costs no training.
   OutputFiles outputs(local_file_system());
+  outputs.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
+  outputs.reserve_input(restore_flag(flags), flags.restore_checkpoint, {kOldCheckpoint});
   OutputFile* const json = outputs.open("--json", flags.json);
   OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
-  outputs.reserve("--save_checkpoint", flags.save_checkpoint);
+  outputs.reserve("--save_checkpoint", flags.save_checkpoint, {kOldCheckpoint, kCheckpointLock});
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,
                             flags.trainer.session.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
@@ -173,12 +207,18 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   const std::shared_ptr<SaveCheckpoint> save = add_callbacks(options, flags, recipe, console);
   if (trace_file) options.on_trace = [&](const Trace& trace) { trace_file->write(trace.str()); };
   if (!flags.restore_checkpoint.empty())
-    go_on_choosing(options, flags, inspect_checkpoint(flags.restore_checkpoint));
+    go_on_choosing(options, flags, naming(restore_flag(flags), [&] {
+                     return inspect_checkpoint(flags.restore_checkpoint);
+                   }));
 
   const RunDirs dirs{.data_dir = flags.data_dir};
   const std::unique_ptr<Dataset> train_data = recipe.data(dirs, true);
   const std::unique_ptr<Dataset> test_data = recipe.data(dirs, false);
   require(train_data != nullptr, "the recipe's data source gave no training data");
+  for (const Dataset* data : {train_data.get(), test_data.get()})
+    if (data)
+      for (const std::string& file : data->files())
+        outputs.reserve_input(cat("--data_dir=", flags.data_dir), file);
   if (flags.plans()) {
     inspect(flags, options, *train_data, test_data.get(), console, json);
     outputs.finish();

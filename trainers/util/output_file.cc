@@ -17,7 +17,7 @@ bool lies_in(const std::string& path, const std::string& directory) {
 }  // namespace
 
 OutputFile::OutputFile(FileSystem& files, std::string flag, std::string path)
-    : files_(files), flag_(std::move(flag)), path_(std::move(path)) {
+    : files_(files), written_(cat(flag, "=", path)), path_(std::move(path)) {
   try {
     stream_ = files_.open_stream(path_);
     if (stream_) {
@@ -32,7 +32,7 @@ OutputFile::OutputFile(FileSystem& files, std::string flag, std::string path)
     files_.create(probe, path_)->close();
     files_.remove(probe);
   } catch (const IoError& failure) {
-    throw IoError(cat(flag_, "=", path_, " cannot be written: ", failure.what()));
+    throw IoError(cat(written_, " cannot be written: ", failure.what()));
   }
 }
 
@@ -43,7 +43,7 @@ void OutputFile::write(const std::string& text) {
     stream_->append(std::as_bytes(std::span(text)));
     stream_->close();
   } catch (const IoError& failure) {
-    failure_ = cat(flag_, "=", path_, " could not be written: ", failure.what());
+    failure_ = cat(written_, " could not be written: ", failure.what());
   }
 }
 
@@ -53,23 +53,53 @@ OutputFiles::~OutputFiles() {
 
 OutputFile* OutputFiles::open(std::string_view flag, const std::string& path) {
   if (path.empty()) return nullptr;
-  reserve(flag, path);
+  take(Use::kFile, cat(flag, "=", path), path, {});
   return &opened_.emplace_back(files_, std::string(flag), path);
 }
 
-void OutputFiles::reserve(std::string_view flag, const std::string& path) {
+void OutputFiles::reserve(std::string_view flag, const std::string& path,
+                          const std::vector<std::string>& suffixes) {
+  take(Use::kCheckpoint, cat(flag, "=", path), path, suffixes);
+}
+
+void OutputFiles::reserve_input(const std::string& written, const std::string& path,
+                                const std::vector<std::string>& suffixes) {
+  take(Use::kInput, written, path, suffixes);
+}
+
+void OutputFiles::take(Use use, std::string written, const std::string& path,
+                       const std::vector<std::string>& suffixes) {
   if (path.empty()) return;
-  Taken wanted{.flag = cat(flag, "=", path), .resolved = {}};
+  Taken wanted{.use = use, .written = std::move(written), .places = {}};
   try {
-    wanted.resolved = files_.resolve(path);
+    wanted.places.push_back(files_.resolve(path));
   } catch (const IoError& failure) {
-    throw IoError(cat(wanted.flag, " cannot be written: ", failure.what()));
+    throw IoError(cat(wanted.written, " cannot be ", use == Use::kInput ? "read: " : "written: ",
+                      failure.what()));
   }
-  for (const Taken& other : taken_)
-    require<FlagError>(
-        !lies_in(wanted.resolved, other.resolved) && !lies_in(other.resolved, wanted.resolved),
-        other.flag, " and ", wanted.flag, " would overwrite each other");
+  const std::string place = wanted.places[0];
+  for (const std::string& suffix : suffixes) wanted.places.push_back(place + suffix);
+  for (const Taken& other : taken_) require_apart(other, wanted);
   taken_.push_back(std::move(wanted));
+}
+
+void OutputFiles::require_apart(const Taken& one, const Taken& other) {
+  const bool reads = one.use == Use::kInput, other_reads = other.use == Use::kInput;
+  if (reads && other_reads) return;
+  const bool saves = one.use == Use::kCheckpoint || other.use == Use::kCheckpoint;
+  if (saves && reads != other_reads && one.places[0] == other.places[0]) return;
+  for (const std::string& a : one.places)
+    for (const std::string& b : other.places) {
+      if (!lies_in(a, b) && !lies_in(b, a)) continue;
+      const Taken& input = reads ? one : other;
+      require<FlagError>(!reads && !other_reads, (reads ? other : one).written,
+                         " would overwrite what ", input.written, " reads; write elsewhere");
+      std::string why;
+      if (a != one.places[0]) why = cat("; ", one.written, " has ", a, ", too");
+      if (b != other.places[0]) why = cat("; ", other.written, " has ", b, ", too");
+      throw FlagError(
+          cat(one.written, " and ", other.written, " would overwrite each other", why));
+    }
 }
 
 std::string OutputFiles::failures() const {

@@ -13,7 +13,7 @@ namespace belfry {
 // Where to write results, checked before there are any.
 class OutputFile {
  public:
-  // `flag`, e.g. "--json", is named in errors. Throws IoError if `path` cannot be written. Does not
+  // `flag`, e.g. "--json", and the path as it is given are named in errors. Throws IoError if `path` cannot be written. Does not
   // change a file that exists.
   OutputFile(FileSystem& files, std::string flag, std::string path);
 
@@ -29,13 +29,14 @@ class OutputFile {
 
  private:
   FileSystem& files_;
-  std::string flag_, path_, failure_;
+  std::string written_, path_, failure_;  // written_: "--json=FILE"
   std::unique_ptr<WritableFile> stream_;
   bool stdout_ = false;
 };
 
 // The files of one run, opened before there is anything to lose. No two of its flags may name one
-// file, however they spell it, nor may one file lie in a directory that another flag names.
+// file, however they spell it, nor may one file lie in a directory that another flag names. What the
+// run reads is nobody's to write.
 class OutputFiles {
  public:
   explicit OutputFiles(FileSystem& files) : files_(files) {}
@@ -47,17 +48,28 @@ class OutputFiles {
   // Null for no path; else borrowed. Throws FlagError, naming both flags, for the file of another
   // one, and whatever OutputFile throws.
   OutputFile* open(std::string_view flag, const std::string& path);
-  // For what the run writes by other means, a checkpoint: only refuses what others name.
-  void reserve(std::string_view flag, const std::string& path);
+  // For a checkpoint, which the run writes by other means: only refuses what others name. It has
+  // PATH and each PATH<suffix>. It may replace the input at the same path, which it goes on from.
+  void reserve(std::string_view flag, const std::string& path,
+               const std::vector<std::string>& suffixes = {});
+  // For what the run reads, named by `written`, e.g. "--links=FILE"; a folder with all in it.
+  void reserve_input(const std::string& written, const std::string& path,
+                     const std::vector<std::string>& suffixes = {});
   bool on_stdout() const;
   // At the end of the run: throws IoError naming each file that could not be written.
   void finish();
 
  private:
-  std::string failures() const;
+  enum class Use { kFile, kCheckpoint, kInput };
   struct Taken {
-    std::string flag, resolved;
+    Use use;
+    std::string written;
+    std::vector<std::string> places;  // resolved
   };
+  void take(Use use, std::string written, const std::string& path,
+            const std::vector<std::string>& suffixes);
+  static void require_apart(const Taken& one, const Taken& other);
+  std::string failures() const;
 
   FileSystem& files_;
   std::vector<Taken> taken_;

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSubsetOf;
 
-constexpr char kDisk[] = "/disk", kPath[] = "/disk/run", kOld[] = "/disk/run.old";
+constexpr char kDisk[] = "/disk", kPath[] = "/disk/run", kOld[] = "/disk/run.belfry-old";
 
 // A session whose variables, step and extra all say one number.
 class CrashTest : public ::testing::Test {
@@ -110,7 +110,7 @@ class CrashTest : public ::testing::Test {
     int failed = 0, in_place = 0;
     for_each_failure(before, [&](MemoryFileSystem disk, bool saved) {
       // A lock that cannot be removed is in nobody's way.
-      EXPECT_THAT(disk.list(kDisk), IsSubsetOf({"run", "run.lock", "run.old"}));
+      EXPECT_THAT(disk.list(kDisk), IsSubsetOf({"run", "run.lock", "run.belfry-old"}));
       const int found = restored(disk);
       EXPECT_TRUE(found == 2 || (!saved && found == old)) << "restored " << found;
       failed += !saved;

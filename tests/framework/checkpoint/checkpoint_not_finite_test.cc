@@ -51,7 +51,7 @@ TEST_F(NotFiniteTest, NeverReplaceFiniteOnes) {
 
 TEST_F(NotFiniteTest, NeverReplaceTheCheckpointThatACrashLeftUnderItsOldName) {
   save_checkpoint(session_, path_);
-  files_.rename(path_, path_ + ".old");
+  files_.rename(path_, path_ + ".belfry-old");
   set_element_4(kNan);
   EXPECT_THROW(save_checkpoint(session_, path_), InvalidArgument);
   EXPECT_EQ(saved_weight(), kWeightValues);

@@ -108,13 +108,13 @@ TEST_F(OtherModelTest, IsOverwrittenOnDemand) {
 }
 
 TEST_F(OtherModelTest, IsSparedUnderItsOldNameToo) {
-  files_.rename(path_, path_ + ".old");
+  files_.rename(path_, path_ + ".belfry-old");
   Graph other;
   variable(other, "v", {1});
   Session session(other);
   EXPECT_THAT(message_of<InvalidArgument>([&] { save_checkpoint(session, path_); }),
-              HasSubstr("run.old holds a checkpoint of another model"));
-  EXPECT_THAT(listed(folder_), ElementsAre("run.old"));
+              HasSubstr("run.belfry-old holds a checkpoint of another model"));
+  EXPECT_THAT(listed(folder_), ElementsAre("run.belfry-old"));
 }
 
 TEST_F(OtherModelTest, OrOursCannotBeToldOfADamagedManifest) {
@@ -198,6 +198,19 @@ TEST_F(CheckpointTest, OfWhichAPartIsNoFileIsRefusedByName) {
     files_.remove(file(name));
     write(file(name), right);
   }
+}
+
+TEST_F(CheckpointTest, ALargeManifestIsNeitherWrittenNorRead) {
+  save();
+  const Model model(1);
+  Session session(model.graph);
+  const Json large = Json::object().set("text", std::string(5 << 20, 'x'));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { save_checkpoint(session, path_, large); }),
+              AllOf(HasSubstr("the manifest of the checkpoint " + path_), HasSubstr("4194304")));
+  EXPECT_EQ(inspect_checkpoint(path_).step, 17u);
+  std::filesystem::resize_file(file("manifest.json"), (4 << 20) + 1);
+  EXPECT_THAT(message_of<IoError>([&] { restore_checkpoint(session, path_); }),
+              HasSubstr(file("manifest.json") + ": has 4194305 bytes, more than the 4194304"));
 }
 
 }  // namespace checkpoint_sharing_test

@@ -87,12 +87,12 @@ TEST_F(CheckpointTest, FitsAnotherNumberOfTowersAndOtherDevices) {
 
 TEST_F(CheckpointTest, IsFoundUnderItsOldNameWhereThereIsNoNewer) {
   save();
-  files_.rename(path_, path_ + ".old");
+  files_.rename(path_, path_ + ".belfry-old");
   const Model model(1);
   Session session(model.graph);
   const CheckpointInfo info = restore_checkpoint(session, path_);
   EXPECT_TRUE(info.is_old);
-  EXPECT_EQ(info.path, path_ + ".old");
+  EXPECT_EQ(info.path, path_ + ".belfry-old");
   EXPECT_EQ(session.read(model.w[0]), kWeightValues);
   files_.create_directory(path_);  // empty: no newer one either
   EXPECT_TRUE(restore_checkpoint(session, path_).is_old);
@@ -125,6 +125,20 @@ TEST_F(CheckpointTest, TheRemovalOfLeftoversSparesWhatIsNotOurs) {
   names.insert(names.begin() + 2, "run");  // after other.tmp-1-2 and precious
   EXPECT_EQ(listed(folder_), names);
   EXPECT_THAT(listed(folder_ + "/precious"), ElementsAre("model.safetensors"));
+}
+
+// "cp -r run run.old" keeps a copy.
+TEST_F(CheckpointTest, ASaveSparesTheCopyThatItsUserMade) {
+  save();
+  std::filesystem::copy(path_, path_ + ".old");
+  check_checkpoint_path(path_);
+  save();
+  save();
+  EXPECT_THAT(listed(folder_), ElementsAre("run", "run.old"));
+  std::filesystem::remove_all(path_);
+  EXPECT_EQ(inspect_checkpoint(path_ + ".old").step, 17u);
+  const auto restore = [&] { inspect_checkpoint(path_); };
+  EXPECT_THAT(message_of<NotFound>(restore), HasSubstr("there is no checkpoint " + path_));
 }
 
 TEST_F(CheckpointTest, PathsMayBeRelativeEndInASlashBeLinksAndExistEmpty) {
@@ -191,9 +205,9 @@ TEST_F(CheckpointTest, NothingElseIsOverwritten) {
   EXPECT_THAT(refused(photos), HasSubstr("neither a whole checkpoint nor empty"));
   write(photos + "/cat.jpg", {});
   EXPECT_THAT(refused(photos), HasSubstr(photos + " is a directory with 'cat.jpg'"));
-  std::filesystem::rename(photos, photos + ".old");
-  EXPECT_THAT(refused(photos), HasSubstr(photos + ".old is a directory with 'cat.jpg'"));
-  EXPECT_THAT(listed(folder_), ElementsAre("photos.old", "run"));
+  std::filesystem::rename(photos, photos + ".belfry-old");
+  EXPECT_THAT(refused(photos), HasSubstr(photos + ".belfry-old is a directory with 'cat.jpg'"));
+  EXPECT_THAT(listed(folder_), ElementsAre("photos.belfry-old", "run"));
 }
 
 TEST_F(CheckpointTest, APlaceThatCannotBeWrittenIsRefusedEarly) {
@@ -216,7 +230,7 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNotRestored) {
   Session session(model.graph);
   const auto restore = [&] { restore_checkpoint(session, path_); };
   EXPECT_THAT(message_of<NotFound>(restore),
-              HasSubstr(cat("there is no checkpoint ", path_, ", nor ", path_, ".old")));
+              HasSubstr(cat("there is no checkpoint ", path_, ", nor ", path_, ".belfry-old")));
   write(path_, {});
   EXPECT_THAT(message_of<IoError>(restore), HasSubstr("run is no directory; a checkpoint is"));
   files_.remove(path_);

@@ -106,13 +106,19 @@ TEST(Safetensors, TwoTensorsOfOneNameAreRefused) {
   EXPECT_THROW(lay_out_safetensors(reserved), InvalidArgument);
 }
 
+TEST(Safetensors, RefusesToLayOutAHeaderThatNobodyReads) {
+  std::vector<StoredTensor> tensors = {{.name = std::string(4 << 20, 'w')}};
+  EXPECT_THAT(message_of<InvalidArgument>([&] { lay_out_safetensors(tensors); }),
+              HasSubstr("more than the 4194304 that one may have; use fewer variables"));
+}
+
 TEST(Safetensors, RefusesAWrongLengthOfTheHeader) {
   EXPECT_THAT(refusal({}), AllOf(HasSubstr("x.safetensors"), HasSubstr("ends at byte 0")));
   EXPECT_THAT(refusal(bytes_of("1234567")), HasSubstr("ends at byte 7"));
   EXPECT_THAT(refusal(bytes_of(std::string("\x09\0\0\0\0\0\0\0{}      ", 16))),
               HasSubstr("truncated at byte 16: byte 0 announces a header of 9 bytes"));
   EXPECT_THAT(refusal(bytes_of(std::string(8, '\xff') + "{}")),
-              HasSubstr("18446744073709551615 bytes; the format allows 100000000"));
+              HasSubstr("18446744073709551615 bytes, more than the 4194304 that one may have"));
   EXPECT_THAT(refusal(file_of("")), HasSubstr("expected '{' at byte 8"));
   EXPECT_THAT(refusal(file_of(" {}")), HasSubstr("expected '{' at byte 8"));
 }

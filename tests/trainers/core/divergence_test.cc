@@ -76,6 +76,22 @@ TEST_F(DivergenceTest, OfWeightsAloneIsOneToo) {
   EXPECT_TRUE(report()["first_nonfinite_step"].is_null());
 }
 
+// The last step leaves weights that are finite, but no longer of any use.
+TEST_F(DivergenceTest, OfTheTestLossAloneIsOneToo) {
+  Recipe recipe = small_recipe();
+  recipe.model = [](Tower& tower, Output x, Output y) { return smooth_model(tower, x, y) * 1e3; };
+  const TrainResult result =
+      run_train({"--learning_rate=1e200", "--max_steps=1", save_, json_flag()}, recipe);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.error, HasSubstr("error: training diverged: the test loss is "));
+  EXPECT_TRUE(report()["loss"].is_number());
+  EXPECT_TRUE(report().at("test_loss").is_null());
+  EXPECT_TRUE(report()["nonfinite_variable"].is_null());
+  const TrainResult restored = run_train({"--max_steps=1", restore_}, recipe);
+  EXPECT_EQ(restored.code, 1) << "though nothing was left to train";
+  EXPECT_THAT(restored.error, HasSubstr("error: training diverged: the test loss is "));
+}
+
 TEST_F(DivergenceTest, KeepsTheCheckpointOfTheRunThatItBeganWith) {
   EXPECT_EQ(run_train({"--epochs=1", save_, json_flag()}).code, 0);
   const std::string hash = report()["state_hash"];

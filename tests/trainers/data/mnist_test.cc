@@ -92,6 +92,26 @@ TEST(Mnist, ComparesCountsBeforeImagesAreRead) {
       << "though there is a byte too much, which only who reads them all knows";
 }
 
+TEST(Mnist, ComparesCountsBeforeLabelsAreRead) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 12, 11);
+  const std::string labels = folder.path() + "/train-labels-idx1-ubyte";
+  std::ofstream(labels).write("\0\0\x08\x01\xFF\xFF\xFF\xFF", 8);
+  std::filesystem::resize_file(labels, 8 + 0xFFFF'FFFFLL + 1);
+  EXPECT_THAT(load_error(folder), HasSubstr(labels + " has 4294967295 labels"))
+      << "though there is a byte too much, which only who reads them all knows";
+}
+
+TEST(Mnist, NamesTheFilesThatItReads) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 12, 12);
+  EXPECT_THAT(data::mnist({folder.path()}, true)->files(),
+              ::testing::ElementsAre(folder.path() + "/train-images-idx3-ubyte.gz",
+                                     folder.path() + "/train-labels-idx1-ubyte"));
+  EXPECT_TRUE(data::mnist({folder.path()}, false)->files().empty()) << "there are none";
+  EXPECT_TRUE(data::mnist({}, true)->files().empty());
+}
+
 TEST(Mnist, SaysWhyAFileCannotBeLookedUp) {
   const TemporaryFolder folder;
   const std::string images = folder.path() + "/train-images-idx3-ubyte";
@@ -116,7 +136,7 @@ TEST(Mnist, RefusesImagesOfAnotherSize) {
 TEST(Mnist, SaysWhichFileIsMissingAndWhichFlagNamesTheFolder) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of<NotFound>([&] { data::mnist({folder.path()}, false)->size(); }),
-              AllOf(HasSubstr(folder.path() + "/t10k-images-idx3-ubyte"), HasSubstr("; data_dir")));
+              AllOf(HasSubstr(folder.path() + "/t10k-images-idx3-ubyte"), HasSubstr("(the option data_dir)")));
 }
 
 TEST(Mnist, ReadsTheRealFilesWhereTheyAre) {

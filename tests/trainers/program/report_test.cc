@@ -36,6 +36,7 @@ Report example() {
           .examples_per_second = 1000.25,
           .loss = 0.125,
           .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
+          .test_loss = 0.25,
           .test_accuracy = 0.9871,
           .params_hash = "00000000000000ab",
           .state_hash = "00000000000000cd",
@@ -46,7 +47,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 34u);
+  EXPECT_EQ(json.size(), 35u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
@@ -76,6 +77,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["loss"], 0.125);
   EXPECT_EQ(json["first_nonfinite_step"], 12);
   EXPECT_EQ(json["nonfinite_variable"], "'w' f32[] has nan at element 0");
+  EXPECT_EQ(json["test_loss"], 0.25);
   EXPECT_EQ(json["test_accuracy"], 0.9871);
   EXPECT_EQ(json["params_hash"], "00000000000000ab");
   EXPECT_EQ(json["state_hash"], "00000000000000cd");
@@ -89,6 +91,7 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   report.allreduce = report.allreduce_requested = "";
   report.tower_weights.clear();
   report.test_accuracy.reset();
+  report.test_loss.reset();
   report.loss = std::nan("");
   report.loss_scale.reset();
   report.divergence = {};
@@ -101,6 +104,7 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   EXPECT_TRUE(json["allreduce_requested"].is_null());
   EXPECT_TRUE(json["tower_weights"].is_null());
   EXPECT_TRUE(json["test_accuracy"].is_null());
+  EXPECT_TRUE(json.at("test_loss").is_null());
   EXPECT_TRUE(json["loss"].is_null());
   report.loss.reset();
   EXPECT_TRUE(nlohmann::json::parse(to_json(report))["loss"].is_null());

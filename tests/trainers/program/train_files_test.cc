@@ -72,7 +72,8 @@ TEST(Train, RefusesCheckpointsBeforeTheDataAreRead) {
   const TrainResult restore =
       run_train({"--restore_checkpoint=/no/such/checkpoint"}, unreadable_recipe());
   EXPECT_EQ(restore.code, 1);
-  EXPECT_THAT(restore.error, HasSubstr("there is no checkpoint /no/such/checkpoint"));
+  EXPECT_THAT(restore.error, HasSubstr("error: --restore_checkpoint=/no/such/checkpoint: there is "
+                                       "no checkpoint /no/such/checkpoint"));
 }
 
 // With a part of its state, or more, it would be another run.
@@ -99,7 +100,8 @@ TEST_F(TrainTest, AsksBeforeItSavesOverAnotherModel) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.error,
               AllOf(HasSubstr(path(".checkpoint") + " holds a checkpoint of another"),
-                    HasSubstr("(the option overwrite)")));
+                    HasSubstr("--save_checkpoint=" + path(".checkpoint") + ": "),
+                    HasSubstr("ask for it to be overwritten (--overwrite)")));
   EXPECT_THAT(refused.out, Not(HasSubstr("step 1/1")));
   EXPECT_EQ(run_train({"--max_steps=1", save}, adams).code, 0) << "its own is replaced unasked";
   EXPECT_EQ(run_train({"--max_steps=1", save, "--overwrite"}).code, 0);
@@ -134,6 +136,49 @@ TEST_F(TrainTest, RefusesOneFileForTwoPurposes) {
   }
 }
 
+TEST_F(TrainTest, RefusesToOverwriteWhatItReads) {
+  const std::string checkpoint = path(".checkpoint");
+  const std::string save = "--save_checkpoint=" + checkpoint;
+  const std::string restore = "--restore_checkpoint=" + checkpoint;
+  ASSERT_EQ(run_train({"--max_steps=1", save}).code, 0);
+  const std::vector<std::vector<std::string>> clashes{
+      {restore, "--json=" + checkpoint + "/manifest.json"},
+      {restore, "--trace_file=" + checkpoint + "/model.safetensors"},
+      {restore, "--json=" + checkpoint + ".belfry-old"},
+      {restore, "--save_checkpoint=" + checkpoint + "/new"},
+      {"--allreduce=auto", "--links=" + json_.string(), "--json=" + json_.string()},
+      {save, "--trace_file=" + checkpoint + ".lock"},
+      {save, "--json=" + checkpoint + ".belfry-old"},
+      {save, "--json=" + checkpoint + "/r.json"}};
+  for (const std::vector<std::string>& flags : clashes) {
+    const TrainResult result = run_train(flags, unreadable_recipe());
+    EXPECT_EQ(result.code, 2) << result.error;
+    for (const std::string& flag : flags)
+      if (flag != "--allreduce=auto") EXPECT_THAT(result.error, HasSubstr(flag));
+    EXPECT_THAT(result.error, HasSubstr("would overwrite"));
+  }
+  EXPECT_EQ(run_train({"--max_steps=2", save, restore}).code, 0) << "it goes on";
+  std::filesystem::remove_all(checkpoint);
+}
+
+TEST_F(TrainTest, RefusesToOverwriteItsDataBeforeTheyAreRead) {
+  write_text_file(local_file_system(), json_, "data");
+  Recipe recipe = small_recipe();
+  recipe.data = [this](const RunDirs&, bool) -> std::unique_ptr<Dataset> {
+    return std::make_unique<LazyDataset>(
+        small_data(true)->signature(),
+        []() -> std::unique_ptr<Dataset> { throw IoError("the data were read"); },
+        std::vector<std::string>{json_});
+  };
+  for (const char* const other : {"--max_steps=1", "--dry_run"}) {
+    const TrainResult result =
+        run_train({"--data_dir=d", "--json=" + json_.string(), other}, recipe);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.error, HasSubstr("--json=" + json_.string() +
+                                        " would overwrite what --data_dir=d reads"));
+  }
+}
+
 TEST(Train, RefusesAnUnwritableJsonBeforeTheDataAreRead) {
   Recipe recipe = small_recipe();
   bool read = false;
@@ -165,7 +210,8 @@ TEST(Train, ReportsMissingFilesByName) {
   recipe.data = data::mnist;
   const TrainResult result = run_train({"--data_dir=/no/such/folder"}, recipe);
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.error, HasSubstr("/no/such/folder/train-images-idx3-ubyte"));
+  EXPECT_THAT(result.error, AllOf(HasSubstr("/no/such/folder/train-images-idx3-ubyte"),
+                                  HasSubstr("(--data_dir)")));
 }
 
 }  // namespace train_files_test

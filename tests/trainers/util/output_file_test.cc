@@ -165,5 +165,57 @@ TEST_F(OutputFileTest, KnowsWhatIsWrittenByOtherMeans) {
       << "a checkpoint replaces its directory";
 }
 
+TEST_F(OutputFileTest, KnowsWhatACheckpointHasBesideItself) {
+  OutputFiles outputs(local_file_system());
+  outputs.reserve("--save_checkpoint", path("x"), {".old", ".lock"});
+  for (const char* name : {"x", "x.lock", "x.old", "x.old/in", "x/in"})
+    EXPECT_THROW(outputs.open("--json", path(name)), FlagError) << name;
+  try {
+    outputs.open("--json", path("x.lock"));
+  } catch (const FlagError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              cat("--save_checkpoint=", path("x"), " and --json=", path("x.lock"),
+                  " would overwrite each other; --save_checkpoint=", path("x"), " has ",
+                  path("x.lock"), ", too"));
+  }
+  EXPECT_TRUE(outputs.open("--json", path("x.json")));
+}
+
+TEST_F(OutputFileTest, SparesWhatTheRunReads) {
+  std::filesystem::create_directory(path("from"));
+  std::filesystem::create_symlink("from", path("link"));
+  OutputFiles outputs(local_file_system());
+  outputs.reserve_input("--links=l.json", path("l.json"));
+  outputs.reserve_input("--other=l.json", path("l.json"));
+  outputs.reserve_input("--restore_checkpoint=from", path("from"), {".old"});
+  EXPECT_THROW(outputs.open("--json", path("l.json")), FlagError);
+  EXPECT_THROW(outputs.open("--json", path("from.old/manifest.json")), FlagError);
+  EXPECT_THROW(outputs.reserve("--save_checkpoint", path("from/in")), FlagError);
+  EXPECT_THROW(outputs.reserve("--save_checkpoint", path("from.old")), FlagError);
+  try {
+    outputs.open("--json", path("link/manifest.json"));
+    ADD_FAILURE() << "a part of an input was opened";
+  } catch (const FlagError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              cat("--json=", path("link/manifest.json"),
+                  " would overwrite what --restore_checkpoint=from reads; write elsewhere"));
+  }
+  outputs.reserve("--save_checkpoint", path("link"), {".old", ".lock"});  // goes on from it
+  EXPECT_TRUE(outputs.open("--trace_file", path("t.json")));
+  EXPECT_THROW(outputs.reserve_input("--data_dir=.", path("t.json")), FlagError);
+}
+
+TEST_F(OutputFileTest, NamesThePathThatWasGivenAndSaysWhatToDo) {
+  if (!local_file_system().exists("/proc/self/mem")) GTEST_SKIP() << "no /proc/self/mem";
+  try {
+    OutputFile(local_file_system(), "--json", "/proc/self/mem");
+    ADD_FAILURE() << "the memory of a process was accepted";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--json=/proc/self/mem cannot be written: "));
+    EXPECT_THAT(error.what(), HasSubstr("or write elsewhere"));
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr(".tmp-")));
+  }
+}
+
 }  // namespace output_file_test
 }  // namespace belfry
