@@ -18,6 +18,7 @@
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/strategy_list.h"
+#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/output_file.h"
 using namespace belfry;
@@ -239,6 +240,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
                      " has no use beside --update, which times one step of training at a time");
   check_devices(parser, device_flags(flags), false);
   check_strategies(flags);
+  const Busy busy("planning the strategies");
   refuse_unfit(flags);
   require_memory(flags, parser);
   return flags;

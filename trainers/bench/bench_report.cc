@@ -75,7 +75,8 @@ Json to_json(const BenchResult& result) {
   if (result.loss_scale)
     json.set("loss_scale", result.loss_scale->scale)
         .set("skipped_steps", result.loss_scale->skipped_steps);
-  const auto& [loss, since, variable] = result.divergence;
+  const auto& since = result.divergence.loss_since;
+  const std::string& variable = result.divergence.variable;
   json.set("first_nonfinite_step", since ? Json(*since) : Json())
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable));
   return json.set("images_per_second", result.images_per_second)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/trainers/util/busy.h"
 
 namespace belfry {
 namespace {
@@ -99,6 +100,7 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
                                      wanted.aggregation.small_tensors_kb == 0),
             "--trainer=", mode.trainer,
             " lays no gradients end to end; leave out --gradient_repacking and --small_tensors_kb");
+    const Busy busy(cat("building the model for ", mode.name()));
     return std::make_unique<Trainer>(kind, std::move(wanted), train);
   } catch (const InvalidArgument& error) {
     refusal = error.what();

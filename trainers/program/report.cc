@@ -21,7 +21,8 @@ std::string to_json(const Report& report) {
   for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes)) peaks.set(device, bytes);
   Json weights = Json::array();
   for (const double weight : report.tower_weights) weights.push(weight);
-  const auto& [loss, since, variable] = report.divergence;
+  const auto& since = report.divergence.loss_since;
+  const std::string& variable = report.divergence.variable;
   Json json = Json::object();
   json.set("program", report.program)
       .set("devices", std::move(devices))

@@ -17,6 +17,7 @@
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/report.h"
 #include "belfry/trainers/program/trainer_options.h"
+#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/output_file.h"
@@ -234,8 +235,11 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
     return status;
   }
   const double began = seconds_now();
-  const std::unique_ptr<Trainer> trainer =
-      std::make_unique<Trainer>(find_trainer(flags.kind), options, *train_data, test_data.get());
+  const std::unique_ptr<Trainer> trainer = [&] {
+    const Busy busy(cat("building the model for ", options.devices.size(), " devices"));
+    return std::make_unique<Trainer>(find_trainer(flags.kind), options, *train_data,
+                                     test_data.get());
+  }();
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
   const std::exception_ptr error = run_training(*trainer, flags, save.get(), console);
   const double seconds = seconds_now() - began;
