@@ -62,7 +62,7 @@ TEST(Programs, LinearRegressionThatDivergesKeepsItsCheckpointAndExitsWithOne) {
       "linear_regression", {restore, save, "--epochs=7", "--learning_rate=1e30", "--json=" + json});
   EXPECT_EQ(wild.status, 1);
   EXPECT_THAT(wild.errors,
-              HasSubstr("error: the loss is not finite since step 322, so nothing was saved"));
+              HasSubstr("the loss is not finite since step 322, so nothing was saved"));
   EXPECT_THAT(wild.errors, HasSubstr(checkpoint + " was kept; save to another path"));
   EXPECT_EQ(nlohmann::json::parse(text_of(json))["first_nonfinite_step"], 322);
   EXPECT_EQ(run("linear_regression", {restore, "--json=" + json}).status, 0);

@@ -170,7 +170,7 @@ TEST_F(StreamsTest, AFileThatIsReplacedKeepsItsPermissions) {
 TEST_F(StreamsTest, AFileMeantForAPlaceMustBeNew) {
   write_text_file(files_, path("a"), "x");
   EXPECT_THAT(message_of<IoError>([&] { files_.create(path("a"), path("b")); }),
-              HasSubstr("/a: cannot create: File exists"));
+              HasSubstr("/b: cannot create: File exists"));
   files_.create_directory(path("d"));
   EXPECT_THROW(files_.create_directory(path("d"), path("b")), IoError);
   EXPECT_EQ(text("a"), "x");
