@@ -13,41 +13,116 @@ CpuExecutor::CpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runti
       run_(run),
       gpus_(gpus),
       locks_(linked, runtime),
-      shared_(at(linked.workers)) {}
+      shared_(at(linked.workers)),
+      progress_(linked.queues.size()),
+      order_(at(linked.workers)) {
+  for (int worker = 0; worker < linked.workers; ++worker) {
+    const auto own = [&](std::size_t q) { return linked.queues[q].worker == worker; };
+    std::vector<std::size_t>& order = order_[at(worker)];
+    for (std::size_t q = 0; q < progress_.size(); ++q)
+      if (own(q)) order.push_back(q);
+    for (std::size_t q = progress_.size(); q-- > 0;)
+      if (!own(q)) order.push_back(q);
+  }
+}
+
+void CpuExecutor::begin() {
+  for (Progress& progress : progress_) {
+    progress.claimed.store(false, std::memory_order_relaxed);
+    progress.next.store(0, std::memory_order_relaxed);
+  }
+  const auto begun = [](const LinkedPlan::Queue& queue) { return !queue.commands.empty(); };
+  unfinished_.store(at(std::ranges::count_if(linked_.queues, begun)), std::memory_order_relaxed);
+}
 
 void CpuExecutor::run(int worker) {
   try {
     check_floating_point_mode();
-    if (!follow(linked_.programs[at(worker)].commands, worker)) run_.poison();
+    work(worker);
   } catch (...) {
-    locks_.release_all();
     run_.fail();
   }
-  if (linked_.opens) help_others(worker);
+  if (run_.failed()) run_.poison();
 }
 
-// False if another thread failed.
-bool CpuExecutor::follow(const std::vector<Command>& commands, int worker) {
-  for (const Command& command : commands) {
-    switch (command.kind) {
-      case Command::Kind::kLaunch:
-        if (run_.failed()) return false;
-        run_launch(command.launch, worker);
-        break;
-      case Command::Kind::kSignal: run_.signal(command.strand, command.position); break;
-      default:
-        if (!await(command, worker)) return false;
-    }
+void CpuExecutor::work(int worker) {
+  const auto worked = [&] { return follow_one(worker) || help(worker); };
+  SpinTimer timer(linked_.spin);
+  while (!finished()) {
+    if (worked())
+      timer.restart();
+    else if (!timer.expired())
+      continue;
+    else if (stamp_is_awaited())
+      gpus_->nap();
+    else
+      run_.gate().sleep([&] { return finished() || worked(); });
   }
-  return true;
 }
 
-bool CpuExecutor::await(const Command& command, int worker) {
-  const auto help_one = [&] { return help(worker); };
-  if (command.kind == Command::Kind::kWaitStamp)
-    return gpus_->await(command.strand, command.position, help_one);
-  run_.await(command.strand, command.position, help_one);
-  return true;
+bool CpuExecutor::follow_one(int worker) {
+  for (const std::size_t queue : order_[at(worker)]) {
+    if (!claim(queue)) continue;
+    try {
+      follow(queue, worker);
+    } catch (...) {
+      locks_.release_all();
+      run_.fail();  // the queue stays claimed: nobody goes on with it
+    }
+    return true;
+  }
+  return false;
+}
+
+const Command* CpuExecutor::next(std::size_t queue) const {
+  const std::vector<Command>& commands = linked_.queues[queue].commands;
+  const std::size_t next = progress_[queue].next.load(std::memory_order_relaxed);
+  return next == commands.size() ? nullptr : &commands[next];
+}
+
+bool CpuExecutor::must_wait(const Command& command) const {
+  if (command.kind == Command::Kind::kWait) return !run_.reached(command.strand, command.position);
+  return command.kind == Command::Kind::kWaitStamp &&
+         !gpus_->reached(command.strand, command.position);
+}
+
+bool CpuExecutor::claim(std::size_t queue) {
+  Progress& progress = progress_[queue];
+  if (progress.claimed.load(std::memory_order_seq_cst)) return false;  // see release()
+  const Command* const command = next(queue);
+  return command && !must_wait(*command) &&
+         !progress.claimed.exchange(true, std::memory_order_acquire);
+}
+
+// What the queue waits for may have come since this worker looked. A worker that looked meanwhile
+// has found the queue claimed and sleeps.
+void CpuExecutor::release(std::size_t queue) {
+  progress_[queue].claimed.store(false, std::memory_order_seq_cst);
+  const Command* const command = next(queue);
+  if (command && !must_wait(*command)) run_.gate().wake();
+}
+
+void CpuExecutor::follow(std::size_t queue, int worker) {
+  std::atomic<std::size_t>& moved = progress_[queue].next;
+  while (const Command* const command = next(queue)) {
+    if (run_.failed()) return;
+    if (must_wait(*command)) return release(queue);
+    if (command->kind == Command::Kind::kLaunch)
+      run_launch(command->launch, worker);
+    else if (command->kind == Command::Kind::kSignal)
+      run_.signal(command->strand, command->position);
+    moved.store(moved.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1) run_.gate().wake();
+}
+
+bool CpuExecutor::stamp_is_awaited() const {
+  if (!gpus_) return false;
+  for (std::size_t queue = 0; queue < progress_.size(); ++queue) {
+    const Command* const command = next(queue);
+    if (command && command->kind == Command::Kind::kWaitStamp) return true;
+  }
+  return false;
 }
 
 void CpuExecutor::run_launch(LaunchIndex launch, int worker) {
@@ -124,13 +199,6 @@ bool CpuExecutor::help(int worker) {
     if (static_cast<int>(other) != worker && take_part(shared_[other], Ticket::End::kBack, helped))
       return true;
   return false;
-}
-
-// Until every worker has followed its commands.
-void CpuExecutor::help_others(int worker) {
-  if (busy_.fetch_sub(1, std::memory_order_seq_cst) == 1) return run_.gate().wake();
-  wait_until([&] { return busy_.load(std::memory_order_seq_cst) == 0; }, run_.gate(),
-             [&] { return help(worker); });
 }
 
 }  // namespace belfry

@@ -1,6 +1,8 @@
-// How a step runs on CPUs: workers follow their commands, and share long launches part by part.
+// How a step runs on CPUs: workers claim strands and follow their commands, and share long launches
+// part by part.
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -17,14 +19,32 @@ class CpuExecutor {
   CpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime, GpuExecutor* gpus);
 
   // Before a run.
-  void begin() { busy_.store(linked_.workers, std::memory_order_relaxed); }
-  // What a worker does in a run: its own commands, then parts of others until all are done. Throws
-  // nothing: RunState::fail().
+  void begin();
+  // What a worker does in a run: follows queues, its own first, and takes parts of what others
+  // share, until all queues are at their end. Throws nothing: RunState::fail().
   void run(int worker);
 
  private:
-  bool follow(const std::vector<Command>& commands, int worker);
-  bool await(const Command& command, int worker);
+  // How far a run is in a queue. The worker that has claimed it alone moves it on.
+  struct alignas(64) Progress {
+    std::atomic<bool> claimed{false};
+    std::atomic<std::size_t> next{0};  // command
+  };
+
+  void work(int worker);
+  bool finished() const {
+    return unfinished_.load(std::memory_order_seq_cst) == 0 || run_.failed();
+  }
+  // Follows a queue until it must wait; false if none can go on.
+  bool follow_one(int worker);
+  bool claim(std::size_t queue);
+  void release(std::size_t queue);
+  void follow(std::size_t queue, int worker);
+  // The command that is next, or null at the end of the queue.
+  const Command* next(std::size_t queue) const;
+  bool must_wait(const Command& command) const;
+  // No worker follows a queue that waits for a GPU. Somebody has to look for its stamp.
+  bool stamp_is_awaited() const;
   void run_launch(LaunchIndex launch, int worker);
   void run_shared(LaunchIndex launch, int worker);
   // Runs a part of a shared launch; false if none is left. That of another worker is noted in
@@ -33,7 +53,6 @@ class CpuExecutor {
                  std::vector<Recording::Part>* helped = nullptr);
   // Takes a part of what any other worker shares; false if none does.
   bool help(int worker);
-  void help_others(int worker);
   // Throws OutOfMemory naming the node where std::bad_alloc was thrown.
   void call(LaunchIndex launch, Range range) const;
 
@@ -42,7 +61,11 @@ class CpuExecutor {
   GpuExecutor* const gpus_;
   VariableLocks locks_;
   std::vector<SharedLaunch> shared_;  // per worker
-  std::atomic<int> busy_{0};          // workers that follow their commands
+  std::vector<Progress> progress_;    // per queue
+  // Per worker: the queues in the order in which it looks at them. Its own come first. It takes
+  // those of others from the end, where their workers come last.
+  std::vector<std::vector<std::size_t>> order_;
+  std::atomic<std::size_t> unfinished_{0};  // queues
 };
 
 }  // namespace belfry

@@ -50,7 +50,7 @@ void GpuExecutor::make_streams() {
 }
 
 void GpuExecutor::run(int thread) {
-  const LinkedPlan::Program& program = linked_.programs[at(thread)];
+  const LinkedPlan::Program& program = linked_.program(thread);
   const Device& device = *runtime_.devices[at(program.device)];
   try {
     device.backend->use(device.gpu);
@@ -142,21 +142,18 @@ void GpuExecutor::replay(const Command& begin) {
   serving(begin).launch(*segments_[at(begin.number)][at(run_.slot)]);
 }
 
-bool GpuExecutor::await(StrandIndex strand, int position, const std::function<bool()>& help) {
-  constexpr std::chrono::microseconds kNap(20);
-  const Stamp& finished = streams_[strand].finished;
-  const std::int64_t epoch = run_.epoch(strand, position);
+void GpuExecutor::nap() {
+  for (const StreamOf& of : streams_)
+    if (of.stream) of.stream->check();
+  if (ranks_) ranks_->check();
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+bool GpuExecutor::await(StrandIndex strand, int position) {
   SpinTimer timer(linked_.spin);
-  while (!finished.reached(epoch)) {
+  while (!reached(strand, position)) {
     if (run_.failed()) return false;
-    if (help()) {
-      timer.restart();
-    } else if (timer.expired()) {
-      for (const StreamOf& other : streams_)  // for which the awaited one may wait
-        if (other.stream) other.stream->check();
-      if (ranks_) ranks_->check();
-      std::this_thread::sleep_for(kNap);
-    }
+    if (timer.expired()) nap();
   }
   return true;
 }
@@ -165,7 +162,7 @@ bool GpuExecutor::await_all(int gpu) {
   for (const StrandIndex s : plan_.strands.indices()) {
     if (plan_.strands[s].gpu != gpu) continue;
     const int last = static_cast<int>(plan_.strands[s].launches.size()) - 1;
-    if (!await(s, last, [] { return false; })) return false;
+    if (!await(s, last)) return false;
     stream(s).check_inputs();
   }
   return true;
@@ -180,7 +177,7 @@ bool GpuExecutor::must_capture(bool traced) {
 
 // While nobody looks at the streams, which would end a capture.
 void GpuExecutor::capture(int thread) {
-  const LinkedPlan::Program& program = linked_.programs[at(thread)];
+  const LinkedPlan::Program& program = linked_.program(thread);
   const Device& device = *runtime_.devices[at(program.device)];
   GpuStream* origin = nullptr;  // of the segment that is captured
   try {
@@ -207,12 +204,12 @@ void GpuExecutor::capture(int thread) {
 }
 
 void GpuExecutor::connect(int thread) {
-  const Device& device = *runtime_.devices[at(linked_.programs[at(thread)].device)];
+  const Device& device = *runtime_.devices[at(linked_.program(thread).device)];
   try {
     device.backend->use(device.gpu);
     ranks_->connect(
         thread, [&](StrandIndex s) -> GpuStream& { return stream(s); },
-        [&](StrandIndex s) { return await(s, 0, [] { return false; }); });
+        [&](StrandIndex s) { return await(s, 0); });
   } catch (...) {
     run_.fail();
   }

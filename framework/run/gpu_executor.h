@@ -37,9 +37,13 @@ class GpuExecutor {
   void run(int thread);
   // After a run that has succeeded: the next one may capture, or replay what has been captured.
   void end();
-  // Until the GPU has stamped the launch; false if a thread failed. Meanwhile help() does other
-  // work, or returns false.
-  bool await(StrandIndex strand, int position, const std::function<bool()>& help);
+  // Whether the GPU has stamped the launch.
+  bool reached(StrandIndex strand, int position) const {
+    return streams_[strand].finished.reached(run_.epoch(strand, position));
+  }
+  // What a thread that waits for a stamp does once it has spun: looks for errors of all streams,
+  // for one of which the awaited one may wait, and sleeps for a moment.
+  void nap();
   // After a failure, when all threads are parked.
   void recover();
   // Before communicators end: segments may refer to them.
@@ -53,6 +57,8 @@ class GpuExecutor {
   bool act(const Command& command);
   void enqueue(LaunchIndex launch);
   void replay(const Command& begin);
+  // Until the GPU has stamped the launch; false if a thread failed.
+  bool await(StrandIndex strand, int position);
   bool await_all(int gpu);
 
   // The stream is null on CPUs.

@@ -14,7 +14,7 @@ LinkedPlan::LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
     : plan(std::move(compiled)) {
   allocate(runtime);
   link_launches(runtime, fetched);
-  make_programs(runtime);
+  deal(runtime);
   guard = std::make_unique<ArenaGuard>(*plan, arenas);
 }
 
@@ -84,31 +84,42 @@ void LinkedPlan::link_launches(const Runtime& runtime, std::span<Tensor> fetched
   }
 }
 
-// Deals strands to threads: as many workers as the plan has use for, and one thread per GPU.
-void LinkedPlan::make_programs(const Runtime& runtime) {
+// As many workers as the plan has use for, and one thread per GPU.
+void LinkedPlan::deal(const Runtime& runtime) {
   const int most = plan->locks == Locks::kEachVariable ? 1 : runtime.workers;
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
   const auto shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
-  opens = workers > 1 && std::ranges::any_of(launches, shared);
-  const std::vector<int> gpus = gpus_of(*plan);
-  programs.resize(at(workers) + gpus.size());
-  if (!gpus.empty())
-    spin = runtime.gpu_spin.value_or(gpu_spin(static_cast<int>(programs.size()), usable_cores()));
-  const Indexed<Strand, int> thread_of = deal_strands(*plan, workers);
-  for (std::size_t thread = 0; thread < programs.size(); ++thread) {
+  const auto opened = std::ranges::count_if(launches, shared);
+  require<Internal>(opened < Ticket::kOpenings, "a run opens ", Ticket::kOpenings,
+                    " launches or more, which tickets cannot tell apart");
+  make_queues();
+  make_programs();
+  if (!programs.empty()) spin = runtime.gpu_spin.value_or(gpu_spin(threads(), usable_cores()));
+}
+
+void LinkedPlan::make_queues() {
+  const Indexed<Strand, int> worker_of = deal_strands(*plan, workers);
+  std::vector<StrandIndex> strands;
+  for (const StrandIndex s : plan->strands.indices())
+    if (!plan->on_gpu(s)) strands.push_back(s);
+  if (workers == 1) {
+    queues.push_back({merged(plan->commands.lists, strands)});
+    return;
+  }
+  std::ranges::stable_sort(strands, {}, [&](StrandIndex s) { return worker_of[s]; });
+  for (const StrandIndex s : strands) queues.push_back({plan->commands.lists[s], worker_of[s]});
+}
+
+void LinkedPlan::make_programs() {
+  for (const int gpu : gpus_of(*plan)) {
     std::vector<StrandIndex> strands;
     for (const StrandIndex s : plan->strands.indices())
-      if (at(thread_of[s]) == thread) strands.push_back(s);
-    Program& program = programs[thread];
+      if (plan->strands[s].gpu == gpu) strands.push_back(s);
+    Program& program = programs.emplace_back();
     program.commands = merged(plan->commands.lists, strands);
     if (!plan->commands.in_segments.empty())
       program.in_segments = merged(plan->commands.in_segments, strands);
-    if (thread >= at(workers)) program.device = plan->strands[strands.front()].device;
-    const auto opened = std::ranges::count_if(program.commands, [&](const Command& command) {
-      return command.kind == Command::Kind::kLaunch && launches[command.launch].parts > 1;
-    });
-    require<Internal>(opened < Ticket::kOpenings, "a worker opens ", Ticket::kOpenings,
-                      " launches or more in one run, which tickets cannot tell apart");
+    program.device = plan->strands[strands.front()].device;
   }
 }
 

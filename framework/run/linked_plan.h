@@ -1,5 +1,5 @@
-// A plan with its memory, its pointers, and the commands of each thread. Nothing of it changes once
-// it is made, but for the addresses of feeds.
+// A plan with its memory, its pointers, and its commands. Nothing of it changes once it is made,
+// but for the addresses of feeds.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -25,11 +25,17 @@ struct LinkedLaunch {
 };
 
 struct LinkedPlan {
-  // What one thread does: the commands of all strands that it serves.
+  // What one worker at a time does: the commands of a strand of a CPU. A single worker has all
+  // strands in one.
+  struct Queue {
+    std::vector<Command> commands;
+    int worker = 0;  // that takes it before others
+  };
+  // What the thread of a GPU does: the commands of all its strands.
   struct Program {
     std::vector<Command> commands;
-    std::vector<Command> in_segments;  // of threads that enqueue; empty as Commands::in_segments
-    int device = -1;                   // of the GPU for which it enqueues; -1: it runs launches
+    std::vector<Command> in_segments;  // empty as Commands::in_segments
+    int device = -1;                   // a device of that GPU
   };
 
   // `fetched`: the tensors that fetches are copied to.
@@ -39,6 +45,8 @@ struct LinkedPlan {
   void set_feed(std::size_t feed, void* memory) {
     for (void** address : feed_uses[feed]) *address = memory;
   }
+  int threads() const { return workers + static_cast<int>(programs.size()); }
+  const Program& program(int thread) const { return programs[at(thread - workers)]; }
   const Node& node_of(LaunchIndex launch) const {
     return *plan->node(plan->launches[launch].node).node;
   }
@@ -46,9 +54,9 @@ struct LinkedPlan {
   std::shared_ptr<const Plan> plan;
   std::vector<Buffer> arenas;  // per device
   Indexed<Launch, LinkedLaunch> launches;
-  int workers = 1;                // that run launches; behind them are those that enqueue
-  std::vector<Program> programs;  // per thread
-  bool opens = false;             // some launch has parts, and there are others to take them
+  int workers = 1;  // that run launches; behind them are the threads that enqueue
+  std::vector<Queue> queues;
+  std::vector<Program> programs;  // per thread that enqueues
   std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, and for the next
   std::unique_ptr<ArenaGuard> guard;           // refers to the arenas
 
@@ -56,7 +64,9 @@ struct LinkedPlan {
   void allocate(Runtime& runtime);
   void fill_constants(const Runtime& runtime);
   void link_launches(const Runtime& runtime, std::span<Tensor> fetched);
-  void make_programs(const Runtime& runtime);
+  void deal(const Runtime& runtime);
+  void make_queues();
+  void make_programs();
   void* address(BufferIndex buffer, const Runtime& runtime, std::span<Tensor> fetched) const;
 
   std::vector<void*> addresses;                // of all launches

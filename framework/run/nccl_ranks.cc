@@ -46,7 +46,7 @@ bool NcclRanks::begin() {
 void NcclRanks::connect(int thread, const std::function<GpuStream&(StrandIndex)>& stream,
                         const std::function<bool(StrandIndex)>& finished) {
   connect_collectives(thread, stream);
-  const int device = linked_.programs[at(thread)].device;
+  const int device = linked_.program(thread).device;
   const int gpu = runtime_.devices[at(device)]->gpu;
   const auto here = [&](const Watched& w) { return plan_.strands[w.strand].gpu == gpu; };
   for (Watched& watched : watched_) {
@@ -74,7 +74,7 @@ void NcclRanks::connect_collectives(int thread,
     group.clear();
     first = nullptr;
   };
-  for (const Command& command : linked_.programs[at(thread)].commands) {
+  for (const Command& command : linked_.program(thread).commands) {
     if (command.kind != Command::Kind::kLaunch) continue;
     const LinkedLaunch& linked = linked_.launches[command.launch];
     if (!linked.launch->rank) continue;

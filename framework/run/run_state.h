@@ -34,6 +34,10 @@ class RunState {
   void signal(StrandIndex strand, int position) {
     signals_[strand].set(epoch(strand, position), gate_);
   }
+  // Whether that is so, or the run has failed.
+  bool reached(StrandIndex strand, int position) const {
+    return signals_[strand].reached(epoch(strand, position));
+  }
   // Waits until that, or until the run fails. Meanwhile help() does other work, or returns false.
   template <class Help>
   void await(StrandIndex strand, int position, const Help& help,

@@ -105,7 +105,7 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   run.step = initial ? 0 : step;
   run.begin();
   cpus.begin();
-  pool().run(static_cast<int>(linked.programs.size()), work, linked.spin);
+  pool().run(linked.threads(), work, linked.spin);
   check_failure();
   staging_.end(run.slot);
   if (gpus) gpus->end();
@@ -143,7 +143,7 @@ void Step::State::make_connections() {
   auto& [linked, run, gpus, cpus, work] = *executor_;
   if (!gpus || !gpus->must_connect()) return;
   run.rebase();
-  pool().run(static_cast<int>(linked.programs.size()), [&](int thread) {
+  pool().run(linked.threads(), [&](int thread) {
     if (thread >= linked.workers) gpus->connect(thread);
   });
   check_failure();
@@ -152,7 +152,7 @@ void Step::State::make_connections() {
 void Step::State::capture() {
   auto& [linked, run, gpus, cpus, work] = *executor_;
   run.rebase();
-  pool().run(static_cast<int>(linked.programs.size()), [&](int thread) {
+  pool().run(linked.threads(), [&](int thread) {
     if (thread >= linked.workers) gpus->capture(thread);
   });
   check_failure();

@@ -176,5 +176,43 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesSurviveAFailure) {
   EXPECT_EQ(session.run(sum).data<float>()[199'999], 4);
 }
 
+// How many nodes of kMeetTest have begun.
+std::atomic<int> begun{0};
+
+const Op kMeetTest{.name = "MeetTest",
+                   .inputs = 0,
+                   .shape = no_outputs,
+                   .no_gradient = "a test",
+                   .reference = [](KernelPlan&) -> KernelRun {
+                     return [](const Pointers&) {
+                       ++begun;
+                       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+                       while (begun < 2 && std::chrono::steady_clock::now() < end)
+                         std::this_thread::yield();
+                       require(begun == 2, "nobody else came");
+                     };
+                   },
+                   .cpu_only = "a test"};
+
+// Both strands are the first worker's own, and the second worker's one is empty of work.
+TEST(IdleWorkers, FollowTheStrandsOfBusyOnes) {
+  Graph graph;
+  std::vector<Fetch> fetches;
+  for (const int device : {0, 1}) {
+    DeviceScope on(graph, cpu(device));
+    fetches.emplace_back(graph.add(kMeetTest, {}));
+  }
+  {
+    DeviceScope on(graph, cpu(2));
+    fetches.emplace_back(fill(graph, {2}, 1));
+  }
+  Session session(graph, {.device_count = {{"CPU", 3}}, .threads = 2, .all_workers = true});
+  Step& step = session.prepare(fetches);
+  for (int run = 0; run < 100; ++run) {
+    begun = 0;
+    step.run();
+  }
+}
+
 }  // namespace idle_workers_test
 }  // namespace belfry
