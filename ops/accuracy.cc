@@ -1,5 +1,6 @@
 #include "belfry/ops/accuracy.h"
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/labels.h"
 
 namespace belfry {
@@ -24,11 +25,11 @@ std::int64_t argmax(const T* x, std::int64_t n) {
 KernelRun accuracy_reference(KernelPlan& plan) {
   const std::int64_t rows = plan.input(0).shape[0], classes = plan.input(0).shape[1];
   return kernels::visit_labelled(plan, [&]<class T, class Label>(T, Label) -> KernelRun {
-    return [rows, classes](const Pointers& p) {
+    return [rows, classes, all = plan.of_all(static_cast<double>(rows))](const Pointers& p) {
       std::int64_t correct = 0;
       for (std::int64_t row = 0; row < rows; ++row)
         correct += argmax(p.input<T>(0) + row * classes, classes) == p.input<Label>(1)[row];
-      *p.output<float>() = static_cast<float>(correct) / static_cast<float>(rows);
+      *p.output<float>() = static_cast<float>(correct) / static_cast<float>(all);
     };
   });
 }
@@ -39,6 +40,7 @@ const Op kAccuracy{.name = "Accuracy",
                    .inputs = 2,
                    .shape = accuracy_shape,
                    .no_gradient = "it counts, and is constant almost everywhere",
+                   .shards = to_sums<3>,
                    .reference = accuracy_reference,
                    .autocast = Autocast::kFull};
 

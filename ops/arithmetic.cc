@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
@@ -96,6 +97,7 @@ const Op kAdd{.name = "Add",
               .shape = arithmetic_shape,
               .gradient = add_gradient,
               .split = Split::kElements,
+              .shards = pointwise_shards,
               .in_place = InPlace::kAny,
               .cpu = arithmetic<functors::Add>,
               .reference = plain_arithmetic<Plain<functors::Add>>};
@@ -104,6 +106,7 @@ const Op kSub{.name = "Sub",
               .shape = arithmetic_shape,
               .gradient = sub_gradient,
               .split = Split::kElements,
+              .shards = pointwise_shards,
               .in_place = InPlace::kAny,
               .cpu = arithmetic<functors::Sub>,
               .reference = plain_arithmetic<Plain<functors::Sub>>};
@@ -112,6 +115,7 @@ const Op kMul{.name = "Mul",
               .shape = arithmetic_shape,
               .gradient = mul_gradient,
               .split = Split::kElements,
+              .shards = pointwise_shards,
               .in_place = InPlace::kAny,
               .cpu = arithmetic<functors::Mul>,
               .reference = plain_arithmetic<Plain<functors::Mul>>};
@@ -120,6 +124,7 @@ const Op kDiv{.name = "Div",
               .shape = arithmetic_shape,
               .gradient = div_gradient,
               .split = Split::kElements,
+              .shards = pointwise_shards,
               .in_place = InPlace::kAny,
               .cpu = div_cpu,
               .reference = plain_arithmetic<PlainDiv>};

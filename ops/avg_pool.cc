@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/avg_pool.h"
 
 namespace belfry {
@@ -128,6 +129,7 @@ const Op kAvgPool{.name = "AvgPool",
                   .shape = avg_pool_shape,
                   .gradient = avg_pool_gradient,
                   .split = Split::kRows,
+                  .shards = by_rows<1>,
                   .cpu = avg_pool_cpu,
                   .reference = avg_pool_reference};
 
@@ -136,6 +138,7 @@ const Op kAvgPoolGrad{.name = "AvgPoolGrad",
                       .shape = avg_pool_grad_shape,
                       .gradient = avg_pool_grad_gradient,
                       .split = Split::kRows,
+                      .shards = by_rows<1>,
                       .cpu = avg_pool_grad_cpu,
                       .reference = avg_pool_grad_reference};
 

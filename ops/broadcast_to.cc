@@ -1,5 +1,8 @@
 #include "belfry/ops/broadcast_to.h"
 
+#include <algorithm>
+
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/kernels/functors.h"
@@ -75,6 +78,18 @@ KernelRun repeat_any(const KernelPlan& plan, const Shape& x) {
   }
 }
 
+bool along_batch(const Node& node) {
+  return std::ranges::count(node.options<BroadcastAlongOptions>().axes, 0) > 0;
+}
+
+// In all shards of the device.
+double repetitions(const KernelPlan& plan) {
+  const double here = plan.options<BroadcastAlongOptions>().repetitions(plan.output().shape);
+  return along_batch(plan.node()) ? plan.of_all(here) : here;
+}
+
+Sharding along_shards(const ShardContext& c) { return row_shards(c, along_batch(c.node) ? 2 : 3); }
+
 KernelRun broadcast_to_cpu(KernelPlan& plan) { return repeat_any(plan, plan.input(0).shape); }
 
 KernelRun broadcast_along_cpu(KernelPlan& plan) {
@@ -82,7 +97,7 @@ KernelRun broadcast_along_cpu(KernelPlan& plan) {
   const Shape& like = plan.output().shape;
   const Shape x = options.before(like);
   if (options.values == BroadcastValues::kRepeat) return repeat_any(plan, x);
-  const double count = options.repetitions(like);
+  const double count = repetitions(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [broadcast = kernels::Broadcast(x.dims(), like.dims()),
             f = functors::FirstOver<T>{static_cast<T>(count)}](const Pointers& p) {
@@ -109,7 +124,7 @@ KernelRun broadcast_along_reference(KernelPlan& plan) {
   const auto& options = plan.options<BroadcastAlongOptions>();
   const Shape& like = plan.output().shape;
   const bool share = options.values == BroadcastValues::kShare;
-  return plain_repeat(plan, options.before(like), share ? options.repetitions(like) : 1);
+  return plain_repeat(plan, options.before(like), share ? repetitions(plan) : 1);
 }
 
 }  // namespace
@@ -119,6 +134,7 @@ const Op kBroadcastTo{.name = "BroadcastTo",
                       .shape = broadcast_to_shape,
                       .gradient = broadcast_to_gradient,
                       .split = Split::kElements,
+                      .shards = pointwise_shards,
                       .cpu = broadcast_to_cpu,
                       .reference = broadcast_to_reference};
 const Op kBroadcastAlong{.name = "BroadcastAlong",
@@ -126,6 +142,7 @@ const Op kBroadcastAlong{.name = "BroadcastAlong",
                          .shape = broadcast_along_shape,
                          .gradient = broadcast_along_gradient,
                          .split = Split::kElements,
+                         .shards = along_shards,
                          .cpu = broadcast_along_cpu,
                          .reference = broadcast_along_reference};
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/functors.h"
@@ -63,6 +64,14 @@ KernelRun to_half(DType from, DType to) {
                    });
 }
 
+// Rounding a sum is not the sum of rounded terms.
+Sharding cast_shards(const ShardContext& c) {
+  const bool widens = is_floating(c.inputs[0].dtype) && is_floating(c.outputs[0].dtype) &&
+                      size_of(c.outputs[0].dtype) >= size_of(c.inputs[0].dtype) &&
+                      !is_half(c.outputs[0].dtype);
+  return widens ? linear_shards(c) : pointwise_shards(c);
+}
+
 KernelRun cast_kernel(KernelPlan& plan) {
   if (is_half(plan.input(0).dtype)) return from_half(plan.input(0).dtype, plan.dtype());
   if (is_half(plan.dtype())) return to_half(plan.input(0).dtype, plan.dtype());
@@ -82,6 +91,7 @@ const Op kCast{.name = "Cast",
                .shape = cast_shape,
                .gradient = cast_gradient,
                .split = Split::kElements,
+               .shards = cast_shards,
                .reference = cast_kernel,
                .half = true};
 

@@ -1,5 +1,6 @@
 #include "belfry/ops/conv2d.h"
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/conv2d_shape_impl.h"
 #include "belfry/ops/kernels/conv2d.h"
 
@@ -169,6 +170,7 @@ const Op kConv2d{.name = "Conv2d",
                  .shape = conv2d_shape,
                  .gradient = conv2d_gradient,
                  .split = Split::kBatch,
+                 .shards = by_rows<1>,
                  .cpu = conv2d_cpu,
                  .reference = conv2d_reference,
                  .autocast = Autocast::kCompute};
@@ -178,6 +180,7 @@ const Op kConv2dGradInput{.name = "Conv2dGradInput",
                           .shape = grad_input_shape,
                           .gradient = grad_input_gradient,
                           .split = Split::kBatch,
+                          .shards = by_rows<1>,
                           .cpu = grad_input_cpu,
                           .reference = grad_input_reference};
 
@@ -186,6 +189,7 @@ const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
                            .shape = grad_filter_shape,
                            .gradient = grad_filter_gradient,
                            .split = Split::kBatchReduce,
+                           .shards = to_sums<3>,
                            .cpu = grad_filter_cpu,
                            .reference = grad_filter_reference};
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
@@ -28,6 +29,7 @@ const Op kCos{.name = "Cos",
               .shape = floating_pointwise,
               .gradient = cos_gradient,
               .split = Split::kElements,
+              .shards = pointwise_shards,
               .in_place = InPlace::kFirst,
               .cpu = unary<functors::Cos>,
               .reference = plain_unary<PlainCos>};

@@ -1,6 +1,7 @@
 #include "belfry/ops/dropout.h"
 
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/counter.h"
 
 namespace belfry {
@@ -58,11 +59,15 @@ using Apply = void (*)(const T*, const Mask*, T, std::int64_t, std::int64_t, T*)
 template <class T>
 KernelRun dropout_kernel(const KernelPlan& plan, Apply<T> apply) {
   const auto& options = plan.options<DropoutOptions>();
-  return [key = random_key(plan.node()), limit = options.threshold(),
+  const bool numbered = plan.batch().numbered;
+  const Shape& shape = plan.output().shape;
+  const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
+  return [key = random_key(plan.node(), numbered), row, limit = options.threshold(),
           scale = static_cast<T>(options.scale()), apply](const Pointers& p) {
     Mask* const mask = p.output<Mask>(1);
+    const std::int64_t first = p.first_row() * row;
     for (std::int64_t i = p.begin(); i < p.end(); ++i)
-      mask[i] = kernels::mix(key, p.step(), static_cast<std::uint64_t>(i)) >= limit;
+      mask[i] = kernels::mix(key, p.step(), static_cast<std::uint64_t>(first + i)) >= limit;
     apply(p.input<T>(0), mask, scale, p.begin(), p.end(), p.output<T>());
   };
 }
@@ -99,6 +104,7 @@ const Op kDropout{.name = "Dropout",
                   .shape = dropout_shape,
                   .gradient = dropout_gradient,
                   .split = Split::kElements,
+                  .shards = pointwise_shards,
                   .in_place = InPlace::kFirst,
                   .random = true,
                   .cpu = dropout_cpu,
@@ -109,6 +115,7 @@ const Op kDropoutGrad{.name = "DropoutGrad",
                       .shape = dropout_grad_shape,
                       .gradient = dropout_grad_gradient,
                       .split = Split::kElements,
+                      .shards = pointwise_shards,
                       .in_place = InPlace::kFirst,
                       .cpu = dropout_grad_cpu,
                       .reference = dropout_grad_reference};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/reshape.h"
 
 namespace belfry {
@@ -96,6 +97,7 @@ const Op kGather{.name = "Gather",
                  .shape = gather_shape,
                  .gradient = gather_gradient,
                  .split = Split::kElements,
+                 .shards = by_rows<2>,
                  .reference = gather_kernel,
                  .half = true};
 const Op kGatherGrad{.name = "GatherGrad",

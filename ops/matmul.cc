@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/gemm.h"
 #include "belfry/ops/kernels/onednn_gemm.h"
 
@@ -52,6 +53,15 @@ std::vector<Output> matmul_gradient(const Node& node, std::span<const Output> gr
              : matmul(g, b, {.transpose_b = !tb}),
           tb ? matmul(g, a, {.transpose_a = true, .transpose_b = ta})
              : matmul(a, g, {.transpose_a = !ta})};
+}
+
+Sharding matmul_shards(const ShardContext& c) {
+  return row_shards(c, c.inputs[0].shape.rank() == 2 ? 1 : 3);
+}
+
+// The rows of both are what is summed over.
+Sharding transpose_a_shards(const ShardContext& c) {
+  return c.node.options<MatMulOptions>().transpose_b ? Sharding() : sum_shards(c, 3);
 }
 
 // Equal products one after the other. Offsets and steps are in elements.
@@ -162,6 +172,7 @@ const Op kMatMul{.name = "MatMul",
                  .shape = matmul_rows_shape,
                  .gradient = matmul_gradient,
                  .split = Split::kBatch,
+                 .shards = matmul_shards,
                  .cpu = matmul_cpu,
                  .reference = matmul_reference,
                  .autocast = Autocast::kCompute};
@@ -171,6 +182,7 @@ const Op kMatMulTransposeA{.name = "MatMulTransposeA",
                            .shape = matmul_transpose_a_shape,
                            .gradient = matmul_gradient,
                            .split = Split::kBatchReduce,
+                           .shards = transpose_a_shards,
                            .cpu = transpose_a_cpu,
                            .reference = transpose_a_reference,
                            .autocast = Autocast::kCompute};

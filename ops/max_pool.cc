@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/max_pool.h"
 
@@ -220,6 +221,7 @@ const Op kMaxPool{.name = "MaxPool",
                   .shape = max_pool_shape,
                   .gradient = max_pool_gradient,
                   .split = Split::kRows,
+                  .shards = by_rows<1>,
                   .cpu = max_pool_cpu,
                   .reference = max_pool_reference};
 
@@ -228,6 +230,7 @@ const Op kMaxPoolGrad{.name = "MaxPoolGrad",
                       .shape = max_pool_grad_shape,
                       .no_gradient = "second derivatives of max pooling are not supported",
                       .split = Split::kRows,
+                      .shards = by_rows<3>,
                       .cpu = max_pool_grad_cpu,
                       .reference = max_pool_grad_reference};
 

@@ -1,5 +1,6 @@
 #include "belfry/ops/neg.h"
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 
@@ -37,6 +38,7 @@ const Op kNeg{.name = "Neg",
               .shape = neg_shape,
               .gradient = neg_gradient,
               .split = Split::kElements,
+              .shards = linear_shards,
               .in_place = InPlace::kFirst,
               .cpu = neg_cpu,
               .reference = neg_reference};

@@ -172,6 +172,7 @@ struct Dropout {
   std::uint64_t threshold;
   T scale;
   std::int64_t begin, end;
+  std::int64_t first;  // the number of element 0 over all towers
   bool packed;
   const T* x;
   std::uint8_t* mask;
@@ -180,7 +181,8 @@ struct Dropout {
   // Multiplies dropped elements by zero, which keeps NaN.
   BELFRY_HD T value(std::int64_t i, T from) const {
     if (draws)
-      mask[i] = kernels::mix(key, *step, static_cast<std::uint64_t>(i)) >= threshold ? 1 : 0;
+      mask[i] =
+          kernels::mix(key, *step, static_cast<std::uint64_t>(first + i)) >= threshold ? 1 : 0;
     return from * (mask[i] != 0 ? scale : T(0));
   }
 
@@ -202,12 +204,16 @@ struct Dropout {
 template <bool draws>
 QueueRun dropout(KernelPlan& plan) {
   const auto& options = plan.options<DropoutOptions>();
-  const std::uint64_t key = draws ? random_key(plan.node()) : 0;
+  const bool numbered = plan.batch().numbered;
+  const std::uint64_t key = draws ? random_key(plan.node(), numbered) : 0;
+  const Shape& shape = plan.output().shape;
+  const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [key, threshold = options.threshold(), scale = static_cast<T>(options.scale())](
+    return [key, row, threshold = options.threshold(), scale = static_cast<T>(options.scale())](
                const Pointers& p, Queue& queue) {
-      Dropout<T> kernel{draws,   key,   queue.step(),  threshold, scale,        p.begin(),
-                        p.end(), false, p.input<T>(0), nullptr,   p.output<T>()};
+      Dropout<T> kernel{draws, key,           queue.step(), threshold,
+                        scale, p.begin(),     p.end(),      p.first_row() * row,
+                        false, p.input<T>(0), nullptr,      p.output<T>()};
       if constexpr (draws)
         kernel.mask = p.output<std::uint8_t>(1);
       else

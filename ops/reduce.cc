@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/pointwise.h"
 #include "belfry/ops/broadcast_to.h"
 #include "belfry/ops/kernels/axes.h"
@@ -71,6 +72,7 @@ struct Part {
       if (reduced[axis]) count *= static_cast<double>(shape[axis]);
     by_batch = shape.rank() > 0 && reduced[0];
     if (!by_batch) return;
+    count = plan.of_all(count);
     first = plan.range().begin * shape.product(1, shape.rank());
     shape[0] = plan.range().size();
   }
@@ -154,6 +156,7 @@ const Op kReduceSum{.name = "ReduceSum",
                     .shape = reduce_sum_shape,
                     .gradient = sum_gradient,
                     .split = Split::kBatchReduce,
+                    .shards = to_sums<1>,
                     .cpu = sum_cpu,
                     .reference = sum_reference,
                     .autocast = Autocast::kFull};
@@ -162,6 +165,7 @@ const Op kReduceMean{.name = "ReduceMean",
                      .shape = reduce_mean_shape,
                      .gradient = mean_gradient,
                      .split = Split::kBatchReduce,
+                     .shards = to_sums<1>,
                      .cpu = mean_cpu,
                      .reference = mean_reference,
                      .autocast = Autocast::kFull};
@@ -170,6 +174,7 @@ const Op kReduceSumRows{.name = "ReduceSumRows",
                         .shape = reduce_sum_shape,
                         .gradient = sum_gradient,
                         .split = Split::kRows,
+                        .shards = by_rows<1>,
                         .cpu = sum_cpu,
                         .reference = sum_reference,
                         .autocast = Autocast::kFull};
@@ -178,6 +183,7 @@ const Op kReduceMeanRows{.name = "ReduceMeanRows",
                          .shape = reduce_mean_shape,
                          .gradient = mean_gradient,
                          .split = Split::kRows,
+                         .shards = by_rows<1>,
                          .cpu = mean_cpu,
                          .reference = mean_reference,
                          .autocast = Autocast::kFull};

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 
@@ -38,6 +39,7 @@ const Op kRelu{.name = "Relu",
                .shape = floating_pointwise,
                .gradient = relu_gradient,
                .split = Split::kElements,
+               .shards = pointwise_shards,
                .in_place = InPlace::kFirst,
                .cpu = unary<functors::Relu>,
                .reference = plain_unary<PlainRelu>};
@@ -46,6 +48,7 @@ const Op kReluGrad{.name = "ReluGrad",
                    .shape = floating_pointwise,
                    .gradient = relu_grad_gradient,
                    .split = Split::kElements,
+                   .shards = pointwise_shards,
                    .in_place = InPlace::kAny,
                    .cpu = binary<functors::ReluGrad>,
                    .reference = plain_binary<PlainReluGrad>};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "belfry/framework/graph/shards.h"
+
 namespace belfry {
 namespace {
 
@@ -58,16 +60,19 @@ const Op kReshape{.name = "Reshape",
                   .inputs = 1,
                   .shape = reshape_shape,
                   .gradient = reshape_gradient,
+                  .shards = reshaped_shards,
                   .alias = true};
 const Op kReshapeLike{.name = "ReshapeLike",
                       .inputs = 2,
                       .shape = reshape_like_shape,
                       .gradient = reshape_like_gradient,
+                      .shards = reshaped_shards,
                       .alias = true};
 const Op kFlatten{.name = "Flatten",
                   .inputs = 1,
                   .shape = flatten_shape,
                   .gradient = reshape_gradient,
+                  .shards = reshaped_shards,
                   .alias = true};
 
 Output reshape(Output x, Shape shape, At at) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
@@ -40,6 +41,7 @@ const Op kSigmoid{.name = "Sigmoid",
                   .shape = floating_pointwise,
                   .gradient = sigmoid_gradient,
                   .split = Split::kElements,
+                  .shards = pointwise_shards,
                   .in_place = InPlace::kFirst,
                   .cpu = unary<functors::Sigmoid>,
                   .reference = plain_unary<PlainSigmoid>};
@@ -48,6 +50,7 @@ const Op kSigmoidGrad{.name = "SigmoidGrad",
                       .shape = floating_pointwise,
                       .gradient = sigmoid_grad_gradient,
                       .split = Split::kElements,
+                      .shards = pointwise_shards,
                       .in_place = InPlace::kAny,
                       .cpu = binary<functors::SigmoidGrad>,
                       .reference = plain_binary<PlainSigmoidGrad>};

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/cos.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
@@ -28,6 +29,7 @@ const Op kSin{.name = "Sin",
               .shape = floating_pointwise,
               .gradient = sin_gradient,
               .split = Split::kElements,
+              .shards = pointwise_shards,
               .in_place = InPlace::kFirst,
               .cpu = unary<functors::Sin>,
               .reference = plain_unary<PlainSin>};

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/exp_less.h"
@@ -136,6 +137,7 @@ const Op kSoftmax{.name = "Softmax",
                   .shape = softmax_shape,
                   .gradient = softmax_gradient,
                   .split = Split::kRows,
+                  .shards = by_rows<1>,
                   .in_place = InPlace::kFirst,
                   .cpu = softmax_cpu,
                   .reference = softmax_reference,
@@ -146,6 +148,7 @@ const Op kSoftmaxGrad{.name = "SoftmaxGrad",
                       .shape = softmax_grad_shape,
                       .gradient = softmax_grad_gradient,
                       .split = Split::kRows,
+                      .shards = by_rows<3>,
                       .cpu = softmax_grad_cpu,
                       .reference = softmax_grad_reference};
 

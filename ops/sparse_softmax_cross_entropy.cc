@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/ops/kernels/exp_less.h"
@@ -160,6 +161,7 @@ const Op kSparseSoftmaxCrossEntropy{.name = "SparseSoftmaxCrossEntropy",
                                     .shape = loss_shape,
                                     .gradient = loss_gradient,
                                     .split = Split::kRows,
+                                    .shards = by_rows<3>,
                                     .cpu = loss_cpu,
                                     .reference = loss_reference,
                                     .autocast = Autocast::kFull};
@@ -169,6 +171,7 @@ const Op kSparseSoftmaxCrossEntropyGrad{.name = "SparseSoftmaxCrossEntropyGrad",
                                         .shape = grad_shape,
                                         .gradient = grad_gradient,
                                         .split = Split::kRows,
+                                        .shards = by_rows<7>,
                                         .cpu = grad_cpu,
                                         .reference = grad_reference};
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
@@ -27,6 +28,7 @@ const Op kSqrt{.name = "Sqrt",
                .shape = floating_pointwise,
                .gradient = sqrt_gradient,
                .split = Split::kElements,
+               .shards = pointwise_shards,
                .in_place = InPlace::kFirst,
                .cpu = unary<functors::Sqrt>,
                .reference = plain_unary<PlainSqrt>,

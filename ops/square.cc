@@ -1,5 +1,6 @@
 #include "belfry/ops/square.h"
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
@@ -25,6 +26,7 @@ const Op kSquare{.name = "Square",
                  .shape = floating_pointwise,
                  .gradient = square_gradient,
                  .split = Split::kElements,
+                 .shards = pointwise_shards,
                  .in_place = InPlace::kFirst,
                  .cpu = unary<functors::Square>,
                  .reference = plain_unary<PlainSquare>,

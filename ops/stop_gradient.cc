@@ -1,5 +1,7 @@
 #include "belfry/ops/stop_gradient.h"
 
+#include "belfry/framework/graph/shards.h"
+
 namespace belfry {
 
 namespace {
@@ -12,6 +14,7 @@ const Op kStopGradient{.name = "StopGradient",
                        .inputs = 1,
                        .shape = same_as_input,
                        .gradient = nothing,
+                       .shards = reshaped_shards,
                        .alias = true};
 
 Output stop_gradient(Output x, At at) { return x.graph().add(kStopGradient, {x}, at).output(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/broadcast_to.h"
 #include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/kernels/reduction.h"
@@ -34,6 +35,13 @@ OutputTypes sum_to_shape(const ShapeContext& c) {
 
 std::vector<Output> sum_to_gradient(const Node& node, std::span<const Output> grads) {
   return {broadcast_to(grads[0], node.input(0)), {}};
+}
+
+// Of rows that are added up there are partial sums; others stay.
+Sharding sum_to_shards(const ShardContext& c) {
+  const Shape &x = c.inputs[0].shape, &like = c.inputs[1].shape;
+  if (x.rank() == 0) return {};
+  return repeated_axes(x, like)[0] ? sum_shards(c, 1) : row_shards(c, 3);
 }
 
 KernelRun sum_to_cpu(KernelPlan& plan) {
@@ -85,6 +93,7 @@ const Op kSumTo{.name = "SumTo",
                 .inputs = 2,
                 .shape = sum_to_shape,
                 .gradient = sum_to_gradient,
+                .shards = sum_to_shards,
                 .cpu = sum_to_cpu,
                 .reference = sum_to_reference};
 

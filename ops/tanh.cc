@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
@@ -39,6 +40,7 @@ const Op kTanh{.name = "Tanh",
                .shape = floating_pointwise,
                .gradient = tanh_gradient,
                .split = Split::kElements,
+               .shards = pointwise_shards,
                .in_place = InPlace::kFirst,
                .cpu = unary<functors::Tanh>,
                .reference = plain_unary<PlainTanh>};
@@ -47,6 +49,7 @@ const Op kTanhGrad{.name = "TanhGrad",
                    .shape = floating_pointwise,
                    .gradient = tanh_grad_gradient,
                    .split = Split::kElements,
+                   .shards = pointwise_shards,
                    .in_place = InPlace::kAny,
                    .cpu = binary<functors::TanhGrad>,
                    .reference = plain_binary<PlainTanhGrad>};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/transposed.h"
@@ -99,6 +100,12 @@ KernelRun transpose_cpu(KernelPlan& plan) {
   }
 }
 
+Sharding transpose_shards(const ShardContext& c) {
+  const auto& order = c.node.options<TransposeOptions>().order;
+  const std::size_t rank = c.inputs[0].shape.rank();
+  return rank > 0 && source_axes(order, rank)[0] == 0 ? row_shards(c, 1) : Sharding();
+}
+
 // Element by element: the place of each in the input, from its indices.
 KernelRun transpose_reference(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
@@ -123,6 +130,7 @@ const Op kTranspose{.name = "Transpose",
                     .shape = transpose_shape,
                     .gradient = transpose_gradient,
                     .split = Split::kRows,
+                    .shards = transpose_shards,
                     .cpu = transpose_cpu,
                     .reference = transpose_reference};
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/half.h"
 
 namespace belfry {
@@ -57,6 +58,7 @@ const Op kFillLike{.name = "FillLike",
                    .shape = same_as_input,
                    .gradient = fill_like_gradient,
                    .split = Split::kElements,
+                   .shards = pointwise_shards,
                    .reference = fill_like_reference,
                    .half = true};
 

@@ -66,11 +66,12 @@ Output random_normal(Graph& graph, Shape shape, double stddev, DType dtype, At a
       .output();
 }
 
-std::uint64_t random_key(const Node& node) {
+std::uint64_t random_key(const Node& node, bool of_all_towers) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char c : node.logical_name())
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   hash = kernels::scramble(hash + node.graph().seed() * 0x9e3779b97f4a7c15);
+  if (of_all_towers) return hash;
   return kernels::scramble(hash + static_cast<std::uint64_t>(node.replica()) * 0x9e3779b97f4a7c15);
 }
 

@@ -27,7 +27,8 @@ Output random_normal(Graph& graph, Shape shape, double stddev = 1, DType dtype =
                      At at = {});
 
 // The 64-bit key of a random node: from the graph's seed, the node's logical name and its replica.
-// 64 random bits for an element of a step are kernels::mix(key, step, element).
-std::uint64_t random_key(const Node& node);
+// 64 random bits for an element of a step are kernels::mix(key, step, element). `of_all_towers`:
+// without the replica, for nodes whose elements are numbered over all towers.
+std::uint64_t random_key(const Node& node, bool of_all_towers = false);
 
 }  // namespace belfry

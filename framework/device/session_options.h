@@ -32,6 +32,10 @@ struct SessionOptions {
   bool log_device_placement = false;
   // Workers, the caller of run included; 0 for one per usable core.
   int threads = 0;
+  // Into how many shards each CPU device cuts the batch that it is fed with
+  // (FeedType::first_sample). Any worker runs any shard. Results depend on the number of shards of
+  // all devices together. Devices on GPUs, and steps of Locks::kEachVariable, have one.
+  int shards = 1;
   // How many steps that run() has compiled - for fetches and shapes of feeds - are kept, with their
   // memory: those used last. One that comes back is compiled again, with equal results. A step in
   // use is never dropped; those of prepare() stay and do not count. At least 1.

@@ -60,6 +60,19 @@ class KernelPlan {
   // Pointers when they run; those split by batch would be prepared once per part.
   Range range() const { return range_; }
 
+  // What the kernel is for a part of: the samples of a shard, of all shards of its device.
+  // `numbered`: Pointers::first_row() says which rows of the batch of all devices these are.
+  struct Batch {
+    std::int64_t samples = 1, of_all = 1;
+    bool numbered = false;
+  };
+  void set_batch(Batch batch) { batch_ = batch; }
+  const Batch& batch() const { return batch_; }
+  // So many elements, or rows, of a shard are how many of all shards of the device together.
+  double of_all(double count) const {
+    return count / static_cast<double>(batch_.samples) * static_cast<double>(batch_.of_all);
+  }
+
   // Asks for scratch memory of the plan, in bytes; Pointers::workspace() has it at run time.
   void workspace(std::int64_t bytes) { workspace_ = bytes; }
   std::int64_t workspace_bytes() const { return workspace_; }
@@ -70,6 +83,7 @@ class KernelPlan {
   const Node& node_;
   std::span<const TensorType> inputs_, outputs_;
   Range range_;
+  Batch batch_;
   std::int64_t workspace_ = 0;
 };
 
@@ -127,6 +141,9 @@ class Pointers {
 
   // Counts training steps: random ops mix it into their key.
   std::uint64_t step() const { return step_; }
+  // What output row 0 of a shard is in all shards of all devices.
+  std::int64_t first_row() const { return first_row_; }
+  void set_first_row(std::int64_t row) { first_row_ = row; }
 
   Pointers() = default;
   Pointers(std::span<void* const> inputs, std::span<void* const> outputs, std::byte* workspace,
@@ -138,6 +155,7 @@ class Pointers {
   std::byte* workspace_ = nullptr;
   Range range_;
   std::uint64_t step_ = 0;
+  std::int64_t first_row_ = 0;
 };
 
 struct Op;

@@ -22,6 +22,8 @@ namespace belfry {
 class Node;
 class Output;
 struct Op;
+struct ShardContext;
+struct Sharding;
 
 // Type of one output: a shape, and a dtype that defaults to that of input 0.
 struct OutputType {
@@ -133,6 +135,9 @@ struct Op {
   // `gradient` gets an empty Output, instead of zeros, for every output without gradient.
   bool missing_grads = false;
   Split split = Split::kSerial;
+  // How a node is divided into shards of a batch (shards.h). Null: it gathers its inputs and runs
+  // once.
+  Sharding (*shards)(const ShardContext&) = nullptr;
   InPlace in_place = InPlace::kNo;
   // Output 0 is the memory of input 0: the op costs nothing (reshape, identity).
   bool alias = false;

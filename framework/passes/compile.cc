@@ -20,6 +20,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   check_ranks(graph, context);
   verify(graph, context);
   share_replicas(graph, context);
+  shards(graph, context);
   fuse_updates(graph, context);
   add_transfers(graph, context);
   order_writes(graph);

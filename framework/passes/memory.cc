@@ -67,8 +67,10 @@ class MemoryPlanner {
     for (const Launch& launch : schedule_.launches) {
       BufferIndex& workspace = made_.workspaces.emplace_back();
       if (launch.workspace_bytes == 0) continue;
-      const int device = schedule_.strands[launch.strand].device;
-      workspace = made_.buffers.add({BufferKind::kArena, device, launch.workspace_bytes});
+      const Strand& strand = schedule_.strands[launch.strand];
+      BufferRecord record{BufferKind::kArena, strand.device, launch.workspace_bytes};
+      record.sliced = strand.shards > 1;
+      workspace = made_.buffers.add(record);
     }
   }
 
@@ -85,7 +87,8 @@ class MemoryPlanner {
   }
 
   BufferIndex make_buffer(const PlanNode& node, std::size_t i) {
-    BufferRecord record{BufferKind::kArena, node.devices[i], node.types[i].bytes()};
+    BufferRecord record{BufferKind::kArena, node.devices[i], bytes_of(node, i)};
+    record.sliced = bool(node.division(static_cast<int>(i)));
     record.node = node.node;
     if (node.fetch() >= 0) {
       record.kind = BufferKind::kFetch;
@@ -100,6 +103,13 @@ class MemoryPlanner {
       record.kind = BufferKind::kState;
     }
     return made_.buffers.add(record);
+  }
+
+  // Of an output, or of the largest shard of it.
+  std::int64_t bytes_of(const PlanNode& node, std::size_t i) const {
+    if (node.division(static_cast<int>(i)).kind != Division::Kind::kRows)
+      return node.types[i].bytes();
+    return graph_.rows_of(node.types[i], node.device(), graph_.most_samples(node.device())).bytes();
   }
 
   // users_[root]: the launching nodes that use a value, aliases followed.
@@ -128,7 +138,8 @@ class MemoryPlanner {
       const BufferIndex buffer = made_.buffer(root);
       const BufferRecord& record = made_.buffers[buffer];
       if (record.kind != BufferKind::kArena || record.device != node.devices[i] ||
-          record.bytes != node.types[i].bytes())
+          record.sliced != bool(node.division(static_cast<int>(i))) ||
+          record.bytes != bytes_of(node, i))
         continue;
       if (last_user(buffer, launch) && fed_once(node, buffer)) return buffer;
     }
@@ -146,7 +157,8 @@ class MemoryPlanner {
     return true;
   }
 
-  // A value used twice by one launch is read at other places than it is written.
+  // A value used twice by one launch is read at other places than it is written, and so is one of
+  // which it takes the shards one by one.
   bool fed_once(const PlanNode& node, BufferIndex buffer) const {
     return std::ranges::count_if(node.inputs, [&](const Value& input) {
              return made_.buffer(root_of(graph_, input)) == buffer;
@@ -177,22 +189,31 @@ class MemoryPlanner {
   // Largest first, each at the lowest offset that no conflicting block overlaps.
   void lay_out() {
     made_.arena_bytes.assign(context_.devices.size(), 0);
-    std::vector<std::vector<Block>> by_device(context_.devices.size());
+    made_.slices.resize(context_.devices.size());
+    std::vector<std::vector<Block>> common(context_.devices.size());
+    std::vector<std::vector<Block>> sliced(context_.devices.size());
     for (const BufferIndex b : made_.buffers.indices()) {
       const BufferRecord& record = made_.buffers[b];
       if (record.kind == BufferKind::kArena && !uses_[b].empty())
-        by_device[at(record.device)].push_back(
+        (record.sliced ? sliced : common)[at(record.device)].push_back(
             {b, align(record.bytes, device(record)), uses_[b].front(), uses_[b]});
     }
-    for (std::size_t d = 0; d < by_device.size(); ++d) {
-      std::vector<Block>& blocks = by_device[d];
-      std::ranges::stable_sort(blocks, std::greater(), &Block::bytes);
-      for (std::size_t i = 0; i < blocks.size(); ++i)
-        made_.arena_bytes[d] = std::max(made_.arena_bytes[d], put(blocks, i));
+    for (std::size_t d = 0; d < common.size(); ++d) {
+      const std::int64_t begin = pack(common[d]);
+      made_.slices[d] = {begin, pack(sliced[d])};
+      made_.arena_bytes[d] = begin + graph_.shards * made_.slices[d].bytes;
     }
     for (const BufferIndex b : made_.buffers.indices())
       if (!uses_[b].empty()) append_constant(made_.buffers[b]);
-    for (std::size_t d = 0; d < by_device.size(); ++d) append_feeds(static_cast<int>(d));
+    for (std::size_t d = 0; d < common.size(); ++d) append_feeds(static_cast<int>(d));
+  }
+
+  // Returns where the last one ends.
+  std::int64_t pack(std::vector<Block>& blocks) {
+    std::ranges::stable_sort(blocks, std::greater(), &Block::bytes);
+    std::int64_t end = 0;
+    for (std::size_t i = 0; i < blocks.size(); ++i) end = std::max(end, put(blocks, i));
+    return end;
   }
 
   // What outlives runs lies behind what does not: constants of GPUs.

@@ -8,6 +8,7 @@
 
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -74,19 +75,21 @@ std::vector<std::vector<int>> launch_deps(const PlanGraph& plan) {
 }
 
 Value root_of(const PlanGraph& plan, Value value) {
+  value.shard = Value::kOwn;
   for (;;) {
     const PlanNode& node = plan.node(value.node);
     const bool written = value.index < node.writes();
     if (!node.op->alias && !written) return value;
     value = node.inputs[at(written ? value.index : 0)];
+    value.shard = Value::kOwn;
   }
 }
 
 namespace {
 
-// eager[n]: node n goes as soon as it may. Writes and collectives do: the gradients that they read
-// are still in cache, and their memory is free after. Copies go with those who wait for them, and
-// what costs nothing keeps nobody waiting.
+// eager[n]: node n goes as soon as it may. Writes, collectives and what makes shards whole do: what
+// they read is still in cache, and its memory is free after. Copies go with those who wait for
+// them, and what costs nothing keeps nobody waiting.
 std::vector<char> find_eager(const PlanGraph& plan,
                              const std::vector<std::vector<int>>& consumers) {
   std::vector<char> eager(plan.nodes.size());
@@ -97,7 +100,8 @@ std::vector<char> find_eager(const PlanGraph& plan,
     else if (node.op == &kCopy)
       eager[n] = std::ranges::any_of(consumers[n], [&](int user) { return eager[at(user)]; });
     else
-      eager[n] = node.writes() > 0 || node.op->collective || node.node->eager();
+      eager[n] = node.writes() > 0 || node.op->collective || node.node->eager() ||
+                 node.op == &kSumShards || node.op == &kGatherShards;
   }
   return eager;
 }

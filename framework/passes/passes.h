@@ -37,6 +37,11 @@ void verify_updates(const PlanGraph& plan);
 // storage: their writes become one, and their reads that storage's (Plan::shares, Plan::unshare).
 void share_replicas(PlanGraph& plan, const PlanContext& context);
 
+// Divides the nodes of devices that are fed with samples (FeedType::first_sample) into shards of
+// the batch, by the rules of their ops, and inserts what makes tensors whole for the others. Throws
+// InvalidArgument if feeds of one device differ in their samples.
+void shards(PlanGraph& plan, const PlanContext& context);
+
 // Makes a collective and the updates that alone read its results one FusedUpdate, and on a GPU
 // several updates of one op without a collective, where that moves no read to another version of a
 // variable.

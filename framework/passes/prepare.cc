@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstring>
+
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/passes/passes.h"
@@ -50,6 +53,38 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
   };
 }
 
+// Of a shard without samples.
+KernelRun zero_sums(const PlanGraph& graph, const PlanNode& node) {
+  std::vector<std::size_t> bytes;
+  for (const TensorType& type : graph.output_types(node, 0)) bytes.push_back(at(type.bytes()));
+  return [bytes = std::move(bytes)](const Pointers& p) {
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      if (bytes[i] > 0) std::memset(p.output<std::byte>(i), 0, bytes[i]);
+  };
+}
+
+KernelRun prepare_shard(const PlanGraph& graph, const PlanNode& node, std::int64_t samples,
+                        Range range, bool reference, std::int64_t& workspace) {
+  if (samples == 0) return zero_sums(graph, node);
+  const std::vector<TensorType> inputs = graph.input_types(node, samples);
+  const std::vector<TensorType> outputs = graph.output_types(node, samples);
+  KernelPlan kernel(*node.node, inputs, outputs, range);
+  kernel.set_batch({samples, graph.batches[at(node.device())].samples, node.rows > 0});
+  KernelRun run = prepare_kernel(*node.op, kernel, reference);
+  workspace = std::max(workspace, kernel.workspace_bytes());
+  return run;
+}
+
+// One kernel for shards of each size.
+void prepare_shards(const PlanGraph& graph, const PlanNode& node, bool reference, Launch& launch) {
+  const std::int64_t samples = graph.batches[at(node.device())].samples;
+  const std::int64_t fewest = samples / graph.shards;
+  launch.run = prepare_shard(graph, node, fewest, launch.range, reference, launch.workspace_bytes);
+  if (samples % graph.shards != 0)
+    launch.run_larger = prepare_shard(graph, node, fewest + 1, launch.range_larger, reference,
+                                      launch.workspace_bytes);
+}
+
 }  // namespace
 
 void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
@@ -66,8 +101,13 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
       launch.run = prepare_fused_update(graph, node, context.reference_kernels);
       continue;
     }
+    if (node.sharding.divides()) {
+      prepare_shards(graph, node, context.reference_kernels, launch);
+      continue;
+    }
     const std::vector<TensorType> inputs = graph.input_types(node);
     KernelPlan kernel(*node.node, inputs, node.types, launch.range);
+    kernel.set_batch({.numbered = node.rows > 0});
     if (node.rank())
       prepare_rank(node, device, kernel, context.deterministic, launch);
     else if (device.backend)

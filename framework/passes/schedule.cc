@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <set>
 
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fusion.h"
 
@@ -30,15 +33,14 @@ class Scheduler {
     const PlanNode& node = graph_.node(n);
     const Rank* const rank = node.rank();
     const StrandIndex strand = rank ? strand_of(rank->devices[at(rank->number)], true)
-                                    : strand_of(choose_device(node), false);
+                                    : strand_of(choose_device(node), false, graph_.runs(node));
     std::vector<LaunchIndex>& launches = made_.strands[strand].launches;
     Launch launch{};
     launch.node = n;
     launch.strand = strand;
     launch.position = static_cast<int>(launches.size());
-    launch.range = node.fusion() ? Range{0, tensors_of(*node.fusion()).elements()}
-                                 : whole_range(*node.op, node.participants(),
-                                               graph_.input_types(node), node.types);
+    launch.range = range_of(node, fewest_samples(node));
+    launch.range_larger = range_of(node, fewest_samples(node) + 1);
     launch.part = !made_.on_gpu(strand) && !rank ? part_of(node, launch.range)
                                                  : std::max<std::int64_t>(1, launch.range.size());
     Indexed<Strand, int> clock;
@@ -47,8 +49,33 @@ class Scheduler {
     clock[strand] = launch.position;
     launch.waits = add_waits(n, clock);
     launch_of_[at(n)] = made_.launches.add(std::move(launch));
+    note_sum(n);
     launches.push_back(launch_of_[at(n)]);
     made_.clocks.push_back(std::move(clock));
+  }
+
+  // Of a shard.
+  std::int64_t fewest_samples(const PlanNode& node) const {
+    return node.sharding.divides() ? graph_.batches[at(node.device())].samples / graph_.shards : 0;
+  }
+
+  // `samples`: of the shard, if it is divided.
+  Range range_of(const PlanNode& node, std::int64_t samples) const {
+    if (node.fusion()) return {0, tensors_of(*node.fusion()).elements()};
+    if (node.sharding.divides())
+      return whole_range(*node.op, 0, graph_.input_types(node, samples),
+                         graph_.output_types(node, samples));
+    return whole_range(*node.op, node.participants(), graph_.input_types(node), node.types);
+  }
+
+  // Partial sums take S times the memory of the tensor. So that not all of a step live at once,
+  // what is divided runs ahead of the sums by one sum at most.
+  void note_sum(int n) {
+    std::set<int> devices;
+    for (const Value& input : graph_.node(n).inputs)
+      if (input.shard != Value::kOwn && graph_.division(input) == Division::partial())
+        devices.insert(graph_.device(input));
+    for (const int device : devices) sums_[device].push_back(launch_of_[at(n)]);
   }
 
   // Waits for dependencies that the clock does not cover yet, latest launches first, so that one
@@ -56,6 +83,10 @@ class Scheduler {
   std::vector<Wait> add_waits(int n, Indexed<Strand, int>& clock) const {
     std::vector<LaunchIndex> launches;
     for (const int dep : deps_[at(n)]) launches.push_back(launch_of_[at(dep)]);
+    const PlanNode& node = graph_.node(n);
+    const auto sums = sums_.find(node.device());
+    if (node.sharding.divides() && sums != sums_.end() && sums->second.size() > 1)
+      launches.push_back(sums->second.end()[-2]);
     std::ranges::sort(launches, std::greater());
     std::vector<Wait> waits;
     for (const LaunchIndex dep : launches) {
@@ -94,25 +125,31 @@ class Scheduler {
 
   const Device& device(int d) const { return context_.device(d); }
 
-  // Collectives above the limit are shared among workers, part by part.
+  // Collectives above the limit are shared among workers, part by part, and so is what makes shards
+  // whole.
   static std::int64_t part_of(const PlanNode& node, Range range) {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
-    if (node.participants() == 0) return whole;
-    const DType dtype = collective_of(node)->types[0].dtype;
+    if (node.sharding.divides()) return whole + 1;  // shards are taken one by one
+    const bool sums = node.op == &kSumShards;
+    if (node.participants() == 0 && !sums && node.op != &kGatherShards) return whole;
+    const DType dtype =
+        node.participants() > 0 ? collective_of(node)->types[0].dtype : node.types[0].dtype;
     const auto element = static_cast<std::int64_t>(size_of(dtype));
     if (whole * element <= kWorkerPart) return whole;
     // At least 4 KiB of each participant, in whole cache lines, and no more parts than can be
     // counted (Ticket).
-    const std::int64_t bytes =
-        std::max<std::int64_t>(4096, 2 * kWorkerPart / node.participants() / 64 * 64);
+    const std::int64_t read = sums ? std::ssize(node.inputs) : std::max(1, node.participants());
+    const std::int64_t bytes = std::max<std::int64_t>(4096, 2 * kWorkerPart / read / 64 * 64);
     return std::max(bytes / element, (whole >> 20) / 64 * 64);
   }
 
-  StrandIndex strand_of(int device, bool communicates) {
-    for (const StrandIndex s : made_.strands.indices())
-      if (made_.strands[s].device == device && made_.strands[s].communicates == communicates)
+  StrandIndex strand_of(int device, bool communicates, int shards = 1) {
+    for (const StrandIndex s : made_.strands.indices()) {
+      const Strand& strand = made_.strands[s];
+      if (strand.device == device && strand.communicates == communicates && strand.shards == shards)
         return s;
-    return made_.strands.add({device, {}, context_.device(device).gpu, communicates});
+    }
+    return made_.strands.add({device, {}, context_.device(device).gpu, communicates, shards});
   }
 
   const PlanGraph& graph_;
@@ -120,6 +157,7 @@ class Scheduler {
   std::vector<std::vector<int>> deps_;
   std::vector<LaunchIndex> launch_of_;  // by node
   ExecutionSchedule made_;
+  std::map<int, std::vector<LaunchIndex>> sums_;  // by device: what reads its partial sums
   int collectives_ = 0;
 };
 

@@ -19,13 +19,20 @@ enum class BufferKind : std::uint8_t {
 struct BufferRecord {
   BufferKind kind;
   int device;
-  std::int64_t bytes;
+  std::int64_t bytes;       // of a shard, if it is sliced: of the largest
   std::int64_t offset = 0;  // in the device's arena: kArena; on a GPU kConstant and kFeed (slot 0)
+  bool sliced = false;      // one per shard, at the same offset in each slice of the arena
   int index = 0;            // kFeed, kFetch
   const Node* node = nullptr;  // kState, kConstant
 };
 
 using BufferIndex = Index<BufferRecord>;
+
+// The part of an arena that has equal slices, one per shard.
+struct Slices {
+  std::int64_t begin = 0;
+  std::int64_t bytes = 0;  // of each
+};
 
 // Where the feeds of a GPU device lie: in two slots behind its arena. One slot can be filled while
 // a step reads the other. Feeds come through two equal slots in pinned memory, behind the arena of
@@ -45,11 +52,18 @@ struct MemoryLayout {
   std::vector<std::vector<BufferIndex>> buffer_of;  // [node][output]
   Indexed<Launch, BufferIndex> workspaces;          // of launches with scratch memory
   std::vector<std::int64_t> arena_bytes;            // per device
+  std::vector<Slices> slices;                       // per device
   // Per device: of the tensors that fetches are copied to. Those of GPUs count on the first CPU.
   std::vector<std::int64_t> fetch_bytes;
   std::vector<FeedSlots> feed_slots;  // of the devices that need them, in order
 
   BufferIndex buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
+  // Where a buffer begins in its arena.
+  std::int64_t offset(const BufferRecord& record, int shard) const {
+    if (!record.sliced) return record.offset;
+    return slices[at(record.device)].begin + shard * slices[at(record.device)].bytes +
+           record.offset;
+  }
 };
 
 // The GPUs that have slots for feeds, in order.

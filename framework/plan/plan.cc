@@ -1,9 +1,11 @@
 #include "belfry/framework/plan/plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/graph/node.h"
 #include "belfry/framework/plan/fusion.h"
@@ -27,6 +29,8 @@ std::string PlanNode::name() const {
   if (fetch() >= 0) return cat(node->name(), "/fetch");
   if (op == &kTransfer) return cat(node->name(), "/transfer");
   if (op == &kCopy) return cat(node->name(), "/copy");
+  if (op == &kGatherShards) return cat(node->name(), "/gather");
+  if (op == &kSumShards) return cat(node->name(), "/sum");
   return std::string(node->name());
 }
 
@@ -48,22 +52,40 @@ std::vector<int> fed_gpus(const MemoryLayout& memory) {
 int workers_for(const ExecutionSchedule& schedule, int most) {
   const bool opens =
       std::ranges::any_of(schedule.launches, [](const Launch& l) { return l.parts() > 1; });
-  const auto strands = std::ranges::count(schedule.strands, -1, &Strand::gpu);
-  return opens ? most : std::clamp(static_cast<int>(strands), 1, most);
+  int strands = 0;
+  for (const Strand& strand : schedule.strands)
+    if (strand.gpu < 0) strands += strand.shards;
+  return opens ? most : std::clamp(strands, 1, most);
+}
+
+Indexed<Strand, std::vector<int>> deal_shards(const ExecutionSchedule& schedule, int workers) {
+  const std::vector<int> gpus = gpus_of(schedule);
+  Indexed<Strand, std::vector<int>> workers_of(schedule.strands.size());
+  std::map<int, int> shards_of;  // by device
+  for (const StrandIndex s : schedule.strands.indices()) {
+    const Strand& strand = schedule.strands[s];
+    const auto thread = std::ranges::lower_bound(gpus, strand.gpu) - gpus.begin();
+    workers_of[s].assign(at(strand.shards), workers + static_cast<int>(thread));
+    if (schedule.on_gpu(s)) continue;
+    int& shards = shards_of[strand.device];
+    shards = std::max(shards, strand.shards);
+  }
+  int all = 0, before = 0;
+  for (const auto& [device, shards] : shards_of) all += shards;
+  for (const auto& [device, shards] : shards_of) {
+    for (const StrandIndex s : schedule.strands.indices())
+      if (schedule.strands[s].device == device && !schedule.on_gpu(s))
+        for (int shard = 0; shard < schedule.strands[s].shards; ++shard)
+          workers_of[s][at(shard)] = (before + shard) * workers / all;
+    before += shards;
+  }
+  return workers_of;
 }
 
 Indexed<Strand, int> deal_strands(const ExecutionSchedule& schedule, int workers) {
-  const std::vector<int> gpus = gpus_of(schedule);
-  Indexed<Strand, int> worker_of(schedule.strands.size());
-  std::vector<StrandIndex> order;
-  for (const StrandIndex s : schedule.strands.indices()) {
-    const auto thread = std::ranges::lower_bound(gpus, schedule.strands[s].gpu) - gpus.begin();
-    worker_of[s] = workers + static_cast<int>(thread);
-    if (!schedule.on_gpu(s)) order.push_back(s);
-  }
-  std::ranges::sort(order, {}, [&](StrandIndex s) { return schedule.strands[s].device; });
-  for (std::size_t i = 0; i < order.size(); ++i)
-    worker_of[order[i]] = static_cast<int>(i * at(workers) / order.size());
+  Indexed<Strand, int> worker_of;
+  for (const std::vector<int>& shards : deal_shards(schedule, workers))
+    worker_of.push_back(shards.front());
   return worker_of;
 }
 
@@ -100,13 +122,45 @@ int PlanGraph::find(const Node& node) const {
 
 std::vector<TensorType> PlanGraph::input_types(const PlanNode& of) const {
   std::vector<TensorType> types;
-  for (const Value& input : of.inputs) types.push_back(type(input));
+  for (const Value& input : of.inputs) types.push_back(taken_type(input));
+  return types;
+}
+
+TensorType PlanGraph::rows_of(const TensorType& whole, int device, std::int64_t samples) const {
+  TensorType type = whole;
+  type.shape[0] = whole.shape[0] / batches[at(device)].samples * samples;
+  return type;
+}
+
+TensorType PlanGraph::taken_type(Value value) const {
+  const TensorType& whole = type(value);
+  if (value.shard == Value::kOwn || division(value).kind != Division::Kind::kRows) return whole;
+  const int on = device(value);
+  return rows_of(whole, on, samples(on, value.shard).size());
+}
+
+std::vector<TensorType> PlanGraph::input_types(const PlanNode& of, std::int64_t samples) const {
+  std::vector<TensorType> types;
+  for (std::size_t i = 0; i < of.inputs.size(); ++i) {
+    const TensorType& whole = type(of.inputs[i]);
+    const bool cut = of.sharding.own[i] && division(of.inputs[i]) != Division::partial();
+    types.push_back(cut ? rows_of(whole, of.device(), samples) : whole);
+  }
+  return types;
+}
+
+std::vector<TensorType> PlanGraph::output_types(const PlanNode& of, std::int64_t samples) const {
+  std::vector<TensorType> types = of.types;
+  for (std::size_t i = 0; i < types.size(); ++i)
+    if (of.sharding.outputs[i].kind == Division::Kind::kRows)
+      types[i] = rows_of(types[i], of.device(), samples);
   return types;
 }
 
 std::string PlanGraph::name(Value value) const {
   const PlanNode& found = node(value.node);
   if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[at(value.index)]);
+  if (found.op == &kGatherShards || found.op == &kSumShards) return name(found.inputs[0]);
   if (const Fusion* const fusion = found.fusion()) {
     const Fusion::Source output = fusion->outputs[at(value.index)];
     return fusion->body[at(output.member)].node->output(at(output.index)).name();
@@ -129,7 +183,8 @@ std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const
   for (const StrandIndex s : strands.indices()) {
     const Strand& strand = strands[s];
     out += cat("strand ", s, ": ", devices[at(strand.device)]->spec,
-               strand.communicates ? ", communication" : "", "\n");
+               strand.communicates ? ", communication" : "",
+               strand.shards > 1 ? cat(", in ", strand.shards, " shards") : "", "\n");
     const bool segments = !commands.in_segments.empty() && strand.gpu >= 0;
     for (const Command& command : (segments ? commands.in_segments : commands.lists)[s]) {
       out += cat("  ", command.str());

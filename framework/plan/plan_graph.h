@@ -10,6 +10,7 @@
 
 #include "belfry/framework/device/device.h"
 #include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/plan/request.h"
 
 namespace belfry {
@@ -23,8 +24,10 @@ struct Rank;
 
 // Output `index` of plan node `node`.
 struct Value {
+  static constexpr int kOwn = -1;
   int node = -1;
   int index = 0;
+  int shard = kOwn;  // of a divided tensor that a node takes part by part; else that of the node
   auto operator<=>(const Value&) const = default;
 };
 
@@ -50,8 +53,16 @@ struct PlanNode {
   std::vector<int> devices;       // of the outputs; at least one, the node's own
   Role role = {};
   bool shared = false;  // a read of what another device's variable stores for this one
+  // Of a node that runs once per shard, and of an alias of a divided tensor: its outputs, and of
+  // which inputs each shard takes its own part. Else empty.
+  Sharding sharding = {};
+  std::int64_t rows = 0;  // of output 0, for each sample of the device's batch; 0: unknown
 
   int device() const { return devices[0]; }
+  // How an output lies in memory.
+  Division division(int output) const {
+    return sharding.divides() ? sharding.outputs[at(output)] : Division();
+  }
   // The number of the feed or fetch; -1 for other nodes.
   int feed() const { return part<Fed>() ? part<Fed>()->feed : -1; }
   int fetch() const { return part<Fetched>() ? part<Fetched>()->fetch : -1; }
@@ -104,6 +115,12 @@ struct Assignment {
   int device;
 };
 
+// The batch of a device that is cut into shards.
+struct DeviceBatch {
+  std::int64_t samples = 0;  // 0: nothing is cut
+  std::int64_t first = 0;    // in the batch of all devices
+};
+
 struct PlanGraph {
   std::shared_ptr<const Placement> placement;  // whose devices the nodes of the graph have
   std::vector<Assignment> assignments;         // in the order in which they were made
@@ -120,6 +137,9 @@ struct PlanGraph {
   std::vector<PlanNode> nodes;
   std::vector<TransferRecord> transfers;
 
+  int shards = 1;                    // of a device
+  std::vector<DeviceBatch> batches;  // by device; empty: nothing is cut
+
   std::vector<const Node*> variables;  // read or written
   bool writes = false;
   Locks locks = Locks::kWholeRun;
@@ -128,7 +148,26 @@ struct PlanGraph {
   // The plan node that stands for a node of the graph, or -1: not one that carries or copies its
   // outputs, or feeds one in its place.
   int find(const Node& node) const;
+  // Of the whole tensor.
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
+  // Of what a node takes of it: of the shard, if it names one.
+  TensorType taken_type(Value value) const;
+  Division division(Value value) const { return node(value.node).division(value.index); }
+  // How many times a node runs.
+  int runs(const PlanNode& of) const { return of.sharding.divides() ? shards : 1; }
+  // The samples of a shard in the batch of its device.
+  Range samples(int device, int shard) const {
+    return samples_of_shard(batches[at(device)].samples, shards, shard);
+  }
+  // Those of the largest shard.
+  std::int64_t most_samples(int device) const {
+    return (batches[at(device)].samples + shards - 1) / shards;
+  }
+  // The rows that shards with so many samples have of tensors of a device that are cut by rows.
+  TensorType rows_of(const TensorType& whole, int device, std::int64_t samples) const;
+  // What a node that runs per shard takes and makes, in shards with so many samples.
+  std::vector<TensorType> input_types(const PlanNode& of, std::int64_t samples) const;
+  std::vector<TensorType> output_types(const PlanNode& of, std::int64_t samples) const;
   int device(Value value) const { return node(value.node).devices[at(value.index)]; }
   std::vector<TensorType> input_types(const PlanNode& of) const;
   // Of the graph's tensor that a value is, carries or copies.

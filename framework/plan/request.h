@@ -1,5 +1,7 @@
 // What a user asks a session to compute, and under which locks.
 #pragma once
+#include <optional>
+
 #include "belfry/framework/base/tensor.h"
 #include "belfry/framework/graph/graph.h"
 
@@ -23,6 +25,9 @@ struct Feed {
 struct FeedType {
   Output where;
   Shape shape;
+  // Of samples, one per index of dimension 0: the number of the first of them in the batch of all
+  // devices. Such a feed may be cut into shards.
+  std::optional<std::int64_t> first_sample = {};
 };
 
 // How long a run holds variables.

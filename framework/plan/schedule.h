@@ -30,25 +30,32 @@ struct Wait {
 struct Launch {
   int node;
   StrandIndex strand;
-  int position;  // in its strand
-  Range range;
+  int position;             // in its strand
+  Range range;              // of the whole, or of a shard
   std::vector<Wait> waits;  // for other strands, without those implied by others
   std::int64_t part;        // units that a worker takes at a time; range.size() if it is not shared
   KernelRun run;            // on strands of CPUs
   GpuRun enqueue;           // on strands of GPUs
   std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls, of the part of a rank
   bool captured = true;                   // on strands of GPUs: may be a part of a segment
-  std::int64_t workspace_bytes = 0;
+  std::int64_t workspace_bytes = 0;       // for each shard
+  // Shards differ by one sample at most. What those with more samples than others run, if there are
+  // such.
+  KernelRun run_larger = {};
+  Range range_larger = {};
 
   std::int64_t parts() const { return range.size() > part ? (range.size() + part - 1) / part : 1; }
 };
 
-// The launches of a CPU device, or of a stream of a GPU. One thread at a time runs them, in order.
+// Launches that run in order: of a stream of a GPU; of a CPU device, those that run once, or those
+// that run once per shard. One thread at a time runs those of a strand, or of a shard in it. Shards
+// do not wait for each other. Launch `position` of a strand has run when all shards have run it.
 struct Strand {
   int device;
   std::vector<LaunchIndex> launches;
   int gpu = -1;               // the physical GPU; -1: a CPU, or a declared GPU
   bool communicates = false;  // of the parts of a rank alone
+  int shards = 1;
 };
 
 struct ExecutionSchedule {
@@ -69,8 +76,11 @@ std::vector<int> gpus_of(const ExecutionSchedule& schedule);
 // How many of `most` workers a plan has work for: all if there are parts of launches for those
 // without launches of their own; else at most one per strand of a CPU, and at least one.
 int workers_for(const ExecutionSchedule& schedule, int most);
-// The worker of each strand: contiguous strands of CPUs, in the numeric order of their devices, to
-// each worker. Those of the i-th of gpus_of() are worker `workers` + i's.
+// The worker of each shard of each strand: contiguous shards of CPUs, in the numeric order of their
+// devices, to each worker. What runs once is the worker's that has the first shard. Strands of the
+// i-th of gpus_of() are worker `workers` + i's.
+Indexed<Strand, std::vector<int>> deal_shards(const ExecutionSchedule& schedule, int workers);
+// The worker of the first shard of each.
 Indexed<Strand, int> deal_strands(const ExecutionSchedule& schedule, int workers);
 
 }  // namespace belfry

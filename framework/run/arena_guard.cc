@@ -23,6 +23,11 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
     bool one_strand;
   };
   std::map<BufferIndex, Life> lives;
+  const auto block = [&](BufferIndex buffer) {
+    const BufferRecord& record = plan.buffers[buffer];
+    return Block{arenas[at(record.device)].data() + plan.offset(record, 0), at(record.bytes),
+                 record.sliced ? plan.slices[at(record.device)].bytes : 0};
+  };
   for (const LaunchIndex l : plan.launches.indices()) {
     const Launch& launch = plan.launches[l];
     const PlanNode& node = plan.node(launch.node);
@@ -40,14 +45,13 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
       use(buffer);
       const BufferRecord& record = plan.buffers[buffer];
       if (record.kind == BufferKind::kArena && arenas[at(record.device)].on_host())
-        born_[l].push_back({arenas[at(record.device)].data() + record.offset, at(record.bytes)});
+        born_[l].push_back(block(buffer));
     }
   }
   for (const auto& [buffer, life] : lives) {
     const BufferRecord& record = plan.buffers[buffer];
     if (record.kind == BufferKind::kArena && life.one_strand && arenas[at(record.device)].on_host())
-      dead_[life.last].push_back(
-          {arenas[at(record.device)].data() + record.offset, at(record.bytes)});
+      dead_[life.last].push_back(block(buffer));
   }
 }
 
@@ -56,12 +60,14 @@ ArenaGuard::~ArenaGuard() {
     if (arena.on_host()) ASAN_UNPOISON_MEMORY_REGION(arena.data(), arena.bytes());
 }
 
-void ArenaGuard::before(LaunchIndex launch) const {
-  for (const Block& block : born_[launch]) ASAN_UNPOISON_MEMORY_REGION(block.data, block.bytes);
+void ArenaGuard::before(LaunchIndex launch, int shard) const {
+  for (const Block& block : born_[launch])
+    ASAN_UNPOISON_MEMORY_REGION(block.data + shard * block.slice, block.bytes);
 }
 
-void ArenaGuard::after(LaunchIndex launch) const {
-  for (const Block& block : dead_[launch]) ASAN_POISON_MEMORY_REGION(block.data, block.bytes);
+void ArenaGuard::after(LaunchIndex launch, int shard) const {
+  for (const Block& block : dead_[launch])
+    ASAN_POISON_MEMORY_REGION(block.data + shard * block.slice, block.bytes);
 }
 
 }  // namespace belfry

@@ -19,13 +19,14 @@ class ArenaGuard {
   ArenaGuard(const ArenaGuard&) = delete;
   ArenaGuard& operator=(const ArenaGuard&) = delete;
 
-  void before(LaunchIndex launch) const;
-  void after(LaunchIndex launch) const;
+  void before(LaunchIndex launch, int shard = 0) const;
+  void after(LaunchIndex launch, int shard = 0) const;
 
  private:
   struct Block {
-    std::byte* data;
+    std::byte* data;  // of shard 0
     std::size_t bytes;
+    std::int64_t slice;  // how far on that of the next shard is
   };
   std::span<const Buffer> arenas_;
   Indexed<Launch, std::vector<Block>> born_, dead_;
@@ -36,8 +37,8 @@ class ArenaGuard {
 class ArenaGuard {
  public:
   ArenaGuard(const Plan&, std::span<const Buffer>) {}
-  void before(LaunchIndex) const {}
-  void after(LaunchIndex) const {}
+  void before(LaunchIndex, int = 0) const {}
+  void after(LaunchIndex, int = 0) const {}
 };
 
 #endif

@@ -104,13 +104,14 @@ void CpuExecutor::release(std::size_t queue) {
 
 void CpuExecutor::follow(std::size_t queue, int worker) {
   std::atomic<std::size_t>& moved = progress_[queue].next;
+  const int shard = linked_.queues[queue].shard;
   while (const Command* const command = next(queue)) {
     if (run_.failed()) return;
     if (must_wait(*command)) return release(queue);
     if (command->kind == Command::Kind::kLaunch)
-      run_launch(command->launch, worker);
+      run_launch(command->launch, shard, worker);
     else if (command->kind == Command::Kind::kSignal)
-      run_.signal(command->strand, command->position);
+      run_.signal(command->strand, command->position, shard);
     moved.store(moved.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1) run_.gate().wake();
@@ -125,28 +126,29 @@ bool CpuExecutor::stamp_is_awaited() const {
   return false;
 }
 
-void CpuExecutor::run_launch(LaunchIndex launch, int worker) {
+void CpuExecutor::run_launch(LaunchIndex launch, int shard, int worker) {
   const Plan& plan = *linked_.plan;
+  const LinkedLaunch& linked = linked_.linked(launch, shard);
   if (plan.node(plan.launches[launch].node).writes() > 0)
     run_.has_written.store(true, std::memory_order_relaxed);
-  linked_.guard->before(launch);
+  linked_.guard->before(launch, shard);
   locks_.hold(launch);
-  if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
-  if (linked_.launches[launch].parts > 1 && linked_.workers > 1)
+  Recording* const recording = run_.recording ? &*run_.recording : nullptr;
+  if (recording) recording->of(launch, shard).start = recording->now();
+  if (linked.parts > 1 && linked_.workers > 1)
     run_shared(launch, worker);
   else
-    call(launch, plan.launches[launch].range);
-  if (run_.recording) run_.recording->launches[launch].end = run_.recording->now();
+    call(linked, linked.range);
+  if (recording) recording->of(launch, shard).end = recording->now();
   locks_.release(launch);
-  linked_.guard->after(launch);
+  linked_.guard->after(launch, shard);
 }
 
-void CpuExecutor::call(LaunchIndex launch, Range range) const {
-  const LinkedLaunch& linked = linked_.launches[launch];
+void CpuExecutor::call(const LinkedLaunch& linked, Range range) const {
   try {
-    linked.launch->run(linked.pointers(range, run_.step));
+    (*linked.run)(linked.pointers(range, run_.step));
   } catch (const std::bad_alloc&) {
-    throw OutOfMemory(cat(linked_.node_of(launch).describe(),
+    throw OutOfMemory(cat(linked_.plan->node(linked.launch->node).node->describe(),
                           ": there was no memory left for what it needs while it runs; use a "
                           "smaller batch, or allow this process more memory (ulimit -v)"));
   }
@@ -155,7 +157,7 @@ void CpuExecutor::call(LaunchIndex launch, Range range) const {
 // Opens the launch to the others, takes parts like them, and waits for theirs.
 void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   SharedLaunch& shared = shared_[at(worker)];
-  const std::int64_t parts = linked_.launches[launch].parts;
+  const std::int64_t parts = linked_.linked(launch).parts;
   const Ticket ticket = shared.ticket.load(std::memory_order_relaxed).opened();
   shared.done.store(0, std::memory_order_relaxed);
   shared.launch.store(launch.value(), std::memory_order_relaxed);
@@ -175,16 +177,17 @@ bool CpuExecutor::take_part(SharedLaunch& shared, Ticket::End end,
   LaunchIndex index;
   do {
     index = LaunchIndex(shared.launch.load(std::memory_order_relaxed));
-    if (!index || !ticket.open(linked_.launches[index].parts)) return false;
+    if (!index || !ticket.open(linked_.linked(index).parts)) return false;
   } while (!shared.ticket.compare_exchange_weak(
       ticket, ticket.taken(end), std::memory_order_acq_rel, std::memory_order_acquire));
-  const std::int64_t parts = linked_.launches[index].parts;
-  const Launch& launch = *linked_.launches[index].launch;
+  const LinkedLaunch& linked = linked_.linked(index);
+  const std::int64_t parts = linked.parts;
+  const Launch& launch = *linked.launch;
   const std::int64_t begin = launch.range.begin + ticket.next(end, parts) * launch.part;
   const Range range{begin, std::min(begin + launch.part, launch.range.end)};
   const std::int64_t start = helped ? run_.recording->now() : 0;
   try {
-    call(index, range);
+    call(linked, range);
   } catch (...) {
     run_.fail();  // and count the part, for which the owner waits
   }

@@ -45,7 +45,7 @@ class CpuExecutor {
   bool must_wait(const Command& command) const;
   // No worker follows a queue that waits for a GPU. Somebody has to look for its stamp.
   bool stamp_is_awaited() const;
-  void run_launch(LaunchIndex launch, int worker);
+  void run_launch(LaunchIndex launch, int shard, int worker);
   void run_shared(LaunchIndex launch, int worker);
   // Runs a part of a shared launch; false if none is left. That of another worker is noted in
   // `helped`, if that is given.
@@ -54,7 +54,7 @@ class CpuExecutor {
   // Takes a part of what any other worker shares; false if none does.
   bool help(int worker);
   // Throws OutOfMemory naming the node where std::bad_alloc was thrown.
-  void call(LaunchIndex launch, Range range) const;
+  void call(const LinkedLaunch& launch, Range range) const;
 
   const LinkedPlan& linked_;
   RunState& run_;

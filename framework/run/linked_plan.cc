@@ -34,15 +34,15 @@ void LinkedPlan::fill_constants(const Runtime& runtime) {
     const Device& device = *runtime.devices[at(record.device)];
     if (record.kind != BufferKind::kConstant || !device.on_gpu()) continue;
     const Tensor& value = record.node->options<ConstantOptions>().value;
-    device.memory.copy(address(buffer, runtime, {}), value.raw(), value.bytes());
+    device.memory.copy(address(buffer, 0, runtime, {}), value.raw(), value.bytes());
   }
 }
 
-void* LinkedPlan::address(BufferIndex buffer, const Runtime& runtime,
+void* LinkedPlan::address(BufferIndex buffer, int shard, const Runtime& runtime,
                           std::span<Tensor> fetched) const {
   const BufferRecord& record = plan->buffers[buffer];
   switch (record.kind) {
-    case BufferKind::kArena: return arenas[at(record.device)].data() + record.offset;
+    case BufferKind::kArena: return arenas[at(record.device)].data() + plan->offset(record, shard);
     case BufferKind::kState: return runtime.variable_memory(*record.node);
     case BufferKind::kConstant:
       if (runtime.devices[at(record.device)]->on_gpu())
@@ -60,28 +60,58 @@ void LinkedPlan::link_launches(const Runtime& runtime, std::span<Tensor> fetched
   std::size_t pointers = 0;
   for (const Launch& launch : plan->launches) {
     const PlanNode& node = plan->node(launch.node);
-    pointers += node.inputs.size() + node.types.size();
+    pointers += (node.inputs.size() + node.types.size()) * at(plan->runs(node));
   }
   addresses.reserve(pointers);
   feed_uses.resize(plan->feeds.size());
-  const auto add = [&](BufferIndex buffer) {
-    const BufferRecord& record = plan->buffers[buffer];
-    addresses.push_back(address(buffer, runtime, fetched));
-    if (record.kind == BufferKind::kFeed) feed_uses[at(record.index)].push_back(&addresses.back());
-  };
   for (const LaunchIndex l : plan->launches.indices()) {
-    const Launch& launch = plan->launches[l];
-    const PlanNode& node = plan->node(launch.node);
-    LinkedLaunch linked{.launch = &launch, .inputs = {}, .outputs = {}, .parts = launch.parts()};
-    const std::size_t first = addresses.size();
-    for (const Value& input : node.inputs) add(plan->buffer(input));
-    for (const BufferIndex buffer : plan->buffer_of[at(launch.node)]) add(buffer);
-    linked.inputs = {addresses.data() + first, node.inputs.size()};
-    linked.outputs = {addresses.data() + first + node.inputs.size(), node.types.size()};
-    if (const BufferIndex workspace = plan->workspaces[l])
-      linked.workspace = static_cast<std::byte*>(address(workspace, runtime, fetched));
-    launches.push_back(linked);
+    first_task.push_back(tasks.size());
+    for (int shard = 0; shard < plan->runs(plan->node(plan->launches[l].node)); ++shard)
+      link_launch(l, shard, runtime, fetched);
   }
+}
+
+void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
+                             std::span<Tensor> fetched) {
+  const Launch& launch = plan->launches[l];
+  const PlanNode& node = plan->node(launch.node);
+  const bool divided = node.sharding.divides();
+  const int device = node.device();
+  const bool batch = !plan->batches.empty() && plan->batches[at(device)].samples > 0;
+  const Range samples = batch ? plan->samples(device, shard) : Range();
+  const bool larger = divided && launch.run_larger &&
+                      samples.size() > plan->batches[at(device)].samples / plan->shards;
+  LinkedLaunch linked{.launch = &launch,
+                      .run = larger ? &launch.run_larger : &launch.run,
+                      .range = larger ? launch.range_larger : launch.range,
+                      .inputs = {},
+                      .outputs = {},
+                      .parts = launch.parts()};
+  if (batch && node.rows > 0)
+    linked.first_row =
+        node.rows * (plan->batches[at(device)].first + (divided ? samples.begin : 0));
+  // Of what lies whole, a shard has its rows; the others are at the beginning of what it has.
+  const auto add = [&](BufferIndex buffer, int of, std::int64_t offset) {
+    const BufferRecord& record = plan->buffers[buffer];
+    auto* const begin = static_cast<std::byte*>(address(buffer, of, runtime, fetched));
+    addresses.push_back(begin ? begin + offset : nullptr);
+    if (record.kind == BufferKind::kFeed)
+      feed_uses[at(record.index)].push_back({&addresses.back(), offset});
+  };
+  const std::size_t first = addresses.size();
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const Value& input = node.inputs[i];
+    const bool cut = divided && node.sharding.own[i] && !plan->division(input);
+    const std::int64_t offset =
+        cut ? plan->rows_of(plan->type(input), device, samples.begin).bytes() : 0;
+    add(plan->buffer(input), input.shard == Value::kOwn ? shard : input.shard, offset);
+  }
+  for (const BufferIndex buffer : plan->buffer_of[at(launch.node)]) add(buffer, shard, 0);
+  linked.inputs = {addresses.data() + first, node.inputs.size()};
+  linked.outputs = {addresses.data() + first + node.inputs.size(), node.types.size()};
+  if (const BufferIndex workspace = plan->workspaces[l])
+    linked.workspace = static_cast<std::byte*>(address(workspace, shard, runtime, fetched));
+  tasks.push_back(linked);
 }
 
 // As many workers as the plan has use for, and one thread per GPU.
@@ -89,7 +119,7 @@ void LinkedPlan::deal(const Runtime& runtime) {
   const int most = plan->locks == Locks::kEachVariable ? 1 : runtime.workers;
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
   const auto shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
-  const auto opened = std::ranges::count_if(launches, shared);
+  const auto opened = std::ranges::count_if(tasks, shared);
   require<Internal>(opened < Ticket::kOpenings, "a run opens ", Ticket::kOpenings,
                     " launches or more, which tickets cannot tell apart");
   make_queues();
@@ -98,16 +128,17 @@ void LinkedPlan::deal(const Runtime& runtime) {
 }
 
 void LinkedPlan::make_queues() {
-  const Indexed<Strand, int> worker_of = deal_strands(*plan, workers);
   std::vector<StrandIndex> strands;
   for (const StrandIndex s : plan->strands.indices())
     if (!plan->on_gpu(s)) strands.push_back(s);
-  if (workers == 1) {
+  if (workers == 1 && plan->shards == 1) {
     queues.push_back({merged(plan->commands.lists, strands)});
     return;
   }
-  std::ranges::stable_sort(strands, {}, [&](StrandIndex s) { return worker_of[s]; });
-  for (const StrandIndex s : strands) queues.push_back({plan->commands.lists[s], worker_of[s]});
+  const Indexed<Strand, std::vector<int>> worker_of = deal_shards(*plan, workers);
+  for (const StrandIndex s : strands)
+    for (std::size_t shard = 0; shard < worker_of[s].size(); ++shard)
+      queues.push_back({plan->commands.lists[s], static_cast<int>(shard), worker_of[s][shard]});
 }
 
 void LinkedPlan::make_programs() {

@@ -12,23 +12,29 @@
 
 namespace belfry {
 
-// A launch with its pointers.
+// A launch, or one shard of it, with its pointers.
 struct LinkedLaunch {
   const Launch* launch;
+  const KernelRun* run;  // on CPUs
+  Range range;
   std::span<void*const> inputs, outputs;
   std::byte* workspace = nullptr;
   std::int64_t parts = 1;
+  std::int64_t first_row = 0;
 
-  Pointers pointers(Range range, std::uint64_t step) const {
-    return {inputs, outputs, workspace, range, step};
+  Pointers pointers(Range of, std::uint64_t step) const {
+    Pointers result{inputs, outputs, workspace, of, step};
+    result.set_first_row(first_row);
+    return result;
   }
 };
 
 struct LinkedPlan {
-  // What one worker at a time does: the commands of a strand of a CPU. A single worker has all
-  // strands in one.
+  // What one worker at a time does: the commands of a strand of a CPU, for one shard. A single
+  // worker has all strands without shards in one.
   struct Queue {
     std::vector<Command> commands;
+    int shard = 0;
     int worker = 0;  // that takes it before others
   };
   // What the thread of a GPU does: the commands of all its strands.
@@ -42,8 +48,11 @@ struct LinkedPlan {
   LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime, std::span<Tensor> fetched);
 
   // Kernels that read the feed find it there.
-  void set_feed(std::size_t feed, void* memory) {
-    for (void** address : feed_uses[feed]) *address = memory;
+  void set_feed(std::size_t feed, std::byte* memory) {
+    for (const FeedUse& use : feed_uses[feed]) *use.address = memory + use.offset;
+  }
+  const LinkedLaunch& linked(LaunchIndex launch, int shard = 0) const {
+    return tasks[first_task[launch] + at(shard)];
   }
   int threads() const { return workers + static_cast<int>(programs.size()); }
   const Program& program(int thread) const { return programs[at(thread - workers)]; }
@@ -52,11 +61,12 @@ struct LinkedPlan {
   }
 
   std::shared_ptr<const Plan> plan;
-  std::vector<Buffer> arenas;  // per device
-  Indexed<Launch, LinkedLaunch> launches;
+  std::vector<Buffer> arenas;       // per device
+  std::vector<LinkedLaunch> tasks;  // shard by shard of each launch
+  Indexed<Launch, std::size_t> first_task;
   int workers = 1;  // that run launches; behind them are the threads that enqueue
   std::vector<Queue> queues;
-  std::vector<Program> programs;  // per thread that enqueues
+  std::vector<Program> programs;               // per thread that enqueues
   std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, and for the next
   std::unique_ptr<ArenaGuard> guard;           // refers to the arenas
 
@@ -67,10 +77,18 @@ struct LinkedPlan {
   void deal(const Runtime& runtime);
   void make_queues();
   void make_programs();
-  void* address(BufferIndex buffer, const Runtime& runtime, std::span<Tensor> fetched) const;
+  void link_launch(LaunchIndex launch, int shard, const Runtime& runtime,
+                   std::span<Tensor> fetched);
+  void* address(BufferIndex buffer, int shard, const Runtime& runtime,
+                std::span<Tensor> fetched) const;
 
-  std::vector<void*> addresses;                // of all launches
-  std::vector<std::vector<void**>> feed_uses;  // addresses to set, per feed
+  // Where the address of a feed stands, or that of a shard's rows in it.
+  struct FeedUse {
+    void** address;
+    std::int64_t offset;
+  };
+  std::vector<void*> addresses;  // of all tasks
+  std::vector<std::vector<FeedUse>> feed_uses;
 };
 
 }  // namespace belfry

@@ -76,7 +76,7 @@ void NcclRanks::connect_collectives(int thread,
   };
   for (const Command& command : linked_.program(thread).commands) {
     if (command.kind != Command::Kind::kLaunch) continue;
-    const LinkedLaunch& linked = linked_.launches[command.launch];
+    const LinkedLaunch& linked = linked_.linked(command.launch);
     if (!linked.launch->rank) continue;
     RankLaunch& rank = *linked.launch->rank;
     if (first && &first->node() != &rank.node()) flush();

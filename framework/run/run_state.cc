@@ -5,10 +5,10 @@
 namespace belfry {
 
 RunState::RunState(const ExecutionSchedule& schedule, Gate& gate)
-    : schedule_(schedule),
-      gate_(gate),
-      signals_(schedule.strands.size()),
-      bases_(schedule.strands.size()) {}
+    : schedule_(schedule), gate_(gate), bases_(schedule.strands.size()) {
+  for (const Strand& strand : schedule.strands)
+    signals_.push_back(std::vector<Signal>(at(strand.shards)));
+}
 
 void RunState::begin() {
   rebase();
@@ -30,11 +30,13 @@ void RunState::fail() noexcept {
 }
 
 void RunState::poison() {
-  for (Signal& signal : signals_) signal.set(Signal::kPoison, gate_);
+  for (std::vector<Signal>& shards : signals_)
+    for (Signal& signal : shards) signal.set(Signal::kPoison, gate_);
 }
 
 std::exception_ptr RunState::recover() {
-  for (const StrandIndex s : signals_.indices()) signals_[s].set(counted(s), gate_);
+  for (const StrandIndex s : signals_.indices())
+    for (Signal& signal : signals_[s]) signal.set(counted(s), gate_);
   failed_.store(false, std::memory_order_relaxed);
   return std::exchange(error_, nullptr);
 }

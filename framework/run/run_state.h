@@ -1,11 +1,13 @@
 // One run of a step, as its threads share it: how far each strand is, what was recorded, and the
 // first error.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "belfry/framework/plan/schedule.h"
 #include "belfry/framework/run/workers.h"
@@ -31,18 +33,20 @@ class RunState {
   std::int64_t counted(StrandIndex strand) const { return epochs(strand, runs_); }
 
   // A launch of a CPU has run, or one of a GPU has been enqueued.
-  void signal(StrandIndex strand, int position) {
-    signals_[strand].set(epoch(strand, position), gate_);
+  void signal(StrandIndex strand, int position, int shard = 0) {
+    signals_[strand][at(shard)].set(epoch(strand, position), gate_);
   }
-  // Whether that is so, or the run has failed.
+  // Whether that is so in all shards, or the run has failed.
   bool reached(StrandIndex strand, int position) const {
-    return signals_[strand].reached(epoch(strand, position));
+    const std::int64_t count = epoch(strand, position);
+    return std::ranges::all_of(signals_[strand],
+                               [&](const Signal& signal) { return signal.reached(count); });
   }
   // Waits until that, or until the run fails. Meanwhile help() does other work, or returns false.
   template <class Help>
   void await(StrandIndex strand, int position, const Help& help,
              std::chrono::nanoseconds spin = kShortSpin) {
-    belfry::await(signals_[strand], epoch(strand, position), gate_, help, spin);
+    wait_until([&] { return reached(strand, position); }, gate_, help, spin);
   }
   Gate& gate() { return gate_; }
 
@@ -69,8 +73,8 @@ class RunState {
 
   const ExecutionSchedule& schedule_;
   Gate& gate_;
-  Indexed<Strand, Signal> signals_;
-  Indexed<Strand, std::int64_t> bases_;  // launches of earlier runs
+  Indexed<Strand, std::vector<Signal>> signals_;  // by shard
+  Indexed<Strand, std::int64_t> bases_;           // launches of earlier runs
   std::int64_t runs_ = 0;
   std::atomic<bool> failed_{false};
   std::mutex error_mutex_;

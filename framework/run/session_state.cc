@@ -21,10 +21,10 @@ int worker_count(int asked) {
   return asked == 0 ? cores : asked;
 }
 
-// A strand is one worker's, so more workers than CPU devices would have nothing to do.
-int useful_threads(int threads, const std::vector<std::unique_ptr<Device>>& devices) {
+// More workers than there are shards on CPUs would have nothing to do.
+int useful_threads(int threads, int shards, const std::vector<std::unique_ptr<Device>>& devices) {
   const auto cpus = std::ranges::count_if(devices, [](const auto& d) { return !d->on_gpu(); });
-  return std::min(threads, static_cast<int>(cpus));
+  return static_cast<int>(std::min<std::int64_t>(threads, std::int64_t{cpus} * shards));
 }
 
 // Physical ones that are driven: a thread enqueues the work of each.
@@ -42,7 +42,7 @@ Session::State::State(const Graph& g, SessionOptions o)
       options(std::move(o)),
       devices(make_devices(options)),
       threads(worker_count(options.threads)),
-      pool(options.dry_run ? 1 : useful_threads(threads, devices),
+      pool(options.dry_run ? 1 : useful_threads(threads, options.shards, devices),
            options.dry_run ? 0 : count_gpus(devices)),
       runtime{devices, pool, [this](const Node& node) { return memory_of(node).data(); }, {}} {
   runtime.workers = pool.workers() - count_gpus(devices);
@@ -52,6 +52,7 @@ Session::State::State(const Graph& g, SessionOptions o)
   require(options.nccl_timeout_s > 0, "nccl_timeout_s must be more than 0, not ",
           options.nccl_timeout_s);
   runtime.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
+  require(options.shards >= 1, "shards must be at least 1, not ", options.shards);
   require(options.kept_steps >= 1, "kept_steps must be at least 1, not ", options.kept_steps);
   peak_bytes.resize(devices.size());
   require(options.gpu_spin_ms.value_or(0) >= 0, "gpu_spin_ms must not be less than 0, as ",
@@ -94,6 +95,7 @@ PlanContext Session::State::context() {
   return {.devices = devices,
           .placement = placement(),
           .reference_kernels = options.reference_kernels,
+          .shards = options.shards,
           .fuse_updates = options.fuse_updates,
           .share_replicas = options.share_replicas,
           .sharers = [this](const Node& node) { return sharers(node); },

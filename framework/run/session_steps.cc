@@ -18,7 +18,8 @@ std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> fee
   for (const Fetch& fetch : fetches)
     text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
   for (const FeedType& feed : feeds)
-    text += cat(feed.where.node().id(), ":", feed.where.index(), feed.shape, " ");
+    text += cat(feed.where.node().id(), ":", feed.where.index(), feed.shape,
+                feed.first_sample ? cat("@", *feed.first_sample) : "", " ");
   return text;
 }
 

@@ -134,8 +134,9 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
     const bool staged = staging_.stages(i);
     if (!staged) check_feed(plan.feeds[i], feeds[i]);
     // Kernels do not write their inputs; Pointers carry inputs and outputs alike.
-    executor_->linked.set_feed(i, staged ? staging_.address(i, executor_->run.slot)
-                                         : const_cast<std::byte*>(feeds[i].raw()));
+    void* const memory =
+        staged ? staging_.address(i, executor_->run.slot) : const_cast<std::byte*>(feeds[i].raw());
+    executor_->linked.set_feed(i, static_cast<std::byte*>(memory));
   }
 }
 
@@ -161,10 +162,12 @@ void Step::State::capture() {
 void Step::State::start_recording() {
   const LinkedPlan& linked = executor_->linked;
   std::size_t parts = 0;
-  for (const LinkedLaunch& launch : linked.launches)
+  for (const LinkedLaunch& launch : linked.tasks)
     if (launch.parts > 1) parts += at(launch.parts);
   Recording& recording = executor_->run.recording.emplace();
-  recording.launches.resize(linked.launches.size());
+  recording.launches.resize(linked.plan->launches.size());
+  for (const Launch& launch : linked.plan->launches)
+    recording.shards.emplace_back(at(linked.plan->strands[launch.strand].shards - 1));
   recording.parts.resize(at(linked.workers));
   for (auto& of_worker : recording.parts) of_worker.reserve(parts);
   make_timers(*linked.plan, runtime.devices, recording);

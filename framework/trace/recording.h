@@ -42,9 +42,15 @@ struct Recording {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - zero).count();
   }
 
+  Interval& of(LaunchIndex launch, int shard) {
+    return shard == 0 ? launches[launch] : shards[launch][static_cast<std::size_t>(shard) - 1];
+  }
+
   Clock::time_point zero = Clock::now();
-  // As Plan::launches. Those on GPUs are when they were enqueued, until their timers are read.
+  // As Plan::launches. Those on GPUs are when they were enqueued, until their timers are read. Of
+  // those that run once per shard: of the first.
   Indexed<Launch, Interval> launches;
+  Indexed<Launch, std::vector<Interval>> shards;  // of the others
   Indexed<Launch, OnGpu> on_gpu;  // as Plan::launches, null timers on hosts; empty without GPUs
   std::map<int, Tie> ties;        // by physical GPU
   std::vector<std::vector<Part>> parts;  // per worker, in order of time

@@ -30,6 +30,7 @@ class TimelineMaker {
       if (node.participants() > 0) add_collective(static_cast<int>(n));
     }
     set_times();
+    add_shards();
     add_parts();
     add_levels();
     return std::move(line_);
@@ -181,6 +182,20 @@ class TimelineMaker {
     slice.start = std::max({time.start, earliest, free[at(slice.track)]});
     slice.end = std::max(time.end, slice.start + kShortest);
     free[at(slice.track)] = slice.end + kGap;
+  }
+
+  // Of launches that run once per shard: each other shard has a track of its own.
+  void add_shards() {
+    for (const StrandIndex s : plan_.strands.indices())
+      for (int shard = 1; shard < plan_.strands[s].shards; ++shard) {
+        const int track = add_track(plan_.strands[s].device);
+        std::vector<std::int64_t> free(line_.tracks.size());
+        for (const LaunchIndex l : plan_.strands[s].launches) {
+          Timeline::Slice slice{track, plan_.launches[l].node, false, {}};
+          settle(slice, recording_.shards[l][at(shard) - 1], 0, free);
+          line_.slices.push_back(slice);
+        }
+      }
   }
 
   void add_parts() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/kernels/moments.h"
 #include "belfry/ops/operand.h"
@@ -271,6 +272,7 @@ const Op kBatchNormInference{.name = "BatchNormInference",
                              .shape = inference_shape,
                              .gradient = inference_gradient,
                              .split = Split::kRows,
+                             .shards = by_rows<1>,
                              .in_place = InPlace::kFirst,
                              .cpu = inference_cpu,
                              .reference = inference_reference,

@@ -8,9 +8,10 @@ Step& prepare_predictors(Session& session, std::span<const TowerRecord> predicto
                          std::int64_t batch) {
   std::vector<FeedType> feeds;
   std::vector<Fetch> fetches;
-  for (const TowerRecord& predictor : predictors) {
-    add_feeds(predictor, batch, feeds);
+  for (std::int64_t first = 0; const TowerRecord& predictor : predictors) {
+    add_feeds(predictor, batch, first, feeds);
     add_fetches(predictor, fetches);
+    first += batch;
   }
   return session.prepare(fetches, feeds);
 }

@@ -38,6 +38,8 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
   options_.session.device_count = device_count(options_.devices);
+  if (options_.shards == 0) options_.shards = static_cast<int>(options_.devices.size());
+  options_.session.shards = options_.shards / static_cast<int>(options_.devices.size());
   const std::vector<Dataset::Field> fields = train.signature();
   TrainingGraphOptions wanted{
       .model = options_.model,

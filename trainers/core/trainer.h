@@ -39,6 +39,9 @@ struct TrainerOptions {
   AggregationOptions aggregation = {};
   std::string async = "ordered";  // of the trainer "async": "ordered" or "free"
   int batch_size = 32;            // samples per tower and step, on average
+  // Of the global batch: parts that are computed apart, as many on each device. Any core may compute
+  // one. The bits of results depend on this number, not on that of cores. 0: one per device.
+  int shards = 0;
   BatchOptions batches = {};      // how they are divided among the towers
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit

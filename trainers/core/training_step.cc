@@ -34,9 +34,10 @@ double scalar_value(const Tensor& tensor) {
   });
 }
 
-void add_feeds(const TowerRecord& tower, std::int64_t rows, std::vector<FeedType>& feeds) {
+void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::int64_t> first,
+               std::vector<FeedType>& feeds) {
   for (const Output& input : tower.inputs) {
-    feeds.push_back({input, input.shape()});
+    feeds.push_back({input, input.shape(), first});
     feeds.back().shape[0] = rows;
   }
 }
@@ -54,8 +55,10 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
   std::vector<Fetch> fetches{*form.train_op};
   std::vector<FeedType> feeds;
   for (std::size_t t = 0; t < towers.size(); ++t) {
-    add_feeds(towers[t], form.batch.rows[t], feeds);
-    const std::int64_t samples = form.batch.samples[t];
+    const std::int64_t samples = form.batch.samples[t], rows = form.batch.rows[t];
+    const bool all_count = samples == rows;
+    add_feeds(towers[t], rows, all_count ? std::optional(form.batch.begins[t]) : std::nullopt,
+              feeds);
     if (samples > 0) towers_.push_back({fetches.size(), equal ? 1 : static_cast<double>(samples)});
     if (form.runs(t)) add_fetches(towers[t], fetches);
   }

@@ -18,7 +18,9 @@ struct NamedValue {
 double scalar_value(const Tensor& tensor);
 
 // Adds the inputs of a tower, for so many rows.
-void add_feeds(const TowerRecord& tower, std::int64_t rows, std::vector<FeedType>& feeds);
+// `first`: the number of its first row in the batch of all towers; none if rows do not count.
+void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::int64_t> first,
+               std::vector<FeedType>& feeds);
 // Adds its loss, then its metrics.
 void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
 

@@ -125,6 +125,9 @@ void TrainFlagSet::add_training(FlagParser& parser) {
   parser.add("--batch_size", trainer.batch_size, 1, kMost, "N",
              cat("examples per device and step [",
                  defaults_.benchmark ? "the model's" : cat(defaults_.batch_size), "]"));
+  parser.add("--shards", trainer.shards, 1, kMost, "V",
+             "parts of the global batch that are computed apart, as many on each CPU: any core may "
+             "compute one, and V alone decides the bits of results [one per device]");
   if (!defaults_.benchmark)
     parser.add(
         "--uneven",

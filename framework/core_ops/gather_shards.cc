@@ -1,0 +1,55 @@
+#include "belfry/framework/core_ops/gather_shards.h"
+
+#include <cstring>
+
+#include "belfry/framework/core_ops/add_n.h"
+
+namespace belfry {
+namespace {
+
+OutputTypes gather_shape(const ShapeContext& c) {
+  c.require(c.inputs() > 0, "needs at least one input");
+  Shape shape = c.input(0);
+  for (std::size_t i = 1; i < c.inputs(); ++i) shape[0] += c.input(i)[0];
+  return {shape};
+}
+
+KernelRun gather_kernel(KernelPlan& plan) {
+  EndToEnd shards;
+  for (std::size_t i = 0; i < plan.inputs(); ++i) shards.append(plan.input(i).shape.elements());
+  return [shards, size = static_cast<std::int64_t>(size_of(plan.dtype()))](const Pointers& p) {
+    std::byte* to = p.output<std::byte>() + p.begin() * size;
+    shards.for_each({p.begin(), p.end()}, [&](std::size_t i, std::int64_t begin, std::int64_t end) {
+      const std::int64_t bytes = (end - begin) * size;
+      std::memcpy(to, p.input<std::byte>(i) + begin * size, static_cast<std::size_t>(bytes));
+      to += bytes;
+    });
+  };
+}
+
+OutputTypes sum_shape(const ShapeContext& c) { return kAddN.shape(c); }
+KernelRun sum_cpu(KernelPlan& plan) { return kAddN.cpu(plan); }
+KernelRun sum_reference(KernelPlan& plan) { return kAddN.reference(plan); }
+
+}  // namespace
+
+const Op kGatherShards{.name = "GatherShards",
+                       .inputs = kVariadic,
+                       .shape = gather_shape,
+                       .no_gradient = "plans make it after gradients are built",
+                       .split = Split::kElements,
+                       .reference = gather_kernel,
+                       .half = true,
+                       .cpu_only = "devices on GPUs have one shard"};
+
+const Op kSumShards{.name = "SumShards",
+                    .inputs = kVariadic,
+                    .shape = sum_shape,
+                    .no_gradient = "plans make it after gradients are built",
+                    .split = Split::kElements,
+                    .in_place = InPlace::kNo,
+                    .cpu = sum_cpu,
+                    .reference = sum_reference,
+                    .cpu_only = "devices on GPUs have one shard"};
+
+}  // namespace belfry

@@ -1,0 +1,12 @@
+// What makes a tensor whole that a device has in shards. Only plans make these nodes.
+#pragma once
+#include "belfry/framework/graph/graph.h"
+
+namespace belfry {
+
+// Inputs: the rows of each shard. Output: all rows, one shard behind the other.
+extern const Op kGatherShards;
+// Inputs: the partial sum of each shard. Output: their canonical sum, as AddN's.
+extern const Op kSumShards;
+
+}  // namespace belfry

@@ -1,0 +1,74 @@
+// Shards: how the work of a node is divided by the samples of its device's batch.
+//
+// A device may cut its batch into S shards. A tensor is then whole, or cut by rows, or a partial
+// sum: each shard has one, and the tensor is their sum. Every op says by a rule what its outputs
+// are if its inputs are cut. A node of an op without a rule gathers its inputs and runs once.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/graph/kernel.h"
+
+namespace belfry {
+
+struct Division {
+  enum class Kind : std::uint8_t { kWhole, kRows, kPartial };
+  Kind kind = Kind::kWhole;
+  // kRows: dimension 0 holds so many rows of each sample. A shard has those of its samples.
+  std::int64_t rows = 0;
+
+  static Division by_rows(std::int64_t rows) { return {Kind::kRows, rows}; }
+  static Division partial() { return {Kind::kPartial, 0}; }
+  explicit operator bool() const { return kind != Kind::kWhole; }
+  bool operator==(const Division&) const = default;
+};
+
+// The samples of a batch, numbered from 0, that belong to shard `shard` of `shards`.
+Range samples_of_shard(std::int64_t samples, int shards, int shard);
+
+// What a rule sees: types of whole tensors.
+struct ShardContext {
+  const Node& node;
+  std::span<const TensorType> inputs, outputs;
+  std::span<const Division> divisions;  // of the inputs
+  std::int64_t samples;
+
+  bool all_partial() const;
+};
+
+// What it answers. Without outputs the node is not divided.
+struct Sharding {
+  std::vector<Division> outputs;
+  // Inputs of which each shard takes its own part: partial sums, and rows, of tensors that lie
+  // whole, too. Each shard takes the others as they are. Empty: none.
+  std::vector<bool> own;
+
+  bool divides() const { return !own.empty(); }
+};
+
+using ShardRule = Sharding (*)(const ShardContext&);
+
+// Element i of each output depends on elements i of the inputs, which broadcast.
+Sharding pointwise_shards(const ShardContext& c);
+// The same, for ops that add up or scale all their inputs alike: partial sums stay partial.
+Sharding linear_shards(const ShardContext& c);
+
+// A row of each output depends on the same row of the inputs in `own` (bit i: input i), and on the
+// whole of the others.
+Sharding row_shards(const ShardContext& c, unsigned own);
+// Each output is a sum over the rows of the inputs in `own`.
+Sharding sum_shards(const ShardContext& c, unsigned own);
+// The same as rules.
+template <unsigned own>
+Sharding by_rows(const ShardContext& c) {
+  return row_shards(c, own);
+}
+template <unsigned own>
+Sharding to_sums(const ShardContext& c) {
+  return sum_shards(c, own);
+}
+// Of an alias that keeps elements in their order: a sample's rows become other rows.
+Sharding reshaped_shards(const ShardContext& c);
+
+}  // namespace belfry
