@@ -22,6 +22,7 @@ namespace belfry {
 class Node;
 class Output;
 struct Op;
+class Expansion;
 struct ShardContext;
 struct Sharding;
 
@@ -138,6 +139,9 @@ struct Op {
   // How a node is divided into shards of a batch (shards.h). Null: it gathers its inputs and runs
   // once.
   Sharding (*shards)(const ShardContext&) = nullptr;
+  // Puts other nodes in the place of one that is divided (plan/expansion.h): where a shard needs
+  // what all shards have found. Such ops are for CPUs.
+  void (*expand)(Expansion&) = nullptr;
   InPlace in_place = InPlace::kNo;
   // Output 0 is the memory of input 0: the op costs nothing (reshape, identity).
   bool alias = false;

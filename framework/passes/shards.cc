@@ -1,7 +1,8 @@
 // Cuts the work of each device into the shards of its batch. Feeds of samples are cut by rows. From
-// there every op says by its rule (framework/graph/shards.h) what becomes of its outputs. Nodes
-// that cannot be divided get their inputs whole: from a GatherShards, or from a SumShards, which
-// adds the partial sums of all shards along the canonical tree.
+// there every op says by its rule (framework/graph/shards.h) what becomes of its outputs, or puts
+// nodes in place of its own (framework/plan/expansion.h). Nodes that cannot be divided get their
+// inputs whole: from a GatherShards, or from a SumShards, which adds the partial sums of all shards
+// along the canonical tree.
 //
 // Results depend on the shards alone: a kernel sees the rows of one shard, whichever device has it.
 #include <map>
@@ -9,6 +10,7 @@
 
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/expansion.h"
 
 namespace belfry {
 namespace {
@@ -20,10 +22,13 @@ class ShardMaker {
   void run() {
     find_batches();
     if (plan_.batches.empty()) return;
-    const std::size_t nodes = plan_.nodes.size();
-    cut_.resize(nodes);
-    for (std::size_t n = 0; n < nodes; ++n) visit(static_cast<int>(n));
-    if (plan_.nodes.size() > nodes) sort_nodes(plan_);
+    std::vector<PlanNode> nodes = std::exchange(plan_.nodes, {});
+    for (PlanNode& node : nodes) {
+      moved_.emplace_back();
+      place_inputs(node);
+      visit(std::move(node));
+    }
+    if (plan_.nodes.size() > nodes.size()) sort_nodes(plan_);
   }
 
  private:
@@ -44,23 +49,31 @@ class ShardMaker {
     plan_.shards = plan_.locks == Locks::kEachVariable ? 1 : context_.shards;
   }
 
-  void visit(int n) {
-    PlanNode& node = plan_.nodes[at(n)];
-    cut_[at(n)].resize(node.types.size());
+  // What a node refers to has moved, or other nodes stand in its place.
+  void place_inputs(PlanNode& node) const {
+    for (Value& input : node.inputs) input = moved_[at(input.node)].outputs[at(input.index)];
+    for (int& before : node.after) before = moved_[at(before)].node;
+  }
+
+  void visit(PlanNode node) {
+    std::vector<Division> cut(node.types.size());
     const DeviceBatch& batch = plan_.batches[at(node.device())];
-    if (batch.samples == 0) return gather_inputs(n);
-    if (node.feed() >= 0) {
-      if (plan_.feeds[at(node.feed())].first_sample) cut_[at(n)] = {Division::by_rows(1)};
-      return;
+    if (node.feed() >= 0 && batch.samples > 0) {
+      if (plan_.feeds[at(node.feed())].first_sample) cut = {Division::by_rows(1)};
+      return finish(append(std::move(node), cut));
     }
-    const Sharding sharding = ask(node, batch.samples);
-    if (!sharding.divides()) return gather_inputs(n);
-    cut_[at(n)] = sharding.outputs;
-    if (sharding.outputs.empty() || sharding.outputs[0].kind == Division::Kind::kRows)
-      node.rows = sharding.outputs.empty() ? 0 : sharding.outputs[0].rows;
+    const Sharding sharding = batch.samples > 0 ? ask(node, batch.samples) : Sharding();
+    if (!sharding.divides()) {
+      gather_inputs(node);
+      return finish(append(std::move(node), cut));
+    }
+    if (plan_.shards > 1 && node.op->expand) return expand(node, sharding);
+    cut = sharding.outputs;
+    if (!cut.empty() && cut[0].kind == Division::Kind::kRows) node.rows = cut[0].rows;
     // What lies whole, such as a feed, stays so under other names.
     if (plan_.shards > 1 && !(node.op->alias && !plan_.division(node.inputs[0])))
       node.sharding = sharding;
+    finish(append(std::move(node), cut));
   }
 
   Sharding ask(const PlanNode& node, std::int64_t samples) const {
@@ -77,13 +90,38 @@ class ShardMaker {
 
   const Division& cut_at(Value value) const { return cut_[at(value.node)][at(value.index)]; }
 
+  int append(PlanNode node, std::vector<Division> cut) {
+    plan_.nodes.push_back(std::move(node));
+    cut_.push_back(std::move(cut));
+    return static_cast<int>(plan_.nodes.size()) - 1;
+  }
+
+  // Node n has taken the place of the one that is visited.
+  void finish(int n) {
+    Moved& moved = moved_.back();
+    moved.node = n;
+    for (std::size_t i = 0; i < plan_.node(n).types.size(); ++i)
+      moved.outputs.push_back({n, static_cast<int>(i)});
+  }
+
+  void expand(const PlanNode& node, const Sharding& sharding) {
+    const auto add = [&](PlanNode made) {
+      std::vector<Division> cut = made.sharding.outputs;
+      cut.resize(made.types.size());
+      return append(std::move(made), std::move(cut));
+    };
+    Expansion expansion(node, sharding, plan_.shards, add,
+                        [&](Value value) { return gathered(value); });
+    node.op->expand(expansion);
+    for (const int before : node.after) plan_.nodes.back().after.push_back(before);
+    moved_.back() = {static_cast<int>(plan_.nodes.size()) - 1, std::move(expansion.result)};
+  }
+
   // Of a node that runs once.
-  void gather_inputs(int n) {
-    if (plan_.nodes[at(n)].op->metadata) return;  // it looks at shapes alone
-    for (std::size_t i = 0; i < plan_.nodes[at(n)].inputs.size(); ++i) {
-      const Value value = plan_.nodes[at(n)].inputs[i];
-      if (plan_.division(value)) plan_.nodes[at(n)].inputs[i] = gathered(value);
-    }
+  void gather_inputs(PlanNode& node) {
+    if (node.op->metadata) return;  // it looks at shapes alone
+    for (Value& input : node.inputs)
+      if (plan_.division(input)) input = gathered(input);
   }
 
   Value gathered(Value value) {
@@ -94,14 +132,18 @@ class ShardMaker {
     for (int s = 0; s < plan_.shards; ++s) node.inputs.push_back({value.node, value.index, s});
     node.types = {plan_.type(value)};
     node.devices = {plan_.device(value)};
-    made->second = {static_cast<int>(plan_.nodes.size()), 0};
-    plan_.nodes.push_back(std::move(node));
-    cut_.emplace_back(1);
-    return made->second;
+    return made->second = {append(std::move(node), {Division()}), 0};
   }
+
+  // Where a node of the plan before is now.
+  struct Moved {
+    int node = -1;
+    std::vector<Value> outputs;
+  };
 
   PlanGraph& plan_;
   const PlanContext& context_;
+  std::vector<Moved> moved_;
   std::vector<std::vector<Division>> cut_;  // by node: its outputs, wherever they lie
   std::map<Value, Value> gathered_;
 };

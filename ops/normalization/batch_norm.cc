@@ -5,7 +5,10 @@
 
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/math.h"
+#include "belfry/framework/plan/expansion.h"
 #include "belfry/ops/kernels/moments.h"
+#include "belfry/ops/normalization/batch_moments.h"
+#include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/sqrt.h"
 
@@ -245,6 +248,131 @@ KernelRun grad_reference(KernelPlan& plan) {
   });
 }
 
+// dgamma and dbeta.
+OutputTypes sums_shape(const ShapeContext& c) {
+  require_channels(c, 2);
+  const Shape channels{c.input(1).back()};
+  return {channels, channels};
+}
+
+OutputTypes input_grad_shape(const ShapeContext& c) {
+  require_channels(c, 2);
+  return {c.input(1)};
+}
+
+KernelRun sums_cpu(KernelPlan& plan) {
+  const auto [rows, channels] = extent(plan.input(1).shape);
+  plan.workspace(kernels::moment_scratch(rows, channels) *
+                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      T *const dgamma = p.output<T>(0), *const dbeta = p.output<T>(1);
+      kernels::gradient_sums(p.input<T>(0), p.input<T>(1), p.input<T>(2), n, c, dbeta, dgamma,
+                             reinterpret_cast<T*>(p.workspace()));
+      for (std::int64_t i = 0; i < c; ++i)
+        dgamma[i] /= std::sqrt(p.input<T>(3)[i] + static_cast<T>(epsilon));
+    };
+  });
+}
+
+KernelRun input_grad_cpu(KernelPlan& plan) {
+  const auto [rows, channels] = extent(plan.input(1).shape);
+  plan.workspace(channels * static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  const double all = plan.of_all(static_cast<double>(rows));
+  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T* const variance = p.input<T>(4);
+      const T small = static_cast<T>(epsilon);
+      T* const product = reinterpret_cast<T*>(p.workspace());
+      for (std::int64_t i = 0; i < c; ++i)
+        product[i] = p.input<T>(5)[i] * std::sqrt(variance[i] + small);
+      input_gradient<true>(p.input<T>(0), p.input<T>(1), n, c, p.input<T>(3), variance,
+                           p.input<T>(2), small, p.input<T>(6), product, static_cast<T>(all),
+                           p.output<T>());
+    };
+  });
+}
+
+KernelRun sums_reference(KernelPlan& plan) {
+  const Extent e = extent(plan.input(1).shape);
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
+      for (std::int64_t c = 0; c < e.channels; ++c) {
+        const double mean = p.input<T>(2)[c], spread = std::sqrt(p.input<T>(3)[c] + epsilon);
+        double sum = 0, product = 0;
+        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
+          sum += dy[i];
+          product += dy[i] * ((x[i] - mean) / spread);
+        }
+        p.output<T>(0)[c] = static_cast<T>(product);
+        p.output<T>(1)[c] = static_cast<T>(sum);
+      }
+    };
+  });
+}
+
+KernelRun input_grad_reference(KernelPlan& plan) {
+  const Extent e = extent(plan.input(1).shape);
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  const double n = plan.of_all(static_cast<double>(e.rows));
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      for (std::int64_t i = 0; i < e.rows * e.channels; ++i) {
+        const std::int64_t c = i % e.channels;
+        const double spread = std::sqrt(p.input<T>(4)[c] + epsilon);
+        const double far = (p.input<T>(1)[i] - p.input<T>(3)[c]) / spread;
+        const double centred = p.input<T>(0)[i] - p.input<T>(6)[c] / n - far * p.input<T>(5)[c] / n;
+        p.output<T>()[i] = static_cast<T>(p.input<T>(2)[c] / spread * centred);
+      }
+    };
+  });
+}
+
+// x is cut; the others are one for all shards.
+Sharding train_shards(const ShardContext& c) {
+  Sharding sharding = row_shards({c.node, c.inputs, c.outputs.first(1), c.divisions, c.samples}, 1);
+  if (sharding.divides()) sharding.outputs.resize(3);
+  return sharding;
+}
+
+void expand_train(Expansion& e) {
+  const TensorType &x = e.output(0), &channels = e.output(1);
+  const int parts =
+      e.add_divided(kBatchMoments, {e.input(0)}, {channels, channels, {Shape{}, channels.dtype}},
+                    {.outputs = std::vector(3, Division::partial()), .own = {true}});
+  const int all = e.add_once(kCombineShards, e.shards_of(parts, 3), {channels, channels});
+  const int y =
+      e.add_divided(kBatchNormInference, {e.input(0), e.input(1), e.input(2), {all, 0}, {all, 1}},
+                    {x}, {.outputs = {e.division(0)}, .own = {true, false, false, false, false}});
+  e.result = {{y, 0}, {all, 0}, {all, 1}};
+}
+
+Sharding train_grad_shards(const ShardContext& c) {
+  Sharding sharding = row_shards({c.node, c.inputs, c.outputs.first(1), c.divisions, c.samples}, 3);
+  if (sharding.divides()) sharding.outputs.resize(3, Division::partial());
+  return sharding;
+}
+
+void expand_train_grad(Expansion& e) {
+  const TensorType& channels = e.output(1);
+  const Value dy = e.input(0), x = e.input(1), gamma = e.input(2), mean = e.input(3),
+              variance = e.input(4);
+  const int sums = e.add_divided(
+      kBatchNormSums, {dy, x, mean, variance}, {channels, channels},
+      {.outputs = std::vector(2, Division::partial()), .own = {true, true, false, false}});
+  const int dx = e.add_divided(
+      kBatchNormInputGrad, {dy, x, gamma, mean, variance, e.sum({sums, 0}), e.sum({sums, 1})},
+      {e.output(0)},
+      {.outputs = {e.division(0)}, .own = {true, true, false, false, false, false, false}});
+  e.result = {{dx, 0}, {sums, 0}, {sums, 1}};
+}
+
+constexpr const char* kPlansMakeIt = "plans make it after gradients are built";
+constexpr const char* kOneShard = "devices on GPUs have one shard";
 constexpr const char* kNoSecond = "second derivatives of batch normalisation are not supported";
 
 }  // namespace
@@ -254,6 +382,8 @@ const Op kBatchNormTrain{.name = "BatchNormTrain",
                          .shape = train_shape,
                          .gradient = train_gradient,
                          .missing_grads = true,
+                         .shards = train_shards,
+                         .expand = expand_train,
                          .in_place = InPlace::kFirst,
                          .cpu = train_cpu,
                          .reference = train_reference,
@@ -263,9 +393,28 @@ const Op kBatchNormTrainGrad{.name = "BatchNormTrainGrad",
                              .inputs = 5,
                              .shape = grad_shape,
                              .no_gradient = kNoSecond,
+                             .shards = train_grad_shards,
+                             .expand = expand_train_grad,
                              .in_place = InPlace::kFirst,
                              .cpu = grad_cpu<true>,
                              .reference = grad_reference<true>};
+
+const Op kBatchNormSums{.name = "BatchNormSums",
+                        .inputs = 4,
+                        .shape = sums_shape,
+                        .no_gradient = kPlansMakeIt,
+                        .cpu = sums_cpu,
+                        .reference = sums_reference,
+                        .cpu_only = kOneShard};
+
+const Op kBatchNormInputGrad{.name = "BatchNormInputGrad",
+                             .inputs = 7,
+                             .shape = input_grad_shape,
+                             .no_gradient = kPlansMakeIt,
+                             .in_place = InPlace::kFirst,
+                             .cpu = input_grad_cpu,
+                             .reference = input_grad_reference,
+                             .cpu_only = kOneShard};
 
 const Op kBatchNormInference{.name = "BatchNormInference",
                              .inputs = 5,
@@ -282,6 +431,7 @@ const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
                                  .inputs = 5,
                                  .shape = grad_shape,
                                  .no_gradient = kNoSecond,
+                                 .shards = train_grad_shards,
                                  .in_place = InPlace::kFirst,
                                  .cpu = grad_cpu<false>,
                                  .reference = grad_reference<false>};

@@ -83,8 +83,7 @@ Sum<T> combine(const Parts<T>& parts, std::size_t first, std::size_t number, std
           left.squares + right.squares + distance * distance * (left.count * share), count};
 }
 
-KernelRun combine_reference(KernelPlan& plan) {
-  const bool counted = plan.options<CombineMomentsOptions>().counted;
+KernelRun combine_kernel(const KernelPlan& plan, bool counted) {
   return visit_floating(plan.dtype(), [counted]<class T>(T) -> KernelRun {
     return [counted](const Pointers& p) {
       const Parts<T> parts(p, 0, counted);
@@ -96,6 +95,13 @@ KernelRun combine_reference(KernelPlan& plan) {
     };
   });
 }
+
+KernelRun combine_reference(KernelPlan& plan) {
+  return combine_kernel(plan, plan.options<CombineMomentsOptions>().counted);
+}
+KernelRun shards_reference(KernelPlan& plan) { return combine_kernel(plan, true); }
+
+OutputTypes shards_shape(const ShapeContext& c) { return {c.type(0), c.type(0)}; }
 
 // Of M = sum n_k m_k / N and V = sum n_k (v_k + (m_k - M)^2) / N, where M's own share in V cancels.
 KernelRun combine_grad_reference(KernelPlan& plan) {
@@ -133,6 +139,14 @@ const Op kCombineMomentsGrad{.name = "CombineMomentsGrad",
                              .no_gradient = "second derivatives of batch norm are not supported",
                              .split = Split::kElements,
                              .reference = combine_grad_reference};
+
+const Op kCombineShards{.name = "CombineShards",
+                        .inputs = kVariadic,
+                        .shape = shards_shape,
+                        .no_gradient = "plans make it after gradients are built",
+                        .split = Split::kElements,
+                        .reference = shards_reference,
+                        .cpu_only = "devices on GPUs have one shard"};
 
 Moments combine_moments(std::span<const Output> means, std::span<const Output> variances,
                         std::span<const Output> counts, At at) {

@@ -23,6 +23,8 @@ struct CombineMomentsOptions {
 extern const Op kCombineMoments;
 Moments combine_moments(std::span<const Output> means, std::span<const Output> variances,
                         std::span<const Output> counts = {}, At at = {});
+// The same, always counted, of the shards of a device.
+extern const Op kCombineShards;
 // dmean, dvariance, the combined mean, and the inputs of the above -> the gradient of each part's
 // mean and variance, part by part.
 extern const Op kCombineMomentsGrad;

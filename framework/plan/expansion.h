@@ -1,0 +1,49 @@
+// How an op puts several nodes of a plan in place of one whose batch is cut into shards: some that
+// run once per shard, and some that run once, on what the shards have left.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "belfry/framework/plan/plan_graph.h"
+
+namespace belfry {
+
+class Expansion {
+ public:
+  // `add` appends a node to the plan, and `sum` one that adds up the shards of a partial sum.
+  Expansion(const PlanNode& node, const Sharding& sharding, int shards,
+            std::function<int(PlanNode)> add, std::function<Value(Value)> sum)
+      : node_(node),
+        sharding_(sharding),
+        shards_(shards),
+        add_(std::move(add)),
+        sum_(std::move(sum)) {}
+
+  Value input(std::size_t i) const { return node_.inputs[i]; }
+  const TensorType& output(std::size_t i) const { return node_.types[i]; }
+  // By the rule of the op.
+  Division division(std::size_t output) const { return sharding_.outputs[output]; }
+
+  // A node that runs once per shard. `own` and `outputs` as in Sharding. Kernels find the options
+  // of the node that is replaced.
+  int add_divided(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types,
+                  Sharding sharding);
+  // A node that runs once. Its inputs lie whole, or are those of a shard (shards_of()).
+  int add_once(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types);
+  // Outputs 0 to `outputs` - 1 of a divided node, shard by shard.
+  std::vector<Value> shards_of(int node, int outputs) const;
+  // The sum of what the shards have.
+  Value sum(Value partial) const { return sum_(partial); }
+
+  // What takes the place of each output.
+  std::vector<Value> result;
+
+ private:
+  const PlanNode& node_;
+  const Sharding& sharding_;
+  int shards_;
+  std::function<int(PlanNode)> add_;
+  std::function<Value(Value)> sum_;
+};
+
+}  // namespace belfry
