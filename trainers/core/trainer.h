@@ -153,7 +153,7 @@ class Trainer {
   struct Source;
   void prepare();
   std::unique_ptr<Source> open_source();
-  bool run_step(Source& source, const StepInfo& info);
+  bool run_step(Source& source, const StepInfo& step);
   void look_at_loss();
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
