@@ -69,8 +69,9 @@ std::vector<int> gpus_of(const ExecutionSchedule& schedule);
 // How many of `most` workers a plan has work for: all if there are parts of launches for those
 // without launches of their own; else at most one per strand of a CPU, and at least one.
 int workers_for(const ExecutionSchedule& schedule, int most);
-// The worker of each strand: contiguous strands of CPUs, in the numeric order of their devices, to
-// each worker. Those of the i-th of gpus_of() are worker `workers` + i's.
+// The thread of each strand. Workers come first: each has contiguous strands of CPUs, in the
+// numeric order of their devices. Thread `workers` + i enqueues for the strands of the i-th of
+// gpus_of().
 Indexed<Strand, int> deal_strands(const ExecutionSchedule& schedule, int workers);
 
 }  // namespace belfry
