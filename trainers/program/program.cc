@@ -64,7 +64,7 @@ int run_program(const std::function<int()>& body) {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::clearerr(stdout);
   const int code = status_of([&] {
-    reserve_standard_descriptors();
+    prepare_standard_descriptors();
     return body();
   });
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
