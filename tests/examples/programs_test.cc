@@ -319,42 +319,6 @@ TEST(Programs, AllreduceBenchTimesSeveralReductionsAtOnce) {
   }
 }
 
-TEST(Programs, PeakBenchMeasuresCopiesAndProducts) {
-  const std::string json = temporary_path(".json");
-  const Finished done = run("peak_bench", {"--devices=cpu:2", "-b", "1M", "--size=32", "--chain=3",
-                                           "-n", "2", "--json=" + json});
-  EXPECT_EQ(done.status, 0) << done.errors;
-  EXPECT_THAT(done.output, testing::ContainsRegex("copy +[0-9.]+ GB/s, read and written\nbf16 "));
-  const auto report = nlohmann::json::parse(text_of(json));
-  local_file_system().remove(json);
-  EXPECT_EQ(report["devices"], 2);
-  EXPECT_EQ(report["device_type"], "cpu");
-  EXPECT_EQ(report["size"], 32);
-  EXPECT_GT(report["copy_gbs"].get<double>(), 0);
-  EXPECT_EQ(report["matmul_tflops"].size(), 2u) << "tf32 is of GPUs";
-  for (const char* precision : {"bf16", "f32"})
-    EXPECT_GT(report["matmul_tflops"][precision].get<double>(), 0) << precision;
-}
-
-TEST(Programs, PeakBenchSaysWhichDevicesItMeasures) {
-  EXPECT_THAT(run("peak_bench", {"--help"}).output, HasSubstr("at most 1024 [gpu:1]"));
-}
-
-TEST(Programs, PeakBenchRefusesWhatItCannotMeasure) {
-  const std::vector<std::pair<std::vector<std::string>, std::string>> refusals{
-      {{"--devices=cpu:1", "--precisions=f32,fp8"}, "--precisions: unknown precision 'fp8'"},
-      {{"--devices=cpu:1", "--precisions=f32,tf32"},
-       "--precisions=f32,tf32: tf32 is how GPUs multiply f32, and CPU:0 is none; use f32"},
-      {{"--devices=cpu:1", "-b", "0"}, "-b 0 leaves nothing to copy"},
-      {{"--devices=cpu:1", "--size=0"}, "--size=0 is not a whole number between 1 and 32768"},
-      {{"--devices=gpu:1000"}, "--devices: 'gpu:1000'"}};
-  for (const auto& [flags, why] : refusals) {
-    const Finished done = run("peak_bench", flags);
-    EXPECT_EQ(done.status, 2) << why;
-    EXPECT_THAT(done.errors, HasSubstr(why));
-  }
-}
-
 TEST(Programs, AllreduceBenchListsOnOneDeviceWhatItRefusesThere) {
   const Finished done = run(
       "allreduce_bench", {"-b", "8", "-e", "8", "-n", "1", "--devices=cpu:1", "--strategies=all"});
