@@ -170,6 +170,10 @@ TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
     EXPECT_EQ(unknown.output, "") << program;
     EXPECT_EQ(unknown.errors, "error: unknown flag --hlep; did you mean --help?\n") << program;
   }
+  const Finished foreign = run("allreduce_bench", {"--weight_decay=0.1"});
+  EXPECT_EQ(foreign.status, 2);
+  EXPECT_THAT(foreign.errors,
+              HasSubstr("--weight_decay=0.1: nothing is trained here; leave it out"));
   EXPECT_THAT(run("colocation", {"--help"}).output, HasSubstr("[FOLDER]"));
   EXPECT_EQ(run("placement", {"x"}).status, 2);
 }
