@@ -13,6 +13,7 @@
 #include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 
@@ -48,6 +49,7 @@ class Bench {
   void add(const std::string& strategy) {
     Entry& entry = entries_.emplace_back(Entry{.result = {.strategy = strategy}});
     attempt(entry, [&] {
+      const auto busy = saying_that("building", entry);
       resolve(entry);
       build(entry);
     });
@@ -84,6 +86,12 @@ class Bench {
   template <class... Parts>
   void show(const Parts&... parts) const {
     show_if_due(options_.console, "# ", bytes(), " bytes: ", parts...);
+  }
+
+  // While it lives. A dry run is short, or said to go on by its caller.
+  std::optional<Busy> saying_that(const char* does, const Entry& entry) const {
+    if (dry_run_) return {};
+    return std::optional<Busy>(std::in_place, cat(does, " ", entry.result.strategy));
   }
 
   std::vector<TensorType> types() const {
@@ -176,6 +184,7 @@ class Bench {
     session_ = std::make_unique<Session>(graph_, session_options());
     for (Entry& entry : entries_) {
       attempt(entry, [&] {
+        const auto busy = saying_that("preparing", entry);
         entry.in_place = &session_->prepare({*entry.place});
         entry.out_of_place = &session_->prepare({*entry.compute});
         const bool several = options_.aggregate > 1;
@@ -197,7 +206,8 @@ class Bench {
   // Nothing for plans with devices that the machine lacks.
   std::optional<double> predicted(const Step& step) const {
     try {
-      return predict_seconds(*step.plan(), session_->devices(), *options_.machine, StepWork::kWhole);
+      return predict_seconds(*step.plan(), session_->devices(), *options_.machine,
+                             StepWork::kWhole);
     } catch (const NotFound&) {
       return {};
     }
@@ -224,7 +234,10 @@ class Bench {
 
   void check_in_place(Entry& entry, const std::vector<ReductionOracle>& oracles) {
     write_inputs(*session_, oracles);
-    entry.in_place->run();
+    {
+      const auto busy = saying_that("checking", entry);
+      entry.in_place->run();
+    }
     std::int64_t& wrong = entry.result.in_place.wrong.emplace(0);
     for (std::size_t n = 0; n < oracles.size(); ++n)
       for (int t = 0; t < towers(); ++t) {
@@ -238,7 +251,10 @@ class Bench {
   void check_out_of_place(Entry& entry, const std::vector<ReductionOracle>& oracles) const {
     Session session(graph_, session_options());
     write_inputs(session, oracles);
-    const std::vector<Tensor> sums = session.run(fetches(entry));
+    const std::vector<Tensor> sums = [&] {
+      const auto busy = saying_that("checking", entry);
+      return session.run(fetches(entry));
+    }();
     std::int64_t& wrong = entry.result.out_of_place.wrong.emplace(0);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       wrong +=
