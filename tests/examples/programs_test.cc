@@ -71,6 +71,26 @@ TEST(Programs, LinearRegressionThatDivergesKeepsItsCheckpointAndExitsWithOne) {
   remove_tree(local_file_system(), checkpoint);
 }
 
+// The loss of the last step is finite, and that of all test data is not.
+TEST(Programs, LinearRegressionWhoseTestLossIsNotFiniteWritesItsJsonAndExitsWithOne) {
+  const Finished wild =
+      run("linear_regression", {"--learning_rate=5", "--max_steps=17", "--json=-"});
+  EXPECT_EQ(wild.status, 1);
+  EXPECT_THAT(wild.errors, HasSubstr("error: training diverged: the test loss is inf"));
+  const auto report = nlohmann::json::parse(wild.output);
+  EXPECT_TRUE(report["test_loss"].is_null());
+  EXPECT_GT(report["loss"].get<double>(), 1e30);
+}
+
+TEST(Programs, NameTheFlagOfThreadsThatCannotStart) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need the address space";
+  const Finished done = run_program(
+      "sh", {"-c", cat("ulimit -v 400000; exec ", BELFRY_BIN_DIR,
+                       "/linear_regression --batch_size=1 --threads=1000 --devices=cpu:1000")});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.errors, HasSubstr("use fewer (--threads), or "));
+}
+
 TEST(Programs, LoopTrainsWithoutATrainer) {
   const Finished done = run("loop", {});
   EXPECT_EQ(done.status, 0) << done.errors;
