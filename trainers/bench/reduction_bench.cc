@@ -9,6 +9,7 @@
 #include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 
@@ -35,6 +36,7 @@ class Bench {
   void add(const std::string& strategy) {
     Entry& entry = entries_.emplace_back(Entry{.result = {.strategy = strategy}});
     attempt(entry, [&] {
+      const auto busy = saying_that("building", entry.result);
       resolve(entry.result);
       const std::unique_ptr<Strategy> made = make_strategy(entry.result.resolved);
       const std::string refusal = made->refusal(options_.devices);  // reduce() takes one of any
@@ -77,6 +79,12 @@ class Bench {
     show_if_due(options_.console, "# ", graph_.bytes(), " bytes: ", parts...);
   }
 
+  // While it lives. A dry run is short, or said to go on by its caller.
+  std::optional<Busy> saying_that(const char* does, const ReductionResult& result) const {
+    if (dry_run_) return {};
+    return std::optional<Busy>(std::in_place, cat(does, " ", result.strategy));
+  }
+
   // Calls `step`; where it throws and refusals are listed, notes why and builds no more of it.
   template <class F>
   void attempt(Entry& entry, const F& step) {
@@ -104,7 +112,10 @@ class Bench {
   void prepare() {
     session_ = std::make_unique<Session>(graph_.graph(), session_options());
     for (Entry& entry : entries_) {
-      attempt(entry, [&] { prepare(entry); });
+      attempt(entry, [&] {
+        const auto busy = saying_that("preparing", entry.result);
+        prepare(entry);
+      });
       show("prepared ", entry.result.strategy);
     }
   }
@@ -141,6 +152,7 @@ class Bench {
     for (Entry& entry : entries_)
       attempt(entry, [&] {
         ReductionResult& result = entry.result;
+        const auto busy = saying_that("checking", result);
         result.in_place.wrong = check.wrong_in_place(result, *session_, *entry.in_place);
         Session fetching(graph_.graph(), session_options());  // holds copies of all sums
         result.out_of_place.wrong = check.wrong_out_of_place(result, fetching, entry.nodes);

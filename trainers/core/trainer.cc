@@ -164,7 +164,6 @@ void Trainer::train() {
   graph_.freeze();
   std::unique_ptr<Source> source = open_source();
   began_ = seconds_now();
-  bool traced = false;
   const std::int64_t last = total_steps();
   while (steps_ < last && !stopped_) {
     const double start = seconds_now();
@@ -172,7 +171,6 @@ void Trainer::train() {
     call([&](Callback& c) { c.before_step(*this, step); });
     const std::int64_t samples = batches_.forms()[batches_.form_of(epoch_step_)].total();
     const bool with_trace = run_step(*source, step);
-    traced = traced || with_trace;
     step.seconds = seconds_now() - began_;
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
@@ -190,8 +188,6 @@ void Trainer::train() {
     }
   }
   source.reset();
-  if (options_.on_trace && !traced)
-    log_warning("no step was traced: training ended after ", steps_ - first_step_, " steps");
   call([&](Callback& c) { c.after_training(*this, info()); });
 }
 

@@ -166,6 +166,12 @@ void train_and_save(Trainer& trainer, const SaveCheckpoint* save) try {
   throw Error(cat(error.what(), "; ", save->saved()));
 }
 
+void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
+  log_warning("--trace_file=", flags.trace_file, " was not written: this run ended after ",
+              trainer.steps_of_run(),
+              " steps, before one to trace; train longer by --epochs or --max_steps");
+}
+
 // Returns the error of a run that had diverged, which is reported all the same.
 std::exception_ptr run_training(Trainer& trainer, const TrainFlags& flags,
                                 const SaveCheckpoint* save, Console& console) {
@@ -251,6 +257,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
   const std::exception_ptr error = run_training(*trainer, flags, save.get(), console);
   const double seconds = seconds_now() - began;
+  if (trace_file && !trace_file->asked_to_write()) warn_of_no_trace(flags, *trainer);
   algorithms.write();
   Report report = make_report(program, flags, *trainer);
   report.progress.seconds = seconds;
