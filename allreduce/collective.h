@@ -1,4 +1,5 @@
-// collective: one AllReduce node per variable, served by the in-process collective.
+// collective: AllReduce nodes, served by the in-process collective. One per variable, or, as
+// training does by default, one per bucket of variables (bucketed.h).
 #pragma once
 #include "belfry/allreduce/strategy.h"
 #include "belfry/ops/all_reduce.h"

@@ -18,6 +18,7 @@
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/strategy_list.h"
+#include "belfry/trainers/program/tf_spellings.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/output_file.h"
@@ -143,6 +144,7 @@ void define(FlagParser& parser, Flags& flags) {
   const std::string why = "name strategies by --strategies, such as --strategies=ring,collective";
   parser.add_spellings({refused("allreduce", why), refused("all_reduce_spec", why),
                         only("hierarchical_copy", "", "false", "write --strategies=hierarchical")});
+  parser.add_spellings(tf_refusals("nothing is trained here; leave it out, or run train_bench"));
 }
 
 void check_strategies(Flags& flags) {

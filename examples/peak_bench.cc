@@ -1,13 +1,18 @@
 // What is the most that these devices do? Times copies within the memory of each, and large
 // products of matrices: the peaks that other benchmarks are read beside.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "belfry/belfry.h"
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/bench/timed_limit.h"
+#include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 #include "belfry/trainers/util/output_file.h"
@@ -16,14 +21,19 @@ using namespace belfry;
 
 namespace {
 
+// CPUs are far slower, and a matrix of theirs need not keep thousands of cores busy.
+constexpr std::int64_t kSize = 8192, kSizeOnCpus = 1024;
+
 struct Flags {
   std::string help;  // what --help prints, if it was asked for
   std::vector<DeviceSpec> devices;
   SessionOptions session;
   std::string algorithms, json;
-  std::int64_t bytes = 0, size = 8192;
+  std::int64_t bytes = 0, size = 0;
   int chain = 10, iterations = 20, warmup = 2;
   std::vector<Precision> precisions;
+
+  bool on_gpus() const { return std::ranges::all_of(devices, &DeviceSpec::is_gpu); }
 };
 
 DeviceFlags device_flags(Flags& flags) {
@@ -41,7 +51,8 @@ void define(FlagParser& parser, Flags& flags) {
       },
       "BYTES", "copied within the memory of each device [256M]", "256M");
   parser.add("--size", flags.size, 1, 32768, "N",
-             "products are of N x N matrices, on each device [8192]");
+             cat("products are of N x N matrices, on each device [", kSize, "; on CPUs ",
+                 kSizeOnCpus, "]"));
   parser.add("--chain", flags.chain, 1, 1000, "N", "products in a row that are timed as one [10]");
   parser.add(
       "--precisions",
@@ -51,7 +62,7 @@ void define(FlagParser& parser, Flags& flags) {
       },
       "LIST",
       cat("a comma list of how products are computed: ", join(precision_names(), "|"),
-          "; tf32: GPUs alone [bf16,tf32,f32; on CPUs bf16,f32]"),
+          "; tf32: GPUs alone; bf16, f16: slow on CPUs [bf16,tf32,f32; on CPUs f32]"),
       "bf16,tf32,f32");
   parser.group("How it is measured");
   parser.add("-n,--iters", flags.iterations, 1, 1000000, "N", "timed runs of each [20]");
@@ -62,28 +73,11 @@ void define(FlagParser& parser, Flags& flags) {
   parser.add("--json", flags.json, "FILE", "write the results there, as an object [none]");
 }
 
-Flags parse(std::span<const char* const> arguments, const std::string& program) {
-  Flags flags;
-  FlagParser parser("Measures the peaks of devices. Flags may be spelled with - or _.", program);
-  define(parser, flags);
-  flags.help = parser.parse(arguments);
-  if (!flags.help.empty()) return flags;
-  check_devices(parser, device_flags(flags), false);
-  std::erase_if(flags.precisions, [&](Precision precision) {
-    const std::string refusal = precision_refusal(precision, flags.devices);
-    require<FlagError>(refusal.empty() || !parser.given("--precisions"),
-                       parser.flag("--precisions").written, ": ", refusal);
-    return !refusal.empty();
-  });
-  flags.session.device_count = device_count(flags.devices);
-  return flags;
-}
-
 // Matrices of normal numbers, which GPUs do not multiply faster than others: each product keeps
 // their size.
 class Products {
  public:
-  Products(const Flags& flags, Precision precision) {
+  Products(const Flags& flags, Precision precision, bool dry_run = false) {
     const Shape shape{flags.size, flags.size};
     const bool half = precision == Precision::kBf16 || precision == Precision::kF16;
     const DType dtype = !half                          ? DType::kF32
@@ -103,11 +97,15 @@ class Products {
       for (int i = 0; i < flags.chain; ++i) product = matmul(product, factor);
       last.push_back(&product.node());
     }
-    session_ = std::make_unique<Session>(graph_, flags.session);
+    SessionOptions session = flags.session;
+    session.dry_run = dry_run;
+    session_ = std::make_unique<Session>(graph_, session);
     step_ = &session_->prepare({group(graph_, last)});
   }
 
   void run() { step_->run(); }
+  // Bytes of the host that a run takes.
+  std::int64_t memory() const { return host_bytes(session_->device_use()); }
 
  private:
   Graph graph_;
@@ -115,58 +113,148 @@ class Products {
   Step* step_ = nullptr;
 };
 
-// Bytes read and written a second, by all devices together.
-double copy_bandwidth(const Flags& flags, Console& console) {
-  Interleaved ways;
-  const std::vector<DeviceSpec>& devices = flags.devices;
-  const int most = flags.session.threads ? flags.session.threads : usable_cores();
-  const TimedLimit limit(ways, {.devices = devices, .logical_gpus = flags.session.logical_gpus},
-                         flags.bytes, std::min(most, static_cast<int>(devices.size())));
-  ways.on_call([&](std::int64_t made, std::int64_t all) {
-    show_if_due(&console, "copy: run ", made, "/", all);
+void choose_products(Flags& flags, const FlagParser& parser) {
+  if (!parser.given("--size")) flags.size = flags.on_gpus() ? kSize : kSizeOnCpus;
+  if (!parser.given("--precisions") && !flags.on_gpus()) flags.precisions = {Precision::kF32};
+  std::erase_if(flags.precisions, [&](Precision precision) {
+    const std::string refusal = precision_refusal(precision, flags.devices);
+    require<FlagError>(refusal.empty() || !parser.given("--precisions"),
+                       parser.flag("--precisions").written, ": ", refusal);
+    return !refusal.empty();
   });
-  ways.run(flags.warmup, flags.iterations);
-  return 2.0 * static_cast<double>(flags.bytes) * static_cast<double>(devices.size()) /
-         limit.seconds();
 }
 
-// Multiplications and additions a second, by all devices together.
-double product_rate(const Flags& flags, Precision precision, Console& console) {
-  Products products(flags, precision);
-  Interleaved ways;
-  const int way = ways.add([&] { products.run(); });
-  ways.on_call([&](std::int64_t made, std::int64_t all) {
-    show_if_due(&console, name_of(precision), ": run ", made, "/", all);
-  });
-  ways.run(flags.warmup, flags.iterations);
-  const auto n = static_cast<double>(flags.size);
-  return 2 * n * n * n * flags.chain * static_cast<double>(flags.devices.size()) /
-         ways.seconds(way);
+// Before anything is measured. GPUs say themselves what they have no room for.
+void require_memory(const Flags& flags, const FlagParser& parser) {
+  const Busy busy("planning the products");
+  const std::int64_t available = host_memory();
+  const auto check = [&](const std::string& written, std::int64_t bytes) {
+    const std::string refusal =
+        memory_refusal(cat(written, " on ", parser.flag("--devices").written), bytes, available,
+                       "use a smaller size or fewer --devices");
+    require<FlagError>(refusal.empty(), refusal);
+  };
+  const std::string copied = parser.flag("--bytes").written;
+  check(copied, flags.bytes);  // so that what follows does not overflow
+  check(copied, flags.bytes * static_cast<std::int64_t>(flags.devices.size()));
+  for (const Precision precision : flags.precisions)
+    check(cat("--size=", flags.size), Products(flags, precision, true).memory());
 }
+
+Flags parse(std::span<const char* const> arguments, const std::string& program) {
+  Flags flags;
+  FlagParser parser("Measures the peaks of devices. Flags may be spelled with - or _.", program);
+  define(parser, flags);
+  flags.help = parser.parse(arguments);
+  if (!flags.help.empty()) return flags;
+  check_devices(parser, device_flags(flags), false);
+  choose_products(flags, parser);
+  flags.session.device_count = device_count(flags.devices);
+  if (!flags.on_gpus()) require_memory(flags, parser);
+  return flags;
+}
+
+// What turns out to have no room names its flag.
+template <class F>
+double fitting(const std::string& flag, const F& measure) try {
+  return measure();
+} catch (const OutOfMemory& error) {
+  throw OutOfMemory(cat(flag, ": ", error.what()));
+}
+
+// Times what the flags ask for, and keeps what was measured.
+class Benchmark {
+ public:
+  Benchmark(const Flags& flags, std::FILE* stream) : flags_(flags), console_(stream) {}
+
+  void run() {
+    report_.set("devices", static_cast<int>(flags_.devices.size()))
+        .set("device_type", lower(flags_.devices[0].type.value_or("").str()))
+        .set("bytes", flags_.bytes);
+    const double bandwidth =
+        fitting(cat("--bytes=", flags_.bytes), [&] { return copy_bandwidth(); });
+    report_.set("copy_gbs", bandwidth / 1e9).set("size", flags_.size);
+    console_.line(
+        cat("copy    ", padded(rounded(bandwidth / 1e9, 1), 10), " GB/s, read and written"));
+    for (const Precision precision : flags_.precisions) {
+      const double rate =
+          fitting(cat("--size=", flags_.size), [&] { return product_rate(precision); });
+      console_.line(cat(padded(std::string(name_of(precision)), -7), " ",
+                        padded(rounded(rate / 1e12, 3), 10), " TFLOP/s"));
+      products_.set(name_of(precision), rate / 1e12);
+    }
+  }
+  // Of all that was timed so far, also after run() threw; "" if that is nothing.
+  std::string report() const {
+    if (!report_.find("copy_gbs")) return "";
+    Json report = report_;
+    return report.set("matmul_tflops", products_).str(2) + "\n";
+  }
+
+ private:
+  // Bytes read and written a second, by all devices together.
+  double copy_bandwidth() {
+    std::optional<Busy> busy("allocating what is copied");
+    Interleaved ways;
+    const std::vector<DeviceSpec>& devices = flags_.devices;
+    const int most = flags_.session.threads ? flags_.session.threads : usable_cores();
+    const TimedLimit limit(ways, {.devices = devices, .logical_gpus = flags_.session.logical_gpus},
+                           flags_.bytes, std::min(most, static_cast<int>(devices.size())));
+    busy.reset();
+    time(ways, "copy");
+    return 2.0 * static_cast<double>(flags_.bytes) * static_cast<double>(devices.size()) /
+           limit.seconds();
+  }
+
+  // Multiplications and additions a second, by all devices together.
+  double product_rate(Precision precision) {
+    const std::string what = cat("computing products in ", name_of(precision));
+    std::optional<Busy> busy(what);
+    Products products(flags_, precision);
+    const double start = seconds_now();
+    products.run();
+    const bool is_long = seconds_now() - start > 1;  // else a thread more would be timed
+    busy.reset();
+    Interleaved ways;
+    const int way = ways.add([&] {
+      std::optional<Busy> goes_on;
+      if (is_long) goes_on.emplace(what);
+      products.run();
+    });
+    time(ways, name_of(precision));
+    const auto n = static_cast<double>(flags_.size);
+    return 2 * n * n * n * flags_.chain * static_cast<double>(flags_.devices.size()) /
+           ways.seconds(way);
+  }
+
+  void time(Interleaved& ways, std::string_view what) {
+    ways.on_call([&](std::int64_t made, std::int64_t all) {
+      show_if_due(&console_, what, ": run ", made, "/", all);
+    });
+    ways.run(flags_.warmup, flags_.iterations);
+  }
+
+  const Flags& flags_;
+  Console console_;
+  Json report_ = Json::object(), products_ = Json::object();
+};
 
 int run(const Flags& flags) {
   OutputFiles outputs(local_file_system());
   OutputFile* const json = outputs.open("--json", flags.json);
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,
                             flags.session.deterministic);
-  Console console(outputs.on_stdout() ? stderr : stdout);
-  const double bandwidth = copy_bandwidth(flags, console);
-  Json report = Json::object();
-  report.set("devices", static_cast<int>(flags.devices.size()))
-      .set("device_type", lower(flags.devices[0].type.value_or("").str()))
-      .set("bytes", flags.bytes)
-      .set("copy_gbs", bandwidth / 1e9)
-      .set("size", flags.size);
-  console.line(cat("copy    ", padded(rounded(bandwidth / 1e9, 1), 10), " GB/s, read and written"));
-  Json products = Json::object();
-  for (const Precision precision : flags.precisions) {
-    const double rate = product_rate(flags, precision, console);
-    console.line(cat(padded(std::string(name_of(precision)), -7), " ",
-                     padded(rounded(rate / 1e12, 3), 10), " TFLOP/s"));
-    products.set(name_of(precision), rate / 1e12);
+  Benchmark benchmark(flags, outputs.on_stdout() ? stderr : stdout);
+  const auto write = [&] {
+    if (const std::string report = benchmark.report(); json && !report.empty()) json->write(report);
+  };
+  try {
+    benchmark.run();
+  } catch (const std::exception&) {
+    write();
+    throw;
   }
-  report.set("matmul_tflops", std::move(products));
-  if (json) json->write(report.str(2) + "\n");
+  write();
   algorithms.write();
   outputs.finish();
   return 0;

@@ -77,6 +77,21 @@ void make_like(int fd, const struct stat& old) {
   [[maybe_unused]] const int may_fail_too = ::fchmod(fd, mode);
 }
 
+// What is written to `fd` waits for its reader, where it would be lost otherwise. Other processes
+// share what the descriptor stands for, and may need it as it is: so it gets a description of its
+// own. Where there can be none, as of a socket, that of all is changed.
+void make_wait(int fd) {
+  const int mode = ::fcntl(fd, F_GETFL);
+  struct stat status = {};
+  if (mode < 0 || (mode & O_NONBLOCK) == 0 || ::fstat(fd, &status) != 0) return;
+  if (S_ISREG(status.st_mode)) return;
+  // kOpen does not wait here either: a pipe without a reader would never open.
+  const std::string name = cat("/proc/self/fd/", fd);
+  const Descriptor own(::open(name.c_str(), (mode & (O_ACCMODE | O_APPEND)) | kOpen));
+  if (own.get() >= 0) ::dup2(own.get(), fd);
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+}
+
 class LocalFileSystem final : public FileSystem {
  public:
   std::unique_ptr<WritableFile> create(const std::string& path, const std::string& like) override {
@@ -304,12 +319,13 @@ FileSystem& local_file_system() {
   return instance;
 }
 
-void reserve_standard_descriptors() {
+void prepare_standard_descriptors() {
   // What is only read fails when it is written, and the other way round.
   constexpr int kWrongWay[] = {O_WRONLY, O_RDONLY, O_RDONLY};
   for (int fd = 0; fd < 3; ++fd)
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", kWrongWay[fd]) < 0)
       fail_file("open", "/dev/null", errno);
+  for (const int fd : {1, 2}) make_wait(fd);
 }
 
 }  // namespace belfry

@@ -107,8 +107,9 @@ class FileSystem {
 FileSystem& local_file_system();
 
 // Gives descriptors 0, 1 and 2, where they are closed, to something that cannot be used, so that no
-// file that is opened gets them, and what is printed. For main().
-void reserve_standard_descriptors();
+// file that is opened gets them, and what is printed. What is printed to 1 and 2 waits for its
+// reader from then on, also where they were set not to wait. For main().
+void prepare_standard_descriptors();
 
 // Removes what is at `path`, and all below it if that is a directory. Links are not followed.
 void remove_tree(FileSystem& files, const std::string& path);

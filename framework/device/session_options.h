@@ -32,10 +32,6 @@ struct SessionOptions {
   bool log_device_placement = false;
   // Workers, the caller of run included; 0 for one per usable core.
   int threads = 0;
-  // Into how many shards each CPU device cuts the batch that it is fed with
-  // (FeedType::first_sample). Any worker runs any shard. Results depend on the number of shards of
-  // all devices together. Devices on GPUs, and steps of Locks::kEachVariable, have one.
-  int shards = 1;
   // How many steps that run() has compiled - for fetches and shapes of feeds - are kept, with their
   // memory: those used last. One that comes back is compiled again, with equal results. A step in
   // use is never dropped; those of prepare() stay and do not count. At least 1.
@@ -43,6 +39,10 @@ struct SessionOptions {
   // Every step runs on all of them. Else one with so little work that a worker does it faster alone
   // runs on the caller.
   bool all_workers = false;
+  // Into how many shards each CPU device cuts the batch that it is fed with
+  // (FeedType::first_sample). Any worker runs any shard. Results depend on the number of shards of
+  // all devices together. Devices on GPUs, and steps of Locks::kEachVariable, have one.
+  int shards = 1;
   // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}. A plan that needs more,
   // even without the steps of kept_steps, throws OutOfMemory naming the device before it runs.
   std::map<std::string, std::int64_t> memory_limit = {};

@@ -1,5 +1,6 @@
 // The passes of compile(), in their order. Each turns a plan that the earlier ones made into one
-// that the next can use; each has its own file and test.
+// that the next can use. Each has its own test and its own file, but for check_ranks and
+// split_ranks, which share ranks.cc.
 #pragma once
 #include "belfry/framework/passes/compile.h"
 

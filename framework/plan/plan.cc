@@ -1,7 +1,6 @@
 #include "belfry/framework/plan/plan.h"
 
 #include <algorithm>
-#include <map>
 
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/copy.h"
@@ -34,59 +33,11 @@ std::string PlanNode::name() const {
   return std::string(node->name());
 }
 
-std::vector<int> gpus_of(const ExecutionSchedule& schedule) {
-  std::vector<int> gpus;
-  for (const Strand& strand : schedule.strands)
-    if (strand.gpu >= 0) gpus.push_back(strand.gpu);
-  sort_unique(gpus);
-  return gpus;
-}
-
 std::vector<int> fed_gpus(const MemoryLayout& memory) {
   std::vector<int> gpus;
   for (const FeedSlots& slots : memory.feed_slots) gpus.push_back(slots.gpu);
   sort_unique(gpus);
   return gpus;
-}
-
-int workers_for(const ExecutionSchedule& schedule, int most) {
-  const bool opens =
-      std::ranges::any_of(schedule.launches, [](const Launch& l) { return l.parts() > 1; });
-  int strands = 0;
-  for (const Strand& strand : schedule.strands)
-    if (strand.gpu < 0) strands += strand.shards;
-  return opens ? most : std::clamp(strands, 1, most);
-}
-
-Indexed<Strand, std::vector<int>> deal_shards(const ExecutionSchedule& schedule, int workers) {
-  const std::vector<int> gpus = gpus_of(schedule);
-  Indexed<Strand, std::vector<int>> workers_of(schedule.strands.size());
-  std::map<int, int> shards_of;  // by device
-  for (const StrandIndex s : schedule.strands.indices()) {
-    const Strand& strand = schedule.strands[s];
-    const auto thread = std::ranges::lower_bound(gpus, strand.gpu) - gpus.begin();
-    workers_of[s].assign(at(strand.shards), workers + static_cast<int>(thread));
-    if (schedule.on_gpu(s)) continue;
-    int& shards = shards_of[strand.device];
-    shards = std::max(shards, strand.shards);
-  }
-  int all = 0, before = 0;
-  for (const auto& [device, shards] : shards_of) all += shards;
-  for (const auto& [device, shards] : shards_of) {
-    for (const StrandIndex s : schedule.strands.indices())
-      if (schedule.strands[s].device == device && !schedule.on_gpu(s))
-        for (int shard = 0; shard < schedule.strands[s].shards; ++shard)
-          workers_of[s][at(shard)] = (before + shard) * workers / all;
-    before += shards;
-  }
-  return workers_of;
-}
-
-Indexed<Strand, int> deal_strands(const ExecutionSchedule& schedule, int workers) {
-  Indexed<Strand, int> worker_of;
-  for (const std::vector<int>& shards : deal_shards(schedule, workers))
-    worker_of.push_back(shards.front());
-  return worker_of;
 }
 
 std::vector<Command> merged(const CommandLists& lists, const std::vector<StrandIndex>& strands) {

@@ -53,7 +53,7 @@ Tensor Session::run(Output fetch, std::span<const Feed> feeds) {
 Tensor Session::read(Variable variable) {
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
-  const Buffer& memory = state_->memory_of(variable.node());
+  const Buffer& memory = state_->variables.memory_of(variable.node());
   const std::lock_guard no_run(state_->runtime.mutex);
   Tensor value(variable.shape(), variable.dtype());
   memory.load(value.mutable_raw());
@@ -68,14 +68,14 @@ void Session::write(Variable variable, const Tensor& value) {
   state_->ensure(variable);
   state_->unshare(variable.node());
   const std::lock_guard no_run(state_->runtime.mutex);
-  state_->copy_into(variable.node(), value.raw());
+  state_->variables.memory_of(variable.node()).store(value.raw());
   state_->runtime.suspects.erase(&variable.node());
 }
 
 bool Session::shared(Variable variable) const {
   const std::lock_guard lock(state_->mutex);
-  const auto found = state_->variables.find(&variable.node());
-  return found != state_->variables.end() && found->second.owner != nullptr;
+  const VariableMemory::Entry* const kept = state_->variables.find(variable.node());
+  return kept && kept->owner;
 }
 
 bool Session::intact() const {
@@ -89,7 +89,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   std::map<const Node*, std::span<const std::byte>> all;
   for (const auto& [variable, bytes] : values) {
     state_->ensure(variable);
-    const std::size_t wanted = state_->memory_of(variable.node()).bytes();
+    const std::size_t wanted = state_->variables.memory_of(variable.node()).bytes();
     require(bytes.size() == wanted, variable.node().describe(), ": has ", wanted,
             " bytes, but would be restored from ", bytes.size());
     all.emplace(&variable.node(), bytes);
@@ -108,7 +108,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
       all.emplace(lost[i], std::span(first.back()[i].raw(), first.back()[i].bytes()));
     no_run.lock();
   }
-  for (const auto& [node, bytes] : all) state_->memory_of(*node).store(bytes.data());
+  for (const auto& [node, bytes] : all) state_->variables.memory_of(*node).store(bytes.data());
   state_->runtime.suspects.clear();
   state_->runtime.step = step;
 }
@@ -135,7 +135,7 @@ std::vector<DeviceSpec> Session::devices() const {
 
 std::vector<DeviceUse> Session::device_use() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->device_use();
+  return state_->use.of_devices();
 }
 
 std::map<std::string, std::int64_t> Session::peak_bytes() const {

@@ -95,7 +95,8 @@ class Step {
   // meanwhile, it returns none.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
   // With what this step has staged, even if a run has failed since. Of `feeds` it reads those of
-  // CPUs alone, until it returns. Throws InvalidArgument for what has not been staged.
+  // CPUs alone, until it returns. Throws InvalidArgument for what has not been staged. A step
+  // without feeds on GPUs runs with none.
   void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {});
   // Stages all feeds first.
   void run(std::span<const Tensor> feeds = {}, RunOptions options = {});

@@ -44,7 +44,11 @@ Session::State::State(const Graph& g, SessionOptions o)
       threads(worker_count(options.threads)),
       pool(options.dry_run ? 1 : useful_threads(threads, options.shards, devices),
            options.dry_run ? 0 : count_gpus(devices)),
-      runtime{devices, pool, [this](const Node& node) { return memory_of(node).data(); }, {}} {
+      runtime{
+          devices, pool, [this](const Node& node) { return variables.memory_of(node).data(); }, {}},
+      variables(devices, options.dry_run),
+      steps(options.kept_steps, runtime),
+      use(devices, variables, steps) {
   runtime.workers = pool.workers() - count_gpus(devices);
   if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
   runtime.dry = options.dry_run;
@@ -54,7 +58,6 @@ Session::State::State(const Graph& g, SessionOptions o)
   runtime.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
   require(options.shards >= 1, "shards must be at least 1, not ", options.shards);
   require(options.kept_steps >= 1, "kept_steps must be at least 1, not ", options.kept_steps);
-  peak_bytes.resize(devices.size());
   require(options.gpu_spin_ms.value_or(0) >= 0, "gpu_spin_ms must not be less than 0, as ",
           options.gpu_spin_ms.value_or(0), " is");
   if (options.gpu_spin_ms)
@@ -87,7 +90,7 @@ const std::shared_ptr<const Placement>& Session::State::placement() {
   PlacementContext known{.devices = devices,
                          .allow_soft_placement = options.allow_soft_placement,
                          .log_device_placement = options.log_device_placement};
-  for (const auto& [node, kept] : variables) known.memory.emplace(node, kept.device);
+  for (const auto& [node, kept] : variables.entries()) known.memory.emplace(node, kept.device);
   return placement_ = std::make_shared<const Placement>(graph, std::move(known));
 }
 
@@ -98,7 +101,7 @@ PlanContext Session::State::context() {
           .shards = options.shards,
           .fuse_updates = options.fuse_updates,
           .share_replicas = options.share_replicas,
-          .sharers = [this](const Node& node) { return sharers(node); },
+          .sharers = [this](const Node& node) { return variables.sharers(node); },
           .deterministic = options.deterministic,
           .capture = options.capture};
 }

@@ -159,6 +159,7 @@ void Staging::await_copies(int slot) {
 }
 
 int Staging::begin(const StagedFeeds& staged) {
+  if (gpus_.empty() && !staged) return 0;  // there was nothing to stage
   require(staged.staging_ == this, staged ? "these feeds were staged for another step"
                                           : "no feeds are staged: run with what stage() returned");
   if (staged.slot_ == kNowhere) return 0;

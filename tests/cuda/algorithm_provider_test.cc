@@ -130,10 +130,11 @@ TEST(AlgorithmProvider, RefusesChoicesOfAFileThatAreNotDeterministic) {
     provider.convolution(kConvolution);
     FAIL() << "it was taken";
   } catch (const InvalidArgument& error) {
-    EXPECT_EQ(error.what(),
-              cat("algorithm 5 of ", kName,
-                  " on NVIDIA H200, cuDNN 9.19.0 was chosen without --deterministic and is not; "
-                  "name another file by --algorithms"));
+    EXPECT_EQ(
+        error.what(),
+        cat("algorithm 5 of ", kName,
+            " on NVIDIA H200, cuDNN 9.19.0 was chosen for steps that need not repeat "
+            "(the option deterministic), and does not; name another file (the option algorithms)"));
   }
 }
 

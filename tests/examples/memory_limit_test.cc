@@ -1,4 +1,4 @@
-// Programs with less memory than they need end with an error that says so.
+// Programs with less memory or stack than they need end with an error that says so.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,6 +40,20 @@ TEST_P(MemoryLimit, EndsInAnErrorThatSaysWhatLacksMemory) {
   }
   EXPECT_GE(refused, 3);
   EXPECT_EQ(limited(kMost, GetParam()).status, 0);
+}
+
+TEST(StackLimit, IsAnErrorThatSaysHowMuchIsNeeded) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes more stack";
+  const auto limited_to = [](int kib) {
+    return run_program("sh", {"-c", cat("ulimit -s ", kib, " && exec ", BELFRY_BIN_DIR,
+                                        "/mnist --devices=cpu:2 --batch_size=8 --max_steps=1")});
+  };
+  const Finished refused = limited_to(64);
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_EQ(refused.errors,
+            "error: the stack may have 64 KiB, and needs at least 256; allow it more "
+            "(ulimit -s 8192)\n");
+  EXPECT_EQ(limited_to(256).status, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MemoryLimit, testing::Values("--model=mnist", "--model=resnet20"),

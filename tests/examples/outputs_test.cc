@@ -114,6 +114,49 @@ TEST_F(ShellTest, ALostStandardOutputLosesNoRun) {
   }
 }
 
+TEST_F(ShellTest, ADashIsStandardOutputForEveryFile) {
+  const std::pair<std::string, const char*> commands[] = {
+      {"allreduce_bench -b 8 -e 8 -n 1 --csv=-", "strategy,canonical,"},
+      {"allreduce_bench -b 8 -e 8 -n 1 --json=-", "[\n"},
+      {kTrain + "--json=-", "{\n"},
+      {kTrain + "--trace_file=-", "{"},
+      {"train_bench --model=mlp --num_batches=1 --num_warmup_batches=1 --json -", "{\n"},
+      {"peak_bench --devices=cpu:1 -b 1K --size=8 -n 1 --json=-", "{\n"}};
+  for (const auto& [command, begin] : commands) {
+    const Finished done = shell(command);
+    EXPECT_EQ(done.status, 0) << command << done.errors;
+    EXPECT_THAT(done.output, StartsWith(begin)) << command;
+    EXPECT_THAT(listed(), ElementsAre()) << command;
+  }
+  EXPECT_EQ(shell(kTrain + "--json=- --trace_file=/dev/stdout").errors,
+            "error: --json=- and --trace_file=/dev/stdout would overwrite each other\n");
+  EXPECT_EQ(shell(kTrain + "--json=./-").status, 0);
+  EXPECT_THAT(listed(), ElementsAre("-"));
+}
+
+TEST_F(ShellTest, AnOpenDescriptorIsTheFileThatItLeadsTo) {
+  for (const char* redirection : {"3>>log", "3>log"}) {
+    const Finished done = shell(cat(kTrain, "--json=/dev/fd/3 --trace_file=log ", redirection));
+    EXPECT_EQ(done.errors,
+              "error: --json=/dev/fd/3 and --trace_file=log would overwrite each other\n");
+    EXPECT_EQ(text("log"), "");
+  }
+  // The other name of one file is replaced alone.
+  EXPECT_EQ(shell("ln log other").status, 0);
+  EXPECT_EQ(shell(kTrain + "--json=/dev/fd/3 --trace_file=other 3>>log").status, 0);
+  EXPECT_EQ(nlohmann::json::parse(text("log"))["epochs"], 1);
+  EXPECT_TRUE(nlohmann::json::parse(text("other")).contains("traceEvents"));
+}
+
+TEST_F(ShellTest, ARunWithoutAStepSaysThatItHasNoTrace) {
+  EXPECT_EQ(shell(kTrain + "--save_checkpoint=saved").status, 0);
+  const Finished done = shell(kTrain + "--restore_checkpoint=saved --trace_file=trace.json");
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.errors, HasSubstr("W --trace_file=trace.json was not written: this run ended "
+                                     "after 0 steps, before one to trace; train longer"));
+  EXPECT_THAT(listed(), ElementsAre("saved"));
+}
+
 TEST_F(ShellTest, OneLostFileLosesNoOther) {
   const Finished done = shell("allreduce_bench -b 8 -e 8 -n 1 --csv=/dev/full --json=r.json");
   EXPECT_EQ(done.status, 1);

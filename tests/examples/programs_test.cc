@@ -71,6 +71,26 @@ TEST(Programs, LinearRegressionThatDivergesKeepsItsCheckpointAndExitsWithOne) {
   remove_tree(local_file_system(), checkpoint);
 }
 
+// The loss of the last step is finite, and that of all test data is not.
+TEST(Programs, LinearRegressionWhoseTestLossIsNotFiniteWritesItsJsonAndExitsWithOne) {
+  const Finished wild =
+      run("linear_regression", {"--learning_rate=5", "--max_steps=17", "--json=-"});
+  EXPECT_EQ(wild.status, 1);
+  EXPECT_THAT(wild.errors, HasSubstr("error: training diverged: the test loss is inf"));
+  const auto report = nlohmann::json::parse(wild.output);
+  EXPECT_TRUE(report["test_loss"].is_null());
+  EXPECT_GT(report["loss"].get<double>(), 1e30);
+}
+
+TEST(Programs, NameTheFlagOfThreadsThatCannotStart) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need the address space";
+  const Finished done = run_program(
+      "sh", {"-c", cat("ulimit -v 400000; exec ", BELFRY_BIN_DIR,
+                       "/linear_regression --batch_size=1 --threads=1000 --devices=cpu:1000")});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.errors, HasSubstr("use fewer (--threads), or "));
+}
+
 TEST(Programs, LoopTrainsWithoutATrainer) {
   const Finished done = run("loop", {});
   EXPECT_EQ(done.status, 0) << done.errors;
@@ -170,6 +190,10 @@ TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
     EXPECT_EQ(unknown.output, "") << program;
     EXPECT_EQ(unknown.errors, "error: unknown flag --hlep; did you mean --help?\n") << program;
   }
+  const Finished foreign = run("allreduce_bench", {"--weight_decay=0.1"});
+  EXPECT_EQ(foreign.status, 2);
+  EXPECT_THAT(foreign.errors,
+              HasSubstr("--weight_decay=0.1: nothing is trained here; leave it out"));
   EXPECT_THAT(run("colocation", {"--help"}).output, HasSubstr("[FOLDER]"));
   EXPECT_EQ(run("placement", {"x"}).status, 2);
 }
@@ -316,42 +340,6 @@ TEST(Programs, AllreduceBenchTimesSeveralReductionsAtOnce) {
   for (const auto& record : records) {
     EXPECT_EQ(record["agg_iters"], 5);
     EXPECT_EQ(record["wrong"], 0);
-  }
-}
-
-TEST(Programs, PeakBenchMeasuresCopiesAndProducts) {
-  const std::string json = temporary_path(".json");
-  const Finished done = run("peak_bench", {"--devices=cpu:2", "-b", "1M", "--size=32", "--chain=3",
-                                           "-n", "2", "--json=" + json});
-  EXPECT_EQ(done.status, 0) << done.errors;
-  EXPECT_THAT(done.output, testing::ContainsRegex("copy +[0-9.]+ GB/s, read and written\nbf16 "));
-  const auto report = nlohmann::json::parse(text_of(json));
-  local_file_system().remove(json);
-  EXPECT_EQ(report["devices"], 2);
-  EXPECT_EQ(report["device_type"], "cpu");
-  EXPECT_EQ(report["size"], 32);
-  EXPECT_GT(report["copy_gbs"].get<double>(), 0);
-  EXPECT_EQ(report["matmul_tflops"].size(), 2u) << "tf32 is of GPUs";
-  for (const char* precision : {"bf16", "f32"})
-    EXPECT_GT(report["matmul_tflops"][precision].get<double>(), 0) << precision;
-}
-
-TEST(Programs, PeakBenchSaysWhichDevicesItMeasures) {
-  EXPECT_THAT(run("peak_bench", {"--help"}).output, HasSubstr("at most 1024 [gpu:1]"));
-}
-
-TEST(Programs, PeakBenchRefusesWhatItCannotMeasure) {
-  const std::vector<std::pair<std::vector<std::string>, std::string>> refusals{
-      {{"--devices=cpu:1", "--precisions=f32,fp8"}, "--precisions: unknown precision 'fp8'"},
-      {{"--devices=cpu:1", "--precisions=f32,tf32"},
-       "--precisions=f32,tf32: tf32 is how GPUs multiply f32, and CPU:0 is none; use f32"},
-      {{"--devices=cpu:1", "-b", "0"}, "-b 0 leaves nothing to copy"},
-      {{"--devices=cpu:1", "--size=0"}, "--size=0 is not a whole number between 1 and 32768"},
-      {{"--devices=gpu:1000"}, "--devices: 'gpu:1000'"}};
-  for (const auto& [flags, why] : refusals) {
-    const Finished done = run("peak_bench", flags);
-    EXPECT_EQ(done.status, 2) << why;
-    EXPECT_THAT(done.errors, HasSubstr(why));
   }
 }
 

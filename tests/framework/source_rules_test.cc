@@ -11,6 +11,7 @@ namespace source_rules_test {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 // Calls in `file` to one of `functions`.
 std::vector<std::string> calls(const SourceFile& file, const std::vector<std::string>& functions) {
@@ -66,6 +67,30 @@ TEST(Sources, OpenFilesThroughTheFileSystemSeamOnly) {
       EXPECT_THAT(file_access(file), IsEmpty());
     }
   }
+}
+
+// The lines of `file` whose literals name a flag: "--threads".
+std::vector<std::string> named_flags(const SourceFile& file) {
+  std::vector<std::string> found;
+  for (const std::string_view line : split(file.text, '\n')) {
+    bool quoted = false;
+    for (std::size_t i = 0; i + 2 < line.size(); ++i) {
+      if (line[i] == '"') quoted = !quoted;
+      if (!quoted && line.substr(i).starts_with("//")) break;
+      if (quoted && line.substr(i).starts_with("--") && std::islower(line[i + 2]))
+        found.push_back(cat(file.path, ": ", line));
+    }
+  }
+  return found;
+}
+
+// Their users may have no command line; programs put flags in the place of options.
+TEST(Sources, OfLibrariesSpeakOfOptionsNotOfFlags) {
+  for (const SourceFile& file :
+       source_files({"framework", "ops", "towers", "allreduce", "trainers/core", "trainers/data",
+                     "trainers/machine"}))
+    EXPECT_THAT(named_flags(file), IsEmpty());
+  EXPECT_THAT(named_flags({"x.cc", "f(\"use --threads\");  // of \"--b\""}), SizeIs(1));
 }
 
 // A launch that is replayed would compute with the step at which it was captured.

@@ -10,6 +10,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/test_devices.h"
@@ -39,6 +40,26 @@ class Case {
   // Outputs alone, for other inputs.
   std::vector<Tensor> run_with(const std::vector<Tensor>& inputs) const {
     return evaluate(std::span(outputs_).first(forward_), feeds(inputs));
+  }
+
+  // The same by a session that cuts a batch into shards: all inputs with as many rows as the first.
+  std::vector<Tensor> run_in_shards(int shards) const {
+    std::vector<FeedType> types;
+    for (std::size_t i = 0; i < xs_.size(); ++i) {
+      const Shape& shape = inputs_[i].shape();
+      const bool rows = shape.rank() > 0 && shape[0] == inputs_[0].shape()[0];
+      types.push_back({xs_[i], shape, rows ? std::optional<std::int64_t>(0) : std::nullopt});
+    }
+    std::vector<Fetch> fetches(outputs_.begin(), outputs_.end());
+    Session session(graph_, {.threads = 2, .all_workers = true, .shards = shards});
+    Step& step = session.prepare(fetches, types);
+    step.run(inputs_);
+    std::vector<Tensor> results;
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      results.push_back(step.fetched(i));
+      results.back().mutable_raw();  // memory of its own
+    }
+    return results;
   }
 
   std::vector<Tensor> inputs_;
@@ -126,6 +147,15 @@ void check_parts(const OpTest& test, const Case& tested, DType dtype,
     for (int shift = 0; shift < 32; ++shift)
       expect_near(tested, tested.run({.shift = shift}), whole, tolerance,
                   cat("a first part of ", shift));
+}
+
+// Shards may be without rows.
+void check_shards(const OpTest& test, const Case& tested, DType dtype) {
+  if (test.inputs.empty() || test.inputs[0].shape().rank() == 0) return;
+  const double tolerance = test.library || dtype == DType::kF32 ? 1e-6 : 1e-12;
+  const std::vector<Tensor> whole = tested.run_in_shards(1);
+  for (const int shards : {2, 3, 7})
+    expect_near(tested, tested.run_in_shards(shards), whole, tolerance, cat(shards, " shards"));
 }
 
 void check_in_place(const Case& tested, const std::vector<Tensor>& whole) {
@@ -235,6 +265,7 @@ void check_dtype(const OpTest& test, DType dtype) {
               slack * (dtype == DType::kF32 ? test.f32 : test.f64),
               "fast kernels against reference kernels");
   check_parts(test, tested, dtype, whole);
+  check_shards(test, tested, dtype);
   check_in_place(tested, whole);
   check_rotation(tested, whole);
   if (test.nan) check_nan(tested);

@@ -42,6 +42,7 @@ struct OpTest {
 // Checks, with GoogleTest expectations, for f32 and f64, outputs and gradients alike:
 //   fast kernels against reference kernels;
 //   2 and 3 parts against the whole: equal bits, or near for libraries and batch-reduce;
+//   2, 3 and 7 shards of the first input's rows against one: near;
 //   first parts of 0 to 31 units: equal bits; and for one pointwise node, inputs rotated by 0 to
 //   31; NaN; unknown dimensions; and gradients, and theirs, against central differences in f64.
 void check_op(const OpTest& test);

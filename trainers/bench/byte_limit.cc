@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "belfry/framework/kernels/scale.h"
+#include "belfry/trainers/bench/scale.h"
 
 namespace belfry {
 namespace {
@@ -34,13 +34,13 @@ void ByteLimit::each_part(const std::function<void(std::int64_t, std::int64_t)>&
 
 void ByteLimit::streams_in_turn() {
   each_part([this](std::int64_t begin, std::int64_t end) {
-    for (float* const& stream : streams_) kernels::scale({&stream, 1}, kFactor, begin, end);
+    for (float* const& stream : streams_) scale_in_place({&stream, 1}, kFactor, begin, end);
   });
 }
 
 void ByteLimit::streams_together() {
   each_part([this](std::int64_t begin, std::int64_t end) {
-    kernels::scale(streams_, kFactor, begin, end);
+    scale_in_place(streams_, kFactor, begin, end);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -24,8 +25,10 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   const auto timer = std::make_shared<StepTimer>(timing);
   TrainerOptions timed = runs.mode.applied_to(options);
   timed.callbacks = {timer};
-  const std::unique_ptr<Trainer> trainer =
-      std::make_unique<Trainer>(find_trainer(runs.mode.trainer), std::move(timed), train);
+  const std::unique_ptr<Trainer> trainer = [&] {
+    const Busy busy(cat("building the model for ", runs.mode.name()));
+    return std::make_unique<Trainer>(find_trainer(runs.mode.trainer), std::move(timed), train);
+  }();
   trainer->train();
   const std::span<const double> seconds = timer->seconds();
   const auto samples = static_cast<double>(trainer->batches().global_batch());

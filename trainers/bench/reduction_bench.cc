@@ -4,32 +4,25 @@
 
 #include "belfry/allreduce/choice.h"
 #include "belfry/allreduce/cost_model.h"
-#include "belfry/allreduce/tower_buffers.h"
-#include "belfry/framework/core_ops/assign.h"
-#include "belfry/framework/core_ops/no_op.h"
-#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/trainers/bench/reduction_oracle.h"
+#include "belfry/trainers/bench/reduction_check.h"
 #include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 
 namespace belfry {
 namespace {
 
-// One strategy's part of the graph, and the steps that run it.
+// A strategy, and the steps that run it.
 struct Entry {
   ReductionResult result;
-  std::vector<Output> sums = {};  // of all towers, tensor by tensor
-  Node* place = nullptr;          // writes them to the variables
-  Node* compute = nullptr;        // waits for them
-  Node* places = nullptr;         // the same options.aggregate times, each behind the one before
-  Node* computes = nullptr;
-  Step* in_place = nullptr;  // steps of these
+  ReductionNodes nodes = {};
+  Step* in_place = nullptr;
   Step* out_of_place = nullptr;
-  Step* all_in_place = nullptr;
+  Step* all_in_place = nullptr;  // options.aggregate times
   Step* all_out_of_place = nullptr;
   int in_place_way = -1, out_of_place_way = -1;  // of Interleaved
 };
@@ -38,18 +31,18 @@ class Bench {
  public:
   Bench(const std::vector<Shape>& shapes, const ReductionBenchOptions& options,
         bool dry_run = false)
-      : shapes_(shapes),
-        options_(options),
-        dry_run_(dry_run),
-        rows_(tower_buffers(graph_, types(), options.devices)) {
-    for (const Shape& shape : shapes_) elements_ += shape.elements();
-  }
+      : options_(options), dry_run_(dry_run), graph_(shapes, options) {}
 
   void add(const std::string& strategy) {
     Entry& entry = entries_.emplace_back(Entry{.result = {.strategy = strategy}});
     attempt(entry, [&] {
-      resolve(entry);
-      build(entry);
+      const auto busy = saying_that("building", entry.result);
+      resolve(entry.result);
+      const std::unique_ptr<Strategy> made = make_strategy(entry.result.resolved);
+      const std::string refusal = made->refusal(options_.devices);  // reduce() takes one of any
+      require(refusal.empty(), refusal);
+      entry.result.canonical = made->canonical(graph_.towers());
+      entry.nodes = graph_.add(*made);
     });
     show("built ", strategy);
   }
@@ -57,7 +50,7 @@ class Bench {
   ReductionBench run() {
     prepare();
     if (options_.check) check();
-    ReductionBench bench{.elements = elements_, .bytes = bytes()};
+    ReductionBench bench{.elements = graph_.elements(), .bytes = graph_.bytes()};
     time(bench);
     for (Entry& entry : entries_) bench.results.push_back(std::move(entry.result));
     return bench;
@@ -68,14 +61,14 @@ class Bench {
   // limit.
   std::int64_t memory() {
     prepare();
-    const std::int64_t buffers = towers() * bytes();
+    const std::int64_t buffers = graph_.towers() * graph_.bytes();
     std::int64_t most = buffers;
     for (Entry& entry : entries_)
       attempt(entry, [&] {
         if (!options_.check) return;
-        Session session(graph_, session_options());
-        session.prepare(fetches(entry));
-        most = std::max(most, host_bytes(session.device_use()) + buffers + 2 * bytes());
+        Session session(graph_.graph(), session_options());
+        session.prepare(entry.nodes.fetches());
+        most = std::max(most, host_bytes(session.device_use()) + buffers + 2 * graph_.bytes());
       });
     return host_bytes(session_->device_use()) + most;
   }
@@ -83,13 +76,13 @@ class Bench {
  private:
   template <class... Parts>
   void show(const Parts&... parts) const {
-    show_if_due(options_.console, "# ", bytes(), " bytes: ", parts...);
+    show_if_due(options_.console, "# ", graph_.bytes(), " bytes: ", parts...);
   }
 
-  std::vector<TensorType> types() const {
-    std::vector<TensorType> types;
-    for (const Shape& shape : shapes_) types.push_back({shape, options_.dtype});
-    return types;
+  // While it lives. A dry run is short, or said to go on by its caller.
+  std::optional<Busy> saying_that(const char* does, const ReductionResult& result) const {
+    if (dry_run_) return {};
+    return std::optional<Busy>(std::in_place, cat(does, " ", result.strategy));
   }
 
   // Calls `step`; where it throws and refusals are listed, notes why and builds no more of it.
@@ -104,90 +97,39 @@ class Bench {
     }
   }
 
-  void resolve(Entry& entry) const {
-    entry.result.resolved = entry.result.strategy;
-    if (entry.result.strategy != "auto") return;
+  void resolve(ReductionResult& result) const {
+    result.resolved = result.strategy;
+    if (result.strategy != "auto") return;
     require(options_.machine != nullptr, "auto needs a machine to choose by");
     const StrategyChoice choice = choose_strategy(
-        accepted_strategies(find_trainer("replicated").accepts), types(),
+        accepted_strategies(find_trainer("replicated").accepts), graph_.types(),
         options_.machine->devices_for(options_.devices), *options_.machine,
         {.any = options_.auto_any, .reduction = options_.reduction, .work = StepWork::kWhole});
-    entry.result.resolved = choice.best().strategy;
-    entry.result.reason = choice.str();
-  }
-
-  void build(Entry& entry) {
-    const std::unique_ptr<Strategy> strategy = make_strategy(entry.result.resolved);
-    const std::string refusal =
-        strategy->refusal(options_.devices);  // reduce() takes one tower of any
-    require(refusal.empty(), refusal);
-    entry.result.canonical = strategy->canonical(towers());
-    Reduced in_place = reduce(*strategy, rows_);
-    Reduced out_of_place = in_place;
-    entry.sums = in_place.sums;
-    entry.place = &group(graph_, in_place.writes);
-    entry.compute = &group(graph_, nodes_of(out_of_place.sums));
-    for (int i = 1; i < options_.aggregate; ++i) {
-      in_place = reduce(*strategy, rows_behind(in_place.writes));
-      out_of_place = reduce(*strategy, rows_behind(nodes_of(out_of_place.sums)));
-    }
-    entry.places = &group(graph_, in_place.writes);
-    entry.computes = &group(graph_, nodes_of(out_of_place.sums));
-  }
-
-  // Of all towers, tensor by tensor.
-  struct Reduced {
-    std::vector<Output> sums = {};
-    std::vector<Node*> writes = {};  // of them to the variables
-  };
-
-  Reduced reduce(Strategy& strategy, std::vector<std::vector<Gradient>> rows) {
-    const GradientTable sums =
-        strategy.reduce(GradientTable(std::move(rows)), {.reduction = options_.reduction});
-    Reduced reduced;
-    for (int n = 0; n < sums.variables(); ++n)
-      for (int t = 0; t < towers(); ++t) {
-        reduced.sums.push_back(sums.at(t, n).value);
-        reduced.writes.push_back(&assign(buffer(t, n), reduced.sums.back()));
-      }
-    return reduced;
-  }
-
-  static std::vector<Node*> nodes_of(const std::vector<Output>& outputs) {
-    std::vector<Node*> nodes;
-    for (const Output& output : outputs) nodes.push_back(&output.node());
-    return nodes;
-  }
-
-  // Each variable as it is behind its node: `nodes` are of all towers, tensor by tensor.
-  std::vector<std::vector<Gradient>> rows_behind(const std::vector<Node*>& nodes) {
-    std::vector<std::vector<Gradient>> rows = rows_;
-    for (std::size_t t = 0; t < rows.size(); ++t)
-      for (std::size_t n = 0; n < rows[t].size(); ++n) {
-        Node* const before = nodes[n * rows.size() + t];
-        const DeviceScope on(graph_, options_.devices[t]);
-        const ControlDependencies behind(graph_, std::span(&before, 1));
-        rows[t][n].value = rows[t][n].variable.read();
-      }
-    return rows;
+    result.resolved = choice.best().strategy;
+    result.reason = choice.str();
   }
 
   void prepare() {
-    session_ = std::make_unique<Session>(graph_, session_options());
+    session_ = std::make_unique<Session>(graph_.graph(), session_options());
     for (Entry& entry : entries_) {
       attempt(entry, [&] {
-        entry.in_place = &session_->prepare({*entry.place});
-        entry.out_of_place = &session_->prepare({*entry.compute});
-        const bool several = options_.aggregate > 1;
-        entry.all_in_place = several ? &session_->prepare({*entry.places}) : entry.in_place;
-        entry.all_out_of_place =
-            several ? &session_->prepare({*entry.computes}) : entry.out_of_place;
-        if (!options_.machine || !describes_here(*options_.machine)) return;
-        entry.result.in_place.predicted = predicted(*entry.in_place);
-        entry.result.out_of_place.predicted = predicted(*entry.out_of_place);
+        const auto busy = saying_that("preparing", entry.result);
+        prepare(entry);
       });
       show("prepared ", entry.result.strategy);
     }
+  }
+
+  void prepare(Entry& entry) {
+    const ReductionNodes& nodes = entry.nodes;
+    entry.in_place = &session_->prepare({*nodes.place});
+    entry.out_of_place = &session_->prepare({*nodes.compute});
+    const bool several = options_.aggregate > 1;
+    entry.all_in_place = several ? &session_->prepare({*nodes.places}) : entry.in_place;
+    entry.all_out_of_place = several ? &session_->prepare({*nodes.computes}) : entry.out_of_place;
+    if (!options_.machine || !describes_here(*options_.machine)) return;
+    entry.result.in_place.predicted = predicted(*entry.in_place);
+    entry.result.out_of_place.predicted = predicted(*entry.out_of_place);
   }
 
   bool describes_here(const Machine& machine) const {
@@ -197,59 +139,30 @@ class Bench {
   // Nothing for plans with devices that the machine lacks.
   std::optional<double> predicted(const Step& step) const {
     try {
-      return predict_seconds(*step.plan(), session_->devices(), *options_.machine, StepWork::kWhole);
+      return predict_seconds(*step.plan(), session_->devices(), *options_.machine,
+                             StepWork::kWhole);
     } catch (const NotFound&) {
       return {};
     }
   }
 
   void check() {
-    std::vector<ReductionOracle> oracles;
-    for (const Shape& shape : shapes_)
-      oracles.emplace_back(shape, options_.dtype, towers(), options_.reduction);
+    const ReductionCheck check(
+        graph_, options_, [this](const char* what, const std::string& name) { show(what, name); });
     for (Entry& entry : entries_)
       attempt(entry, [&] {
-        check_in_place(entry, oracles);
-        check_out_of_place(entry, oracles);
+        ReductionResult& result = entry.result;
+        const auto busy = saying_that("checking", result);
+        result.in_place.wrong = check.wrong_in_place(result, *session_, *entry.in_place);
+        Session fetching(graph_.graph(), session_options());  // holds copies of all sums
+        result.out_of_place.wrong = check.wrong_out_of_place(result, fetching, entry.nodes);
       });
-  }
-
-  void write_inputs(Session& session, const std::vector<ReductionOracle>& oracles) const {
-    for (std::size_t n = 0; n < oracles.size(); ++n)
-      for (int t = 0; t < towers(); ++t) {
-        session.write(buffer(t, static_cast<int>(n)), oracles[n].input(t));
-        show("writing what is summed");
-      }
-  }
-
-  void check_in_place(Entry& entry, const std::vector<ReductionOracle>& oracles) {
-    write_inputs(*session_, oracles);
-    entry.in_place->run();
-    std::int64_t& wrong = entry.result.in_place.wrong.emplace(0);
-    for (std::size_t n = 0; n < oracles.size(); ++n)
-      for (int t = 0; t < towers(); ++t) {
-        wrong += oracles[n].wrong(session_->read(buffer(t, static_cast<int>(n))),
-                                  entry.result.canonical);
-        show("checking ", entry.result.strategy);
-      }
-  }
-
-  // In a session of its own: fetches hold copies of all sums, and go with it.
-  void check_out_of_place(Entry& entry, const std::vector<ReductionOracle>& oracles) const {
-    Session session(graph_, session_options());
-    write_inputs(session, oracles);
-    const std::vector<Tensor> sums = session.run(fetches(entry));
-    std::int64_t& wrong = entry.result.out_of_place.wrong.emplace(0);
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      wrong +=
-          oracles[i / static_cast<std::size_t>(towers())].wrong(sums[i], entry.result.canonical);
-      show("checking ", entry.result.strategy);
-    }
   }
 
   void time(ReductionBench& bench) {
     Interleaved ways;
-    const TimedLimit limit(ways, options_, bench.bytes, std::min(session_->threads(), towers()));
+    const TimedLimit limit(ways, options_, bench.bytes,
+                           std::min(session_->threads(), graph_.towers()));
     for (Entry& entry : entries_) {
       if (!entry.result.refusal.empty()) continue;
       entry.out_of_place_way = ways.add([step = entry.all_out_of_place] { step->run(); });
@@ -265,9 +178,6 @@ class Bench {
     }
   }
 
-  static std::vector<Fetch> fetches(const Entry& entry) {
-    return std::vector<Fetch>(entry.sums.begin(), entry.sums.end());
-  }
   SessionOptions session_options() const {
     return {.device_count = device_count(options_.devices),
             .logical_gpus = options_.logical_gpus,
@@ -275,20 +185,10 @@ class Bench {
             .threads = options_.threads,
             .deterministic = options_.deterministic};
   }
-  std::int64_t bytes() const {
-    return elements_ * static_cast<std::int64_t>(size_of(options_.dtype));
-  }
-  int towers() const { return static_cast<int>(rows_.size()); }
-  Variable buffer(int t, int n) const {
-    return rows_[static_cast<std::size_t>(t)][static_cast<std::size_t>(n)].variable;
-  }
 
-  const std::vector<Shape>& shapes_;
   const ReductionBenchOptions& options_;
   bool dry_run_;
-  std::int64_t elements_ = 0;
-  Graph graph_;
-  std::vector<std::vector<Gradient>> rows_;
+  ReductionGraph graph_;
   std::vector<Entry> entries_;
   std::unique_ptr<Session> session_;
 };

@@ -13,6 +13,7 @@
 #include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/core/optimizer.h"
 #include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 #include "belfry/trainers/util/statistics.h"
@@ -173,6 +174,7 @@ UpdateBench bench_update(const std::vector<Shape>& shapes, const std::string& st
   };
   Interleaved ways;
   for (const UpdateCell& cell : bench.cells) {
+    const Busy busy(cat("preparing ", strategy));
     sessions.push_back(problem.session(cell.fuse_updates, cell.share_replicas, false));
     steps.push_back(&problem.prepare(*sessions.back()));
     ways.add([&problem, step = steps.back()] { problem.run(*step); });

@@ -86,7 +86,7 @@ void FreeTowers::loop(std::size_t tower) {
       if (!begin(rate)) return;
       Trace trace;
       const RunOptions run{.trace = tower == 0 && i == options_.traced ? &trace : nullptr};
-      step.run(step.stage(batch.tensors), batch.tensors, rate, run);
+      step.run({}, batch.tensors, rate, run);  // on CPUs: nothing is staged
       end(step, run.trace);
     }
   } catch (...) {

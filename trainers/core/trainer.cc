@@ -25,6 +25,14 @@ std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   return checked_size(train, "training data");
 }
 
+// What the prefetcher does with a batch that it has gathered: nothing where no GPU takes one.
+Prefetcher::Stage stager(std::vector<TrainingStep>& steps) {
+  if (std::ranges::none_of(steps, &TrainingStep::stages)) return {};
+  return [&steps](const Batch& batch, std::stop_token stop) {
+    return steps[batch.form].stage(batch.tensors, std::move(stop));
+  };
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
@@ -139,11 +147,8 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
   auto source = std::make_unique<Source>();
   const BatchPlan::Position start{epochs_, epoch_step_};
   if (built_.tower_ops.empty())
-    source->input = std::make_unique<Prefetcher>(
-        train_, batches_, start, Prefetcher::kSlots, std::nullopt,
-        [this](const Batch& batch, std::stop_token stop) {
-          return training_steps_[batch.form].stage(batch.tensors, std::move(stop));
-        });
+    source->input = std::make_unique<Prefetcher>(train_, batches_, start, Prefetcher::kSlots,
+                                                 std::nullopt, stager(training_steps_));
   else
     source->free =
         std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,
@@ -161,7 +166,6 @@ void Trainer::train() {
   graph_.freeze();
   std::unique_ptr<Source> source = open_source();
   began_ = seconds_now();
-  bool traced = false;
   const std::int64_t last = total_steps();
   while (steps_ < last && !stopped_) {
     const double start = seconds_now();
@@ -169,7 +173,6 @@ void Trainer::train() {
     call([&](Callback& c) { c.before_step(*this, step); });
     const std::int64_t samples = batches_.forms()[batches_.form_of(epoch_step_)].total();
     const bool with_trace = run_step(*source, step);
-    traced = traced || with_trace;
     step.seconds = seconds_now() - began_;
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
@@ -187,8 +190,6 @@ void Trainer::train() {
     }
   }
   source.reset();
-  if (options_.on_trace && !traced)
-    log_warning("no step was traced: training ended after ", steps_ - first_step_, " steps");
   call([&](Callback& c) { c.after_training(*this, info()); });
 }
 
@@ -202,9 +203,11 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
   } else {
     if (steps_ == traced_step_) trace.emplace();
     Batch& batch = source.input->next();
-    TrainingStep& form = training_steps_[batch.form];
-    form.run(std::move(batch.staged), batch.tensors, rate, {.trace = trace ? &*trace : nullptr});
-    for (std::size_t m = 0; m < step_metrics_.size(); ++m) step_metrics_[m].value = form.metric(m);
+    TrainingStep& training_step = training_steps_[batch.form];
+    training_step.run(std::move(batch.staged), batch.tensors, rate,
+                      {.trace = trace ? &*trace : nullptr});
+    for (std::size_t m = 0; m < step_metrics_.size(); ++m)
+      step_metrics_[m].value = training_step.metric(m);
   }
   if (trace) options_.on_trace(*trace);
   look_at_loss();

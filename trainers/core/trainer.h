@@ -51,6 +51,7 @@ struct TrainerOptions {
   LossScaleOptions loss_scale = {};
   bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
   // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.
+  // Not called by a run without steps, or stopped before that one.
   std::function<void(const Trace&)> on_trace = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
   // Of the trainer's session, which has `devices`, whatever device_count says. A dry run plans for
@@ -156,7 +157,7 @@ class Trainer {
   struct Source;
   void prepare();
   std::unique_ptr<Source> open_source();
-  bool run_step(Source& source, const StepInfo& info);
+  bool run_step(Source& source, const StepInfo& step);
   void look_at_loss();
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/plan/plan.h"
+
 namespace belfry {
 namespace {
 
@@ -66,13 +68,18 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
   for (const Output& rate : rates) feeds.push_back({rate, {}});
   for (const Output& zero : form.zeros) feeds.push_back({zero, zero.shape()});
   step_ = &session.prepare(fetches, feeds, options);
+  stages_ = !step_->plan()->feed_slots.empty();
   if (feeds.size() == inputs) return;
-  for (std::vector<Tensor>* all : {&feeds_, &next_feeds_})
-    for (const FeedType& feed : feeds) all->emplace_back(feed.shape, feed.where.dtype());
+  const auto tensors = [&](std::vector<Tensor>& all) {
+    for (const FeedType& feed : feeds) all.emplace_back(feed.shape, feed.where.dtype());
+  };
+  tensors(feeds_);
+  if (stages_) tensors(next_feeds_);
 }
 
 // Rates are fed to CPUs: they are not known yet.
 StagedFeeds TrainingStep::stage(std::span<const Tensor> inputs, std::stop_token stop) {
+  if (!stages_) return {};
   if (next_feeds_.empty()) return step_->stage(inputs, std::move(stop));
   const InputsInFront held(next_feeds_, inputs);
   return step_->stage(next_feeds_, std::move(stop));

@@ -31,9 +31,11 @@ class TrainingStep {
   TrainingStep(Session& session, const TrainingForm& form, std::span<const TowerRecord> towers,
                std::span<const Output> rates, PrepareOptions options = {});
 
+  // Whether it has inputs on GPUs. Without any there is nothing to stage.
+  bool stages() const { return stages_; }
   // `inputs`: all fields of the first tower, then of the next, with the rows of the form. One
   // thread may stage while another runs, as Step::stage. Neither allocates anything, but for a
-  // trace.
+  // trace. Returns none, and looks at nothing, if there is nothing to stage.
   StagedFeeds stage(std::span<const Tensor> inputs, std::stop_token stop = {});
   // With the inputs that were staged. `rate` is fed to the placeholders, if there are any.
   void run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
@@ -51,9 +53,10 @@ class TrainingStep {
   };
 
   Step* step_;
+  bool stages_;
   std::size_t metrics_, rates_;
   std::vector<Counted> towers_;
-  // Only if there are more than the inputs: those, rates and zeros. Of a run, and to be staged.
+  // Only if there are more than the inputs: those, rates and zeros. Of a run; and to be staged.
   std::vector<Tensor> feeds_, next_feeds_;
 };
 

@@ -4,6 +4,7 @@
 #include "belfry/framework/base/numeric_order.h"
 #include "belfry/trainers/core/evaluator.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
@@ -85,21 +86,28 @@ Json to_json(const Explanation& explanation) {
       .set("fallback", explanation.fallback.empty() ? Json() : Json(explanation.fallback));
 }
 
+// Plans all that a run would run: on many devices that takes long.
+std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& options,
+                                 const Dataset& train, const Dataset* test) {
+  const Busy busy(cat("planning for ", options.devices.size(), " devices"));
+  auto trainer = std::make_unique<Trainer>(find_trainer(flags.kind), options, train, test);
+  if (flags.dry_run && test)
+    prepare_predictors(trainer->session(), trainer->built().predictors, options.batch_size);
+  return trainer;
+}
+
 }  // namespace
 
 void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
              const Dataset* test, Console& console, OutputFile* file) {
   std::string placement;  // shown once the node to explain is known
   options.session.placement_sink = [&](std::string_view lines) { placement += lines; };
-  const std::unique_ptr<Trainer> made =
-      std::make_unique<Trainer>(find_trainer(flags.kind), options, train, test);
+  const std::unique_ptr<Trainer> made = planned(flags, options, train, test);
   Trainer& trainer = *made;
   Json json = Json::object(), devices, physical;
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
   if (flags.dry_run) {
-    if (test)
-      prepare_predictors(trainer.session(), trainer.built().predictors, flags.trainer.batch_size);
     console.line(without_line_break(placement));
     devices = print_device_use(trainer.session(), console);
     if (flags.trainer.session.logical_gpus > 1)

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <new>
 
+#include <sys/resource.h>
+
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"
@@ -26,6 +28,16 @@ int fail(std::string text, int code) {
   std::ranges::replace(text, '\n', ' ');
   std::fprintf(stderr, "error: %s\n", text.c_str());
   return code;
+}
+
+// Of each thread: other threads get what the first may have. Libraries take half of it.
+constexpr rlim_t kLeastStackKib = 256;
+
+void require_stack() {
+  rlimit stack = {};
+  if (::getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >> 10 >= kLeastStackKib) return;
+  throw Error(cat("the stack may have ", stack.rlim_cur >> 10, " KiB, and needs at least ",
+                  kLeastStackKib, "; allow it more (ulimit -s 8192)"));
 }
 
 int status_of(const std::function<int()>& body) {
@@ -64,7 +76,8 @@ int run_program(const std::function<int()>& body) {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::clearerr(stdout);
   const int code = status_of([&] {
-    reserve_standard_descriptors();
+    prepare_standard_descriptors();
+    require_stack();
     return body();
   });
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;

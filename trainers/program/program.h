@@ -18,7 +18,8 @@ std::span<const char* const> arguments(int argc, const char* const* argv);
 // and "(the option NAME)" in any other becomes "(--NAME)".
 // What could not be printed to standard output becomes such a line, and 1, when body() has ended: a
 // pipe whose reader goes ends no run, as SIGPIPE and SIGXFSZ are ignored from then on. Descriptors
-// 0 to 2 are opened if they are closed, so that no file gets them.
+// 0 to 2 are opened if they are closed, so that no file gets them. A stack that is too small for
+// kernels becomes such a line, and 1, before body().
 int run_program(const std::function<int()>& body);
 
 // A whole main function: parse(arguments, program name) gives flags, with what --help is to print

@@ -14,39 +14,56 @@ namespace belfry {
 struct Report {
   std::string program;
   std::vector<DeviceSpec> devices;
-  std::string trainer, allreduce;                    // allreduce "" if nothing is combined
-  std::string allreduce_requested;                   // "auto" if it was chosen, else the same
-  int gradient_repacking = 0, small_tensors_kb = 0;  // 0: not packed
-  bool fuse_updates = true, share_replicas = true;
   bool deterministic = false;  // --deterministic
-  // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
-  // canonical sum, and so of all others that are.
-  bool canonical = true;
-  double bucket_mb = 0;  // most MiB of gradients combined at once; 0: no buckets
-  std::string async;     // "ordered" or "free"; "" for other trainers than async
-  int batch_size = 0;    // per tower, on average
-  std::string uneven = "drop";
-  std::vector<double> tower_weights;  // none: equal
-  std::uint64_t seed = 0;
   std::string precision = "f32";
-  std::optional<LossScaleState> loss_scale;  // of f16: members loss_scale and skipped_steps
   int threads = 0;
-  std::int64_t steps = 0;  // complete
-  int epochs = 0;          // complete
-  double seconds =
-      0;  // from the data being loaded to the end of training: its last evaluation and checkpoint
-  double examples_per_second = 0;
-  std::optional<double> loss;  // of the last step, mean over towers; none if no step ran
-  // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
-  Divergence divergence;
-  std::optional<double> test_loss, test_accuracy;  // of the last test; a fraction
-  std::string params_hash, state_hash;
-  bool replicas_equal = true;
-  int replicas_shared = 0;                         // variables that lie in the storage of another
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
+
+  // How gradients become an update.
+  struct Update {
+    std::string trainer, allreduce;   // allreduce "" if nothing is combined
+    std::string allreduce_requested;  // "auto" if it was chosen, else the same
+    int gradient_repacking = 0;       // 0: not packed
+    int small_tensors_kb = 0;         // 0: not packed
+    double bucket_mb = 0;             // most MiB of gradients combined at once; 0: no buckets
+    std::string async;                // "ordered" or "free"; "" for other trainers than async
+    bool fuse_updates = true, share_replicas = true;
+    // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
+    // canonical sum, and so of all others that are.
+    bool canonical = true;
+  } update;
+
+  struct Batches {
+    int batch_size = 0;  // per tower, on average
+    std::string uneven = "drop";
+    std::vector<double> tower_weights;  // none: equal
+    std::uint64_t seed = 0;
+  } batches;
+
+  struct Progress {
+    std::int64_t steps = 0;  // complete
+    int epochs = 0;          // complete
+    // From the data being loaded to the end of training: its last evaluation and checkpoint.
+    double seconds = 0;
+    double examples_per_second = 0;
+  } progress;
+
+  struct Losses {
+    std::optional<double> loss;  // of the last step, mean over towers; none if no step ran
+    // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
+    Divergence divergence;
+    std::optional<double> test_loss, test_accuracy;  // of the last test; a fraction
+    std::optional<LossScaleState> scale;             // of f16: members loss_scale and skipped_steps
+  } losses;
+
+  struct Variables {
+    std::string params_hash, state_hash;
+    bool replicas_equal = true;
+    int replicas_shared = 0;  // that lie in the storage of another
+  } variables;
 };
 
-// One JSON object with a member per field above. What does not exist (allreduce,
+// One JSON object with a member per field above, groups left out. What does not exist (allreduce,
 // allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss, first_nonfinite_step,
 // nonfinite_variable, test_loss, test_accuracy), and numbers that are not finite, are null.
 std::string to_json(const Report& report);

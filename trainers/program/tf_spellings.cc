@@ -3,10 +3,10 @@
 #include <limits>
 
 #include "belfry/allreduce/all_reduce_spec.h"
-#include "belfry/allreduce/small_tensors.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/tf_fixed_spellings_impl.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
@@ -47,6 +47,8 @@ Translated variable_update(const WrittenFlag& self, const WrittenFlags& line) {
 // tensor, which take turns.
 std::string strategy_of_range(const WrittenFlag& self, std::string_view range, int devices) {
   const std::string_view name = range.substr(0, range.find('#'));
+  if (name == "hiercopy" || name == "hierarchical_copy")
+    return cat("hierarchical", range.substr(name.size()));
   if (name != "pscpu" && name != "psgpu") return std::string(range);
   const std::string_view number = name == range ? "1" : range.substr(name.size() + 1);
   if (number == "1") return name == "pscpu" ? "naive_cpu" : "naive";
@@ -140,69 +142,23 @@ Translated data_name(const WrittenFlag& self, const WrittenFlags& line) {
 }
 
 void add_common(std::vector<FlagSpelling>& all) {
-  all.insert(
-      all.end(),
-      {{"variable_update", "MODE", "--trainer=MODE, for parameter_server and replicated",
-        variable_update},
-       {"all_reduce_spec", "SPEC",
-        "--allreduce: xring, nccl, collective; pscpu is naive_cpu, psgpu naive, psgpu#K on K "
-        "devices shuffle",
-        all_reduce_spec},
-       {"local_parameter_device", "cpu|gpu",
-        "--parameter_device=cpu|spread; for replicas --allreduce=naive_cpu or naive",
-        local_parameter_device},
-       {"hierarchical_copy", "", "--allreduce=hierarchical", hierarchical_copy},
-       {"agg_small_grads_max_bytes", "BYTES", "--small_tensors_kb, in bytes",
-        agg_small_grads_max_bytes},
-       {"use_fp16", "", "--precision=f16", use_fp16},
-       renamed("init_learning_rate", "X", "learning_rate"),
-       renamed("num_inter_threads", "N", "threads"),
-       renamed("tf_random_seed", "N", "seed")});
-}
-
-// What there is no choice of.
-void add_fixed(std::vector<FlagSpelling>& all) {
-  const std::string source = "it is part of the model's source; --learning_rate alone has a flag";
-  const std::string processes = "one process serves all devices, and there are no others";
-  const std::string schedule =
-      "the schedule is part of the model's source; --learning_rate=X gives a constant rate";
-  all.insert(
-      all.end(),
-      {only("agg_small_grads_max_group", "N", cat(kMostInSmallPack),
-            cat("Belfry packs up to ", kMostInSmallPack, " small gradients; leave it out")),
-       only("data_format", "FORMAT", "NHWC", "images are NHWC alone; leave it out"),
-       only("num_intra_threads", "N", "1",
-            "an operation takes one thread; --threads=N says how many there are in all"),
-       only("variable_consistency", "KIND", "strong",
-            "gradients are applied in the step that made them; leave it out"),
-       only("cross_replica_sync", "", "true", "write --trainer=async"),
-       only("staged_vars", "", "false", "variables are read in the step that uses them"),
-       only("forward_only", "", "false", "programs train; leave it out"),
-       only("eval", "", "false", "programs train, and evaluate after each epoch; leave it out"),
-       only("distortions", "", "false", "images are taken as they are; leave it out"),
-       only("xla", "", "false", "there is no other compiler; leave it out"),
-       only("fp16_vars", "", "false", "variables are f32 whatever the --precision"),
-       only("fp16_enable_auto_loss_scale", "", "true",
-            "with --precision=f16 the loss scale adapts itself"),
-       refused("fp16_loss_scale",
-               "with --precision=f16 the loss scale adapts itself; leave it out"),
-       refused("network_topology",
-               "--allreduce=hierarchical has one; --links=FILE describes links"),
-       refused("optimizer", source),
-       refused("momentum", source),
-       refused("weight_decay", source),
-       refused("piecewise_learning_rate_schedule", schedule),
-       refused("minimum_learning_rate", schedule),
-       refused("num_epochs_per_decay", schedule),
-       refused("learning_rate_decay_factor", schedule),
-       refused("num_learning_rate_warmup_epochs", schedule),
-       only("use_chrome_trace_format", "", "true", "traces are in Chrome's format; leave it out"),
-       refused("job_name", processes),
-       refused("task_index", processes),
-       refused("ps_hosts", processes),
-       refused("worker_hosts", processes),
-       refused("controller_host", processes),
-       refused("horovod_device", processes)});
+  all.insert(all.end(),
+             {{"variable_update", "MODE", "--trainer=MODE, for parameter_server and replicated",
+               variable_update},
+              {"all_reduce_spec", "SPEC",
+               "--allreduce: xring, nccl, collective; pscpu is naive_cpu, psgpu naive, hiercopy "
+               "hierarchical, psgpu#K on K devices shuffle",
+               all_reduce_spec},
+              {"local_parameter_device", "cpu|gpu",
+               "--parameter_device=cpu|spread; for replicas --allreduce=naive_cpu or naive",
+               local_parameter_device},
+              {"hierarchical_copy", "", "--allreduce=hierarchical", hierarchical_copy},
+              {"agg_small_grads_max_bytes", "BYTES", "--small_tensors_kb, in bytes",
+               agg_small_grads_max_bytes},
+              {"use_fp16", "", "--precision=f16", use_fp16},
+              renamed("init_learning_rate", "X", "learning_rate"),
+              renamed("num_inter_threads", "N", "threads"),
+              renamed("tf_random_seed", "N", "seed")});
 }
 
 void add_checkpoints(std::vector<FlagSpelling>& all, const std::string& why) {
@@ -236,6 +192,7 @@ void add_benchmark(std::vector<FlagSpelling>& all) {
              {{"data_name", "NAME", "cifar10 for resnet20, imagenet for resnet50: what they are",
                data_name},
               refused("num_epochs", "there are no epochs in synthetic data; write --num_batches=N"),
+              refused("max_steps", "a benchmark runs all its steps; write --num_batches=N"),
               only("print_training_accuracy", "", "false",
                    "the loss is printed alone; leave it out, or train with a program that prints "
                    "accuracies, such as mnist"),
@@ -252,7 +209,14 @@ std::vector<FlagSpelling> tf_spellings(const FlagDefaults& program) {
     add_benchmark(all);
   else
     add_training(all, program.reads_files);
-  add_fixed(all);
+  for (FlagSpelling& spelling : tf_fixed_spellings(program)) all.push_back(std::move(spelling));
+  return all;
+}
+
+std::vector<FlagSpelling> tf_refusals(const std::string& why) {
+  std::vector<FlagSpelling> all;
+  for (const FlagSpelling& other : tf_spellings({.program = "", .benchmark = true}))
+    all.push_back(only(other.name, other.unit, "", why));
   return all;
 }
 

@@ -1,5 +1,6 @@
 // The flags of tf_cnn_benchmarks, as the scripts of its users have them, in ours.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "belfry/trainers/program/flag_spellings.h"
@@ -12,5 +13,8 @@ namespace belfry {
 // an all_reduce_spec are bytes (there the text says bytes, and the code counts elements). What has
 // no counterpart is refused with what to write, by flags that the program has.
 std::vector<FlagSpelling> tf_spellings(const FlagDefaults& program);
+
+// For programs that train nothing: each is refused, for this reason.
+std::vector<FlagSpelling> tf_refusals(const std::string& why);
 
 }  // namespace belfry

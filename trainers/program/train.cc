@@ -109,45 +109,53 @@ void print_header(Console& console, const std::string& program, const TrainFlags
                      " examples, which do not fill a batch"));
 }
 
+Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
+  const TrainerOptions& made = trainer.options();
+  const AggregationOptions& aggregation = made.aggregation;
+  return {.trainer = flags.kind,
+          .allreduce = aggregation.allreduce,
+          .allreduce_requested = trainer.choice().empty() ? aggregation.allreduce : "auto",
+          .gradient_repacking = aggregation.gradient_repacking,
+          .small_tensors_kb = aggregation.small_tensors_kb,
+          .bucket_mb = aggregation.bucket_mb,
+          .async = flags.async(),
+          .fuse_updates = made.session.fuse_updates,
+          .share_replicas = made.session.share_replicas,
+          .canonical = is_canonical({flags.kind, aggregation.allreduce}, trainer)};
+}
+
+Report::Losses losses_report(Trainer& trainer) {
+  Report::Losses losses{.divergence = find_divergence(trainer), .scale = trainer.loss_scale()};
+  if (trainer.steps_of_run() > 0) losses.loss = trainer.metric("loss");
+  if (trainer.has_metric("test_loss")) losses.test_loss = trainer.metric("test_loss");
+  if (trainer.has_metric("test_accuracy")) losses.test_accuracy = trainer.metric("test_accuracy");
+  return losses;
+}
+
 Report make_report(const std::string& program, const TrainFlags& flags, Trainer& trainer) {
   Session& session = trainer.session();
   const TrainerOptions& made = trainer.options();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
   if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
-  Report report{
-      .program = program,
-      .devices = made.devices,
-      .trainer = flags.kind,
-      .allreduce = made.aggregation.allreduce,
-      .allreduce_requested = trainer.choice().empty() ? made.aggregation.allreduce : "auto",
-      .gradient_repacking = made.aggregation.gradient_repacking,
-      .small_tensors_kb = made.aggregation.small_tensors_kb,
-      .fuse_updates = made.session.fuse_updates,
-      .share_replicas = made.session.share_replicas,
-      .deterministic = made.session.deterministic,
-      .canonical = is_canonical({flags.kind, made.aggregation.allreduce}, trainer),
-      .bucket_mb = made.aggregation.bucket_mb,
-      .async = flags.async(),
-      .batch_size = made.batch_size,
-      .uneven = std::string(name_of(made.batches.uneven)),
-      .tower_weights = made.batches.tower_weights,
-      .seed = made.seed,
-      .precision = std::string(name_of(made.precision)),
-      .loss_scale = trainer.loss_scale(),
-      .threads = session.threads(),
-      .steps = trainer.steps(),
-      .epochs = trainer.epochs(),
-      .examples_per_second = trainer.examples_per_second(),
-      .params_hash = params_hash(session, trainer.graph()),
-      .state_hash = state_hash(session, trainer.graph()),
-      .replicas_equal = differing.empty(),
-      .replicas_shared = count_shared(session, trainer.graph()),
-      .peak_bytes = session.peak_bytes()};
-  if (trainer.steps_of_run() > 0) report.loss = trainer.metric("loss");
-  report.divergence = find_divergence(trainer);
-  if (trainer.has_metric("test_loss")) report.test_loss = trainer.metric("test_loss");
-  if (trainer.has_metric("test_accuracy")) report.test_accuracy = trainer.metric("test_accuracy");
-  return report;
+  return {.program = program,
+          .devices = made.devices,
+          .deterministic = made.session.deterministic,
+          .precision = std::string(name_of(made.precision)),
+          .threads = session.threads(),
+          .peak_bytes = session.peak_bytes(),
+          .update = update_report(flags, trainer),
+          .batches = {.batch_size = made.batch_size,
+                      .uneven = std::string(name_of(made.batches.uneven)),
+                      .tower_weights = made.batches.tower_weights,
+                      .seed = made.seed},
+          .progress = {.steps = trainer.steps(),
+                       .epochs = trainer.epochs(),
+                       .examples_per_second = trainer.examples_per_second()},
+          .losses = losses_report(trainer),
+          .variables = {.params_hash = params_hash(session, trainer.graph()),
+                        .state_hash = state_hash(session, trainer.graph()),
+                        .replicas_equal = differing.empty(),
+                        .replicas_shared = count_shared(session, trainer.graph())}};
 }
 
 // An error says what was saved before it.
@@ -156,6 +164,12 @@ void train_and_save(Trainer& trainer, const SaveCheckpoint* save) try {
 } catch (const std::exception& error) {
   if (!save || save->saved().empty()) throw;
   throw Error(cat(error.what(), "; ", save->saved()));
+}
+
+void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
+  log_warning("--trace_file=", flags.trace_file, " was not written: this run ended after ",
+              trainer.steps_of_run(),
+              " steps, before one to trace; train longer by --epochs or --max_steps");
 }
 
 // Returns the error of a run that had diverged, which is reported all the same.
@@ -243,13 +257,14 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
   const std::exception_ptr error = run_training(*trainer, flags, save.get(), console);
   const double seconds = seconds_now() - began;
+  if (trace_file && !trace_file->asked_to_write()) warn_of_no_trace(flags, *trainer);
   algorithms.write();
   Report report = make_report(program, flags, *trainer);
-  report.seconds = seconds;
+  report.progress.seconds = seconds;
   console.line(to_table(report));
   if (json) json->write(to_json(report));
   if (error) std::rethrow_exception(error);
-  require<Error>(!report.divergence, "training diverged: ", report.divergence,
+  require<Error>(!report.losses.divergence, "training diverged: ", report.losses.divergence,
                  "; a smaller --learning_rate may help");
   outputs.finish();
   return 0;

@@ -11,8 +11,9 @@ namespace belfry {
 Busy::Busy(std::string what, std::chrono::milliseconds every)
     : what_(std::move(what)), every_(every) {
   try {
-    thread_ = start_thread({.what = "saying what takes long", .remedy = "use fewer threads"},
-                           [this](const std::stop_token& stop) { report(stop); });
+    thread_ = start_thread(
+        {.what = cat("saying that a program is still ", what_), .remedy = "use fewer threads"},
+        [this](const std::stop_token& stop) { report(stop); });
   } catch (const Error&) {  // the work goes on in silence
   }
 }

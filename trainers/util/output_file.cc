@@ -10,14 +10,17 @@
 namespace belfry {
 namespace {
 
+// "-" is standard output.
+std::string meant(const std::string& path) { return path == "-" ? "/dev/stdout" : path; }
+
 bool lies_in(const std::string& path, const std::string& directory) {
   return path == directory || path.starts_with(directory + "/");
 }
 
 }  // namespace
 
-OutputFile::OutputFile(FileSystem& files, std::string flag, std::string path)
-    : files_(files), written_(cat(flag, "=", path)), path_(std::move(path)) {
+OutputFile::OutputFile(FileSystem& files, std::string_view flag, const std::string& path)
+    : files_(files), written_(cat(flag, "=", path)), path_(meant(path)) {
   try {
     stream_ = files_.open_stream(path_);
     if (stream_) {
@@ -37,6 +40,7 @@ OutputFile::OutputFile(FileSystem& files, std::string flag, std::string path)
 }
 
 void OutputFile::write(const std::string& text) {
+  asked_ = true;
   try {
     if (!stream_) return write_text_file(files_, path_, text);
     if (stdout_) std::fflush(stdout);  // what was printed before comes before
@@ -53,8 +57,8 @@ OutputFiles::~OutputFiles() {
 
 OutputFile* OutputFiles::open(std::string_view flag, const std::string& path) {
   if (path.empty()) return nullptr;
-  take(Use::kFile, cat(flag, "=", path), path, {});
-  return &opened_.emplace_back(files_, std::string(flag), path);
+  take(Use::kFile, cat(flag, "=", path), meant(path), {});
+  return &opened_.emplace_back(files_, flag, path);
 }
 
 void OutputFiles::reserve(std::string_view flag, const std::string& path,
@@ -74,8 +78,8 @@ void OutputFiles::take(Use use, std::string written, const std::string& path,
   try {
     wanted.places.push_back(files_.resolve(path));
   } catch (const IoError& failure) {
-    throw IoError(cat(wanted.written, " cannot be ", use == Use::kInput ? "read: " : "written: ",
-                      failure.what()));
+    throw IoError(cat(wanted.written, " cannot be ",
+                      use == Use::kInput ? "read: " : "written: ", failure.what()));
   }
   const std::string place = wanted.places[0];
   for (const std::string& suffix : suffixes) wanted.places.push_back(place + suffix);
@@ -97,8 +101,7 @@ void OutputFiles::require_apart(const Taken& one, const Taken& other) {
       std::string why;
       if (a != one.places[0]) why = cat("; ", one.written, " has ", a, ", too");
       if (b != other.places[0]) why = cat("; ", other.written, " has ", b, ", too");
-      throw FlagError(
-          cat(one.written, " and ", other.written, " would overwrite each other", why));
+      throw FlagError(cat(one.written, " and ", other.written, " would overwrite each other", why));
     }
 }
 

@@ -13,15 +13,17 @@ namespace belfry {
 // Where to write results, checked before there are any.
 class OutputFile {
  public:
-  // `flag`, e.g. "--json", and the path as it is given are named in errors. Throws IoError if `path` cannot be written. Does not
-  // change a file that exists.
-  OutputFile(FileSystem& files, std::string flag, std::string path);
+  // `flag`, e.g. "--json", and the path as it is given are named in errors. "-" is standard output.
+  // Throws IoError if `path` cannot be written. Does not change a file that exists.
+  OutputFile(FileSystem& files, std::string_view flag, const std::string& path);
 
   // Replaces the file as a whole, at the end of a link that which it leads to, and keeps its
   // permissions. What FileSystem::open_stream() opens - a descriptor such as /dev/stderr, a device,
   // a pipe - is open from the start and is added to. Throws nothing: a failure costs neither the
   // run nor other files, and is kept as failure().
   void write(const std::string& text);
+  // Whether write() was called.
+  bool asked_to_write() const { return asked_; }
   // What went wrong; "" if nothing did.
   const std::string& failure() const { return failure_; }
   // Whether the text goes to descriptor 1.
@@ -31,12 +33,12 @@ class OutputFile {
   FileSystem& files_;
   std::string written_, path_, failure_;  // written_: "--json=FILE"
   std::unique_ptr<WritableFile> stream_;
-  bool stdout_ = false;
+  bool stdout_ = false, asked_ = false;
 };
 
 // The files of one run, opened before there is anything to lose. No two of its flags may name one
-// file, however they spell it, nor may one file lie in a directory that another flag names. What the
-// run reads is nobody's to write.
+// file, however they spell it, nor may one file lie in a directory that another flag names. What
+// the run reads is nobody's to write.
 class OutputFiles {
  public:
   explicit OutputFiles(FileSystem& files) : files_(files) {}

@@ -24,9 +24,11 @@ std::optional<ConvolutionAlgorithm> AlgorithmProvider::convolution(const Convolu
   const std::string signature = cat(what, " on ", source_.machine());
   const AlgorithmTable::Choice* choice = table_.find(signature);
   if (!choice) choice = &table_.add(signature, choose(convolution));
-  require(!*choice || (*choice)->deterministic || !options_.deterministic, "algorithm ",
-          *choice ? (*choice)->number : 0, " of ", signature,
-          " was chosen without --deterministic and is not; name another file by --algorithms");
+  require(
+      !*choice || (*choice)->deterministic || !options_.deterministic, "algorithm ",
+      *choice ? (*choice)->number : 0, " of ", signature,
+      " was chosen for steps that need not repeat (the option deterministic), and does not; name "
+      "another file (the option algorithms)");
   if (!*choice)
     say_ours(what,
              cat("cuDNN has no ", options_.deterministic ? "deterministic " : "",

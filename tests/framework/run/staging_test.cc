@@ -278,6 +278,8 @@ TEST(Staging, LeavesFeedsOfCpusWhereTheyAre) {
     EXPECT_EQ(step.fetched(0), floats({2, 4}));
   }
   EXPECT_TRUE(step.plan()->feed_slots.empty());
+  step.run(StagedFeeds(), std::vector<Tensor>{floats({3, 4})});  // there was nothing to stage
+  EXPECT_EQ(step.fetched(0), floats({6, 8}));
 }
 
 TEST(Staging, ServesOtherGpusAndCpus) {

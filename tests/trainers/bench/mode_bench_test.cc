@@ -7,6 +7,7 @@
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/machine/machines.h"
 #include "belfry/tests/trainers/util/fake_console.h"
+#include "belfry/tests/trainers/util/watched.h"
 #include "belfry/trainers/bench/bench_report.h"
 
 namespace belfry {
@@ -82,6 +83,13 @@ TEST(BenchModes, SayWhichRunTheyAreAt) {
             "round 2 of 2: replicated naive: step 2/2\n"
             "round 2 of 2: parameter_server colocate: warm-up step 1/1\n"
             "round 2 of 2: parameter_server colocate: step 2/2\n");
+}
+
+TEST(BenchModes, SayThatBuildingGoesOn) {
+  const auto data = smooth_data(8);
+  const Mode modes[] = {{"replicated", "naive"}};
+  EXPECT_THAT(watched([&] { bench_modes(modes, options(2), *data, {.steps = 1}); }),
+              ElementsAre("building the model for replicated naive"));
 }
 
 TEST(BenchModes, TakesTurnsAndStartsEachRunAfresh) {

@@ -11,6 +11,7 @@
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/util/fake_console.h"
+#include "belfry/tests/trainers/util/watched.h"
 #include "belfry/trainers/bench/reduction_oracle.h"
 #include "belfry/trainers/program/device_flag.h"
 
@@ -133,6 +134,19 @@ TEST(ReductionBench, ShowsHowFarItIs) {
   asked.console = &fast.console;
   bench_reduction({{1024}}, {"naive", "collective"}, asked);
   EXPECT_EQ(fast.printed(), "");
+}
+
+TEST(ReductionBench, SaysThatASinglePartGoesOn) {
+  ReductionBenchOptions asked = options("cpu:2");
+  asked.threads = asked.iterations = 1;
+  EXPECT_THAT(
+      watched([&] {
+        bench_reduction({{5}}, {"naive", "ring"}, asked);
+      }),
+      testing::ElementsAre("building naive", "building ring", "preparing naive", "preparing ring",
+                           "checking naive", "checking naive", "checking ring", "checking ring"));
+  EXPECT_THAT(watched([&] { reduction_memory({{5}}, {"naive"}, asked); }), testing::IsEmpty())
+      << "who plans many says so";
 }
 
 TEST(ReductionBench, AsksForDeterministicKernelsWhereItIs) {

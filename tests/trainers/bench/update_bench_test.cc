@@ -7,6 +7,7 @@
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/util/fake_console.h"
+#include "belfry/tests/trainers/util/watched.h"
 #include "belfry/trainers/program/device_flag.h"
 
 namespace belfry {
@@ -50,6 +51,15 @@ TEST(UpdateBench, ShowsHowFarItIs) {
   for (const char* line : {"# naive: prepared case 1/4\n", "# naive: checked case 4/4\n",
                            "# naive: run 1/18\n", "# naive: run 18/18\n"})
     EXPECT_THAT(text, testing::HasSubstr(line));
+}
+
+TEST(UpdateBench, SaysThatPreparingGoesOn) {
+  const auto bench = [] {
+    bench_update({{30}}, "naive",
+                 {.devices = parse_devices("cpu:2"), .threads = 1, .iterations = 1});
+  };
+  EXPECT_THAT(watched(bench), testing::ElementsAre("preparing naive", "preparing naive",
+                                                   "preparing naive", "preparing naive"));
 }
 
 TEST(UpdateBench, TimesFourCellsThatGiveTheSameBits) {

@@ -15,34 +15,31 @@ using testing::Not;
 Report example() {
   return {.program = "mnist",
           .devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 2)},
-          .trainer = "replicated",
-          .allreduce = "naive",
-          .allreduce_requested = "auto",
-          .gradient_repacking = 2,
-          .small_tensors_kb = 16,
           .deterministic = true,
-          .canonical = false,
-          .bucket_mb = 0.5,
-          .batch_size = 64,
-          .uneven = "weight",
-          .tower_weights = {2, 1.5},
-          .seed = 18446744073709551615u,
           .precision = "f16",
-          .loss_scale = LossScaleState{.scale = 1024, .skipped_steps = 7},
           .threads = 2,
-          .steps = 702,
-          .epochs = 3,
-          .seconds = 12.5,
-          .examples_per_second = 1000.25,
-          .loss = 0.125,
-          .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
-          .test_loss = 0.25,
-          .test_accuracy = 0.9871,
-          .params_hash = "00000000000000ab",
-          .state_hash = "00000000000000cd",
-          .replicas_equal = true,
-          .replicas_shared = 3,
-          .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}}};
+          .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}},
+          .update = {.trainer = "replicated",
+                     .allreduce = "naive",
+                     .allreduce_requested = "auto",
+                     .gradient_repacking = 2,
+                     .small_tensors_kb = 16,
+                     .bucket_mb = 0.5,
+                     .canonical = false},
+          .batches = {.batch_size = 64,
+                      .uneven = "weight",
+                      .tower_weights = {2, 1.5},
+                      .seed = 18446744073709551615u},
+          .progress = {.steps = 702, .epochs = 3, .seconds = 12.5, .examples_per_second = 1000.25},
+          .losses = {.loss = 0.125,
+                     .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
+                     .test_loss = 0.25,
+                     .test_accuracy = 0.9871,
+                     .scale = LossScaleState{.scale = 1024, .skipped_steps = 7}},
+          .variables = {.params_hash = "00000000000000ab",
+                        .state_hash = "00000000000000cd",
+                        .replicas_equal = true,
+                        .replicas_shared = 3}};
 }
 
 TEST(ReportJson, HasEveryField) {
@@ -88,13 +85,13 @@ TEST(ReportJson, HasEveryField) {
 
 TEST(ReportJson, HasNullForWhatDoesNotExist) {
   Report report = example();
-  report.allreduce = report.allreduce_requested = "";
-  report.tower_weights.clear();
-  report.test_accuracy.reset();
-  report.test_loss.reset();
-  report.loss = std::nan("");
-  report.loss_scale.reset();
-  report.divergence = {};
+  report.update.allreduce = report.update.allreduce_requested = "";
+  report.batches.tower_weights.clear();
+  report.losses.test_accuracy.reset();
+  report.losses.test_loss.reset();
+  report.losses.loss = std::nan("");
+  report.losses.scale.reset();
+  report.losses.divergence = {};
   const nlohmann::json json = nlohmann::json::parse(to_json(report));
   EXPECT_TRUE(json["allreduce"].is_null());
   EXPECT_TRUE(json["loss_scale"].is_null());
@@ -106,7 +103,7 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   EXPECT_TRUE(json["test_accuracy"].is_null());
   EXPECT_TRUE(json.at("test_loss").is_null());
   EXPECT_TRUE(json["loss"].is_null());
-  report.loss.reset();
+  report.losses.loss.reset();
   EXPECT_TRUE(nlohmann::json::parse(to_json(report))["loss"].is_null());
 }
 
@@ -116,8 +113,8 @@ TEST(ReportTable, ShowsTheResultsToPeople) {
                            "00000000000000ab", "yes", "peak CPU:0        3.00 MiB"})
     EXPECT_THAT(table, HasSubstr(part)) << part;
   Report without = example();
-  without.loss.reset();
-  without.loss_scale.reset();
+  without.losses.loss.reset();
+  without.losses.scale.reset();
   EXPECT_THAT(to_table(without), Not(HasSubstr("loss")));
 }
 

@@ -76,7 +76,9 @@ TEST(TfSpellings, NameTheStrategyWithItsMeaningThere) {
       {"psgpu", "naive"},
       {"psgpu#4", "shuffle"},
       {"pscpu:32k:xring", "naive_cpu:32k:xring"},
-      {"pscpu:2k:psgpu#4:64k:xring#2", "naive_cpu:2k:shuffle:64k:xring#2"}};
+      {"pscpu:2k:psgpu#4:64k:xring#2", "naive_cpu:2k:shuffle:64k:xring#2"},
+      {"hiercopy", "hierarchical"},
+      {"pscpu:32k:hierarchical_copy", "naive_cpu:32k:hierarchical"}};
   for (const auto& [spec, ours] : same)
     EXPECT_EQ(parse({"--device=cpu", "--num_gpus=4", "--variable_update=replicated",
                      "--all_reduce_spec", spec})
@@ -240,6 +242,7 @@ TEST(TfSpellings, LetTheCommandsOfItsUsersRunTrainBench) {
   EXPECT_THAT(bench_refusal({"--data_name=imagenet", "--model=resnet20"}), HasSubstr("synthetic"));
   EXPECT_THAT(bench_refusal({"--num_epochs=2"}), HasSubstr("--num_batches"));
   EXPECT_THAT(bench_refusal({"--data_dir=d"}), HasSubstr("synthetic"));
+  EXPECT_THAT(bench_refusal({"--max_steps=9"}), HasSubstr("write --num_batches=N"));
   EXPECT_THAT(bench_refusal({"--train_dir=d"}), HasSubstr("such as mnist"));
   EXPECT_THAT(bench_refusal({"--print_training_accuracy"}), HasSubstr("such as mnist"));
 }

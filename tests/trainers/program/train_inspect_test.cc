@@ -1,5 +1,6 @@
 // Dry runs, explanations and traces of training programs.
 #include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/tests/trainers/util/watched.h"
 
 namespace belfry {
 namespace train_inspect_test {
@@ -23,6 +24,13 @@ TEST_F(TrainTest, PlansADryRunForGpusThatDoNotExistWithoutReadingData) {
   EXPECT_EQ(devices[4]["variables"], 4);
   EXPECT_EQ(devices[4]["variable_bytes"], 8 * (4 * 5 + 5 + 5 + 1));
   EXPECT_GT(devices[4]["peak_bytes"], devices[4]["variable_bytes"]);
+}
+
+TEST(Train, SaysThatPlanningForManyDevicesGoesOn) {
+  EXPECT_THAT(watched([] {
+                run_train({"--dry_run", "--devices=cpu:3"});
+              }),
+              testing::ElementsAre("planning for 3 devices"));
 }
 
 TEST_F(TrainTest, PlansLogicalGpusThatShareTheMemoryOfAPhysicalOne) {

@@ -121,6 +121,7 @@ TEST_F(OutputFileTest, WritesToDevicesAsTheyAre) {
   file.write("{}");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   EXPECT_TRUE(OutputFile(local_file_system(), "--json", "/dev/stdout").is_stdout());
+  EXPECT_TRUE(OutputFile(local_file_system(), "--json", "-").is_stdout());
 }
 
 // What is said of a second file; "" if it is opened.

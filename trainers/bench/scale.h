@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <span>
 
-namespace belfry::kernels {
+namespace belfry {
 
 // streams[k][i] *= factor for all k and for i in [begin, end), all streams in one loop.
-void scale(std::span<float* const> streams, float factor, std::int64_t begin, std::int64_t end);
+void scale_in_place(std::span<float* const> streams, float factor, std::int64_t begin,
+                    std::int64_t end);
 
-}  // namespace belfry::kernels
+}  // namespace belfry

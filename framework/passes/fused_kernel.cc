@@ -79,7 +79,8 @@ class FusedUpdate {
     const auto inputs = p.given_inputs().subspan(tensor.first_input, participants_);
     std::array<void*, FusedTensors::kMostParticipants> results;
     const std::span<void* const> outputs(results.data(), participants_);
-    // Nothing is done to the results: they go where they belong.
+    // All updates assign, as in allreduce_bench and in no training step: the results go where they
+    // belong, since nothing is done to them.
     if (tensor.assigned && tensor.updates.size() <= participants_) {
       const auto written = [&](std::size_t u) {
         return p.given_inputs()[at(tensor.updates[u].of.inputs[0])];

@@ -1,10 +1,10 @@
-#include "belfry/framework/kernels/scale.h"
+#include "belfry/trainers/bench/scale.h"
 
 #include <algorithm>
 
 #include "belfry/framework/kernels/simd.h"
 
-namespace belfry::kernels {
+namespace belfry {
 namespace {
 
 template <int n>
@@ -34,7 +34,8 @@ BELFRY_KERNEL void scale_streams(float* const* streams, int n, float factor, std
 
 }  // namespace
 
-void scale(std::span<float* const> streams, float factor, std::int64_t begin, std::int64_t end) {
+void scale_in_place(std::span<float* const> streams, float factor, std::int64_t begin,
+                    std::int64_t end) {
   constexpr std::int64_t kChunk = 1024;  // where there are more streams than a loop takes
   constexpr std::size_t kMost = 8;
   for (std::int64_t at = begin; at < end;) {
@@ -46,4 +47,4 @@ void scale(std::span<float* const> streams, float factor, std::int64_t begin, st
   }
 }
 
-}  // namespace belfry::kernels
+}  // namespace belfry

@@ -1,11 +1,11 @@
+#include "belfry/trainers/bench/scale.h"
+
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "belfry/framework/kernels/scale.h"
-
 namespace belfry {
-namespace kernels_scale_test {
+namespace scale_test {
 
 TEST(Scale, MultipliesARangeOfEveryStreamAndNothingElse) {
   for (const std::size_t streams : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17}) {
@@ -18,7 +18,7 @@ TEST(Scale, MultipliesARangeOfEveryStreamAndNothingElse) {
         data[k][i] = static_cast<float>(i + 10000 * k) + 1;
     }
     for (auto& stream : data) pointers.push_back(stream.data());
-    kernels::scale(pointers, 2, kBegin, kEnd);
+    scale_in_place(pointers, 2, kBegin, kEnd);
     for (std::size_t k = 0; k < streams; ++k)
       for (std::int64_t i = 0; i < kElements; ++i) {
         const float was = static_cast<float>(i + 10000 * static_cast<std::int64_t>(k)) + 1;
@@ -29,5 +29,5 @@ TEST(Scale, MultipliesARangeOfEveryStreamAndNothingElse) {
   }
 }
 
-}  // namespace kernels_scale_test
+}  // namespace scale_test
 }  // namespace belfry

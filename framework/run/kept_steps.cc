@@ -1,0 +1,80 @@
+#include "belfry/framework/run/kept_steps.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace belfry {
+namespace {
+
+std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds, Locks locks) {
+  std::string text = locks == Locks::kEachVariable ? "each " : "";
+  for (const Fetch& fetch : fetches)
+    text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
+  for (const FeedType& feed : feeds)
+    text += cat(feed.where.node().id(), ":", feed.where.index(), feed.shape,
+                feed.first_sample ? cat("@", *feed.first_sample) : "", " ");
+  return text;
+}
+
+bool is_run(const KeptSteps::Entry& entry) { return entry.step.use_count() > 1; }
+
+}  // namespace
+
+std::shared_ptr<Step> KeptSteps::find(std::span<const Fetch> fetches,
+                                      std::span<const FeedType> feeds, Locks locks, bool held) {
+  const auto found = entries_.find(key_of(fetches, feeds, locks));
+  if (found == entries_.end()) return nullptr;
+  Entry& entry = found->second;
+  entry.held = entry.held || held;
+  entry.used = ++uses_;
+  return entry.step;
+}
+
+void KeptSteps::add(std::span<const Fetch> fetches, std::span<const FeedType> feeds, Locks locks,
+                    bool held, std::shared_ptr<Step> step) {
+  entries_.emplace(key_of(fetches, feeds, locks), Entry{.fetches{fetches.begin(), fetches.end()},
+                                                        .feeds{feeds.begin(), feeds.end()},
+                                                        .step = std::move(step),
+                                                        .held = held,
+                                                        .used = ++uses_});
+}
+
+void KeptSteps::make_room() {
+  const auto kept = [&] {
+    return std::ranges::count_if(entries_, [](const auto& entry) { return !entry.second.held; });
+  };
+  while (kept() >= most_ && drop_idle()) {
+  }
+}
+
+bool KeptSteps::drop_idle() {
+  auto oldest = entries_.end();
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if (entry->second.held || is_run(entry->second)) continue;
+    if (oldest == entries_.end() || entry->second.used < oldest->second.used) oldest = entry;
+  }
+  if (oldest == entries_.end()) return false;
+  erase(oldest);
+  return true;
+}
+
+void KeptSteps::erase(Entries::iterator entry) {
+  std::unique_lock no_run(runtime_.mutex, std::defer_lock);
+  if (runtime_.gpus) no_run.lock();  // runs look at what is captured
+  entries_.erase(entry);
+}
+
+bool KeptSteps::await_idle() const {
+  const auto used = [&] {
+    return std::ranges::count_if(
+        entries_, [](const auto& entry) { return !entry.second.held && is_run(entry.second); });
+  };
+  const auto before = used();
+  if (before == 0) return false;
+  while (used() == before) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  return true;
+}
+
+}  // namespace belfry

@@ -1,0 +1,33 @@
+// What the variables of a session and the steps that it keeps take of each device.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/run/kept_steps.h"
+#include "belfry/framework/run/variable_memory.h"
+
+namespace belfry {
+
+class MemoryUse {
+ public:
+  MemoryUse(const std::vector<std::unique_ptr<Device>>& devices, const VariableMemory& variables,
+            const KeptSteps& steps)
+      : devices_(devices), variables_(variables), steps_(steps), peak_bytes_(devices.size()) {}
+
+  std::vector<DeviceUse> of_devices() const;
+  // After more has been given memory.
+  void note_peak();
+  // What the limits of devices do not allow, for people; empty if the plan fits. `kept`: its
+  // fetches count, too.
+  std::string lacking(const Plan& plan, bool kept) const;
+
+ private:
+  const std::vector<std::unique_ptr<Device>>& devices_;
+  const VariableMemory& variables_;
+  const KeptSteps& steps_;
+  std::vector<std::int64_t> peak_bytes_;  // by device
+};
+
+}  // namespace belfry

@@ -1,0 +1,93 @@
+// How a session takes replicas in one storage apart: each gets its own, and the steps are compiled
+// again.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "belfry/framework/run/session_state.h"
+
+namespace belfry {
+
+// A variable and those that part with it. While it lives they count as alone.
+class Session::State::Apart {
+ public:
+  Apart(State& session, const Node& variable) : session_(session) {
+    session_.variables.part(variable);
+  }
+  ~Apart() { session_.variables.end_parting(); }
+  Apart(const Apart&) = delete;
+  Apart& operator=(const Apart&) = delete;
+
+  void compile_steps();
+  // Gives memory, then replaces the plans of the steps. Changes nothing if it throws.
+  void finish();
+
+ private:
+  Plan compile_again(const KeptSteps::Entry& kept) const;
+
+  State& session_;
+  std::map<std::string, std::shared_ptr<const Plan>> plans_;  // by the keys of KeptSteps
+};
+
+void Session::State::unshare(const Node& variable) {
+  if (variables.sharers(variable).size() < 2) return;
+  const std::lock_guard no_run(runtime.mutex);
+  Apart apart(*this, variable);
+  apart.compile_steps();
+  apart.finish();
+}
+
+void Session::State::unshare_unequal(
+    const std::map<const Node*, std::span<const std::byte>>& values) {
+  for (const auto& [node, bytes] : values)
+    for (const Node* other : variables.sharers(*node)) {
+      const auto found = values.find(other);
+      if (found == values.end() || !std::ranges::equal(found->second, bytes)) {
+        unshare(*node);
+        break;
+      }
+    }
+}
+
+Plan Session::State::Apart::compile_again(const KeptSteps::Entry& kept) const {
+  PlanContext compiling = session_.context();
+  const std::shared_ptr<const Plan> plan = kept.step->plan();
+  compiling.placement = plan->placement;  // the graph may have grown
+  compiling.locks = plan->locks;
+  return compile(kept.fetches, kept.feeds, compiling);
+}
+
+// Others that were equal because of the variables that part do so too.
+void Session::State::Apart::compile_steps() {
+  const KeptSteps::Entries& steps = session_.steps.entries();
+  for (auto entry = steps.begin(); entry != steps.end();) {
+    Plan plan = compile_again(entry->second);
+    if (plan.unshare.empty()) {
+      plans_.insert_or_assign(entry->first, std::make_shared<const Plan>(std::move(plan)));
+      ++entry;
+      continue;
+    }
+    for (const Node* other : plan.unshare) session_.variables.part(*other);
+    entry = steps.begin();
+  }
+}
+
+void Session::State::Apart::finish() {
+  VariableMemory::Entries before = session_.variables.give_own_memory();
+  const auto step = [&](const std::string& key) -> Step::State& {
+    return *session_.steps.entries().at(key).step->state_;
+  };
+  std::map<std::string, std::unique_ptr<Step::State::Executor>> executors;
+  try {
+    for (const auto& [key, plan] : plans_) executors.emplace(key, step(key).link(plan));
+  } catch (...) {
+    session_.variables.take_back(before);
+    throw;
+  }
+  std::set<const Node*>& suspects = session_.runtime.suspects;
+  for (const auto& [node, kept] : before)
+    if (suspects.contains(kept.owner)) suspects.insert(node);
+  for (auto& [key, executor] : executors) step(key).replace(plans_.at(key), std::move(executor));
+}
+
+}  // namespace belfry

@@ -1,0 +1,60 @@
+// The memory of a session's variables. Replicas may lie in one storage until they part.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/plan/plan.h"
+
+namespace belfry {
+
+class VariableMemory {
+ public:
+  struct Entry {
+    int device;
+    std::int64_t bytes;           // 0 for those that lie in another's memory
+    Buffer memory;                // empty in a dry run, and for those that lie in another's
+    const Node* owner = nullptr;  // whose memory this variable lies in; null: its own
+  };
+  using Entries = std::map<const Node*, Entry>;
+
+  // In a dry run variables have entries, but no memory.
+  VariableMemory(const std::vector<std::unique_ptr<Device>>& devices, bool dry_run)
+      : devices_(devices), dry_run_(dry_run) {}
+
+  const Entries& entries() const { return entries_; }
+  // Null for those that have none.
+  const Entry* find(const Node& variable) const;
+  // Where its value is.
+  const Buffer& memory_of(const Node& variable) const;
+
+  // Gives entries to the variables of a plan that have none, and returns them. Their memory holds
+  // no value yet. Changes nothing if it throws.
+  std::vector<const Node*> add(const Plan& plan);
+  void remove(std::span<const Node* const> variables);
+
+  // Those in one storage with a variable, the owner first; empty if it has no memory.
+  std::vector<const Node*> sharers(const Node& variable) const;
+  // From now on those in one storage with it count as alone, until end_parting().
+  void part(const Node& variable);
+  // Gives each of these memory of its own, with its value. Returns the entries of before. Throws
+  // OutOfMemory, and changes nothing, beyond the limit of a device.
+  Entries give_own_memory();
+  void take_back(Entries& before);
+  void end_parting() { parting_.clear(); }
+
+ private:
+  const Entry& entry(const Node& variable) const;
+  Entry make_entry(const PlanNode& planned, const Plan& plan) const;
+  Buffer allocate(int device, std::int64_t bytes) const;
+
+  const std::vector<std::unique_ptr<Device>>& devices_;
+  const bool dry_run_;
+  Entries entries_;
+  std::set<const Node*> parting_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,67 @@
+// Flags of tf_cnn_benchmarks without a choice here: each says what to write, or that there is
+// nothing like it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/program/parsed_flags.h"
+#include "belfry/trainers/program/tf_spellings.h"
+
+namespace belfry {
+namespace tf_fixed_spellings_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(TfFixedSpellings, SayWhatToWrite) {
+  const std::pair<const char*, const char*> refusals[] = {
+      {"--winograd_nonfused=false", "--algorithms=FILE"},
+      {"--summary_verbosity=1", "--json=FILE"},
+      {"--save_summaries_steps=10", "--json=FILE"},
+      {"--benchmark_log_dir=d", "--json=FILE"},
+      {"--compact_gradient_transfer", "f32"},
+      {"--nodatasets_use_prefetch", "a thread gathers the coming batches"},
+      {"--batch_group_size=2", "a thread gathers the coming batches"},
+      {"--sync_on_finish", "Belfry has nothing like it"},
+      {"--eval_during_training_every_n_epochs=2", "after each epoch"},
+      {"--eval_during_training_every_n_steps=2", "after each epoch"},
+      {"--num_eval_batches=2", "all test data in batches of --batch_size"},
+      {"--eval_batch_size=2", "all test data in batches of --batch_size"},
+      {"--stop_at_top_1_accuracy=0.9", "--epochs=N and --max_steps=N"},
+      {"--tfprof_file=f", "--trace_file=FILE"},
+      {"--graph_file=f", "--log_device_placement"},
+      {"--rmsprop_decay=0.9", "--learning_rate"},
+      {"--allow_growth=false", "--dry_run"},
+      {"--kmp_blocktime=0", "--threads=N"}};
+  for (const auto& [flag, advice] : refusals)
+    EXPECT_THAT(refusal({flag}),
+                AllOf(HasSubstr(flag), HasSubstr(advice), Not(HasSubstr("did you mean"))));
+}
+
+TEST(TfFixedSpellings, TakeWhatHappensAnyway) {
+  EXPECT_EQ(parse({"--winograd_nonfused", "--summary_verbosity=0", "--save_summaries_steps=0",
+                   "--nocompact_gradient_transfer", "--datasets_use_prefetch=True",
+                   "--sync_on_finish=false", "--batch_group_size=1", "--use_datasets",
+                   "--eval_during_training_every_n_epochs=1", "--allreduce_merge_scope=1"})
+                .trainer.epochs,
+            1);
+}
+
+// No flag is unknown, of programs that train, of benchmarks, and of those that do neither.
+TEST(TfFixedSpellings, AreKnownToEveryProgram) {
+  std::vector<std::string> names;
+  for (const FlagSpelling& spelling : tf_refusals("nothing is trained")) {
+    EXPECT_THROW(spelling.translate({spelling.name, "1", "(this)"}, {}), FlagError);
+    names.push_back(spelling.name);
+  }
+  for (const char* name :
+       {"winograd_nonfused", "summary_verbosity", "save_summaries_steps",
+        "compact_gradient_transfer", "datasets_use_prefetch", "sync_on_finish", "batch_group_size",
+        "eval_during_training_every_n_epochs", "stop_at_top_1_accuracy", "benchmark_log_dir",
+        "tfprof_file", "optimizer", "weight_decay", "staged_vars", "job_name", "num_eval_batches",
+        "eval_batch_size", "graph_file", "max_steps"})
+    EXPECT_THAT(names, testing::Contains(name));
+}
+
+}  // namespace tf_fixed_spellings_test
+}  // namespace belfry

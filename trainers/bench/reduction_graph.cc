@@ -1,0 +1,80 @@
+#include "belfry/trainers/bench/reduction_graph.h"
+
+#include <utility>
+
+#include "belfry/allreduce/tower_buffers.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/graph/scopes.h"
+
+namespace belfry {
+namespace {
+
+std::vector<TensorType> tensor_types(const std::vector<Shape>& shapes, DType dtype) {
+  std::vector<TensorType> types;
+  for (const Shape& shape : shapes) types.push_back({shape, dtype});
+  return types;
+}
+
+std::vector<Node*> nodes_behind(const std::vector<Output>& outputs) {
+  std::vector<Node*> nodes;
+  for (const Output& output : outputs) nodes.push_back(&output.node());
+  return nodes;
+}
+
+}  // namespace
+
+ReductionGraph::ReductionGraph(const std::vector<Shape>& shapes,
+                               const ReductionBenchOptions& options)
+    : options_(options),
+      types_(tensor_types(shapes, options.dtype)),
+      rows_(tower_buffers(graph_, types_, options.devices)) {
+  for (const Shape& shape : shapes) elements_ += shape.elements();
+}
+
+std::int64_t ReductionGraph::bytes() const {
+  return elements_ * static_cast<std::int64_t>(size_of(options_.dtype));
+}
+
+ReductionNodes ReductionGraph::add(const Strategy& strategy) {
+  Reduced in_place = reduce(strategy, rows_);
+  Reduced out_of_place = in_place;
+  ReductionNodes nodes{.sums = in_place.sums,
+                       .place = &group(graph_, in_place.writes),
+                       .compute = &group(graph_, nodes_behind(out_of_place.sums))};
+  for (int i = 1; i < options_.aggregate; ++i) {
+    in_place = reduce(strategy, rows_behind(in_place.writes));
+    out_of_place = reduce(strategy, rows_behind(nodes_behind(out_of_place.sums)));
+  }
+  nodes.places = &group(graph_, in_place.writes);
+  nodes.computes = &group(graph_, nodes_behind(out_of_place.sums));
+  return nodes;
+}
+
+ReductionGraph::Reduced ReductionGraph::reduce(const Strategy& strategy,
+                                               std::vector<std::vector<Gradient>> rows) {
+  const GradientTable sums =
+      strategy.reduce(GradientTable(std::move(rows)), {.reduction = options_.reduction});
+  Reduced reduced;
+  for (int n = 0; n < sums.variables(); ++n)
+    for (int t = 0; t < towers(); ++t) {
+      reduced.sums.push_back(sums.at(t, n).value);
+      reduced.writes.push_back(&assign(buffer(t, n), reduced.sums.back()));
+    }
+  return reduced;
+}
+
+// Each variable as it is behind its node: `nodes` are of all towers, tensor by tensor.
+std::vector<std::vector<Gradient>> ReductionGraph::rows_behind(const std::vector<Node*>& nodes) {
+  std::vector<std::vector<Gradient>> rows = rows_;
+  for (std::size_t t = 0; t < rows.size(); ++t)
+    for (std::size_t n = 0; n < rows[t].size(); ++n) {
+      Node* const before = nodes[n * rows.size() + t];
+      const DeviceScope on(graph_, options_.devices[t]);
+      const ControlDependencies behind(graph_, std::span(&before, 1));
+      rows[t][n].value = rows[t][n].variable.read();
+    }
+  return rows;
+}
+
+}  // namespace belfry

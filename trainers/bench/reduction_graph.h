@@ -1,0 +1,56 @@
+// The graph that bench_reduction() times: all strategies on the same variables.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "belfry/allreduce/strategy.h"
+#include "belfry/trainers/bench/reduction_bench.h"
+
+namespace belfry {
+
+// What a strategy adds to it.
+struct ReductionNodes {
+  std::vector<Output> sums = {};  // of all towers, tensor by tensor
+  Node* place = nullptr;          // writes them to the variables
+  Node* compute = nullptr;        // waits for them
+  Node* places = nullptr;         // the same options.aggregate times, each behind the one before
+  Node* computes = nullptr;
+
+  std::vector<Fetch> fetches() const { return std::vector<Fetch>(sums.begin(), sums.end()); }
+};
+
+class ReductionGraph {
+ public:
+  // The options must outlive the graph.
+  ReductionGraph(const std::vector<Shape>& shapes, const ReductionBenchOptions& options);
+
+  // Throws what the strategy throws.
+  ReductionNodes add(const Strategy& strategy);
+
+  const Graph& graph() const { return graph_; }
+  const std::vector<TensorType>& types() const { return types_; }
+  std::int64_t elements() const { return elements_; }  // per tower
+  std::int64_t bytes() const;                          // per tower
+  int towers() const { return static_cast<int>(rows_.size()); }
+  // What tower t has of tensor n.
+  Variable buffer(int t, int n) const {
+    return rows_[static_cast<std::size_t>(t)][static_cast<std::size_t>(n)].variable;
+  }
+
+ private:
+  // Of all towers, tensor by tensor.
+  struct Reduced {
+    std::vector<Output> sums = {};
+    std::vector<Node*> writes = {};  // of them to the variables
+  };
+  Reduced reduce(const Strategy& strategy, std::vector<std::vector<Gradient>> rows);
+  std::vector<std::vector<Gradient>> rows_behind(const std::vector<Node*>& nodes);
+
+  const ReductionBenchOptions& options_;
+  std::vector<TensorType> types_;
+  std::int64_t elements_ = 0;
+  Graph graph_;
+  std::vector<std::vector<Gradient>> rows_;
+};
+
+}  // namespace belfry
