@@ -70,7 +70,7 @@ class PlanJobs {
   // Workers, or on a machine without them one executor per strand.
   int count_executors(int devices) const {
     if (machine_.workers == 0) return static_cast<int>(plan_.strands.size());
-    const int most = std::min(machine_.workers, devices);
+    const int most = std::min(machine_.workers, devices * plan_.shards);
     return work_ == StepWork::kWhole ? useful_workers(plan_, most) : workers_for(plan_, most);
   }
 
@@ -106,7 +106,7 @@ class PlanJobs {
     job.bytes = touched(launch.node);
     if (machine_.workers == 0) job.rate = bandwidth_.one_gbps * 1e9;
     if (!machine_.links.empty()) cross(node, job);
-    job.shared = on_several_ && launch.parts() > 1;
+    job.shared = on_several_ && (launch.parts() > 1 || plan_.strands[launch.strand].shards > 1);
     if (job.shared) job.fixed += machine_.share_us * 1e-6;
     if (!from_others_.empty())
       job.fixed += fetching_seconds(l) / (job.shared ? static_cast<double>(executors.size()) : 1);

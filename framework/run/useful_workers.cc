@@ -6,7 +6,8 @@
 namespace belfry {
 namespace {
 
-constexpr int kEach = -1;  // as a worker: all of them, in parts
+constexpr int kEach = -1;    // as a worker: all of them, in parts
+constexpr int kShards = -2;  // all of them, and each shard has the same one in all launches
 
 // The buffers that a launch writes.
 std::vector<BufferIndex> written(const Plan& plan, const Launch& launch) {
@@ -36,6 +37,7 @@ Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
                                                  const Indexed<Strand, int>& worker_of, int workers,
                                                  double most_of_each) {
   const auto worker = [&](const Launch& launch) {
+    if (plan.strands[launch.strand].shards > 1) return kShards;
     return launch.parts() > 1 ? kEach : worker_of[launch.strand];
   };
   std::map<BufferIndex, int> writer;
@@ -49,7 +51,7 @@ Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
     for (const Value& input : plan.node(launch.node).inputs) {
       const auto found = writer.find(plan.buffer(input));
       if (found == writer.end() || found->second == worker(launch)) continue;
-      const bool in_parts = found->second == kEach || worker(launch) == kEach;
+      const bool in_parts = found->second < 0 || worker(launch) < 0;
       const double bytes = std::min(most_of_each, static_cast<double>(plan.type(input).bytes()));
       buffers[found->first] = in_parts ? bytes * (workers - 1) / workers : bytes;
     }
@@ -74,12 +76,13 @@ int useful_workers(const Plan& plan, int most) {
     const Launch& launch = plan.launches[l];
     const int worker = worker_of[launch.strand];
     if (worker >= workers) continue;  // it is enqueued, however many workers there are
+    const bool by_all = launch.parts() > 1 || plan.strands[launch.strand].shards > 1;
     const auto elsewhere = [&](const Wait& wait) { return worker_of[wait.strand] != worker; };
     const double bytes = work(plan, launch);
     const double waiting = std::ranges::any_of(launch.waits, elsewhere) ? kWait : 0;
     const double together = bytes + kFetched * fetched[l];
     alone += bytes;
-    if (launch.parts() > 1)
+    if (by_all)
       shared += waiting + together / workers;
     else
       own[at(worker)] += waiting + together;
