@@ -41,6 +41,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                        .deterministic = model.deterministic,
                        .devices = devices,
                        .batch_size = model.batch_size,
+                       .shards = run.shards,
                        .tower_weights = model.tower_weights,
                        .precision = model.precision,
                        .loss_scale = run.loss_scale,
@@ -65,7 +66,9 @@ Json to_json(const BenchResult& result) {
   json.set("canonical", result.canonical)
       .set("deterministic", result.deterministic)
       .set("devices", result.devices)
-      .set("batch_size", result.batch_size);
+      .set("batch_size", result.batch_size)
+      .set("global_batch_size", result.batch_size * result.devices)
+      .set("shards", result.shards);
   if (!result.tower_weights.empty()) {
     Json weights = Json::array();
     for (const double weight : result.tower_weights) weights.push(weight);

@@ -22,6 +22,7 @@ struct BenchResult {
   bool deterministic = false;  // as in SessionOptions
   int devices = 0;             // K
   int batch_size = 0;          // per device, on average
+  int shards = 1;              // of the global batch
   std::vector<double> tower_weights = {};
   std::string precision = "f32";
   std::optional<LossScaleState> loss_scale = {};  // of f16, after the last round

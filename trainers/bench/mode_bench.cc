@@ -42,6 +42,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   require<Internal>(!must_repeat || runs.state_hash.empty() || runs.state_hash == state,
                     runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;
+  runs.shards = trainer->options().shards;
   runs.state_hash = state;
   runs.loss_scale = trainer->loss_scale();
   runs.divergence = find_divergence(*trainer);

@@ -38,6 +38,7 @@ struct ModeRuns {
   std::vector<double> seconds;      // of each step, all rounds
   double total_seconds = 0;         // of the loops over these steps
   std::string params_hash, state_hash;
+  int shards = 1;                                 // of the global batch
   std::optional<LossScaleState> loss_scale = {};  // of the last round
   Divergence divergence = {};                     // of the last round
 };

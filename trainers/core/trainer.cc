@@ -8,6 +8,7 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/free_towers.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/data/prefetch.h"
@@ -46,8 +47,6 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
   options_.session.device_count = device_count(options_.devices);
-  if (options_.shards == 0) options_.shards = static_cast<int>(options_.devices.size());
-  options_.session.shards = options_.shards / static_cast<int>(options_.devices.size());
   const std::vector<Dataset::Field> fields = train.signature();
   TrainingGraphOptions wanted{
       .model = options_.model,
@@ -67,8 +66,21 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       return kind.update_apart(options_, gradients);
     };
   built_ = build_training_graph(graph_, wanted);
+  choose_shards(trains_apart(options_, kind));
   session_ = std::make_unique<Session>(graph_, options_.session);
   prepare();
+}
+
+void Trainer::choose_shards(bool apart) {
+  const auto devices = static_cast<int>(options_.devices.size());
+  if (options_.shards == 0) {
+    const auto is_cpu = [](const DeviceSpec& device) { return device.type == "CPU"; };
+    const int wanted = apart || !std::ranges::all_of(options_.devices, is_cpu)
+                           ? devices
+                           : default_shards(work_of(built_.towers[0]), batches_.global_batch());
+    options_.shards = (wanted + devices - 1) / devices * devices;
+  }
+  options_.session.shards = options_.shards / devices;
 }
 
 Trainer::~Trainer() = default;

@@ -39,10 +39,12 @@ struct TrainerOptions {
   AggregationOptions aggregation = {};
   std::string async = "ordered";  // of the trainer "async": "ordered" or "free"
   int batch_size = 32;            // samples per tower and step, on average
-  // Of the global batch: parts that are computed apart, as many on each device. Any core may compute
-  // one. The bits of results depend on this number, not on that of cores. 0: one per device.
+  // Of the global batch: parts that are computed apart, as many on each device. Any core may
+  // compute one. The bits of results depend on this number, not on that of cores. 0:
+  // default_shards(), or the next multiple of the number of devices; one per device if they are
+  // GPUs or run free. Trainer::options() has the number.
   int shards = 0;
-  BatchOptions batches = {};      // how they are divided among the towers
+  BatchOptions batches = {};  // how they are divided among the towers
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
   std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
@@ -155,6 +157,7 @@ class Trainer {
 
  private:
   struct Source;
+  void choose_shards(bool apart);
   void prepare();
   std::unique_ptr<Source> open_source();
   bool run_step(Source& source, const StepInfo& step);

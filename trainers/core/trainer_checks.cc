@@ -79,6 +79,23 @@ bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
   return kind.takes_async() && options.async == "free";
 }
 
+namespace {
+
+void check_shards(const TrainerOptions& options, const TrainerKind& kind) {
+  const auto devices = static_cast<int>(options.devices.size());
+  const auto is_gpu = [](const DeviceSpec& device) { return device.type == "GPU"; };
+  require<OptionError>(options.shards >= 0 && options.shards % std::max(1, devices) == 0,
+                       "shards=", options.shards, " of the global batch cannot be divided among ",
+                       devices, " devices alike; use a multiple of ", devices);
+  require<OptionError>(
+      options.shards <= devices ||
+          (std::ranges::none_of(options.devices, is_gpu) && !trains_apart(options, kind)),
+      "shards=", options.shards, ": devices on GPUs, and towers that run free, have ",
+      "one shard each; use shards=", devices);
+}
+
+}  // namespace
+
 void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(static_cast<bool>(options.model),
           "there is no model: TrainerOptions::model is empty; it is a function of a tower and one "
@@ -90,6 +107,7 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
           " takes one device, not ", options.devices.size());
   require<OptionError>(!kind.takes_async() || options.async == "ordered" || options.async == "free",
                        "async=", options.async, " is neither ordered nor free");
+  check_shards(options, kind);
   check_callbacks(options.callbacks, "TrainerOptions::callbacks");
   require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,
           " epochs and at most ", options.max_steps, " steps (0: no limit)");

@@ -277,6 +277,18 @@ class FlagChecks {
 
 }  // namespace
 
+void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
+  if (flags.global_batch_size == 0) return;
+  const auto devices = static_cast<int>(flags.trainer.devices.size());
+  const std::string given = parser.flag("--global_batch_size").written;
+  require<FlagError>(!parser.given("--batch_size"), given, " is for all devices together, ",
+                     parser.flag("--batch_size").written,
+                     " for each of them; leave one of them out");
+  require<FlagError>(flags.global_batch_size % devices == 0, given, " cannot be divided among ",
+                     devices, " devices alike; use a multiple of ", devices);
+  flags.trainer.batch_size = flags.global_batch_size / devices;
+}
+
 void check_flags(TrainFlags& flags, const FlagParser& parser, bool compares_auto) {
   FlagChecks(flags, parser).run(compares_auto);
 }

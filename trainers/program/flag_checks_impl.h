@@ -8,4 +8,7 @@ namespace belfry {
 // `compares_auto`: a program's own flags have `auto` among the strategies to compare.
 void check_flags(TrainFlags& flags, const FlagParser& parser, bool compares_auto);
 
+// Of --global_batch_size: the batch size of each device.
+void divide_global_batch(TrainFlags& flags, const FlagParser& parser);
+
 }  // namespace belfry

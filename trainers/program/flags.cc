@@ -125,9 +125,11 @@ void TrainFlagSet::add_training(FlagParser& parser) {
   parser.add("--batch_size", trainer.batch_size, 1, kMost, "N",
              cat("examples per device and step [",
                  defaults_.benchmark ? "the model's" : cat(defaults_.batch_size), "]"));
+  parser.add("--global_batch_size", flags_.global_batch_size, 1, kMost, "N",
+             "examples per step on all devices together, instead of --batch_size on each");
   parser.add("--shards", trainer.shards, 1, kMost, "V",
              "parts of the global batch that are computed apart, as many on each CPU: any core may "
-             "compute one, and V alone decides the bits of results [one per device]");
+             "compute one, and V alone decides the bits of results [by model and global batch]");
   if (!defaults_.benchmark)
     parser.add(
         "--uneven",
@@ -231,6 +233,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   TrainFlags flags = flags_;
   if (batch_size && !parser_.given("--batch_size")) flags.trainer.batch_size = *batch_size;
   check_devices(parser_, device_flags(flags), flags.plans());
+  divide_global_batch(flags, parser_);
   check_flags(flags, parser_, compares_auto);
   SessionOptions& session = flags.trainer.session;
   session.dry_run = flags.plans();

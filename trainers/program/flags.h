@@ -29,6 +29,7 @@ struct TrainFlags {
   TrainerOptions trainer;
   AutoFlags automatic;                  // of "auto"
   bool allreduce_given = false;         // else it is the trainer's default
+  int global_batch_size = 0;            // instead of the batch size per device; 0: not given
   std::string algorithms;               // a file; "" for none
   std::optional<double> learning_rate;  // instead of the recipe's
   std::string data_dir;

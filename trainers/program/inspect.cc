@@ -107,6 +107,12 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   Json json = Json::object(), devices, physical;
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
+  const int shards = trainer.options().shards;
+  if (flags.dry_run) {
+    console.line(cat("the global batch of ", trainer.batches().global_batch(), " has ", shards,
+                     shards == 1 ? " shard" : " shards"));
+    json.set("global_batch_size", trainer.batches().global_batch()).set("shards", shards);
+  }
   if (flags.dry_run) {
     console.line(without_line_break(placement));
     devices = print_device_use(trainer.session(), console);

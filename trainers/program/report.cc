@@ -40,6 +40,8 @@ std::string to_json(const Report& report) {
       .set("bucket_mb", report.update.bucket_mb)
       .set("async", report.update.async.empty() ? Json() : Json(report.update.async))
       .set("batch_size", report.batches.batch_size)
+      .set("global_batch_size", report.batches.global_batch_size)
+      .set("shards", report.batches.shards)
       .set("uneven", report.batches.uneven)
       .set("tower_weights", report.batches.tower_weights.empty() ? Json() : std::move(weights))
       .set("seed", report.batches.seed)

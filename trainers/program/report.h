@@ -35,6 +35,8 @@ struct Report {
 
   struct Batches {
     int batch_size = 0;  // per tower, on average
+    std::int64_t global_batch_size = 0;
+    int shards = 1;  // of the global batch
     std::string uneven = "drop";
     std::vector<double> tower_weights;  // none: equal
     std::uint64_t seed = 0;

@@ -145,6 +145,8 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
           .peak_bytes = session.peak_bytes(),
           .update = update_report(flags, trainer),
           .batches = {.batch_size = made.batch_size,
+                      .global_batch_size = trainer.batches().global_batch(),
+                      .shards = made.shards,
                       .uneven = std::string(name_of(made.batches.uneven)),
                       .tower_weights = made.batches.tower_weights,
                       .seed = made.seed},

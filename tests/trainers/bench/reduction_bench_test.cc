@@ -139,12 +139,11 @@ TEST(ReductionBench, ShowsHowFarItIs) {
 TEST(ReductionBench, SaysThatASinglePartGoesOn) {
   ReductionBenchOptions asked = options("cpu:2");
   asked.threads = asked.iterations = 1;
-  EXPECT_THAT(
-      watched([&] {
-        bench_reduction({{5}}, {"naive", "ring"}, asked);
-      }),
-      testing::ElementsAre("building naive", "building ring", "preparing naive", "preparing ring",
-                           "checking naive", "checking naive", "checking ring", "checking ring"));
+  EXPECT_THAT(watched([&] {
+                bench_reduction({{5}}, {"naive", "ring"}, asked);
+              }),
+              testing::ElementsAre("building naive", "building ring", "preparing naive",
+                                   "preparing ring", "checking naive", "checking ring"));
   EXPECT_THAT(watched([&] { reduction_memory({{5}}, {"naive"}, asked); }), testing::IsEmpty())
       << "who plans many says so";
 }

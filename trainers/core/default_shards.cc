@@ -1,0 +1,57 @@
+#include "belfry/trainers/core/default_shards.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "belfry/ops/conv2d.h"
+#include "belfry/ops/matmul.h"
+
+namespace belfry {
+namespace {
+
+double known(std::int64_t size) { return static_cast<double>(std::max<std::int64_t>(1, size)); }
+
+// Of dimensions [first, last).
+double product(const Shape& shape, std::size_t first, std::size_t last) {
+  double result = 1;
+  for (std::size_t i = first; i < last; ++i) result *= known(shape[i]);
+  return result;
+}
+
+// For one sample: dimension 0 of the output counts as 1.
+double multiply_adds(const Node& node) {
+  if (node.forward()) return 0;
+  const Shape& out = node.output_type(0).shape;
+  if (&node.op() == &kConv2d) {
+    const Shape& filter = node.input(1).shape();
+    return product(out, 1, out.rank()) * product(filter, 1, filter.rank());
+  }
+  if (&node.op() != &kMatMul) return 0;
+  return product(out, 1, out.rank()) * known(node.input(0).shape().back());
+}
+
+}  // namespace
+
+ModelWork work_of(const TowerRecord& tower) {
+  ModelWork work;
+  for (std::size_t id = 0; id < tower.graph->size(); ++id) {
+    const Node& node = tower.graph->node(id);
+    if (node.tower() == tower.number) work.multiply_adds += multiply_adds(node);
+  }
+  for (const Variable& variable : tower.trainables)
+    work.weights += static_cast<double>(variable.shape().elements());
+  return work;
+}
+
+int default_shards(const ModelWork& work, std::int64_t global_batch) {
+  constexpr double kSamplesPerWeight = 80;
+  constexpr std::int64_t kShards = 8, kRows = 16;
+  const double fewest =
+      std::max(1.0, kSamplesPerWeight * work.weights / std::max(1.0, work.multiply_adds));
+  const double most = std::min(static_cast<double>(std::max(kShards, global_batch / kRows)),
+                               static_cast<double>(global_batch) / fewest);
+  return most < 2 ? 1 : static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(most)));
+}
+
+}  // namespace belfry

@@ -1,0 +1,26 @@
+// Into how many shards a trainer cuts the global batch by default.
+#pragma once
+#include <cstdint>
+
+#include "belfry/towers/replicate.h"
+
+namespace belfry {
+
+// What a step of a model takes per sample, and what it leaves per shard.
+struct ModelWork {
+  double multiply_adds = 0;  // of one sample, forward, by convolutions and products of matrices
+  double weights = 0;        // elements that are trained
+};
+
+// Of a tower. Sizes that are unknown at build time count as 1.
+ModelWork work_of(const TowerRecord& tower);
+
+// A function of the model and the global batch alone, never of devices, cores or timing. More
+// shards occupy more cores, but each adds a gradient of all weights to memory: about 12 bytes a
+// weight, in which time a core does some 48 multiply-adds a weight. Six multiply-adds a sample and
+// forward one make that less than a tenth if a shard has 80 weights / multiply_adds samples or
+// more. The number is the largest power of two that leaves each shard so many samples, at most 8,
+// or one per 16 samples of larger batches.
+int default_shards(const ModelWork& work, std::int64_t global_batch);
+
+}  // namespace belfry
