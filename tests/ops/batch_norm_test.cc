@@ -1,11 +1,19 @@
 #include "belfry/ops/normalization/batch_norm.h"
 
 #include <cmath>
+#include <map>
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/kernels/moments.h"
+#include "belfry/ops/normalization/batch_moments.h"
+#include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -122,6 +130,24 @@ TEST(BatchNorm, RefusesGradientsOfTheMoments) {
     return Built(gradients(batch_norm_train(x[0], x[1], x[2]).mean, {x[0]}));
   };
   expect_refused(wrong, {{{8, 4}}, {{4}}, {{4}}}, "use stop_gradient");
+}
+
+// Each shard has moments and sums of its own, which are combined; nothing else runs once.
+TEST(BatchNorm, OfABatchInShardsGathersMomentsAndSumsAlone) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});
+  const Output gamma = fill(graph, {3}, 2), beta = fill(graph, {3}, 1);
+  const BatchNorm norm = batch_norm_train(x, gamma, beta);
+  const Output dx = gradients(norm.y, std::vector{x}, {.initial = {x * 2}})[0];
+  Session session(graph, {.threads = 1, .shards = 4});
+  Step& step = session.prepare({norm.mean, dx.node()}, {FeedType{x, {8, 3}, 0}});
+  std::map<const Op*, int> runs;
+  for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
+  for (const Op* op : {&kBatchMoments, &kBatchNormInference, &kBatchNormSums, &kBatchNormInputGrad})
+    EXPECT_EQ(runs.at(op), 4) << op->name;
+  EXPECT_EQ(runs.at(&kCombineShards), 1);
+  EXPECT_EQ(runs.at(&kSumShards), 1);
+  EXPECT_FALSE(runs.contains(&kGatherShards));
 }
 
 }  // namespace batch_norm_test

@@ -186,7 +186,7 @@ TEST(BenchResults, AreMediansAndRatiosToTheReference) {
 TEST(BenchResults, HaveEveryFieldAsJson) {
   const auto json =
       nlohmann::json::parse(to_json(bench_results({"mlp", cpus(2), 4}, two_runs(), 0)[1]).str());
-  EXPECT_EQ(json.size(), 17u);
+  EXPECT_EQ(json.size(), 19u);
   EXPECT_TRUE(json["first_nonfinite_step"].is_null());
   EXPECT_TRUE(json["nonfinite_variable"].is_null());
   EXPECT_EQ(json["model"], "mlp");
@@ -194,6 +194,8 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
   EXPECT_EQ(json["canonical"], true);
   EXPECT_EQ(json["devices"], 2);
   EXPECT_EQ(json["batch_size"], 4);
+  EXPECT_EQ(json["global_batch_size"], 8);
+  EXPECT_EQ(json["shards"], 1);
   EXPECT_EQ(json["images_per_second"], 100);
   EXPECT_EQ(json["images_per_second_per_device"], 50);
   EXPECT_GT(json["uncertainty"], 0);

@@ -44,7 +44,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 35u);
+  EXPECT_EQ(json.size(), 37u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));

@@ -1,0 +1,195 @@
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/ops/accuracy.h"
+#include "belfry/ops/dropout.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/transpose.h"
+#include "belfry/tests/framework/passes/random_graph.h"
+
+namespace belfry {
+namespace passes_shards_test {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// y = relu(x w + b) of `samples` rows of 3, a loss, and a step of gradient descent.
+struct Net {
+  explicit Net(int layers = 1, std::int64_t width = 3) {
+    x = placeholder(graph, "x", DType::kF64, {kUnknown, width});
+    Output y = x;
+    std::vector<Variable> all;
+    for (int i = 0; i < layers; ++i) {
+      const VariableOptions options{.dtype = DType::kF64, .initializer = init::normal(0.3)};
+      all.push_back(variable(graph, cat("w", i), {width, width}, options));
+      all.push_back(variable(graph, cat("b", i), {width}, options));
+      y = relu(matmul(y, all[all.size() - 2]) + all.back());
+    }
+    out = y;
+    loss = reduce_mean(y * y);
+    std::vector<Output> wanted(all.begin(), all.end());
+    gradient = gradients(loss, wanted);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      updates.emplace_back(assign_sub(all[i], gradient[i] * 0.1));
+  }
+
+  Step& prepare(Session& session, std::vector<Fetch> fetches, std::int64_t samples) const {
+    return session.prepare(fetches, std::vector{FeedType{x, {samples, x.shape()[1]}, 0}});
+  }
+
+  Graph graph;
+  Output x, out, loss;
+  std::vector<Output> gradient;
+  std::vector<Fetch> updates;
+};
+
+const PlanNode& only(const Plan& plan, const Op& op) {
+  const PlanNode* found = nullptr;
+  for (const PlanNode& node : plan.nodes)
+    if (node.op == &op) found = &node;
+  require(found != nullptr, "no ", op.name);
+  return *found;
+}
+
+std::int64_t count(const Plan& plan, const Op& op) {
+  return std::ranges::count(plan.nodes, &op, &PlanNode::op);
+}
+
+TEST(Shards, CutRowsAndLeavePartialSums) {
+  const Net net;
+  Session session(net.graph, {.threads = 1, .shards = 4});
+  const Plan plan = *net.prepare(session, net.updates, 12).plan();
+  const Division rows = Division::by_rows(1);
+  EXPECT_EQ(only(plan, kMatMul).division(0), rows);
+  EXPECT_EQ(only(plan, kRelu).division(0), rows);
+  EXPECT_EQ(only(plan, kMatMulTransposeA).division(0), Division::partial());
+  EXPECT_EQ(count(plan, kSumShards), 3);  // of both gradients; of the loss, at which they begin
+  EXPECT_EQ(count(plan, kGatherShards), 0);
+  EXPECT_EQ(only(plan, kSumShards).inputs.size(), 4u);
+  for (const Launch& launch : plan.launches)
+    EXPECT_EQ(plan.strands[launch.strand].shards, plan.runs(plan.node(launch.node)));
+}
+
+TEST(Shards, AreNotMadeOfFeedsThatAreNoSamples) {
+  const Net net;
+  Session session(net.graph, {.threads = 1, .shards = 4});
+  const Plan plan = *session.prepare(net.updates, std::vector{FeedType{net.x, {12, 3}}}).plan();
+  for (const PlanNode& node : plan.nodes) EXPECT_FALSE(node.sharding.divides());
+}
+
+TEST(Shards, OfOneDeviceMustAgreeOnTheirSamples) {
+  Graph graph;
+  const Output a = placeholder(graph, "a", DType::kF32, {kUnknown, 2});
+  const Output b = placeholder(graph, "b", DType::kF32, {kUnknown, 2});
+  Session session(graph, {.shards = 2});
+  try {
+    session.prepare({a, b}, {FeedType{a, {4, 2}, 0}, FeedType{b, {6, 2}, 0}});
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Placeholder 'b'"));
+    EXPECT_THAT(error.what(), HasSubstr("feeds of one device must agree"));
+  }
+}
+
+// Whatever the number of shards: some have fewer samples than others, or none.
+TEST(Shards, GiveTheResultsOfTheWhole) {
+  const Net net(3);
+  for (const std::int64_t samples : {1, 2, 5, 12}) {
+    std::vector<double> values(static_cast<std::size_t>(samples * 3));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.1 * static_cast<double>(i % 7);
+    const std::vector feeds{Tensor({samples, 3}, values)};
+    std::vector<Tensor> whole;
+    for (const int shards : {1, 2, 3, 4, 8})
+      for (const int threads : {1, 2, 4}) {
+        Session session(net.graph, {.threads = threads, .all_workers = true, .shards = shards});
+        std::vector<Fetch> fetches{net.loss, net.out};
+        fetches.insert(fetches.end(), net.gradient.begin(), net.gradient.end());
+        fetches.insert(fetches.end(), net.updates.begin(), net.updates.end());
+        Step& step = net.prepare(session, fetches, samples);
+        for (int run = 0; run < 3; ++run) step.run(feeds);
+        for (std::size_t i = 0; i < 2 + net.gradient.size(); ++i) {
+          const Tensor& found = step.fetched(i);
+          if (shards == 1 && threads == 1) {
+            whole.push_back(found);
+            whole.back().mutable_raw();
+            continue;
+          }
+          for (std::size_t e = 0; e < found.data<double>().size(); ++e)
+            ASSERT_NEAR(found.data<double>()[e], whole[i].data<double>()[e], 1e-12)
+                << shards << " shards, " << threads << " threads, output " << i;
+        }
+      }
+  }
+}
+
+// Two sums at most are under way, however many layers there are.
+TEST(Shards, DoNotKeepAllPartialSums) {
+  constexpr std::int64_t kWidth = 64, kWeights = kWidth * kWidth * 8;
+  const Net net(12, kWidth);
+  Session session(net.graph, {.threads = 1, .shards = 2});
+  const Plan plan = *net.prepare(session, net.updates, 2).plan();
+  EXPECT_LT(plan.slices[0].bytes, 4 * kWeights);
+  EXPECT_EQ(count(plan, kSumShards), 25);
+}
+
+TEST(Shards, GatherForOpsWithoutARule) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2});
+  const Output y = transpose(relu(x));
+  Session session(graph, {.threads = 1, .shards = 2});
+  Step& step = session.prepare({y}, {FeedType{x, {3, 2}, 0}});
+  EXPECT_EQ(count(*step.plan(), kGatherShards), 1);
+  step.run(std::vector{Tensor({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6})});
+  EXPECT_THAT(step.fetched(0).data<float>(), ElementsAre(1, 3, 5, 2, 4, 6));
+}
+
+// Rows are numbered over all devices: two with two shards each drop what one with four drops.
+TEST(Shards, OfRandomOpsDependOnRowsAlone) {
+  std::vector<std::vector<float>> found;
+  for (const int devices : {1, 2, 4}) {
+    Graph graph;
+    std::vector<Output> inputs;
+    std::vector<Fetch> fetches;
+    std::vector<FeedType> feeds;
+    std::vector<Tensor> ones;
+    const std::int64_t rows = 8 / devices;
+    for (int d = 0; d < devices; ++d) {
+      const DeviceScope on(graph, DeviceSpec::local("CPU", d));
+      const ReplicaScope replica(graph, cat("tower", d, "/"), d);
+      const NameScope scope(graph, cat("tower", d));
+      inputs.push_back(placeholder(graph, "x", DType::kF32, {kUnknown, 5}));
+      fetches.emplace_back(dropout(inputs.back(), 0.5));
+      feeds.push_back({inputs.back(), {rows, 5}, d * rows});
+      ones.emplace_back(Shape{rows, 5}, std::vector<float>(static_cast<std::size_t>(rows * 5), 1));
+    }
+    Session session(graph, {.device_count = {{"CPU", devices}}, .shards = 4 / devices});
+    Step& step = session.prepare(fetches, feeds);
+    step.run(ones);
+    std::vector<float>& all = found.emplace_back();
+    for (std::size_t i = 0; i < fetches.size(); ++i)
+      all.insert(all.end(), step.fetched(i).data<float>().begin(),
+                 step.fetched(i).data<float>().end());
+  }
+  EXPECT_EQ(found[0], found[1]);
+  EXPECT_EQ(found[0], found[2]);
+  EXPECT_GT(std::ranges::count(found[0], 0), 5);
+}
+
+TEST(SamplesOfShard, AreCutAtTheFloor) {
+  std::vector<std::int64_t> ends;
+  for (int shard = 0; shard < 3; ++shard) ends.push_back(samples_of_shard(8, 3, shard).end);
+  EXPECT_THAT(ends, ElementsAre(2, 5, 8));
+  EXPECT_EQ(samples_of_shard(1, 4, 0).size(), 0);
+  EXPECT_EQ(samples_of_shard(1, 4, 3).size(), 1);
+}
+
+}  // namespace passes_shards_test
+}  // namespace belfry

@@ -1,0 +1,101 @@
+// Shards of the global batch: how many there are, and that their number alone decides the bits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/towers/layers.h"
+#include "belfry/trainers/core/default_shards.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/util/hash.h"
+#include "belfry/trainers/util/option_error.h"
+
+namespace belfry {
+namespace shards_test {
+
+using testing::HasSubstr;
+
+TEST(DefaultShards, LeaveEachShardEnoughWorkForItsWeights) {
+  const ModelWork resnet{.multiply_adds = 41e6, .weights = 0.27e6};
+  EXPECT_EQ(default_shards(resnet, 128), 8);
+  EXPECT_EQ(default_shards(resnet, 1024), 64);
+  EXPECT_EQ(default_shards(resnet, 8), 8);
+  EXPECT_EQ(default_shards(resnet, 5), 4);
+  EXPECT_EQ(default_shards(resnet, 1), 1);
+  const ModelWork mlp{.multiply_adds = 668e3, .weights = 669e3};
+  EXPECT_EQ(default_shards(mlp, 256), 2);
+  EXPECT_EQ(default_shards(mlp, 32), 1);
+  EXPECT_EQ(default_shards(mlp, 4096), 32);
+  EXPECT_EQ(default_shards({}, 64), 8);
+}
+
+// A convolution, a mask, and a product, so that most rules are met.
+Output convnet(Tower& tower, Output images, Output labels) {
+  Output x = relu(conv2d(tower, "conv0", images, {.filters = 4, .kernel = 3}));
+  x = dropout(tower, flatten(x), 0.5);
+  return reduce_mean(sparse_softmax_cross_entropy(dense(tower, "fc", x, {.units = 5}), labels));
+}
+
+struct Run {
+  int devices = 1, shards = 8, threads = 0;
+  std::string allreduce = "collective";
+  double bucket_mb = 0;
+  bool fuse_updates = true;
+};
+
+std::string hash_of(const Run& run) {
+  const auto data =
+      synthetic_data({{"image", DType::kF32, {6, 6, 3}}, {"label", DType::kI32, {}}}, 5, 64, 1);
+  TrainerOptions options{.model = convnet,
+                         .optimizer = adam(0.01),
+                         .devices = cpus(run.devices),
+                         .aggregation = {.allreduce = run.allreduce, .bucket_mb = run.bucket_mb},
+                         .batch_size = 16 / run.devices,
+                         .shards = run.shards,
+                         .max_steps = 4};
+  options.session.threads = run.threads;
+  options.session.all_workers = true;
+  options.session.fuse_updates = run.fuse_updates;
+  Trainer trainer(find_trainer(run.devices == 1 ? "simple" : "replicated"), std::move(options),
+                  *data);
+  trainer.train();
+  return state_hash(trainer.session(), trainer.graph());
+}
+
+TEST(Shards, GiveTheSameBitsOnEveryNumberOfDevices) {
+  const std::string one = hash_of({.devices = 1});
+  for (const int devices : {2, 4, 8})
+    for (const int threads : {1, 2, 4})
+      EXPECT_EQ(hash_of({.devices = devices, .threads = threads}), one) << devices;
+  EXPECT_EQ(hash_of({.devices = 4, .allreduce = "naive"}), one);
+  EXPECT_EQ(hash_of({.devices = 4, .allreduce = "hierarchical"}), one);
+  EXPECT_EQ(hash_of({.devices = 4, .bucket_mb = 1}), one);
+  EXPECT_EQ(hash_of({.devices = 4, .fuse_updates = false}), one);
+  EXPECT_EQ(hash_of({.devices = 1, .fuse_updates = false}), one);
+}
+
+TEST(Shards, OfEachNumberHaveBitsOfTheirOwn) {
+  std::vector<std::string> found;
+  for (const int shards : {2, 4, 16}) {
+    found.push_back(hash_of({.devices = 1, .shards = shards}));
+    EXPECT_EQ(hash_of({.devices = 2, .shards = shards}), found.back());
+  }
+  EXPECT_NE(found[0], found[1]);
+  EXPECT_NE(found[1], found[2]);
+}
+
+TEST(Shards, ThatDevicesCannotShareAlikeAreRefused) {
+  try {
+    hash_of({.devices = 2, .shards = 3});
+    FAIL();
+  } catch (const OptionError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("shards=3"));
+    EXPECT_THAT(error.what(), HasSubstr("use a multiple of 2"));
+  }
+}
+
+}  // namespace shards_test
+}  // namespace belfry
