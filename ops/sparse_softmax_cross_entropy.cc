@@ -114,7 +114,7 @@ KernelRun loss_kernel(const KernelPlan& plan, Loss loss) {
   const Node* const node = &plan.node();
   return [node, classes = plan.input(0).shape[1], loss](const Pointers& p) {
     for (std::int64_t row = p.begin(); row < p.end(); ++row) {
-      const std::int64_t label = kernels::checked_label(*node, p.input<Label>(1), row, classes);
+      const std::int64_t label = kernels::checked_label<Label>(*node, p, row, classes);
       p.output<T>()[row] = loss(p.input<T>(0) + row * classes, classes, label);
     }
   };
@@ -126,7 +126,7 @@ KernelRun grad_kernel(const KernelPlan& plan, Grad grad) {
   const Node* const node = &plan.node();
   return [node, classes = plan.input(0).shape[1], grad](const Pointers& p) {
     for (std::int64_t row = p.begin(); row < p.end(); ++row) {
-      const std::int64_t label = kernels::checked_label(*node, p.input<Label>(1), row, classes);
+      const std::int64_t label = kernels::checked_label<Label>(*node, p, row, classes);
       grad(p.input<T>(0) + row * classes, classes, label, p.input<T>(2)[row],
            p.output<T>() + row * classes);
     }

@@ -141,14 +141,19 @@ class Pointers {
 
   // Counts training steps: random ops mix it into their key.
   std::uint64_t step() const { return step_; }
-  // What output row 0 of a shard is in all shards of all devices.
+  // What row 0 of output 0 is in the batch of all devices, if KernelPlan::batch() says that these
+  // are numbered.
   std::int64_t first_row() const { return first_row_; }
-  void set_first_row(std::int64_t row) { first_row_ = row; }
 
   Pointers() = default;
   Pointers(std::span<void* const> inputs, std::span<void* const> outputs, std::byte* workspace,
-           Range range, std::uint64_t step)
-      : inputs_(inputs), outputs_(outputs), workspace_(workspace), range_(range), step_(step) {}
+           Range range, std::uint64_t step, std::int64_t first_row = 0)
+      : inputs_(inputs),
+        outputs_(outputs),
+        workspace_(workspace),
+        range_(range),
+        step_(step),
+        first_row_(first_row) {}
 
  private:
   std::span<void*const> inputs_, outputs_;

@@ -43,8 +43,8 @@ class HalfKernel {
     for (const Widened::Tensor& tensor : tensors_.read)
       kernels::half_conversion(tensor.dtype)
           .widen(p.input<std::uint16_t>(tensor.index), at<float>(p, tensor), tensor.elements);
-    run_(Pointers(inputs, outputs, p.workspace() + inner_workspace_, {p.begin(), p.end()},
-                  p.step()));
+    run_(Pointers(inputs, outputs, p.workspace() + inner_workspace_, {p.begin(), p.end()}, p.step(),
+                  p.first_row()));
     for (std::size_t i = 0; i < tensors_.variables; ++i)
       narrow(p, tensors_.read[i], p.written<std::uint16_t>(tensors_.read[i].index));
     for (const Widened::Tensor& tensor : tensors_.made)

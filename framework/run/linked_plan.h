@@ -23,9 +23,7 @@ struct LinkedLaunch {
   std::int64_t first_row = 0;
 
   Pointers pointers(Range of, std::uint64_t step) const {
-    Pointers result{inputs, outputs, workspace, of, step};
-    result.set_first_row(first_row);
-    return result;
+    return {inputs, outputs, workspace, of, step, first_row};
   }
 };
 

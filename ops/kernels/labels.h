@@ -23,20 +23,20 @@ auto visit_labelled(const KernelPlan& plan, const F& f) {
   });
 }
 
-// Throws: the label of a row is none of [0, classes).
+// Throws: the label of a row of the batch is none of [0, classes).
 [[noreturn]] inline void refuse_label(const Node& node, std::int64_t row, std::int64_t label,
                                       std::int64_t classes) {
   throw InvalidArgument(cat(node.describe(), ": label ", label, " in row ", row,
                             " is not one of the ", classes, " classes [0, ", classes, ")"));
 }
 
-// The label of a row; throws InvalidArgument unless it is in [0, classes).
+// The label of a row, from input 1; throws InvalidArgument unless it is in [0, classes).
 template <class Label>
-std::int64_t checked_label(const Node& node, const Label* labels, std::int64_t row,
+std::int64_t checked_label(const Node& node, const Pointers& p, std::int64_t row,
                            std::int64_t classes) {
-  const std::int64_t label = labels[row];
+  const std::int64_t label = p.input<Label>(1)[row];
   if (label < 0 || label >= classes) [[unlikely]]
-    refuse_label(node, row, label, classes);
+    refuse_label(node, p.first_row() + row, label, classes);
   return label;
 }
 

@@ -150,5 +150,28 @@ TEST(BatchNorm, OfABatchInShardsGathersMomentsAndSumsAlone) {
   EXPECT_FALSE(runs.contains(&kGatherShards));
 }
 
+// y, dx, dgamma and dbeta of a batch in three shards of different sizes.
+std::vector<Tensor> in_three_shards(bool reference) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF64, {kUnknown, 2, 3});
+  const Output gamma = fill(graph, {3}, 2, DType::kF64), beta = fill(graph, {3}, 1, DType::kF64);
+  const Output y = batch_norm_train(x, gamma, beta).y;
+  const std::vector<Output> all = gradients(y, std::vector{x, gamma, beta}, {.initial = {x * x}});
+  Session session(graph, {.shards = 3, .reference_kernels = reference});
+  Step& step = session.prepare({y, all[0], all[1], all[2]}, {FeedType{x, {5, 2, 3}, 0}});
+  step.run(std::vector{to(random_values({5, 2, 3}), DType::kF64)});
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i < 4; ++i) {
+    results.push_back(step.fetched(i));
+    results.back().mutable_raw();  // memory of its own
+  }
+  return results;
+}
+
+TEST(BatchNormInput, GradientsOfShardsAreThoseOfThePlainKernels) {
+  const std::vector<Tensor> fast = in_three_shards(false), plain = in_three_shards(true);
+  for (std::size_t i = 0; i < fast.size(); ++i) EXPECT_LE(difference(fast[i], plain[i]), 1e-12);
+}
+
 }  // namespace batch_norm_test
 }  // namespace belfry

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -83,6 +85,22 @@ TEST(SparseSoftmaxCrossEntropy, NamesARowWhoseLabelIsNoClass) {
 TEST(SparseSoftmaxCrossEntropy, RefusesLabelsThatDoNotMatch) {
   expect_refused(kLosses, {{{8, 10}}, {{9}, DType::kI32}}, "logits [8,10] and labels [9]");
   expect_refused(kLosses, {{{8, 10}}, {{8}, DType::kF32}}, "labels are i32 or i64, not f32");
+}
+
+TEST(SparseSoftmaxCrossEntropy, NamesTheRowOfTheWholeBatch) {
+  Graph graph;
+  const Output logits = placeholder(graph, "logits", DType::kF32, {kUnknown, 10});
+  const Output wanted = placeholder(graph, "labels", DType::kI32, {kUnknown});
+  Session session(graph, {.threads = 1, .shards = 2});
+  Step& step = session.prepare({sparse_softmax_cross_entropy(logits, wanted)},
+                               {FeedType{logits, {3, 10}, 10}, FeedType{wanted, {3}, 10}});
+  try {
+    step.run(std::vector{random_values({3, 10}), labels({0, 9, 10})});
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("label 10 in row 12"), text.npos) << text;
+  }
 }
 
 }  // namespace sparse_softmax_cross_entropy_test

@@ -156,7 +156,7 @@ KernelRun GpuRunner::kernel(const KernelPlan& plan, GpuRun run) {
     state.stream->serve(node);
     state.run(bytes, [&] {
       state.stream->set_step(*state.stream, p.step());
-      run(Pointers(in, out, scratch, {p.begin(), p.end()}, p.step()), *state.stream);
+      run(Pointers(in, out, scratch, {p.begin(), p.end()}, p.step(), p.first_row()), *state.stream);
     });
 
     for (const auto& [at, block] : blocks) {

@@ -308,8 +308,8 @@ GpuRun StandInGpus::in_stream(int gpu, KernelRun run, Memory memory) const {
     if (memory.step) accesses.push_back(accessed(&in.step(), sizeof in.step(), false));
     in.enqueue(
         [kernel, inputs, outputs, workspace, range = Range{p.begin(), p.end()},
-         step = memory.step ? &in.step() : nullptr] {
-          (*kernel)(Pointers(inputs, outputs, workspace, range, step ? *step : 0));
+         first_row = p.first_row(), step = memory.step ? &in.step() : nullptr] {
+          (*kernel)(Pointers(inputs, outputs, workspace, range, step ? *step : 0, first_row));
         },
         std::move(accesses));
   };

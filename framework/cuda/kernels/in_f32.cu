@@ -50,7 +50,8 @@ class InF32 {
                grid_for(tensor.elements));
       });
     // Kernels read the step from their GPU's memory.
-    run_(Pointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()}, 0),
+    run_(Pointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()}, 0,
+                  p.first_row()),
          queue);
     for (std::size_t i = 0; i < tensors_.variables; ++i) {
       const Widened::Tensor& tensor = tensors_.read[i];
