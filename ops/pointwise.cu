@@ -172,7 +172,7 @@ struct Dropout {
   std::uint64_t threshold;
   T scale;
   std::int64_t begin, end;
-  std::int64_t first;  // the number of element 0 over all towers
+  std::int64_t offset;  // the number of element 0 over all towers
   bool packed;
   const T* x;
   std::uint8_t* mask;
@@ -182,7 +182,7 @@ struct Dropout {
   BELFRY_HD T value(std::int64_t i, T from) const {
     if (draws)
       mask[i] =
-          kernels::mix(key, *step, static_cast<std::uint64_t>(first + i)) >= threshold ? 1 : 0;
+          kernels::mix(key, *step, static_cast<std::uint64_t>(offset + i)) >= threshold ? 1 : 0;
     return from * (mask[i] != 0 ? scale : T(0));
   }
 
