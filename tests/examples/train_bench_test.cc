@@ -85,8 +85,9 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   for (const char* strategy : {"collective", "naive", "colocate"}) {
     ASSERT_TRUE(results.contains(strategy)) << strategy;
     const auto& result = results[strategy];
-    EXPECT_EQ(result.size(), 17u);
+    EXPECT_EQ(result.size(), 19u);
     EXPECT_EQ(result["devices"], 3);
+    EXPECT_EQ(result["shards"], 3);
     EXPECT_EQ(result["canonical"], true) << strategy;
     EXPECT_EQ(result["params_hash"], results["collective"]["params_hash"]) << strategy;
     EXPECT_EQ(result["state_hash"], results["collective"]["state_hash"]) << strategy;
