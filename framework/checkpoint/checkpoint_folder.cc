@@ -51,6 +51,14 @@ void require_replaceable(FileSystem& files, const std::string& path, bool whole)
                    " is a directory, but neither a whole checkpoint nor empty", kMoveAway);
 }
 
+// A save of a checkpoint P makes such names beside P, and deletes them.
+bool is_name_beside(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  const std::size_t temporary = name.rfind(".tmp-");
+  return name.ends_with(kOldCheckpoint) || name.ends_with(kCheckpointLock) ||
+         (temporary != name.npos && is_temporary_name(name, name.substr(0, temporary)));
+}
+
 // Waits for other processes that save there.
 std::unique_ptr<FileLock> lock_of(FileSystem& files, const std::string& path, double patience) {
   using Clock = std::chrono::steady_clock;
@@ -119,6 +127,14 @@ void CheckpointFolder::check_place() const {
                    " does not exist");
   require<IoError>(parent == FileKind::kDirectory, "cannot save a checkpoint at ", path_, ": ",
                    parent_, " is no directory");
+  require<IoError>(
+      files_.kind(cat(parent_, "/", kManifestFile)) == FileKind::kNone,
+      "cannot save a checkpoint at ", path_, ": ", parent_,
+      " is a checkpoint itself, and the next save there would find it in its way; save "
+      "beside it");
+  require<IoError>(!is_name_beside(path_), "cannot save a checkpoint at ", path_,
+                   ": saves of another checkpoint use and delete names that end with ",
+                   kOldCheckpoint, ", ", kCheckpointLock, " or .tmp-N-N; use another name");
   require_no_file(files_, path_);
 }
 
@@ -166,7 +182,16 @@ void CheckpointFolder::commit() {
   files_.rename(temporary_, path_);
   committed_ = true;
   files_.sync_directory(parent_);
+  remove_old();
+}
+
+void CheckpointFolder::remove_old() {
   try {
+    if (files_.kind(old_) == FileKind::kNone) return;
+    // Somebody may have put it there since this save began.
+    const std::string foreign = foreign_name(files_, old_);
+    require<IoError>(foreign.empty(), old_, " has '", shown(foreign),
+                     "', which is no part of a checkpoint; move it away");
     remove_tree(files_, old_);
   } catch (const IoError& error) {
     log_warning("the checkpoint ", path_,

@@ -51,6 +51,7 @@ class CheckpointFolder {
 
  private:
   void check_place() const;
+  void remove_old();
 
   FileSystem& files_;
   std::string path_, parent_, old_, temporary_;

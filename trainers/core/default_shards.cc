@@ -46,11 +46,12 @@ ModelWork work_of(const TowerRecord& tower) {
 
 int default_shards(const ModelWork& work, std::int64_t global_batch) {
   constexpr double kSamplesPerWeight = 80;
-  constexpr std::int64_t kShards = 8, kRows = 16;
+  constexpr std::int64_t kShards = 8, kRows = 16, kMost = 256;
   const double fewest =
       std::max(1.0, kSamplesPerWeight * work.weights / std::max(1.0, work.multiply_adds));
-  const double most = std::min(static_cast<double>(std::max(kShards, global_batch / kRows)),
-                               static_cast<double>(global_batch) / fewest);
+  const double most =
+      std::min(static_cast<double>(std::clamp(global_batch / kRows, kShards, kMost)),
+               static_cast<double>(global_batch) / fewest);
   return most < 2 ? 1 : static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(most)));
 }
 

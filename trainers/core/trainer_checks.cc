@@ -79,22 +79,22 @@ bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
   return kind.takes_async() && options.async == "free";
 }
 
-namespace {
-
 void check_shards(const TrainerOptions& options, const TrainerKind& kind) {
-  const auto devices = static_cast<int>(options.devices.size());
+  const auto devices = std::max<std::int64_t>(1, std::ssize(options.devices));
+  const std::int64_t shards = options.shards, batch = devices * options.batch_size;
   const auto is_gpu = [](const DeviceSpec& device) { return device.type == "GPU"; };
-  require<OptionError>(options.shards >= 0 && options.shards % std::max(1, devices) == 0,
-                       "shards=", options.shards, " of the global batch cannot be divided among ",
-                       devices, " devices alike; use a multiple of ", devices);
-  require<OptionError>(
-      options.shards <= devices ||
-          (std::ranges::none_of(options.devices, is_gpu) && !trains_apart(options, kind)),
-      "shards=", options.shards, ": devices on GPUs, and towers that run free, have ",
-      "one shard each; use shards=", devices);
+  const bool one_each = std::ranges::any_of(options.devices, is_gpu) || trains_apart(options, kind);
+  require<OptionError>(shards == 0 || shards == devices || !one_each, "shards=", shards,
+                       ": devices on GPUs, and towers that run free, have one shard each; leave it "
+                       "out, or use ",
+                       devices);
+  require<OptionError>(shards >= 0 && shards % devices == 0, "shards=", shards,
+                       " of the global batch cannot be divided among ", devices,
+                       " devices alike; use a multiple of ", devices);
+  require<OptionError>(shards <= std::max(batch, devices), "shards=", shards, " is more than the ",
+                       batch, " samples of a global batch; use at most ",
+                       batch / devices * devices);
 }
-
-}  // namespace
 
 void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(static_cast<bool>(options.model),

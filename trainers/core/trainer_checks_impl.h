@@ -18,6 +18,9 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
 // Whether the towers run free of each other: async "free" of a kind that takes it.
 bool trains_apart(const TrainerOptions& options, const TrainerKind& kind);
 
+// Throws OptionError for a number of shards that the devices, or the batch, cannot have.
+void check_shards(const TrainerOptions& options, const TrainerKind& kind);
+
 // Throws InvalidArgument for what is missing in `options` or does not fit the kind of trainer.
 void check_options(const TrainerOptions& options, const TrainerKind& kind);
 

@@ -5,6 +5,7 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/flag_checks_impl.h"
@@ -68,6 +69,7 @@ class FlagChecks {
                        " on ", short_names(trainer_.devices));
     check_links();
     check_shares();
+    as_option([&] { check_shards(trainer_, *kind_); });
   }
 
  private:
@@ -251,15 +253,21 @@ class FlagChecks {
       as_flag(written("--allreduce"), [&] { check_measurable(measured_devices(trainer_)); });
   }
 
+  // Calls `check`. The flag of an option that it refuses is the option's name.
+  template <class Check>
+  static void as_option(const Check& check) {
+    try {
+      check();
+    } catch (const OptionError& error) {
+      throw FlagError(cat("--", error.what()));
+    }
+  }
+
   void check_shares() const {
     const auto towers = std::ssize(trainer_.devices);
     const std::int64_t batch = trainer_.batch_size * static_cast<std::int64_t>(towers);
     std::vector<std::int64_t> shares;
-    try {
-      shares = divide_samples(batch, towers, trainer_.batches.tower_weights);
-    } catch (const OptionError& error) {
-      throw FlagError(cat("--", error.what()));
-    }
+    as_option([&] { shares = divide_samples(batch, towers, trainer_.batches.tower_weights); });
     for (std::size_t t = 0; t < shares.size(); ++t)
       require<FlagError>(shares[t] > 0, written("--tower_weights"), " leaves ",
                          trainer_.devices[t].short_str(), " none of the ", batch,

@@ -1,6 +1,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 
 #include "belfry/framework/checkpoint/safetensors.h"
+#include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/framework/checkpoint/checkpoint_test_support.h"
 
 namespace belfry {
@@ -238,6 +239,41 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNotRestored) {
   EXPECT_THAT(message_of<IoError>(restore), HasSubstr("holds no manifest.json"));
   write(file("manifest.json"), std::as_bytes(std::span("{\"name\": \"app\"}", 15)));
   EXPECT_THAT(message_of<IoError>(restore), HasSubstr("no manifest of a checkpoint"));
+}
+
+// Saves beside them would use and delete these names.
+TEST_F(CheckpointTest, NamesThatSavesUseAreRefused) {
+  for (const char* name : {"run.belfry-old", "run.lock", "run.tmp-12-345"})
+    EXPECT_THAT(refused(cat(folder_, "/", name)), HasSubstr("use another name")) << name;
+  save();
+  EXPECT_THAT(refused(path_ + "/inner"), HasSubstr(cat(path_, " is a checkpoint itself")));
+  EXPECT_THAT(listed(folder_), ElementsAre("run"));
+}
+
+// Whenever somebody puts it there: the save is refused, or leaves it where the old checkpoint is.
+TEST(CheckpointFolder, KeepsAForeignFileThatAppearsDuringASave) {
+  const Model model(1);
+  Session session(model.graph);
+  int kept = 0;
+  for (int call = 0;; ++call) {
+    MemoryFileSystem disk("/d");
+    save_checkpoint(session, "/d/run", Json::object(), disk);
+    bool made = false;
+    disk.at_call(call, [&](MemoryFileSystem& at) {
+      if (!at.exists("/d/run")) return;
+      at.create("/d/run/note")->close();
+      made = true;
+    });
+    try {
+      save_checkpoint(session, "/d/run", Json::object(), disk);
+    } catch (const IoError&) {
+    }
+    if (disk.waits()) break;
+    if (!made) continue;
+    ++kept;
+    EXPECT_TRUE(disk.exists("/d/run/note") || disk.exists("/d/run.belfry-old/note")) << call;
+  }
+  EXPECT_GT(kept, 10);
 }
 
 }  // namespace checkpoint_test

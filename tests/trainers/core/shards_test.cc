@@ -30,6 +30,7 @@ TEST(DefaultShards, LeaveEachShardEnoughWorkForItsWeights) {
   EXPECT_EQ(default_shards(mlp, 32), 1);
   EXPECT_EQ(default_shards(mlp, 4096), 32);
   EXPECT_EQ(default_shards({}, 64), 8);
+  EXPECT_EQ(default_shards(resnet, std::int64_t{1} << 40), 256);
 }
 
 // A convolution, a mask, and a product, so that most rules are met.

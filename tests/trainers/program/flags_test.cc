@@ -122,6 +122,22 @@ TEST(TrainFlagSet, LeavesBenchmarksWithoutFlagsOfEpochsAndFiles) {
     EXPECT_THAT(text, testing::Not(HasSubstr(flag)));
 }
 
+TEST(Flags, DivideTheGlobalBatchAndItsShards) {
+  const TrainFlags flags = parse({"--devices=cpu:4", "--global_batch_size=64", "--shards=8"});
+  EXPECT_EQ(flags.trainer.batch_size, 16);
+  EXPECT_EQ(flags.trainer.shards, 8);
+  EXPECT_THAT(refusal({"--devices=cpu:4", "--global_batch_size=66"}),
+              HasSubstr("--global_batch_size=66 cannot be divided among 4 devices"));
+  EXPECT_THAT(refusal({"--global_batch_size=64", "--batch_size=8"}),
+              AllOf(HasSubstr("--global_batch_size=64"), HasSubstr("--batch_size=8")));
+  EXPECT_THAT(refusal({"--devices=cpu:2", "--shards=3"}),
+              HasSubstr("--shards=3 of the global batch cannot be divided among 2 devices"));
+  EXPECT_THAT(refusal({"--devices=cpu:2", "--batch_size=8", "--shards=18"}),
+              HasSubstr("--shards=18 is more than the 16 samples of a global batch"));
+  EXPECT_THAT(refusal({"--devices=cpu:4", "--trainer=async", "--async=free", "--shards=2"}),
+              HasSubstr("--shards=2: devices on GPUs, and towers that run free, have one shard"));
+}
+
 TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
   const TrainFlags flags = parse({"--dry_run", "--devices=gpu:8"});
   EXPECT_EQ(flags.trainer.devices.size(), 8u);
