@@ -47,7 +47,6 @@ const Op kSumShards{.name = "SumShards",
                     .shape = sum_shape,
                     .no_gradient = "plans make it after gradients are built",
                     .split = Split::kElements,
-                    .in_place = InPlace::kNo,
                     .cpu = sum_cpu,
                     .reference = sum_reference,
                     .cpu_only = "devices on GPUs have one shard"};

@@ -31,8 +31,7 @@ void CpuExecutor::begin() {
     progress.claimed.store(false, std::memory_order_relaxed);
     progress.next.store(0, std::memory_order_relaxed);
   }
-  const auto begun = [](const LinkedPlan::Queue& queue) { return !queue.commands.empty(); };
-  unfinished_.store(at(std::ranges::count_if(linked_.queues, begun)), std::memory_order_relaxed);
+  unfinished_.store(progress_.size(), std::memory_order_relaxed);
 }
 
 void CpuExecutor::run(int worker) {

@@ -131,6 +131,7 @@ void LinkedPlan::make_queues() {
   std::vector<StrandIndex> strands;
   for (const StrandIndex s : plan->strands.indices())
     if (!plan->on_gpu(s)) strands.push_back(s);
+  if (strands.empty()) return;
   if (workers == 1 && plan->shards == 1) {
     queues.push_back({merged(plan->commands.lists, strands)});
     return;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "belfry/ops/conv2d.h"
 #include "belfry/ops/matmul.h"

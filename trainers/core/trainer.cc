@@ -74,8 +74,7 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
 void Trainer::choose_shards(bool apart) {
   const auto devices = static_cast<int>(options_.devices.size());
   if (options_.shards == 0) {
-    const auto is_cpu = [](const DeviceSpec& device) { return device.type == "CPU"; };
-    const int wanted = apart || !std::ranges::all_of(options_.devices, is_cpu)
+    const int wanted = apart || std::ranges::any_of(options_.devices, &DeviceSpec::is_gpu)
                            ? devices
                            : default_shards(work_of(built_.towers[0]), batches_.global_batch());
     options_.shards = (wanted + devices - 1) / devices * devices;

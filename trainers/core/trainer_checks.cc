@@ -82,8 +82,8 @@ bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
 void check_shards(const TrainerOptions& options, const TrainerKind& kind) {
   const auto devices = std::max<std::int64_t>(1, std::ssize(options.devices));
   const std::int64_t shards = options.shards, batch = devices * options.batch_size;
-  const auto is_gpu = [](const DeviceSpec& device) { return device.type == "GPU"; };
-  const bool one_each = std::ranges::any_of(options.devices, is_gpu) || trains_apart(options, kind);
+  const bool one_each =
+      std::ranges::any_of(options.devices, &DeviceSpec::is_gpu) || trains_apart(options, kind);
   require<OptionError>(shards == 0 || shards == devices || !one_each, "shards=", shards,
                        ": devices on GPUs, and towers that run free, have one shard each; leave it "
                        "out, or use ",
