@@ -148,8 +148,7 @@ TEST_F(TrainTest, RefusesToOverwriteWhatItReads) {
       {restore, "--save_checkpoint=" + checkpoint + "/new"},
       {"--allreduce=auto", "--links=" + json_.string(), "--json=" + json_.string()},
       {save, "--trace_file=" + checkpoint + ".lock"},
-      {save, "--json=" + checkpoint + ".belfry-old"},
-      {save, "--json=" + checkpoint + "/r.json"}};
+      {save, "--json=" + checkpoint + ".belfry-old"}};
   for (const std::vector<std::string>& flags : clashes) {
     const TrainResult result = run_train(flags, unreadable_recipe());
     EXPECT_EQ(result.code, 2) << result.error;
@@ -158,6 +157,9 @@ TEST_F(TrainTest, RefusesToOverwriteWhatItReads) {
           << flag << ": " << result.error;
     EXPECT_THAT(result.error, HasSubstr("would overwrite"));
   }
+  for (const std::string& another : {save, std::string("--max_steps=1")})
+    EXPECT_THAT(run_train({another, "--json=" + checkpoint + "/r.json"}, unreadable_recipe()).error,
+                HasSubstr(checkpoint + " is a checkpoint, and would be one no longer"));
   EXPECT_EQ(run_train({"--max_steps=2", save, restore}).code, 0) << "it goes on";
   std::filesystem::remove_all(checkpoint);
 }
