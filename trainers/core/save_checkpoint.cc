@@ -75,8 +75,9 @@ void SaveCheckpoint::save_beside(Trainer& trainer, const std::string& why) {
     throw IoError(why);
   }
   saved_path_ = beside();
+  const bool is_new = failure_.empty();
   failure_ = cat(why, "; step ", trainer.steps(), " was saved at ", beside());
-  log_warning(failure_, ", and training goes on");
+  if (is_new) log_warning(failure_, ", and training goes on");
 }
 
 void SaveCheckpoint::settle(Trainer& trainer) {

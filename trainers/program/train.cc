@@ -229,6 +229,12 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
                    cat("--allreduce=auto, now or when ", flags.restore_checkpoint, " was saved,"));
 }
 
+void load(const Dataset& train, const Dataset* test) {
+  const Busy busy("reading the data");
+  train.size();
+  if (test) test->size();
+}
+
 int train_program(const std::string& program, const TrainFlags& flags, const Recipe& recipe) {
   // Opened before anything is built, so that what cannot be written costs no training.
   OutputFiles outputs(local_file_system());
@@ -266,8 +272,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
     outputs.finish();
     return 0;
   }
-  train_data->size();  // loads it
-  if (test_data) test_data->size();
+  load(*train_data, test_data.get());
   if (flags.check_equivalence > 0) {
     const int status =
         report_equivalence(options, *train_data, flags.check_equivalence, console, json);
