@@ -50,8 +50,8 @@ int status_of(const std::function<int()>& body) {
     return fail(cat("--", error.what()), 1);
   } catch (const std::bad_alloc&) {
     return fail(
-        "there is no memory left; use a smaller batch or fewer devices, or allow this process more "
-        "memory (ulimit -v)",
+        "there is no memory left; use a smaller batch, fewer shards or fewer devices, or allow "
+        "this process more memory (ulimit -v)",
         1);
   } catch (const std::exception& error) {
     return fail(error.what(), 1);

@@ -208,6 +208,16 @@ TEST(Train, WritesJsonAloneToStdout) {
   EXPECT_THAT(result.error, HasSubstr("params_hash"));
 }
 
+TEST(Train, NamesTheBatchThatTheUserGave) {
+  const TrainResult all = run_train({"--devices=cpu:2", "--global_batch_size=8192"});
+  EXPECT_EQ(all.error,
+            "error: --global_batch_size=8192 on 2 devices needs more samples in one step "
+            "than the 70 of the data: global_batch_size can be at most 70\n");
+  EXPECT_EQ(all.code, 1);
+  EXPECT_THAT(run_train({"--devices=cpu:2", "--batch_size=4096"}).error,
+              HasSubstr("--batch_size=4096 on each of 2 devices needs"));
+}
+
 TEST(Train, ReportsMissingFilesByName) {
   Recipe recipe = small_recipe();
   recipe.data = data::mnist;
