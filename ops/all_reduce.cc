@@ -79,7 +79,7 @@ OutputTypes all_reduce_shape(const ShapeContext& c) {
 // Every participant's tensor reaches all of its results, so gradients are summed in the same way;
 // where a tensor has none, its inputs have none.
 std::vector<Output> all_reduce_gradient(const Node& node, std::span<const Output> grads) {
-  const auto towers = static_cast<std::size_t>(node.participants());
+  const auto towers = static_cast<std::size_t>(collective_size(node));
   std::vector<Output> present;
   std::vector<std::size_t> inputs;  // of `present`
   for (std::size_t first = 0; first < grads.size(); first += towers) {
@@ -225,7 +225,7 @@ const Op kNcclAllReduce = sum_over_participants("NcclAllReduce", all_reduce_divi
 
 AllReduceShare::AllReduceShare(const KernelPlan& plan) {
   const Node& node = plan.node();
-  const auto all = static_cast<std::size_t>(node.participants());
+  const auto all = static_cast<std::size_t>(collective_size(node));
   // Of a fused collective a kernel is given one tensor; one by ranks is not fused.
   participants = node.op().ranks ? all * plan.inputs() / node.inputs().size() : all;
   divisor = participants == all ? all_reduce_divisor(node) : 1;

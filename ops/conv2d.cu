@@ -36,7 +36,7 @@ std::optional<Prepared> prepare(const KernelPlan& plan, Kind kind, const ConvSha
   Prepared prepared{};
   Convolution& c = prepared.convolution;
   c = {.kind = kind, .dtype = plan.dtype(), .x = *x, .filter = *filter, .y = *y};
-  if (plan.node().tf32() && c.dtype == DType::kF32) c.compute = Compute::kTf32;
+  if (plan.node().origin().tf32 && c.dtype == DType::kF32) c.compute = Compute::kTf32;
   if (!copied) c.padding = {static_cast<int>(v.before), static_cast<int>(h.before)};
   c.stride = {(*strides)[2], (*strides)[3]};
   const auto element = static_cast<std::int64_t>(size_of(plan.dtype()));

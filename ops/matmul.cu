@@ -16,8 +16,8 @@ MatMul make_matmul(const KernelPlan& plan) {
   const auto [transpose_a, transpose_b] = plan.options<MatMulOptions>();
   const Shape& c = plan.output().shape;
   return {.dtype = plan.dtype(),
-          .compute =
-              plan.node().tf32() && plan.dtype() == DType::kF32 ? Compute::kTf32 : Compute::kExact,
+          .compute = plan.node().origin().tf32 && plan.dtype() == DType::kF32 ? Compute::kTf32
+                                                                              : Compute::kExact,
           .count = c.product(0, c.rank() - 2),
           .a = transposed(plan.input(1).shape),
           .b = transposed(plan.input(0).shape),

@@ -59,8 +59,8 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
             logical, "' (built at ", at.site.str(), "), but tower 0 has not");
     require(found.shape() == shape && found.dtype() == dtype, "towers disagree on variable '",
             logical, "': ", found.node().output_type(0), " in tower 0 (built at ",
-            found.node().site().str(), "), ", TensorType{shape, dtype}, " in tower ", tower.index(),
-            " (built at ", at.site.str(), ")");
+            found.node().origin().site.str(), "), ", TensorType{shape, dtype}, " in tower ",
+            tower.index(), " (built at ", at.site.str(), ")");
     return found;
   }
   HostScope host(graph, tower.device().merged_with(enclosing_device(graph)));

@@ -106,7 +106,8 @@ void require_no_tower_names(const Tower& tower) {
     std::size_t digits = name.starts_with("tower") ? 5 : name.size();
     while (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits]))) ++digits;
     require(digits <= 5 || digits >= name.size() || name[digits] != '/', "variable '", name,
-            "' (built at ", v.node().site().str(), ") is named like a copy that a tower has of '",
+            "' (built at ", v.node().origin().site.str(),
+            ") is named like a copy that a tower has of '",
             name.substr(std::min(digits + 1, name.size())), "'; call its scope otherwise");
   }
 }
@@ -124,7 +125,8 @@ Node* node_called(const Graph& graph, std::string_view name) {
   std::string own;
   for (std::size_t id = 0; id < record.graph->size() && own.empty(); ++id) {
     const Node& node = record.graph->node(id);
-    if (node.tower() != record.number || !node.name().starts_with(cat(found.name(), "_"))) continue;
+    if (node.origin().tower != record.number || !node.name().starts_with(cat(found.name(), "_")))
+      continue;
     const std::string_view suffix = node.name().substr(found.name().size() + 1);
     if (std::ranges::all_of(suffix, [](unsigned char c) { return std::isdigit(c); }))
       own = cat("; the node of this one is ", node.describe(), ": get(\"",
@@ -142,7 +144,7 @@ std::vector<std::string> names_in(const TowerRecord& record) {
   const std::string below = record.name + "/";
   for (std::size_t id = 0; id < record.graph->size(); ++id)
     if (const Node& node = record.graph->node(id);
-        node.tower() == record.number && node.name().starts_with(below))
+        node.origin().tower == record.number && node.name().starts_with(below))
       names.emplace_back(node.name().substr(below.size()));
   for (const NamedOutput& output : record.outputs) names.push_back(output.name);
   for (const Variable& v : record.variables) names.emplace_back(v.logical_name());
@@ -243,7 +245,7 @@ Output TowerRecord::get(std::string_view tensor) const {
     if (output == 0 && input.node().logical_name() == node_name) return input;
   const Node* node = node_called(*graph, cat(name, "/", node_name));
   // What is made outside of tower functions, as gradients and updates, may be this tower's.
-  const bool others = node && node->tower() != 0 && node->tower() != number;
+  const bool others = node && node->origin().tower != 0 && node->origin().tower != number;
   if (node && !others && output < node->outputs()) return node->output(output);
   for (const NamedOutput& named : outputs)
     if (output == 0 && named.name == node_name) return named.value;

@@ -14,7 +14,7 @@ std::string label(const Gradient& g) {
 }
 
 Site line_of(const Gradient& g) {
-  return g.variable ? g.variable.node().site() : g.value.node().site();
+  return g.variable ? g.variable.node().origin().site : g.value.node().origin().site;
 }
 
 // "'fc/W' f32[4,3] (built at model.cc:41)".
@@ -32,7 +32,7 @@ void require_all_in(const std::vector<Gradient>& row, std::size_t t,
   for (const Gradient& g : row)
     require(has(other, g), "towers disagree: tower ", t, " has a gradient of variable ",
             describe(g), ", but tower ", u, ", whose gradients are built at ",
-            other[0].value.node().site().str(), ", has none");
+            other[0].value.node().origin().site.str(), ", has none");
 }
 
 void require_same(const std::vector<Gradient>& main, const std::vector<Gradient>& row,
@@ -40,8 +40,8 @@ void require_same(const std::vector<Gradient>& main, const std::vector<Gradient>
   require_all_in(main, 0, row, t);
   require_all_in(row, t, main, 0);
   require(main.size() == row.size(), "towers disagree: tower 0 has ", main.size(),
-          " gradients (built at ", main[0].value.node().site().str(), "), but tower ", t, " has ",
-          row.size(), " (built at ", row[0].value.node().site().str(), ")");
+          " gradients (built at ", main[0].value.node().origin().site.str(), "), but tower ", t,
+          " has ", row.size(), " (built at ", row[0].value.node().origin().site.str(), ")");
   for (std::size_t v = 0; v < main.size(); ++v) {
     require(label(main[v]) == label(row[v]), "towers disagree on the order of gradients: number ",
             v, " is that of ", describe(main[v]), " in tower 0, but that of ", describe(row[v]),

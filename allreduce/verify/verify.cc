@@ -12,7 +12,7 @@ namespace {
 // "'fc/W' f32[4,3] (built at model.cc:41)"; parts of a packed table have no variable.
 std::string named(const Gradient& g) {
   if (g.variable) return g.variable.describe();
-  return describe_value(g.value.name(), g.value.type(), g.value.node().site());
+  return describe_value(g.value.name(), g.value.type(), g.value.node().origin().site);
 }
 
 // A gradient that is the same whatever the tower: a constant, or zeros or ones of some shape.
@@ -21,8 +21,8 @@ bool is_fixed(Output value) { return value.node().op().metadata || value.node().
 // The tower that computes a gradient, or -1 if its names do not say.
 int tower_of(Output gradient) {
   const Node& node = gradient.node();
-  const Node& named_by = node.forward() ? *node.forward() : node;
-  return named_by.prefix().empty() ? -1 : named_by.replica();
+  const Node& named_by = node.origin().forward ? *node.origin().forward : node;
+  return named_by.origin().prefix.empty() ? -1 : named_by.origin().replica;
 }
 
 void verify_row(const std::vector<Gradient>& row, std::size_t t) {
@@ -55,10 +55,11 @@ void verify_column(const std::vector<Gradient>& column) {
               ": ", g.value.node().describe(), "; each tower differentiates its own loss"));
     }
     if (variables.size() < 2) continue;
-    const int owner = g.variable.node().replica(), maker = tower_of(g.value);
-    require(t == 0 || column[t - 1].variable.node().replica() < owner, "row ", t,
+    const int owner = g.variable.node().origin().replica, maker = tower_of(g.value);
+    require(t == 0 || column[t - 1].variable.node().origin().replica < owner, "row ", t,
             " of the gradients has the copy of variable ", named(g), " that belongs to tower ",
-            owner, ", after that of tower ", column[t == 0 ? 0 : t - 1].variable.node().replica(),
+            owner, ", after that of tower ",
+            column[t == 0 ? 0 : t - 1].variable.node().origin().replica,
             "; rows come in the order of towers");
     require(maker < 0 || maker == owner, "the gradient of variable ", named(g), " for tower ",
             owner, ", ", g.value.node().describe(), ", was computed by tower ", maker);

@@ -119,7 +119,7 @@ class JsonReader final : public nlohmann::json_sax<Text> {
     tokens_.end();
     if (open_.empty()) return &(root_ = std::move(value));
     Json& parent = *open_.back();
-    if (parent.is_array()) return &parent.items_.emplace_back(std::move(value));
+    if (parent.kind() == Json::Kind::kArray) return &parent.items_.emplace_back(std::move(value));
     return &parent.members_.emplace_back(std::move(key_), std::move(value)).second;
   }
   bool add(Json value) {
@@ -244,11 +244,12 @@ std::string Json::where() const {
 }
 
 void Json::refuse(const char* expected) const {
-  const char* const what = is_array()    ? "an array"
-                           : is_object() ? "an object"
-                           : is_string() ? "the text "
-                                         : "";
-  const std::string value = is_array() || is_object() ? "" : shown(str(), 40);
+  const bool array = kind_ == Kind::kArray, object = kind_ == Kind::kObject;
+  const char* const what = array                    ? "an array"
+                           : object                 ? "an object"
+                           : kind_ == Kind::kString ? "the text "
+                                                    : "";
+  const std::string value = array || object ? "" : shown(str(), 40);
   throw InvalidArgument(cat(where(), "expected ", expected, ", found ", what, value));
 }
 
@@ -257,13 +258,13 @@ void Json::require_kind(Kind kind, const char* name) const {
 }
 
 std::int64_t Json::integer() const {
-  if (!is_integer()) refuse("a whole number");
+  if (kind_ != Kind::kInteger && kind_ != Kind::kUnsigned) refuse("a whole number");
   if (kind_ == Kind::kUnsigned && integer_ < 0) refuse("a whole number below 2^63");
   return integer_;
 }
 
 std::uint64_t Json::unsigned_integer() const {
-  if (!is_integer() || (kind_ == Kind::kInteger && integer_ < 0))
+  if (kind_ != Kind::kUnsigned && (kind_ != Kind::kInteger || integer_ < 0))
     refuse("a whole number that is not negative");
   return static_cast<std::uint64_t>(integer_);
 }

@@ -10,8 +10,8 @@
 
 namespace belfry {
 
-// What programs take for a file or header of JSON, in bytes: reading one needs some 70 times as much
-// memory.
+// What programs take for a file or header of JSON, in bytes: reading one needs some 70 times as
+// much memory.
 inline constexpr std::uint64_t kMostJsonBytes = std::uint64_t{4} << 20;
 
 // One JSON value. Objects keep their members in order of insertion.
@@ -19,6 +19,17 @@ inline constexpr std::uint64_t kMostJsonBytes = std::uint64_t{4} << 20;
 //   report.set("steps", 3).set("loss", Json());   // {"steps": 3, "loss": null}
 class Json {
  public:
+  enum class Kind : std::uint8_t {
+    kNull,
+    kBool,
+    kInteger,
+    kUnsigned,
+    kDouble,
+    kString,
+    kArray,
+    kObject
+  };
+
   Json() = default;                                          // null
   Json(bool value) : kind_(Kind::kBool), integer_(value) {}  // NOLINT
   template <std::integral T>
@@ -26,10 +37,9 @@ class Json {
       : kind_(std::is_signed_v<T> ? Kind::kInteger : Kind::kUnsigned),
         integer_(static_cast<std::int64_t>(value)) {}
   // Null unless it is finite: JSON has no other numbers.
-  Json(double value);                                                         // NOLINT
-  Json(std::string value) : kind_(Kind::kString), text_(std::move(value)) {}  // NOLINT
-  Json(std::string_view value) : Json(std::string(value)) {}                  // NOLINT
-  Json(const char* value) : Json(std::string(value)) {}                       // NOLINT
+  Json(double value);  // NOLINT
+  template <std::convertible_to<std::string_view> T>
+  Json(const T& value) : kind_(Kind::kString), text_(value) {}  // NOLINT
   static Json array();
   static Json object();
   // Of values that a Json can be made of.
@@ -52,12 +62,7 @@ class Json {
   // Of an array.
   Json& push(Json value);
 
-  bool is_null() const { return kind_ == Kind::kNull; }
-  bool is_string() const { return kind_ == Kind::kString; }
-  bool is_integer() const { return kind_ == Kind::kInteger || kind_ == Kind::kUnsigned; }
-  bool is_array() const { return kind_ == Kind::kArray; }
-  bool is_object() const { return kind_ == Kind::kObject; }
-
+  Kind kind() const { return kind_; }
   // "line 3, column 14: " for a value that was read, else "JSON: ": how errors about it begin.
   std::string where() const;
 
@@ -75,16 +80,6 @@ class Json {
   const Json& at(std::string_view key) const;
 
  private:
-  enum class Kind : std::uint8_t {
-    kNull,
-    kBool,
-    kInteger,
-    kUnsigned,
-    kDouble,
-    kString,
-    kArray,
-    kObject
-  };
   friend class JsonReader;
   void print(std::string& out, int indent, int level) const;
   void require_kind(Kind kind, const char* name) const;

@@ -329,7 +329,8 @@ void check_checkpoint_path(const Graph& graph, const std::string& path, const Sa
 
 std::string save_checkpoint(Session& session, const std::string& path, const Json& extra,
                             FileSystem& files, const SaveOptions& options) {
-  require(extra.is_object(), "what is added to a checkpoint must be a JSON object");
+  require(extra.kind() == Json::Kind::kObject,
+          "what is added to a checkpoint must be a JSON object");
   require(session.intact(),
           "a run failed after it had begun to write variables, so their values "
           "are not those of any step; restore the session before saving it to ",

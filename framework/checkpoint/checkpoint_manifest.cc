@@ -72,7 +72,8 @@ Manifest::Entry entry_from(const std::string& name, const Json& json) {
 // Throws InvalidArgument.
 Manifest read_manifest(std::string_view text) {
   const Json json = Json::parse(text);
-  require(json.is_object() && json.find("format") && json.at("format").is_string() &&
+  require(json.kind() == Json::Kind::kObject && json.find("format") &&
+              json.at("format").kind() == Json::Kind::kString &&
               json.at("format").text() == kFormat,
           "no manifest of a checkpoint: expected an object with \"format\": \"", kFormat, "\"");
   const std::uint64_t version = json.at("version").unsigned_integer();
@@ -80,7 +81,7 @@ Manifest read_manifest(std::string_view text) {
           kVersion);
   check_crc(text, json);
   Manifest manifest{.step = json.at("step").unsigned_integer(), .extra = json.at("extra")};
-  require(manifest.extra.is_object(), "'extra' is no object");
+  require(manifest.extra.kind() == Json::Kind::kObject, "'extra' is no object");
   for (const auto& [name, file] : json.at("files").members())
     manifest.files[name] = {file.at("bytes").unsigned_integer(), crc32_from(file.at("crc32"))};
   for (const auto& [name, entry] : json.at("tensors").members()) {

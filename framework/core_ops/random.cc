@@ -72,7 +72,8 @@ std::uint64_t random_key(const Node& node, bool of_all_towers) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   hash = kernels::scramble(hash + node.graph().seed() * 0x9e3779b97f4a7c15);
   if (of_all_towers) return hash;
-  return kernels::scramble(hash + static_cast<std::uint64_t>(node.replica()) * 0x9e3779b97f4a7c15);
+  return kernels::scramble(hash +
+                           static_cast<std::uint64_t>(node.origin().replica) * 0x9e3779b97f4a7c15);
 }
 
 }  // namespace belfry

@@ -18,7 +18,7 @@ class Beside {
       colocated_.emplace(output);
     } else {
       colocated_.emplace(output.graph(), nullptr);
-      on_.emplace(output.graph(), output.device(), output.node().site());
+      on_.emplace(output.graph(), output.device(), output.node().origin().site);
     }
   }
 

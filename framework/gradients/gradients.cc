@@ -126,7 +126,7 @@ class Backward {
   void differentiate(Node& node, std::vector<Output> grads) {
     const Op& op = node.op();
     require<NotFound>(op.gradient, "No gradient defined for operation '", node.name(),
-                      "' (op type: ", op.name, "), built at ", node.site().str(), ": ",
+                      "' (op type: ", op.name, "), built at ", node.origin().site.str(), ": ",
                       op.no_gradient ? op.no_gradient : "its Op has none",
                       "; use stop_gradient on its result, or an op that has one");
     ForwardScope forward(graph_, node);

@@ -10,7 +10,7 @@ Explanation Graph::explain(const Output& output) const {
   require(&node.graph() == this, node.describe(), ": belongs to another graph");
   Explanation result;
   result.node = node.name();
-  result.type = node.type();
+  result.type = node.op().name;
   result.requested = node.device().str();
   for (const DeviceReason& reason : node.device_reasons()) {
     result.scopes.push_back(

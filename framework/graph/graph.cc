@@ -43,20 +43,21 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options
   check(op, inputs, describe_node(op, full, site));
   node.graph_ = this;
   node.op_ = &op;
-  node.site_ = site;
+  node.origin_.site = site;
   node.name_ = full;  // for errors
   node.inputs_.assign(inputs.begin(), inputs.end());
   node.options_ = std::move(options);
   node.types_ = infer(node);
   node.name_ = free_name(node, verbatim);
-  node.replica_ = scopes_->replica();
-  node.tower_ = scopes_->tower();
+  node.origin_.replica = scopes_->replica();
+  node.origin_.tower = scopes_->tower();
   if (node.name_.starts_with(scopes_->replica_prefix()))
-    node.prefix_ = scopes_->replica_prefix().size();
-  node.forward_ = scopes_->forward;
-  node.eager_ = scopes_->innermost<EagerFrame>() != nullptr;
+    node.origin_.prefix = scopes_->replica_prefix();
+  node.origin_.forward = scopes_->forward;
+  node.origin_.eager = scopes_->innermost<EagerFrame>() != nullptr;
   const auto* casting = scopes_->innermost<AutocastFrame>();
-  node.tf32_ = node.forward_ ? node.forward_->tf32_ : casting && casting->what.tf32;
+  node.origin_.tf32 =
+      scopes_->forward ? scopes_->forward->origin_.tf32 : casting && casting->what.tf32;
   node.id_ = static_cast<int>(nodes_.size());
   node.variable_ = std::move(variable);  // for setters
   place(node);
@@ -203,14 +204,15 @@ Variable Graph::create_variable(VariableRequest request, At at) {
 void Graph::initialise(Node& node, Initializer make) {
   const TensorType& type = node.output_type(0);
   if (!make) make = default_initializer(type.dtype);
-  SiteScope line(*this, node.site());
+  SiteScope line(*this, node.origin().site);
   AutocastScope exact(*this, {});
   ColocateWith beside(node.output());
   ReplicaScope any_replica(*this, std::string(scopes_->replica_prefix()), 0);
   NameScope names(*this, cat(node.name(), "/Initializer/"));
   const Output initial = make(*this, type.shape, type.dtype);
-  require(initial.type() == type, "variable '", node.name(), "' (built at ", node.site().str(),
-          "): the initialiser gives ", initial.type(), " instead of ", type);
+  require(initial.type() == type, "variable '", node.name(), "' (built at ",
+          node.origin().site.str(), "): the initialiser gives ", initial.type(), " instead of ",
+          type);
   node.variable_->initial = initial;
 }
 

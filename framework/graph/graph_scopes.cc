@@ -97,7 +97,7 @@ void Graph::colocate(Node& node) {
     node.device_reasons_.push_back({site, cat("colocated with ", anchor.name()), node.device_, {}});
   };
   for (int i = node.op().writes; i-- > 0;)
-    join(node.inputs_[static_cast<std::size_t>(i)].node(), node.site());
+    join(node.inputs_[static_cast<std::size_t>(i)].node(), node.origin().site);
   const auto& frames = scopes_->frames();
   for (auto entry = frames.rbegin(); entry != frames.rend(); ++entry) {
     const auto* frame = std::get_if<ColocationFrame>(&entry->frame);
@@ -106,7 +106,7 @@ void Graph::colocate(Node& node) {
     if (frame->ignores_outer) break;
   }
   if (node.op_ == &kRead && node.device_.empty() && node.colocation_.empty())
-    join(node.inputs_[0].node(), node.site());
+    join(node.inputs_[0].node(), node.origin().site);
   sort_unique(node.colocation_);
 }
 

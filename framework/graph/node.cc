@@ -24,7 +24,8 @@ std::string Output::name() const {
 std::pair<int, int> Output::key() const { return {node().id(), index()}; }
 
 std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType> inputs) {
-  const ShapeContext context(node.op(), node.name(), node.site(), inputs, node.raw_options());
+  const ShapeContext context(node.op(), node.name(), node.origin().site, inputs,
+                             node.raw_options());
   std::vector<TensorType> result;
   for (OutputType& type : node.op().shape(context)) {
     require<Internal>(type.dtype || !inputs.empty(), node.describe(), ": output without a dtype");
@@ -41,6 +42,6 @@ std::string describe_value(std::string_view name, const TensorType& type, Site s
   return cat("'", name, "' ", type, " (built at ", site.str(), ")");
 }
 
-std::string Node::describe() const { return describe_node(*op_, name_, site_); }
+std::string Node::describe() const { return describe_node(*op_, name_, origin_.site); }
 
 }  // namespace belfry

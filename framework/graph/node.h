@@ -74,16 +74,29 @@ struct VariableInfo {
   DeviceSpec caching_device;  // where default_read is; empty: beside the variable
 };
 
+// Where a node was built: its line, and what the scopes around it said.
+struct NodeOrigin {
+  Site site;
+  std::string prefix;  // that its tower gave its name: "tower1/", or ""
+  int replica = 0;     // the tower's index
+  // Which call of a tower function made it, counted from 1 in its graph; 0: none. Replicas of two
+  // models on one graph may share names of towers, but not this.
+  int tower = 0;
+  const Node* forward = nullptr;  // the node that a gradient node was made for
+  bool eager = false;             // made in an EagerScope
+  // GPUs may round f32 to tf32 where they multiply: made in an AutocastScope that says so, or for
+  // the gradient of a node that was.
+  bool tf32 = false;
+};
+
 // Immutable once built. Owned by its Graph.
 class Node {
  public:
   std::string_view name() const { return name_; }
-  std::string_view type() const { return op_->name; }
   const Op& op() const { return *op_; }
   Graph& graph() const { return *graph_; }
   // Position in the graph: inputs and control inputs always have smaller ones.
   int id() const { return id_; }
-  Site site() const { return site_; }
 
   std::span<const Output> inputs() const { return inputs_; }
   Output input(std::size_t i) const { return inputs_[i]; }
@@ -97,8 +110,6 @@ class Node {
     return options_.as<T>();
   }
   const Options& raw_options() const { return options_; }
-  // K of a collective (Op::collective), else 0.
-  int participants() const { return op_->collective ? op_->collective(*this) : 0; }
 
   const DeviceSpec& device() const { return device_; }
   // What shaped device(), in order of application. Scopes that NoDevice or ColocateWith cut off are
@@ -107,23 +118,12 @@ class Node {
   // Names of nodes that this one must share a device with, sorted: its colocation groups.
   std::span<const std::string> colocation() const { return colocation_; }
 
-  // The name without the prefix of its tower, and the tower's index: what random ops are keyed by,
+  const NodeOrigin& origin() const { return origin_; }
+  // The name without the prefix of its tower: with the tower's index, what random ops are keyed by,
   // so that replicas differ only by shard.
-  std::string_view logical_name() const { return std::string_view(name_).substr(prefix_); }
-  // What comes before it: "tower1/", or "".
-  std::string_view prefix() const { return std::string_view(name_).substr(0, prefix_); }
-  int replica() const { return replica_; }
-  // Which call of a tower function made it, counted from 1 in its graph; 0: none. Replicas of two
-  // models on one graph may share names of towers, but not this.
-  int tower() const { return tower_; }
-
-  // The node that a gradient node was made for.
-  const Node* forward() const { return forward_; }
-  // Made in an EagerScope.
-  bool eager() const { return eager_; }
-  // GPUs may round f32 to tf32 where they multiply: made in an AutocastScope that says so, or for
-  // the gradient of a node that was.
-  bool tf32() const { return tf32_; }
+  std::string_view logical_name() const {
+    return std::string_view(name_).substr(origin_.prefix.size());
+  }
 
   bool is_variable() const { return variable_ != nullptr; }
   const VariableInfo& variable() const { return *variable_; }
@@ -140,7 +140,7 @@ class Node {
   const Op* op_ = nullptr;
   int id_ = 0;
   std::string name_;
-  Site site_;
+  NodeOrigin origin_;
   std::vector<Output> inputs_;
   std::vector<Node*> control_inputs_;
   std::vector<TensorType> types_;
@@ -148,14 +148,13 @@ class Node {
   DeviceSpec device_;
   std::vector<DeviceReason> device_reasons_;
   std::vector<std::string> colocation_;
-  std::size_t prefix_ = 0;
-  int replica_ = 0;
-  int tower_ = 0;
-  const Node* forward_ = nullptr;
-  bool eager_ = false;
-  bool tf32_ = false;
   std::unique_ptr<VariableInfo> variable_;
 };
+
+// K of a collective (Op::collective), else 0.
+inline int collective_size(const Node& node) {
+  return node.op().collective ? node.op().collective(node) : 0;
+}
 
 // The types of a node's outputs, by its op's shape function, for inputs of these types: those of
 // the graph, or real ones.

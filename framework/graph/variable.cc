@@ -9,7 +9,7 @@ namespace {
 void check_found(Variable found, const Shape& shape, DType dtype, At at) {
   const TensorType wanted{shape, dtype};
   require(found.node().output_type(0) == wanted, "variable '", found.name(), "' is ",
-          found.node().output_type(0), " (built at ", found.node().site().str(), "), but ",
+          found.node().output_type(0), " (built at ", found.node().origin().site.str(), "), but ",
           at.site.str(), " asks for ", wanted);
 }
 
@@ -22,10 +22,10 @@ Variable::operator Output() const {
     // Before every write of the step, hence outside all scopes in force.
     ControlDependencies none(graph, nullptr);
     NameScope names(graph, "");
-    ReplicaScope replica(graph, std::string(node_->prefix()), node_->replica());
-    ColocateWith nothing(graph, nullptr, node_->site());
-    DeviceScope cache(graph, node_->variable().caching_device, node_->site());
-    read = graph.add(kRead, {ref()}, At(cat(name(), "/read"), node_->site())).output();
+    ReplicaScope replica(graph, std::string(node_->origin().prefix), node_->origin().replica);
+    ColocateWith nothing(graph, nullptr, node_->origin().site);
+    DeviceScope cache(graph, node_->variable().caching_device, node_->origin().site);
+    read = graph.add(kRead, {ref()}, At(cat(name(), "/read"), node_->origin().site)).output();
   }
   return read;
 }
@@ -38,7 +38,7 @@ Output Variable::read(At at) const {
 }
 
 std::string Variable::describe() const {
-  return describe_value(logical_name(), node().output_type(0), node().site());
+  return describe_value(logical_name(), node().output_type(0), node().origin().site);
 }
 
 std::vector<Variable> originals(std::vector<Variable> variables) {
@@ -62,7 +62,7 @@ Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOpti
   if (options.caching_device.empty()) options.caching_device = scope.caching_device;
   if (const Variable found = graph.stored_variable(key)) {
     require(scope.reuse != Reuse::kInherit, "variable '", key, "' already exists (built at ",
-            found.node().site().str(), "), so ", site.str(),
+            found.node().origin().site.str(), "), so ", site.str(),
             " cannot create it; choose another name or open the scope with Reuse::kCreateOrGet");
     check_found(found, shape, *options.dtype, At(site));
     return found;

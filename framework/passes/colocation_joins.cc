@@ -57,7 +57,7 @@ std::string merge(DeviceSpec& target, const DeviceSpec& other, bool soft) {
 
 // {{colocation_node n}}.
 std::string colocation_text(const Node& node) {
-  return cat(node.name(), " (defined at ", node.site().str(), ")");
+  return cat(node.name(), " (defined at ", node.origin().site.str(), ")");
 }
 
 class Joiner {

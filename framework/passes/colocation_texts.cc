@@ -15,7 +15,7 @@ std::string type_names(DeviceTypes types, std::string_view between) {
 
 // {{node n}}.
 std::string node_text(const Node& node) {
-  return cat("node ", node.name(), " (defined at ", node.site().str(), ") ");
+  return cat("node ", node.name(), " (defined at ", node.origin().site.str(), ") ");
 }
 
 std::string registered_kernels(const Op& op) {
@@ -73,7 +73,7 @@ std::string ColocationTexts::without_candidates(int n) const {
       cat("Could not satisfy explicit device specification '", wanted, "'");
   if (wanted != merged)
     return cat(start, unsatisfied, " because the node ", node(n).name(), " (defined at ",
-               node(n).site().str(),
+               node(n).origin().site.str(),
                ") was colocated with a group of nodes that required incompatible device '", merged,
                "'. All available devices [", join(device_names(context_.devices)), "]. ",
                debug_info(n));
@@ -110,7 +110,7 @@ std::string ColocationTexts::debug_info(int n) const {
   text += "\n\nColocation members, user-requested devices, and framework assigned devices, if any:";
   for (const int member : all) {
     text +=
-        cat("\n  ", node(member).name(), " (", node(member).type(), ") ", node(member).device());
+        cat("\n  ", node(member).name(), " (", node(member).op().name, ") ", node(member).device());
     if (const int fixed = context_.memory_of(node(member)); fixed >= 0)
       text += cat(" framework assigned device=", context_.device(fixed).spec);
   }

@@ -65,7 +65,7 @@ class GroupedCopies {
     const PlanNode& node = plan_.nodes[n];
     if (idle_[n]) return false;
     if (node.fetch() >= 0 || is_of_gpu(node) || any_awaited(consumers_[n])) return true;
-    if (node.launches() && node.node->eager()) return true;
+    if (node.launches() && node.node->origin().eager) return true;
     const auto written = std::span(node.inputs).first(at(node.writes()));
     return std::ranges::any_of(written, [&](Value v) { return awaited_[at(v.node)]; });
   }

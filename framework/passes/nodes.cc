@@ -100,7 +100,7 @@ std::vector<char> find_eager(const PlanGraph& plan,
     else if (node.op == &kCopy)
       eager[n] = std::ranges::any_of(consumers[n], [&](int user) { return eager[at(user)]; });
     else
-      eager[n] = node.writes() > 0 || node.op->collective || node.node->eager() ||
+      eager[n] = node.writes() > 0 || node.op->collective || node.node->origin().eager ||
                  node.op == &kSumShards || node.op == &kGatherShards;
   }
   return eager;

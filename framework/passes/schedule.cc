@@ -108,7 +108,7 @@ class Scheduler {
     const std::span<const int> devices = collective_of(node)->devices;
     const int turn = collectives_++ % node.participants();
     const int last = node.participants() - 1;
-    const int chosen = devices[at(node.node->eager() ? last - turn : turn)];
+    const int chosen = devices[at(node.node->origin().eager ? last - turn : turn)];
     for (const int other : devices)
       require(device(chosen).reaches(device(other)), node.node->describe(), ": ",
               device(chosen).spec, " does not reach the memory of ", device(other).spec,

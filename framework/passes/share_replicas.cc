@@ -189,7 +189,7 @@ class Sharing {
     if (node.op->storage || node.op->random || (node.inputs.empty() && !node.types.empty()))
       return cat("node ", n);
     std::string key = cat(node.op->name, node.node->raw_options().str(), node.fetch(),
-                          node.node->tf32() ? " tf32" : "");
+                          node.node->origin().tf32 ? " tf32" : "");
     for (const Value& input : node.inputs) key += cat(" ", numbers_.at(input));
     if (node.op == &kRead || node.op->writes > 0) {
       const int variable = node.inputs[0].node;

@@ -90,7 +90,7 @@ class Transfers {
 
   // As if every tensor went to its first device and the sum came back, whatever the kernel does.
   void count_collective(const CollectivePart& collective) {
-    const std::size_t participants = at(collective.node->participants());
+    const std::size_t participants = at(collective_size(*collective.node));
     std::set<std::pair<Value, int>> sent;
     for (std::size_t b = 0; b < collective.devices.size(); b += participants) {
       const int first = collective.devices[b];

@@ -191,20 +191,21 @@ void verify_feeds(const PlanGraph& plan, const PlanNode& collective) {
 // Participants that belong to towers are different tensors, and those that are one tensor of
 // several towers come in the order of these. Which towers take part is up to the user.
 void verify_participants(const Node& collective) {
-  if (collective.forward()) return;  // sums what uses give, which may be one tensor
-  const std::size_t count = at(collective.participants());
+  if (collective.origin().forward) return;  // sums what uses give, which may be one tensor
+  const std::size_t count = at(collective_size(collective));
   for (std::size_t j = 0; j < collective.inputs().size(); ++j) {
     const Output own = collective.input(j);
-    if (own.node().prefix().empty() || own.node().inputs().empty()) continue;
+    if (own.node().origin().prefix.empty() || own.node().inputs().empty()) continue;
     for (std::size_t i = j / count * count; i < j; ++i) {
       const Output before = collective.input(i);
       require(own != before, collective.describe(), ": ", own.node().describe(),
               " takes part twice, as inputs ", i, " and ", j, "; each tower takes part once");
       require(own.node().logical_name() != before.node().logical_name() ||
-                  before.node().prefix().empty() || own.node().replica() >= before.node().replica(),
+                  before.node().origin().prefix.empty() ||
+                  own.node().origin().replica >= before.node().origin().replica,
               collective.describe(), ": ", own.node().describe(), " of tower ",
-              own.node().replica(), " comes after ", before.node().describe(), " of tower ",
-              before.node().replica(), "; participants are in the order of towers");
+              own.node().origin().replica, " comes after ", before.node().describe(), " of tower ",
+              before.node().origin().replica, "; participants are in the order of towers");
     }
   }
 }

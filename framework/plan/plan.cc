@@ -15,7 +15,7 @@ int PlanNode::participants() const {
   if (rank()) return static_cast<int>(rank()->members.size());
   if (fusion()) {
     const Fusion::Member* const collective = collective_in(*fusion());
-    return collective ? collective->node->participants() : 0;
+    return collective ? collective_size(*collective->node) : 0;
   }
   return op->collective ? op->collective(*node) : 0;
 }
@@ -154,7 +154,7 @@ std::string placement_lines(const Plan& plan, const std::vector<std::unique_ptr<
   std::string text;
   for (const Assignment& assignment : plan.assignments)
     if (!known.contains(assignment.node))
-      text += cat(assignment.node->name(), ": (", assignment.node->type(),
+      text += cat(assignment.node->name(), ": (", assignment.node->op().name,
                   "): ", devices[at(assignment.device)]->spec, "\n");
   return text;
 }

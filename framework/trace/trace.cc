@@ -102,8 +102,8 @@ class TracePrinter {
     Json bytes = Json::array();
     for (const TensorType& type : node.types) bytes.push(type.bytes());
     args.set("output_bytes", std::move(bytes));
-    args.set("line", node.node->site().str());
-    if (const Node* forward = node.node->forward()) args.set("forward", forward->name());
+    args.set("line", node.node->origin().site.str());
+    if (const Node* forward = node.node->origin().forward) args.set("forward", forward->name());
     if (slice.enqueued >= 0) args.set("enqueued", micros(slice.enqueued));
     return args;
   }

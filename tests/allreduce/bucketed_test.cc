@@ -52,8 +52,8 @@ TEST(Bucketed, IsOneCollectiveNodePerBucket) {
     const std::size_t tensors[] = {1, 2, 1};
     for (std::size_t b = 0; b < 3; ++b) {
       EXPECT_EQ(nodes[b]->inputs().size(), tensors[b] * static_cast<std::size_t>(towers));
-      EXPECT_EQ(nodes[b]->participants(), towers);
-      EXPECT_TRUE(nodes[b]->eager());
+      EXPECT_EQ(collective_size(*nodes[b]), towers);
+      EXPECT_TRUE(nodes[b]->origin().eager);
     }
     EXPECT_EQ(&reduced.at(0, 3).value.node(), nodes[0]);
     for (int t = 0; t < towers; ++t) {
@@ -93,7 +93,7 @@ std::vector<std::string> shape_of(const Graph& graph, std::size_t first) {
   std::vector<std::string> lines;
   for (std::size_t id = first; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    std::string line = cat(node.type(), " on ", node.device(), " of");
+    std::string line = cat(node.op().name, " on ", node.device(), " of");
     for (const Output& input : node.inputs())
       line += cat(" ", input.node().id() < static_cast<int>(first) ? input.name() : "",
                   input.type(), "@", input.device());
@@ -113,7 +113,7 @@ TEST(Bucketed, LeavesOtherStrategiesTheirOwnNodesAndDevices) {
     bucketed(make_strategy(name), 0.5 * kKib)->reduce(cut.table());
     EXPECT_EQ(shape_of(plain.graph, first), shape_of(cut.graph, first)) << name;
     for (std::size_t id = first; id < cut.graph.size(); ++id)
-      EXPECT_TRUE(cut.graph.node(id).eager()) << name;
+      EXPECT_TRUE(cut.graph.node(id).origin().eager) << name;
   }
 }
 

@@ -134,7 +134,8 @@ TEST_P(EveryStrategy, NamesTheLineThatAsksForIt) {
     strategy->reduce(gradients.table());
     ASSERT_GT(gradients.graph.size(), before);
     for (std::size_t id = before; id < gradients.graph.size(); ++id)
-      EXPECT_EQ(gradients.graph.node(id).site().line, line) << gradients.graph.node(id).describe();
+      EXPECT_EQ(gradients.graph.node(id).origin().site.line, line)
+          << gradients.graph.node(id).describe();
   }
 }
 

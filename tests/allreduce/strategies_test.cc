@@ -257,7 +257,7 @@ TEST(Nccl, MakesANodeForEachTensorOrOneForAll) {
     ASSERT_EQ(nodes.size(), in_one_node ? 1U : 2U);
     EXPECT_EQ(nodes[0]->inputs().size(), in_one_node ? 6U : 3U);
     EXPECT_TRUE(nodes[0]->options<AllReduceOptions>().mean) << "it divides itself";
-    EXPECT_EQ(nodes[0]->participants(), 3);
+    EXPECT_EQ(collective_size(*nodes[0]), 3);
     for (int t = 0; t < 3; ++t)
       EXPECT_EQ(sums.at(t, 1).value.node().op().name, kNcclAllReduce.name);
   }

@@ -42,7 +42,7 @@ struct NodeKernel {
   NodeKernel(const Node& node, Algorithms& algorithms)
       : inputs(input_types(node)),
         outputs(output_types(node)),
-        range(whole_range(node.op(), node.participants(), inputs, outputs)),
+        range(whole_range(node.op(), collective_size(node), inputs, outputs)),
         plan(node, inputs, outputs, range),
         run(prepare_gpu_kernel(plan, algorithms)) {}
   NodeKernel(const NodeKernel&) = delete;  // the plan sees into it

@@ -251,14 +251,15 @@ class AllReduceHook : public testing::Test {
 TEST_F(AllReduceHook, IsCalledBeforeEverySum) {
   std::vector<std::string> seen;
   set_collective_hook([&](const Node& node, Range range) {
-    seen.push_back(cat(node.type(), " ", range.begin, "-", range.end));
+    seen.push_back(cat(node.op().name, " ", range.begin, "-", range.end));
   });
   compute(reducing_to(0), participants(2, {7}));
   EXPECT_EQ(seen, (std::vector<std::string>{"AllReduce 0-7"}));
 }
 
 TEST_F(AllReduceHook, CanMakeACollectiveFail) {
-  set_collective_hook([](const Node& node, Range) { throw CommError(cat(node.type(), " lost")); });
+  set_collective_hook(
+      [](const Node& node, Range) { throw CommError(cat(node.op().name, " lost")); });
   EXPECT_THROW(compute(reducing_to(0), participants(2, {7})), CommError);
 }
 

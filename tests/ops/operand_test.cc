@@ -52,8 +52,8 @@ TEST(Operand, NodesNameTheLineOfTheOperator) {
   const Output x = constant(graph, {1, 2}, {2});
   const unsigned line = __LINE__ + 1;
   const Output y = x * 2.0;
-  EXPECT_EQ(y.node().site().line, line);
-  EXPECT_EQ(y.node().site().str(), cat("operand_test.cc:", line));
+  EXPECT_EQ(y.node().origin().site.line, line);
+  EXPECT_EQ(y.node().origin().site.str(), cat("operand_test.cc:", line));
 }
 
 TEST(Operand, ASigmoidByHandKeepsItsContract) {

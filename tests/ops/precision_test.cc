@@ -135,8 +135,8 @@ TEST(Precision, Tf32MarksNodesAndTheirGradients) {
     const AutocastScope scope(graph, autocasting(Precision::kTf32));
     y = matmul(x, x);
   }
-  EXPECT_FALSE(matmul(x, x).node().tf32());
-  EXPECT_TRUE(y.node().tf32());
+  EXPECT_FALSE(matmul(x, x).node().origin().tf32);
+  EXPECT_TRUE(y.node().origin().tf32);
   EXPECT_EQ(y.dtype(), DType::kF32);
   EXPECT_EQ(casts(graph), 0);
   const std::size_t forward = graph.size();
@@ -144,7 +144,7 @@ TEST(Precision, Tf32MarksNodesAndTheirGradients) {
   int products = 0;
   for (std::size_t id = forward; id < graph.size(); ++id)
     if (graph.node(id).op().autocast == Autocast::kCompute) {
-      EXPECT_TRUE(graph.node(id).tf32());
+      EXPECT_TRUE(graph.node(id).origin().tf32);
       ++products;
     }
   EXPECT_EQ(products, 2);

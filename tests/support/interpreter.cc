@@ -119,7 +119,7 @@ class Evaluation {
       inputs.push_back(input.node().is_variable() ? version(input.node(), node) : value(input));
       input_types.push_back(type_of(inputs.back()));
     }
-    const ShapeContext context(node.op(), node.name(), node.site(), input_types,
+    const ShapeContext context(node.op(), node.name(), node.origin().site, input_types,
                                node.raw_options());
     for (const OutputType& type : node.op().shape(context))
       output_types.push_back({type.shape, type.dtype ? *type.dtype : input_types[0].dtype});

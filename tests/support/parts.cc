@@ -16,7 +16,7 @@ void add_to(Tensor& left, const Tensor& right) {
 
 // Of output 0, or of all tensors of participant 0.
 std::int64_t elements(const Node& node, std::span<const TensorType> outputs) {
-  const int participants = node.participants();
+  const int participants = collective_size(node);
   if (participants == 0) return outputs[0].shape.elements();
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < outputs.size(); ++i)

@@ -78,7 +78,7 @@ TEST(Layers, NameTheLineThatCalledThem) {
   dense(tower, "fc", x, {.units = 3});
   for (std::size_t id = before; id < graph.size(); ++id) {
     if (&graph.node(id) == &x.node()) continue;
-    EXPECT_EQ(graph.node(id).site().line, line) << graph.node(id).describe();
+    EXPECT_EQ(graph.node(id).origin().site.line, line) << graph.node(id).describe();
   }
 }
 

@@ -26,7 +26,7 @@ TEST(Replicate, NamesNodesByTowerAndPlacesThemOnItsDevice) {
         EXPECT_EQ(x.name(), cat("tower", tower.index(), "/x"));
         EXPECT_EQ(x.device(), cpu(tower.index()));
         EXPECT_EQ(x.node().logical_name(), "x");
-        EXPECT_EQ(x.node().replica(), tower.index());
+        EXPECT_EQ(x.node().origin().replica, tower.index());
         EXPECT_EQ(tower.total(), 3);
         EXPECT_EQ(tower.is_main(), tower.index() == 0);
         EXPECT_TRUE(tower.is_training());

@@ -213,9 +213,9 @@ std::string to_csv(const Json& list) {
     std::vector<std::string> values;
     for (const std::string& name : names) {
       const Json* const value = record.find(name);
-      values.push_back(!value || value->is_null() ? ""
-                       : value->is_string()       ? value->text()
-                                                  : value->str());
+      values.push_back(!value || value->kind() == Json::Kind::kNull ? ""
+                       : value->kind() == Json::Kind::kString       ? value->text()
+                                                                    : value->str());
     }
     text += join(values, ",") + "\n";
   }

@@ -20,7 +20,7 @@ double product(const Shape& shape, std::size_t first, std::size_t last) {
 
 // For one sample: dimension 0 of the output counts as 1.
 double multiply_adds(const Node& node) {
-  if (node.forward()) return 0;
+  if (node.origin().forward) return 0;
   const Shape& out = node.output_type(0).shape;
   if (&node.op() == &kConv2d) {
     const Shape& filter = node.input(1).shape();
@@ -36,7 +36,7 @@ ModelWork work_of(const TowerRecord& tower) {
   ModelWork work;
   for (std::size_t id = 0; id < tower.graph->size(); ++id) {
     const Node& node = tower.graph->node(id);
-    if (node.tower() == tower.number) work.multiply_adds += multiply_adds(node);
+    if (node.origin().tower == tower.number) work.multiply_adds += multiply_adds(node);
   }
   for (const Variable& variable : tower.trainables)
     work.weights += static_cast<double>(variable.shape().elements());

@@ -20,18 +20,18 @@ namespace {
 Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
                       At at, OptimizerSlots slots) {
   Graph& graph = beside.node().graph();
-  const std::string prefix(beside.node().prefix());
+  const std::string prefix(beside.node().origin().prefix);
   const std::string name = prefix + logical_name;
   const Variable existing = graph.stored_variable(name);
   if (existing && slots == OptimizerSlots::kReuse) return existing;
   require(!existing, "variable '", name, "' exists already",
-          existing ? cat(" (built at ", existing.node().site().str(), ")") : "", ", so ",
+          existing ? cat(" (built at ", existing.node().origin().site.str(), ")") : "", ", so ",
           at.site.str(), " cannot make it: give the optimizer another name");
   VariableOptions options{.dtype = dtype, .initializer = init::zeros(), .trainable = false};
   if (beside.node().variable().local) options.collections = {std::string(kLocalVariables)};
   if (const Variable main = graph.stored_variable(logical_name); main && !prefix.empty())
     options.copy_of = &main.node();
-  const ReplicaScope replica(graph, prefix, beside.node().replica());
+  const ReplicaScope replica(graph, prefix, beside.node().origin().replica);
   // Sets device scopes aside, so that setters do not count slots as load.
   const ColocateWith with(beside.ref(), at.site);
   const Variable made = graph.create_variable({name, std::move(shape), std::move(options)}, at);
@@ -121,8 +121,8 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
   const Variable first = gradients[0].variable;
   Graph& graph = first.node().graph();
   const SiteScope site(graph, at.site);
-  const std::string prefix(first.node().prefix());
-  const ReplicaScope replica(graph, prefix, first.node().replica());
+  const std::string prefix(first.node().origin().prefix);
+  const ReplicaScope replica(graph, prefix, first.node().origin().replica);
   std::optional<NameScope> tower;
   if (!prefix.empty()) tower.emplace(graph, prefix);
   const NameScope names(graph, at.name.empty() ? "apply_gradients" : at.name);

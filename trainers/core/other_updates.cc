@@ -20,7 +20,7 @@ std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,
   std::erase_if(result, [&](const Node* node) {
     if (node->op().writes > 0 && averages.contains(&node->input(0).node())) return true;
     for (std::size_t t = 0; t < built.towers.size(); ++t)
-      if (batch.rows[t] == 0 && node->prefix() == built.towers[t].name + "/") return true;
+      if (batch.rows[t] == 0 && node->origin().prefix == built.towers[t].name + "/") return true;
     return false;
   });
   const std::string own = cat(kUpdateOps, "/form", built.forms.size());

@@ -68,7 +68,7 @@ bool uses_a_variable_twice(const Graph& graph, std::span<const Variable> variabl
       if (found == variable_of.end()) continue;
       if (found->first == found->second)
         variable_of[&node] = found->second;
-      else if (!uses.emplace(node.prefix(), found->second).second)
+      else if (!uses.emplace(node.origin().prefix, found->second).second)
         return true;
     }
   }

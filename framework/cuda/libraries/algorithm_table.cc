@@ -18,7 +18,7 @@ std::int64_t not_negative(const Json& entry, const char* member, std::int64_t mo
 
 AlgorithmTable::Choice parse_choice(const Json& entry) {
   const Json& algorithm = entry.at("algorithm");
-  if (algorithm.is_null()) return {};
+  if (algorithm.kind() == Json::Kind::kNull) return {};
   const Json& deterministic = entry.at("deterministic");
   const std::string word = deterministic.str();
   require(word == "true" || word == "false", "\"deterministic\" is ", shown(word));

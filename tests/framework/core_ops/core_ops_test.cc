@@ -97,9 +97,9 @@ TEST(Placeholder, CarriesItsTypeAndName) {
 TEST(Variable, IsTheStorageAndReadIsItsValue) {
   Graph graph;
   const Variable v = variable(graph, "v", {2}, {.initializer = init::ones()});
-  EXPECT_EQ(v.node().type(), kVariable.name);
+  EXPECT_EQ(v.node().op().name, kVariable.name);
   const Output read = v;
-  EXPECT_EQ(read.node().type(), kRead.name);
+  EXPECT_EQ(read.node().op().name, kRead.name);
   EXPECT_EQ(evaluate(read), Tensor({2}, std::vector{1.f, 1.f}));
 }
 

@@ -113,10 +113,10 @@ TEST_F(GradientsTest, WithRespectToInnerValuesAndInputsAtOnce) {
 TEST_F(GradientsTest, OfSeveralUsesAreAddedInOrderOfTheConsumers) {
   const Output a = times(x, 2), b = times(x, 3), c = times(x, 4);
   const auto g = gradients(add_n({c, a, b}), {x});
-  EXPECT_EQ(g[0].node().type(), "AddN");
+  EXPECT_EQ(g[0].node().op().name, "AddN");
   std::vector<std::string> forwards;
   for (const Output& part : g[0].node().inputs())
-    forwards.emplace_back(part.node().forward()->name());
+    forwards.emplace_back(part.node().origin().forward->name());
   EXPECT_THAT(forwards, ElementsAre(a.name(), b.name(), c.name()));
   EXPECT_EQ(value_of(g[0]), floats({9, 9, 9}));
 }
@@ -281,9 +281,9 @@ TEST_F(GradientsTest, ShareTheDeviceOfTheirForwardNodeIfAsked) {
 TEST_F(GradientsTest, RememberTheirForwardNodeAndItsLine) {
   const Output y = square(x);
   const auto g = gradients(y, {x});
-  EXPECT_EQ(g[0].node().forward(), &y.node());
+  EXPECT_EQ(g[0].node().origin().forward, &y.node());
   EXPECT_THAT(g[0].name(), ::testing::StartsWith("gradients/Square_grad/"));
-  EXPECT_THAT(g[0].node().site().str(), ::testing::StartsWith("gradients_test.cc:"));
+  EXPECT_THAT(g[0].node().origin().site.str(), ::testing::StartsWith("gradients_test.cc:"));
 }
 
 TEST_F(GradientsTest, OfVariablesAddUpOverTheirReads) {

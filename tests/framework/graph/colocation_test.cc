@@ -123,7 +123,7 @@ TEST(ColocateWith, WritesGoWhereTheirVariableIsWhateverTheScopes) {
   }
   std::vector<std::string> asked;
   DeviceScope function(graph, [&](const Node& node) {
-    asked.emplace_back(node.type());
+    asked.emplace_back(node.op().name);
     return DeviceSpec("/cpu:0");
   });
   DeviceScope scope(graph, "/cpu:3");

@@ -158,7 +158,8 @@ TEST(SiteScope, NodesNameTheOutermostLine) {
 TEST(SiteScope, EndsWithItsBlock) {
   Graph graph;
   { SiteScope scope(graph, Site{"model.cc", 1}); }
-  EXPECT_THAT(fill(graph, {}, 0).node().site().str(), ::testing::StartsWith("guards_test.cc:"));
+  EXPECT_THAT(fill(graph, {}, 0).node().origin().site.str(),
+              ::testing::StartsWith("guards_test.cc:"));
 }
 
 TEST(ReplicaScope, LogicalNamesLeaveThePrefixOut) {
@@ -169,9 +170,9 @@ TEST(ReplicaScope, LogicalNamesLeaveThePrefixOut) {
   const Output inside = fill(graph, {}, 0, DType::kF32, "x");
   EXPECT_EQ(inside.name(), "tower1/x");
   EXPECT_EQ(inside.node().logical_name(), "x");
-  EXPECT_EQ(inside.node().replica(), 1);
+  EXPECT_EQ(inside.node().origin().replica, 1);
   EXPECT_EQ(outside.node().logical_name(), "x");
-  EXPECT_EQ(outside.node().replica(), 0);
+  EXPECT_EQ(outside.node().origin().replica, 0);
   NameScope root(graph, "");
   EXPECT_EQ(fill(graph, {}, 0, DType::kF32, "y").node().logical_name(), "y");
 }

@@ -19,7 +19,7 @@ struct FixedSetter final : DeviceSetter {
   explicit FixedSetter(std::string device) : result(std::move(device)) {}
   DeviceSpec place(const Node& node) override {
     seen.push_back(node.device().str());
-    types.emplace_back(node.type());
+    types.emplace_back(node.op().name);
     return result;
   }
   std::string str() const override { return "FixedSetter"; }

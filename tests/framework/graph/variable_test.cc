@@ -146,7 +146,7 @@ TEST(Variable, InitialisersAreBuiltBesideIt) {
   EXPECT_EQ(initial.device().str(), "/device:CPU:1");
   EXPECT_THAT(initial.node().colocation(), ElementsAre("w"));
   EXPECT_EQ(initial.name(), "w/Initializer/RandomUniform");
-  EXPECT_THAT(initial.node().site().str(), ::testing::StartsWith("variable_test.cc:"));
+  EXPECT_THAT(initial.node().origin().site.str(), ::testing::StartsWith("variable_test.cc:"));
 }
 
 TEST(Variable, ReadsAreBesideItWhateverTheScopesAtFirstUse) {

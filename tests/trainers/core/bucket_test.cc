@@ -50,14 +50,14 @@ Positions positions(const char* strategy, double bucket_mb) {
     const bool carries = planned.op != &planned.node->op();  // a tensor from device to device
     const bool combines = planned.participants() > 0;        // alone, or fused with its updates
     if (combines && (!planned.rank() || planned.rank()->number == 0)) ++found.collectives;
-    if ((combines || (!carries && planned.node->eager())) && found.first_reduction < 0)
+    if ((combines || (!carries && planned.node->origin().eager)) && found.first_reduction < 0)
       found.first_reduction = l;
-    if (!carries && planned.node->forward()) found.last_backward = l;
+    if (!carries && planned.node->origin().forward) found.last_backward = l;
   }
   const Indexed<Strand, int> worker = deal_strands(plan, 2);
   const auto worker_of = [&](int l) { return worker[plan.launches[at(l)].strand]; };
   for (int l = found.first_reduction + 1; l <= found.last_backward; ++l)
-    found.overlaps |= plan.node(plan.launches[at(l)].node).node->forward() &&
+    found.overlaps |= plan.node(plan.launches[at(l)].node).node->origin().forward &&
                       worker_of(l) == worker_of(found.first_reduction);
   return found;
 }

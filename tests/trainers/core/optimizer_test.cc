@@ -436,7 +436,7 @@ TEST(ApplyGradients, GivesReplicasLocalSlotsThatCopyTowerZeros) {
     EXPECT_EQ(slot.logical_name(), name);
     EXPECT_TRUE(slot.node().variable().local);
     EXPECT_EQ(slot.node().variable().copy_of, &main.node());
-    EXPECT_EQ(slot.node().replica(), 1);
+    EXPECT_EQ(slot.node().origin().replica, 1);
   }
   Session session(t.graph);
   session.run({step});
@@ -476,7 +476,7 @@ TEST(ApplyGradients, NamesNodesOfTowersAfterTheTower) {
     const Node& node = t.graph.node(i);
     if (node.op().writes == 0) continue;
     updates.emplace_back(node.logical_name());
-    EXPECT_EQ(node.replica(), updates.size() == 1 ? 0 : 1);
+    EXPECT_EQ(node.origin().replica, updates.size() == 1 ? 0 : 1);
   }
   ASSERT_EQ(updates.size(), 2u);
   EXPECT_EQ(updates[0], updates[1]);
