@@ -242,8 +242,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   outputs.reserve_input(restore_flag(flags), flags.restore_checkpoint, {kOldCheckpoint});
   OutputFile* const json = outputs.open("--json", flags.json);
   OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
-  outputs.reserve("--save_checkpoint", flags.save_checkpoint,
-                  {kOldCheckpoint, kCheckpointLock, kBesideCheckpoint});
+  outputs.reserve("--save_checkpoint", flags.save_checkpoint, {kOldCheckpoint, kCheckpointLock});
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,
                             flags.trainer.session.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.

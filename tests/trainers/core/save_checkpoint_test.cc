@@ -131,6 +131,8 @@ TEST_F(SaveCheckpointTest, AStrayFileInACheckpointEndsNoTraining) {
   EXPECT_EQ(inspect_checkpoint(checkpoint_).extra.at("steps").integer(), 4);
   EXPECT_EQ(inspect_checkpoint(beside).extra.at("steps").integer(), 8);
   EXPECT_TRUE(std::filesystem::remove(stray));
+  EXPECT_EQ(run_train({"--epochs=3", "--restore_checkpoint=" + beside, save_}).code, 0);
+  EXPECT_EQ(inspect_checkpoint(checkpoint_).extra.at("steps").integer(), 12);
   const TrainResult found = run_train({"--epochs=4", save_}, recipe_with(drop));
   EXPECT_EQ(found.code, 0) << "it was removed in time";
   const std::string told = "and training goes on";
