@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "belfry/belfry.h"
+#include "belfry/trainers/util/output_file.h"
 using namespace belfry;
 
 // Variables go to `ps`, all else to `worker`.
@@ -11,7 +12,7 @@ DeviceFunction assign_to_device(DeviceSpec worker, DeviceSpec ps = "/device:CPU:
   return [=](const Node& node) { return node.is_variable() ? ps : worker; };
 }
 
-void run(bool colocate, const std::string& path) {
+void run(bool colocate, OutputFile& file) {
   constexpr std::int64_t kSize = 1'000'000;
   Graph graph;
   Variable a;
@@ -33,9 +34,9 @@ void run(bool colocate, const std::string& path) {
   session.run({sum});  // the first run takes longer
   Trace trace;
   session.run({sum}, {}, {.trace = &trace});
-  trace.save(path);
-  std::printf("colocate = %s: %lld bytes crossed devices (%s)\n", colocate ? "true" : "false",
-              static_cast<long long>(trace.transferred_bytes()), path.c_str());
+  file.write(trace.str());
+  std::printf("colocate = %s: %lld bytes crossed devices\n", colocate ? "true" : "false",
+              static_cast<long long>(trace.transferred_bytes()));
   for (const Trace::Transfer& t : trace.transfers())
     std::printf("  %s: %lld bytes, %s to %s\n", t.name.c_str(), static_cast<long long>(t.bytes),
                 t.from.c_str(), t.to.c_str());
@@ -58,8 +59,12 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
 }
 
 int run_both(const Flags& flags) {
-  run(true, flags.folder + "/true.json");
-  run(false, flags.folder + "/false.json");
+  OutputFiles outputs(local_file_system());
+  OutputFile* const with = outputs.open("FOLDER", flags.folder + "/true.json");
+  OutputFile* const without = outputs.open("FOLDER", flags.folder + "/false.json");
+  run(true, *with);
+  run(false, *without);
+  outputs.finish();
   return 0;
 }
 

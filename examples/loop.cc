@@ -27,32 +27,33 @@ void draw(std::mt19937& random, Tensor& points, Tensor& inside) {
   }
 }
 
-int main() {
-  return run_program([] {
-    const std::vector<DeviceSpec> devices{"/cpu:0", "/cpu:1"};
-    Graph graph;
-    const auto towers = replicate(graph, devices, VariablePolicy::kReplicated, build);
-    std::vector<std::vector<Gradient>> gradients;
-    std::vector<FeedType> inputs;
-    std::vector<Tensor> batch;
-    for (const TowerRecord& tower : towers) {
-      gradients.push_back(compute_gradients(tower.loss, tower.trainables));
-      for (Output input : tower.inputs) {
-        inputs.push_back({input, input.shape()});
-        batch.emplace_back(input.shape(), input.dtype());
-      }
+int run() {
+  const std::vector<DeviceSpec> devices{"/cpu:0", "/cpu:1"};
+  Graph graph;
+  const auto towers = replicate(graph, devices, VariablePolicy::kReplicated, build);
+  std::vector<std::vector<Gradient>> gradients;
+  std::vector<FeedType> inputs;
+  std::vector<Tensor> batch;
+  for (const TowerRecord& tower : towers) {
+    gradients.push_back(compute_gradients(tower.loss, tower.trainables));
+    for (Output input : tower.inputs) {
+      inputs.push_back({input, input.shape()});
+      batch.emplace_back(input.shape(), input.dtype());
     }
-    const GradientTable means = make_strategy("collective")->reduce(GradientTable(gradients));
-    const std::vector<Fetch> fetches{apply_gradients(adam(1e-2), means), towers[0].loss};
+  }
+  const GradientTable means = make_strategy("collective")->reduce(GradientTable(gradients));
+  const std::vector<Fetch> fetches{apply_gradients(adam(1e-2), means), towers[0].loss};
+  Session session(graph, {.device_count = {{"CPU", 2}}});
+  Step& step = session.prepare(fetches, inputs);
+  std::mt19937 random(1);
+  for (int i = 1; i <= 300; ++i) {
+    for (std::size_t t = 0; t < towers.size(); ++t) draw(random, batch[2 * t], batch[2 * t + 1]);
+    step.run(batch);
+    if (i % 100 == 0) std::printf("step %d: loss %.4f\n", i, step.fetched(1).item<float>());
+  }
+  return 0;
+}
 
-    Session session(graph, {.device_count = {{"CPU", 2}}});
-    Step& step = session.prepare(fetches, inputs);
-    std::mt19937 random(1);
-    for (int i = 1; i <= 300; ++i) {
-      for (std::size_t t = 0; t < towers.size(); ++t) draw(random, batch[2 * t], batch[2 * t + 1]);
-      step.run(batch);
-      if (i % 100 == 0) std::printf("step %d: loss %.4f\n", i, step.fetched(1).item<float>());
-    }
-    return 0;
-  });
+int main(int argc, char** argv) {
+  return run_program_without_flags(argc, argv, "Trains by a loop of its own. Takes no flags.", run);
 }

@@ -147,11 +147,7 @@ void missing_device() {
   }
 }
 
-struct Flags {
-  std::string help;
-};
-
-int place_all(const Flags&) {
+int place_all() {
   for (const Program& program : kPrograms) {
     std::printf("\n# %s\n", program.title);
     Graph planned, run;
@@ -168,12 +164,10 @@ int place_all(const Flags&) {
   return 0;
 }
 
-Flags parse(std::span<const char* const> arguments, const std::string& program) {
-  FlagParser parser(
-      "Prints where each node of some small programs goes, planned for GPUs that need not exist, "
-      "and what the programs compute. Takes no flags.",
-      program);
-  return {.help = parser.parse(arguments)};
+int main(int argc, char** argv) {
+  return run_program_without_flags(
+      argc, argv,
+      "Prints where each node of some small programs goes, planned for GPUs that "
+      "need not exist, and what the programs compute. Takes no flags.",
+      place_all);
 }
-
-int main(int argc, char** argv) { return run_program(argc, argv, parse, place_all); }

@@ -60,8 +60,8 @@ void* Allocator::allocate(std::size_t bytes) {
   throw OutOfMemory(cat(owner_, ": cannot allocate ", bytes, " bytes with ", before, " in use",
                         limit_ ? cat(" and a limit of ", limit_) : std::string(),
                         limit_ ? "; use a smaller batch or more devices"
-                               : "; use a smaller batch or less data, or allow this process more "
-                                 "memory (ulimit -v)"));
+                               : "; use a smaller batch, fewer devices or shards, or less data, or "
+                                 "allow this process more memory (ulimit -v)"));
 }
 
 void Allocator::deallocate(void* memory, std::size_t bytes) noexcept {

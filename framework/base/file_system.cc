@@ -242,6 +242,8 @@ class LocalFileSystem final : public FileSystem {
       if (opened < 0 && errno == EACCES) opened = ::open(path.c_str(), O_RDONLY | kLock, 0666);
       Descriptor fd(opened);
       struct stat mine = {}, there = {};
+      require<IoError>(fd.get() >= 0 || (errno != EISDIR && errno != ELOOP), path,
+                       " is in the way of a lock: move it away");
       if (fd.get() < 0 || ::fstat(fd.get(), &mine) != 0)
         throw IoError(cat(path, ": cannot lock: ", std::strerror(errno),
                           "; let this process write to the folder ",
@@ -267,7 +269,19 @@ class LocalFileSystem final : public FileSystem {
     if (::stat(path.c_str(), &old) != 0) return {};
     if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0)
       fail_file("replace", path, errno);
+    require<IoError>(!is_stuck(path, old), path,
+                     ": is another user's, in a folder where only owners may replace their files "
+                     "(it is sticky); write elsewhere");
     return old;
+  }
+
+  // Whether its folder lets nobody but an owner rename or remove it, and this process is none.
+  static bool is_stuck(const std::string& path, const struct stat& file) {
+    const uid_t user = ::geteuid();
+    struct stat folder = {};
+    const std::string parent = fs::absolute(path).parent_path().string();
+    return user != 0 && file.st_uid != user && ::stat(parent.c_str(), &folder) == 0 &&
+           (folder.st_mode & S_ISVTX) != 0 && folder.st_uid != user;
   }
 
   // People know the name of what is to be made, not that of what takes its place.

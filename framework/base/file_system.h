@@ -54,7 +54,7 @@ class FileSystem {
   // must exist. Follows a link, also one that leads to nothing yet.
   // With `like` the file is for its place: it must be new, and has the permissions of `like`, and
   // its owner and group where this process may give them, if there is such a file. IoError if this
-  // process may not write `like`.
+  // process may not write `like`, or not replace it.
   virtual std::unique_ptr<WritableFile> create(const std::string& path,
                                                const std::string& like = {}) = 0;
   // To be written from its end on, if there is something at `path` that must not be replaced: a

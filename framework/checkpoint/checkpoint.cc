@@ -327,8 +327,8 @@ void check_checkpoint_path(const Graph& graph, const std::string& path, const Sa
   folder.rehearse();
 }
 
-void save_checkpoint(Session& session, const std::string& path, const Json& extra,
-                     FileSystem& files, const SaveOptions& options) {
+std::string save_checkpoint(Session& session, const std::string& path, const Json& extra,
+                            FileSystem& files, const SaveOptions& options) {
   require(extra.kind() == Json::Kind::kObject,
           "what is added to a checkpoint must be a JSON object");
   require(session.intact(),
@@ -356,7 +356,16 @@ void save_checkpoint(Session& session, const std::string& path, const Json& extr
   SummedFile file(folder.create(kManifestFile));
   file.append(std::as_bytes(std::span(text)));
   file.finish();
-  folder.commit();
+  folder.commit(options.keep_old);
+  return text;
+}
+
+bool settle_checkpoint(const std::string& path, const std::string& manifest, bool keep_new,
+                       FileSystem& files) {
+  CheckpointFolder folder(files, path, SaveOptions().patience_seconds);
+  const std::vector<std::byte> now = manifest_bytes(files, path);
+  if (!std::ranges::equal(now, std::as_bytes(std::span(manifest)))) return false;
+  return folder.settle(keep_new);
 }
 
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path, FileSystem& files,

@@ -40,6 +40,8 @@ struct SaveOptions {
   bool overwrite = false;
   // Variables that only one of them needs to have.
   std::vector<std::string> optional = {};
+  // What is replaced stays at PATH.belfry-old until settle_checkpoint().
+  bool keep_old = false;
   // How long to wait for others that save to this path.
   double patience_seconds = 60;
 };
@@ -76,22 +78,37 @@ void check_checkpoint_path(const Graph& graph, const std::string& path,
 // with NaN or an infinity, unless the checkpoint that was there has such a value of each of these
 // variables, too; else it remains. Where there was none, they are saved, and a warning names the
 // first.
-void save_checkpoint(Session& session, const std::string& path, const Json& extra = Json::object(),
-                     FileSystem& files = local_file_system(), const SaveOptions& options = {});
+//
+// Returns the text of the manifest, by which settle_checkpoint() knows this checkpoint.
+std::string save_checkpoint(Session& session, const std::string& path,
+                            const Json& extra = Json::object(),
+                            FileSystem& files = local_file_system(),
+                            const SaveOptions& options = {});
+
+// After a save with keep_old that returned `manifest`: removes the checkpoint before it, or, where
+// `keep_new` is false, puts that back in place of the new one. Does nothing if there is none, or if
+// another process has saved to `path` since. Throws IoError as save_checkpoint() does; whatever
+// moment it fails at, a restore finds one of both. Returns whether it did something.
+bool settle_checkpoint(const std::string& path, const std::string& manifest, bool keep_new,
+                       FileSystem& files = local_file_system());
 
 // Sets all global variables of the session's graph, their copies, and the step; clears what a
 // failed run left. What the checkpoint has besides, such as an optimizer's slots where the graph is
-// the model alone, is left out, and logged. Reads `path`, or `path`.belfry-old if there is none, and
-// logs which; warns of values that are not finite, and sets them. The whole checkpoint is held in memory
-// and checked before anything is set: a failed restore changes nothing. One that another process
-// replaces meanwhile is read anew. Throws NotFound if there is no checkpoint; IoError naming file,
-// tensor and byte of a damaged or foreign one, or a file that it lacks; InvalidArgument naming the
-// variable and its line if it lacks a variable of the graph, or has another shape or dtype.
+// the model alone, is left out, and logged. Reads `path`, or `path`.belfry-old if there is none,
+// and logs which; warns of values that are not finite, and sets them. The whole checkpoint is held
+// in memory and checked before anything is set: a failed restore changes nothing. One that another
+// process replaces meanwhile is read anew. Throws NotFound if there is no checkpoint; IoError
+// naming file, tensor and byte of a damaged or foreign one, or a file that it lacks;
+// InvalidArgument naming the variable and its line if it lacks a variable of the graph, or has
+// another shape or dtype.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system(),
                                   const RestoreOptions& options = {});
 
 // What restore_checkpoint would return, from the manifest alone.
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files = local_file_system());
+
+// Whether a directory has the files of a checkpoint, so that nothing else may be written into it.
+bool is_checkpoint(const std::string& directory, FileSystem& files = local_file_system());
 
 }  // namespace belfry

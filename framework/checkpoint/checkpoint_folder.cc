@@ -59,6 +59,10 @@ bool is_name_beside(const std::string& path) {
          (temporary != name.npos && is_temporary_name(name, name.substr(0, temporary)));
 }
 
+bool holds_checkpoint(FileSystem& files, const std::string& directory) {
+  return files.kind(cat(directory, "/", kManifestFile)) != FileKind::kNone;
+}
+
 // Waits for other processes that save there.
 std::unique_ptr<FileLock> lock_of(FileSystem& files, const std::string& path, double patience) {
   using Clock = std::chrono::steady_clock;
@@ -96,6 +100,11 @@ FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path) {
   require<IoError>(files.target_kind(cat(found.directory, "/", kManifestFile)) != FileKind::kNone,
                    found.directory, " holds no ", kManifestFile, ", so it is no checkpoint");
   return found;
+}
+
+bool is_checkpoint(const std::string& directory, FileSystem& files) {
+  return holds_checkpoint(files, directory) && (files.exists(cat(directory, "/", kModelFile)) ||
+                                                files.exists(cat(directory, "/", kStateFile)));
 }
 
 CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path, double patience)
@@ -139,10 +148,7 @@ void CheckpointFolder::check_place() const {
 }
 
 bool CheckpointFolder::replaces() const {
-  const auto holds_checkpoint = [this](const std::string& directory) {
-    return files_.kind(cat(directory, "/", kManifestFile)) != FileKind::kNone;
-  };
-  return holds_checkpoint(path_) || holds_checkpoint(old_);
+  return holds_checkpoint(files_, path_) || holds_checkpoint(files_, old_);
 }
 
 std::unique_ptr<WritableFile> CheckpointFolder::create(const std::string& name) {
@@ -168,7 +174,7 @@ void CheckpointFolder::remove_stale() {
   }
 }
 
-void CheckpointFolder::commit() {
+void CheckpointFolder::commit(bool keep_old) {
   files_.sync_directory(temporary_);
   const bool exists = files_.kind(path_) != FileKind::kNone;
   if (exists && files_.list(path_).empty()) {
@@ -182,7 +188,25 @@ void CheckpointFolder::commit() {
   files_.rename(temporary_, path_);
   committed_ = true;
   files_.sync_directory(parent_);
-  remove_old();
+  if (!keep_old) remove_old();
+}
+
+bool CheckpointFolder::settle(bool keep_new) {
+  if (!holds_checkpoint(files_, path_) || !holds_checkpoint(files_, old_)) return false;
+  if (keep_new)
+    remove_old();
+  else
+    put_back();
+  return true;
+}
+
+// The new one becomes the temporary directory, which is empty and goes with this folder. Between
+// the renames a restore reads the old one where it is.
+void CheckpointFolder::put_back() {
+  files_.rename(path_, temporary_);
+  files_.sync_directory(parent_);
+  files_.rename(old_, path_);
+  files_.sync_directory(parent_);
 }
 
 void CheckpointFolder::remove_old() {

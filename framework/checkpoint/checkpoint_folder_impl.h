@@ -47,10 +47,15 @@ class CheckpointFolder {
   void remove_stale();
   // Puts the directory at `path`. Throws IoError if that fails; the one that was there is at `path`
   // or `path`.belfry-old then. If only the last sync failed, the new one is at `path`.
-  void commit();
+  // `keep_old`: the one that was there stays at `path`.belfry-old.
+  void commit(bool keep_old = false);
+  // Instead: removes what such a commit() kept, or puts it back at `path`. Returns whether there is
+  // such a one.
+  bool settle(bool keep_new);
 
  private:
   void check_place() const;
+  void put_back();
   void remove_old();
 
   FileSystem& files_;

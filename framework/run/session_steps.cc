@@ -39,8 +39,11 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
     return std::make_unique<Step::State>(std::move(plan), runtime);
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(cat(fetches.empty() ? "a step" : fetches[0].node->describe(),
-                          ": there was no memory left to compile the step that computes it; use "
-                          "fewer devices, or allow this process more memory (ulimit -v)"));
+                          ": there was no memory left to compile the step that computes it; use ",
+                          options.shards > 1 ? "fewer shards (the option shards), a smaller batch "
+                                               "or fewer devices"
+                                             : "fewer devices",
+                          ", or allow this process more memory (ulimit -v)"));
   }
 }
 

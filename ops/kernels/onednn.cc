@@ -106,7 +106,7 @@ void lack_memory(const KernelPlan& plan) {
   throw OutOfMemory(
       cat(plan.node().describe(), ": there is no room for its code, which oneDNN makes: ",
           kCodeRoom >> 20, " MiB of memory that can be made executable; allow this ",
-          "process more memory (ulimit -v), or use fewer devices or a smaller batch"));
+          "process more memory (ulimit -v), or use fewer shards or devices, or a smaller batch"));
 }
 
 void refuse(const KernelPlan& plan, const dnnl::error& error) {

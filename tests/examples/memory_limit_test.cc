@@ -42,6 +42,14 @@ TEST_P(MemoryLimit, EndsInAnErrorThatSaysWhatLacksMemory) {
   EXPECT_EQ(limited(kMost, GetParam()).status, 0);
 }
 
+TEST(MemoryOfShards, IsToldToNeedFewerOfThem) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes more memory than can be limited";
+  const Finished done =
+      limited(300'000, "--model=mlp --devices=cpu:1 --batch_size=256 --shards=256");
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.errors, HasSubstr("use a smaller batch, fewer devices or shards, or less data"));
+}
+
 TEST(StackLimit, IsAnErrorThatSaysHowMuchIsNeeded) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer takes more stack";
   const auto limited_to = [](int kib) {

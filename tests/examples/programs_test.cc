@@ -174,9 +174,21 @@ TEST(Programs, ColocationRefusesFlagsAndNamesAFileThatCannotBeWritten) {
   EXPECT_THAT(done.errors, HasSubstr("/nowhere/true.json"));
 }
 
+TEST(Programs, ColocationRefusesTwoTracesOfOneFile) {
+  const std::string folder = temporary_path(".one_trace");
+  const Finished done =
+      run_program("sh", {"-c", cat("mkdir ", folder, " && ln -s true.json ", folder,
+                                   "/false.json && ", BELFRY_BIN_DIR, "/colocation ", folder)});
+  EXPECT_EQ(done.status, 2);
+  EXPECT_THAT(done.errors, HasSubstr("/true.json and FOLDER=" + folder +
+                                     "/false.json would overwrite each other"));
+  EXPECT_EQ(local_file_system().list(folder), std::vector<std::string>{"false.json"});
+  remove_tree(local_file_system(), folder);
+}
+
 TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
   for (const char* program : {"mnist", "linear_regression", "train_bench", "allreduce_bench",
-                              "placement", "colocation"}) {
+                              "placement", "colocation", "loop"}) {
     for (const char* help : {"--help", "-h"}) {
       const Finished done = run(program, {help});
       EXPECT_EQ(done.status, 0) << program;
@@ -196,6 +208,10 @@ TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
               HasSubstr("--weight_decay=0.1: nothing is trained here; leave it out"));
   EXPECT_THAT(run("colocation", {"--help"}).output, HasSubstr("[FOLDER]"));
   EXPECT_EQ(run("placement", {"x"}).status, 2);
+  EXPECT_EQ(run("loop", {"x"}).errors, "error: 'x' is no flag (see --help)\n");
+  for (const char* no_folder : {"", "-"})
+    EXPECT_EQ(run("colocation", {no_folder}).errors,
+              cat("error: '", no_folder, "' is neither a flag nor a FOLDER (see --help)\n"));
 }
 
 TEST(Programs, ListDevicesAsPeopleCount) {

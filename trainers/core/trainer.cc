@@ -105,12 +105,16 @@ std::int64_t Trainer::total_steps() const {
   return steps_ + std::max(left, std::int64_t{0});
 }
 
-void Trainer::resume(const TrainingPosition& position) {
+void Trainer::check_position(const TrainingPosition& position) {
   constexpr int kMostEpochs = std::numeric_limits<int>::max();
   require(position.steps >= 0 && position.epoch >= 0 && position.epoch < kMostEpochs &&
               position.samples >= 0,
           "training cannot go on at step ", position.steps, ", epoch ", position.epoch, ", sample ",
           position.samples);
+}
+
+void Trainer::resume(const TrainingPosition& position) {
+  check_position(position);
   steps_ = first_step_ = position.steps;
   epochs_ = static_cast<int>(position.epoch);
   epoch_step_ = position.samples / batches_.global_batch();

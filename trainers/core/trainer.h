@@ -119,8 +119,9 @@ class Trainer {
   // Goes on where another run stopped; its epochs and steps count as this run's. With the same seed
   // and global batch the order of the data is that of a run that never stopped; another global
   // batch goes on at the last whole one of its own. Call it before train(). Throws InvalidArgument
-  // for negative numbers.
+  // for negative numbers, as check_position() does.
   void resume(const TrainingPosition& position);
+  static void check_position(const TrainingPosition& position);
   TrainingPosition position() const;
 
   // Steps at the end, as the options ask for.

@@ -31,17 +31,6 @@ auto read_manifest(const CheckpointInfo& info, const char* what, const F& read) 
   }
 }
 
-// Throws IoError naming the manifest unless it holds what save_training() writes.
-TrainingPosition position_in(const CheckpointInfo& info) {
-  if (!info.extra.find("steps")) return {};
-  return read_manifest(info, "the position of training", [&]() -> TrainingPosition {
-    return {.steps = info.extra.at("steps").integer(),
-            .epoch = info.extra.at("epoch").integer(),
-            .samples = info.extra.at("samples").integer(),
-            .seed = info.extra.at("seed").unsigned_integer()};
-  });
-}
-
 // Variables are f32 in all, so this is no error. A scale that the checkpoint lacks starts anew.
 void warn_of_precision(const CheckpointInfo& info, Precision now) {
   const Json* const kept = info.extra.find("precision");
@@ -70,39 +59,58 @@ CheckpointInfo restore_whole(Session& session, const std::string& path) {
   }
 }
 
-SaveOptions save_options(bool overwrite) {
-  return {.overwrite = overwrite, .optional = loss_scale_names()};
-}
-
 constexpr char kNotFiniteSince[] = "loss_not_finite_since";  // a step
+constexpr char kTestLoss[] = "test_loss_not_finite_after";   // a step
 
 // Weights that are finite may have no use either: a loss that is not finite says so. They replace
 // none but their like.
 void require_no_divergence(const Trainer& trainer, const std::string& path) {
   const std::optional<std::int64_t> since = trainer.not_finite_since();
   if (!since) return;
-  std::optional<CheckpointInfo> old;
-  try {
-    old = inspect_checkpoint(path);
-  } catch (const Error&) {  // there is none, or save_checkpoint() says what is there
-    return;
-  }
-  require(old->extra.find(kNotFiniteSince) != nullptr, "the loss is not finite since step ", *since,
-          ", so nothing was saved, and the checkpoint ", old->path,
+  const std::optional<CheckpointInfo> old = find_training(path);
+  require(!old || !has_good_losses(*old), "the loss is not finite since step ", *since,
+          ", so nothing was saved, and the checkpoint ", old ? old->path : path,
           " was kept; save to another path to keep the present values, too");
 }
 
 void warn_of_divergence(const CheckpointInfo& info) {
-  const Json* const since = info.extra.find(kNotFiniteSince);
-  if (!since) return;
-  log_warning("the run that saved the checkpoint ", info.path,
-              " had a loss that was not finite since step ",
-              read_manifest(info, "the divergence", [&] { return since->integer(); }));
+  const std::pair<const char*, const char*> losses[] = {
+      {kNotFiniteSince, "a loss that was not finite since step "},
+      {kTestLoss, "a test loss that was not finite after step "}};
+  for (const auto& [key, what] : losses)
+    if (const Json* const step = info.extra.find(key))
+      log_warning("the run that saved the checkpoint ", info.path, " had ", what,
+                  read_manifest(info, "the divergence", [&] { return step->integer(); }));
 }
 
 }  // namespace
 
-void save_training(Trainer& trainer, const std::string& path, bool overwrite) {
+SaveOptions training_save_options(bool overwrite) {
+  return {.overwrite = overwrite, .optional = loss_scale_names()};
+}
+
+TrainingPosition position_in(const CheckpointInfo& info) {
+  if (!info.extra.find("steps")) return {};
+  return read_manifest(info, "the position of training", [&]() -> TrainingPosition {
+    return {.steps = info.extra.at("steps").integer(),
+            .epoch = info.extra.at("epoch").integer(),
+            .samples = info.extra.at("samples").integer(),
+            .seed = info.extra.at("seed").unsigned_integer()};
+  });
+}
+
+std::optional<CheckpointInfo> find_training(const std::string& path) try {
+  return inspect_checkpoint(path);
+} catch (const Error&) {
+  return {};
+}
+
+bool has_good_losses(const CheckpointInfo& info) {
+  return !info.extra.find(kNotFiniteSince) && !info.extra.find(kTestLoss);
+}
+
+std::string save_training(Trainer& trainer, const std::string& path,
+                          const TrainingSaveOptions& options) {
   require_no_divergence(trainer, path);
   const TrainingPosition position = trainer.position();
   Json extra = Json::object();
@@ -113,9 +121,12 @@ void save_training(Trainer& trainer, const std::string& path, bool overwrite) {
       .set("precision", std::string(name_of(trainer.options().precision)));
   if (const std::optional<std::int64_t> since = trainer.not_finite_since())
     extra.set(kNotFiniteSince, *since);
+  if (options.test_diverged) extra.set(kTestLoss, position.steps);
   if (const std::optional<KeptChoice> choice = trainer.kept_choice())
     extra.set("auto", to_json(*choice));
-  save_checkpoint(trainer.session(), path, extra, local_file_system(), save_options(overwrite));
+  SaveOptions save = training_save_options(options.overwrite);
+  save.keep_old = options.keep_old;
+  return save_checkpoint(trainer.session(), path, extra, local_file_system(), save);
 }
 
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
@@ -136,37 +147,16 @@ std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
 }
 
 std::string restore_training(Trainer& trainer, const std::string& path) {
-  // First, as it may refuse the position; a failed restore changes nothing.
   const CheckpointInfo before = inspect_checkpoint(path);
+  const TrainingPosition position = position_in(before);
+  Trainer::check_position(position);  // before anything is set: a failed restore changes nothing
+  const CheckpointInfo info = restore_whole(trainer.session(), path);
   warn_of_precision(before, trainer.options().precision);
   warn_of_divergence(before);
-  trainer.resume(position_in(before));
-  const CheckpointInfo info = restore_whole(trainer.session(), path);
+  trainer.resume(position);
   const std::int64_t left = trainer.total_steps() - trainer.steps();
   return cat("checkpoint: ", info.path, ", after step ", trainer.steps(), "; ",
              left > 0 ? cat(left, " steps are left") : "nothing is left to train");
-}
-
-SaveCheckpoint::SaveCheckpoint(std::string path, bool overwrite)
-    : path_(std::move(path)), overwrite_(overwrite) {
-  check_checkpoint_path(path_);
-}
-
-void SaveCheckpoint::setup(Trainer& trainer) {
-  check_checkpoint_path(trainer.graph(), path_, save_options(overwrite_));
-}
-
-void SaveCheckpoint::after_epoch(Trainer& trainer, const StepInfo& info) { save(trainer, info); }
-
-void SaveCheckpoint::after_training(Trainer& trainer, const StepInfo& info) {
-  if (info.step != saved_at_) save(trainer, info);
-}
-
-void SaveCheckpoint::save(Trainer& trainer, const StepInfo& info) {
-  save_training(trainer, path_, overwrite_);
-  saved_at_ = info.step;
-  saved_ = cat("the checkpoint ", path_, " holds step ", info.step, ", ", trainer.epochs(),
-               trainer.epochs() == 1 ? " whole epoch" : " whole epochs");
 }
 
 }  // namespace belfry

@@ -5,14 +5,36 @@
 
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/core/auto_choice.h"
-#include "belfry/trainers/core/callbacks.h"
 
 namespace belfry {
 
-// `overwrite`: another model's checkpoint, too. Throws as save_checkpoint()
-// (framework/checkpoint/checkpoint.h) does, and InvalidArgument while the loss is not finite, if
-// that replaced the checkpoint of a run whose loss was.
-void save_training(Trainer& trainer, const std::string& path, bool overwrite = false);
+class Trainer;
+struct TrainingPosition;
+
+struct TrainingSaveOptions {
+  bool overwrite = false;  // a checkpoint of another model, too
+  bool keep_old = false;   // of SaveOptions
+  bool test_diverged =
+      false;  // the manifest notes that the test loss of these values is not finite
+};
+
+// Throws as save_checkpoint() (framework/checkpoint/checkpoint.h) does, and InvalidArgument while
+// the loss is not finite, if that replaced the checkpoint of a run whose losses were. Returns what
+// save_checkpoint() does.
+std::string save_training(Trainer& trainer, const std::string& path,
+                          const TrainingSaveOptions& options = {});
+
+SaveOptions training_save_options(bool overwrite);
+
+// inspect_checkpoint(); none if there is none that can be read.
+std::optional<CheckpointInfo> find_training(const std::string& path);
+
+// Of a checkpoint without a position: step 0. Throws IoError naming the manifest unless it holds
+// what save_training() writes.
+TrainingPosition position_in(const CheckpointInfo& info);
+
+// Unless save_training() has noted that the loss, or the test loss, was not finite.
+bool has_good_losses(const CheckpointInfo& info);
 
 // Before Trainer::train(): sets all variables and goes on where the run that saved them was, so
 // that with the same seed, devices and batch size it ends with the bits of a run that never
@@ -23,26 +45,5 @@ std::string restore_training(Trainer& trainer, const std::string& path);
 // What `auto` chose for the run that saved this checkpoint; none if that chose nothing. Throws
 // IoError naming the manifest unless it holds what save_training() writes.
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info);
-
-// Saves after each epoch, and at the end of a last epoch that was cut short. Throws as
-// save_training() does.
-class SaveCheckpoint : public Callback {
- public:
-  // Throws IoError now if nothing can be saved at `path` later; before the first step,
-  // InvalidArgument if there is a checkpoint of another model, unless that may be overwritten.
-  explicit SaveCheckpoint(std::string path, bool overwrite = false);
-  void setup(Trainer& trainer) override;
-  void after_epoch(Trainer& trainer, const StepInfo& info) override;
-  void after_training(Trainer& trainer, const StepInfo& info) override;
-  // For people: what was saved last; "" before.
-  const std::string& saved() const { return saved_; }
-
- private:
-  void save(Trainer& trainer, const StepInfo& info);
-
-  std::string path_, saved_;
-  bool overwrite_;
-  std::int64_t saved_at_ = -1;  // steps
-};
 
 }  // namespace belfry

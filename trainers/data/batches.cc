@@ -105,23 +105,28 @@ BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t bat
   const bool whole = !makes_unequal(options.uneven);
   const std::int64_t most =
       whole ? samples / towers : std::numeric_limits<std::int64_t>::max() / towers;
-  const std::string advice = most > 0 ? cat("batch_size can be at most ", most)
-                                      : cat("use at most ", samples, " devices, or more data");
-  require<OptionError>(batch_size <= most, "batch_size=", batch_size, " on each of ", towers,
+  const std::string name = options.global ? "global_batch_size" : "batch_size";
+  const std::int64_t each = options.global ? towers : 1;
+  const std::string advice =
+      most > 0
+          ? cat(name, " can be at most ", most * each)
+          : cat("use at most ", samples, samples == 1 ? " device" : " devices", ", or more data");
+  require<OptionError>(batch_size <= most, name, "=", batch_size * each,
+                       options.global ? " on " : " on each of ", towers,
                        " devices needs more samples in one step than the ", samples,
                        " of the data: ", advice);
   const std::int64_t left = samples % global_batch();
   require<OptionError>(options.uneven != Uneven::kError || left == 0, "uneven=error: the ", samples,
                        " samples of the data fill ", samples / global_batch(), " batches of ",
                        global_batch(), " (", batch_size, " on each of ", towers,
-                       " devices) and leave ", left,
-                       " over; another batch_size, or uneven=drop, weight or pad, would take them");
+                       " devices) and leave ", left, " over; another ", name,
+                       ", or uneven=drop, weight or pad, would take them");
   BatchForm full{.samples = divide_samples(global_batch(), towers, options.tower_weights)};
   full.rows = full.samples;
   full.begins = begins_of(full.samples);
   for (std::size_t t = 0; t < full.samples.size(); ++t)
     require<OptionError>(full.samples[t] > 0, "tower_weights: tower ", t, " would get none of the ",
-                         global_batch(), " samples of a batch; use a larger weight or batch_size");
+                         global_batch(), " samples of a batch; use a larger weight or ", name);
   steps_ = samples / global_batch();
   if (steps_ > 0) forms_.push_back(full);
   if (left > 0 && !whole) add_ragged_form(full, options);

@@ -52,6 +52,7 @@ struct BatchForm {
 struct BatchOptions {
   Uneven uneven = Uneven::kDrop;
   std::vector<double> tower_weights = {};  // shares of the global batch; none: equal
+  bool global = false;  // the user gave the global batch size, and errors speak of that
 };
 
 // Training: an epoch is one pass over the data in random order, in steps of one global batch, which

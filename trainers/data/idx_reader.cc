@@ -198,6 +198,10 @@ Shape read_header(Input& input, const std::string& name, std::size_t rank) {
   Shape shape(std::vector<std::int64_t>(rank, 0));
   for (std::size_t axis = 0; axis < rank; ++axis)
     shape[axis] = read_number(input, name, 4 + 4 * axis, cat("dimension ", axis));
+  for (std::size_t axis = 1; axis < rank; ++axis)
+    require<IoError>(shape[axis] > 0, name, ": bytes ", 4 + 4 * axis, " to ", 7 + 4 * axis,
+                     input.of_what(), ": expected dimension ", axis, " above 0, found shape ",
+                     shape);
   const std::uint64_t header = 4 + 4 * rank;
   const std::uint64_t room = input.most_bytes() - std::min(input.most_bytes(), header);
   std::uint64_t declared = 1;

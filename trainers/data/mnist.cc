@@ -31,7 +31,8 @@ std::string find(FileSystem& files, const std::string& folder, const char* name)
   try {
     return find_idx_file(files, cat(folder, "/", name));
   } catch (const NotFound& error) {
-    throw NotFound(cat(error.what(), "; name the folder with the four files of MNIST (the option data_dir)"));
+    throw NotFound(
+        cat(error.what(), "; name the folder with the four files of MNIST (the option data_dir)"));
   }
 }
 
@@ -63,6 +64,7 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train) {
     require<IoError>(images[1] == kDigitSide && images[2] == kDigitSide, image_file,
                      ": bytes 8 to 15 of the unpacked data: expected images of ", kDigitSide, "x",
                      kDigitSide, ", found ", images[1], "x", images[2]);
+    require<IoError>(images[0] > 0, image_file, " has no images");
     require<IoError>(images[0] == count, image_file, " has ", images[0], " images, but ",
                      label_file, " has ", count, " labels");
   };

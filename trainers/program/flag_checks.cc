@@ -19,6 +19,9 @@ namespace {
 void refuse_unused_files(const TrainFlags& flags) {
   require<FlagError>(!flags.overwrite || !flags.save_checkpoint.empty(),
                      "--overwrite is for what --save_checkpoint replaces; name that, too");
+  require<FlagError>(flags.save_checkpoint != "-",
+                     "--save_checkpoint=-: a checkpoint is a directory, so it cannot go to "
+                     "standard output; name one (./- for one of this name)");
   const std::string_view why = flags.dry_run                 ? "--dry_run"
                                : !flags.explain.empty()      ? "--explain"
                                : flags.check_equivalence > 0 ? "--check_equivalence"
@@ -270,9 +273,10 @@ class FlagChecks {
     as_option([&] { shares = divide_samples(batch, towers, trainer_.batches.tower_weights); });
     for (std::size_t t = 0; t < shares.size(); ++t)
       require<FlagError>(shares[t] > 0, written("--tower_weights"), " leaves ",
-                         trainer_.devices[t].short_str(), " none of the ", batch,
-                         " examples that --batch_size=", trainer_.batch_size, " on ", towers,
-                         " devices makes; use a larger weight or batch");
+                         trainer_.devices[t].short_str(), " none of the ", batch, " examples that ",
+                         flags_.global_batch_size > 0 ? written("--global_batch_size")
+                                                      : cat("--batch_size=", trainer_.batch_size),
+                         " on ", towers, " devices makes; use a larger weight or batch");
   }
 
   TrainFlags& flags_;
@@ -295,6 +299,7 @@ void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   require<FlagError>(flags.global_batch_size % devices == 0, given, " cannot be divided among ",
                      devices, " devices alike; use a multiple of ", devices);
   flags.trainer.batch_size = flags.global_batch_size / devices;
+  flags.trainer.batches.global = true;
 }
 
 void check_flags(TrainFlags& flags, const FlagParser& parser, bool compares_auto) {

@@ -83,6 +83,14 @@ struct FlagParser::State {
     if (names[1] != '-') letters[names[1]] = name;
   }
 
+  bool takes_argument() const { return argument != nullptr; }
+  // What an argument is not that is neither a flag of ours nor an argument.
+  std::string wanted() const {
+    if (takes_argument()) return cat("neither a flag nor a ", argument_unit, " (see --help)");
+    return switches.contains("batch_size") ? "no flag; flags look like --batch_size=64 (see --help)"
+                                           : "no flag (see --help)";
+  }
+
   CLI::App app;
   std::string group = "Options";         // without one, CLI11 hides them
   std::map<std::string, bool> switches;  // of all long names, whether they take no value
@@ -95,6 +103,7 @@ struct FlagParser::State {
   std::vector<FlagSpelling> spellings;
   std::string unread;               // CLI11 writes --help, and reads nothing
   std::string* argument = nullptr;  // without a name
+  std::string argument_unit;        // "FOLDER"
   WrittenFlags line;                // in our spelling
 };
 
@@ -114,9 +123,8 @@ class FlagParser::Reader {
       } else if (dash && argument.size() > 2) {
         line.add(name(argument));
       } else {
-        require<FlagError>(state_.argument != nullptr && !argument.empty() && argument[0] != '-',
-                           "'", shown(argument),
-                           "' is no flag; flags look like --batch_size=64 (see --help)");
+        require<FlagError>(state_.takes_argument() && !argument.empty() && argument[0] != '-', "'",
+                           shown(argument), "' is ", state_.wanted());
         require<FlagError>(line.find("") == nullptr, "'", shown(argument),
                            "' is one argument too many (see --help)");
         line.add({"", std::string(argument), std::string(argument)});
@@ -129,8 +137,8 @@ class FlagParser::Reader {
   // "-n8", "-n=8" or "-n".
   WrittenFlag letter(std::string_view argument) {
     const auto found = state_.letters.find(argument[1]);
-    require<FlagError>(found != state_.letters.end(), "'", shown(argument),
-                       "' is no flag; flags look like --batch_size=64 (see --help)");
+    require<FlagError>(found != state_.letters.end(), "'", shown(argument), "' is ",
+                       state_.wanted());
     std::optional<std::string> value;
     if (const std::string_view rest = argument.substr(2); !rest.empty())
       value = rest.substr(rest.starts_with('=') ? 1 : 0);
@@ -224,6 +232,7 @@ void FlagParser::add_argument(const std::string& unit, std::string& value,
                               const std::string& text) {
   state_->app.add_option(unit, value, text)->type_name("");
   state_->argument = &value;
+  state_->argument_unit = unit;
 }
 
 void FlagParser::add_spellings(std::vector<FlagSpelling> spellings) {

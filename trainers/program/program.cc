@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -49,8 +50,8 @@ int status_of(const std::function<int()>& body) {
     return fail(cat("--", error.what()), 1);
   } catch (const std::bad_alloc&) {
     return fail(
-        "there is no memory left; use a smaller batch or fewer devices, or allow this process more "
-        "memory (ulimit -v)",
+        "there is no memory left; use a smaller batch, fewer shards or fewer devices, or allow "
+        "this process more memory (ulimit -v)",
         1);
   } catch (const std::exception& error) {
     return fail(error.what(), 1);
@@ -86,6 +87,17 @@ int run_program(const std::function<int()>& body) {
                   fail("standard output could not be written to its end (is it closed, or its "
                        "disk full?); what was printed there is not whole",
                        1));
+}
+
+int run_program_without_flags(int argc, const char* const* argv, const std::string& description,
+                              const std::function<int()>& body) {
+  return run_program([&] {
+    FlagParser parser(description, program_name(argc, argv));
+    const std::string help = parser.parse(arguments(argc, argv));
+    if (help.empty()) return body();
+    std::fputs(help.c_str(), stdout);
+    return 0;
+  });
 }
 
 }  // namespace belfry

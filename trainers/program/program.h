@@ -22,6 +22,10 @@ std::span<const char* const> arguments(int argc, const char* const* argv);
 // kernels becomes such a line, and 1, before body().
 int run_program(const std::function<int()>& body);
 
+// The same for a program without flags: --help prints what it does, and all else is refused.
+int run_program_without_flags(int argc, const char* const* argv, const std::string& description,
+                              const std::function<int()>& body);
+
 // A whole main function: parse(arguments, program name) gives flags, with what --help is to print
 // in `help`, which is printed; else run(flags) returns the exit code.
 template <class Parse, class Run>

@@ -7,9 +7,9 @@
 #include "belfry/towers/balance.h"
 #include "belfry/trainers/bench/equivalence.h"
 #include "belfry/trainers/bench/modes.h"
+#include "belfry/trainers/core/save_checkpoint.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flags.h"
@@ -46,7 +46,10 @@ class SaveForFlag final : public SaveCheckpoint {
  public:
   explicit SaveForFlag(const TrainFlags& flags)
       : SaveCheckpoint(flags.save_checkpoint, flags.overwrite),
-        written_(cat("--save_checkpoint=", flags.save_checkpoint)) {}
+        written_(cat("--save_checkpoint=", flags.save_checkpoint)) {
+    wait_for_test();
+  }
+  const std::string& written() const { return written_; }
   void setup(Trainer& trainer) override {
     naming(written_, [&] { SaveCheckpoint::setup(trainer); });
   }
@@ -61,14 +64,29 @@ class SaveForFlag final : public SaveCheckpoint {
   std::string written_;
 };
 
+// Behind the evaluation.
+class SettleForFlag final : public Callback {
+ public:
+  explicit SettleForFlag(std::shared_ptr<SaveForFlag> save) : save_(std::move(save)) {}
+  void after_epoch(Trainer& trainer, const StepInfo&) override { settle(trainer); }
+  void after_training(Trainer& trainer, const StepInfo&) override { settle(trainer); }
+
+ private:
+  void settle(Trainer& trainer) {
+    naming(save_->written(), [&] { save_->settle(trainer); });
+  }
+
+  std::shared_ptr<SaveForFlag> save_;
+};
+
 std::string restore_flag(const TrainFlags& flags) {
   return cat("--restore_checkpoint=", flags.restore_checkpoint);
 }
 
 // In the order that callbacks.h states. Returns the one that saves, if any does.
-std::shared_ptr<SaveCheckpoint> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
-                                              const Recipe& recipe, Console& console) {
-  std::shared_ptr<SaveCheckpoint> save;
+std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
+                                           const Recipe& recipe, Console& console) {
+  std::shared_ptr<SaveForFlag> save;
   if (!flags.save_checkpoint.empty()) {
     save = naming(cat("--save_checkpoint=", flags.save_checkpoint),
                   [&] { return std::make_shared<SaveForFlag>(flags); });
@@ -76,6 +94,7 @@ std::shared_ptr<SaveCheckpoint> add_callbacks(TrainerOptions& options, const Tra
   }
   options.callbacks.push_back(std::make_shared<Progress>(console));
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
+  if (save) options.callbacks.push_back(std::make_shared<SettleForFlag>(save));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
   return save;
@@ -164,8 +183,9 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
 void train_and_save(Trainer& trainer, const SaveCheckpoint* save) try {
   trainer.train();
 } catch (const std::exception& error) {
-  if (!save || save->saved().empty()) throw;
-  throw Error(cat(error.what(), "; ", save->saved()));
+  const std::string saved = save ? save->saved() : "";
+  if (saved.empty()) throw;
+  throw Error(cat(error.what(), "; ", saved));
 }
 
 void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
@@ -191,6 +211,10 @@ std::exception_ptr run_training(Trainer& trainer, const TrainFlags& flags,
   return nullptr;
 }
 
+void require_saved(const SaveForFlag* save) {
+  if (save && !save->failure().empty()) throw IoError(cat(save->written(), ": ", save->failure()));
+}
+
 // A run that goes on from one that chose, without a wish of its own, chooses too; and as that did,
 // if it can and is not told to measure again.
 void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const CheckpointInfo& info) {
@@ -203,6 +227,12 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
   check_auto_flags(flags.automatic, aggregation.choice.any,
                    aggregation.allreduce == "auto" || flags.check_equivalence > 0,
                    cat("--allreduce=auto, now or when ", flags.restore_checkpoint, " was saved,"));
+}
+
+void load(const Dataset& train, const Dataset* test) {
+  const Busy busy("reading the data");
+  train.size();
+  if (test) test->size();
 }
 
 int train_program(const std::string& program, const TrainFlags& flags, const Recipe& recipe) {
@@ -221,7 +251,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   options.session.placement_sink = [&](std::string_view text) {
     console.line(without_line_break(text));
   };
-  const std::shared_ptr<SaveCheckpoint> save = add_callbacks(options, flags, recipe, console);
+  const std::shared_ptr<SaveForFlag> save = add_callbacks(options, flags, recipe, console);
   if (trace_file) options.on_trace = [&](const Trace& trace) { trace_file->write(trace.str()); };
   if (!flags.restore_checkpoint.empty())
     go_on_choosing(options, flags, naming(restore_flag(flags), [&] {
@@ -241,8 +271,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
     outputs.finish();
     return 0;
   }
-  train_data->size();  // loads it
-  if (test_data) test_data->size();
+  load(*train_data, test_data.get());
   if (flags.check_equivalence > 0) {
     const int status =
         report_equivalence(options, *train_data, flags.check_equivalence, console, json);
@@ -268,6 +297,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   if (error) std::rethrow_exception(error);
   require<Error>(!report.losses.divergence, "training diverged: ", report.losses.divergence,
                  "; a smaller --learning_rate may help");
+  require_saved(save.get());
   outputs.finish();
   return 0;
 }

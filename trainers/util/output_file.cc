@@ -5,6 +5,7 @@
 #include <span>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
@@ -31,6 +32,8 @@ OutputFile::OutputFile(FileSystem& files, std::string_view flag, const std::stri
     const std::string folder = path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
     require<IoError>(files_.target_kind(folder) == FileKind::kDirectory, "there is no folder ",
                      folder);
+    require<IoError>(!is_checkpoint(folder, files_), folder,
+                     " is a checkpoint, and would be one no longer; write elsewhere");
     const std::string probe = temporary_name(path_);
     files_.create(probe, path_)->close();
     files_.remove(probe);

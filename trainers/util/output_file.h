@@ -14,7 +14,8 @@ namespace belfry {
 class OutputFile {
  public:
   // `flag`, e.g. "--json", and the path as it is given are named in errors. "-" is standard output.
-  // Throws IoError if `path` cannot be written. Does not change a file that exists.
+  // Throws IoError if `path` cannot be written, or lies in a checkpoint. Does not change a file
+  // that exists.
   OutputFile(FileSystem& files, std::string_view flag, const std::string& path);
 
   // Replaces the file as a whole, at the end of a link that which it leads to, and keeps its

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/framework/framework_test_support.h"
@@ -301,6 +302,38 @@ TEST_F(FileSystemTest, ErrorsNameTheFileAndTheReason) {
   const auto file = files_.create(path("b"));
   file->close();
   EXPECT_THAT(failure([&] { file->sync(); }), HasSubstr(path("b")));
+}
+
+TEST_F(FileSystemTest, WhatIsInTheWayOfALockIsNamed) {
+  files_.create_directory(path("folder.lock"));
+  std::filesystem::create_symlink("elsewhere", path("link.lock"));
+  write_text_file(files_, path("file.lock"), "text");
+  for (const char* name : {"folder.lock", "link.lock", "file.lock"}) {
+    try {
+      files_.lock(path(name));
+      ADD_FAILURE() << name;
+    } catch (const IoError& error) {
+      EXPECT_EQ(error.what(), path(name) + " is in the way of a lock: move it away");
+    }
+  }
+}
+
+TEST_F(FileSystemTest, AFileThatCannotBeReplacedInAStickyFolderIsRefusedBeforeItIsWritten) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs a second user";
+  write_text_file(files_, path("a"), "old");
+  ASSERT_EQ(::chmod(path("a").c_str(), 0666), 0);
+  ASSERT_EQ(::chmod(directory_.c_str(), 01777), 0);
+  ASSERT_EQ(::seteuid(65534), 0);
+  std::string why;
+  try {
+    files_.create(path("new"), path("a"));
+  } catch (const IoError& error) {
+    why = error.what();
+  }
+  files_.create(path("own"), path("other"))->close();
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_THAT(why, HasSubstr(path("a") + ": is another user's, in a folder where only owners"));
+  EXPECT_THAT(files_.list(directory_), ElementsAre("a", "own"));
 }
 
 TEST_F(FileSystemTest, AFullDiskIsReported) {

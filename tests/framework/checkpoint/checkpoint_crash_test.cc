@@ -24,12 +24,12 @@ class CrashTest : public ::testing::Test {
                       {.dtype = DType::kI64, .initializer = init::zeros(), .trainable = false});
   }
 
-  void save(MemoryFileSystem& disk, int number) {
+  std::string save(MemoryFileSystem& disk, int number, const SaveOptions& options = {}) {
     const auto value = static_cast<float>(number);
     session_.write(w_, floats({value, value, value}));
     session_.write(count_, Tensor(std::int64_t{number}));
     session_.set_step(static_cast<std::uint64_t>(number));
-    save_checkpoint(session_, kPath, Json::object().set("number", number), disk);
+    return save_checkpoint(session_, kPath, Json::object().set("number", number), disk, options);
   }
 
   // The number of the checkpoint that is there; 0 for none. All of it must agree.
@@ -139,6 +139,43 @@ TEST_F(CrashTest, AtAnyCallLeavesThePreviousCheckpointOrTheNewOne) {
   MemoryFileSystem disk(kDisk);
   save(disk, 1);
   crash_everywhere(disk.after_crash(disk.unsynced(), true), 1);
+}
+
+TEST_F(CrashTest, WhileACheckpointIsPutBackLeavesOneOfBoth) {
+  bool crashed = true;
+  for (int call = 0; crashed && !HasFailure(); ++call) {
+    SCOPED_TRACE(cat("crash at call ", call));
+    MemoryFileSystem disk = saved_disk();
+    const std::string manifest = save(disk, 2, {.keep_old = true});
+    EXPECT_THAT(disk.list(kDisk), ElementsAre("run", "run.belfry-old"));
+    disk = disk.after_crash(disk.unsynced(), true);
+    disk.crash_at(call);
+    try {
+      EXPECT_TRUE(settle_checkpoint(kPath, manifest, /*keep_new=*/false, disk));
+    } catch (const Crash&) {
+    }
+    crashed = disk.crashed();
+    for_each_outcome(disk, [&](MemoryFileSystem after) {
+      const int found = restored(after);
+      EXPECT_TRUE(found == 1 || (crashed && found == 2)) << "restored " << found;
+      save(after, 3);
+      EXPECT_EQ(restored(after), 3);
+      EXPECT_THAT(after.list(kDisk), ElementsAre("run"));
+    });
+  }
+}
+
+TEST_F(CrashTest, OfNobodyAKeptCheckpointStaysUntilItIsSettled) {
+  MemoryFileSystem disk = saved_disk();
+  const std::string second = save(disk, 2, {.keep_old = true});
+  EXPECT_TRUE(settle_checkpoint(kPath, second, /*keep_new=*/true, disk));
+  EXPECT_EQ(restored(disk), 2);
+  EXPECT_THAT(disk.list(kDisk), ElementsAre("run"));
+  EXPECT_FALSE(settle_checkpoint(kPath, second, /*keep_new=*/false, disk)) << "none is left";
+  const std::string third = save(disk, 3, {.keep_old = true});
+  save(disk, 4, {.keep_old = true});
+  EXPECT_FALSE(settle_checkpoint(kPath, third, /*keep_new=*/false, disk)) << "another one saved";
+  EXPECT_EQ(restored(disk), 4);
 }
 
 TEST_F(CrashTest, OfTheFirstSaveLeavesNoneOrTheNewOne) {

@@ -126,6 +126,15 @@ TEST(Mnist, NamesTheByteOfALabelAboveNine) {
                                         HasSubstr("from 0 to 9"), HasSubstr("found 10")));
 }
 
+TEST(Mnist, NamesAFileWithoutImages) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 0, 0);
+  EXPECT_THAT(load_error(folder), HasSubstr("train-images-idx3-ubyte.gz has no images"));
+  folder.write("train-images-idx3-ubyte.gz", idx_bytes({256, 0, 28}));
+  EXPECT_THAT(load_error(folder), HasSubstr("train-images-idx3-ubyte.gz: bytes 8 to 11: expected "
+                                            "dimension 1 above 0, found shape [256,0,28]"));
+}
+
 TEST(Mnist, RefusesImagesOfAnotherSize) {
   const TemporaryFolder folder;
   folder.write("train-images-idx3-ubyte", idx_bytes({4, 14, 56}));
@@ -136,7 +145,8 @@ TEST(Mnist, RefusesImagesOfAnotherSize) {
 TEST(Mnist, SaysWhichFileIsMissingAndWhichFlagNamesTheFolder) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of<NotFound>([&] { data::mnist({folder.path()}, false)->size(); }),
-              AllOf(HasSubstr(folder.path() + "/t10k-images-idx3-ubyte"), HasSubstr("(the option data_dir)")));
+              AllOf(HasSubstr(folder.path() + "/t10k-images-idx3-ubyte"),
+                    HasSubstr("(the option data_dir)")));
 }
 
 TEST(Mnist, ReadsTheRealFilesWhereTheyAre) {

@@ -128,6 +128,7 @@ TEST(Flags, DivideTheGlobalBatchAndItsShards) {
   EXPECT_EQ(flags.trainer.shards, 8);
   EXPECT_THAT(refusal({"--devices=cpu:4", "--global_batch_size=66"}),
               HasSubstr("--global_batch_size=66 cannot be divided among 4 devices"));
+  EXPECT_THAT(refusal({"--save_checkpoint=-"}), HasSubstr("a checkpoint is a directory"));
   EXPECT_THAT(refusal({"--global_batch_size=64", "--batch_size=8"}),
               AllOf(HasSubstr("--global_batch_size=64"), HasSubstr("--batch_size=8")));
   EXPECT_THAT(refusal({"--devices=cpu:2", "--shards=3"}),
@@ -353,6 +354,8 @@ TEST(Flags, RefuseDivisionsThatCannotBe) {
   EXPECT_THAT(refusal({"--tower_weights=100,1", "--batch_size=4"}),
               AllOf(HasSubstr("--tower_weights=100,1 leaves CPU:1 none of the 8"),
                     HasSubstr("--batch_size=4")));
+  EXPECT_THAT(refusal({"--tower_weights=100,1", "--global_batch_size=8"}),
+              HasSubstr("none of the 8 examples that --global_batch_size=8 on 2 devices makes"));
 }
 
 }  // namespace flags_test

@@ -148,8 +148,7 @@ TEST_F(TrainTest, RefusesToOverwriteWhatItReads) {
       {restore, "--save_checkpoint=" + checkpoint + "/new"},
       {"--allreduce=auto", "--links=" + json_.string(), "--json=" + json_.string()},
       {save, "--trace_file=" + checkpoint + ".lock"},
-      {save, "--json=" + checkpoint + ".belfry-old"},
-      {save, "--json=" + checkpoint + "/r.json"}};
+      {save, "--json=" + checkpoint + ".belfry-old"}};
   for (const std::vector<std::string>& flags : clashes) {
     const TrainResult result = run_train(flags, unreadable_recipe());
     EXPECT_EQ(result.code, 2) << result.error;
@@ -158,6 +157,9 @@ TEST_F(TrainTest, RefusesToOverwriteWhatItReads) {
           << flag << ": " << result.error;
     EXPECT_THAT(result.error, HasSubstr("would overwrite"));
   }
+  for (const std::string& another : {save, std::string("--max_steps=1")})
+    EXPECT_THAT(run_train({another, "--json=" + checkpoint + "/r.json"}, unreadable_recipe()).error,
+                HasSubstr(checkpoint + " is a checkpoint, and would be one no longer"));
   EXPECT_EQ(run_train({"--max_steps=2", save, restore}).code, 0) << "it goes on";
   std::filesystem::remove_all(checkpoint);
 }
@@ -204,6 +206,16 @@ TEST(Train, WritesJsonAloneToStdout) {
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(nlohmann::json::parse(result.out)["steps"], 1);
   EXPECT_THAT(result.error, HasSubstr("params_hash"));
+}
+
+TEST(Train, NamesTheBatchThatTheUserGave) {
+  const TrainResult all = run_train({"--devices=cpu:2", "--global_batch_size=8192"});
+  EXPECT_EQ(all.error,
+            "error: --global_batch_size=8192 on 2 devices needs more samples in one step "
+            "than the 70 of the data: global_batch_size can be at most 70\n");
+  EXPECT_EQ(all.code, 1);
+  EXPECT_THAT(run_train({"--devices=cpu:2", "--batch_size=4096"}).error,
+              HasSubstr("--batch_size=4096 on each of 2 devices needs"));
 }
 
 TEST(Train, ReportsMissingFilesByName) {

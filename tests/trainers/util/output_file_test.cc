@@ -50,6 +50,24 @@ TEST_F(OutputFileTest, LeavesAnExistingFileAloneUntilThereAreResults) {
   EXPECT_EQ(text(path("r.json")), "new");
 }
 
+TEST_F(OutputFileTest, RefusesToWriteIntoACheckpoint) {
+  for (const char* name : {"manifest.json", "model.safetensors", "state.safetensors"})
+    write_text_file(local_file_system(), path(name), "old");
+  std::filesystem::create_directory_symlink(folder_, folder_.string() + "_link");
+  for (const std::string& file :
+       {path("model.safetensors"), path("new.json"), folder_.string() + "_link/manifest.json"}) {
+    try {
+      OutputFile(local_file_system(), "--json", file);
+      ADD_FAILURE() << file;
+    } catch (const IoError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("--json=" + file + " cannot be written: " +
+                                          folder_.string() + " is a checkpoint"));
+    }
+  }
+  EXPECT_EQ(local_file_system().list(folder_).size(), 3u);
+  std::filesystem::remove(folder_.string() + "_link");
+}
+
 TEST_F(OutputFileTest, KeepsLinksAndReplacesWhatTheyLeadTo) {
   write_text_file(local_file_system(), path("real.json"), "old");
   std::filesystem::create_symlink("real.json", path("link.json"));

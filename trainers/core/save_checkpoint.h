@@ -1,0 +1,53 @@
+// Saves a training run as it goes, and loses nothing that was good before.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/training_checkpoint.h"
+
+namespace belfry {
+
+// What a run saves beside PATH, at PATH and this, if it cannot save at PATH or must not.
+inline constexpr char kBesideCheckpoint[] = ".beside";
+
+// Saves after each epoch, and at the end of a last epoch that was cut short. Throws as
+// save_training() does; but where nothing can be written at `path` any more, as a stray file lies
+// in that checkpoint, it saves beside it, warns, and notes the failure().
+class SaveCheckpoint : public Callback {
+ public:
+  // Throws IoError now if nothing can be saved at `path` later; before the first step,
+  // InvalidArgument if there is a checkpoint of another model, unless that may be overwritten.
+  explicit SaveCheckpoint(std::string path, bool overwrite = false);
+  // Warns if the run is to replace a checkpoint of more steps than it has.
+  void setup(Trainer& trainer) override;
+  void after_epoch(Trainer& trainer, const StepInfo& info) override;
+  void after_training(Trainer& trainer, const StepInfo& info) override;
+
+  // From now on, what a save replaces is kept until settle(), for trainers with test data.
+  void wait_for_test() { waits_ = true; }
+  // Behind the test of what was saved last. If the test loss is not finite, the checkpoint that was
+  // replaced is put back, if its losses were, and the present values are saved beside it.
+  void settle(Trainer& trainer);
+
+  // For people, as it is now: what was saved last; "" before.
+  std::string saved() const;
+  // Why the last save is not at `path`, and where it is; "" if it is there.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  void save(Trainer& trainer, const StepInfo& info);
+  void save_beside(Trainer& trainer, const std::string& why);
+  void put_back(Trainer& trainer);
+  std::string beside() const { return path_ + kBesideCheckpoint; }
+
+  std::string path_, saved_path_, failure_;
+  bool overwrite_, waits_ = false, is_tested_ = true;
+  std::int64_t saved_at_ = -1;              // steps
+  int epochs_ = 0;                          // whole ones, when it was saved
+  std::string manifest_;                    // of the last save
+  std::optional<CheckpointInfo> replaced_;  // what settle() may put back
+};
+
+}  // namespace belfry
