@@ -18,6 +18,7 @@
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/program/trainer_options.h"
 #include "belfry/trainers/util/device_list.h"
@@ -176,9 +177,10 @@ void print_header(Console& console, const BenchFlags& wanted) {
 // Prints what each mode needs and moves those that refuse into `refused`. What `auto` chose is kept
 // in `training`.
 std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const Dataset& data,
-                       Console& console, std::vector<ModePlan>& refused) {
+                       Console& console, std::vector<ModePlan>& refused, OutputFile* memory) {
   const std::int64_t available = host_memory();
   std::vector<Mode> modes;
+  Json memories = Json::array();
   console.line(cat("memory: this machine has ", byte_text(available)));
   for (const Mode& mode : wanted.modes) {
     ModePlan planned = plan_mode(mode, training, data);
@@ -196,9 +198,12 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
       peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));
     console.line(cat("memory: ", mode.name(), " needs ", byte_text(planned.bytes),
                      " with its input; planned peaks: ", join(peaks)));
+    memories.push(memory_json(planned.memory, kBatchesHeld).set("strategy", mode.allreduce));
     require_memory(planned, available);
     modes.push_back(mode);
   }
+  if (memory && !modes.empty())
+    memory->write((wanted.compares ? memories : memories.items().front()).str(2) + "\n");
   // One device, in a sweep over their number, may have no use for any.
   require<FlagError>(
       !modes.empty() || wanted.training.trainer.devices.size() == 1,
@@ -257,6 +262,7 @@ int train_bench(const BenchFlags& wanted) {
   outputs.reserve_input(cat("--links=", wanted.training.automatic.links), wanted.training.automatic.links);
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
+  OutputFile* const memory = outputs.open("--memory_report", wanted.training.memory_report);
   AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,
                             wanted.training.trainer.session.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
@@ -268,14 +274,17 @@ int train_bench(const BenchFlags& wanted) {
                      training.batch_size * std::ssize(training.devices), training.seed);
   print_header(console, wanted);
   std::vector<ModePlan> refused;
-  const std::vector<Mode> modes = plan(wanted, training, *data, console, refused);
+  const std::vector<Mode> modes = plan(wanted, training, *data, console, refused, memory);
   if (flags.check_equivalence > 0) {
     const int status = report_equivalence(training, *data, flags.check_equivalence, console, json);
     algorithms.write();
     outputs.finish();
     return status;
   }
-  if (flags.dry_run) return 0;
+  if (flags.dry_run) {
+    outputs.finish();
+    return 0;
+  }
   const std::vector<BenchResult> results =
       modes.empty() ? std::vector<BenchResult>() : measure(wanted, training, modes, *data, console);
   algorithms.write();

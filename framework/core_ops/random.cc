@@ -14,26 +14,45 @@ OutputTypes random_shape(const ShapeContext& c) {
   return {{options.shape, options.dtype}};
 }
 
+template <class Draw, class T>
+BELFRY_KERNEL void draw_fast(Draw draw, std::uint64_t key, std::uint64_t step, std::int64_t begin,
+                             std::int64_t end, T* y) {
+  for (std::int64_t i = begin; i < end; ++i)
+    y[i] = draw.template number<T>(key, step, static_cast<std::uint64_t>(i));
+}
+
+template <class Draw, class T>
+void draw_plainly(Draw draw, std::uint64_t key, std::uint64_t step, std::int64_t begin,
+                  std::int64_t end, T* y) {
+  for (std::int64_t i = begin; i < end; ++i)
+    y[i] = draw.template number<T>(key, step, static_cast<std::uint64_t>(i));
+}
+
 template <class Draw>
-KernelRun random_kernel(KernelPlan& plan, Draw draw) {
+KernelRun random_kernel(const KernelPlan& plan, Draw draw, bool plainly) {
   const std::uint64_t key = random_key(plan.node());
-  return visit_floating(plan.dtype(), [&](auto zero) -> KernelRun {
-    using T = decltype(zero);
-    return [key, draw](const Pointers& p) {
-      for (std::int64_t i = p.begin(); i < p.end(); ++i)
-        p.output<T>()[i] = static_cast<T>(draw(key, p.step(), static_cast<std::uint64_t>(i)));
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
+    const auto fill = plainly ? draw_plainly<Draw, T> : draw_fast<Draw, T>;
+    return [key, draw, fill](const Pointers& p) {
+      fill(draw, key, p.step(), p.begin(), p.end(), p.output<T>());
     };
   });
 }
 
-KernelRun uniform_reference(KernelPlan& plan) {
+functors::Uniform uniform_of(const KernelPlan& plan) {
   const auto& options = plan.options<RandomUniformOptions>();
-  return random_kernel(plan, functors::Uniform{options.low, options.high - options.low});
+  return {options.low, options.high - options.low};
+}
+functors::Normal normal_of(const KernelPlan& plan) {
+  return {plan.options<RandomNormalOptions>().stddev};
 }
 
-KernelRun normal_reference(KernelPlan& plan) {
-  return random_kernel(plan, functors::Normal{plan.options<RandomNormalOptions>().stddev});
+KernelRun uniform_cpu(KernelPlan& plan) { return random_kernel(plan, uniform_of(plan), false); }
+KernelRun uniform_reference(KernelPlan& plan) {
+  return random_kernel(plan, uniform_of(plan), true);
 }
+KernelRun normal_cpu(KernelPlan& plan) { return random_kernel(plan, normal_of(plan), false); }
+KernelRun normal_reference(KernelPlan& plan) { return random_kernel(plan, normal_of(plan), true); }
 
 }  // namespace
 
@@ -43,6 +62,7 @@ const Op kRandomUniform{.name = "RandomUniform",
                         .no_gradient = "it has no inputs",
                         .split = Split::kElements,
                         .random = true,
+                        .cpu = uniform_cpu,
                         .reference = uniform_reference};
 
 const Op kRandomNormal{.name = "RandomNormal",
@@ -51,6 +71,7 @@ const Op kRandomNormal{.name = "RandomNormal",
                        .no_gradient = "it has no inputs",
                        .split = Split::kElements,
                        .random = true,
+                       .cpu = normal_cpu,
                        .reference = normal_reference};
 
 Output random_uniform(Graph& graph, Shape shape, double low, double high, DType dtype, At at) {

@@ -89,8 +89,8 @@ using DivisorFunction = int (*)(const Node& node);
 using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<const Output> grads);
 
 // How the work of one node may be divided. The unit and extent of KernelPlan::range() follow. So
-// far plans divide collectives alone, by elements; other launches do the whole of their node's
-// work.
+// far plans divide collectives, what makes shards whole, and random numbers without inputs, all by
+// elements; other launches do the whole of their node's work.
 enum class Split : std::uint8_t {
   kSerial,       // not at all: range is [0, 1)
   kElements,     // elements of output 0, or of all tensors of one participant of a collective, end

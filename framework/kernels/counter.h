@@ -19,8 +19,14 @@ BELFRY_HD std::uint64_t mix(std::uint64_t key, std::uint64_t step, std::uint64_t
   return scramble(scramble(key + step * 0x9e3779b97f4a7c15) + element * 0xd1342543de82ef95);
 }
 
-// In [0, 1), 53 bits.
-BELFRY_HD double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+// In [0, 1), 53 bits. Their halves are put in the mantissas of large numbers: 64-bit integers have
+// no vector conversion in AVX2. All of it is exact.
+BELFRY_HD double unit(std::uint64_t bits) {
+  const std::uint64_t number = bits >> 11;
+  const double high = math::from_bits<double>(math::to_bits(0x1p84) | number >> 32);
+  const double low = math::from_bits<double>(math::to_bits(0x1p52) | (number & 0xffffffff));
+  return ((high - (0x1p84 + 0x1p52)) + low) * 0x1p-53;
+}
 
 }  // namespace belfry::kernels
 
@@ -29,18 +35,37 @@ namespace belfry::functors {
 // In [low, low + width).
 struct Uniform {
   double low, width;
-  BELFRY_HD double operator()(std::uint64_t key, std::uint64_t step, std::uint64_t i) const {
-    return low + width * kernels::unit(kernels::mix(key, step, i));
+  template <class T>
+  BELFRY_HD T number(std::uint64_t key, std::uint64_t step, std::uint64_t i) const {
+    return static_cast<T>(low + width * kernels::unit(kernels::mix(key, step, i)));
   }
 };
 
-// Box and Muller (1958); 1 - u lies in (0, 1].
+// From a radius and an angle (Box and Muller 1958): of the upper 40 bits and the lower 24, which
+// reach 7.4 standard deviations.
+BELFRY_HD float normal_number(float, std::uint64_t key, std::uint64_t step, std::uint64_t i) {
+  const std::uint64_t bits = kernels::mix(key, step, i);
+  // 1 - u in (0, 1], as u has 40 bits.
+  const auto left =
+      static_cast<float>(2 - math::from_bits<double>(math::to_bits(1.) | bits >> 24 << 12));
+  const float radius = math::sqrt(-2 * math::log(left));
+  // A quarter of the circle, and where in it: odd numbers, the same on either side of 0.
+  const auto turn = static_cast<std::uint32_t>(bits & 0xffffff);
+  const auto within = static_cast<std::int32_t>(2 * (turn & 0x3fffff) + 1) - (1 << 22);
+  return radius * math::sin_of(static_cast<float>(within) * 0x1.921fb6p-23f, turn >> 22);
+}
+// From two numbers of 53 bits; 1 - u lies in (0, 1].
+BELFRY_HD double normal_number(double, std::uint64_t key, std::uint64_t step, std::uint64_t i) {
+  using kernels::mix, kernels::unit;
+  const double radius = math::sqrt(-2 * math::log(1 - unit(mix(key, step, 2 * i))));
+  return radius * math::cos(2 * 3.141592653589793 * unit(mix(key, step, 2 * i + 1)));
+}
+
 struct Normal {
   double stddev;
-  BELFRY_HD double operator()(std::uint64_t key, std::uint64_t step, std::uint64_t i) const {
-    using kernels::mix, kernels::unit;
-    const double radius = math::sqrt(-2 * math::log(1 - unit(mix(key, step, 2 * i))));
-    return stddev * radius * math::cos(2 * 3.141592653589793 * unit(mix(key, step, 2 * i + 1)));
+  template <class T>
+  BELFRY_HD T number(std::uint64_t key, std::uint64_t step, std::uint64_t i) const {
+    return static_cast<T>(stddev) * normal_number(T(), key, step, i);
   }
 };
 

@@ -35,6 +35,7 @@ class MemoryPlanner {
 
   MemoryLayout run() {
     made_.fetch_bytes.assign(context_.devices.size(), 0);
+    find_fetches();
     assign_buffers();
     collect_uses();
     lay_out();
@@ -42,6 +43,21 @@ class MemoryPlanner {
   }
 
  private:
+  // First values are large, and nobody reads them but the copies that they are fetched from. So
+  // what has no inputs is made where it is fetched, if the host makes it.
+  void find_fetches() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const PlanNode& copy = graph_.nodes[n];
+      if (copy.fetch() < 0 || copy.inputs.empty()) continue;
+      const PlanNode& made = graph_.node(copy.inputs[0].node);
+      if (made.inputs.empty() && made.launches() && device_of(made).memory_space == 0 &&
+          device_of(copy).memory_space == 0)
+        fetched_as_.emplace(copy.inputs[0], static_cast<int>(n));
+    }
+  }
+
+  const Device& device_of(const PlanNode& node) const { return context_.device(node.device()); }
+
   // In order of nodes: every value gets a buffer, its own or that of what it aliases or overwrites.
   void assign_buffers() {
     find_users();
@@ -60,7 +76,7 @@ class MemoryPlanner {
         const BufferIndex shared =
             node.op->collective ? equal_output(node, buffers) : BufferIndex();
         const BufferIndex over = shared ? shared : overwritten(value.node, i);
-        buffers.push_back(over ? over : make_buffer(node, i));
+        buffers.push_back(over ? over : buffer_for(value));
         values_in_[buffers.back()].push_back(value);
       }
     }
@@ -84,6 +100,19 @@ class MemoryPlanner {
     for (std::size_t earlier = buffers.size() / equal * equal; earlier < buffers.size(); ++earlier)
       if (space(earlier) == space(buffers.size())) return buffers[earlier];
     return {};
+  }
+
+  // Of a value, or of the fetch in which it is made.
+  BufferIndex buffer_for(Value value) {
+    const PlanNode& node = graph_.node(value.node);
+    const auto fetch = fetched_as_.find(value);
+    if (fetch != fetched_as_.end()) return make_buffer(graph_.node(fetch->second), 0);
+    if (node.fetch() >= 0) {
+      const auto made = fetched_as_.find(node.inputs[0]);
+      if (made != fetched_as_.end() && made->second == value.node)
+        return made_.buffer(node.inputs[0]);
+    }
+    return make_buffer(node, at(value.index));
   }
 
   BufferIndex make_buffer(const PlanNode& node, std::size_t i) {
@@ -278,6 +307,7 @@ class MemoryPlanner {
   const PlanContext& context_;
   MemoryLayout made_;
   std::vector<LaunchIndex> launch_of_;  // by node
+  std::map<Value, int> fetched_as_;     // the copy in whose fetch a value is made
   std::map<Value, std::vector<LaunchIndex>> users_;
   std::map<BufferIndex, std::vector<Value>> values_in_;
   Indexed<BufferRecord, std::vector<LaunchIndex>> uses_;

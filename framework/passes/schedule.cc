@@ -125,13 +125,14 @@ class Scheduler {
 
   const Device& device(int d) const { return context_.device(d); }
 
-  // Collectives above the limit are shared among workers, part by part, and so is what makes shards
-  // whole.
+  // Collectives above the limit are shared among workers, part by part, and so are random numbers
+  // and what makes shards whole.
   static std::int64_t part_of(const PlanNode& node, Range range) {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
     if (node.sharding.divides()) return whole + 1;  // shards are taken one by one
     const bool sums = node.op == &kSumShards;
-    if (node.participants() == 0 && !sums && node.op != &kGatherShards) return whole;
+    if (node.participants() == 0 && !sums && node.op != &kGatherShards && !draws(node))
+      return whole;
     const DType dtype =
         node.participants() > 0 ? collective_of(node)->types[0].dtype : node.types[0].dtype;
     const auto element = static_cast<std::int64_t>(size_of(dtype));

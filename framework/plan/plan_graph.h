@@ -92,6 +92,11 @@ struct PlanNode {
   }
 };
 
+// Makes random numbers from nothing else, so that each is a function of its index alone.
+inline bool draws(const PlanNode& node) {
+  return node.op->random && node.inputs.empty() && node.op->split == Split::kElements;
+}
+
 // The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
 // participants there. Its results depend on the parts of all ranks. Only NCCL waits for those.
 struct Rank {

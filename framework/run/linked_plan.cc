@@ -10,7 +10,7 @@
 namespace belfry {
 
 LinkedPlan::LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
-                       std::span<Tensor> fetched)
+                       std::span<void* const> fetched)
     : plan(std::move(compiled)) {
   allocate(runtime);
   link_launches(runtime, fetched);
@@ -39,7 +39,7 @@ void LinkedPlan::fill_constants(const Runtime& runtime) {
 }
 
 void* LinkedPlan::address(BufferIndex buffer, int shard, const Runtime& runtime,
-                          std::span<Tensor> fetched) const {
+                          std::span<void* const> fetched) const {
   const BufferRecord& record = plan->buffers[buffer];
   switch (record.kind) {
     case BufferKind::kArena: return arenas[at(record.device)].data() + plan->offset(record, shard);
@@ -49,14 +49,14 @@ void* LinkedPlan::address(BufferIndex buffer, int shard, const Runtime& runtime,
         return arenas[at(record.device)].data() + record.offset;
       // Kernels do not write their inputs, so the graph's tensor serves all sessions.
       return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
-    case BufferKind::kFetch: return fetched[at(record.index)].mutable_raw();
+    case BufferKind::kFetch: return fetched[at(record.index)];
     case BufferKind::kFeed: break;  // in a slot, or the caller's
   }
   return nullptr;  // set at every run
 }
 
 // Resolves every pointer once.
-void LinkedPlan::link_launches(const Runtime& runtime, std::span<Tensor> fetched) {
+void LinkedPlan::link_launches(const Runtime& runtime, std::span<void* const> fetched) {
   std::size_t pointers = 0;
   for (const Launch& launch : plan->launches) {
     const PlanNode& node = plan->node(launch.node);
@@ -72,7 +72,7 @@ void LinkedPlan::link_launches(const Runtime& runtime, std::span<Tensor> fetched
 }
 
 void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
-                             std::span<Tensor> fetched) {
+                             std::span<void* const> fetched) {
   const Launch& launch = plan->launches[l];
   const PlanNode& node = plan->node(launch.node);
   const bool divided = node.sharding.divides();

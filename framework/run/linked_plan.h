@@ -42,8 +42,9 @@ struct LinkedPlan {
     int device = -1;                   // a device of that GPU
   };
 
-  // `fetched`: the tensors that fetches are copied to.
-  LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime, std::span<Tensor> fetched);
+  // `fetched`: where fetches are copied to.
+  LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
+             std::span<void* const> fetched);
 
   // Kernels that read the feed find it there.
   void set_feed(std::size_t feed, std::byte* memory) {
@@ -71,14 +72,14 @@ struct LinkedPlan {
  private:
   void allocate(Runtime& runtime);
   void fill_constants(const Runtime& runtime);
-  void link_launches(const Runtime& runtime, std::span<Tensor> fetched);
+  void link_launches(const Runtime& runtime, std::span<void* const> fetched);
   void deal(const Runtime& runtime);
   void make_queues();
   void make_programs();
   void link_launch(LaunchIndex launch, int shard, const Runtime& runtime,
-                   std::span<Tensor> fetched);
+                   std::span<void* const> fetched);
   void* address(BufferIndex buffer, int shard, const Runtime& runtime,
-                std::span<Tensor> fetched) const;
+                std::span<void* const> fetched) const;
 
   // Where the address of a feed stands, or that of a shard's rows in it.
   struct FeedUse {

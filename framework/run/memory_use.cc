@@ -1,6 +1,7 @@
 #include "belfry/framework/run/memory_use.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace belfry {
 
@@ -24,6 +25,29 @@ std::vector<DeviceUse> MemoryUse::of_devices() const {
   for (std::size_t d = 0; d < use_of.size(); ++d)
     use_of[d].peak_bytes = std::max(peak_bytes_[d], use_of[d].bytes);
   return use_of;
+}
+
+MemoryReport MemoryUse::by_kind() const {
+  MemoryReport report;
+  for (const auto& device : devices_) report.devices.push_back({device->spec, {}});
+  for (const auto& [node, kept] : variables_.entries()) {
+    if (kept.owner) continue;
+    const MemoryKind kind =
+        node->variable().trainable ? MemoryKind::kWeight : MemoryKind::kOptimizer;
+    report.devices[at(kept.device)].bytes[kind] += kept.bytes;
+    report.tensors.push_back(
+        {std::string(node->name()), node->origin().site, kind, kept.device, kept.bytes});
+  }
+  for (const auto& [key, kept] : steps_.entries()) {
+    PlanMemory memory = memory_of(*kept.step->plan());
+    for (std::size_t d = 0; d < devices_.size(); ++d)
+      report.devices[d].bytes.add(memory.devices[d]);
+    std::ranges::move(memory.tensors, std::back_inserter(report.tensors));
+  }
+  std::ranges::stable_sort(report.tensors, [](const PlannedTensor& a, const PlannedTensor& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
+  });
+  return report;
 }
 
 void MemoryUse::note_peak() {

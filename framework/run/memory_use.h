@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/plan/memory_kinds.h"
 #include "belfry/framework/run/kept_steps.h"
 #include "belfry/framework/run/variable_memory.h"
 
@@ -17,6 +18,7 @@ class MemoryUse {
       : devices_(devices), variables_(variables), steps_(steps), peak_bytes_(devices.size()) {}
 
   std::vector<DeviceUse> of_devices() const;
+  MemoryReport by_kind() const;
   // After more has been given memory.
   void note_peak();
   // What the limits of devices do not allow, for people; empty if the plan fits. `kept`: its

@@ -138,6 +138,11 @@ std::vector<DeviceUse> Session::device_use() const {
   return state_->use.of_devices();
 }
 
+MemoryReport Session::memory_report() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->use.by_kind();
+}
+
 std::map<std::string, std::int64_t> Session::peak_bytes() const {
   std::map<std::string, std::int64_t> peaks;
   for (const DeviceUse& use : device_use()) peaks[use.device.str()] = use.peak_bytes;

@@ -16,6 +16,7 @@
 namespace belfry {
 
 struct Explanation;
+struct MemoryReport;
 struct Plan;
 class Staging;
 class Trace;
@@ -167,6 +168,8 @@ class Session {
   std::vector<DeviceSpec> devices() const;
   // Of each device, in the same order.
   std::vector<DeviceUse> device_use() const;
+  // The same bytes by what they are for (plan/memory_kinds.h), with feeds.
+  MemoryReport memory_report() const;
   // Bytes planned per device: DeviceUse::peak_bytes.
   std::map<std::string, std::int64_t> peak_bytes() const;
   // Workers that were asked for; no more of them run than there are devices.

@@ -30,19 +30,26 @@ struct Session::State {
   // The step for these; makes it if it is not kept. `held`: keeps it until the session ends.
   std::shared_ptr<Step> step_for(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
                                  Locks locks, bool held);
-  // Compiles, and gives variables that are new memory and first values. Fetches of what is kept
-  // count for the limits of devices.
+  struct BuildOptions {
+    bool log_placement = false;
+    bool kept = true;  // its fetches count for the limits of devices
+    Locks locks = Locks::kWholeRun;
+    Runtime* runtime = nullptr;        // that runs it; null: the session's
+    std::span<void* const> into = {};  // Step::State
+  };
+  // Compiles, and gives variables that are new memory and first values.
   std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
-                                     std::span<const FeedType> feeds, bool log_placement, bool kept,
-                                     Locks locks = Locks::kWholeRun);
+                                     std::span<const FeedType> feeds, const BuildOptions& how);
 
   // Gives memory to a variable that no plan may have touched yet, and its first value. Throws in a
   // dry run.
   void ensure(Variable variable);
   // All at once, as a plan for each would take long.
   void ensure_all(std::span<const VariableBytes> values);
-  // The values of copies are those of their originals.
-  std::vector<Tensor> first_values(std::span<const Node* const> variables);
+  // The values of copies are those of their originals. `into`: as Step::State's; the tensors of
+  // what is put there are empty.
+  std::vector<Tensor> first_values(std::span<const Node* const> variables,
+                                   std::span<void* const> into = {});
 
   // Gives all that share the variable's storage their own, with the same value, and compiles the
   // steps again. Nothing if nobody shares it. Throws OutOfMemory, and changes nothing, beyond the
@@ -71,6 +78,7 @@ struct Session::State {
   void make_room(const Plan& plan, bool kept);
   void initialise(const Plan& plan);
   void fill_in(std::span<const Node* const> fresh);
+  std::vector<void*> memory_to_fill(std::span<const Node* const> originals) const;
   void print(const std::string& lines) const;
   void print_placement(const Plan& plan);
 

@@ -14,7 +14,7 @@ std::shared_ptr<Step> Session::State::step_for(std::span<const Fetch> fetches,
   if (std::shared_ptr<Step> kept = steps.find(fetches, feeds, locks, held)) return kept;
   if (!held) steps.make_room();
   std::unique_ptr<Step::State> built =
-      build(fetches, feeds, options.log_device_placement, /*kept=*/true, locks);
+      build(fetches, feeds, {.log_placement = options.log_device_placement, .locks = locks});
   built->connect();
   std::shared_ptr<Step> step(new Step(std::move(built)));
   steps.add(fetches, feeds, locks, held, step);
@@ -24,19 +24,20 @@ std::shared_ptr<Step> Session::State::step_for(std::span<const Fetch> fetches,
 
 std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,
                                                    std::span<const FeedType> feeds,
-                                                   bool log_placement, bool kept, Locks locks) {
+                                                   const BuildOptions& how) {
   for (const Fetch& fetch : fetches) require_own(*fetch.node);
   try {
-    Plan plan = compile_plan(fetches, feeds, locks);
-    if (log_placement) print_placement(plan);
+    Plan plan = compile_plan(fetches, feeds, how.locks);
+    if (how.log_placement) print_placement(plan);
     if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
     if (options.plan_hook) {
       options.plan_hook(plan);
       plan.commands = issue(plan, options.capture);  // of the launches as they are now
     }
-    make_room(plan, kept);
+    make_room(plan, how.kept);
     initialise(plan);
-    return std::make_unique<Step::State>(std::move(plan), runtime);
+    return std::make_unique<Step::State>(std::move(plan), how.runtime ? *how.runtime : runtime,
+                                         how.into);
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(cat(fetches.empty() ? "a step" : fetches[0].node->describe(),
                           ": there was no memory left to compile the step that computes it; use ",

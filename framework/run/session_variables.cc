@@ -16,6 +16,27 @@ std::vector<Fetch> initials_of(std::span<const Node* const> nodes) {
   return initials;
 }
 
+// Bytes from which on first values are worth threads of their own.
+constexpr std::int64_t kWorthThreads = 4 << 20;
+
+std::int64_t bytes_of(std::span<const Node* const> variables) {
+  std::int64_t bytes = 0;
+  for (const Node* node : variables) bytes += node->output_type(0).bytes();
+  return bytes;
+}
+
+// All cores make first values, even if the steps of the session have no use for so many.
+struct StartCrew {
+  StartCrew(const std::vector<std::unique_ptr<Device>>& devices, int threads,
+            const std::function<void*(const Node&)>& memory)
+      : pool(threads), runtime{devices, pool, memory, {}} {
+    runtime.workers = threads;
+  }
+
+  WorkerPool pool;
+  Runtime runtime;
+};
+
 // Of those that soft placement gave memory elsewhere than they asked for.
 void warn_of_moved(std::span<const Node* const> fresh, const VariableMemory& variables,
                    const Placement& placement) {
@@ -52,21 +73,39 @@ void Session::State::fill_in(std::span<const Node* const> fresh) {
   std::vector<const Node*> originals;
   for (const Node* node : fresh)
     if (!node->variable().copy_of) originals.push_back(node);
-  const std::vector<Tensor> values = first_values(originals);
+  const std::vector<void*> into = memory_to_fill(originals);
+  const std::vector<Tensor> values = first_values(originals, into);
   for (const Node* node : fresh)
     if (Node* original = node->variable().copy_of) ensure(Variable(*original));
   const std::lock_guard no_run(runtime.mutex);  // a run may be writing what copies start from
   for (std::size_t i = 0; i < originals.size(); ++i)
-    variables.memory_of(*originals[i]).store(values[i].raw());
+    if (!into[i]) variables.memory_of(*originals[i]).store(values[i].raw());
   for (const Node* node : fresh)
     if (const Node* original = node->variable().copy_of; original && !variables.find(*node)->owner)
       variables.memory_of(*node).store(variables.memory_of(*original).data());
 }
 
-std::vector<Tensor> Session::State::first_values(std::span<const Node* const> nodes) {
+// Where each has memory of the host of its own: nobody looks at it before it is filled.
+std::vector<void*> Session::State::memory_to_fill(std::span<const Node* const> originals) const {
+  std::vector<void*> into;
+  for (const Node* node : originals) {
+    const VariableMemory::Entry& kept = *variables.find(*node);
+    into.push_back(!kept.owner && kept.memory.on_host() ? kept.memory.data() : nullptr);
+  }
+  return into;
+}
+
+std::vector<Tensor> Session::State::first_values(std::span<const Node* const> nodes,
+                                                 std::span<void* const> into) {
   if (nodes.empty()) return {};
-  const auto step = build(initials_of(nodes), {}, options.log_device_placement, /*kept=*/false);
+  BuildOptions how{.log_placement = options.log_device_placement, .kept = false, .into = into};
+  std::optional<StartCrew> crew;
+  if (!runtime.gpus && threads > pool.workers() && bytes_of(nodes) >= kWorthThreads)
+    how.runtime = &crew.emplace(devices, threads, runtime.variable_memory).runtime;
+  const auto step = build(initials_of(nodes), {}, how);
   step->initial = true;
+  std::unique_lock no_run(runtime.mutex, std::defer_lock);
+  if (crew) no_run.lock();  // else the step does
   step->run(step->stage({}), {});
   return step->fetched;
 }

@@ -18,18 +18,30 @@ void refuse_dry_run(const Plan& plan, const std::vector<std::unique_ptr<Device>>
                             "; prepare() plans, and a session without dry_run runs"));
 }
 
-Step::State::State(Plan compiled, Runtime& owner)
-    : runtime(owner), fetched(compiled.fetches.size()), locks_(compiled.locks) {
-  for (const PlanNode& node : compiled.nodes)
-    if (node.fetch() >= 0 && !owner.dry)
-      fetched[at(node.fetch())] = Tensor(node.types[0].shape, node.types[0].dtype);
+Step::State::State(Plan compiled, Runtime& owner, std::span<void* const> into)
+    : runtime(owner),
+      fetched(compiled.fetches.size()),
+      results_(compiled.fetches.size()),
+      locks_(compiled.locks) {
+  if (!owner.dry) allocate_fetches(compiled, into);
   plan_ = std::make_shared<const Plan>(std::move(compiled));
   executor_ = link(plan_);
   if (executor_) staging_.link(executor_->linked, runtime);
 }
 
+void Step::State::allocate_fetches(const Plan& compiled, std::span<void* const> into) {
+  for (const PlanNode& node : compiled.nodes) {
+    if (node.fetch() < 0) continue;
+    const std::size_t i = at(node.fetch());
+    results_[i] = i < into.size() ? into[i] : nullptr;
+    if (results_[i]) continue;
+    fetched[i] = Tensor(node.types[0].shape, node.types[0].dtype);
+    results_[i] = fetched[i].mutable_raw();
+  }
+}
+
 Step::State::Executor::Executor(std::shared_ptr<const Plan> plan, State& step)
-    : linked(std::move(plan), step.runtime, step.fetched),
+    : linked(std::move(plan), step.runtime, step.results_),
       run(*linked.plan, step.pool().gate()),
       gpus(gpus_of(*linked.plan).empty()
                ? nullptr

@@ -25,8 +25,9 @@ struct Step::State {
     std::function<void(int)> work;  // of a thread in a run
   };
 
-  // In a dry run nothing is linked.
-  State(Plan compiled, Runtime& owner);
+  // In a dry run nothing is linked. `into`: memory of the host for fetches, instead of tensors;
+  // null, or missing, for others.
+  State(Plan compiled, Runtime& owner, std::span<void* const> into = {});
 
   // Null in a dry run.
   std::unique_ptr<Executor> link(std::shared_ptr<const Plan> compiled);
@@ -51,6 +52,7 @@ struct Step::State {
  private:
   bool shares() const { return locks_ == Locks::kEachVariable; }
   WorkerPool& pool() { return shares() ? alone_ : runtime.pool; }
+  void allocate_fetches(const Plan& compiled, std::span<void* const> into);
   void execute(const StagedFeeds& staged, std::span<const Tensor> feeds, RunOptions options);
   void check_intact();
   void set_feeds(std::span<const Tensor> feeds);
@@ -60,6 +62,7 @@ struct Step::State {
   void check_failure();
   [[noreturn]] void recover();
 
+  std::vector<void*> results_;    // where fetches are copied to
   const Locks locks_;             // the plan's: another plan has the same
   mutable std::mutex replacing_;  // over plan_
   std::shared_ptr<const Plan> plan_;

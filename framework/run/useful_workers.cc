@@ -19,7 +19,8 @@ std::vector<BufferIndex> written(const Plan& plan, const Launch& launch) {
 }
 
 // Bytes that a launch touches, each as dear as one that goes through a cache, which takes about
-// 0.01 ns; of what multiplies matrices or sums over the batch ten times that.
+// 0.01 ns; of what multiplies matrices or sums over the batch ten times that, and of random numbers
+// fifty times.
 double work(const Plan& plan, const Launch& launch) {
   constexpr double kLaunch = 4 << 10;
   const PlanNode& node = plan.node(launch.node);
@@ -28,7 +29,7 @@ double work(const Plan& plan, const Launch& launch) {
   for (const TensorType& type : node.types) bytes += type.bytes();
   const Split split = node.op->split;
   const bool heavy = split == Split::kBatch || split == Split::kBatchReduce;
-  return kLaunch + static_cast<double>(bytes) * (heavy ? 10 : 1);
+  return kLaunch + static_cast<double>(bytes) * (draws(node) ? 50 : heavy ? 10 : 1);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // The benchmark program train_bench, run as people run it.
+#include <algorithm>
 #include <map>
 #include <regex>
 
@@ -71,6 +72,36 @@ TEST(TrainBench, PrintsMemoryFirstThenWhatTfCnnBenchmarksPrints) {
   EXPECT_EQ(result["ratio_spread"], 0);
 }
 
+// Code of kernels, and what planning itself takes, are not planned.
+TEST(TrainBench, PlansTheMemoryThatItTakes) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers take memory of their own";
+  const std::string json = temporary_path(".json");
+  const Finished done = bench({"--model=resnet20", "--batch_size=128", "--devices=cpu:2",
+                               "--num_batches=1", "--num_warmup_batches=1", "--json=" + json});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  const auto result = nlohmann::json::parse(take(json));
+  const double planned = result["planned_bytes"], peak = result["peak_rss_bytes"];
+  const double taken = peak - result["rss_before_plan_bytes"].get<double>();
+  EXPECT_GT(planned, 100 << 20);
+  EXPECT_NEAR(taken, planned, std::max(0.05 * planned, 16.0 * (1 << 20)));
+  EXPECT_GT(result["startup_seconds"], 0);
+}
+
+TEST(TrainBench, WritesWhatPlannedMemoryIsForInADryRun) {
+  const std::string file = temporary_path(".json");
+  const Finished done = bench({"--model=resnet50", "--batch_size=16", "--devices=cpu:2",
+                               "--dry_run", "--memory_report=" + file});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  const auto report = nlohmann::json::parse(take(file));
+  const auto& kinds = report["devices"][0]["kinds"];
+  EXPECT_EQ(kinds["weights"], 102228128) << "25.6 million numbers";
+  EXPECT_GE(kinds["optimizer"], 102228128) << "momentum, and moving averages";
+  EXPECT_GT(kinds["activations"], 1 << 30);
+  EXPECT_LE(kinds["gradients"], 102228128 + (1 << 20));
+  EXPECT_EQ(report["largest_tensors"].size(), 10u);
+  EXPECT_EQ(report["largest_tensors"][0]["kind"], "activations");
+}
+
 TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   const std::string json = temporary_path(".json"), plot = temporary_path(".svg");
   const Finished done = bench({"--model=mlp", "--image_size=6", "--batch_size=2", "--devices=cpu:3",
@@ -85,7 +116,7 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   for (const char* strategy : {"collective", "naive", "colocate"}) {
     ASSERT_TRUE(results.contains(strategy)) << strategy;
     const auto& result = results[strategy];
-    EXPECT_EQ(result.size(), 19u);
+    EXPECT_EQ(result.size(), 23u);
     EXPECT_EQ(result["devices"], 3);
     EXPECT_EQ(result["shards"], 3);
     EXPECT_EQ(result["canonical"], true) << strategy;

@@ -52,6 +52,8 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                        .jitter = speed.jitter,
                        .ratio = ratio.median,
                        .ratio_spread = ratio.spread,
+                       .startup_seconds = run.startup_seconds,
+                       .memory = run.memory,
                        .params_hash = run.params_hash,
                        .state_hash = run.state_hash});
   }
@@ -82,14 +84,17 @@ Json to_json(const BenchResult& result) {
   const std::string& variable = result.divergence.variable;
   json.set("first_nonfinite_step", since ? Json(*since) : Json())
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable));
-  return json.set("images_per_second", result.images_per_second)
+  json.set("images_per_second", result.images_per_second)
       .set("images_per_second_per_device", result.images_per_second_per_device)
       .set("uncertainty", result.uncertainty)
       .set("jitter", result.jitter)
       .set("ratio", result.ratio)
       .set("ratio_spread", result.ratio_spread)
+      .set("startup_seconds", result.startup_seconds)
       .set("params_hash", result.params_hash)
       .set("state_hash", result.state_hash);
+  set_memory(json, result.memory);
+  return json;
 }
 
 std::string bench_table(std::span<const BenchResult> results, std::span<const ModePlan> refused) {

@@ -32,6 +32,8 @@ struct BenchResult {
   double uncertainty = 0, jitter = 0;  // of all steps, as in statistics.h
   double ratio = 1;                    // to the reference, the median over rounds
   double ratio_spread = 0;             // the largest ratio of a round less the smallest
+  double startup_seconds = 0;          // as ModeRuns has it
+  ProcessMemory memory = {};           // a member per field
   std::string params_hash, state_hash;
 };
 

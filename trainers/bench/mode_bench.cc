@@ -2,34 +2,37 @@
 
 #include <limits>
 
-#include "belfry/trainers/data/prefetch.h"
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace {
 
-// The data set's own, and those of the Prefetcher.
-constexpr std::int64_t kBatchesHeld = 1 + Prefetcher::kSlots;
-
-std::int64_t bytes_of_batch(const Dataset& train, std::int64_t samples) {
-  std::int64_t bytes = 0;
-  for (const Dataset::Field& field : train.signature())
-    bytes += samples * field.shape.elements() * static_cast<std::int64_t>(size_of(field.dtype));
-  return bytes;
+std::int64_t planned_bytes(Trainer& trainer, const Dataset& train) {
+  return host_bytes(trainer.session().device_use()) +
+         kBatchesHeld * bytes_of_batch(train, trainer.batches().global_batch());
 }
 
+// `first`: nothing ran before it.
 void run_once(const TrainerOptions& options, const Dataset& train, const StepTimer::Options& timing,
-              ModeRuns& runs) {
+              bool first, ModeRuns& runs) {
   const auto timer = std::make_shared<StepTimer>(timing);
   TrainerOptions timed = runs.mode.applied_to(options);
   timed.callbacks = {timer};
+  const double began = seconds_now();
+  runs.memory.rss_before_plan_bytes = resident_bytes();
   const std::unique_ptr<Trainer> trainer = [&] {
     const Busy busy(cat("building the model for ", runs.mode.name()));
     return std::make_unique<Trainer>(find_trainer(runs.mode.trainer), std::move(timed), train);
   }();
+  if (runs.speeds.empty())
+    runs.startup_seconds = first ? seconds_since_start() : seconds_now() - began;
   trainer->train();
+  runs.memory.peak_rss_bytes = peak_resident_bytes();
+  runs.memory.planned_bytes = planned_bytes(*trainer, train);
   const std::span<const double> seconds = timer->seconds();
   const auto samples = static_cast<double>(trainer->batches().global_batch());
   runs.speeds.push_back(speed_of(samples, seconds).mean);
@@ -60,8 +63,8 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
   plan.choice = trainer->choice();
   plan.kept = trainer->kept_choice();
   plan.use = trainer->session().device_use();
-  plan.bytes = host_bytes(plan.use) +
-               kBatchesHeld * bytes_of_batch(train, trainer->batches().global_batch());
+  plan.memory = trainer->session().memory_report();
+  plan.bytes = planned_bytes(*trainer, train);
   return plan;
 }
 
@@ -87,7 +90,7 @@ std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOpti
       StepTimer::Options timing = bench.timer;
       if (bench.rounds > 1 || all.size() > 1)
         timing.what = cat("round ", round, " of ", bench.rounds, ": ", runs.mode.name(), ": ");
-      run_once(common, train, timing, runs);
+      run_once(common, train, timing, round == 1 && &runs == all.data(), runs);
       if (bench.on_run) bench.on_run(round, runs);
     }
   return all;

@@ -6,13 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/plan/memory_kinds.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/step_timer.h"
+#include "belfry/trainers/data/prefetch.h"
+#include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
+
+// Batches in memory: the data set's own, and those of the Prefetcher.
+inline constexpr std::int64_t kBatchesHeld = 1 + Prefetcher::kSlots;
 
 // What a mode would hold in memory, found without giving it any.
 struct ModePlan {
@@ -21,6 +27,7 @@ struct ModePlan {
   std::string choice = {};              // of "auto": lines for people
   std::optional<KeptChoice> kept = {};  // that choice
   std::vector<DeviceUse> use;           // per device
+  MemoryReport memory = {};
   std::int64_t bytes = 0;  // of the host: the peaks of its devices, and the batches in flight
 };
 
@@ -38,6 +45,10 @@ struct ModeRuns {
   std::vector<double> seconds;      // of each step, all rounds
   double total_seconds = 0;         // of the loops over these steps
   std::string params_hash, state_hash;
+  // From the start of the process, or of a later mode's first round, until its steps are planned
+  // and variables have their first values.
+  double startup_seconds = 0;
+  ProcessMemory memory = {};                      // of the last round
   int shards = 1;                                 // of the global batch
   std::optional<LossScaleState> loss_scale = {};  // of the last round
   Divergence divergence = {};                     // of the last round

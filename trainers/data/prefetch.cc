@@ -117,4 +117,11 @@ void Prefetcher::produce(std::stop_token stop) {
   }
 }
 
+std::int64_t bytes_of_batch(const Dataset& dataset, std::int64_t samples) {
+  std::int64_t bytes = 0;
+  for (const Dataset::Field& field : dataset.signature())
+    bytes += samples * field.shape.elements() * static_cast<std::int64_t>(size_of(field.dtype));
+  return bytes;
+}
+
 }  // namespace belfry

@@ -31,6 +31,9 @@ struct Batch {
   }
 };
 
+// Of one batch.
+std::int64_t bytes_of_batch(const Dataset& dataset, std::int64_t samples);
+
 // An endless stream of batches in the order of a BatchPlan, epoch after epoch, of all towers or of
 // one of them, gathered by one thread into a ring of slots. The batches do not depend on timing or
 // on the number of slots. Neither side allocates once the constructor has returned. One thread

@@ -12,6 +12,12 @@ std::int64_t host_bytes(std::span<const DeviceUse> planned) {
   return bytes;
 }
 
+void set_memory(Json& json, const ProcessMemory& memory) {
+  json.set("planned_bytes", memory.planned_bytes)
+      .set("rss_before_plan_bytes", memory.rss_before_plan_bytes)
+      .set("peak_rss_bytes", memory.peak_rss_bytes);
+}
+
 std::string memory_refusal(std::string_view what, std::int64_t bytes, std::int64_t available,
                            std::string_view advice) {
   if (bytes <= available) return "";

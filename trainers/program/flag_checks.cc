@@ -34,6 +34,9 @@ void refuse_unused_files(const TrainFlags& flags) {
   for (const auto& [flag, value] : files)
     require<FlagError>(value.empty(), flag, "=", value, " has no use beside ", why,
                        ", which keeps nothing of a training run; leave one of them out");
+  require<FlagError>(flags.memory_report.empty() || flags.dry_run,
+                     "--memory_report=", flags.memory_report, " has no use beside ", why,
+                     ", which is no training run; leave one of them out");
 }
 
 // What to do about a strategy that a trainer does not take.

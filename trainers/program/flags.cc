@@ -202,6 +202,9 @@ void TrainFlagSet::add_inspection(FlagParser& parser) {
     parser.add("--trace_file", flags_.trace_file, "FILE",
                "record step 2 (or the only one) for Perfetto or chrome://tracing [none]");
   }
+  parser.add("--memory_report", flags_.memory_report, "FILE",
+             "write there what the planned memory is for, by kind and device, and its largest "
+             "tensors, as one JSON object; with --dry_run, too [none]");
   parser.add("--check_equivalence", flags_.check_equivalence, 1, kMost, "N",
              "instead of training, run N steps with every trainer and strategy and compare all "
              "variables, memory, transfers and time; the exit code is 1 if modes that must agree "

@@ -36,7 +36,7 @@ struct TrainFlags {
   bool dry_run = false;
   std::string explain;        // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead
-  std::string trace_file, save_checkpoint, restore_checkpoint, json;
+  std::string trace_file, memory_report, save_checkpoint, restore_checkpoint, json;
   bool overwrite = false;  // another model's checkpoint at save_checkpoint
   std::string help;        // not empty if --help was given: print it and do nothing else
 

@@ -4,6 +4,7 @@
 #include "belfry/framework/base/numeric_order.h"
 #include "belfry/trainers/core/evaluator.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/device_list.h"
 
@@ -99,7 +100,7 @@ std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& 
 }  // namespace
 
 void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
-             const Dataset* test, Console& console, OutputFile* file) {
+             const Dataset* test, Console& console, OutputFile* file, OutputFile* memory) {
   std::string placement;  // shown once the node to explain is known
   options.session.placement_sink = [&](std::string_view lines) { placement += lines; };
   const std::unique_ptr<Trainer> made = planned(flags, options, train, test);
@@ -128,6 +129,7 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   if (flags.dry_run && flags.trainer.session.logical_gpus > 1)
     json.set("physical_gpus", std::move(physical));
   if (file) file->write(json.str(2) + "\n");
+  if (memory) write_memory_report(trainer.session(), *memory);
 }
 
 }  // namespace belfry

@@ -13,8 +13,9 @@ namespace belfry {
 // physical ones physical_gpus: [{physical_gpu, devices, peak_bytes}]; with --explain {node, type,
 // requested, device, scopes: [{file, line, what}], colocation: [node], pulls: [{who, whom, why}],
 // candidates: [{device, kept, reason}], load: {device: elements}, fallback: text or null}. `test`
-// may be null. Throws FlagError, with the nearest names, if there is no node to explain.
+// may be null. `memory`, if there is one, gets the report of --memory_report. Throws FlagError,
+// with the nearest names, if there is no node to explain.
 void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
-             const Dataset* test, Console& console, OutputFile* file);
+             const Dataset* test, Console& console, OutputFile* file, OutputFile* memory);
 
 }  // namespace belfry

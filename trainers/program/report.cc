@@ -51,6 +51,7 @@ std::string to_json(const Report& report) {
       .set("threads", report.threads)
       .set("steps", report.progress.steps)
       .set("epochs", report.progress.epochs)
+      .set("startup_seconds", report.progress.startup_seconds)
       .set("seconds", report.progress.seconds)
       .set("examples_per_second", report.progress.examples_per_second)
       .set("loss", report.losses.loss ? Json(*report.losses.loss) : Json())
@@ -64,6 +65,7 @@ std::string to_json(const Report& report) {
       .set("replicas_equal", report.variables.replicas_equal)
       .set("replicas_shared", report.variables.replicas_shared)
       .set("peak_bytes", std::move(peaks));
+  set_memory(json, report.memory);
   return json.str(2) + "\n";
 }
 

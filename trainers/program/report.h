@@ -8,6 +8,7 @@
 
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/machine/planned_memory.h"
 
 namespace belfry {
 
@@ -18,6 +19,7 @@ struct Report {
   std::string precision = "f32";
   int threads = 0;
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
+  ProcessMemory memory;                            // a member per field
 
   // How gradients become an update.
   struct Update {
@@ -45,6 +47,9 @@ struct Report {
   struct Progress {
     std::int64_t steps = 0;  // complete
     int epochs = 0;          // complete
+    // From the start of the process until training steps are planned and variables have their first
+    // values; data are loaded by then.
+    double startup_seconds = 0;
     // From the data being loaded to the end of training: its last evaluation and checkpoint.
     double seconds = 0;
     double examples_per_second = 0;

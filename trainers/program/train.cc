@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/towers/balance.h"
 #include "belfry/trainers/bench/equivalence.h"
@@ -10,10 +11,12 @@
 #include "belfry/trainers/core/save_checkpoint.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/inspect.h"
+#include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/report.h"
 #include "belfry/trainers/program/trainer_options.h"
@@ -179,6 +182,13 @@ Report make_report(const std::string& program, const TrainFlags& flags, Trainer&
                         .replicas_shared = count_shared(session, trainer.graph())}};
 }
 
+ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan) {
+  const std::int64_t batch = bytes_of_batch(train, trainer.batches().global_batch());
+  return {.planned_bytes = host_bytes(trainer.session().device_use()) + Prefetcher::kSlots * batch,
+          .rss_before_plan_bytes = rss_before_plan,
+          .peak_rss_bytes = peak_resident_bytes()};
+}
+
 // An error says what was saved before it.
 void train_and_save(Trainer& trainer, const SaveCheckpoint* save) try {
   trainer.train();
@@ -241,6 +251,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   outputs.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
   outputs.reserve_input(restore_flag(flags), flags.restore_checkpoint, {kOldCheckpoint});
   OutputFile* const json = outputs.open("--json", flags.json);
+  OutputFile* const memory = outputs.open("--memory_report", flags.memory_report);
   OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
   outputs.reserve("--save_checkpoint", flags.save_checkpoint, {kOldCheckpoint, kCheckpointLock});
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,
@@ -267,7 +278,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
       for (const std::string& file : data->files())
         outputs.reserve_input(cat("--data_dir=", flags.data_dir), file);
   if (flags.plans()) {
-    inspect(flags, options, *train_data, test_data.get(), console, json);
+    inspect(flags, options, *train_data, test_data.get(), console, json, memory);
     outputs.finish();
     return 0;
   }
@@ -280,20 +291,25 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
     return status;
   }
   const double began = seconds_now();
+  const std::int64_t rss_before_plan = resident_bytes();
   const std::unique_ptr<Trainer> trainer = [&] {
     const Busy busy(cat("building the model for ", options.devices.size(), " devices"));
     return std::make_unique<Trainer>(find_trainer(flags.kind), options, *train_data,
                                      test_data.get());
   }();
+  const double startup_seconds = seconds_since_start();
   print_header(console, program, flags, *trainer, *train_data, test_data.get());
   const std::exception_ptr error = run_training(*trainer, flags, save.get(), console);
   const double seconds = seconds_now() - began;
   if (trace_file && !trace_file->asked_to_write()) warn_of_no_trace(flags, *trainer);
   algorithms.write();
   Report report = make_report(program, flags, *trainer);
+  report.progress.startup_seconds = startup_seconds;
   report.progress.seconds = seconds;
+  report.memory = memory_use(*trainer, *train_data, rss_before_plan);
   console.line(to_table(report));
   if (json) json->write(to_json(report));
+  if (memory) write_memory_report(trainer->session(), *memory);
   if (error) std::rethrow_exception(error);
   require<Error>(!report.losses.divergence, "training diverged: ", report.losses.divergence,
                  "; a smaller --learning_rate may help");

@@ -84,7 +84,7 @@ QueueRun fill_like(KernelPlan& plan) {
   return fill_with(plan.options<FillLikeOptions>().value, plan.dtype());
 }
 
-// y[i] = draw(key, *step, i).
+// y[i] = draw.number(key, *step, i).
 template <class Draw, class T>
 struct RandomNumbers {
   using Shared = Nothing;
@@ -97,7 +97,7 @@ struct RandomNumbers {
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t i = begin + block.index * block.threads + thread;
-      if (i < end) y[i] = static_cast<T>(draw(key, *step, static_cast<std::uint64_t>(i)));
+      if (i < end) y[i] = draw.template number<T>(key, *step, static_cast<std::uint64_t>(i));
     });
   }
 };

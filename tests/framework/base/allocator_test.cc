@@ -1,5 +1,9 @@
 #include "belfry/framework/base/allocator.h"
 
+#include <cstring>
+#include <vector>
+
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -45,6 +49,21 @@ TEST(Allocator, ARefusalOfTheMachineIsOutOfMemory) {
   EXPECT_THAT(message_of<OutOfMemory>([&] { Buffer much(allocator, std::size_t{1} << 60); }),
               HasSubstr("cannot allocate"));
   EXPECT_EQ(allocator.in_use(), 0);
+}
+
+// Large ones lie in huge pages, as far as they fill them.
+TEST(Allocator, TakesNoMoreOfTheMachineThanItGives) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers take memory of their own";
+  constexpr std::size_t kBytes = (std::size_t{2} << 20) + 4096, kCount = 32;
+  Allocator allocator("here");
+  std::vector<Buffer> buffers;
+  buffers.reserve(kCount);
+  const std::int64_t before = resident_bytes();
+  for (std::size_t i = 0; i < kCount; ++i) {
+    buffers.emplace_back(allocator, kBytes);
+    std::memset(buffers.back().data(), 1, kBytes);
+  }
+  EXPECT_LT(resident_bytes() - before, static_cast<std::int64_t>(kCount * kBytes + (8 << 20)));
 }
 
 TEST(Buffer, MovesItsMemory) {

@@ -1,5 +1,8 @@
 #include "belfry/framework/base/host_memory.h"
 
+#include <ctime>
+#include <vector>
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -30,6 +33,37 @@ TEST(HostMemory, IgnoresLimitsThatAreNone) {
   const std::int64_t machine = host_memory(none);
   for (const char* text : {"max\n", "", "9223372036854771712\n", "99999999999999999999\n", "-1\n"})
     EXPECT_EQ(with_limit("/sys/fs/cgroup/memory.max", text), machine) << text;
+}
+
+TEST(ResidentBytes, AreWhatTheSystemSays) {
+  MemoryFileSystem files("/proc/self");
+  EXPECT_EQ(resident_bytes(files), 0) << "where it says nothing";
+  write_text_file(files, "/proc/self/status",
+                  "Name:\tVmRSS: 1 kB\nVmHWM:\t    2048 kB\nVmRSS:\t      12 kB\n");
+  EXPECT_EQ(resident_bytes(files), 12 << 10);
+  EXPECT_EQ(peak_resident_bytes(files), 2 << 20);
+}
+
+TEST(ResidentBytes, OfThisProcessGrowWithWhatItTouches) {
+  const std::int64_t before = resident_bytes();
+  ASSERT_GT(before, 0);
+  const std::vector<char> touched(64 << 20, 1);
+  EXPECT_GE(resident_bytes(), before + (60 << 20));
+  EXPECT_GE(peak_resident_bytes(), resident_bytes());
+}
+
+TEST(SecondsSinceStart, CountFromTheStartOfTheProcess) {
+  MemoryFileSystem files("/proc/self");
+  EXPECT_EQ(seconds_since_start(files), 0) << "where the system says nothing";
+  timespec now{};
+  ASSERT_EQ(clock_gettime(CLOCK_BOOTTIME, &now), 0);
+  const std::int64_t ticks = (now.tv_sec - 3) * sysconf(_SC_CLK_TCK);
+  write_text_file(files, "/proc/self/stat",
+                  cat("7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 ", ticks, " 9\n"));
+  EXPECT_NEAR(seconds_since_start(files), 3.5, 1);
+  const double here = seconds_since_start();
+  EXPECT_GT(here, 0);
+  EXPECT_GE(seconds_since_start(), here);
 }
 
 TEST(ByteText, ChoosesTheUnit) {

@@ -113,6 +113,12 @@ TEST_F(PeakTest, OfAChainInPlaceIsOneTensor) {
   EXPECT_EQ(peak({x}), 1024);
 }
 
+TEST_F(PeakTest, WhatHasNoInputsIsMadeWhereItIsFetched) {
+  const Output x = kilobyte();
+  EXPECT_EQ(peak({x}), 0);
+  EXPECT_EQ(peak({x, x, tanh(x)}), 1024) << "tanh, which is copied";
+}
+
 TEST_F(PeakTest, OfAChainThatCannotBeInPlaceIsTwo) {
   Output x = random_uniform(graph, {16, 16});
   for (int i = 0; i < 5; ++i) x = transpose(x);
@@ -157,8 +163,8 @@ TEST_F(PeakTest, ResultsOfABucketAreOneTensorEachInPlace) {
 }
 
 TEST_F(PeakTest, SizesAreRoundedToCacheLines) {
-  EXPECT_EQ(peak({fill(graph, {1}, 1)}), 64);
-  EXPECT_EQ(peak({fill(graph, {17}, 1)}), 128);
+  EXPECT_EQ(peak({tanh(fill(graph, {1}, 1))}), 64);
+  EXPECT_EQ(peak({tanh(fill(graph, {17}, 1))}), 128);
 }
 
 TEST_F(PeakTest, VariablesFeedsConstantsAndFetchesAreOutside) {

@@ -1,4 +1,5 @@
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/random.h"
 #include "belfry/tests/framework/passes/random_graph.h"
 
 namespace belfry {
@@ -124,6 +125,19 @@ TEST(Schedule, OnlyLargeCollectivesAreCutIntoParts) {
   };
   EXPECT_EQ(part(16 << 10), 16 << 10);        // 64 KiB: whole
   EXPECT_EQ(part((16 << 10) + 1), 16 << 10);  // two buffers of 64 KiB at a time
+}
+
+// All cores make first values.
+TEST(Schedule, RandomNumbersAreCutIntoParts) {
+  const auto parts = [](const Output& made) {
+    const auto devices = cpu_devices(1);
+    return compiled(devices, {made.node()}).launches.back().parts();
+  };
+  Graph graph;
+  EXPECT_EQ(parts(random_normal(graph, {16 << 10})), 1);  // 64 KiB
+  EXPECT_EQ(parts(random_normal(graph, {1 << 20})), 32);
+  EXPECT_EQ(parts(random_uniform(graph, {1 << 20})), 32);
+  EXPECT_EQ(parts(fill(graph, {1 << 20}, 1)), 1) << "as fast as memory";
 }
 
 TEST(Schedule, ABucketIsCutAsIfItsTensorsWereOne) {

@@ -67,6 +67,11 @@ TEST(Flags, ReadWhatInspectsAndWhatSaves) {
 }
 
 TEST(Flags, RefuseFilesThatNothingWouldBeWrittenTo) {
+  EXPECT_EQ(parse({"--dry_run", "--memory_report=m"}).memory_report, "m");
+  EXPECT_THAT(refusal({"--explain=n", "--memory_report=m"}),
+              AllOf(HasSubstr("--memory_report=m"), HasSubstr("--explain")));
+  EXPECT_THAT(refusal({"--check_equivalence=2", "--memory_report=m"}),
+              AllOf(HasSubstr("--memory_report=m"), HasSubstr("--check_equivalence")));
   EXPECT_THAT(refusal({"--dry_run", "--trace_file=t"}),
               AllOf(HasSubstr("--trace_file=t"), HasSubstr("--dry_run")));
   EXPECT_THAT(refusal({"--explain=x", "--save_checkpoint=c"}),
@@ -291,6 +296,7 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--dry_run",
                              "--check_equivalence",
                              "--explain",
+                             "--memory_report",
                              "--trace_file",
                              "--devices",
                              "--logical_gpus",

@@ -19,6 +19,9 @@ Report example() {
           .precision = "f16",
           .threads = 2,
           .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}},
+          .memory = {.planned_bytes = 4 << 20,
+                     .rss_before_plan_bytes = 5 << 20,
+                     .peak_rss_bytes = 10 << 20},
           .update = {.trainer = "replicated",
                      .allreduce = "naive",
                      .allreduce_requested = "auto",
@@ -30,7 +33,11 @@ Report example() {
                       .uneven = "weight",
                       .tower_weights = {2, 1.5},
                       .seed = 18446744073709551615u},
-          .progress = {.steps = 702, .epochs = 3, .seconds = 12.5, .examples_per_second = 1000.25},
+          .progress = {.steps = 702,
+                       .epochs = 3,
+                       .startup_seconds = 0.25,
+                       .seconds = 12.5,
+                       .examples_per_second = 1000.25},
           .losses = {.loss = 0.125,
                      .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
                      .test_loss = 0.25,
@@ -44,7 +51,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 37u);
+  EXPECT_EQ(json.size(), 41u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
@@ -69,6 +76,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["threads"], 2);
   EXPECT_EQ(json["steps"], 702);
   EXPECT_EQ(json["epochs"], 3);
+  EXPECT_EQ(json["startup_seconds"], 0.25);
   EXPECT_EQ(json["seconds"], 12.5);
   EXPECT_EQ(json["examples_per_second"], 1000.25);
   EXPECT_EQ(json["loss"], 0.125);
@@ -81,6 +89,9 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["replicas_equal"], true);
   EXPECT_EQ(json["replicas_shared"], 3);
   EXPECT_EQ(json["peak_bytes"]["/job:localhost/replica:0/task:0/device:CPU:0"], 3 << 20);
+  EXPECT_EQ(json["planned_bytes"], 4 << 20);
+  EXPECT_EQ(json["rss_before_plan_bytes"], 5 << 20);
+  EXPECT_EQ(json["peak_rss_bytes"], 10 << 20);
 }
 
 TEST(ReportJson, HasNullForWhatDoesNotExist) {

@@ -1,0 +1,223 @@
+#include "belfry/framework/plan/memory_kinds.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/core_ops/transfer.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/plan/plan.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::string_view kNames[] = {"weights",        "optimizer",   "gradients",
+                                       "shard_partials", "activations", "workspace",
+                                       "feeds",          "fetches",     "unused"};
+static_assert(std::size(kNames) == kMemoryKinds);
+
+// What a buffer is counted as.
+struct Use {
+  MemoryKind kind = MemoryKind::kActivation;
+  const PlanNode* made_by = nullptr;  // the node that asked for it
+  int output = 0;
+  bool touched = false;  // by a launch
+};
+
+// Counts each byte of a part of an arena once, as what is put there first.
+class Ground {
+ public:
+  explicit Ground(std::int64_t bytes) : free_{{0, bytes}} {}
+
+  // The bytes of [begin, end) that nothing was put on before.
+  std::int64_t put(std::int64_t begin, std::int64_t end) {
+    std::int64_t covered = 0;
+    std::map<std::int64_t, std::int64_t> left;
+    for (const auto& [from, to] : free_) {
+      const std::int64_t first = std::max(from, begin), last = std::min(to, end);
+      if (first >= last) {
+        left.emplace(from, to);
+        continue;
+      }
+      covered += last - first;
+      if (from < first) left.emplace(from, first);
+      if (last < to) left.emplace(last, to);
+    }
+    free_ = std::move(left);
+    return covered;
+  }
+
+ private:
+  std::map<std::int64_t, std::int64_t> free_;  // begin -> end
+};
+
+class MemoryCount {
+ public:
+  explicit MemoryCount(const Plan& plan) : plan_(plan) {}
+
+  PlanMemory run() {
+    made_.devices.resize(plan_.arena_bytes.size());
+    note_gradients();
+    find_uses();
+    for (std::size_t d = 0; d < made_.devices.size(); ++d) count_arena(static_cast<int>(d));
+    for (const auto& [buffer, use] : uses_) count_buffer(buffer, use);
+    return std::move(made_);
+  }
+
+ private:
+  // What an update of a trainable variable takes, back to the nodes that a gradient was made by:
+  // strategies put others in between, which belong to no node of the forward pass.
+  void note_gradients() {
+    for (const PlanNode& node : plan_.nodes) {
+      const auto writes = static_cast<std::size_t>(node.writes());
+      for (std::size_t i = writes; i < node.inputs.size(); ++i)
+        if (is_large_as_written(node, node.inputs[i])) note_gradient(node.inputs[i]);
+    }
+  }
+
+  bool is_large_as_written(const PlanNode& node, Value input) const {
+    for (int w = 0; w < node.writes(); ++w) {
+      const Node& variable = *plan_.node(root(node.inputs[at(w)]).node).node;
+      if (variable.is_variable() && variable.variable().trainable &&
+          plan_.type(input).shape.elements() == variable.output_type(0).shape.elements())
+        return true;
+    }
+    return false;
+  }
+
+  // A write's result is the variable's memory.
+  Value root(Value value) const {
+    while (plan_.node(value.node).writes() > value.index)
+      value = plan_.node(value.node).inputs[at(value.index)];
+    return value;
+  }
+
+  void note_gradient(Value value) {
+    const PlanNode& node = plan_.node(value.node);
+    if (node.op->storage || !seen_.insert(value).second) return;
+    gradients_.insert(plan_.buffer(value));
+    if (node.node->origin().forward && !carries(node)) return;
+    for (const Value& input : node.inputs) note_gradient(input);
+  }
+
+  // A tensor of another node, which `node.node` is.
+  static bool carries(const PlanNode& node) {
+    const Op* const carriers[] = {&kCopy, &kTransfer, &kGatherShards, &kSumShards};
+    return std::ranges::find(carriers, node.op) != std::end(carriers);
+  }
+
+  void find_uses() {
+    for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
+      for (std::size_t i = 0; i < plan_.buffer_of[n].size(); ++i)
+        note_maker(plan_.nodes[n], plan_.buffer_of[n][i], static_cast<int>(i));
+    for (const LaunchIndex l : plan_.launches.indices()) {
+      const PlanNode& node = plan_.node(plan_.launches[l].node);
+      for (const Value& input : node.inputs) uses_[plan_.buffer(input)].touched = true;
+      for (const BufferIndex buffer : plan_.buffer_of[at(plan_.launches[l].node)])
+        uses_[buffer].touched = true;
+      if (const BufferIndex workspace = plan_.workspaces[l])
+        uses_[workspace] = {MemoryKind::kWorkspace, &node, 0, true};
+    }
+  }
+
+  void note_maker(const PlanNode& node, BufferIndex buffer, int output) {
+    Use& use = uses_[buffer];
+    if (use.made_by) return;
+    use.made_by = &node;
+    use.output = output;
+    if (plan_.buffers[buffer].kind == BufferKind::kFeed) use.kind = MemoryKind::kFeed;
+    if (plan_.buffers[buffer].kind == BufferKind::kFetch) use.kind = MemoryKind::kFetch;
+    if (plan_.buffers[buffer].kind != BufferKind::kArena) return;
+    if (node.division(output) == Division::partial())
+      use.kind = MemoryKind::kShardPartial;
+    else if (gradients_.contains(buffer))
+      use.kind = MemoryKind::kGradient;
+  }
+
+  // Of all shards.
+  std::int64_t bytes_of(const BufferRecord& record) const {
+    return record.bytes * (record.sliced ? plan_.shards : 1);
+  }
+
+  void count_arena(int device) {
+    KindBytes& bytes = made_.devices[at(device)];
+    bytes.add(count_part(device, false));
+    bytes.add(count_part(device, true));
+    std::int64_t slots = 0;
+    for (const FeedSlots& feeds : plan_.feed_slots) {
+      if (feeds.device == device) slots += FeedSlots::kCount * feeds.bytes;
+      if (device == 0) slots += FeedSlots::kCount * feeds.bytes;
+    }
+    bytes[MemoryKind::kUnused] += plan_.arena_bytes[at(device)] - bytes.total() - slots;
+    bytes[MemoryKind::kFeed] += slots;
+    bytes[MemoryKind::kFetch] += plan_.fetch_bytes[at(device)];
+  }
+
+  // The largest first, as pass `memory` puts them.
+  KindBytes count_part(int device, bool sliced) const {
+    std::vector<std::pair<const BufferRecord*, MemoryKind>> all;
+    for (const auto& [buffer, use] : uses_) {
+      const BufferRecord& record = plan_.buffers[buffer];
+      if (record.kind == BufferKind::kArena && record.device == device && record.sliced == sliced &&
+          use.touched)
+        all.emplace_back(&record, use.kind);
+    }
+    std::ranges::stable_sort(all, std::greater(),
+                             [](const auto& entry) { return entry.first->bytes; });
+    Ground ground(plan_.arena_bytes[at(device)]);
+    KindBytes bytes;
+    for (const auto& [record, kind] : all)
+      bytes[kind] +=
+          ground.put(record->offset, record->offset + record->bytes) * (sliced ? plan_.shards : 1);
+    return bytes;
+  }
+
+  void count_buffer(BufferIndex buffer, const Use& use) {
+    const BufferRecord& record = plan_.buffers[buffer];
+    if (record.kind == BufferKind::kState || record.kind == BufferKind::kConstant || !use.made_by)
+      return;
+    // Feeds of GPUs lie in the arena.
+    const bool in_slots = std::ranges::any_of(
+        plan_.feed_slots, [&](const FeedSlots& slots) { return slots.device == record.device; });
+    if (record.kind == BufferKind::kFeed && !in_slots)
+      made_.devices[at(record.device)][MemoryKind::kFeed] += record.bytes;
+    if (record.kind == BufferKind::kArena && !use.touched) return;
+    made_.tensors.push_back({.name = use.kind == MemoryKind::kWorkspace
+                                         ? cat("workspace of ", use.made_by->name())
+                                         : name_of_output(*use.made_by, use.output),
+                             .site = use.made_by->node->origin().site,
+                             .kind = use.kind,
+                             .device = record.device,
+                             .bytes = bytes_of(record)});
+  }
+
+  static std::string name_of_output(const PlanNode& node, int output) {
+    return output == 0 ? node.name() : cat(node.name(), ":", output);
+  }
+
+  const Plan& plan_;
+  std::set<Value> seen_;
+  std::set<BufferIndex> gradients_;
+  std::map<BufferIndex, Use> uses_;
+  PlanMemory made_;
+};
+
+}  // namespace
+
+std::string_view name_of(MemoryKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+
+std::int64_t KindBytes::total() const {
+  return std::accumulate(bytes_.begin(), bytes_.end(), std::int64_t{0});
+}
+
+void KindBytes::add(const KindBytes& other) {
+  for (std::size_t k = 0; k < bytes_.size(); ++k) bytes_[k] += other.bytes_[k];
+}
+
+PlanMemory memory_of(const Plan& plan) { return MemoryCount(plan).run(); }
+
+}  // namespace belfry

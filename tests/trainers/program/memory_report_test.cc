@@ -1,0 +1,134 @@
+// What --memory_report says planned memory is for.
+#include "belfry/trainers/program/memory_report.h"
+
+#include <algorithm>
+#include <map>
+
+#include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+
+namespace belfry {
+namespace memory_report_test {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t kWeights = 8 * (4 * 5 + 5 + 5 + 1);  // of smooth_model
+
+TrainerOptions options(int towers, int shards) {
+  return {.model = smooth_model,
+          .optimizer = momentum(0.1),
+          .devices = cpus(towers),
+          .batch_size = 8,
+          .shards = shards};
+}
+
+MemoryReport report_of(const std::string& kind, const TrainerOptions& options) {
+  const auto data = smooth_data(64);
+  Trainer trainer(find_trainer(kind), options, *data);
+  const MemoryReport report = trainer.session().memory_report();
+  // The kinds are all that is planned; feeds of CPUs are the caller's.
+  const std::vector<DeviceUse> use = trainer.session().device_use();
+  for (std::size_t d = 0; d < use.size(); ++d)
+    EXPECT_EQ(report.devices[d].bytes.total() - report.devices[d].bytes[MemoryKind::kFeed],
+              use[d].bytes);
+  return report;
+}
+
+// Of tensors, all devices together.
+std::int64_t bytes_of(const MemoryReport& report, MemoryKind kind) {
+  std::int64_t bytes = 0;
+  for (const PlannedTensor& tensor : report.tensors)
+    if (tensor.kind == kind) bytes += tensor.bytes;
+  return bytes;
+}
+
+TEST(MemoryReport, TellsKindsOfOneDeviceApart) {
+  const MemoryReport report = report_of("simple", options(1, 1));
+  const KindBytes& bytes = report.devices[0].bytes;
+  EXPECT_EQ(bytes[MemoryKind::kWeight], kWeights);
+  EXPECT_EQ(bytes[MemoryKind::kOptimizer], kWeights) << "a slot of momentum each";
+  EXPECT_EQ(bytes_of(report, MemoryKind::kGradient), kWeights);
+  EXPECT_GT(bytes[MemoryKind::kGradient], 0) << "at the moment of the peak";
+  EXPECT_LE(bytes[MemoryKind::kGradient], kWeights);
+  EXPECT_EQ(bytes[MemoryKind::kShardPartial], 0);
+  EXPECT_GE(bytes[MemoryKind::kActivation], 8 * 8 * 5) << "of the hidden layer";
+  EXPECT_EQ(bytes[MemoryKind::kFetch], 2 * 8) << "the loss and a metric";
+  EXPECT_EQ(bytes[MemoryKind::kFeed], 8 * 8 * 5) << "a batch";
+}
+
+TEST(MemoryReport, CountsPartialSumsOfAllShards) {
+  const MemoryReport report = report_of("simple", options(1, 4));
+  // And partial sums of the loss and the metric.
+  EXPECT_GE(bytes_of(report, MemoryKind::kShardPartial), 4 * kWeights);
+  EXPECT_EQ(bytes_of(report, MemoryKind::kGradient), kWeights) << "the sums over shards";
+}
+
+TEST(MemoryReport, CountsReplicasThatShareAStorageOnce) {
+  const MemoryReport report = report_of("replicated", options(2, 2));
+  EXPECT_EQ(report.devices[0].bytes[MemoryKind::kWeight], kWeights);
+  EXPECT_EQ(report.devices[1].bytes[MemoryKind::kWeight], 0);
+  EXPECT_GE(bytes_of(report, MemoryKind::kGradient), 2 * kWeights) << "one per tower";
+}
+
+TEST(MemoryReport, NamesTheLargestTensorsFirst) {
+  const MemoryReport report = report_of("simple", options(1, 1));
+  EXPECT_TRUE(std::ranges::is_sorted(report.tensors, std::greater(), &PlannedTensor::bytes));
+  const auto weight = std::ranges::find(report.tensors, "fc0/W", &PlannedTensor::name);
+  ASSERT_NE(weight, report.tensors.end());
+  EXPECT_EQ(weight->bytes, 8 * 4 * 5);
+  EXPECT_EQ(weight->site.file_name(), "small_problem.h");
+}
+
+class MemoryReportFile : public TrainTest {
+ protected:
+  ~MemoryReportFile() override { std::filesystem::remove(path("memory")); }
+  nlohmann::json memory() const {
+    const std::vector<std::byte> bytes = local_file_system().read(path("memory"));
+    return nlohmann::json::parse(
+        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+};
+
+TEST_F(MemoryReportFile, AddsUpDevicesAndBatchesInFlight) {
+  const TrainResult result = run_train(
+      {"--devices=cpu:2", "--memory_report=" + path("memory"), "--json=" + json_.string()});
+  ASSERT_EQ(result.code, 0) << result.error;
+  const nlohmann::json json = memory();
+  std::int64_t sum = 0;
+  for (const nlohmann::json& device : json["devices"]) {
+    std::int64_t of_device = 0;
+    for (const auto& [kind, bytes] : device["kinds"].items())
+      of_device += bytes.get<std::int64_t>();
+    EXPECT_EQ(device["planned_bytes"], of_device);
+    EXPECT_EQ(device["kinds"].size(), kMemoryKinds);
+    sum += of_device;
+  }
+  EXPECT_EQ(json["planned_bytes"], sum);
+  EXPECT_EQ(json["largest_tensors"].size(), 10u);
+  for (const char* member : {"name", "line", "kind", "device", "bytes"})
+    EXPECT_TRUE(json["largest_tensors"][0].contains(member)) << member;
+  EXPECT_GT(report()["planned_bytes"], 0);
+  EXPECT_GT(report()["startup_seconds"], 0);
+  EXPECT_GE(report()["peak_rss_bytes"], report()["rss_before_plan_bytes"]);
+}
+
+TEST_F(MemoryReportFile, IsWrittenByADryRunThatReadsNoData) {
+  const TrainResult result = run_train(
+      {"--dry_run", "--devices=gpu:2", "--memory_report=" + path("memory")}, unreadable_recipe());
+  ASSERT_EQ(result.code, 0) << result.error;
+  const nlohmann::json json = memory();
+  ASSERT_EQ(json["devices"].size(), 3u);
+  EXPECT_EQ(json["devices"][1]["kinds"]["weights"], kWeights);
+}
+
+TEST_F(MemoryReportFile, IsCheckedBeforeTraining) {
+  const TrainResult missing = run_train({"--memory_report=/nowhere/memory.json"});
+  EXPECT_NE(missing.code, 0);
+  EXPECT_THAT(missing.error, HasSubstr("--memory_report=/nowhere/memory.json cannot be written"));
+  const TrainResult twice =
+      run_train({"--memory_report=" + path("memory"), "--json=" + path("memory")});
+  EXPECT_THAT(twice.error, HasSubstr("would overwrite each other"));
+}
+
+}  // namespace memory_report_test
+}  // namespace belfry
