@@ -47,10 +47,7 @@ struct Pair {
 
   // Replicas correspond one to one.
   void compare_copies(const std::vector<Variable>& main, const std::vector<Variable>& other) const {
-    for (const Variable& v : main)
-      if (!has(other, v)) missing(v, 0, t);
-    for (const Variable& v : other)
-      if (!has(main, v)) missing(v, t, 0);
+    require_same(main, other);
     for (std::size_t i = 0; i < main.size(); ++i) {
       const Variable a = main[i], b = other[i];
       require(a.logical_name() == b.logical_name(),
@@ -68,10 +65,17 @@ struct Pair {
   void compare_uses(const TowerRecord& main, const TowerRecord& other,
                     const std::vector<Variable>& made) const {
     if (!made.empty()) missing(made.front(), t, 0);
-    for (const Variable& v : main.trainables)
-      if (!has(other.trainables, v)) missing(v, 0, t);
-    for (const Variable& v : other.trainables)
-      if (!has(main.trainables, v)) missing(v, t, 0);
+    require_same(main.trainables, other.trainables);
+  }
+
+  // But for their order.
+  void require_same(const std::vector<Variable>& main, const std::vector<Variable>& other) const {
+    const auto name = [](const Variable& v) { return v.logical_name(); };
+    if (std::ranges::equal(main, other, {}, name, name)) return;
+    for (const Variable& v : main)
+      if (!has(other, v)) missing(v, 0, t);
+    for (const Variable& v : other)
+      if (!has(main, v)) missing(v, t, 0);
   }
 };
 

@@ -9,6 +9,28 @@
 namespace belfry {
 namespace {
 
+using TowerPart = GradientMix::Part;
+
+TowerPart joined(const TowerPart& a, const TowerPart& b, bool adds) {
+  if (adds) return {a.tower, a.times + b.times, a.least + b.least};
+  return {a.tower, std::max(a.times, b.times), std::min(a.least, b.least)};
+}
+
+// In order of towers. A tower that is missing on one side has no part there.
+void join_parts(std::vector<TowerPart>& parts, const std::vector<TowerPart>& others, bool adds) {
+  std::vector<TowerPart> all;
+  auto next = others.begin();
+  for (const TowerPart& part : parts) {
+    for (; next != others.end() && next->tower < part.tower; ++next)
+      all.push_back(joined({next->tower, 0, 0}, *next, adds));
+    const bool both = next != others.end() && next->tower == part.tower;
+    all.push_back(joined(part, both ? *next : TowerPart{part.tower, 0, 0}, adds));
+    next += both ? 1 : 0;
+  }
+  for (; next != others.end(); ++next) all.push_back(joined({next->tower, 0, 0}, *next, adds));
+  parts = std::move(all);
+}
+
 // Adds `part` to `mix`: as a summand, or as something beside or applied to it.
 void take(GradientMix& mix, const GradientMix& part, bool adds, bool lays_side_by_side) {
   if (part.kind == GradientMix::kNone) return;
@@ -16,13 +38,9 @@ void take(GradientMix& mix, const GradientMix& part, bool adds, bool lays_side_b
     mix = part;
     return;
   }
-  mix.home = -1;
   const bool meets = adds && (mix.even() || part.even());  // all elements of one, all of the other
   mix.exact = mix.exact && part.exact && (meets || lays_side_by_side);
-  for (std::size_t t = 0; t < mix.times.size(); ++t) {
-    mix.times[t] = adds ? mix.times[t] + part.times[t] : std::max(mix.times[t], part.times[t]);
-    mix.least[t] = adds ? mix.least[t] + part.least[t] : std::min(mix.least[t], part.least[t]);
-  }
+  join_parts(mix.parts, part.parts, adds);
   if (mix.kind == part.kind || mix.kind == GradientMix::kMany) return;
   if (part.kind == GradientMix::kMany || !adds) {
     mix.kind = GradientMix::kMany;
@@ -47,41 +65,74 @@ std::size_t participants(const Node& collective) {
   return static_cast<std::size_t>(collective.op().collective(collective));
 }
 
-int GradientMix::only_tower() const {
-  if (kind == kNone || std::ranges::count(times, 0) + 1 != std::ssize(times)) return -1;
-  return static_cast<int>(std::ranges::find_if(times, [](int n) { return n > 0; }) - times.begin());
+int GradientMix::only_tower() const { return parts.size() == 1 ? parts[0].tower : -1; }
+
+TowerPart GradientMix::part(int tower) const {
+  const auto found = std::ranges::lower_bound(parts, tower, {}, &TowerPart::tower);
+  return found != parts.end() && found->tower == tower ? *found : TowerPart{tower, 0, 0};
+}
+
+bool GradientMix::even() const {
+  return std::ranges::all_of(parts, [](const TowerPart& part) { return part.least == part.times; });
 }
 
 GradientFlow::GradientFlow(const GradientTable& grads)
     : towers_(static_cast<std::size_t>(grads.towers())) {
+  const Graph& graph = grads.graph();
+  mixed_.resize(graph.size());
   start(grads);
   int first = grads.at(0, 0).value.node().id();
   for (const auto& [key, mix] : mixes_) first = std::min(first, key.first);
-  const Graph& graph = grads.graph();
   for (auto id = static_cast<std::size_t>(first); id < graph.size(); ++id) follow(graph.node(id));
 }
 
-GradientMix GradientFlow::of(Output tensor) const {
-  const auto found = mixes_.find(tensor.key());
-  if (found != mixes_.end()) return found->second;
-  return {.times = std::vector<int>(towers_), .least = std::vector<int>(towers_)};
+GradientFlow::Found GradientFlow::of(Output tensor) const {
+  const Found* const known = find(tensor);
+  return known ? *known : nothing();
+}
+
+// Most tensors of a graph have none: that is seen without a search.
+const GradientFlow::Found* GradientFlow::find(const Output& tensor) const {
+  if (!mixed_[static_cast<std::size_t>(tensor.node().id())]) return nullptr;
+  const auto known = mixes_.find(tensor.key());
+  return known == mixes_.end() ? nullptr : &known->second;
+}
+
+void GradientFlow::add(const Output& tensor, const Found& found) {
+  mixed_[static_cast<std::size_t>(tensor.node().id())] = true;
+  mixes_.try_emplace(tensor.key(), found);
+}
+
+GradientFlow::Found GradientFlow::nothing() {
+  static const auto kNothing = std::make_shared<const GradientMix>();
+  return {kNothing};
+}
+
+GradientFlow::Found GradientFlow::found(GradientMix mix) const {
+  const bool even = mix.even();
+  const bool whole = mix.parts.size() == towers_ && (even || !mix.exact) &&
+                     std::ranges::all_of(mix.parts, [&](const TowerPart& part) {
+                       return part.times == 1 || (part.times > 1 && !mix.exact);
+                     });
+  return {std::make_shared<const GradientMix>(std::move(mix)), -1, even, whole};
 }
 
 void GradientFlow::start(const GradientTable& grads) {
   for (int v = 0; v < grads.variables(); ++v) {
     int alias = v;
     for (int t = 0; t < grads.towers(); ++t)
-      if (const GradientMix known = of(grads.at(t, v).value); known.kind >= 0)
-        alias = std::min(alias, known.kind);
+      if (const int known = of(grads.at(t, v).value).mix->kind; known >= 0)
+        alias = std::min(alias, known);
     alias_.push_back(alias);
     for (int t = 0; t < grads.towers(); ++t) {
-      GradientMix& mix = mixes_[grads.at(t, v).value.key()];
-      const bool fresh = mix.kind == GradientMix::kNone;
-      mix.exact = mix.exact && (fresh || mix.times[static_cast<std::size_t>(t)] > 0);
+      const Output value = grads.at(t, v).value;
+      GradientMix mix = *of(value).mix;
+      const bool fresh = mix.kind == GradientMix::kNone, again = mix.part(t).times > 0;
+      mix.exact = mix.exact && (fresh || again);
       mix.kind = mix.variable = alias;
-      mix.times.resize(towers_);
-      mix.times[static_cast<std::size_t>(t)] = 1;
-      mix.least = mix.times;
+      if (!again) join_parts(mix.parts, {{t, 1, 1}}, true);
+      mixes_.erase(value.key());
+      add(value, found(std::move(mix)));
     }
   }
 }
@@ -91,33 +142,43 @@ void GradientFlow::follow(const Node& node) {
   if (node.op().collective) return follow_collective(node);
   const bool adds = &node.op() == &kAddN || &node.op() == &kAdd;
   const bool lays_side_by_side = &node.op() == &kConcat;
-  GradientMix mix = combined(node, 0, node.inputs().size(), adds, lays_side_by_side);
-  if (mix.kind == GradientMix::kNone) return;
-  mix.exact = mix.exact && (mix.even() || lays_side_by_side || keeps_places(node.op()));
-  for (std::size_t i = 0; i < node.outputs(); ++i) mixes_.try_emplace(node.output(i).key(), mix);
+  Found all = combined(node, 0, node.inputs().size(), adds, lays_side_by_side);
+  if (all.mix->kind == GradientMix::kNone) return;
+  if (all.mix->exact && !(all.even || lays_side_by_side || keeps_places(node.op()))) {
+    GradientMix mix = *all.mix;
+    mix.exact = false;
+    const int home = all.home;
+    all = found(std::move(mix));
+    all.home = home;
+  }
+  for (std::size_t i = 0; i < node.outputs(); ++i) add(node.output(i), all);
 }
 
 void GradientFlow::follow_collective(const Node& node) {
   const std::size_t count = participants(node);
   for (std::size_t begin = 0; begin < node.inputs().size(); begin += count) {
-    GradientMix mix = combined(node, begin, begin + count, true, false);
-    if (mix.kind == GradientMix::kNone) continue;
+    Found all = combined(node, begin, begin + count, true, false);
+    if (all.mix->kind == GradientMix::kNone) continue;
     for (std::size_t i = begin; i < begin + count; ++i) {
-      mix.home = of(node.input(i)).only_tower();
-      mixes_.try_emplace(node.output(i).key(), mix);
+      all.home = of(node.input(i)).mix->only_tower();
+      add(node.output(i), all);
     }
   }
 }
 
-GradientMix GradientFlow::combined(const Node& node, std::size_t begin, std::size_t end, bool adds,
-                                   bool lays_side_by_side) const {
-  GradientMix result;
+GradientFlow::Found GradientFlow::combined(const Node& node, std::size_t begin, std::size_t end,
+                                           bool adds, bool lays_side_by_side) const {
+  std::vector<const Found*> parts;
   for (std::size_t i = begin; i < end; ++i) {
-    const auto found = mixes_.find(node.input(i).key());
-    if (found == mixes_.end() || (lays_side_by_side && is_empty(node.input(i)))) continue;
-    take(result, found->second, adds, lays_side_by_side);
+    const Found* const known = find(node.input(i));
+    if (!known || (lays_side_by_side && is_empty(node.input(i)))) continue;
+    parts.push_back(known);
   }
-  return result;
+  if (parts.empty()) return nothing();
+  if (parts.size() == 1) return *parts[0];
+  GradientMix result;
+  for (const Found* part : parts) take(result, *part->mix, adds, lays_side_by_side);
+  return found(std::move(result));
 }
 
 }  // namespace belfry

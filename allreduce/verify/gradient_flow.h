@@ -1,6 +1,7 @@
 // What the tensors of a graph are made of: which variable's gradients, of which towers.
 #pragma once
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,13 +17,18 @@ struct GradientMix {
 
   int kind = kNone;  // one of these, or the variable
   int variable = kNone, other = kNone;
-  // Per tower, how often its gradient is part of it: at most and, where other parts lie beside it,
+  // How often the gradient of a tower is part of it: at most and, where other parts lie beside it,
   // at least.
-  std::vector<int> times, least;
+  struct Part {
+    int tower;
+    int times, least;
+  };
+  std::vector<Part> parts = {};  // of the towers that have one, in order
   bool exact = true;  // elements of both kinds are there; otherwise `times` says only whether
-  int home = -1;      // the tower beside whose gradient a collective has put it, or -1
 
-  bool even() const { return least == times; }
+  // Of any tower.
+  Part part(int tower) const;
+  bool even() const;
   // The one tower whose gradient this is, or -1.
   int only_tower() const;
 };
@@ -34,7 +40,15 @@ class GradientFlow {
  public:
   explicit GradientFlow(const GradientTable& grads);
 
-  GradientMix of(Output tensor) const;
+  // What a tensor is made of. Outputs of a collective are made of the same.
+  struct Found {
+    std::shared_ptr<const GradientMix> mix;  // never null
+    int home = -1;     // the tower beside whose gradient a collective has put it, or -1
+    bool even = true;  // of the mix
+    // Each tower's gradient is in it once or, if that is not exact, at all.
+    bool whole = false;
+  };
+  Found of(Output tensor) const;
   // The first variable of the table that has the very tensor as gradient that `v` has.
   int alias(int v) const { return alias_[static_cast<std::size_t>(v)]; }
 
@@ -42,12 +56,17 @@ class GradientFlow {
   void start(const GradientTable& grads);
   void follow(const Node& node);
   void follow_collective(const Node& node);
-  GradientMix combined(const Node& node, std::size_t begin, std::size_t end, bool adds,
-                       bool lays_side_by_side) const;
+  Found combined(const Node& node, std::size_t begin, std::size_t end, bool adds,
+                 bool lays_side_by_side) const;
+  Found found(GradientMix mix) const;
+  const Found* find(const Output& tensor) const;
+  void add(const Output& tensor, const Found& found);
+  static Found nothing();
 
   std::size_t towers_;
   std::vector<int> alias_;
-  std::map<std::pair<int, int>, GradientMix> mixes_;  // by Output::key()
+  std::map<std::pair<int, int>, Found> mixes_;  // by Output::key()
+  std::vector<char> mixed_;                     // by node: some output has a mix
 };
 
 // Number of participants of a collective, whose inputs are tensor-major.

@@ -46,14 +46,14 @@ void verify_column(const std::vector<Gradient>& column) {
   require(variables.size() <= 1 || variables.size() == column.size(), "variable ", named(column[0]),
           " has ", variables.size(), " copies for ", column.size(),
           " towers; either all towers share it, or each has its own");
+  std::map<std::pair<int, int>, std::size_t> towers;  // by gradient
   for (std::size_t t = 0; t < column.size(); ++t) {
     const Gradient& g = column[t];
-    for (std::size_t s = 0; s < t; ++s) {
-      if (column[s].value != g.value || is_fixed(g.value)) continue;
-      throw InvalidArgument(
-          cat("towers ", s, " and ", t, " have the same tensor as gradient of variable ", named(g),
-              ": ", g.value.node().describe(), "; each tower differentiates its own loss"));
-    }
+    const auto [first, fresh] = towers.emplace(g.value.key(), t);
+    if (!fresh && !is_fixed(g.value))
+      throw InvalidArgument(cat(
+          "towers ", first->second, " and ", t, " have the same tensor as gradient of variable ",
+          named(g), ": ", g.value.node().describe(), "; each tower differentiates its own loss"));
     if (variables.size() < 2) continue;
     const int owner = g.variable.node().origin().replica, maker = tower_of(g.value);
     require(t == 0 || column[t - 1].variable.node().origin().replica < owner, "row ", t,
@@ -74,10 +74,10 @@ std::string result_of(const Gradient& combined, int t) {
 }
 
 // Of variable v, for tower t: each tower's gradient once.
-bool is_sum(const GradientMix& mix, int v, int t) {
-  return (mix.kind == GradientMix::kMany || mix.kind == v) && (mix.home < 0 || mix.home == t) &&
-         std::ranges::all_of(mix.times, [&](int n) { return n == 1 || (n > 1 && !mix.exact); }) &&
-         (mix.even() || !mix.exact);
+bool is_sum(const GradientFlow::Found& found, int v, int t) {
+  const int kind = found.mix->kind;
+  return (kind == GradientMix::kMany || kind == v) && (found.home < 0 || found.home == t) &&
+         found.whole;
 }
 
 class Results {
@@ -109,14 +109,15 @@ class Results {
 
   void verify_participants(const GradientFlow& flow, const Node& node, std::size_t begin,
                            std::size_t end) const {
-    GradientMix before;
+    std::shared_ptr<const GradientMix> previous = std::make_shared<GradientMix>();
     for (std::size_t i = begin; i < end; ++i) {
-      const GradientMix mix = flow.of(node.input(i));
+      const GradientFlow::Found found = flow.of(node.input(i));
+      const GradientMix &mix = *found.mix, &before = *previous;
       if (mix.kind < 0) continue;
       const int tower = mix.only_tower(), last = before.only_tower();
       const bool fits = before.kind < 0 || before.kind == mix.kind;
       if (fits && (tower < 0 || tower > last)) {
-        before = mix;
+        previous = found.mix;
         continue;
       }
       require(fits, node.describe(), ": participant ", i - begin, " gives a gradient of variable ",
@@ -135,8 +136,9 @@ class Results {
   void verify_mix(const GradientFlow& flow, int t, int v) const {
     const Shape& shape = grads_.at(t, v).value.shape();
     if (shape.is_fully_known() && shape.elements() == 0) return;  // there is nothing to add
-    const GradientMix mix = flow.of(combined_.at(t, v).value);
-    if (is_sum(mix, flow.alias(v), t)) return;
+    const GradientFlow::Found found = flow.of(combined_.at(t, v).value);
+    if (is_sum(found, flow.alias(v), t)) return;
+    const GradientMix& mix = *found.mix;
     require(mix.kind != GradientMix::kNone, result(t, v), " is made of no tower's gradient");
     require(mix.kind != GradientMix::kAdded, result(t, v), " adds gradients of two variables, ",
             named(grads_.at(t, std::max(0, mix.variable))), " and ",
@@ -146,14 +148,14 @@ class Results {
     const int only = mix.only_tower();
     require(only < 0, result(t, v), " is made of the gradient of tower ", only, " alone");
     for (int u = 0; u < grads_.towers(); ++u) {
-      const int times = mix.times[static_cast<std::size_t>(u)];
-      const bool lacking = mix.exact && mix.least[static_cast<std::size_t>(u)] == 0;
+      const int times = mix.part(u).times;
+      const bool lacking = mix.exact && mix.part(u).least == 0;
       require(times > 0 && !lacking, times > 0 ? "a part of " : "", result(t, v),
               " lacks the gradient of tower ", u, ", ", grads_.at(u, v).value.node().describe());
       require(times == 1 || !mix.exact, result(t, v), " has the gradient of tower ", u, ", ",
               grads_.at(u, v).value.node().describe(), ", ", times, " times");
     }
-    throw InvalidArgument(cat(result(t, v), " is the copy of tower ", mix.home));
+    throw InvalidArgument(cat(result(t, v), " is the copy of tower ", found.home));
   }
 
   const GradientTable& grads_;

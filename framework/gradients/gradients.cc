@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 
 #include "belfry/framework/base/log.h"
@@ -51,8 +52,7 @@ class Backward {
     mark_between();
     seed();
     // Creation order is a topological order, so the highest node left has all its uses.
-    for (std::size_t id = between_.size(); id-- > 0;)
-      if (between_[id]) visit(graph_.node(id));
+    for (const int id : between_ | std::views::reverse) visit(graph_.node(index(id)));
     std::vector<Output> result;
     for (const Output& x : xs_) {
       result.push_back(total(x));
@@ -70,37 +70,50 @@ class Backward {
            (!stop_.contains(input.key()) || wanted_.contains(input.key()));
   }
   bool leads_on(const Output& input) const {
-    return reached(input) && between_[static_cast<std::size_t>(input.node().id())];
+    return reached(input) && is_between(input.node().id());
   }
 
   // Nodes that depend on an x and on which a y depends.
   void mark_between() {
-    int last = 0;
-    for (const Output& y : ys_) last = std::max(last, y.node().id());
-    const auto count = static_cast<std::size_t>(last) + 1;
-    std::vector<char> needed(count), depends(count);
-    for (const Output& y : ys_) needed[static_cast<std::size_t>(y.node().id())] = true;
-    for (std::size_t id = count; id-- > 0;)
-      if (needed[id])
-        for (const Output& input : graph_.node(id).inputs())
-          if (reached(input)) needed[static_cast<std::size_t>(input.node().id())] = true;
-    for (const Output& x : xs_)
-      if (static_cast<std::size_t>(x.node().id()) < count)
-        depends[static_cast<std::size_t>(x.node().id())] = true;
-    between_.resize(count);
-    for (std::size_t id = 0; id < count; ++id) {
-      if (!needed[id]) continue;
-      for (const Output& input : graph_.node(id).inputs())
-        if (reached(input) && depends[static_cast<std::size_t>(input.node().id())])
-          depends[id] = true;
-      between_[id] = depends[id];
+    const std::vector<int> needed = find_needed();
+    for (const int id : needed) {
+      const bool depends =
+          is_x_.contains(id) ||
+          std::ranges::any_of(graph_.node(index(id)).inputs(), [&](const Output& input) {
+            return reached(input) && is_between(input.node().id());
+          });
+      if (depends) between_.push_back(id);
     }
   }
+
+  // Nodes on which a y depends, in order. Those before all xs depend on none.
+  std::vector<int> find_needed() {
+    for (const Output& x : xs_) is_x_.insert(x.node().id());
+    const int first = is_x_.empty() ? static_cast<int>(graph_.size()) : *is_x_.begin();
+    std::set<int> seen;
+    std::vector<int> open;
+    const auto want = [&](const Output& output) {
+      const int id = output.node().id();
+      if (id >= first && seen.insert(id).second) open.push_back(id);
+    };
+    for (const Output& y : ys_) want(y);
+    while (!open.empty()) {
+      const int id = open.back();
+      open.pop_back();
+      for (const Output& input : graph_.node(index(id)).inputs())
+        if (reached(input)) want(input);
+    }
+    return {seen.begin(), seen.end()};
+  }
+
+  static std::size_t index(int id) { return static_cast<std::size_t>(id); }
+
+  bool is_between(int id) const { return std::ranges::binary_search(between_, id); }
 
   void seed() {
     for (std::size_t i = 0; i < ys_.size(); ++i) {
       const Output& y = ys_[i];
-      if (!between_[static_cast<std::size_t>(y.node().id())]) continue;
+      if (!is_between(y.node().id())) continue;
       std::optional<Beside> beside;
       if (options_.colocate) beside.emplace(y);
       Output initial = i < options_.initial.size() ? options_.initial[i] : Output();
@@ -181,7 +194,8 @@ class Backward {
   std::vector<Output> xs_;
   const GradientOptions& options_;
   std::set<Key> wanted_, stop_;
-  std::vector<char> between_;
+  std::set<int> is_x_;        // nodes of xs
+  std::vector<int> between_;  // in order
   std::map<Key, std::vector<GradientUse>> uses_;
 };
 

@@ -21,7 +21,10 @@ namespace {
 class UpdateFuser {
  public:
   UpdateFuser(PlanGraph& plan, const PlanContext& context)
-      : plan_(plan), context_(context), consumers_(consumers_of(plan)) {}
+      : plan_(plan),
+        context_(context),
+        consumers_(consumers_of(plan)),
+        walker_(plan.nodes.size()) {}
 
   void run() {
     const std::size_t count = plan_.nodes.size();
@@ -57,11 +60,12 @@ class UpdateFuser {
 
   void consider(int sum) {
     std::vector<Member> members;
+    const int space = space_of(plan_.node(sum).devices);
     for (const int user : consumers_[at(sum)]) {
       const auto& inputs = plan_.node(user).inputs;
       const auto uses = std::ranges::count(inputs, sum, &Value::node);
       if (uses == 0) continue;  // it waits for the sum and does not read it
-      if (uses > 1 || !applies(plan_.node(user), sum)) return;
+      if (uses > 1 || !applies(plan_.node(user), sum, space)) return;
       members.push_back({user, inputs[at(plan_.node(user).op->elementwise_input)].index});
     }
     const PlanNode& collective = plan_.node(sum);
@@ -118,9 +122,10 @@ class UpdateFuser {
       fuse(body);
   }
 
-  bool applies(const PlanNode& user, int sum) const {
+  // `space`: of the sum.
+  bool applies(const PlanNode& user, int sum, int space) const {
     return is_update(user) && user.inputs[at(user.op->elementwise_input)].node == sum &&
-           space_of(user.devices) == space_of(plan_.node(sum).devices);
+           space_of(user.devices) == space;
   }
 
   static bool is_update(const PlanNode& node) {
@@ -146,7 +151,7 @@ class UpdateFuser {
 
   // What a path from one member reaches, a path from all of them will. No member may be reached,
   // and no user of a variable that was not reached from that variable's own update.
-  bool keeps_versions(int sum, const std::vector<Member>& members) const {
+  bool keeps_versions(int sum, const std::vector<Member>& members) {
     std::set<int> fused;
     if (sum >= 0) fused.insert(sum);
     for (const Member& member : members) fused.insert(member.node);
@@ -154,16 +159,20 @@ class UpdateFuser {
     for (const int n : fused)
       std::ranges::copy_if(consumers_[at(n)], std::back_inserter(after),
                            [&](int user) { return n != sum || !fused.contains(user); });
-    const std::vector<char> all = reached_from(consumers_, after);
-    if (std::ranges::any_of(fused, [&](int n) { return all[at(n)]; })) return false;
+    const std::vector<int> all = walker_.reached_from(consumers_, after);
+    if (std::ranges::any_of(fused, [&](int n) { return contains(all, n); })) return false;
     return std::ranges::all_of(members, [&](const Member& member) {
-      const std::vector<char> own = reached_from(consumers_, consumers_[at(member.node)]);
+      const std::vector<int> own = walker_.reached_from(consumers_, consumers_[at(member.node)]);
       const auto& written = plan_.node(member.node).inputs;
       for (int i = 0; i < plan_.node(member.node).op->writes; ++i)
         for (const int user : consumers_[at(written[at(i)].node)])
-          if (all[at(user)] && !own[at(user)]) return false;
+          if (contains(all, user) && !contains(own, user)) return false;
       return true;
     });
+  }
+
+  static bool contains(const std::vector<int>& sorted, int n) {
+    return std::ranges::binary_search(sorted, n);
   }
 
   // A fusion writes what belongs to one tensor, part by part, before it reads the next. So nothing
@@ -253,6 +262,7 @@ class UpdateFuser {
   PlanGraph& plan_;
   const PlanContext& context_;
   std::vector<std::vector<int>> consumers_;
+  Walker walker_;
   Replacements replacements_;
 };
 

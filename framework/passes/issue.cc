@@ -43,7 +43,9 @@ class GpuIssuer {
         fed_(fed_gpus(plan)),
         stamped_(plan.launches.size()),
         stepped_(plan.strands.size()),
-        known_(plan.strands.size(), std::vector<int>(plan.strands.size() + fed_.size(), -1)) {
+        known_(plan.strands.size()) {
+    for (const StrandIndex s : plan.strands.indices())
+      if (plan.on_gpu(s)) known_[s].assign(plan.strands.size() + fed_.size(), -1);
     for (const LaunchIndex l : plan.launches.indices()) {
       const Launch& launch = plan.launches[l];
       if (launch.rank) stamped_[l] = true;  // to know which one does not finish

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/passes/arena_packer.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -23,8 +24,6 @@ std::int64_t align(std::int64_t bytes, const Device& device) {
 struct Block {
   BufferIndex buffer;
   std::int64_t bytes;
-  LaunchIndex first;              // writes it first
-  std::vector<LaunchIndex> uses;  // all that touch it
 };
 
 class MemoryPlanner {
@@ -72,11 +71,7 @@ class MemoryPlanner {
           buffers.push_back(made_.buffer(root));
           continue;
         }
-        // Equal results of a collective: one tensor serves a memory space.
-        const BufferIndex shared =
-            node.op->collective ? equal_output(node, buffers) : BufferIndex();
-        const BufferIndex over = shared ? shared : overwritten(value.node, i);
-        buffers.push_back(over ? over : buffer_for(value));
+        buffers.push_back(buffer_for(value));
         values_in_[buffers.back()].push_back(value);
       }
     }
@@ -90,20 +85,23 @@ class MemoryPlanner {
     }
   }
 
-  // The buffer of an earlier output of a collective that equals the next and is in its memory
-  // space, or none.
-  BufferIndex equal_output(const PlanNode& node, const std::vector<BufferIndex>& buffers) const {
-    const auto space = [&](std::size_t output) {
-      return context_.device(node.devices[output]).memory_space;
+  BufferIndex buffer_for(Value value) {
+    const PlanNode& node = graph_.node(value.node);
+    const std::size_t i = at(value.index);
+    const auto own = [&] {
+      const BufferIndex over = overwritten(value.node, i);
+      return over ? over : made_for(value);
     };
-    const std::size_t equal = at(node.participants());
-    for (std::size_t earlier = buffers.size() / equal * equal; earlier < buffers.size(); ++earlier)
-      if (space(earlier) == space(buffers.size())) return buffers[earlier];
-    return {};
+    if (!node.op->collective) return own();
+    // Equal results of a collective: one tensor serves a memory space.
+    if (value.index % node.participants() == 0) equal_in_.clear();
+    BufferIndex& equal = equal_in_[context_.device(node.devices[i]).memory_space];
+    if (!equal) equal = own();
+    return equal;
   }
 
   // Of a value, or of the fetch in which it is made.
-  BufferIndex buffer_for(Value value) {
+  BufferIndex made_for(Value value) {
     const PlanNode& node = graph_.node(value.node);
     const auto fetch = fetched_as_.find(value);
     if (fetch != fetched_as_.end()) return make_buffer(graph_.node(fetch->second), 0);
@@ -170,7 +168,7 @@ class MemoryPlanner {
           record.sliced != bool(node.division(static_cast<int>(i))) ||
           record.bytes != bytes_of(node, i))
         continue;
-      if (last_user(buffer, launch) && fed_once(node, buffer)) return buffer;
+      if (last_user(buffer, launch) && fed_once(n, buffer)) return buffer;
     }
     return {};
   }
@@ -181,23 +179,19 @@ class MemoryPlanner {
       const auto users = users_.find(value);
       if (users == users_.end()) continue;
       for (const LaunchIndex user : users->second)
-        if (user != launch && !happens_before(user, launch)) return false;
+        if (user != launch && !schedule_.happens_before(user, launch)) return false;
     }
     return true;
   }
 
   // A value used twice by one launch is read at other places than it is written, and so is one of
   // which it takes the shards one by one.
-  bool fed_once(const PlanNode& node, BufferIndex buffer) const {
-    return std::ranges::count_if(node.inputs, [&](const Value& input) {
-             return made_.buffer(root_of(graph_, input)) == buffer;
-           }) == 1;
-  }
-
-  bool happens_before(LaunchIndex a, LaunchIndex b) const {
-    const Launch& first = schedule_.launches[a];
-    const Indexed<Strand, int>& clock = schedule_.clocks[b];  // of the strands that there were
-    return first.strand < clock.next() && clock[first.strand] > first.position;
+  bool fed_once(int n, BufferIndex buffer) {
+    if (std::exchange(fed_node_, n) != n) {
+      fed_.clear();
+      for (const Value& input : graph_.node(n).inputs) ++fed_[made_.buffer(root_of(graph_, input))];
+    }
+    return fed_.at(buffer) == 1;
   }
 
   void collect_uses() {
@@ -225,7 +219,7 @@ class MemoryPlanner {
       const BufferRecord& record = made_.buffers[b];
       if (record.kind == BufferKind::kArena && !uses_[b].empty())
         (record.sliced ? sliced : common)[at(record.device)].push_back(
-            {b, align(record.bytes, device(record)), uses_[b].front(), uses_[b]});
+            {b, align(record.bytes, device(record))});
     }
     for (std::size_t d = 0; d < common.size(); ++d) {
       const std::int64_t begin = pack(common[d]);
@@ -234,15 +228,21 @@ class MemoryPlanner {
     }
     for (const BufferIndex b : made_.buffers.indices())
       if (!uses_[b].empty()) append_constant(made_.buffers[b]);
-    for (std::size_t d = 0; d < common.size(); ++d) append_feeds(static_cast<int>(d));
+    std::map<int, std::vector<BufferIndex>> feeds;  // of GPUs
+    for (const BufferIndex b : made_.buffers.indices())
+      if (made_.buffers[b].kind == BufferKind::kFeed && device(made_.buffers[b]).on_gpu() &&
+          !uses_[b].empty())
+        feeds[made_.buffers[b].device].push_back(b);
+    for (const auto& [device, buffers] : feeds) append_feeds(device, buffers);
   }
 
   // Returns where the last one ends.
   std::int64_t pack(std::vector<Block>& blocks) {
     std::ranges::stable_sort(blocks, std::greater(), &Block::bytes);
-    std::int64_t end = 0;
-    for (std::size_t i = 0; i < blocks.size(); ++i) end = std::max(end, put(blocks, i));
-    return end;
+    ArenaPacker packer(schedule_);
+    for (const Block& block : blocks)
+      made_.buffers[block.buffer].offset = packer.put(block.bytes, uses_[block.buffer]);
+    return packer.end();
   }
 
   // What outlives runs lies behind what does not: constants of GPUs.
@@ -254,53 +254,23 @@ class MemoryPlanner {
   }
 
   // So do the slots for what a GPU is fed with; those of the host lie behind the first device's.
-  void append_feeds(int d) {
+  void append_feeds(int d, const std::vector<BufferIndex>& buffers) {
     const Device& fed = context_.device(d);
-    if (!fed.on_gpu()) return;
     std::int64_t& end = made_.arena_bytes[at(d)];
     FeedSlots slots{
         .device = d, .gpu = fed.gpu, .bytes = 0, .offset = end, .on_host = made_.arena_bytes[0]};
-    for (const BufferIndex b : made_.buffers.indices()) {
+    for (const BufferIndex b : buffers) {
       BufferRecord& record = made_.buffers[b];
-      if (record.kind != BufferKind::kFeed || record.device != d || uses_[b].empty()) continue;
       record.offset = end + slots.bytes;
       slots.bytes += align(record.bytes, fed);
       slots.buffers.push_back(b);
     }
-    if (slots.buffers.empty()) return;
     end += FeedSlots::kCount * slots.bytes;
     made_.arena_bytes[0] += FeedSlots::kCount * slots.bytes;
     made_.feed_slots.push_back(std::move(slots));
   }
 
   const Device& device(const BufferRecord& record) const { return context_.device(record.device); }
-
-  // Places block i beside those before it; returns where it ends.
-  std::int64_t put(const std::vector<Block>& blocks, std::size_t i) {
-    std::vector<std::pair<std::int64_t, std::int64_t>> taken;
-    for (std::size_t j = 0; j < i; ++j) {
-      if (!conflict(blocks[i], blocks[j])) continue;
-      const std::int64_t begin = made_.buffers[blocks[j].buffer].offset;
-      taken.emplace_back(begin, begin + blocks[j].bytes);
-    }
-    std::ranges::sort(taken);
-    std::int64_t offset = 0;
-    for (const auto& [begin, end] : taken) {
-      if (begin - offset >= blocks[i].bytes) break;
-      offset = std::max(offset, end);
-    }
-    made_.buffers[blocks[i].buffer].offset = offset;
-    return offset + blocks[i].bytes;
-  }
-
-  // Unless every use of one happens before the first write of the other.
-  bool conflict(const Block& a, const Block& b) const {
-    return !(all_before(a.uses, b.first) || all_before(b.uses, a.first));
-  }
-
-  bool all_before(const std::vector<LaunchIndex>& uses, LaunchIndex launch) const {
-    return std::ranges::all_of(uses, [&](LaunchIndex use) { return happens_before(use, launch); });
-  }
 
   const PlanGraph& graph_;
   const ExecutionSchedule& schedule_;
@@ -311,6 +281,9 @@ class MemoryPlanner {
   std::map<Value, std::vector<LaunchIndex>> users_;
   std::map<BufferIndex, std::vector<Value>> values_in_;
   Indexed<BufferRecord, std::vector<LaunchIndex>> uses_;
+  std::map<int, BufferIndex> equal_in_;  // by memory space: of the last tensor of a collective
+  int fed_node_ = -1;
+  std::map<BufferIndex, int> fed_;  // how often that node takes each
 };
 
 }  // namespace

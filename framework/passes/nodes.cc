@@ -57,6 +57,21 @@ std::vector<char> reached_from(const std::vector<std::vector<int>>& consumers,
   return reached;
 }
 
+std::vector<int> Walker::reached_from(const std::vector<std::vector<int>>& consumers,
+                                      std::span<const int> starts) {
+  marks_.resize(std::max(marks_.size(), consumers.size()));
+  std::vector<int> reached;
+  const auto visit = [&](int n) {
+    if (!std::exchange(marks_[at(n)], true)) reached.push_back(n);
+  };
+  for (const int n : starts) visit(n);
+  for (std::size_t i = 0; i < reached.size(); ++i)
+    for (const int n : consumers[at(reached[i])]) visit(n);
+  for (const int n : reached) marks_[at(n)] = false;
+  std::ranges::sort(reached);
+  return reached;
+}
+
 std::vector<std::vector<int>> launch_deps(const PlanGraph& plan) {
   std::vector<std::vector<int>> deps(plan.nodes.size());
   for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
@@ -183,43 +198,75 @@ void sort_nodes(PlanGraph& plan) {
   keep_nodes(plan, sorted);
 }
 
+namespace {
+
+int stand_in(const Replacements& replacements, int n) {
+  const auto found = replacements.nodes.find(n);
+  return found == replacements.nodes.end() ? n : found->second;
+}
+
+Value stand_in(const Replacements& replacements, const Value& value) {
+  const auto found = replacements.values.find(value);
+  return found == replacements.values.end() ? value : found->second;
+}
+
+// Whether nodes would wait for themselves, were they replaced.
+bool would_close_cycle(const PlanGraph& plan, const Replacements& replacements) {
+  std::vector<std::vector<int>> consumers(plan.nodes.size());
+  std::vector<int> missing(plan.nodes.size());
+  const auto add = [&](int before, int n) {
+    if (before == n) return;
+    consumers[at(before)].push_back(n);
+    ++missing[at(n)];
+  };
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    const PlanNode& node = plan.nodes[i];
+    const int own = static_cast<int>(i), by = stand_in(replacements, own);
+    for (const int before : node.after) add(stand_in(replacements, before), by);
+    if (by != own) continue;
+    for (const Value& input : node.inputs) {
+      const int giver = stand_in(replacements, input).node;
+      if (giver == own) return true;
+      add(giver, own);
+    }
+  }
+  std::vector<int> ready;
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+    if (missing[n] == 0) ready.push_back(static_cast<int>(n));
+  for (std::size_t i = 0; i < ready.size(); ++i)
+    for (const int consumer : consumers[at(ready[i])])
+      if (--missing[at(consumer)] == 0) ready.push_back(consumer);
+  return ready.size() < plan.nodes.size();
+}
+
+}  // namespace
+
 bool replace_nodes(PlanGraph& plan, const Replacements& replacements) {
-  PlanGraph changed;
-  changed.nodes = plan.nodes;
+  if (would_close_cycle(plan, replacements)) return false;
   std::vector<char> was_used(plan.nodes.size());
   for (const PlanNode& node : plan.nodes) {
     for (const Value& input : node.inputs) was_used[at(input.node)] = true;
     for (const int before : node.after) was_used[at(before)] = true;
   }
-  const auto stand_in = [&](int n) {
-    const auto found = replacements.nodes.find(n);
-    return found == replacements.nodes.end() ? n : found->second;
-  };
   for (const auto& [replaced, by] : replacements.nodes) {
-    const std::vector<int>& after = changed.nodes[at(replaced)].after;
-    std::vector<int>& to = changed.nodes[at(by)].after;
+    const std::vector<int> after = std::exchange(plan.nodes[at(replaced)].after, {});
+    std::vector<int>& to = plan.nodes[at(by)].after;
     to.insert(to.end(), after.begin(), after.end());
-    changed.nodes[at(replaced)].after.clear();
   }
-  for (std::size_t n = 0; n < changed.nodes.size(); ++n) {
-    PlanNode& node = changed.nodes[n];
-    for (Value& input : node.inputs)
-      if (const auto found = replacements.values.find(input); found != replacements.values.end())
-        input = found->second;
-    for (int& before : node.after) before = stand_in(before);
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+    PlanNode& node = plan.nodes[n];
+    for (Value& input : node.inputs) input = stand_in(replacements, input);
+    for (int& before : node.after) before = stand_in(replacements, before);
     std::erase(node.after, static_cast<int>(n));
   }
   std::vector<int> kept;
-  for (std::size_t n = 0; n < changed.nodes.size(); ++n)
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
     if (!replacements.nodes.contains(static_cast<int>(n))) kept.push_back(static_cast<int>(n));
   std::vector<char> used;
   for (const int n : kept) used.push_back(was_used[at(n)]);
-  keep_nodes(changed, kept);
-  keep_nodes(changed, without_unused(changed, used));
-  const std::vector<int> sorted = sorted_nodes(changed);
-  if (sorted.size() != changed.nodes.size()) return false;
-  keep_nodes(changed, sorted);
-  plan.nodes = std::move(changed.nodes);
+  keep_nodes(plan, kept);
+  keep_nodes(plan, without_unused(plan, used));
+  sort_nodes(plan);
   return true;
 }
 

@@ -19,7 +19,8 @@ struct Version {
 
 class WriteOrder {
  public:
-  explicit WriteOrder(PlanGraph& plan) : plan_(plan), consumers_(consumers_of(plan)) {}
+  explicit WriteOrder(PlanGraph& plan)
+      : plan_(plan), consumers_(consumers_of(plan)), walker_(plan.nodes.size()) {}
 
   void run() {
     // Versions are those of the graph's paths: all are found before any edge is added.
@@ -47,17 +48,17 @@ class WriteOrder {
   }
 
   void find_versions(int variable, const std::vector<int>& writes) {
-    std::vector<std::vector<char>> after;
+    std::vector<std::vector<int>> after;
     for (const int write : writes) after.push_back(after_of(write));
     for (std::size_t w = 0; w + 1 < writes.size(); ++w)
-      require(after[w][at(writes[w + 1])], "the writes to variable '", node(variable).node->name(),
-              "' by ", writer(writes[w], variable).describe(), " and ",
+      require(contains(after[w], writes[w + 1]), "the writes to variable '",
+              node(variable).node->name(), "' by ", writer(writes[w], variable).describe(), " and ",
               writer(writes[w + 1], variable).describe(),
               " are not ordered; make one depend on the other");
     for (const int reader : consumers_[at(variable)]) {
       if (node(reader).op != &kRead) continue;
       std::size_t next = 0;
-      while (next < writes.size() && after[next][at(reader)]) ++next;
+      while (next < writes.size() && contains(after[next], reader)) ++next;
       if (next < writes.size())
         versions_.push_back(
             {variable, next == 0 ? -1 : writes[next - 1], {reader, 0}, writes[next]});
@@ -70,15 +71,20 @@ class WriteOrder {
     }
   }
 
-  std::vector<char> after_of(int write) const {
-    return reached_from(consumers_, consumers_[at(write)]);
+  std::vector<int> after_of(int write) {
+    return walker_.reached_from(consumers_, consumers_[at(write)]);
+  }
+
+  static bool contains(const std::vector<int>& sorted, int n) {
+    return std::ranges::binary_search(sorted, n);
   }
 
   // Makes the next write wait for all users of a version, or copies it if one of them runs later.
   void protect(const Version& version) {
-    const std::vector<char> late = after_of(version.next);
+    const std::vector<int> late = after_of(version.next);
     const std::vector<int> users = users_of(plan_, consumers_, version.reader);
-    if (std::ranges::any_of(users, [&](int user) { return late[at(user)]; })) return copy(version);
+    if (std::ranges::any_of(users, [&](int user) { return contains(late, user); }))
+      return copy(version);
     for (const int user : users)
       if (user != version.next) add_edge(user, version.next);
   }
@@ -112,6 +118,7 @@ class WriteOrder {
   PlanGraph& plan_;
   std::vector<std::vector<int>> consumers_;
   std::vector<Version> versions_;
+  Walker walker_;
 };
 
 }  // namespace

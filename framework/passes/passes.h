@@ -118,6 +118,19 @@ std::vector<std::vector<int>> consumers_of(const PlanGraph& plan);
 // reached[n]: n is one of `starts`, or there is a path to it from one.
 std::vector<char> reached_from(const std::vector<std::vector<int>>& consumers,
                                std::span<const int> starts);
+// The same for many walks that reach little each: they take the time of what they reach.
+class Walker {
+ public:
+  // Of a plan with so many nodes, or fewer.
+  explicit Walker(std::size_t nodes) : marks_(nodes) {}
+  // The nodes that are reached, in order.
+  std::vector<int> reached_from(const std::vector<std::vector<int>>& consumers,
+                                std::span<const int> starts);
+
+ private:
+  std::vector<char> marks_;
+};
+
 // deps[n]: launching nodes that n waits for, through aliases and storage; in order of their
 // numbers.
 std::vector<std::vector<int>> launch_deps(const PlanGraph& plan);

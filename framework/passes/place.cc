@@ -24,7 +24,9 @@ std::vector<int> Placement::devices(const Node& node) const {
 }
 
 int Placement::device(const Output& output) const {
-  return devices(output.node())[at(output.index())];
+  const auto found = collectives_.find(output.node().id());
+  return found == collectives_.end() ? devices(output.node()).front()
+                                     : found->second[at(output.index())];
 }
 
 void place(PlanGraph& plan, const PlanContext& context) {

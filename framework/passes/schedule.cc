@@ -2,6 +2,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
@@ -14,13 +15,18 @@ namespace {
 // Bytes that one worker sums at a time: all K buffers of a part fit in its cache.
 constexpr std::int64_t kWorkerPart = 64 << 10;
 
+// Of a device: for what runs once, for what runs once per shard, and for communication.
+constexpr std::size_t kMostStrands = 3;
+
 class Scheduler {
  public:
   Scheduler(const PlanGraph& graph, const PlanContext& context)
       : graph_(graph),
         context_(context),
         deps_(launch_deps(graph)),
-        launch_of_(graph.nodes.size()) {}
+        launch_of_(graph.nodes.size()) {
+    made_.clocks = Clocks(kMostStrands * context.devices.size());
+  }
 
   ExecutionSchedule run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
@@ -43,15 +49,11 @@ class Scheduler {
     launch.range_larger = range_of(node, fewest_samples(node) + 1);
     launch.part = !made_.on_gpu(strand) && !rank ? part_of(node, launch.range)
                                                  : std::max<std::int64_t>(1, launch.range.size());
-    Indexed<Strand, int> clock;
-    if (!launches.empty()) clock = made_.clocks[launches.back()];
-    clock.resize(made_.strands.size());
-    clock[strand] = launch.position;
-    launch.waits = add_waits(n, clock);
+    launch.clock = launches.empty() ? Clocks::kNothing : made_.launches[launches.back()].clock;
+    add_waits(launch);
     launch_of_[at(n)] = made_.launches.add(std::move(launch));
     note_sum(n);
     launches.push_back(launch_of_[at(n)]);
-    made_.clocks.push_back(std::move(clock));
   }
 
   // Of a shard.
@@ -80,25 +82,24 @@ class Scheduler {
 
   // Waits for dependencies that the clock does not cover yet, latest launches first, so that one
   // wait implies as many others as it can. Updates the clock.
-  std::vector<Wait> add_waits(int n, Indexed<Strand, int>& clock) const {
+  void add_waits(Launch& launch) {
     std::vector<LaunchIndex> launches;
-    for (const int dep : deps_[at(n)]) launches.push_back(launch_of_[at(dep)]);
-    const PlanNode& node = graph_.node(n);
+    for (const int dep : deps_[at(launch.node)]) launches.push_back(launch_of_[at(dep)]);
+    const PlanNode& node = graph_.node(launch.node);
     const auto sums = sums_.find(node.device());
     if (node.sharding.divides() && sums != sums_.end() && sums->second.size() > 1)
       launches.push_back(sums->second.end()[-2]);
     std::ranges::sort(launches, std::greater());
-    std::vector<Wait> waits;
+    Clocks& clocks = made_.clocks;
     for (const LaunchIndex dep : launches) {
       const Launch& earlier = made_.launches[dep];
-      int& known = clock[earlier.strand];
-      if (known > earlier.position) continue;
-      waits.push_back({earlier.strand, earlier.position});
-      const Indexed<Strand, int>& implied = made_.clocks[dep];
-      for (const StrandIndex s : implied.indices()) clock[s] = std::max(clock[s], implied[s]);
-      known = std::max(known, earlier.position + 1);
+      if (earlier.strand == launch.strand ||
+          clocks.count(launch.clock, earlier.strand) > earlier.position)
+        continue;
+      launch.waits.push_back({earlier.strand, earlier.position});
+      launch.clock = clocks.joined(launch.clock, earlier.clock);
+      launch.clock = clocks.with(launch.clock, earlier.strand, earlier.position + 1);
     }
-    return waits;
   }
 
   // Collectives take turns on their devices, so that no strand runs them all. Eager ones begin
@@ -145,12 +146,11 @@ class Scheduler {
   }
 
   StrandIndex strand_of(int device, bool communicates, int shards = 1) {
-    for (const StrandIndex s : made_.strands.indices()) {
-      const Strand& strand = made_.strands[s];
-      if (strand.device == device && strand.communicates == communicates && strand.shards == shards)
-        return s;
-    }
-    return made_.strands.add({device, {}, context_.device(device).gpu, communicates, shards});
+    const auto [found, fresh] = strands_.try_emplace({device, communicates, shards});
+    if (fresh)
+      found->second =
+          made_.strands.add({device, {}, context_.device(device).gpu, communicates, shards});
+    return found->second;
   }
 
   const PlanGraph& graph_;
@@ -158,6 +158,7 @@ class Scheduler {
   std::vector<std::vector<int>> deps_;
   std::vector<LaunchIndex> launch_of_;  // by node
   ExecutionSchedule made_;
+  std::map<std::tuple<int, bool, int>, StrandIndex> strands_;
   std::map<int, std::vector<LaunchIndex>> sums_;  // by device: what reads its partial sums
   int collectives_ = 0;
 };

@@ -5,7 +5,9 @@
 // not follow.
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/graph/variable.h"
@@ -28,7 +30,10 @@ struct Group {
 class Sharing {
  public:
   Sharing(PlanGraph& plan, const PlanContext& context)
-      : plan_(plan), context_(context), consumers_(consumers_of(plan)) {}
+      : plan_(plan),
+        context_(context),
+        consumers_(consumers_of(plan)),
+        walker_(plan.nodes.size()) {}
 
   void run() {
     collect_groups();
@@ -46,10 +51,12 @@ class Sharing {
  private:
   void collect_groups() {
     std::map<std::pair<const Node*, int>, Group> fresh;
+    std::set<const Node*> found;  // among the sharers of another
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
       const PlanNode& planned = plan_.nodes[n];
       if (!planned.is_variable()) continue;
       index_[planned.node] = static_cast<int>(n);
+      if (found.contains(planned.node)) continue;
       const std::vector<const Node*> sharers =
           context_.sharers ? context_.sharers(*planned.node) : std::vector<const Node*>();
       const int space = context_.device(planned.device()).memory_space;
@@ -57,6 +64,7 @@ class Sharing {
         fresh[{&original_of(*planned.node), space}].variables.push_back(static_cast<int>(n));
       else if (sharers.size() > 1)
         existing_[sharers.front()] = sharers;
+      found.insert(sharers.begin(), sharers.end());
     }
     for (auto& [key, group] : fresh)
       if (group.variables.size() > 1) groups_.push_back(std::move(group));
@@ -86,7 +94,7 @@ class Sharing {
     }
     for (const auto& [variable, writes] : writes_)
       for (const int write : writes)
-        reached_[write] = reached_from(consumers_, consumers_[at(write)]);
+        reached_[write] = walker_.reached_from(consumers_, consumers_[at(write)]);
   }
 
   const std::vector<int>& writes(int variable) const {
@@ -129,7 +137,7 @@ class Sharing {
       if (own.size() != first.size()) return false;
       for (std::size_t w = 0; w < own.size(); ++w)
         if ((own[w] == first[w]) != (variable == group.variables[0]) ||
-            numbers_.at({own[w], 0}) != numbers_.at({first[w], 0}) ||
+            number({own[w], 0}) != number({first[w], 0}) ||
             plan_.node(own[w]).types.size() != plan_.node(first[w]).types.size())
           return false;
     }
@@ -138,36 +146,49 @@ class Sharing {
 
   // After the writes of all have become one, each read sees the version that it sees now.
   bool same_versions(const Group& group) const {
-    for (const int variable : group.variables)
-      for (const int user : consumers_[at(variable)])
-        for (std::size_t w = 0; w < writes(variable).size(); ++w)
-          for (const int other : group.variables) {
-            const int write = writes(other)[w];
-            if (user != write && reached_.at(write)[at(user)] &&
-                !reached_.at(writes(variable)[w])[at(user)])
-              return false;
-          }
+    for (std::size_t w = 0; w < writes(group.variables[0]).size(); ++w) {
+      std::vector<int> any;  // behind the write of some of them
+      for (const int variable : group.variables)
+        any.insert(any.end(), reached_.at(writes(variable)[w]).begin(),
+                   reached_.at(writes(variable)[w]).end());
+      sort_unique(any);
+      for (const int variable : group.variables)
+        for (const int user : consumers_[at(variable)])
+          if (std::ranges::binary_search(any, user) && !reaches(writes(variable)[w], user))
+            return false;
+    }
     return true;
   }
 
-  // numbers_: equal for values that are equal in every run.
+  bool reaches(int write, int n) const { return std::ranges::binary_search(reached_.at(write), n); }
+
+  // Of a node: the number of its first output, and how many outputs in a row have the same.
+  struct Numbers {
+    int first = 0;
+    int equal = 1;
+  };
+
+  // Equal for values that are equal in every run.
+  int number(Value value) const {
+    const Numbers& of = numbers_[at(value.node)];
+    return of.first + value.index / of.equal;
+  }
+
   void number_values() {
     numbers_.clear();
-    std::map<std::string, int> known;
-    const auto number = [&](const std::string& key) {
-      return known.emplace(key, static_cast<int>(known.size())).first->second;
-    };
+    std::map<std::vector<int>, int> known;  // by key
+    int next = 0;
     for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
-      if (is_identity(plan_.nodes[n])) {
-        numbers_[{static_cast<int>(n), 0}] = numbers_.at(plan_.nodes[n].inputs[0]);
+      const PlanNode& node = plan_.nodes[n];
+      if (is_identity(node)) {
+        numbers_.push_back({number(node.inputs[0]), 1});
         continue;
       }
-      const std::string key = describe(static_cast<int>(n));
       // The results of a collective are equal for each of its tensors.
-      const int equal = std::max(plan_.nodes[n].participants(), 1);
-      const int outputs = std::max(static_cast<int>(plan_.nodes[n].types.size()), 1);
-      for (int i = 0; i < outputs; ++i)
-        numbers_[{static_cast<int>(n), i}] = number(cat(key, "/", i / equal));
+      const int equal = std::max(node.participants(), 1);
+      const int first = known.emplace(describe(static_cast<int>(n)), next).first->second;
+      if (first == next) next += std::max(static_cast<int>(node.types.size()), 1);
+      numbers_.push_back({first, equal});
     }
   }
 
@@ -176,28 +197,30 @@ class Sharing {
   }
 
   // What a node computes, in terms of the numbers of its inputs.
-  std::string describe(int n) const {
+  std::vector<int> describe(int n) {
     const PlanNode& node = plan_.node(n);
     if (const auto group = group_of_.find(n); group != group_of_.end())
-      return cat("shared ", group->second);
+      return {text_number("shared"), group->second};
     if (node.op == &kConst) {
       const Tensor& value = node.node->options<ConstantOptions>().value;
       if (value.bytes() <= kMostConstantBytes)
-        return cat("constant ", node.types[0].str(), ":",
-                   std::string(reinterpret_cast<const char*>(value.raw()), value.bytes()));
+        return {text_number(
+            cat("constant ", node.types[0].str(), ":",
+                std::string(reinterpret_cast<const char*>(value.raw()), value.bytes())))};
     }
     if (node.op->storage || node.op->random || (node.inputs.empty() && !node.types.empty()))
-      return cat("node ", n);
-    std::string key = cat(node.op->name, node.node->raw_options().str(), node.fetch(),
-                          node.node->origin().tf32 ? " tf32" : "");
-    for (const Value& input : node.inputs) key += cat(" ", numbers_.at(input));
-    if (node.op == &kRead || node.op->writes > 0) {
-      const int variable = node.inputs[0].node;
-      const auto& all = writes(variable);
-      key += cat(" version ",
-                 std::ranges::count_if(all, [&](int write) { return reached_.at(write)[at(n)]; }));
-    }
+      return {text_number("node"), n};
+    std::vector<int> key{text_number(cat(node.op->name, node.node->raw_options().str(),
+                                         node.fetch(), node.node->origin().tf32 ? " tf32" : ""))};
+    for (const Value& input : node.inputs) key.push_back(number(input));
+    if (node.op == &kRead || node.op->writes > 0)
+      key.push_back(static_cast<int>(std::ranges::count_if(
+          writes(node.inputs[0].node), [&](int write) { return reaches(write, n); })));
     return key;
+  }
+
+  int text_number(const std::string& text) {
+    return texts_.emplace(text, static_cast<int>(texts_.size())).first->second;
   }
 
   // Writes of the owner stand for those of all. False if they would wait for each other.
@@ -219,11 +242,16 @@ class Sharing {
         }
       }
     }
-    std::vector<PlanNode> before = plan_.nodes;
-    for (PlanNode& node : plan_.nodes)
-      if (node.op == &kRead && replacements.values.contains(node.inputs[0])) node.shared = true;
+    std::vector<int> shared;  // reads that become so
+    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+      PlanNode& node = plan_.nodes[n];
+      if (node.op != &kRead || node.shared || !replacements.values.contains(node.inputs[0]))
+        continue;
+      node.shared = true;
+      shared.push_back(static_cast<int>(n));
+    }
     if (!replace_nodes(plan_, replacements)) {
-      plan_.nodes = std::move(before);
+      for (const int n : shared) plan_.nodes[at(n)].shared = false;
       return false;
     }
     plan_.shares = std::move(shares);
@@ -245,9 +273,10 @@ class Sharing {
   std::vector<Group> groups_;
   std::map<int, int> group_of_;             // plan node of a variable -> group
   std::map<int, std::vector<int>> writes_;  // plan node of a variable -> those of its writes
-  // [write][n]: there is a path from the one to the other.
-  std::map<int, std::vector<char>> reached_;
-  std::map<Value, int> numbers_;
+  Walker walker_;
+  std::map<int, std::vector<int>> reached_;  // by write: the nodes that a path leads to
+  std::map<std::string, int> texts_;
+  std::vector<Numbers> numbers_;
 };
 
 }  // namespace

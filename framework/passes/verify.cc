@@ -193,9 +193,21 @@ void verify_feeds(const PlanGraph& plan, const PlanNode& collective) {
 void verify_participants(const Node& collective) {
   if (collective.origin().forward) return;  // sums what uses give, which may be one tensor
   const std::size_t count = at(collective_size(collective));
+  std::set<std::pair<int, int>> seen;
+  std::map<std::string_view, int> last;  // replica of each tensor, by logical name
   for (std::size_t j = 0; j < collective.inputs().size(); ++j) {
     const Output own = collective.input(j);
-    if (own.node().origin().prefix.empty() || own.node().inputs().empty()) continue;
+    if (j % count == 0) {
+      seen.clear();
+      last.clear();
+    }
+    const bool again = !seen.insert(own.key()).second;
+    if (own.node().origin().prefix.empty()) continue;
+    int& latest =
+        last.try_emplace(own.node().logical_name(), own.node().origin().replica).first->second;
+    const bool behind = latest > own.node().origin().replica;
+    latest = std::max(latest, own.node().origin().replica);
+    if (own.node().inputs().empty() || !(again || behind)) continue;
     for (std::size_t i = j / count * count; i < j; ++i) {
       const Output before = collective.input(i);
       require(own != before, collective.describe(), ": ", own.node().describe(),

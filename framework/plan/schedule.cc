@@ -27,22 +27,23 @@ int workers_for(const ExecutionSchedule& schedule, int most) {
 Indexed<Strand, std::vector<int>> deal_shards(const ExecutionSchedule& schedule, int workers) {
   const std::vector<int> gpus = gpus_of(schedule);
   Indexed<Strand, std::vector<int>> threads_of(schedule.strands.size());
-  std::map<int, int> shards_of;  // by device
+  std::map<int, int> shards_of;                        // by device
+  std::map<int, std::vector<StrandIndex>> strands_of;  // of CPUs, by device
   for (const StrandIndex s : schedule.strands.indices()) {
     const Strand& strand = schedule.strands[s];
     const auto thread = std::ranges::lower_bound(gpus, strand.gpu) - gpus.begin();
     threads_of[s].assign(at(strand.shards), workers + static_cast<int>(thread));
     if (schedule.on_gpu(s)) continue;
+    strands_of[strand.device].push_back(s);
     int& shards = shards_of[strand.device];
     shards = std::max(shards, strand.shards);
   }
   int all = 0, before = 0;
   for (const auto& [device, shards] : shards_of) all += shards;
   for (const auto& [device, shards] : shards_of) {
-    for (const StrandIndex s : schedule.strands.indices())
-      if (schedule.strands[s].device == device && !schedule.on_gpu(s))
-        for (int shard = 0; shard < schedule.strands[s].shards; ++shard)
-          threads_of[s][at(shard)] = (before + shard) * workers / all;
+    for (const StrandIndex s : strands_of[device])
+      for (int shard = 0; shard < schedule.strands[s].shards; ++shard)
+        threads_of[s][at(shard)] = (before + shard) * workers / all;
     before += shards;
   }
   return threads_of;

@@ -9,6 +9,7 @@
 #include "belfry/framework/base/index.h"
 #include "belfry/framework/device/gpu_backend.h"
 #include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/plan/clocks.h"
 #include "belfry/framework/plan/plan_graph.h"
 
 namespace belfry {
@@ -33,6 +34,7 @@ struct Launch {
   int position;             // in its strand
   Range range;              // of the whole, or of a shard
   std::vector<Wait> waits;  // for other strands, without those implied by others
+  Clocks::Clock clock;      // of other strands, when it starts
   std::int64_t part;        // units that a worker takes at a time; range.size() if it is not shared
   KernelRun run;            // on strands of CPUs
   GpuRun enqueue;           // on strands of GPUs
@@ -61,9 +63,17 @@ struct Strand {
 struct ExecutionSchedule {
   Indexed<Strand> strands;
   Indexed<Launch> launches;  // in the global order, which is topological
-  // clocks[l][strand]: how many launches of each strand have run when launch l starts.
-  Indexed<Launch, Indexed<Strand, int>> clocks;
+  Clocks clocks;
 
+  // How many launches of a strand have run when launch l starts.
+  int have_run(StrandIndex strand, LaunchIndex l) const {
+    const Launch& launch = launches[l];
+    return strand == launch.strand ? launch.position : clocks.count(launch.clock, strand);
+  }
+  // Whether launch a has run when launch b starts.
+  bool happens_before(LaunchIndex a, LaunchIndex b) const {
+    return have_run(launches[a].strand, b) > launches[a].position;
+  }
   bool on_gpu(StrandIndex strand) const { return strands[strand].gpu >= 0; }
   // The launch that a wait is for.
   LaunchIndex awaited(const Wait& wait) const {

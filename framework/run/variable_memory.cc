@@ -37,7 +37,7 @@ std::vector<const Node*> VariableMemory::add(const Plan& plan) {
     for (const PlanNode& planned : plan.nodes) {
       if (!planned.is_variable() || find(*planned.node)) continue;
       fresh.push_back(planned.node);
-      entries_.emplace(planned.node, make_entry(planned, plan));
+      note(planned.node, entries_.emplace(planned.node, make_entry(planned, plan)).first->second);
     }
   } catch (...) {
     remove(fresh);
@@ -47,7 +47,12 @@ std::vector<const Node*> VariableMemory::add(const Plan& plan) {
 }
 
 void VariableMemory::remove(std::span<const Node* const> variables) {
-  for (const Node* variable : variables) entries_.erase(variable);
+  for (const Node* variable : variables) {
+    const auto found = entries_.find(variable);
+    if (found == entries_.end()) continue;
+    forget(variable, found->second);
+    entries_.erase(found);
+  }
 }
 
 std::vector<const Node*> VariableMemory::sharers(const Node& variable) const {
@@ -56,9 +61,17 @@ std::vector<const Node*> VariableMemory::sharers(const Node& variable) const {
   if (parting_.contains(&variable)) return {&variable};
   const Node* const owner = found->owner ? found->owner : &variable;
   std::vector<const Node*> all{owner};
-  for (const auto& [other, kept] : entries_)
-    if (kept.owner == owner) all.push_back(other);
+  if (const auto others = sharers_.find(owner); others != sharers_.end())
+    all.insert(all.end(), others->second.begin(), others->second.end());
   return all;
+}
+
+void VariableMemory::note(const Node* variable, const Entry& entry) {
+  if (entry.owner) sharers_[entry.owner].insert(variable);
+}
+
+void VariableMemory::forget(const Node* variable, const Entry& entry) {
+  if (entry.owner) sharers_[entry.owner].erase(variable);
 }
 
 void VariableMemory::part(const Node& variable) {
@@ -75,6 +88,7 @@ VariableMemory::Entries VariableMemory::give_own_memory() {
       const Entry& owner = entry(*kept.owner);
       Entry own{kept.device, owner.bytes, allocate(kept.device, owner.bytes)};
       if (!dry_run_) own.memory.store(owner.memory.data());
+      forget(variable, kept);
       before.emplace(variable, std::exchange(kept, std::move(own)));
     }
   } catch (...) {
@@ -85,7 +99,10 @@ VariableMemory::Entries VariableMemory::give_own_memory() {
 }
 
 void VariableMemory::take_back(Entries& before) {
-  for (auto& [variable, kept] : before) entries_.at(variable) = std::move(kept);
+  for (auto& [variable, kept] : before) {
+    note(variable, kept);
+    entries_.at(variable) = std::move(kept);
+  }
 }
 
 }  // namespace belfry

@@ -48,12 +48,15 @@ class VariableMemory {
 
  private:
   const Entry& entry(const Node& variable) const;
+  void note(const Node* variable, const Entry& entry);
+  void forget(const Node* variable, const Entry& entry);
   Entry make_entry(const PlanNode& planned, const Plan& plan) const;
   Buffer allocate(int device, std::int64_t bytes) const;
 
   const std::vector<std::unique_ptr<Device>>& devices_;
   const bool dry_run_;
   Entries entries_;
+  std::map<const Node*, std::set<const Node*>> sharers_;  // by owner, which is not among them
   std::set<const Node*> parting_;
 };
 

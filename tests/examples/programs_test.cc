@@ -42,6 +42,26 @@ TEST(Programs, MnistTrainsOnGeneratedDigitsAndWritesItsJson) {
   EXPECT_EQ(report["params_hash"].get<std::string>().size(), 16u);
 }
 
+// Which units are zero depends on the row of the global batch alone.
+TEST(Programs, MnistDropsTheSameUnitsOnAnyNumberOfDevices) {
+  const std::string json = temporary_path(".json");
+  const auto hash = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--global_batch_size=256", "--max_steps=20", "--json=" + json});
+    const Finished done = run("mnist", flags);
+    EXPECT_EQ(done.status, 0) << done.errors;
+    const auto report = nlohmann::json::parse(text_of(json));
+    EXPECT_EQ(report["flags"]["dropout"], flags[0] == "--dropout=0.5" ? 0.5 : 0);
+    return report["params_hash"].get<std::string>();
+  };
+  const std::string one = hash({"--dropout=0.5", "--devices=cpu:1"});
+  for (const char* devices : {"--devices=cpu:2", "--devices=cpu:4", "--devices=cpu:8"})
+    EXPECT_EQ(hash({"--dropout=0.5", devices}), one) << devices;
+  const std::string without = hash({"--devices=cpu:2"});
+  EXPECT_NE(without, one);
+  EXPECT_EQ(hash({"--dropout=0", "--devices=cpu:2"}), without);
+  local_file_system().remove(json);
+}
+
 TEST(Programs, LinearRegressionFindsItsLine) {
   const std::string json = cat(testing::TempDir(), "programs_test.", getpid(), ".line.json");
   const Finished done = run("linear_regression", {"--json", json});

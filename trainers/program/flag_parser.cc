@@ -271,6 +271,10 @@ std::string FlagParser::parse(std::span<const char* const> arguments) {
   return "";
 }
 
+bool FlagParser::has(const std::string& name) const {
+  return state_->switches.contains(name.substr(2));
+}
+
 bool FlagParser::given(const std::string& name) const {
   return state_->line.find(name.substr(2)) != nullptr;
 }

@@ -58,6 +58,8 @@ class FlagParser {
   // not what the flag takes, and for spellings that contradict each other.
   std::string parse(std::span<const char* const> arguments);
 
+  // Whether it was added, e.g. "--seed", or is one of the spellings.
+  bool has(const std::string& name) const;
   // Whether parse() saw this flag, e.g. "--seed", in any spelling.
   bool given(const std::string& name) const;
   // How it was written: "-n 3". With `otherwise` of add() if it was not.

@@ -228,6 +228,7 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
   add_training(parser);
   if (!defaults_.benchmark) add_files(parser);
   add_inspection(parser);
+  add_own_flags(parser, defaults_.own);
   add_execution(parser);
   parser.add_spellings(tf_spellings(defaults_));
 }

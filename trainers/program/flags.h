@@ -3,10 +3,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/program/own_flag.h"
 
 namespace belfry {
 
@@ -19,6 +21,7 @@ struct FlagDefaults {
   // Of benchmarks: they choose data, steps and batch size themselves, so that there are no flags of
   // epochs, files and single nodes.
   bool benchmark = false;
+  std::vector<OwnFlag> own = {};
 };
 
 // The flags with defaults filled in and checked against each other.

@@ -23,8 +23,12 @@ std::string to_json(const Report& report) {
   for (const double weight : report.batches.tower_weights) weights.push(weight);
   const auto& since = report.losses.divergence.loss_since;
   const std::string& variable = report.losses.divergence.variable;
+  Json flags = Json::object();
+  for (const auto& [name, value] : report.flags)
+    flags.set(name, std::visit([](const auto& held) { return Json(held); }, value));
   Json json = Json::object();
   json.set("program", report.program)
+      .set("flags", std::move(flags))
       .set("devices", std::move(devices))
       .set("trainer", report.update.trainer)
       .set("allreduce", report.update.allreduce.empty() ? Json() : Json(report.update.allreduce))

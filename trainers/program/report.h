@@ -9,11 +9,13 @@
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/program/own_flag.h"
 
 namespace belfry {
 
 struct Report {
   std::string program;
+  OwnValues flags = {};  // the recipe's own
   std::vector<DeviceSpec> devices;
   bool deterministic = false;  // --deterministic
   std::string precision = "f32";
@@ -70,9 +72,10 @@ struct Report {
   } variables;
 };
 
-// One JSON object with a member per field above, groups left out. What does not exist (allreduce,
-// allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss, first_nonfinite_step,
-// nonfinite_variable, test_loss, test_accuracy), and numbers that are not finite, are null.
+// One JSON object with a member per field above, groups left out; `flags` is an object. What does
+// not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss,
+// first_nonfinite_step, nonfinite_variable, test_loss, test_accuracy), and numbers that are not
+// finite, are null.
 std::string to_json(const Report& report);
 
 // A table for the end of a program's output.

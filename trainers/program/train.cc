@@ -154,12 +154,14 @@ Report::Losses losses_report(Trainer& trainer) {
   return losses;
 }
 
-Report make_report(const std::string& program, const TrainFlags& flags, Trainer& trainer) {
+Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
+                   Trainer& trainer) {
   Session& session = trainer.session();
   const TrainerOptions& made = trainer.options();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
   if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
   return {.program = program,
+          .flags = values_of(recipe.flags),
           .devices = made.devices,
           .deterministic = made.session.deterministic,
           .precision = std::string(name_of(made.precision)),
@@ -303,7 +305,7 @@ int train_program(const std::string& program, const TrainFlags& flags, const Rec
   const double seconds = seconds_now() - began;
   if (trace_file && !trace_file->asked_to_write()) warn_of_no_trace(flags, *trainer);
   algorithms.write();
-  Report report = make_report(program, flags, *trainer);
+  Report report = make_report(program, flags, recipe, *trainer);
   report.progress.startup_seconds = startup_seconds;
   report.progress.seconds = seconds;
   report.memory = memory_use(*trainer, *train_data, rss_before_plan);
@@ -326,7 +328,8 @@ int train(int argc, char** argv, const Recipe& recipe) {
     return parse_flags(arguments, {.program = program,
                                    .batch_size = recipe.batch_size,
                                    .epochs = recipe.epochs,
-                                   .reads_files = recipe.data.reads_files()});
+                                   .reads_files = recipe.data.reads_files(),
+                                   .own = recipe.flags});
   };
   const auto run = [&](const TrainFlags& flags) {
     return train_program(program_name(argc, argv), flags, recipe);

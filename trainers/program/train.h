@@ -10,6 +10,7 @@
 #include "belfry/trainers/core/model.h"
 #include "belfry/trainers/core/optimizer.h"
 #include "belfry/trainers/data/dataset.h"
+#include "belfry/trainers/program/own_flag.h"
 
 namespace belfry {
 
@@ -51,6 +52,7 @@ struct Recipe {
   int batch_size = 32;                                    // per tower; --batch_size
   int epochs = 1;                                         // --epochs
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // behind our own (callbacks.h)
+  std::vector<OwnFlag> flags = {};                        // beside those of flags.h
 };
 
 // The body of main: reads the flags (flags.h), trains, prints progress and a closing table, writes

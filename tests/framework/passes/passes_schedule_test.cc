@@ -67,8 +67,8 @@ TEST(Schedule, ClocksCountWhatHasRun) {
     for (std::size_t l = 0; l < plan.launches.size(); ++l) {
       Indexed<Strand, int> counts(plan.strands.size());
       for (std::size_t i = 0; i < l; ++i) counts[plan.launches[i].strand] += before[l][i];
-      for (std::size_t strand = 0; strand < plan.clocks[l].size(); ++strand)
-        ASSERT_EQ(plan.clocks[l][strand], counts[strand]);
+      for (const StrandIndex strand : plan.strands.indices())
+        ASSERT_EQ(plan.have_run(strand, LaunchIndex(l)), counts[strand]);
     }
   }
 }

@@ -148,9 +148,8 @@ class GpuWaits {
     const Wait wanted = waits.waits[wait];
     const auto covers = [&](LaunchIndex other) {
       const Launch& done = plan.launches[other];
-      const Indexed<Strand, int>& clock = plan.clocks[other];
       return (done.strand == wanted.strand && done.position >= wanted.position) ||
-             (wanted.strand < clock.next() && clock[wanted.strand] > wanted.position);
+             plan.have_run(wanted.strand, other) > wanted.position;
     };
     for (std::size_t l = 0; l < launch; ++l) {
       const Launch& before = plan.launches[l];

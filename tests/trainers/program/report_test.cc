@@ -14,6 +14,10 @@ using testing::Not;
 
 Report example() {
   return {.program = "mnist",
+          .flags = {{"rate", 0.5},
+                    {"layers", std::int64_t{3}},
+                    {"deep", true},
+                    {"name", std::string("x")}},
           .devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 2)},
           .deterministic = true,
           .precision = "f16",
@@ -51,10 +55,12 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 41u);
+  EXPECT_EQ(json.size(), 42u);
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
+  EXPECT_EQ(json["flags"],
+            (nlohmann::json{{"rate", 0.5}, {"layers", 3}, {"deep", true}, {"name", "x"}}));
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
   EXPECT_EQ(json["allreduce_requested"], "auto");

@@ -1,0 +1,46 @@
+// Flags of a program's own, beside those of every training program.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "belfry/trainers/program/flag_parser.h"
+
+namespace belfry {
+
+// A flag that sets a variable of the program before data and model are made. What the variable
+// holds before is the default, which --help shows. It must outlive train().
+//   double rate = 0;
+//   OwnFlag{"dropout", &rate, "probability that an element becomes zero",
+//           {"a number >= 0 and below 1", [](double x) { return x >= 0 && x < 1; }}}
+struct OwnFlag {
+  using Variable = std::variant<bool*, std::int64_t*, double*, std::string*>;
+  using Value = std::variant<bool, std::int64_t, double, std::string>;
+
+  // Of numbers. `wanted` is what errors ask for.
+  struct Range {
+    std::string wanted;
+    bool (*allowed)(double) = nullptr;  // null: all that are finite
+  };
+
+  std::string name;  // of small letters, digits and '_', without dashes
+  Variable variable;
+  std::string text;  // for --help
+  Range range = {};
+  std::string unit = "";  // for --help: "RATE"; "": by the type
+
+  Value value() const;
+};
+
+// Adds them in a group of their own. Throws InvalidArgument for a name that cannot be or that
+// another flag has, a null variable, and a default that is not allowed.
+void add_own_flags(FlagParser& parser, std::span<const OwnFlag> flags);
+
+// Names and values, in their order.
+using OwnValues = std::vector<std::pair<std::string, OwnFlag::Value>>;
+OwnValues values_of(std::span<const OwnFlag> flags);
+
+}  // namespace belfry
