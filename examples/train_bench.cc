@@ -30,6 +30,7 @@ using namespace belfry;
 struct BenchFlags {
   std::string model_name = "mnist";
   int image_size = 0;  // 0: the model's
+  BatchNormOver batch_norm = BatchNormOver::kTower;
   ModelSpec model;
   StrategyList strategies;  // --strategies
   TrainFlags training;
@@ -47,6 +48,14 @@ void add_flags(FlagParser& parser, BenchFlags& wanted) {
   parser.add("--model", wanted.model_name, "NAME", join(model_names(), "|") + " [mnist]");
   parser.add("--image_size", wanted.image_size, 1, 1 << 14, "N",
              "height and width of the synthetic images, pixels [the model's]");
+  parser.add(
+      "--batch_norm",
+      [&to = wanted.batch_norm](const WrittenFlag& flag) {
+        to = as_flag(flag.written, [&] { return find_batch_norm_over(flag.value); });
+      },
+      "NAME",
+      "tower|synchronised: statistics of each device's batch, or of all devices' together; with "
+      "the latter the bits do not depend on the number of devices [tower]");
   parser.add("--num_batches", wanted.num_batches, 1, kMost, "N", "timed steps [100]");
   parser.add("--num_warmup_batches", wanted.num_warmup_batches, 0, kMost, "N",
              "steps before those [10]");
@@ -146,8 +155,9 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
   wanted.help = parser.parse(arguments);
   if (!wanted.help.empty()) return wanted;
-  wanted.model = as_flag(parser.flag("--model").shown_name(),
-                         [&] { return find_model(wanted.model_name, wanted.image_size); });
+  wanted.model = as_flag(parser.flag("--model").shown_name(), [&] {
+    return find_model(wanted.model_name, wanted.image_size, wanted.batch_norm);
+  });
   const StrategyList& list = wanted.strategies;
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
   check(parser, wanted.training);
@@ -259,7 +269,8 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
 
 int train_bench(const BenchFlags& wanted) {
   OutputFiles outputs(local_file_system());
-  outputs.reserve_input(cat("--links=", wanted.training.automatic.links), wanted.training.automatic.links);
+  outputs.reserve_input(cat("--links=", wanted.training.automatic.links),
+                        wanted.training.automatic.links);
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
   OutputFile* const memory = outputs.open("--memory_report", wanted.training.memory_report);

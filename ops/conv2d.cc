@@ -159,8 +159,17 @@ KernelRun grad_filter_cpu(KernelPlan& plan) {
   return writing_filter<float>(
       plan, kernels::onednn_conv2d_grad_filter(plan, kernels::grad_filter_shape(plan)));
 }
+std::shared_ptr<const PackedForm> conv2d_form(const KernelPlan& plan) {
+  if (!for_library(plan)) return nullptr;
+  return kernels::onednn_conv2d_form(plan, kernels::forward_shape(plan));
+}
+std::shared_ptr<const PackedForm> grad_input_form(const KernelPlan& plan) {
+  if (!for_library(plan)) return nullptr;
+  return kernels::onednn_conv2d_grad_input_form(plan, kernels::grad_input_shape(plan));
+}
 #else
 constexpr CpuKernel conv2d_cpu = nullptr, grad_input_cpu = nullptr, grad_filter_cpu = nullptr;
+constexpr decltype(Op::packed_form) conv2d_form = nullptr, grad_input_form = nullptr;
 #endif
 
 }  // namespace
@@ -172,6 +181,7 @@ const Op kConv2d{.name = "Conv2d",
                  .split = Split::kBatch,
                  .shards = by_rows<1>,
                  .cpu = conv2d_cpu,
+                 .packed_form = conv2d_form,
                  .reference = conv2d_reference,
                  .autocast = Autocast::kCompute};
 
@@ -182,6 +192,7 @@ const Op kConv2dGradInput{.name = "Conv2dGradInput",
                           .split = Split::kBatch,
                           .shards = by_rows<1>,
                           .cpu = grad_input_cpu,
+                          .packed_form = grad_input_form,
                           .reference = grad_input_reference};
 
 const Op kConv2dGradFilter{.name = "Conv2dGradFilter",

@@ -12,14 +12,19 @@ inline ConvShape conv_shape(const KernelPlan& plan, const Shape& x, const Shape&
           WindowAxis(x[2], filter[2], stride, padding)};
 }
 
+// Also of one whose filter is packed, which is of rank 1.
+inline const Shape& filter_shape(const KernelPlan& plan) {
+  const Shape& given = plan.input(1).shape;
+  return given.rank() == 4 ? given : plan.node().input(1).shape();
+}
+
 inline ConvShape forward_shape(const KernelPlan& plan) {
   const auto [stride, padding] = plan.options<Conv2dOptions>();
-  return conv_shape(plan, plan.input(0).shape, plan.input(1).shape, stride, padding);
+  return conv_shape(plan, plan.input(0).shape, filter_shape(plan), stride, padding);
 }
 inline ConvShape grad_input_shape(const KernelPlan& plan) {
   const auto& options = plan.options<Conv2dGradOptions>();
-  return conv_shape(plan, plan.output().shape, plan.input(1).shape, options.stride,
-                    options.padding);
+  return conv_shape(plan, plan.output().shape, filter_shape(plan), options.stride, options.padding);
 }
 inline ConvShape grad_filter_shape(const KernelPlan& plan) {
   const auto& options = plan.options<Conv2dGradOptions>();

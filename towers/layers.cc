@@ -1,11 +1,11 @@
 #include "belfry/towers/layers.h"
 
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/matmul.h"
-#include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/batch_norm.h"
-#include "belfry/ops/normalization/combine_moments.h"
+#include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/operand.h"
 
 namespace belfry {
@@ -70,12 +70,12 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
 
 // The moments of all towers' batches.
 Moments shared_moments(Tower& tower, Output x, At at) {
-  const CountedMoments own = batch_moments(x, at.site);
+  if (!tower.links().has_peers()) return batch_statistics(std::vector{x}, at.site);
+  const Output parts[] = {x, constant(tower.graph(), 1.0, x.dtype(), At("weight", at.site))};
   const std::string_view name = tower.graph().scopes().variable_path();
-  Node& all = tower.links().join(
-      kCombineMoments, std::vector<Output>{own.mean, own.variance, own.count},
-      cat("synchronised batch norm '", name.substr(tower.variable_prefix().size()), "'"), at.site,
-      Options(CombineMomentsOptions{.counted = true}));
+  const Node& all = tower.links().join(
+      kBatchStatistics, parts,
+      cat("synchronised batch norm '", name.substr(tower.variable_prefix().size()), "'"), at.site);
   return {all.output(0), all.output(1)};
 }
 
@@ -130,7 +130,7 @@ Output wide_batch_norm(Tower& tower, Output x, const BatchNormLayer& layer, At a
                           .momentum = layer.momentum,
                           .site = at.site});
   };
-  if (layer.synchronised && tower.links().has_peers()) {
+  if (layer.synchronised) {
     const Moments all = shared_moments(tower, x, at);
     record(all.mean, all.variance);
     return batch_norm_inference(x, gamma, beta, all.mean, all.variance, {.epsilon = layer.epsilon},

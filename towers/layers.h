@@ -46,7 +46,7 @@ struct BatchNormLayer {
 // Training towers take mean and variance over their own batch; others take the moving averages,
 // which training moves once per step by the combination of all towers' moments (moving_average.h).
 // Synchronised, training towers take mean and variance over the batches of all towers, combined
-// exactly (ops/normalization/combine_moments.h); each must apply the layer, in the same order as
+// exactly (ops/normalization/batch_statistics.h); each must apply the layer, in the same order as
 // others of the kind, and gradients are to be taken of all towers' losses at once, after
 // replicate(). Variables gamma, beta [C]; mean/EMA (from 0) and variance/EMA (from 1), not trained,
 // one copy for all towers, on /cpu:0.

@@ -7,6 +7,7 @@
 //                  .reference = relu_reference};
 //   Output relu(Output x, At at) { return x.graph().add(kRelu, {x}, at).output(); }
 #pragma once
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,6 +24,7 @@ class Node;
 class Output;
 struct Op;
 class Expansion;
+struct PackedForm;
 struct ShardContext;
 struct Sharding;
 
@@ -140,8 +142,10 @@ struct Op {
   // once.
   Sharding (*shards)(const ShardContext&) = nullptr;
   // Puts other nodes in the place of one that is divided (plan/expansion.h): where a shard needs
-  // what all shards have found. Such ops are for CPUs.
+  // what all shards have found.
   void (*expand)(Expansion&) = nullptr;
+  // Every plan expands it, on any device: the op needs no kernel but the reference.
+  bool composite = false;
   InPlace in_place = InPlace::kNo;
   // Output 0 is the memory of input 0: the op costs nothing (reshape, identity).
   bool alias = false;
@@ -172,6 +176,10 @@ struct Op {
   // The kernel that runs on hosts. May return an empty KernelRun for types it does not handle; the
   // reference kernel then serves.
   CpuKernel cpu = nullptr;
+  // The form in which the host kernel for such a plan would rather have input 1, its weights (null:
+  // as they are). A plan then packs them once for all that want the same; kernels know packed
+  // weights by their rank 1, and also take them as they are.
+  std::shared_ptr<const PackedForm> (*packed_form)(const KernelPlan&) = nullptr;
   // Plain loops, evidently right: the oracle in tests, and the fallback.
   CpuKernel reference = nullptr;
   // Host kernels take f16 and bf16 as they are. Else, where a tensor is of these types, hosts run

@@ -84,6 +84,20 @@ Sharding linear_shards(const ShardContext& c) {
   return c.all_partial() ? divided(c, ~0u, Division::partial()) : pointwise_shards(c);
 }
 
+Sharding product_shards(const ShardContext& c) {
+  const auto is_partial = [](const Division& d) { return d == Division::partial(); };
+  const auto parts = std::ranges::count_if(c.divisions, is_partial);
+  const auto whole = std::ranges::count(c.divisions, Division());
+  if (parts != 1 || parts + whole != std::ssize(c.divisions)) return pointwise_shards(c);
+  Sharding sharding{.outputs = {Division::partial()}, .own = {}};
+  for (const Division& division : c.divisions) sharding.own.push_back(is_partial(division));
+  return sharding;
+}
+
+Sharding quotient_shards(const ShardContext& c) {
+  return c.divisions[1] ? pointwise_shards(c) : product_shards(c);
+}
+
 Sharding reshaped_shards(const ShardContext& c) {
   if (c.divisions[0].kind == Division::Kind::kPartial) return divided(c, 1, Division::partial());
   const Shape& shape = c.outputs[0].shape;

@@ -54,6 +54,11 @@ Sharding pointwise_shards(const ShardContext& c);
 // The same, for ops that add up or scale all their inputs alike: partial sums stay partial.
 Sharding linear_shards(const ShardContext& c);
 
+// The same, for products and quotients: a partial sum multiplied or divided by what lies whole
+// stays one.
+Sharding product_shards(const ShardContext& c);
+Sharding quotient_shards(const ShardContext& c);
+
 // A row of each output depends on the same row of the inputs in `own` (bit i: input i), and on the
 // whole of the others.
 Sharding row_shards(const ShardContext& c, unsigned own);

@@ -23,6 +23,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   shards(graph, context);
   fuse_updates(graph, context);
   add_transfers(graph, context);
+  pack_weights(graph, context);
   order_writes(graph);
   if (graph.locks == Locks::kEachVariable) copy_variables(graph);
   split_ranks(graph, context);

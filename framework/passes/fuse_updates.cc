@@ -1,9 +1,10 @@
 // Puts updates into the launch that makes what they apply. Apart, a sum of gradients goes to memory
 // and comes back for the update. Fused, a host applies it some thousand elements at a time while it
-// is in cache, and a GPU while it is in registers. A GPU also gets updates without a sum in groups,
-// because a launch there costs more than most updates. A fusion does all its members at one time.
-// So the pass first checks that no read gets another version of a variable by that, and that
-// nothing is overwritten before it has been read.
+// is in cache, and a GPU while it is in registers. The partial sums of shards go into the same
+// pass. A GPU also gets updates without a sum in groups, because a launch there costs more than
+// most updates. A fusion does all its members at one time. So the pass first checks that no read
+// gets another version of a variable by that, and that nothing is overwritten before it has been
+// read.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -12,6 +13,7 @@
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fused_update.h"
+#include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fusion.h"
 
@@ -44,6 +46,7 @@ class UpdateFuser {
   };
 
   bool is_fusible(const PlanNode& node) const {
+    if (node.op == &kSumShards) return true;
     if (!node.op->collective || node.op->split != Split::kElements) return false;
     const int space = space_of(node.devices);
     if (space <= 0) return space == 0 && at(node.participants()) <= FusedTensors::kMostParticipants;
@@ -68,14 +71,32 @@ class UpdateFuser {
       if (uses > 1 || !applies(plan_.node(user), sum, space)) return;
       members.push_back({user, inputs[at(plan_.node(user).op->elementwise_input)].index});
     }
-    const PlanNode& collective = plan_.node(sum);
+    std::vector<int> body = shard_sums(sum);
+    body.push_back(sum);
     if (members.empty() || !has_kernel(sum, members) ||
-        !reads_before_writes(collective.inputs, collective.participants(), members) ||
-        !keeps_versions(sum, members))
+        !reads_before_writes(plan_.node(sum).inputs, participants(sum), members) ||
+        !keeps_versions(body, members))
       return;
-    std::vector<int> body{sum};
     for (const Member& member : members) body.push_back(member.node);
-    fuse(body);
+    fuse(body, *plan_.node(sum).node);
+  }
+
+  int participants(int sum) const { return std::max(1, plan_.node(sum).participants()); }
+
+  // What adds up the shards of the participants of a collective, if that is done for each, and for
+  // it alone.
+  std::vector<int> shard_sums(int sum) const {
+    const PlanNode& collective = plan_.node(sum);
+    std::vector<int> sums;
+    if (collective.participants() == 0 ||
+        at(collective.participants()) > FusedTensors::kMostSharded)
+      return {};
+    for (const Value& input : collective.inputs) {
+      if (plan_.node(input.node).op != &kSumShards || consumers_[at(input.node)].size() != 1)
+        return {};
+      sums.push_back(input.node);
+    }
+    return sums;
   }
 
   // Launches of GPUs cost more than most updates: those of an op on a device that no collective
@@ -118,8 +139,8 @@ class UpdateFuser {
       body.push_back(member.node);
     }
     if (members.size() > 1 && reads_before_writes(gradients, 1, members) &&
-        keeps_versions(-1, members))
-      fuse(body);
+        keeps_versions({}, members))
+      fuse(body, *plan_.node(body[0]).node);
   }
 
   // `space`: of the sum.
@@ -141,7 +162,7 @@ class UpdateFuser {
     if (space_of(collective.devices) == 0) return true;
     std::map<int, std::vector<const Op*>> updates;  // of each tensor
     for (const Member& member : members)
-      updates[member.result / collective.participants()].push_back(plan_.node(member.node).op);
+      updates[member.result / participants(sum)].push_back(plan_.node(member.node).op);
     return std::ranges::all_of(updates, [](const auto& of_tensor) {
       const std::vector<const Op*>& ops = of_tensor.second;
       return ops[0]->fuses_on_gpus && std::ssize(ops) <= FusedTensors::kMostOnGpus &&
@@ -151,14 +172,14 @@ class UpdateFuser {
 
   // What a path from one member reaches, a path from all of them will. No member may be reached,
   // and no user of a variable that was not reached from that variable's own update.
-  bool keeps_versions(int sum, const std::vector<Member>& members) {
-    std::set<int> fused;
-    if (sum >= 0) fused.insert(sum);
+  bool keeps_versions(const std::vector<int>& sums, const std::vector<Member>& members) {
+    std::set<int> fused(sums.begin(), sums.end());
     for (const Member& member : members) fused.insert(member.node);
+    const auto is_sum = [&](int n) { return std::ranges::find(sums, n) != sums.end(); };
     std::vector<int> after;
     for (const int n : fused)
       std::ranges::copy_if(consumers_[at(n)], std::back_inserter(after),
-                           [&](int user) { return n != sum || !fused.contains(user); });
+                           [&](int user) { return !fused.contains(user) || !is_sum(n); });
     const std::vector<int> all = walker_.reached_from(consumers_, after);
     if (std::ranges::any_of(fused, [&](int n) { return contains(all, n); })) return false;
     return std::ranges::all_of(members, [&](const Member& member) {
@@ -201,10 +222,10 @@ class UpdateFuser {
     });
   }
 
-  // Replaces nodes, in an order in which they could run, by one.
-  void fuse(const std::vector<int>& nodes) {
+  // Replaces nodes, in an order in which they could run, by one that is named as `named`.
+  void fuse(const std::vector<int>& nodes, const Node& named) {
     Fusion fusion;
-    PlanNode fused{&kFusedUpdate, plan_.node(nodes[0]).node, {}, {}, {}, {}};
+    PlanNode fused{&kFusedUpdate, &named, {}, {}, {}, {}};
     for (const int n : nodes) {
       const PlanNode& node = plan_.node(n);
       fusion.body.push_back({node.op, node.node, {}, node.types, node.devices});
@@ -221,7 +242,7 @@ class UpdateFuser {
 
   static Part part_of(const Op& op, int input) {
     if (input < op.writes) return Part::kWritten;
-    return op.collective || input == op.elementwise_input ? Part::kCombined : Part::kOther;
+    return op.writes == 0 || input == op.elementwise_input ? Part::kCombined : Part::kOther;
   }
 
   void add_inputs(const std::vector<int>& nodes, Fusion& fusion, PlanNode& fused) const {

@@ -26,6 +26,7 @@ class FusedUpdate {
     const FusedTensors fused = tensors_of(*fusion_);
     const std::vector<TensorType> inputs = plan.input_types(node);
     participants_ = fused.participants;
+    shards_ = fused.shards;
     for (const FusedTensors::Tensor& tensor : fused.tensors) {
       const std::int64_t elements = tensor.type.shape.elements();
       Tensor made{.elements = elements,
@@ -35,6 +36,11 @@ class FusedUpdate {
         const std::vector<TensorType> types(participants_, tensor.type);
         KernelPlan kernel(*sum->node, types, types, {0, elements});
         made.sum = prepare_part(*sum->op, kernel, reference);
+      }
+      if (const Fusion::Member* const sum = fused.shard_sum) {
+        const std::vector<TensorType> types(shards_, tensor.type);
+        KernelPlan kernel(*sum->node, types, std::span(types).first(1), {0, elements});
+        made.shard_sum = prepare_part(*sum->op, kernel, reference);
       }
       for (const FusedTensors::Update& update : tensor.updates) {
         const Fusion::Member& member = *update.member;
@@ -65,40 +71,71 @@ class FusedUpdate {
   struct Tensor {
     std::int64_t elements, element_bytes;
     std::size_t first_input;
-    KernelRun sum = {};  // empty: of one gradient
+    KernelRun sum = {};        // empty: of one participant
+    KernelRun shard_sum = {};  // empty: of one shard
     std::vector<Update> updates = {};
     bool assigned = true;  // all updates are assignments
   };
 
   void update(const Pointers& p, std::size_t b, Range range) const {
-    alignas(64) std::byte sum[kUpdateChunk];
     const Tensor& tensor = tensors_[b];
     if (tensor.updates.empty()) return;
+    if (!tensor.sum && !tensor.shard_sum) return apply(p, tensor.updates[0], nullptr, range);
+    const auto inputs = p.given_inputs().subspan(tensor.first_input, participants_ * shards_);
+    if (tensor.assigned && tensor.sum && !tensor.shard_sum &&
+        tensor.updates.size() <= participants_)
+      return assign(p, tensor, inputs, range);
+    alignas(64) std::byte sum[kUpdateChunk];
     const std::int64_t step = kUpdateChunk / tensor.element_bytes;
-    if (!tensor.sum) return apply(p, tensor.updates[0], nullptr, range);
-    const auto inputs = p.given_inputs().subspan(tensor.first_input, participants_);
-    std::array<void*, FusedTensors::kMostParticipants> results;
-    const std::span<void* const> outputs(results.data(), participants_);
-    // All updates assign, as in allreduce_bench and in no training step: the results go where they
-    // belong, since nothing is done to them.
-    if (tensor.assigned && tensor.updates.size() <= participants_) {
-      const auto written = [&](std::size_t u) {
-        return p.given_inputs()[at(tensor.updates[u].of.inputs[0])];
-      };
-      std::fill_n(results.begin(), participants_, written(0));
-      for (std::size_t u = 1; u < tensor.updates.size(); ++u)
-        results[participants_ - u] = written(u);
-      return tensor.sum(Pointers(inputs, outputs, nullptr, range, p.step()));
-    }
     for (std::int64_t begin = range.begin; begin < range.end; begin += step) {
       const Range part{begin, std::min(begin + step, range.end)};
-      // Kernels count elements from the start of the whole tensor.
-      void* const whole = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(sum) -
-                                                  at(begin * tensor.element_bytes));
-      std::fill_n(results.begin(), participants_, whole);
-      tensor.sum(Pointers(inputs, outputs, nullptr, part, p.step()));
+      void* const whole = from_start(sum, tensor, part);
+      if (tensor.shard_sum)
+        add_shards(p, tensor, inputs, part, whole);
+      else
+        add_participants(p, tensor, inputs, part, whole);
       for (const Update& update : tensor.updates) apply(p, update, whole, part);
     }
+  }
+
+  // All updates assign, as in allreduce_bench and in no training step: the results go where they
+  // belong, since nothing is done to them.
+  void assign(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
+              Range range) const {
+    const auto written = [&](std::size_t u) {
+      return p.given_inputs()[at(tensor.updates[u].of.inputs[0])];
+    };
+    std::array<void*, FusedTensors::kMostParticipants> results;
+    std::fill_n(results.begin(), participants_, written(0));
+    for (std::size_t u = 1; u < tensor.updates.size(); ++u) results[participants_ - u] = written(u);
+    tensor.sum(Pointers(inputs, {results.data(), participants_}, nullptr, range, p.step()));
+  }
+
+  // Kernels count elements from the start of the whole tensor.
+  static void* from_start(std::byte* chunk, const Tensor& tensor, Range part) {
+    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(chunk) -
+                                   at(part.begin * tensor.element_bytes));
+  }
+
+  void add_participants(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
+                        Range part, void* whole) const {
+    std::array<void*, FusedTensors::kMostParticipants> results;
+    std::fill_n(results.begin(), participants_, whole);
+    tensor.sum(Pointers(inputs, {results.data(), participants_}, nullptr, part, p.step()));
+  }
+
+  void add_shards(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
+                  Range part, void* whole) const {
+    const auto add = [&](std::size_t participant, void* result) {
+      tensor.shard_sum(Pointers(inputs.subspan(participant * shards_, shards_), {&result, 1},
+                                nullptr, part, p.step()));
+    };
+    if (!tensor.sum) return add(0, whole);
+    alignas(64) std::byte chunks[FusedTensors::kMostSharded][kUpdateChunk];
+    std::array<void*, FusedTensors::kMostSharded> sums;
+    for (std::size_t k = 0; k < participants_; ++k)
+      add(k, sums[k] = from_start(chunks[k], tensor, part));
+    add_participants(p, tensor, {sums.data(), participants_}, part, whole);
   }
 
   static void apply(const Pointers& p, const Update& update, void* sum, Range part) {
@@ -114,7 +151,7 @@ class FusedUpdate {
   }
 
   std::shared_ptr<const Fusion> fusion_;  // has the members
-  std::size_t participants_ = 1;
+  std::size_t participants_ = 1, shards_ = 1;
   EndToEnd elements_;  // of tensors_
   std::vector<Tensor> tensors_;
 };

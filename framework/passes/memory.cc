@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
@@ -43,14 +44,18 @@ class MemoryPlanner {
 
  private:
   // First values are large, and nobody reads them but the copies that they are fetched from. So
-  // what has no inputs is made where it is fetched, if the host makes it.
+  // what has no inputs is made where it is fetched, if the host makes it. GPUs do not read there.
   void find_fetches() {
+    const auto of_host = [&](const PlanNode& node) { return device_of(node).memory_space == 0; };
+    std::set<Value> read_by_gpus;
+    for (const PlanNode& node : graph_.nodes)
+      if (!of_host(node)) read_by_gpus.insert(node.inputs.begin(), node.inputs.end());
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const PlanNode& copy = graph_.nodes[n];
-      if (copy.fetch() < 0 || copy.inputs.empty()) continue;
+      if (copy.fetch() < 0 || copy.inputs.empty() || !of_host(copy)) continue;
       const PlanNode& made = graph_.node(copy.inputs[0].node);
-      if (made.inputs.empty() && made.launches() && device_of(made).memory_space == 0 &&
-          device_of(copy).memory_space == 0)
+      if (made.inputs.empty() && made.launches() && of_host(made) &&
+          !read_by_gpus.contains(copy.inputs[0]))
         fetched_as_.emplace(copy.inputs[0], static_cast<int>(n));
     }
   }

@@ -102,9 +102,15 @@ Value root_of(const PlanGraph& plan, Value value) {
 
 namespace {
 
-// eager[n]: node n goes as soon as it may. Writes, collectives and what makes shards whole do: what
-// they read is still in cache, and its memory is free after. Copies go with those who wait for
-// them, and what costs nothing keeps nobody waiting.
+// Whether a node reads partial sums, which take memory for every shard.
+bool reads_partial_sums(const PlanGraph& plan, const PlanNode& node) {
+  return std::ranges::any_of(
+      node.inputs, [&](const Value& input) { return plan.division(input) == Division::partial(); });
+}
+
+// eager[n]: node n goes as soon as it may. Writes, collectives and what makes shards whole do, or
+// reads their partial sums: what they read is still in cache, and its memory is free after. Copies
+// go with those who wait for them, and what costs nothing keeps nobody waiting.
 std::vector<char> find_eager(const PlanGraph& plan,
                              const std::vector<std::vector<int>>& consumers) {
   std::vector<char> eager(plan.nodes.size());
@@ -116,7 +122,7 @@ std::vector<char> find_eager(const PlanGraph& plan,
       eager[n] = std::ranges::any_of(consumers[n], [&](int user) { return eager[at(user)]; });
     else
       eager[n] = node.writes() > 0 || node.op->collective || node.node->origin().eager ||
-                 node.op == &kSumShards || node.op == &kGatherShards;
+                 node.op == &kGatherShards || reads_partial_sums(plan, node);
   }
   return eager;
 }

@@ -56,6 +56,10 @@ void fuse_updates(PlanGraph& plan, const PlanContext& context);
 // copy from memory that is not pinned.
 void add_transfers(PlanGraph& plan, const PlanContext& context);
 
+// Makes PackWeights of weights that several kernels of one memory space want in one form
+// (Op::packed_form), and gives it to them.
+void pack_weights(PlanGraph& plan, const PlanContext& context);
+
 // Binds reads of variables to versions: orders each write after the users of older versions, or
 // copies a read where that would close a cycle.
 void order_writes(PlanGraph& plan);

@@ -101,6 +101,10 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
       launch.run = prepare_fused_update(graph, node, context.reference_kernels);
       continue;
     }
+    if (node.packed_form()) {
+      launch.run = node.packed_form()->pack;
+      continue;
+    }
     if (node.sharding.divides()) {
       prepare_shards(graph, node, context.reference_kernels, launch);
       continue;

@@ -131,18 +131,32 @@ class Scheduler {
   static std::int64_t part_of(const PlanNode& node, Range range) {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
     if (node.sharding.divides()) return whole + 1;  // shards are taken one by one
-    const bool sums = node.op == &kSumShards;
-    if (node.participants() == 0 && !sums && node.op != &kGatherShards && !draws(node))
-      return whole;
-    const DType dtype =
-        node.participants() > 0 ? collective_of(node)->types[0].dtype : node.types[0].dtype;
+    const auto [dtype, read] = combined_by(node);
+    if (read == 0) return whole;
     const auto element = static_cast<std::int64_t>(size_of(dtype));
     if (whole * element <= kWorkerPart) return whole;
-    // At least 4 KiB of each participant, in whole cache lines, and no more parts than can be
-    // counted (Ticket).
-    const std::int64_t read = sums ? std::ssize(node.inputs) : std::max(1, node.participants());
+    // At least 4 KiB of each tensor, in whole cache lines, and no more parts than can be counted
+    // (Ticket).
     const std::int64_t bytes = std::max<std::int64_t>(4096, 2 * kWorkerPart / read / 64 * 64);
     return std::max(bytes / element, (whole >> 20) / 64 * 64);
+  }
+
+  // The tensors that a node reads, or counts as reading, to make one of its results; none: it is
+  // not shared.
+  struct Combined {
+    DType dtype = DType::kF32;
+    std::int64_t read = 0;
+  };
+  static Combined combined_by(const PlanNode& node) {
+    if (node.fusion()) {
+      const FusedTensors fused = tensors_of(*node.fusion());
+      const bool combines = fused.collective || fused.shard_sum;
+      return {fused.tensors[0].type.dtype,
+              combines ? static_cast<std::int64_t>(fused.participants * fused.shards) : 0};
+    }
+    if (node.op == &kSumShards) return {node.types[0].dtype, std::ssize(node.inputs)};
+    if (node.op == &kGatherShards || draws(node)) return {node.types[0].dtype, 1};
+    return {node.participants() > 0 ? node.types[0].dtype : DType::kF32, node.participants()};
   }
 
   StrandIndex strand_of(int device, bool communicates, int shards = 1) {

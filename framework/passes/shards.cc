@@ -10,6 +10,7 @@
 
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/passes/tower_dependence.h"
 #include "belfry/framework/plan/expansion.h"
 
 namespace belfry {
@@ -21,13 +22,16 @@ class ShardMaker {
 
   void run() {
     find_batches();
-    if (plan_.batches.empty()) return;
+    if (plan_.batches.empty() &&
+        std::ranges::none_of(plan_.nodes, [](const PlanNode& node) { return node.op->composite; }))
+      return;
     std::vector<PlanNode> nodes = std::exchange(plan_.nodes, {});
     for (PlanNode& node : nodes) {
       moved_.emplace_back();
       place_inputs(node);
       visit(std::move(node));
     }
+    plan_.tower_dependent = tower_dependence(plan_, cut_);
     if (plan_.nodes.size() > nodes.size()) sort_nodes(plan_);
   }
 
@@ -56,8 +60,10 @@ class ShardMaker {
   }
 
   void visit(PlanNode node) {
+    if (node.op->composite) return expand_everywhere(std::move(node));
     std::vector<Division> cut(node.types.size());
-    const DeviceBatch& batch = plan_.batches[at(node.device())];
+    const DeviceBatch batch =
+        plan_.batches.empty() ? DeviceBatch() : plan_.batches[at(node.device())];
     if (node.feed() >= 0 && batch.samples > 0) {
       if (plan_.feeds[at(node.feed())].first_sample) cut = {Division::by_rows(1)};
       return finish(append(std::move(node), cut));
@@ -110,11 +116,18 @@ class ShardMaker {
       cut.resize(made.types.size());
       return append(std::move(made), std::move(cut));
     };
-    Expansion expansion(node, sharding, plan_.shards, add,
-                        [&](Value value) { return gathered(value); });
+    Expansion expansion(
+        plan_, node, sharding, add, [&](Value value) { return gathered(value); },
+        [&](Value x) { return plan_.shards > 1 && cut_at(x).kind == Division::Kind::kRows; });
     node.op->expand(expansion);
     for (const int before : node.after) plan_.nodes.back().after.push_back(before);
     moved_.back() = {static_cast<int>(plan_.nodes.size()) - 1, std::move(expansion.result)};
+  }
+
+  void expand_everywhere(PlanNode node) {
+    for (Value& input : node.inputs)
+      if (plan_.division(input).kind == Division::Kind::kPartial) input = gathered(input);
+    expand(node, Sharding());
   }
 
   // Of a node that runs once.

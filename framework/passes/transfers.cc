@@ -112,9 +112,10 @@ class Transfers {
     const int source = plan_.device(value);
     if (source == device) return value;
     if (plan_.node(value.node).op == &kConst) return constant_in_space_of(device, value);
-    const auto [made, fresh] = transfers_.emplace(std::pair(value, device), Value{});
+    const auto [made, fresh] = transfers_.emplace(std::pair(value, device), value);
     if (!fresh) return made->second;
     plan_.transfers.push_back({plan_.name(value), source, device, plan_.type(value).bytes()});
+    if (value.shard != Value::kOwn) return value;  // of hosts, which read it where it is
     const Value near = in_space_of(device, value);
     made->second = plan_.device(near) == device ? near : append(kTransfer, near, device);
     return made->second;

@@ -10,15 +10,19 @@ namespace belfry {
 
 class Expansion {
  public:
-  // `add` appends a node to the plan, and `sum` one that adds up the shards of a partial sum.
-  Expansion(const PlanNode& node, const Sharding& sharding, int shards,
-            std::function<int(PlanNode)> add, std::function<Value(Value)> sum)
-      : node_(node),
+  // `add` appends a node to the plan, and `sum` one that adds up the shards of a partial sum;
+  // `by_rows` is whether shards may take rows of a tensor of their own.
+  Expansion(const PlanGraph& plan, const PlanNode& node, const Sharding& sharding,
+            std::function<int(PlanNode)> add, std::function<Value(Value)> sum,
+            std::function<bool(Value)> by_rows)
+      : plan_(plan),
+        node_(node),
         sharding_(sharding),
-        shards_(shards),
         add_(std::move(add)),
-        sum_(std::move(sum)) {}
+        sum_(std::move(sum)),
+        by_rows_(std::move(by_rows)) {}
 
+  std::size_t inputs() const { return node_.inputs.size(); }
   Value input(std::size_t i) const { return node_.inputs[i]; }
   const TensorType& output(std::size_t i) const { return node_.types[i]; }
   // By the rule of the op.
@@ -30,6 +34,11 @@ class Expansion {
                   Sharding sharding);
   // A node that runs once. Its inputs lie whole, or are those of a shard (shards_of()).
   int add_once(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types);
+  // A node of input x, and others that are one for all shards, on the device of x: one per shard
+  // where x is cut by rows, each of which has a part of the outputs. Returns all outputs, shard by
+  // shard.
+  std::vector<Value> add_beside(const Op& op, Value x, std::vector<Value> others,
+                                std::vector<TensorType> types);
   // Outputs 0 to `outputs` - 1 of a divided node, shard by shard.
   std::vector<Value> shards_of(int node, int outputs) const;
   // The sum of what the shards have.
@@ -39,11 +48,15 @@ class Expansion {
   std::vector<Value> result;
 
  private:
+  int add(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types, int device,
+          Sharding sharding = {});
+
+  const PlanGraph& plan_;
   const PlanNode& node_;
   const Sharding& sharding_;
-  int shards_;
   std::function<int(PlanNode)> add_;
   std::function<Value(Value)> sum_;
+  std::function<bool(Value)> by_rows_;
 };
 
 }  // namespace belfry

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry {
@@ -12,6 +13,16 @@ std::vector<std::size_t> first_outputs(const Fusion& fusion) {
   std::vector<std::size_t> first(fusion.body.size());
   for (std::size_t i = fusion.outputs.size(); i-- > 0;) first[at(fusion.outputs[i].member)] = i;
   return first;
+}
+
+// The input of the fused node where the values begin that `source` is, or is the sum of.
+std::size_t first_input(const Fusion& fusion, Fusion::Source source) {
+  while (source.member != Fusion::Source::kInput) source = fusion.body[at(source.member)].inputs[0];
+  return at(source.index);
+}
+
+const Fusion::Member* shard_sum_in(const Fusion& fusion) {
+  return !fusion.body.empty() && fusion.body[0].op == &kSumShards ? &fusion.body[0] : nullptr;
 }
 
 }  // namespace
@@ -44,7 +55,7 @@ std::optional<CollectivePart> collective_of(const PlanNode& node) {
   if (!member) return {};
   CollectivePart part{member->node, {}, member->types, member->devices};
   for (const Fusion::Source source : member->inputs)
-    part.inputs.push_back(node.inputs[at(source.index)]);
+    part.inputs.push_back(node.inputs[first_input(*node.fusion(), source)]);
   return part;
 }
 
@@ -57,17 +68,21 @@ std::int64_t FusedTensors::elements() const {
 FusedTensors tensors_of(const Fusion& fusion) {
   FusedTensors made;
   made.collective = collective_in(fusion);
+  made.shard_sum = shard_sum_in(fusion);
+  if (made.shard_sum) made.shards = made.shard_sum->inputs.size();
   if (made.collective) {
     made.participants = at(made.collective->op->collective(*made.collective->node));
     for (std::size_t i = 0; i < made.collective->types.size(); i += made.participants)
-      made.tensors.push_back({made.collective->types[i], at(made.collective->inputs[i].index), {}});
+      made.tensors.push_back(
+          {made.collective->types[i], first_input(fusion, made.collective->inputs[i]), {}});
   }
   const std::vector<std::size_t> first = first_outputs(fusion);
   for (std::size_t m = 0; m < fusion.body.size(); ++m) {
     const Fusion::Member& member = fusion.body[m];
-    if (&member == made.collective) continue;
+    if (member.op->writes == 0) continue;
     const Fusion::Source combined = member.inputs[at(member.op->elementwise_input)];
-    if (!made.collective) made.tensors.push_back({member.types[0], at(combined.index), {}});
+    const bool alone = !made.collective && (!made.shard_sum || made.tensors.empty());
+    if (alone) made.tensors.push_back({member.types[0], first_input(fusion, combined), {}});
     FusedTensors::Update update{&member, {}, first[m]};
     for (const Fusion::Source source : member.inputs)
       update.inputs.push_back(source.member == Fusion::Source::kInput ? source.index

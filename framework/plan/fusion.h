@@ -55,9 +55,11 @@ struct CollectivePart {
 std::optional<CollectivePart> collective_of(const PlanNode& node);
 
 // What kernels of a FusedUpdate do. The body is a collective and the updates that alone read its
-// results; or, on a GPU, updates of one op without a collective, each of a gradient of its own. The
-// fused node's inputs are the variables that these write, then the collective's inputs or the
-// gradients, then what else they take. Its range counts the elements of the tensors end to end.
+// results; or, on a GPU, updates of one op without a collective, each of a gradient of its own. On
+// a host what adds up the shards of each participant may come before the collective, or stand in
+// the place of one. The fused node's inputs are the variables that updates write, then what is
+// added up or the gradients, then what else updates take. Its range counts the elements of the
+// tensors end to end.
 struct FusedTensors {
   static constexpr std::size_t kMostInputs = 16;  // of an update
   static constexpr std::size_t kMostParticipants = 256;
@@ -72,11 +74,14 @@ struct FusedTensors {
   };
   struct Tensor {
     TensorType type;
-    std::size_t first_input;  // of `participants` inputs of the fused node: what is combined
+    // Of participants * shards inputs of the fused node: what is combined.
+    std::size_t first_input;
     std::vector<Update> updates;
   };
-  const Fusion::Member* collective = nullptr;  // null without one
-  std::size_t participants = 1;
+  static constexpr std::size_t kMostSharded = 16;  // participants whose shards are added up
+  const Fusion::Member* collective = nullptr;      // null without one
+  const Fusion::Member* shard_sum = nullptr;       // the first of those of participants; null: none
+  std::size_t participants = 1, shards = 1;
   std::vector<Tensor> tensors;
 
   std::int64_t elements() const;

@@ -30,6 +30,7 @@ std::string PlanNode::name() const {
   if (op == &kCopy) return cat(node->name(), "/copy");
   if (op == &kGatherShards) return cat(node->name(), "/gather");
   if (op == &kSumShards) return cat(node->name(), "/sum");
+  if (packed_form()) return cat(node->name(), "/packed");
   return std::string(node->name());
 }
 
@@ -111,7 +112,8 @@ std::vector<TensorType> PlanGraph::output_types(const PlanNode& of, std::int64_t
 std::string PlanGraph::name(Value value) const {
   const PlanNode& found = node(value.node);
   if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[at(value.index)]);
-  if (found.op == &kGatherShards || found.op == &kSumShards) return name(found.inputs[0]);
+  if (found.op == &kGatherShards || found.op == &kSumShards || found.packed_form())
+    return name(found.inputs[0]);
   if (const Fusion* const fusion = found.fusion()) {
     const Fusion::Source output = fusion->outputs[at(value.index)];
     return fusion->body[at(output.member)].node->output(at(output.index)).name();

@@ -10,6 +10,7 @@
 
 #include "belfry/framework/device/device.h"
 #include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/graph/packed_form.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/plan/request.h"
 
@@ -41,9 +42,9 @@ struct PlanNode {
     int fetch;
   };
   // What it does other than the node of the graph: it takes its value from a feed, copies into a
-  // fetch, is a fusion (fusion.h), or is the part of one rank in a collective.
+  // fetch, is a fusion (fusion.h), is the part of one rank in a collective, or packs weights.
   using Role = std::variant<std::monostate, Fed, Fetched, std::shared_ptr<const Fusion>,
-                            std::shared_ptr<const Rank>>;
+                            std::shared_ptr<const Rank>, std::shared_ptr<const PackedForm>>;
 
   const Op* op;
   const Node* node;  // for transfers and copies: the node whose output they carry
@@ -69,6 +70,7 @@ struct PlanNode {
   // Null for other nodes.
   const Fusion* fusion() const { return pointer<Fusion>(); }
   const Rank* rank() const { return pointer<Rank>(); }
+  const PackedForm* packed_form() const { return pointer<PackedForm>(); }
   // Whether it is the storage of a variable: no read or copy of it, and no feed in its place.
   bool is_variable() const { return node->is_variable() && op == &node->op(); }
   // Whether a run executes it: an alias, or memory from outside the plan, does nothing.
@@ -144,6 +146,9 @@ struct PlanGraph {
 
   int shards = 1;                    // of a device
   std::vector<DeviceBatch> batches;  // by device; empty: nothing is cut
+  // Of what moves a variable, a node that takes the batch of one tower whole, so that its result
+  // depends on how many towers share the samples (passes/tower_dependence.h); null: there is none.
+  const Node* tower_dependent = nullptr;
 
   std::vector<const Node*> variables;  // read or written
   bool writes = false;

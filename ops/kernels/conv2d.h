@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/graph/packed_form.h"
 #include "belfry/ops/kernels/window.h"
 
 namespace belfry::kernels {
@@ -72,12 +73,17 @@ void conv2d_grad_filter_plain(const ConvShape& s, const T* x, const T* dy, T* fi
 // The same in f32 by oneDNN. The functions prepare a primitive, ask the plan for workspace, and
 // return what runs, given the pointers of above. Images are NHWC on both sides, which oneDNN serves
 // at its full speed, whereas a layout of its own choice on one side alone falls to its reference
-// code; the filter is copied into the layout that it prefers, 0.1-3 us a call.
+// code; the filter is copied into the layout that it prefers, unless it has been packed like that.
 using ConvRun =
     std::function<void(const float* first, const float* second, float* out, std::byte* workspace)>;
 ConvRun onednn_conv2d(KernelPlan& plan, const ConvShape& shape);
 ConvRun onednn_conv2d_grad_input(KernelPlan& plan, const ConvShape& shape);
 ConvRun onednn_conv2d_grad_filter(KernelPlan& plan, const ConvShape& shape);
+// Of what reads a filter: that layout.
+std::shared_ptr<const PackedForm> onednn_conv2d_form(const KernelPlan& plan,
+                                                     const ConvShape& shape);
+std::shared_ptr<const PackedForm> onednn_conv2d_grad_input_form(const KernelPlan& plan,
+                                                                const ConvShape& shape);
 #endif
 
 }  // namespace belfry::kernels

@@ -124,7 +124,7 @@ std::int64_t moment_scratch(std::int64_t rows, std::int64_t channels) {
 }
 
 template <class T>
-void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* variance,
+void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* squares,
              T* scratch) {
   over_blocks(
       0, rows, channels,
@@ -136,8 +136,7 @@ void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* v
       },
       scratch);
   std::copy_n(scratch, channels, mean);
-  for (std::int64_t c = 0; c < channels; ++c)
-    variance[c] = scratch[channels + c] / static_cast<T>(rows);
+  std::copy_n(scratch + channels, channels, squares);
 }
 
 template <class T>

@@ -11,10 +11,9 @@ std::int64_t moment_block(std::int64_t channels);
 // Elements of T of scratch memory that the functions below need.
 std::int64_t moment_scratch(std::int64_t rows, std::int64_t channels);
 
-// Means and population variances, each [channels]. rows >= 1.
+// Means, and the sums of squared differences from them, each [channels]. rows >= 1.
 template <class T>
-void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* variance,
-             T* scratch);
+void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* squares, T* scratch);
 
 // sum(dy) and sum(dy (x - mean)), each [channels].
 template <class T>

@@ -74,13 +74,39 @@ std::shared_ptr<const Convolution> assemble(KernelPlan& plan, Primitive main,
                                             Filter filter) {
   auto conv = std::make_shared<Convolution>(std::move(main));
   const std::string node = plan.node().describe();
-  if (chosen != plain) {
+  const bool packed = filter == Filter::kRead && plan.input(1).shape.rank() == 1;
+  if (chosen != plain && !packed) {
     conv->filter_bytes = onednn::round_to_64(chosen.get_size());
     conv->copy = filter == Filter::kRead ? onednn::reorder(node, plain, chosen)
                                          : onednn::reorder(node, chosen, plain);
   }
   plan.workspace(conv->workspace_bytes());
   return conv;
+}
+
+// Every field of a description that says where an element lies.
+std::string layout_of(const memory::desc& description) {
+  const dnnl_memory_desc_t& d = description.data;
+  const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
+  std::string text = cat(d.offset0, ";");
+  for (int i = 0; i < d.ndims; ++i)
+    text += cat(d.dims[i], ",", d.padded_dims[i], ",", blocking.strides[i], ";");
+  for (int i = 0; i < blocking.inner_nblks; ++i)
+    text += cat(blocking.inner_idxs[i], "x", blocking.inner_blks[i], ";");
+  return text;
+}
+
+std::shared_ptr<const PackedForm> form_of(const KernelPlan& plan, const memory::desc& plain,
+                                          const memory::desc& chosen) {
+  if (chosen == plain || chosen.data.format_kind != dnnl_blocked) return nullptr;
+  const Primitive copy = onednn::reorder(plan.node().describe(), plain, chosen);
+  if (copy.scratch_bytes() > 0) return nullptr;
+  return std::make_shared<const PackedForm>(PackedForm{
+      .layout = layout_of(chosen),
+      .bytes = onednn::round_to_64(chosen.get_size()),
+      .pack = [copy](const Pointers& p) {
+        copy.run({{DNNL_ARG_FROM, p.input<float>(0)}, {DNNL_ARG_TO, p.output<float>()}}, nullptr);
+      }});
 }
 
 // Runs a convolution that reads its filter: second argument of the kernel.
@@ -121,6 +147,22 @@ ConvRun onednn_conv2d_grad_input(KernelPlan& plan, const ConvShape& shape) {
     return reading_filter(
         assemble(plan, std::move(main), d.plain_filter, chosen.weights_desc(), Filter::kRead),
         DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC);
+  });
+}
+
+std::shared_ptr<const PackedForm> onednn_conv2d_form(const KernelPlan& plan,
+                                                     const ConvShape& shape) {
+  return onednn::guarded(plan, [&] {
+    const Descriptions d(shape);
+    return form_of(plan, d.plain_filter, describe_forward(d).weights_desc());
+  });
+}
+
+std::shared_ptr<const PackedForm> onednn_conv2d_grad_input_form(const KernelPlan& plan,
+                                                                const ConvShape& shape) {
+  return onednn::guarded(plan, [&] {
+    const Descriptions d(shape);
+    return form_of(plan, d.plain_filter, describe_grad_input(d).weights_desc());
   });
 }
 

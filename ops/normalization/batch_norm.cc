@@ -4,13 +4,11 @@
 #include <cmath>
 
 #include "belfry/framework/graph/shards.h"
-#include "belfry/framework/kernels/math.h"
 #include "belfry/framework/plan/expansion.h"
 #include "belfry/ops/kernels/moments.h"
+#include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/combine_moments.h"
-#include "belfry/ops/operand.h"
-#include "belfry/ops/sqrt.h"
 
 namespace belfry {
 namespace {
@@ -47,6 +45,13 @@ OutputTypes grad_shape(const ShapeContext& c) {
   return {c.input(1), channels, channels};
 }
 
+// Those, and of the moments.
+OutputTypes given_grad_shape(const ShapeContext& c) {
+  OutputTypes types = grad_shape(c);
+  types.insert(types.end(), 2, types[1]);
+  return types;
+}
+
 std::vector<Output> train_gradient(const Node& node, std::span<const Output> grads) {
   require(grads[0] && !grads[1] && !grads[2], node.describe(),
           ": the moments of batch norm cannot be differentiated; use stop_gradient on them");
@@ -61,60 +66,7 @@ std::vector<Output> inference_gradient(const Node& node, std::span<const Output>
       node.graph().add(kBatchNormInferenceGrad,
                        {grads[0], node.input(0), node.input(1), node.input(3), node.input(4)}, {},
                        node.raw_options());
-  // y = gamma (x - mean) / sqrt(variance + epsilon) + beta, summed over the rows of a channel.
-  const Output gamma = node.input(1), dgamma = grad.output(1), dbeta = grad.output(2);
-  const Output spread = node.input(4) + node.options<BatchNormOptions>().epsilon;
-  return {grad.output(0), dgamma, dbeta, -(dbeta * gamma / sqrt(spread)),
-          dgamma * gamma / spread * -0.5};
-}
-
-// Channels are taken in blocks whose factors fit on the stack.
-constexpr std::int64_t kBlock = 256;
-
-template <class T>
-BELFRY_KERNEL void normalise(const T* x, std::int64_t rows, std::int64_t channels, const T* mean,
-                             const T* variance, const T* gamma, const T* beta, T epsilon, T* y) {
-  for (std::int64_t first = 0; first < channels; first += kBlock) {
-    const std::int64_t count = channels - first < kBlock ? channels - first : kBlock;
-    T scale[kBlock], shift[kBlock], middle[kBlock];
-    for (std::int64_t c = 0; c < count; ++c) {
-      scale[c] = gamma[first + c] / math::sqrt(variance[first + c] + epsilon);
-      shift[c] = beta[first + c];
-      middle[c] = mean[first + c];
-    }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const T* const from = x + r * channels + first;
-      T* const to = y + r * channels + first;
-      BELFRY_INDEPENDENT
-      for (std::int64_t c = 0; c < count; ++c) to[c] = (from[c] - middle[c]) * scale[c] + shift[c];
-    }
-  }
-}
-
-// dx = scale (dy - offset - (x - mean) slope), where the last two are 0 for given moments.
-template <bool kTrain, class T>
-BELFRY_KERNEL void input_gradient(const T* dy, const T* x, std::int64_t rows, std::int64_t channels,
-                                  const T* mean, const T* variance, const T* gamma, T epsilon,
-                                  const T* sum, const T* product, T count_of_rows, T* dx) {
-  for (std::int64_t first = 0; first < channels; first += kBlock) {
-    const std::int64_t count = channels - first < kBlock ? channels - first : kBlock;
-    T scale[kBlock], offset[kBlock], slope[kBlock], middle[kBlock];
-    for (std::int64_t c = 0; c < count; ++c) {
-      const T spread = variance[first + c] + epsilon;
-      scale[c] = gamma[first + c] / math::sqrt(spread);
-      offset[c] = sum[first + c] / count_of_rows;
-      slope[c] = product[first + c] / count_of_rows / spread;
-      middle[c] = mean[first + c];
-    }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int64_t at = r * channels + first;
-      BELFRY_INDEPENDENT
-      for (std::int64_t c = 0; c < count; ++c)
-        dx[at + c] = kTrain
-                         ? scale[c] * (dy[at + c] - offset[c] - (x[at + c] - middle[c]) * slope[c])
-                         : scale[c] * dy[at + c];
-    }
-  }
+  return {grad.output(0), grad.output(1), grad.output(2), grad.output(3), grad.output(4)};
 }
 
 struct Extent {
@@ -132,13 +84,26 @@ KernelRun train_cpu(KernelPlan& plan) {
       const T* const x = p.input<T>(0);
       T *const mean = p.output<T>(1), *const variance = p.output<T>(2);
       kernels::moments(x, n, c, mean, variance, reinterpret_cast<T*>(p.workspace()));
-      normalise(x, n, c, mean, variance, p.input<T>(1), p.input<T>(2), static_cast<T>(epsilon),
-                p.output<T>());
+      for (std::int64_t i = 0; i < c; ++i) variance[i] /= static_cast<T>(n);
+      kernels::normalise(x, n, c, {mean, variance, p.input<T>(1), static_cast<T>(epsilon)},
+                         p.input<T>(2), p.output<T>());
     };
   });
 }
 
-template <bool kTrain>
+// Of given moments, their gradients, too: y = gamma (x - mean) / sqrt(variance + epsilon) + beta.
+template <class T>
+void moments_gradients(const Pointers& p, std::int64_t channels, T epsilon) {
+  const T *const gamma = p.input<T>(2), *const variance = p.input<T>(4);
+  const T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const T spread = variance[c] + epsilon;
+    p.output<T>(3)[c] = -(dbeta[c] * gamma[c] / std::sqrt(spread));
+    p.output<T>(4)[c] = dgamma[c] * gamma[c] / spread * T(-0.5);
+  }
+}
+
+template <bool trained>
 KernelRun grad_cpu(KernelPlan& plan) {
   const auto [rows, channels] = extent(plan.input(1).shape);
   plan.workspace(kernels::moment_scratch(rows, channels) *
@@ -151,9 +116,14 @@ KernelRun grad_cpu(KernelPlan& plan) {
       T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
       kernels::gradient_sums(dy, x, mean, n, c, dbeta, dgamma, reinterpret_cast<T*>(p.workspace()));
       const T small = static_cast<T>(epsilon);
-      input_gradient<kTrain>(dy, x, n, c, mean, variance, p.input<T>(2), small, dbeta, dgamma,
-                             static_cast<T>(n), p.output<T>());
+      const kernels::Channels<T> by{mean, variance, p.input<T>(2), small};
+      if (trained)
+        kernels::trained_input_gradient(dy, x, n, c, by, dbeta, dgamma, static_cast<T>(n),
+                                        p.output<T>());
+      else
+        kernels::given_input_gradient(dy, n, c, by, p.output<T>());
       for (std::int64_t i = 0; i < c; ++i) dgamma[i] /= std::sqrt(variance[i] + small);
+      if (!trained) moments_gradients(p, c, small);
     };
   });
 }
@@ -165,9 +135,9 @@ KernelRun inference_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
       const std::int64_t at = p.begin() * rows * channels;
-      normalise(p.input<T>(0) + at, (p.end() - p.begin()) * rows, channels, p.input<T>(3),
-                p.input<T>(4), p.input<T>(1), p.input<T>(2), static_cast<T>(epsilon),
-                p.output<T>() + at);
+      kernels::normalise(p.input<T>(0) + at, (p.end() - p.begin()) * rows, channels,
+                         {p.input<T>(3), p.input<T>(4), p.input<T>(1), static_cast<T>(epsilon)},
+                         p.input<T>(2), p.output<T>() + at);
     };
   });
 }
@@ -221,7 +191,7 @@ KernelRun inference_reference(KernelPlan& plan) {
   });
 }
 
-template <bool kTrain>
+template <bool trained>
 KernelRun grad_reference(KernelPlan& plan) {
   const Extent e = extent(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
@@ -237,96 +207,16 @@ KernelRun grad_reference(KernelPlan& plan) {
           product += dy[i] * ((x[i] - mean) / spread);
         }
         for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
-          const double centred = kTrain ? dy[i] - sum / n - (x[i] - mean) / spread * product / n
-                                        : static_cast<double>(dy[i]);
+          const double centred = trained ? dy[i] - sum / n - (x[i] - mean) / spread * product / n
+                                         : static_cast<double>(dy[i]);
           p.output<T>()[i] = static_cast<T>(p.input<T>(2)[c] / spread * centred);
         }
         p.output<T>(1)[c] = static_cast<T>(product);
         p.output<T>(2)[c] = static_cast<T>(sum);
-      }
-    };
-  });
-}
-
-// dgamma and dbeta.
-OutputTypes sums_shape(const ShapeContext& c) {
-  require_channels(c, 2);
-  const Shape channels{c.input(1).back()};
-  return {channels, channels};
-}
-
-OutputTypes input_grad_shape(const ShapeContext& c) {
-  require_channels(c, 2);
-  return {c.input(1)};
-}
-
-KernelRun sums_cpu(KernelPlan& plan) {
-  const auto [rows, channels] = extent(plan.input(1).shape);
-  plan.workspace(kernels::moment_scratch(rows, channels) *
-                 static_cast<std::int64_t>(size_of(plan.dtype())));
-  const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
-      T *const dgamma = p.output<T>(0), *const dbeta = p.output<T>(1);
-      kernels::gradient_sums(p.input<T>(0), p.input<T>(1), p.input<T>(2), n, c, dbeta, dgamma,
-                             reinterpret_cast<T*>(p.workspace()));
-      for (std::int64_t i = 0; i < c; ++i)
-        dgamma[i] /= std::sqrt(p.input<T>(3)[i] + static_cast<T>(epsilon));
-    };
-  });
-}
-
-KernelRun input_grad_cpu(KernelPlan& plan) {
-  const auto [rows, channels] = extent(plan.input(1).shape);
-  plan.workspace(channels * static_cast<std::int64_t>(size_of(plan.dtype())));
-  const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  const double all = plan.of_all(static_cast<double>(rows));
-  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
-      const T* const variance = p.input<T>(4);
-      const T small = static_cast<T>(epsilon);
-      T* const product = reinterpret_cast<T*>(p.workspace());
-      for (std::int64_t i = 0; i < c; ++i)
-        product[i] = p.input<T>(5)[i] * std::sqrt(variance[i] + small);
-      input_gradient<true>(p.input<T>(0), p.input<T>(1), n, c, p.input<T>(3), variance,
-                           p.input<T>(2), small, p.input<T>(6), product, static_cast<T>(all),
-                           p.output<T>());
-    };
-  });
-}
-
-KernelRun sums_reference(KernelPlan& plan) {
-  const Extent e = extent(plan.input(1).shape);
-  const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
-      const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
-      for (std::int64_t c = 0; c < e.channels; ++c) {
-        const double mean = p.input<T>(2)[c], spread = std::sqrt(p.input<T>(3)[c] + epsilon);
-        double sum = 0, product = 0;
-        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
-          sum += dy[i];
-          product += dy[i] * ((x[i] - mean) / spread);
-        }
-        p.output<T>(0)[c] = static_cast<T>(product);
-        p.output<T>(1)[c] = static_cast<T>(sum);
-      }
-    };
-  });
-}
-
-KernelRun input_grad_reference(KernelPlan& plan) {
-  const Extent e = extent(plan.input(1).shape);
-  const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  const double n = plan.of_all(static_cast<double>(e.rows));
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
-      for (std::int64_t i = 0; i < e.rows * e.channels; ++i) {
-        const std::int64_t c = i % e.channels;
-        const double spread = std::sqrt(p.input<T>(4)[c] + epsilon);
-        const double far = (p.input<T>(1)[i] - p.input<T>(3)[c]) / spread;
-        const double centred = p.input<T>(0)[i] - p.input<T>(6)[c] / n - far * p.input<T>(5)[c] / n;
-        p.output<T>()[i] = static_cast<T>(p.input<T>(2)[c] / spread * centred);
+        if (trained) continue;
+        const double scale = p.input<T>(2)[c] / spread;
+        p.output<T>(3)[c] = static_cast<T>(-sum * scale);
+        p.output<T>(4)[c] = static_cast<T>(product * scale / spread / -2);
       }
     };
   });
@@ -344,7 +234,8 @@ void expand_train(Expansion& e) {
   const int parts =
       e.add_divided(kBatchMoments, {e.input(0)}, {channels, channels, {Shape{}, channels.dtype}},
                     {.outputs = std::vector(3, Division::partial()), .own = {true}});
-  const int all = e.add_once(kCombineShards, e.shards_of(parts, 3), {channels, channels});
+  const int all = e.add_once(kCombineMoments, e.shards_of(parts, 3),
+                             {channels, channels, {Shape{}, channels.dtype}});
   const int y =
       e.add_divided(kBatchNormInference, {e.input(0), e.input(1), e.input(2), {all, 0}, {all, 1}},
                     {x}, {.outputs = {e.division(0)}, .own = {true, false, false, false, false}});
@@ -353,7 +244,7 @@ void expand_train(Expansion& e) {
 
 Sharding train_grad_shards(const ShardContext& c) {
   Sharding sharding = row_shards({c.node, c.inputs, c.outputs.first(1), c.divisions, c.samples}, 3);
-  if (sharding.divides()) sharding.outputs.resize(3, Division::partial());
+  if (sharding.divides()) sharding.outputs.resize(c.outputs.size(), Division::partial());
   return sharding;
 }
 
@@ -371,8 +262,6 @@ void expand_train_grad(Expansion& e) {
   e.result = {{dx, 0}, {sums, 0}, {sums, 1}};
 }
 
-constexpr const char* kPlansMakeIt = "plans make it after gradients are built";
-constexpr const char* kOneShard = "devices on GPUs have one shard";
 constexpr const char* kNoSecond = "second derivatives of batch normalisation are not supported";
 
 }  // namespace
@@ -399,23 +288,6 @@ const Op kBatchNormTrainGrad{.name = "BatchNormTrainGrad",
                              .cpu = grad_cpu<true>,
                              .reference = grad_reference<true>};
 
-const Op kBatchNormSums{.name = "BatchNormSums",
-                        .inputs = 4,
-                        .shape = sums_shape,
-                        .no_gradient = kPlansMakeIt,
-                        .cpu = sums_cpu,
-                        .reference = sums_reference,
-                        .cpu_only = kOneShard};
-
-const Op kBatchNormInputGrad{.name = "BatchNormInputGrad",
-                             .inputs = 7,
-                             .shape = input_grad_shape,
-                             .no_gradient = kPlansMakeIt,
-                             .in_place = InPlace::kFirst,
-                             .cpu = input_grad_cpu,
-                             .reference = input_grad_reference,
-                             .cpu_only = kOneShard};
-
 const Op kBatchNormInference{.name = "BatchNormInference",
                              .inputs = 5,
                              .shape = inference_shape,
@@ -429,7 +301,7 @@ const Op kBatchNormInference{.name = "BatchNormInference",
 
 const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
                                  .inputs = 5,
-                                 .shape = grad_shape,
+                                 .shape = given_grad_shape,
                                  .no_gradient = kNoSecond,
                                  .shards = train_grad_shards,
                                  .in_place = InPlace::kFirst,

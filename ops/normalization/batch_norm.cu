@@ -5,6 +5,7 @@
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/batch_statistics.h"
 
 namespace belfry::cuda {
 namespace {
@@ -36,7 +37,8 @@ struct MomentLeaf {
   std::int64_t rows, channels;
   Value* to_parts;  // null in the last step
   T *mean, *variance;
-  T* count;  // may be null
+  T* count;         // null: `variance` is one; else it is the sum of squares
+  const T* weight;  // beside `count`; null: 1
 
   BELFRY_HD static Value neutral() { return {0, 0, 0}; }
   BELFRY_HD static Value combine(const Value& a, const Value& b) { return combined(a, b); }
@@ -62,8 +64,8 @@ struct MomentLeaf {
       return;
     }
     mean[channel] = total.mean;
-    variance[channel] = total.squares / static_cast<T>(rows);
-    if (count && channel == 0) *count = static_cast<T>(rows);
+    variance[channel] = count ? total.squares : total.squares / static_cast<T>(rows);
+    if (count && channel == 0) *count = weight && *weight == 0 ? T(0) : static_cast<T>(rows);
   }
 };
 
@@ -81,6 +83,8 @@ struct ProductLeaf {
   std::int64_t rows, channels;
   Value* to_parts;
   T *products, *dgamma, *dbeta;
+  const T* gamma;
+  T *dmean, *dvariance;  // null: of moments that are x's own
 
   BELFRY_HD static Value neutral() { return {0, 0}; }
   BELFRY_HD static Value combine(const Value& a, const Value& b) {
@@ -110,7 +114,12 @@ struct ProductLeaf {
     }
     dbeta[channel] = total.sum;
     products[channel] = total.product;
-    dgamma[channel] = total.product / math::sqrt(variance[channel] + epsilon);
+    const T spread = variance[channel] + epsilon;
+    const T own = total.product / math::sqrt(spread);
+    dgamma[channel] = own;
+    if (!dmean) return;
+    dmean[channel] = -(total.sum * gamma[channel] / math::sqrt(spread));
+    dvariance[channel] = own * gamma[channel] / spread * T(-0.5);
   }
 };
 
@@ -147,7 +156,7 @@ void over_rows(Queue& queue, const Extent& x, Leaf leaf, std::byte* workspace) {
 
 template <class T>
 void moments(Queue& queue, const Extent& x, const T* from, T* mean, T* variance, T* count,
-             std::byte* workspace) {
+             const T* weight, std::byte* workspace) {
   over_rows(queue, x,
             MomentLeaf<T>{.x = from,
                           .parts = nullptr,
@@ -156,7 +165,8 @@ void moments(Queue& queue, const Extent& x, const T* from, T* mean, T* variance,
                           .to_parts = nullptr,
                           .mean = mean,
                           .variance = variance,
-                          .count = count},
+                          .count = count,
+                          .weight = weight},
             workspace);
 }
 
@@ -244,7 +254,7 @@ QueueRun train(KernelPlan& plan) {
     plan.workspace(x.parts_bytes<Spread<T>>());
     return [x, epsilon](const Pointers& p, Queue& queue) {
       T *const mean = p.output<T>(1), *const variance = p.output<T>(2);
-      moments<T>(queue, x, p.input<T>(0), mean, variance, nullptr, p.workspace());
+      moments<T>(queue, x, p.input<T>(0), mean, variance, nullptr, nullptr, p.workspace());
       normalise<T>(queue, p, x, mean, variance, epsilon);
     };
   });
@@ -282,7 +292,10 @@ QueueRun gradient(KernelPlan& plan) {
                                .to_parts = nullptr,
                                .products = products,
                                .dgamma = p.output<T>(1),
-                               .dbeta = p.output<T>(2)},
+                               .dbeta = p.output<T>(2),
+                               .gamma = p.input<T>(2),
+                               .dmean = trained ? nullptr : p.output<T>(3),
+                               .dvariance = trained ? nullptr : p.output<T>(4)},
                 p.workspace());
       const InputGradient<T> kernel{
           {x.rows, x.channels}, trained,  dy,           from, mean, variance, p.input<T>(2), small,
@@ -297,9 +310,46 @@ QueueRun batch_moments(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     plan.workspace(x.parts_bytes<Spread<T>>());
     return [x](const Pointers& p, Queue& queue) {
-      if (x.channels == 0) return fill_one(queue, static_cast<T>(x.rows), p.output<T>(2));
+      if (x.rows == 0) {
+        const std::int64_t bytes = x.channels * static_cast<std::int64_t>(sizeof(T));
+        fill_zeros(queue, p.output<T>(0), bytes);
+        fill_zeros(queue, p.output<T>(1), bytes);
+      }
+      if (x.rows == 0 || x.channels == 0)
+        return fill_one(queue, static_cast<T>(x.rows), p.output<T>(2));
       moments<T>(queue, x, p.input<T>(0), p.output<T>(0), p.output<T>(1), p.output<T>(2),
-                 p.workspace());
+                 p.inputs() > 1 ? p.input<T>(1) : nullptr, p.workspace());
+    };
+  });
+}
+
+// y = (x - mean) slope + offset.
+template <class T>
+struct StatisticsGradient {
+  using Shared = Nothing;
+  Tiles tiles;
+  const T *x, *dmean, *dvariance, *mean, *count, *weight;
+  T* dx;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    tiles.each(block, [&](std::int64_t c) {
+      const bool counts = *weight != 0;
+      const T slope = counts ? 2 * dvariance[c] / *count : T(0);
+      const T offset = counts ? dmean[c] / *count : T(0);
+      return [this, slope, offset, middle = mean[c]](std::int64_t i) {
+        dx[i] = (x[i] - middle) * slope + offset;
+      };
+    });
+  }
+};
+
+QueueRun statistics_gradient(KernelPlan& plan) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    return [x = Extent(plan.input(0).shape)](const Pointers& p, Queue& queue) {
+      const StatisticsGradient<T> kernel{{x.rows, x.channels}, p.input<T>(0), p.input<T>(1),
+                                         p.input<T>(2),        p.input<T>(3), p.input<T>(4),
+                                         p.input<T>(5),        p.output<T>()};
+      launch(queue, kernel, kernel.tiles.grid());
     };
   });
 }
@@ -307,7 +357,7 @@ QueueRun batch_moments(KernelPlan& plan) {
 const GpuKernel kernels_of_ops[] = {
     {kBatchNormTrain, train},         {kBatchNormTrainGrad, gradient<true>},
     {kBatchNormInference, inference}, {kBatchNormInferenceGrad, gradient<false>},
-    {kBatchMoments, batch_moments},
+    {kBatchMoments, batch_moments},   {kBatchStatisticsGrad, statistics_gradient},
 };
 
 }  // namespace

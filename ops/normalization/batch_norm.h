@@ -34,7 +34,7 @@ extern const Op kBatchNormInputGrad;
 extern const Op kBatchNormInference;
 Output batch_norm_inference(Output x, Output gamma, Output beta, Output mean, Output variance,
                             BatchNormOptions options = {}, At at = {});
-// dy, x, gamma, mean, variance -> dx, dgamma, dbeta.
+// dy, x, gamma, mean, variance -> dx, dgamma, dbeta, dmean, dvariance.
 extern const Op kBatchNormInferenceGrad;
 
 }  // namespace belfry

@@ -97,8 +97,8 @@ TEST(Arithmetic, TheGradientOfABiasIsOneReduceSum) {
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});
   const Output bias = placeholder(graph, "bias", DType::kF32, {3});
   const auto grads = gradients(add(x, bias), {x, bias});
-  EXPECT_EQ(grads[0].node().op().name, "FillLike");
-  EXPECT_EQ(grads[1].node().op().name, "ReduceSum");
+  EXPECT_STREQ(grads[0].node().op().name, "FillLike");
+  EXPECT_STREQ(grads[1].node().op().name, "ReduceSum");
 }
 
 TEST(Arithmetic, IntegersWrapAndQuotientsAreTruncated) {

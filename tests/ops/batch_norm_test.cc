@@ -145,7 +145,7 @@ TEST(BatchNorm, OfABatchInShardsGathersMomentsAndSumsAlone) {
   for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
   for (const Op* op : {&kBatchMoments, &kBatchNormInference, &kBatchNormSums, &kBatchNormInputGrad})
     EXPECT_EQ(runs.at(op), 4) << op->name;
-  EXPECT_EQ(runs.at(&kCombineShards), 1);
+  EXPECT_EQ(runs.at(&kCombineMoments), 1);
   EXPECT_EQ(runs.at(&kSumShards), 1);
   EXPECT_FALSE(runs.contains(&kGatherShards));
 }

@@ -43,10 +43,10 @@ TEST(ReduceSum, KeepsReducedAxesAs1OnRequest) {
 TEST(ReduceSum, NamesOpsThatKeepTheBatchApart) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {4, 5});
-  EXPECT_EQ(reduce_sum(x, {1}).node().op().name, "ReduceSumRows");
-  EXPECT_EQ(reduce_sum(x, {-2}).node().op().name, "ReduceSum");
-  EXPECT_EQ(reduce_mean(x, {1}).node().op().name, "ReduceMeanRows");
-  EXPECT_EQ(reduce_mean(x).node().op().name, "ReduceMean");
+  EXPECT_STREQ(reduce_sum(x, {1}).node().op().name, "ReduceSumRows");
+  EXPECT_STREQ(reduce_sum(x, {-2}).node().op().name, "ReduceSum");
+  EXPECT_STREQ(reduce_mean(x, {1}).node().op().name, "ReduceMeanRows");
+  EXPECT_STREQ(reduce_mean(x).node().op().name, "ReduceMean");
 }
 
 TEST(ReduceSum, KeepsItsContractForAllSetsOfAxes) {

@@ -46,7 +46,7 @@ TEST(ReshapeLike, TakesTheShapeFoundWhenTheGraphRuns) {
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, kUnknown});
   const Output flat = reshape(x, {kUnknown});
   const Output back = gradients(flat, {x})[0];
-  EXPECT_EQ(back.node().op().name, "ReshapeLike");
+  EXPECT_STREQ(back.node().op().name, "ReshapeLike");
   const Feed feed[] = {{x, random_values({3, 2})}};
   EXPECT_EQ(evaluate(back, feed), Tensor({3, 2}, std::vector<float>(6, 1)));
 }

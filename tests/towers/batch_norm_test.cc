@@ -84,8 +84,8 @@ TEST(BatchNormLayer, BuildsItsUpdatesOnTheHostInUpdateOps) {
       EXPECT_EQ(node.device(), cpu(0)) << node.describe();
       if (&node.op() != &kCombineMoments) continue;
       ++combined;
-      EXPECT_EQ(node.inputs().size(), 6U);
-      EXPECT_EQ(node.input(2).device(), DeviceSpec("/gpu:1"));  // mean, variance, mean, ...
+      EXPECT_EQ(node.inputs().size(), 9U);
+      EXPECT_EQ(node.input(3).device(), DeviceSpec("/gpu:1"));  // mean, variance, 1, mean, ...
     }
     EXPECT_EQ(combined, 2);
   }

@@ -8,7 +8,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/ops/normalization/combine_moments.h"
+#include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/slice.h"
@@ -156,21 +156,26 @@ TEST(SynchronisedBatchNorm, IsOneNodeOverAllTowersAndKeepsTheOrderOfNodes) {
     EXPECT_EQ(&built.graph.find(node.name()), &node);
     for (const Output& input : node.inputs()) EXPECT_LT(input.node().id(), node.id());
     for (const Node* before : node.control_inputs()) EXPECT_LT(before->id(), node.id());
-    if (&node.op() != &kCombineMoments) continue;
+    if (&node.op() != &kBatchStatistics) continue;
     ++nodes;
-    EXPECT_EQ(node.inputs().size(), 12U);
-    EXPECT_EQ(node.input(6).device(), cpu(2));
+    EXPECT_EQ(node.inputs().size(), 8U);
+    EXPECT_EQ(node.input(4).device(), cpu(2));
   }
   EXPECT_EQ(nodes, 2);  // none is added for the moving averages
-  EXPECT_EQ(built.towers[1].contributions.size(), 6U);
+  EXPECT_EQ(built.towers[1].contributions.size(), 4U);
 }
 
-TEST(SynchronisedBatchNorm, OfOneTowerIsTheOrdinaryOne) {
-  Graph graph;
-  Tower tower(graph);
-  batch_norm(tower, "bn", constant(graph, {1, 2, 3, 4}, {2, 2}), {.synchronised = true});
-  for (std::size_t id = 0; id < graph.size(); ++id)
-    EXPECT_NE(graph.node(id).op().name, std::string("BatchMoments"));
+TEST(SynchronisedBatchNorm, OfATowerAloneIsTheOrdinaryOne) {
+  std::vector<double> results[2];
+  for (const bool synchronised : {false, true}) {
+    Graph graph;
+    Tower tower(graph);
+    const Output x = constant(graph, samples());
+    const Output y = batch_norm(tower, "bn", x, {.synchronised = synchronised});
+    Session session(graph);
+    results[synchronised] = all_values({session.run(y)});
+  }
+  expect_near(results[1], results[0], 1e-12);
 }
 
 Output rows_of(Tower& tower) { return constant(tower.graph(), {1, 10, 3, 30}, {2, 2}); }
@@ -218,7 +223,7 @@ TEST(SynchronisedBatchNorm, RefusesGradientsOfOneTowersLoss) {
                 tower.loss(reduce_mean(square(y)));
                 compute_gradients(tower.loss(), tower.trainables());
               }),
-              AllOf(HasSubstr("CombineMoments 'tower0/bn/CombineMoments' (built at "),
+              AllOf(HasSubstr("BatchStatistics 'tower0/bn/BatchStatistics' (built at "),
                     HasSubstr("all towers' losses at once")));
 }
 

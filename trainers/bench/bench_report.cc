@@ -42,6 +42,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                        .devices = devices,
                        .batch_size = model.batch_size,
                        .shards = run.shards,
+                       .k_dependent_because = run.k_dependent_because,
                        .tower_weights = model.tower_weights,
                        .precision = model.precision,
                        .loss_scale = run.loss_scale,
@@ -62,6 +63,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
 
 Json to_json(const BenchResult& result) {
   Json json = Json::object();
+  const std::string& because = result.k_dependent_because;
   json.set("model", result.model).set("strategy", result.strategy);
   if (!result.resolved.empty())
     json.set("resolved", result.resolved).set("bucket_mb", result.bucket_mb);
@@ -70,7 +72,9 @@ Json to_json(const BenchResult& result) {
       .set("devices", result.devices)
       .set("batch_size", result.batch_size)
       .set("global_batch_size", result.batch_size * result.devices)
-      .set("shards", result.shards);
+      .set("shards", result.shards)
+      .set("k_independent", because.empty())
+      .set("k_dependent_because", because.empty() ? Json() : Json(because));
   if (!result.tower_weights.empty()) {
     Json weights = Json::array();
     for (const double weight : result.tower_weights) weights.push(weight);

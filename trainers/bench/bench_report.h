@@ -23,6 +23,7 @@ struct BenchResult {
   int devices = 0;             // K
   int batch_size = 0;          // per device, on average
   int shards = 1;              // of the global batch
+  std::string k_dependent_because = {};
   std::vector<double> tower_weights = {};
   std::string precision = "f32";
   std::optional<LossScaleState> loss_scale = {};  // of f16, after the last round

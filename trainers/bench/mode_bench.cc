@@ -46,6 +46,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
                     runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;
   runs.shards = trainer->options().shards;
+  runs.k_dependent_because = trainer->k_dependence();
   runs.state_hash = state;
   runs.loss_scale = trainer->loss_scale();
   runs.divergence = find_divergence(*trainer);

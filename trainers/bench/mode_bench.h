@@ -50,6 +50,7 @@ struct ModeRuns {
   double startup_seconds = 0;
   ProcessMemory memory = {};                      // of the last round
   int shards = 1;                                 // of the global batch
+  std::string k_dependent_because;                // Trainer::k_dependence()
   std::optional<LossScaleState> loss_scale = {};  // of the last round
   Divergence divergence = {};                     // of the last round
 };

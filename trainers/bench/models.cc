@@ -22,12 +22,24 @@ Output classify(Tower& tower, Output logits, Output label) {
   return cross_entropy(logits, label);
 }
 
-Output conv_bn(Tower& tower, const std::string& name, Output x, ConvLayer layer,
-               Initializer gamma = {}) {
+// A residual network: its layers.
+struct ResNet {
+  Tower& tower;
+  BatchNormOver over;
+
+  Output conv_bn(const std::string& name, Output x, ConvLayer layer, Initializer gamma = {}) const;
+  Output basic_block(const std::string& name, Output x, int filters, int stride) const;
+  Output bottleneck(const std::string& name, Output x, int width, int stride) const;
+};
+
+Output ResNet::conv_bn(const std::string& name, Output x, ConvLayer layer,
+                       Initializer gamma) const {
   layer.bias = false;
   layer.init = init::he_normal();
   x = conv2d(tower, name, x, layer);
-  return batch_norm(tower, name + "/bn", x, {.gamma = std::move(gamma)});
+  return batch_norm(
+      tower, name + "/bn", x,
+      {.synchronised = over == BatchNormOver::kSynchronised, .gamma = std::move(gamma)});
 }
 
 // Every stride-th pixel, and zeros in the channels that x lacks: a convolution with the identity.
@@ -40,22 +52,21 @@ Output padded_shortcut(Tower& tower, Output x, int filters, int stride) {
   return conv2d(x, constant(tower.graph(), std::move(identity), "shortcut"), {.stride = stride});
 }
 
-Output basic_block(Tower& tower, const std::string& name, Output x, int filters, int stride) {
+Output ResNet::basic_block(const std::string& name, Output x, int filters, int stride) const {
   const bool same = stride == 1 && x.shape().back() == filters;
   const Output shortcut = same ? x : padded_shortcut(tower, x, filters, stride);
-  x = relu(conv_bn(tower, name + "/conv1", x, {.filters = filters, .stride = stride}));
-  return relu(conv_bn(tower, name + "/conv2", x, {.filters = filters}) + shortcut);
+  x = relu(conv_bn(name + "/conv1", x, {.filters = filters, .stride = stride}));
+  return relu(conv_bn(name + "/conv2", x, {.filters = filters}) + shortcut);
 }
 
-Output bottleneck(Tower& tower, const std::string& name, Output x, int width, int stride) {
+Output ResNet::bottleneck(const std::string& name, Output x, int width, int stride) const {
   const int filters = 4 * width;
   Output shortcut = x;
   if (stride != 1 || x.shape().back() != filters)
-    shortcut =
-        conv_bn(tower, name + "/shortcut", x, {.filters = filters, .kernel = 1, .stride = stride});
-  x = relu(conv_bn(tower, name + "/conv1", x, {.filters = width, .kernel = 1}));
-  x = relu(conv_bn(tower, name + "/conv2", x, {.filters = width, .kernel = 3, .stride = stride}));
-  x = conv_bn(tower, name + "/conv3", x, {.filters = filters, .kernel = 1}, init::zeros());
+    shortcut = conv_bn(name + "/shortcut", x, {.filters = filters, .kernel = 1, .stride = stride});
+  x = relu(conv_bn(name + "/conv1", x, {.filters = width, .kernel = 1}));
+  x = relu(conv_bn(name + "/conv2", x, {.filters = width, .kernel = 3, .stride = stride}));
+  x = conv_bn(name + "/conv3", x, {.filters = filters, .kernel = 1}, init::zeros());
   return relu(x + shortcut);
 }
 
@@ -76,22 +87,24 @@ Output mlp(Tower& tower, Output image, Output label) {
   return classify(tower, dense(tower, "fc2", x, {.units = 10}), label);
 }
 
-Output resnet20(Tower& tower, Output image, Output label) {
+Output resnet20(Tower& tower, Output image, Output label, BatchNormOver over) {
+  const ResNet net{tower, over};
   constexpr int kGroups = 3, kBlocks = 3;
-  Output x = relu(conv_bn(tower, "conv0", image, {.filters = 16}));
+  Output x = relu(net.conv_bn("conv0", image, {.filters = 16}));
   for (int g = 0; g < kGroups; ++g)
     for (int b = 0; b < kBlocks; ++b)
-      x = basic_block(tower, cat("group", g, "/block", b), x, 16 << g, b == 0 && g > 0 ? 2 : 1);
+      x = net.basic_block(cat("group", g, "/block", b), x, 16 << g, b == 0 && g > 0 ? 2 : 1);
   return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 10}), label);
 }
 
-Output resnet50(Tower& tower, Output image, Output label) {
+Output resnet50(Tower& tower, Output image, Output label, BatchNormOver over) {
+  const ResNet net{tower, over};
   constexpr int kBlocks[] = {3, 4, 6, 3};
-  Output x = relu(conv_bn(tower, "conv0", image, {.filters = 64, .kernel = 7, .stride = 2}));
+  Output x = relu(net.conv_bn("conv0", image, {.filters = 64, .kernel = 7, .stride = 2}));
   x = max_pool(x, {.window = 3, .stride = 2});
   for (int g = 0; g < 4; ++g)
     for (int b = 0; b < kBlocks[g]; ++b)
-      x = bottleneck(tower, cat("group", g, "/block", b), x, 64 << g, b == 0 && g > 0 ? 2 : 1);
+      x = net.bottleneck(cat("group", g, "/block", b), x, 64 << g, b == 0 && g > 0 ? 2 : 1);
   return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 1000}), label);
 }
 
@@ -103,18 +116,37 @@ namespace {
 struct Entry {
   const char* name;
   Output (*build)(Tower&, Output, Output);
+  Output (*synchronised)(Tower&, Output, Output);  // null: no batch norm
   int image_size, channels, classes, batch_size;
   Optimizer (*optimizer)();
 };
 
+// The model with batch norm over `over`.
+template <auto build, BatchNormOver over>
+Output with_batch_norm(Tower& tower, Output image, Output label) {
+  return build(tower, image, label, over);
+}
+
 constexpr Entry kEntries[] = {
-    {"mnist", models::mnist, 28, 1, 10, 64, [] { return adam(1e-3); }},
-    {"mlp", models::mlp, 28, 1, 10, 64, [] { return momentum(0.01); }},
-    {"resnet20", models::resnet20, 32, 3, 10, 128, [] { return momentum(0.01); }},
-    {"resnet50", models::resnet50, 224, 3, 1000, 32, [] { return momentum(0.01); }},
+    {"mnist", models::mnist, nullptr, 28, 1, 10, 64, [] { return adam(1e-3); }},
+    {"mlp", models::mlp, nullptr, 28, 1, 10, 64, [] { return momentum(0.01); }},
+    {"resnet20", with_batch_norm<models::resnet20, BatchNormOver::kTower>,
+     with_batch_norm<models::resnet20, BatchNormOver::kSynchronised>, 32, 3, 10, 128,
+     [] { return momentum(0.01); }},
+    {"resnet50", with_batch_norm<models::resnet50, BatchNormOver::kTower>,
+     with_batch_norm<models::resnet50, BatchNormOver::kSynchronised>, 224, 3, 1000, 32,
+     [] { return momentum(0.01); }},
 };
 
 }  // namespace
+
+BatchNormOver find_batch_norm_over(std::string_view name) {
+  if (name == "tower") return BatchNormOver::kTower;
+  if (name == "synchronised") return BatchNormOver::kSynchronised;
+  const std::vector<std::string> names{"tower", "synchronised"};
+  throw InvalidArgument(cat("unknown statistics '", name, "'", did_you_mean(name, names),
+                            "; batch norm takes those of: ", join(names)));
+}
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
@@ -122,13 +154,15 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-ModelSpec find_model(std::string_view name, int image_size) {
+ModelSpec find_model(std::string_view name, int image_size, BatchNormOver over) {
   require(image_size >= 0, "images of ", image_size, " pixels: the size must be at least 1");
   for (const Entry& entry : kEntries) {
     if (name != entry.name) continue;
+    const bool synchronised = over == BatchNormOver::kSynchronised;
+    require(!synchronised || entry.synchronised, "the model ", name, " has no batch norm");
     const std::int64_t size = image_size > 0 ? image_size : entry.image_size;
     return {.name = entry.name,
-            .model = entry.build,
+            .model = synchronised ? entry.synchronised : entry.build,
             .fields = {{"image", DType::kF32, {size, size, entry.channels}},
                        {"label", DType::kI32, {}}},
             .classes = entry.classes,

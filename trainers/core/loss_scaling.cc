@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/cast.h"
@@ -38,9 +39,11 @@ LossScale make_loss_scale(Graph& graph, const TrainingGraphOptions& options) {
 
 std::vector<std::string> loss_scale_names() { return {kScale, kGoodSteps, kSkippedSteps}; }
 
-std::vector<Output> initial_gradients(const LossScale& scale, Output loss) {
-  if (!scale) return {};
-  return {cast(scale.scale, loss.dtype())};
+std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double seed) {
+  if (scale) return {cast(scale.scale, loss.dtype())};
+  if (seed == 1) return {};
+  ColocateWith beside(loss);
+  return {fill_like(loss, seed, "seed")};
 }
 
 Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradient>> rows,

@@ -14,8 +14,8 @@ LossScale make_loss_scale(Graph& graph, const TrainingGraphOptions& options);
 // The names of these variables, which checkpoints of other precisions lack.
 std::vector<std::string> loss_scale_names();
 
-// Where differentiation of a loss starts: with the scale, or as ever.
-std::vector<Output> initial_gradients(const LossScale& scale, Output loss);
+// Where differentiation of a loss starts: with the scale, or with `seed`.
+std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double seed);
 
 // Whether gradients [tower][variable] of a scaled loss are finite, and what to multiply them by:
 // one node for all, on the scale's device. `total` of them may be summed, with weights; `counts(t)`

@@ -9,8 +9,9 @@ Node& update_spread(const TrainerOptions& options, const GradientTable& gradient
   std::unique_ptr<Strategy> strategy = make_strategy("colocate");
   if (options.aggregation.bucket_mb > 0)
     strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
-  return apply_gradients(options.optimizer, strategy->reduce(gradients, {.weights = form.weights}),
-                         {}, form.slots, form.unscaling);
+  return apply_gradients(options.optimizer,
+                         strategy->reduce(gradients, {form.reduction, form.weights}), {},
+                         form.slots, form.unscaling);
 }
 
 const TrainerRegistration kParameterServer({
@@ -22,6 +23,7 @@ const TrainerRegistration kParameterServer({
     .update = update_spread,
     .makes_buckets = true,
     .takes_unequal_batches = true,
+    .takes_sums = true,
     .takes_loss_scale = true,
     .canonical = true,
 });

@@ -38,7 +38,7 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
 Node& update_replicas(const TrainerOptions& options, const GradientTable& gradients,
                       const UpdateForm& form) {
   return apply_gradients(options.optimizer,
-                         assemble(options)->reduce(gradients, {.weights = form.weights}), {},
+                         assemble(options)->reduce(gradients, {form.reduction, form.weights}), {},
                          form.slots, form.unscaling);
 }
 
@@ -53,6 +53,7 @@ const TrainerRegistration kReplicated({
     .packs_gradients = true,
     .makes_buckets = true,
     .takes_unequal_batches = true,
+    .takes_sums = true,
     .takes_loss_scale = true,
     .canonical = true,
 });

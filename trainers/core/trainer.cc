@@ -38,7 +38,8 @@ Prefetcher::Stage stager(std::vector<TrainingStep>& steps) {
 
 Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
                  const Dataset* test)
-    : options_(std::move(options)),
+    : kind_(kind),
+      options_(std::move(options)),
       train_(train),
       test_(test),
       batches_(samples_of(options_, train), std::ssize(options_.devices), options_.batch_size,
@@ -59,6 +60,7 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
         if (kind.choose) choice_ += kind.choose(options_, gradients);
         return kind.update(options_, gradients, form);
       },
+      .takes_sums = kind.takes_sums,
       .precision = options_.precision,
       .loss_scale = options_.loss_scale};
   if (trains_apart(options_, kind))
@@ -74,10 +76,10 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
 void Trainer::choose_shards(bool apart) {
   const auto devices = static_cast<int>(options_.devices.size());
   if (options_.shards == 0) {
-    const int wanted = apart || std::ranges::any_of(options_.devices, &DeviceSpec::is_gpu)
-                           ? devices
-                           : default_shards(work_of(built_.towers[0]), batches_.global_batch());
-    options_.shards = (wanted + devices - 1) / devices * devices;
+    default_shards_ = apart || std::ranges::any_of(options_.devices, &DeviceSpec::is_gpu)
+                          ? devices
+                          : default_shards(work_of(built_.towers[0]), batches_.global_batch());
+    options_.shards = (default_shards_ + devices - 1) / devices * devices;
   }
   options_.session.shards = options_.shards / devices;
 }

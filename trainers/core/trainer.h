@@ -84,11 +84,11 @@ struct TrainerKind;
 class Trainer {
  public:
   // Builds the graph and compiles the training step, as the kind says (find_trainer()). Borrows the
-  // data, which must outlive the trainer; `test` may be null. Throws InvalidArgument for whatever
-  // does not fit together: options that the kind does not take, towers that disagree, a batch
-  // larger than the data, a model for other fields, test data with other fields than the training
-  // data or without samples, sizes and shapes that cannot be, and for options without model or
-  // optimizer, or with a null callback.
+  // kind and the data, which must outlive the trainer; `test` may be null. Throws InvalidArgument
+  // for whatever does not fit together: options that the kind does not take, towers that disagree,
+  // a batch larger than the data, a model for other fields, test data with other fields than the
+  // training data or without samples, sizes and shapes that cannot be, and for options without
+  // model or optimizer, or with a null callback.
   Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
           const Dataset* test = nullptr);
   ~Trainer();
@@ -146,6 +146,10 @@ class Trainer {
   // loss.)
   std::optional<std::int64_t> not_finite_since() const { return not_finite_since_; }
 
+  // Why the bits of this run depend on its number of devices K; "" if K = 1, 2, 4, 8, ... give the
+  // same, with the same global batch and as many shards. docs/numerics.md says what it takes.
+  std::string k_dependence() const;
+
   // None unless the precision is f16.
   std::optional<LossScaleState> loss_scale();
 
@@ -168,7 +172,9 @@ class Trainer {
   template <class F>
   void call(const F& f);
 
+  const TrainerKind& kind_;
   TrainerOptions options_;
+  int default_shards_ = 0;  // before they were raised to one per device; 0: options had a number
   std::string choice_;
   const Dataset& train_;
   const Dataset* test_;

@@ -34,6 +34,7 @@ struct TrainerKind {
   // `update` heeds UpdateForm's weights and slots: takes --uneven=pad, --uneven=weight and
   // --tower_weights.
   bool takes_unequal_batches = false;
+  bool takes_sums = false;        // `update` heeds UpdateForm::reduction
   bool takes_loss_scale = false;  // `update` heeds UpdateForm::unscaling: takes --precision=f16
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.

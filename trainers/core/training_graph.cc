@@ -1,6 +1,8 @@
 #include "belfry/trainers/core/training_graph.h"
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -79,6 +81,16 @@ bool every_tower_has_samples(const BatchForm& form) {
   return std::ranges::count(form.samples, 0) == 0;
 }
 
+// Where differentiation of each tower's loss starts, with no loss scale. A power of two changes no
+// digit of a gradient, and spares a division of its sum.
+double seed_of(const TrainingGraphOptions& options) {
+  const std::size_t towers = options.devices.size();
+  const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
+  const bool seeds = options.takes_sums && std::has_single_bit(towers) && alike &&
+                     options.precision != Precision::kF16;
+  return seeds ? 1.0 / static_cast<double>(towers) : 1;
+}
+
 // Builds the steps of one graph whose towers exist.
 class Forms {
  public:
@@ -86,6 +98,7 @@ class Forms {
       : graph_(graph),
         built_(built),
         options_(options),
+        seed_(seed_of(options)),
         rows_(std::move(rows)),
         updates_(graph.nodes(kUpdateOps)) {
     // The gradients of all uses are then one sum, which adds tower by tower if each has one use.
@@ -100,8 +113,9 @@ class Forms {
     if (joint) {
       for (std::size_t t = 0; t < built_.towers.size(); ++t)
         if (batch.samples[t] == 0)
-          form.zeros.insert(form.zeros.end(), built_.towers[t].contributions.begin(),
-                            built_.towers[t].contributions.end());
+          std::ranges::copy_if(
+              built_.towers[t].contributions, std::back_inserter(form.zeros),
+              [](const Output& given) { return &given.node().op() != &kPlaceholder; });
     }
     if (equal && plain_) {
       form.train_op = plain_;
@@ -111,6 +125,7 @@ class Forms {
       form.train_op =
           &update(table, batch,
                   {.weights = weighs ? weights(table, batch) : std::vector<Output>(),
+                   .reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum,
                    .slots = built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
                    .unscaling = unscaling(table, batch, weighs)});
       if (equal) plain_ = form.train_op;
@@ -121,7 +136,7 @@ class Forms {
  private:
   std::size_t towers() const { return built_.towers.size(); }
   bool share_variables() const {
-    return built_.towers[1].trainables == built_.towers[0].trainables;
+    return towers() > 1 && built_.towers[1].trainables == built_.towers[0].trainables;
   }
 
   std::vector<Gradient> zeros(std::size_t t, const std::vector<Gradient>& like) {
@@ -149,7 +164,7 @@ class Forms {
     const std::vector<Variable>& main = built_.towers[0].trainables;
     const bool shared = share_variables();
     std::vector<Gradient> all = joint_gradients(form, shared);
-    if (shared) {
+    if (shared && seed_ == 1) {
       for (Gradient& g : all) {
         DeviceScope on(graph_, g.value.device());
         g.value = g.value / static_cast<double>(towers());
@@ -191,7 +206,7 @@ class Forms {
     const Output loss = add_n(shares, "loss");
     return compute_gradients(loss, variables,
                              {.colocate = true,
-                              .initial = initial_gradients(built_.loss_scale, loss),
+                              .initial = initial_gradients(built_.loss_scale, loss, seed_),
                               .stop = form.zeros});
   }
 
@@ -228,6 +243,7 @@ class Forms {
   Graph& graph_;
   TrainingGraph& built_;
   const TrainingGraphOptions& options_;
+  const double seed_;
   const Rows rows_;  // empty: gradients are taken of all losses at once
   const std::vector<Node*> updates_;
   Node* plain_ = nullptr;  // the step in which all towers count alike
@@ -248,6 +264,17 @@ void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOption
 
 }  // namespace
 
+std::vector<FeedType> TrainingForm::zero_feeds() const {
+  std::vector<FeedType> feeds;
+  for (const Output& zero : zeros) {
+    Shape shape = zero.shape();
+    for (std::size_t i = 0; i < shape.rank(); ++i)
+      if (shape[i] == kUnknown) shape[i] = 0;
+    feeds.push_back({zero, shape});
+  }
+  return feeds;
+}
+
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options) {
   require_names(options.fields);
   require(!options.forms.empty(), "a training graph needs a form of steps");
@@ -266,7 +293,8 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
     if (tower.is_training() && !graph.open())
       rows.push_back(compute_gradients(
           tower.loss(), tower.trainables(),
-          {.colocate = true, .initial = initial_gradients(result.loss_scale, tower.loss())}));
+          {.colocate = true,
+           .initial = initial_gradients(result.loss_scale, tower.loss(), seed_of(options))}));
   };
   result.towers = replicate(graph, options.devices, options.variables, build,
                             apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);

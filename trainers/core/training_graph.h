@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/ops/precision.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/core/model.h"
@@ -18,8 +18,11 @@ namespace belfry {
 // What one form of steps runs.
 struct TrainingForm {
   BatchForm batch;
-  Node* train_op = nullptr;   // updates of variables, slots and moving averages
-  std::vector<Output> zeros;  // to be fed with zeros: what towers that do not count would give
+  Node* train_op = nullptr;  // updates of variables, slots and moving averages
+  // To be fed with zeros: what towers that do not count would compute for layers over all towers.
+  std::vector<Output> zeros;
+  // Feeds with zeros, of which there are no rows where a size is unknown.
+  std::vector<FeedType> zero_feeds() const;
   // Whether tower t computes anything.
   bool runs(std::size_t t) const { return batch.rows[t] > 0; }
 };
@@ -27,8 +30,10 @@ struct TrainingForm {
 // How one form of steps updates the variables.
 struct UpdateForm {
   std::vector<Output> weights = {};  // of the towers' gradients (ReduceOptions)
+  // What to make of the towers' gradients: kSum where the losses were seeded with 1 / K.
+  Reduction reduction = Reduction::kMean;
   OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
-  Unscaling unscaling = {};          // of gradients of a scaled loss, for the optimizer
+  Unscaling unscaling = {};                      // of gradients of a scaled loss, for the optimizer
 };
 
 // The state of loss scaling, one for all towers. Saved as variables are.
@@ -65,6 +70,9 @@ struct TrainingGraphOptions {
   std::span<const Dataset::Field> fields;
   std::span<const BatchForm> forms;  // of steps
   std::function<Node&(const GradientTable&, const UpdateForm&)> update;
+  // `update` heeds UpdateForm::reduction: where K is a power of two and all towers count alike,
+  // each tower's loss gradient then starts at 1 / K, which is exact, and sums are not divided.
+  bool takes_sums = false;
   // Instead of `update`, for towers that train apart: a node per tower. Averages are then moved by
   // each tower's moments. There must be one form, in which all towers count alike.
   std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};

@@ -66,7 +66,7 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
   }
   const std::size_t inputs = feeds.size();
   for (const Output& rate : rates) feeds.push_back({rate, {}});
-  for (const Output& zero : form.zeros) feeds.push_back({zero, zero.shape()});
+  for (const FeedType& zero : form.zero_feeds()) feeds.push_back(zero);
   step_ = &session.prepare(fetches, feeds, options);
   stages_ = !step_->plan()->feed_slots.empty();
   if (feeds.size() == inputs) return;

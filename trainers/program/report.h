@@ -41,6 +41,8 @@ struct Report {
     int batch_size = 0;  // per tower, on average
     std::int64_t global_batch_size = 0;
     int shards = 1;  // of the global batch
+    // Members k_independent, whether it is "", and itself: Trainer::k_dependence().
+    std::string k_dependent_because;
     std::string uneven = "drop";
     std::vector<double> tower_weights;  // none: equal
     std::uint64_t seed = 0;
@@ -74,7 +76,8 @@ struct Report {
 
 // One JSON object with a member per field above, groups left out; `flags` is an object. What does
 // not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss,
-// first_nonfinite_step, nonfinite_variable, test_loss, test_accuracy), and numbers that are not
+// first_nonfinite_step, nonfinite_variable, test_loss, test_accuracy, k_dependent_because), and
+// numbers that are not
 // finite, are null.
 std::string to_json(const Report& report);
 

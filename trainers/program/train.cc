@@ -171,6 +171,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
           .batches = {.batch_size = made.batch_size,
                       .global_batch_size = trainer.batches().global_batch(),
                       .shards = made.shards,
+                      .k_dependent_because = trainer.k_dependence(),
                       .uneven = std::string(name_of(made.batches.uneven)),
                       .tower_weights = made.batches.tower_weights,
                       .seed = made.seed},

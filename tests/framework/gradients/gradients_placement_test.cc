@@ -125,7 +125,7 @@ TEST(GradientSums, OfVariablesFollowTheirReaders) {
   DeviceScope on(graph, "/cpu:1");
   const Output y = add(times(v, 2), times(v, 3));
   const Output g = gradients(y, {&v, 1}, {.colocate = true})[0];
-  EXPECT_EQ(g.node().op().name, "AddN");
+  EXPECT_STREQ(g.node().op().name, "AddN");
   EXPECT_EQ(g.device().str(), "/device:CPU:1");
 }
 
@@ -145,7 +145,7 @@ TEST(GradientSums, TakeOutputsOfCollectivesFromTheirDevices) {
   DeviceScope on(graph, cpu(1));
   const Output y = add(times(sums[1], 5), times(x, 7));
   const Output g = gradients(y, {x}, {.colocate = true})[0];
-  EXPECT_EQ(g.node().op().name, "AddN");
+  EXPECT_STREQ(g.node().op().name, "AddN");
   EXPECT_EQ(g.device(), cpu(1));
   Session session(graph, {.device_count = {{"CPU", 2}}});
   EXPECT_EQ(session.run(g).item<float>(), 12);
@@ -299,7 +299,7 @@ TEST_F(GateTest, LeavesResultsThatDoNotExistEmpty) {
   const Output c = constant(graph, floats({1, 1}));
   const auto g = gradients(y, {c, a}, {.gate = GradientGate::kGraph});
   EXPECT_FALSE(g[0]);
-  EXPECT_EQ(g[1].node().op().name, "Identity");
+  EXPECT_STREQ(g[1].node().op().name, "Identity");
   EXPECT_FALSE(gradients(y, {c}, {.gate = GradientGate::kGraph})[0]);
 }
 

@@ -113,7 +113,7 @@ TEST_F(GradientsTest, WithRespectToInnerValuesAndInputsAtOnce) {
 TEST_F(GradientsTest, OfSeveralUsesAreAddedInOrderOfTheConsumers) {
   const Output a = times(x, 2), b = times(x, 3), c = times(x, 4);
   const auto g = gradients(add_n({c, a, b}), {x});
-  EXPECT_EQ(g[0].node().op().name, "AddN");
+  EXPECT_STREQ(g[0].node().op().name, "AddN");
   std::vector<std::string> forwards;
   for (const Output& part : g[0].node().inputs())
     forwards.emplace_back(part.node().origin().forward->name());

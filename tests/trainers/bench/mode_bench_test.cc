@@ -186,7 +186,7 @@ TEST(BenchResults, AreMediansAndRatiosToTheReference) {
 TEST(BenchResults, HaveEveryFieldAsJson) {
   const auto json =
       nlohmann::json::parse(to_json(bench_results({"mlp", cpus(2), 4}, two_runs(), 0)[1]).str());
-  EXPECT_EQ(json.size(), 23u);
+  EXPECT_EQ(json.size(), 25u);
   EXPECT_TRUE(json["first_nonfinite_step"].is_null());
   EXPECT_TRUE(json["nonfinite_variable"].is_null());
   EXPECT_EQ(json["model"], "mlp");

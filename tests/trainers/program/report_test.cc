@@ -55,7 +55,9 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 42u);
+  EXPECT_EQ(json.size(), 44u);
+  EXPECT_EQ(json["k_independent"], true);
+  EXPECT_TRUE(json["k_dependent_because"].is_null());
   EXPECT_EQ(json["program"], "mnist");
   EXPECT_EQ(json["devices"], (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));

@@ -1,0 +1,105 @@
+// Brings weights into the form that a library wants once per step. Left to themselves the kernels
+// of every shard and tower, forward and backward, would each copy the weights before they use them.
+#include "belfry/framework/core_ops/pack_weights.h"
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::size_t kWeights = 1;  // the input of all ops that have a packed form
+
+class WeightPacker {
+ public:
+  WeightPacker(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
+
+  void run() {
+    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) consider(static_cast<int>(n));
+    const std::size_t before = plan_.nodes.size();
+    for (const auto& [key, use] : uses_)
+      if (use.runs > 1) pack(use);
+    if (plan_.nodes.size() > before) sort_nodes(plan_);
+  }
+
+ private:
+  struct Use {
+    std::shared_ptr<const PackedForm> form;
+    std::vector<int> nodes;
+    int runs = 0;
+  };
+
+  void consider(int n) {
+    const PlanNode& node = plan_.node(n);
+    const Device& device = context_.device(node.device());
+    const bool plain = std::holds_alternative<std::monostate>(node.role);
+    if (!node.op->packed_form || !plain || device.on_gpu() || device.declared) return;
+    const Value weights = source(node.inputs[kWeights]);
+    if (weights.shard != Value::kOwn || plan_.division(weights)) return;
+    std::shared_ptr<const PackedForm> form = form_of(node);
+    if (!form) return;
+    Use& use = uses_[{weights, device.memory_space, form->layout}];
+    use.form = std::move(form);
+    use.nodes.push_back(n);
+    use.runs += plan_.runs(node);
+  }
+
+  // Reads of one version of a variable are one tensor, whichever tower makes them.
+  Value source(Value value) const {
+    for (;;) {
+      const PlanNode& node = plan_.node(value.node);
+      if (!node.op->alias || !node.after.empty() || node.sharding.divides()) return value;
+      value = node.inputs[0];
+    }
+  }
+
+  // Null if shards of different sizes want different ones.
+  std::shared_ptr<const PackedForm> form_of(const PlanNode& node) const {
+    if (!node.sharding.divides()) return ask(node, plan_.input_types(node), node.types);
+    const std::int64_t samples = plan_.batches[at(node.device())].samples;
+    const std::int64_t fewest = samples / plan_.shards;
+    const auto of_shard = [&](std::int64_t size) {
+      return ask(node, plan_.input_types(node, size), plan_.output_types(node, size));
+    };
+    if (fewest == 0) return nullptr;
+    std::shared_ptr<const PackedForm> form = of_shard(fewest);
+    if (!form || samples % plan_.shards == 0) return form;
+    const std::shared_ptr<const PackedForm> larger = of_shard(fewest + 1);
+    return larger && larger->layout == form->layout ? form : nullptr;
+  }
+
+  static std::shared_ptr<const PackedForm> ask(const PlanNode& node,
+                                               const std::vector<TensorType>& inputs,
+                                               const std::vector<TensorType>& outputs) {
+    KernelPlan kernel(*node.node, inputs, outputs, whole_range(*node.op, 0, inputs, outputs));
+    return node.op->packed_form(kernel);
+  }
+
+  void pack(const Use& use) {
+    const Value weights = plan_.node(use.nodes[0]).inputs[kWeights];
+    const std::int64_t elements = use.form->bytes / static_cast<std::int64_t>(sizeof(float));
+    PlanNode node{&kPackWeights, plan_.node(weights.node).node, {weights}, {}, {}, {}};
+    node.types = {{{elements}, DType::kF32}};
+    node.devices = {plan_.node(use.nodes[0]).device()};
+    node.role = use.form;
+    plan_.nodes.push_back(std::move(node));
+    const Value packed{static_cast<int>(plan_.nodes.size()) - 1, 0};
+    for (const int n : use.nodes) plan_.nodes[at(n)].inputs[kWeights] = packed;
+  }
+
+  PlanGraph& plan_;
+  const PlanContext& context_;
+  std::map<std::tuple<Value, int, std::string>, Use> uses_;
+};
+
+}  // namespace
+
+void pack_weights(PlanGraph& plan, const PlanContext& context) {
+  if (!context.reference_kernels) WeightPacker(plan, context).run();
+}
+
+}  // namespace belfry

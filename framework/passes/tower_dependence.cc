@@ -1,0 +1,94 @@
+#include "belfry/framework/passes/tower_dependence.h"
+
+#include <algorithm>
+#include <set>
+
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+class TowerDependence {
+ public:
+  TowerDependence(const PlanGraph& plan, const std::vector<std::vector<Division>>& divisions)
+      : plan_(plan), divisions_(divisions), moves_(moving(plan)) {}
+
+  const Node* first() const {
+    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+      const PlanNode& node = plan_.nodes[n];
+      if (moves_[n] && maker(*node.node).tower != 0 && depends(node, n)) return node.node;
+    }
+    return nullptr;
+  }
+
+ private:
+  static bool looks_at_shapes(const PlanNode& node) {
+    return node.op->metadata || node.op == &kFillLike;
+  }
+
+  // What reaches a node that writes a variable.
+  static std::vector<char> moving(const PlanGraph& plan) {
+    std::vector<char> result(plan.nodes.size());
+    std::vector<int> open;
+    for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+      if (plan.nodes[n].writes() > 0) open.push_back(static_cast<int>(n));
+    while (!open.empty()) {
+      const int n = open.back();
+      open.pop_back();
+      if (std::exchange(result[at(n)], 1)) continue;
+      if (looks_at_shapes(plan.node(n))) continue;
+      for (const Value& input : plan.node(n).inputs) open.push_back(input.node);
+    }
+    return result;
+  }
+
+  // The tower that a node belongs to, if any. Gradients do as what they are the gradients of.
+  struct Maker {
+    int tower = 0, replica = 0;
+    auto operator<=>(const Maker&) const = default;
+  };
+  static Maker maker(const Node& node) {
+    const Node& named = node.origin().forward ? *node.origin().forward : node;
+    if (node.op().composite || named.op().composite) return {};  // of all towers
+    return {named.origin().tower, named.origin().replica};
+  }
+
+  static bool joins(const PlanNode& node) {
+    return node.op == &kSumShards || node.op == &kGatherShards;
+  }
+
+  bool divided(std::size_t n) const {
+    return std::ranges::any_of(divisions_[n], [](const Division& d) { return bool(d); });
+  }
+
+  // The towers whose whole batch an input is made of.
+  void add_towers(Value input, bool divided_user, std::set<Maker>& towers) const {
+    const PlanNode& from = plan_.node(input.node);
+    const bool whole =
+        joins(from) || (!divided_user && divisions_[at(input.node)][at(input.index)]);
+    if (whole && maker(*from.node).tower != 0) towers.insert(maker(*from.node));
+  }
+
+  bool depends(const PlanNode& node, std::size_t n) const {
+    if (joins(node) || looks_at_shapes(node) || node.writes() > 0) return false;
+    if (node.op->expand || (node.op->random && !divided(n))) return true;
+    std::set<Maker> towers;
+    for (const Value& input : node.inputs) add_towers(input, divided(n), towers);
+    return towers.size() == 1;
+  }
+
+  const PlanGraph& plan_;
+  const std::vector<std::vector<Division>>& divisions_;
+  std::vector<char> moves_;
+};
+
+}  // namespace
+
+const Node* tower_dependence(const PlanGraph& plan,
+                             const std::vector<std::vector<Division>>& divisions) {
+  return TowerDependence(plan, divisions).first();
+}
+
+}  // namespace belfry

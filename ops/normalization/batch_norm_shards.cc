@@ -1,0 +1,118 @@
+// What stands in the place of a batch norm where a device cuts its batch into shards.
+#include <cmath>
+
+#include "belfry/ops/kernels/moments.h"
+#include "belfry/ops/kernels/normalise.h"
+#include "belfry/ops/normalization/batch_norm.h"
+
+namespace belfry {
+namespace {
+
+struct Extent {
+  std::int64_t rows, channels;
+};
+Extent extent(const Shape& x) { return {x.product(0, x.rank() - 1), x.back()}; }
+
+// dgamma and dbeta.
+OutputTypes sums_shape(const ShapeContext& c) {
+  const Shape channels{c.input(1).back()};
+  return {channels, channels};
+}
+
+OutputTypes input_grad_shape(const ShapeContext& c) { return {c.input(1)}; }
+
+KernelRun sums_cpu(KernelPlan& plan) {
+  const auto [rows, channels] = extent(plan.input(1).shape);
+  plan.workspace(kernels::moment_scratch(rows, channels) *
+                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      T *const dgamma = p.output<T>(0), *const dbeta = p.output<T>(1);
+      kernels::gradient_sums(p.input<T>(0), p.input<T>(1), p.input<T>(2), n, c, dbeta, dgamma,
+                             reinterpret_cast<T*>(p.workspace()));
+      for (std::int64_t i = 0; i < c; ++i)
+        dgamma[i] /= std::sqrt(p.input<T>(3)[i] + static_cast<T>(epsilon));
+    };
+  });
+}
+
+KernelRun input_grad_cpu(KernelPlan& plan) {
+  const auto [rows, channels] = extent(plan.input(1).shape);
+  plan.workspace(channels * static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  const double all = plan.of_all(static_cast<double>(rows));
+  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T* const variance = p.input<T>(4);
+      const T small = static_cast<T>(epsilon);
+      T* const product = reinterpret_cast<T*>(p.workspace());
+      for (std::int64_t i = 0; i < c; ++i)
+        product[i] = p.input<T>(5)[i] * std::sqrt(variance[i] + small);
+      kernels::trained_input_gradient(p.input<T>(0), p.input<T>(1), n, c,
+                                      {p.input<T>(3), variance, p.input<T>(2), small},
+                                      p.input<T>(6), product, static_cast<T>(all), p.output<T>());
+    };
+  });
+}
+
+KernelRun sums_reference(KernelPlan& plan) {
+  const Extent e = extent(plan.input(1).shape);
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
+      for (std::int64_t c = 0; c < e.channels; ++c) {
+        const double mean = p.input<T>(2)[c], spread = std::sqrt(p.input<T>(3)[c] + epsilon);
+        double sum = 0, product = 0;
+        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
+          sum += dy[i];
+          product += dy[i] * ((x[i] - mean) / spread);
+        }
+        p.output<T>(0)[c] = static_cast<T>(product);
+        p.output<T>(1)[c] = static_cast<T>(sum);
+      }
+    };
+  });
+}
+
+KernelRun input_grad_reference(KernelPlan& plan) {
+  const Extent e = extent(plan.input(1).shape);
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  const double n = plan.of_all(static_cast<double>(e.rows));
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      for (std::int64_t i = 0; i < e.rows * e.channels; ++i) {
+        const std::int64_t c = i % e.channels;
+        const double spread = std::sqrt(p.input<T>(4)[c] + epsilon);
+        const double far = (p.input<T>(1)[i] - p.input<T>(3)[c]) / spread;
+        const double centred = p.input<T>(0)[i] - p.input<T>(6)[c] / n - far * p.input<T>(5)[c] / n;
+        p.output<T>()[i] = static_cast<T>(p.input<T>(2)[c] / spread * centred);
+      }
+    };
+  });
+}
+
+constexpr const char* kPlansMakeIt = "plans make it after gradients are built";
+constexpr const char* kOneShard = "devices on GPUs have one shard";
+
+}  // namespace
+
+const Op kBatchNormSums{.name = "BatchNormSums",
+                        .inputs = 4,
+                        .shape = sums_shape,
+                        .no_gradient = kPlansMakeIt,
+                        .cpu = sums_cpu,
+                        .reference = sums_reference,
+                        .cpu_only = kOneShard};
+
+const Op kBatchNormInputGrad{.name = "BatchNormInputGrad",
+                             .inputs = 7,
+                             .shape = input_grad_shape,
+                             .no_gradient = kPlansMakeIt,
+                             .in_place = InPlace::kFirst,
+                             .cpu = input_grad_cpu,
+                             .reference = input_grad_reference,
+                             .cpu_only = kOneShard};
+
+}  // namespace belfry

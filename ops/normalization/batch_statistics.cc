@@ -1,0 +1,162 @@
+#include "belfry/ops/normalization/batch_statistics.h"
+
+#include <algorithm>
+
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/shards.h"
+#include "belfry/framework/plan/expansion.h"
+#include "belfry/ops/kernels/normalise.h"
+#include "belfry/ops/normalization/batch_moments.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::size_t kStride = 2;  // x, weight
+
+OutputTypes statistics_shape(const ShapeContext& c) {
+  c.require(c.inputs() > 0 && c.inputs() % kStride == 0, "needs parts, and a weight for each");
+  c.require_floating(0);
+  c.require_same_dtype();
+  const Shape channels{c.input(0).back()};
+  for (std::size_t i = 0; i < c.inputs(); i += kStride) {
+    c.require(c.input(i).rank() >= 2, "needs images or rows, but part ", i / kStride, " has shape ",
+              c.input(i));
+    c.require(c.input(i).back() == channels[0], "parts 0 and ", i / kStride, " have ", channels[0],
+              " and ", c.input(i).back(), " channels");
+    c.require_rank(i + 1, 0);
+  }
+  return {channels, channels, Shape{}};
+}
+
+// Each part's is beside the part.
+std::vector<Output> statistics_gradient(const Node& node, std::span<const Output> grads) {
+  const Output mean = node.output(0), count = node.output(2);
+  const auto given = [&](std::size_t i) { return grads[i] ? grads[i] : fill_like(mean, 0); };
+  const Output dmean = given(0), dvariance = given(1);
+  std::vector<Output> result;
+  for (std::size_t i = 0; i < node.inputs().size(); i += kStride) {
+    const Output x = node.input(i), weight = node.input(i + 1);
+    ColocateWith none(node.graph(), nullptr);
+    ColocateWith beside(x);
+    const Node& dx =
+        node.graph().add(kBatchStatisticsGrad, {x, dmean, dvariance, mean, count, weight});
+    result.insert(result.end(), {dx.output(), Output()});
+  }
+  return result;
+}
+
+std::int64_t rows_of(const Shape& x) { return x.product(0, x.rank() - 1); }
+
+// Channel by channel, in f64.
+KernelRun statistics_reference(KernelPlan& plan) {
+  std::vector<std::int64_t> rows;
+  for (std::size_t i = 0; i < plan.inputs(); i += kStride)
+    rows.push_back(rows_of(plan.input(i).shape));
+  const std::int64_t channels = plan.input(0).shape.back();
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const auto counts = [&](std::size_t k) { return p.input<T>(kStride * k + 1)[0] != 0; };
+      double count = 0;
+      for (std::size_t k = 0; k < rows.size(); ++k)
+        if (counts(k)) count += static_cast<double>(rows[k]);
+      const auto mean_of = [&](std::int64_t channel, const auto& term) {
+        double total = 0;
+        for (std::size_t k = 0; k < rows.size(); ++k)
+          for (std::int64_t r = 0; counts(k) && r < rows[k]; ++r)
+            total += term(static_cast<double>(p.input<T>(kStride * k)[r * channels + channel]));
+        return total / std::max(count, 1.0);
+      };
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const double mean = mean_of(c, [](double x) { return x; });
+        p.output<T>(0)[c] = static_cast<T>(mean);
+        p.output<T>(1)[c] =
+            static_cast<T>(mean_of(c, [&](double x) { return (x - mean) * (x - mean); }));
+      }
+      p.output<T>(2)[0] = static_cast<T>(count);
+    };
+  });
+}
+
+void expand_statistics(Expansion& e) {
+  const TensorType &channels = e.output(0), &count = e.output(2);
+  std::vector<Value> parts;
+  for (std::size_t i = 0; i < e.inputs(); i += kStride)
+    for (const Value& value :
+         e.add_beside(kBatchMoments, e.input(i), {e.input(i + 1)}, {channels, channels, count}))
+      parts.push_back(value);
+  const int all = e.add_once(kCombineMoments, parts, {channels, channels, count});
+  e.result = {{all, 0}, {all, 1}, {all, 2}};
+}
+
+OutputTypes grad_shape(const ShapeContext& c) { return {c.type(0)}; }
+
+KernelRun grad_cpu(KernelPlan& plan) {
+  const Shape& x = plan.input(0).shape;
+  const std::int64_t rows = rows_of(x), channels = x.back();
+  plan.workspace(2 * channels * static_cast<std::int64_t>(size_of(plan.dtype())));
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      T *const slope = reinterpret_cast<T*>(p.workspace()), *const offset = slope + channels;
+      const T count = p.input<T>(4)[0];
+      const bool counts = p.input<T>(5)[0] != 0;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        slope[c] = counts ? 2 * p.input<T>(2)[c] / count : T(0);
+        offset[c] = counts ? p.input<T>(1)[c] / count : T(0);
+      }
+      kernels::scale_distance(p.input<T>(0), rows, channels, p.input<T>(3), slope, offset,
+                              p.output<T>());
+    };
+  });
+}
+
+KernelRun grad_reference(KernelPlan& plan) {
+  const Shape& x = plan.input(0).shape;
+  const std::int64_t elements = x.elements(), channels = x.back();
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const auto in = [&](std::size_t input, std::int64_t i) {
+        return static_cast<double>(p.input<T>(input)[i]);
+      };
+      for (std::int64_t i = 0; i < elements; ++i) {
+        const std::int64_t c = i % channels;
+        const double distance = in(0, i) - in(3, c);
+        const double dx = (in(1, c) + 2 * in(2, c) * distance) / in(4, 0);
+        p.output<T>()[i] = static_cast<T>(in(5, 0) == 0 ? 0 : dx);
+      }
+    };
+  });
+}
+
+}  // namespace
+
+const Op kBatchStatistics{.name = "BatchStatistics",
+                          .inputs = kVariadic,
+                          .shape = statistics_shape,
+                          .gradient = statistics_gradient,
+                          .missing_grads = true,
+                          .expand = expand_statistics,
+                          .composite = true,
+                          .reference = statistics_reference,
+                          .autocast = Autocast::kFull};
+
+const Op kBatchStatisticsGrad{.name = "BatchStatisticsGrad",
+                              .inputs = 6,
+                              .shape = grad_shape,
+                              .no_gradient = "second derivatives of batch norm are not supported",
+                              .shards = by_rows<1>,
+                              .in_place = InPlace::kFirst,
+                              .cpu = grad_cpu,
+                              .reference = grad_reference};
+
+Moments batch_statistics(std::span<const Output> parts, At at) {
+  require(!parts.empty(), at.site.str(), ": batch_statistics needs at least one part");
+  const Output one = constant(parts[0].graph(), 1.0, parts[0].dtype(), at.site);
+  std::vector<Output> inputs;
+  for (const Output& part : parts) inputs.insert(inputs.end(), {part, one});
+  Node& node = parts[0].graph().add(kBatchStatistics, inputs, at);
+  return {node.output(0), node.output(1)};
+}
+
+}  // namespace belfry

@@ -1,0 +1,106 @@
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/core_ops/pack_weights.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/ops/conv2d.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/relu.h"
+#include "belfry/tests/framework/passes/random_graph.h"
+
+namespace belfry {
+namespace passes_pack_weights_test {
+
+// Two convolutions of one image each over a batch, and a step of gradient descent.
+struct Net {
+  Net() {
+    x = placeholder(graph, "x", DType::kF32, {kUnknown, 8, 8, 16});
+    const VariableOptions options{.initializer = init::normal(0.1)};
+    w = {variable(graph, "w0", {32, 3, 3, 16}, options),
+         variable(graph, "w1", {32, 3, 3, 32}, options)};
+    y = conv2d(relu(conv2d(x, w[0])), w[1]);
+    gradient = gradients(reduce_sum(y * y), std::vector<Output>{x, w[0], w[1]});
+    update = &assign_sub(w[1], gradient[2] * 1e-3);
+  }
+  Graph graph;
+  Output x, y;
+  std::vector<Variable> w;
+  std::vector<Output> gradient;
+  Node* update;
+};
+
+int count(const Plan& plan, const Op& op) {
+  return static_cast<int>(std::ranges::count(plan.nodes, &op, &PlanNode::op));
+}
+
+Tensor images(std::int64_t count, float first) {
+  Tensor x(Shape{count, 8, 8, 16}, DType::kF32);
+  for (float& value : x.mutable_data<float>()) value = std::sin(first++);
+  return x;
+}
+
+bool library() { return kConv2d.packed_form != nullptr; }
+
+TEST(PackWeights, OncePerFormForAllShards) {
+  if (!library()) GTEST_SKIP() << "convolutions are not those of a library";
+  Net net;
+  Session session(net.graph, {.threads = 1, .shards = 4});
+  const Plan plan =
+      *session.prepare({net.y, *net.update}, {FeedType{net.x, {8, 8, 8, 16}, 0}}).plan();
+  // Forward of both, and of the second the gradient of its input; at most one form each.
+  EXPECT_GE(count(plan, kPackWeights), 1);
+  EXPECT_LE(count(plan, kPackWeights), 3);
+  for (const PlanNode& node : plan.nodes) {
+    if (node.op != &kPackWeights) continue;
+    EXPECT_EQ(plan.runs(node), 1);
+    EXPECT_TRUE(node.name().ends_with("/packed")) << node.name();
+  }
+}
+
+TEST(PackWeights, OfOneUseStaysWithTheKernel) {
+  Net net;
+  Session session(net.graph, {.threads = 1});
+  const Plan plan = *session.prepare({net.y}, {FeedType{net.x, {8, 8, 8, 16}, 0}}).plan();
+  EXPECT_EQ(count(plan, kPackWeights), 0);
+}
+
+// Four shards of two images have the bits of four batches of two.
+TEST(PackWeights, ChangesNoBit) {
+  Net net;
+  Session packed(net.graph, {.threads = 2, .all_workers = true, .shards = 4}),
+      plain(net.graph, {.threads = 1});
+  for (const Variable& w : net.w) plain.write(w, packed.read(w));
+  Step& step = packed.prepare({net.y, net.gradient[0]}, {FeedType{net.x, {8, 8, 8, 16}, 0}});
+  step.run(std::vector{images(8, 0)});
+  for (std::int64_t shard = 0; shard < 4; ++shard) {
+    const Tensor part = images(2, static_cast<float>(shard * 2 * 8 * 8 * 16));
+    const std::vector<Tensor> alone =
+        plain.run(std::vector<Fetch>{net.y, net.gradient[0]}, std::vector<Feed>{{net.x, part}});
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto want = alone[i].data<float>();
+      const auto all = step.fetched(i).data<float>();
+      const std::span<const float> got = all.subspan(at(shard) * want.size(), want.size());
+      EXPECT_TRUE(std::ranges::equal(got, want)) << "output " << i << ", shard " << shard;
+    }
+  }
+}
+
+// A step that writes the weights packs what it found, and the next one what that left.
+TEST(PackWeights, FollowsTheVersionsOfAVariable) {
+  std::vector<Tensor> results;
+  for (const bool reference : {false, true}) {
+    Net net;
+    Session session(net.graph, {.threads = 1, .shards = 4, .reference_kernels = reference});
+    Step& step = session.prepare({net.y, *net.update}, {FeedType{net.x, {8, 8, 8, 16}, 0}});
+    for (int i = 0; i < 3; ++i) step.run(std::vector{images(8, 0)});
+    results.push_back(step.fetched(0));
+    results.back().mutable_raw();
+  }
+  for (std::size_t i = 0; i < results[0].data<float>().size(); ++i)
+    ASSERT_NEAR(results[0].data<float>()[i], results[1].data<float>()[i], 1e-3);
+}
+
+}  // namespace passes_pack_weights_test
+}  // namespace belfry

@@ -1,0 +1,230 @@
+// Runs whose bits do not depend on the number of devices, and what makes a run depend on it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/core_ops/random.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/ops/square.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/towers/layers.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace independence_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Output loss_of(Tower& tower, Output features, Output labels) {
+  return reduce_mean(
+      sparse_softmax_cross_entropy(dense(tower, "fc", features, {.units = 5}), labels));
+}
+
+Output convnet(Tower& tower, Output images, Output labels) {
+  const Output x = relu(conv2d(tower, "conv0", images, {.filters = 4, .kernel = 3}));
+  return loss_of(tower, dropout(tower, flatten(x), 0.5), labels);
+}
+
+// One block, whose batch norm is over all towers or over each.
+template <bool synchronised>
+Output resnet(Tower& tower, Output images, Output labels) {
+  const BatchNormLayer norm{.synchronised = synchronised};
+  Output x = conv2d(tower, "conv0", images, {.filters = 4, .kernel = 3});
+  const Output y = relu(batch_norm(tower, "bn0", x, norm));
+  x = batch_norm(tower, "bn1", conv2d(tower, "conv1", y, {.filters = 4, .kernel = 3}), norm);
+  return loss_of(tower, reduce_mean(relu(x + y), {1, 2}), labels);
+}
+
+// A layer that is applied twice.
+Output two_uses(Tower& tower, Output images, Output labels) {
+  Output x = flatten(images);
+  const Variable w = variable(tower.graph(), "w", {x.shape().back(), x.shape().back()},
+                              {.initializer = init::he_normal()});
+  return loss_of(tower, relu(matmul(relu(matmul(x, w)), w)), labels);
+}
+
+Output two_uses_of_a_synchronised_layer(Tower& tower, Output images, Output labels) {
+  Output x = batch_norm(tower, "bn", flatten(images), {.synchronised = true});
+  const Variable w = variable(tower.graph(), "w", {x.shape().back(), x.shape().back()},
+                              {.initializer = init::he_normal()});
+  return loss_of(tower, relu(matmul(relu(matmul(x, w)), w)), labels);
+}
+
+Output with_l2_term(Tower& tower, Output images, Output labels) {
+  const Output loss = loss_of(tower, flatten(images), labels);
+  return loss + reduce_sum(square(tower.trainables()[0])) * 0.01;
+}
+
+Output with_noise_on_weights(Tower& tower, Output images, Output labels) {
+  const Output x = flatten(images);
+  const Variable w =
+      variable(tower.graph(), "w", {x.shape().back(), 6}, {.initializer = init::he_normal()});
+  const Output noisy = w * random_uniform(tower.graph(), w.shape(), 0.5, 1.5);
+  return loss_of(tower, relu(matmul(x, noisy)), labels);
+}
+
+// An identity whose gradient is no longer than 1: it needs the whole gradient of its tower.
+OutputTypes identity_shape(const ShapeContext& c) { return {c.type(0)}; }
+std::vector<Output> clipped(const Node&, std::span<const Output> grads) {
+  return {grads[0] / (reduce_sum(square(grads[0])) + 1.0)};
+}
+KernelRun copy(KernelPlan&) {
+  return [](const Pointers& p) {
+    std::copy_n(p.input<float>(0) + p.begin(), p.end() - p.begin(), p.output<float>() + p.begin());
+  };
+}
+const Op kClipGradient{.name = "ClipGradient",
+                       .inputs = 1,
+                       .shape = identity_shape,
+                       .gradient = clipped,
+                       .split = Split::kElements,
+                       .reference = copy,
+                       .cpu_only = "a test"};
+
+Output with_clipping(Tower& tower, Output images, Output labels) {
+  const Output x = flatten(images);
+  const Variable w =
+      variable(tower.graph(), "w", {x.shape().back(), 6}, {.initializer = init::he_normal()});
+  const Output limited = tower.graph().add(kClipGradient, {w}).output();
+  return loss_of(tower, relu(matmul(x, limited)), labels);
+}
+
+Optimizer with_decay() {
+  return Optimizer(
+      {.name = "decaying", .rate = 0.05, .update = [](const Optimizer::Update& u) -> Node& {
+         const Output pull = Output(u.variable.read()) * 0.01;
+         return assign_sub(u.variable, (u.gradient + pull) * u.rate, u.at);
+       }});
+}
+
+struct Run {
+  Model model = convnet;
+  int devices = 1, shards = 8, batch = 32, samples = 64;
+  std::string trainer = "replicated", allreduce = "collective";
+  Optimizer optimizer = adam(0.01);
+  Precision precision = Precision::kF32;
+  BatchOptions batches = {};
+};
+
+std::unique_ptr<Trainer> trainer_of(const Run& run) {
+  static std::vector<std::unique_ptr<Dataset>> kept;
+  kept.push_back(synthetic_data({{"image", DType::kF32, {6, 6, 3}}, {"label", DType::kI32, {}}}, 5,
+                                run.samples, 1));
+  TrainerOptions options{.model = run.model,
+                         .optimizer = run.optimizer,
+                         .devices = cpus(run.devices),
+                         .aggregation = {.allreduce = run.allreduce},
+                         .batch_size = run.batch / run.devices,
+                         .shards = run.shards,
+                         .batches = run.batches,
+                         .max_steps = 3,
+                         .precision = run.precision};
+  options.session.all_workers = true;
+  const std::string trainer =
+      run.devices == 1 && run.trainer == "replicated" ? "simple" : run.trainer;
+  if (trainer != "replicated")
+    options.aggregation.allreduce = find_trainer(trainer).default_strategy;
+  return std::make_unique<Trainer>(find_trainer(trainer), std::move(options), *kept.back());
+}
+
+std::string because(const Run& run) { return trainer_of(run)->k_dependence(); }
+
+void expect_same_bits(Run run) {
+  std::string one;
+  for (const int devices : {1, 2, 4, 8}) {
+    run.devices = devices;
+    const std::unique_ptr<Trainer> trainer = trainer_of(run);
+    EXPECT_EQ(trainer->k_dependence(), "") << devices;
+    trainer->train();
+    const std::string hash = state_hash(trainer->session(), trainer->graph());
+    if (devices == 1) one = hash;
+    EXPECT_EQ(hash, one) << devices;
+  }
+}
+
+TEST(Independence, HoldsForAConvnetWithDropout) {
+  expect_same_bits({.model = convnet});
+  expect_same_bits({.model = convnet, .trainer = "parameter_server"});
+}
+
+TEST(Independence, HoldsForSynchronisedBatchNorm) {
+  expect_same_bits({.model = resnet<true>, .optimizer = momentum(0.05)});
+  expect_same_bits({.model = resnet<true>, .trainer = "parameter_server"});
+}
+
+TEST(Independence, HoldsForAVariableWithTwoUses) {
+  expect_same_bits({.model = two_uses});
+  expect_same_bits({.model = two_uses_of_a_synchronised_layer});
+}
+
+TEST(Independence, HoldsForAnUpdateOfOnesOwn) {
+  expect_same_bits({.model = convnet, .optimizer = with_decay()});
+}
+
+TEST(Independence, IsLostByBatchNormOverATower) {
+  for (const int devices : {1, 2, 8})
+    EXPECT_THAT(because({.model = resnet<false>, .devices = devices}),
+                AllOf(HasSubstr("BatchNormTrain"), HasSubstr("built at independence_test.cc:"),
+                      HasSubstr("takes the whole batch of its tower")))
+        << devices;
+}
+
+TEST(Independence, IsLostByATermOfTheWeights) {
+  for (const int devices : {1, 2, 8})
+    EXPECT_THAT(because({.model = with_l2_term, .devices = devices}), HasSubstr("AddN")) << devices;
+}
+
+TEST(Independence, IsLostByClippingEachTowersGradient) {
+  for (const int devices : {1, 2, 8})
+    EXPECT_THAT(because({.model = with_clipping, .devices = devices}),
+                HasSubstr("takes the whole batch of its tower"))
+        << devices;
+}
+
+TEST(Independence, IsLostByRandomNumbersThatBelongToNoSample) {
+  for (const int devices : {1, 8})
+    EXPECT_THAT(because({.model = with_noise_on_weights, .devices = devices}),
+                HasSubstr("RandomUniform"));
+}
+
+TEST(Independence, IsLostByBatchesThatDoNotDivide) {
+  EXPECT_THAT(because({.devices = 2, .batch = 36}), HasSubstr("36 samples (18 + 18) does not"));
+  EXPECT_THAT(because({.devices = 2, .samples = 63, .batches = {.uneven = Uneven::kPad}}),
+              HasSubstr("does not divide"));
+  EXPECT_THAT(because({.devices = 2, .batches = {.tower_weights = {3, 1}}}),
+              HasSubstr("(24 + 8) does not divide into 8 equal shards"));
+}
+
+TEST(Independence, IsLostByAScaledLoss) {
+  EXPECT_EQ(because({.devices = 2, .precision = Precision::kF16}), "f16 scales the loss");
+  EXPECT_EQ(because({.devices = 2, .precision = Precision::kBf16}), "");
+}
+
+TEST(Independence, IsLostByNumbersThatAreNoPowersOfTwo) {
+  EXPECT_EQ(because({.devices = 3, .shards = 6, .batch = 48}), "3 devices: not a power of two");
+  EXPECT_EQ(because({.devices = 2, .shards = 6, .batch = 48}), "6 shards: not a power of two");
+}
+
+TEST(Independence, IsLostByShardsThatWereAddedForDevices) {
+  EXPECT_EQ(because({.devices = 2, .shards = 0, .batch = 32}), "");
+  EXPECT_THAT(because({.model = two_uses, .devices = 8, .shards = 0, .batch = 8}),
+              HasSubstr("was raised to 8, one per device"));
+}
+
+TEST(Independence, IsLostByOtherOrdersOfSums) {
+  EXPECT_EQ(because({.devices = 8, .allreduce = "naive"}), "");
+  EXPECT_THAT(because({.devices = 8, .allreduce = "ring"}), HasSubstr("the strategy ring"));
+  EXPECT_THAT(because({.devices = 2, .trainer = "async"}), HasSubstr("the trainer async"));
+}
+
+}  // namespace independence_test
+}  // namespace belfry
