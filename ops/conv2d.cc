@@ -159,12 +159,16 @@ KernelRun grad_filter_cpu(KernelPlan& plan) {
   return writing_filter<float>(
       plan, kernels::onednn_conv2d_grad_filter(plan, kernels::grad_filter_shape(plan)));
 }
+// Kernels take the shape of a packed filter from the graph.
+bool may_be_packed(const KernelPlan& plan) {
+  return for_library(plan) && plan.node().input(1).shape() == plan.input(1).shape;
+}
 std::shared_ptr<const PackedForm> conv2d_form(const KernelPlan& plan) {
-  if (!for_library(plan)) return nullptr;
+  if (!may_be_packed(plan)) return nullptr;
   return kernels::onednn_conv2d_form(plan, kernels::forward_shape(plan));
 }
 std::shared_ptr<const PackedForm> grad_input_form(const KernelPlan& plan) {
-  if (!for_library(plan)) return nullptr;
+  if (!may_be_packed(plan)) return nullptr;
   return kernels::onednn_conv2d_grad_input_form(plan, kernels::grad_input_shape(plan));
 }
 #else

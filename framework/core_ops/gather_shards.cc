@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/kernels/reduce.h"
 
 namespace belfry {
 namespace {
@@ -28,8 +29,20 @@ KernelRun gather_kernel(KernelPlan& plan) {
 }
 
 OutputTypes sum_shape(const ShapeContext& c) { return kAddN.shape(c); }
-KernelRun sum_cpu(KernelPlan& plan) { return kAddN.cpu(plan); }
-KernelRun sum_reference(KernelPlan& plan) { return kAddN.reference(plan); }
+// f16 and bf16 are added in f32 and rounded once.
+KernelRun sum_16(KernelPlan& plan, kernels::HalfPath path) {
+  return [convert = kernels::half_conversion(plan.dtype(), path)](const Pointers& p) {
+    void* const sum[] = {p.output<void>()};
+    kernels::tree_sum_16(convert, p.all_inputs(), sum, 1, p.begin(), p.end());
+  };
+}
+
+KernelRun sum_cpu(KernelPlan& plan) {
+  return is_half(plan.dtype()) ? sum_16(plan, kernels::half_paths().back()) : kAddN.cpu(plan);
+}
+KernelRun sum_reference(KernelPlan& plan) {
+  return is_half(plan.dtype()) ? sum_16(plan, kernels::HalfPath::kScalar) : kAddN.reference(plan);
+}
 
 }  // namespace
 
@@ -49,6 +62,7 @@ const Op kSumShards{.name = "SumShards",
                     .split = Split::kElements,
                     .cpu = sum_cpu,
                     .reference = sum_reference,
+                    .half = true,
                     .cpu_only = "devices on GPUs have one shard"};
 
 }  // namespace belfry

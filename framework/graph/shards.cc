@@ -95,7 +95,9 @@ Sharding product_shards(const ShardContext& c) {
 }
 
 Sharding quotient_shards(const ShardContext& c) {
-  return c.divisions[1] ? pointwise_shards(c) : product_shards(c);
+  // Quotients of integers are cut off.
+  const bool adds_up = !c.divisions[1] && is_floating(c.inputs[0].dtype);
+  return adds_up ? product_shards(c) : pointwise_shards(c);
 }
 
 Sharding reshaped_shards(const ShardContext& c) {

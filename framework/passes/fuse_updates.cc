@@ -20,6 +20,21 @@
 namespace belfry {
 namespace {
 
+bool is_update(const PlanNode& node) {
+  const Op& op = *node.op;
+  if (is_half(node.types.empty() ? DType::kF32 : node.types[0].dtype) && !op.half) return false;
+  return op.elementwise_input >= op.writes && op.writes > 0 && op.split == Split::kElements &&
+         at(op.writes) == node.types.size() && node.inputs.size() <= FusedTensors::kMostInputs;
+}
+
+// What a member takes, in the order of the fused node's inputs.
+enum class Part { kWritten, kCombined, kOther };
+
+Part part_of(const Op& op, int input) {
+  if (input < op.writes) return Part::kWritten;
+  return op.writes == 0 || input == op.elementwise_input ? Part::kCombined : Part::kOther;
+}
+
 class UpdateFuser {
  public:
   UpdateFuser(PlanGraph& plan, const PlanContext& context)
@@ -88,7 +103,7 @@ class UpdateFuser {
   std::vector<int> shard_sums(int sum) const {
     const PlanNode& collective = plan_.node(sum);
     std::vector<int> sums;
-    if (collective.participants() == 0 ||
+    if (collective.participants() == 0 || space_of(collective.devices) != 0 ||
         at(collective.participants()) > FusedTensors::kMostSharded)
       return {};
     for (const Value& input : collective.inputs) {
@@ -147,13 +162,6 @@ class UpdateFuser {
   bool applies(const PlanNode& user, int sum, int space) const {
     return is_update(user) && user.inputs[at(user.op->elementwise_input)].node == sum &&
            space_of(user.devices) == space;
-  }
-
-  static bool is_update(const PlanNode& node) {
-    const Op& op = *node.op;
-    if (is_half(node.types.empty() ? DType::kF32 : node.types[0].dtype) && !op.half) return false;
-    return op.elementwise_input >= op.writes && op.writes > 0 && op.split == Split::kElements &&
-           at(op.writes) == node.types.size() && node.inputs.size() <= FusedTensors::kMostInputs;
   }
 
   // A kernel of a GPU applies a sum by one op.
@@ -235,14 +243,6 @@ class UpdateFuser {
     add_outputs(nodes, fusion, fused);
     fused.role = std::make_shared<const Fusion>(std::move(fusion));
     plan_.nodes.push_back(std::move(fused));
-  }
-
-  // What a member takes, in the order of the fused node's inputs.
-  enum class Part { kWritten, kCombined, kOther };
-
-  static Part part_of(const Op& op, int input) {
-    if (input < op.writes) return Part::kWritten;
-    return op.writes == 0 || input == op.elementwise_input ? Part::kCombined : Part::kOther;
   }
 
   void add_inputs(const std::vector<int>& nodes, Fusion& fusion, PlanNode& fused) const {

@@ -63,6 +63,13 @@ class TowerDependence {
     return std::ranges::any_of(divisions_[n], [](const Division& d) { return bool(d); });
   }
 
+  // The size of a tower's batch is known by them.
+  bool takes_rows(const PlanNode& node) const {
+    return std::ranges::any_of(node.inputs, [&](const Value& input) {
+      return bool(divisions_[at(input.node)][at(input.index)]);
+    });
+  }
+
   // The towers whose whole batch an input is made of.
   void add_towers(Value input, bool divided_user, std::set<Maker>& towers) const {
     const PlanNode& from = plan_.node(input.node);
@@ -72,7 +79,9 @@ class TowerDependence {
   }
 
   bool depends(const PlanNode& node, std::size_t n) const {
-    if (joins(node) || looks_at_shapes(node) || node.writes() > 0) return false;
+    if (joins(node)) return is_half(node.types[0].dtype);  // rounded once for each tower
+    if (node.op == &kFillLike) return false;
+    if (node.op->metadata) return takes_rows(node);
     if (node.op->expand || (node.op->random && !divided(n))) return true;
     std::set<Maker> towers;
     for (const Value& input : node.inputs) add_towers(input, divided(n), towers);

@@ -115,7 +115,12 @@ class Transfers {
     const auto [made, fresh] = transfers_.emplace(std::pair(value, device), value);
     if (!fresh) return made->second;
     plan_.transfers.push_back({plan_.name(value), source, device, plan_.type(value).bytes()});
-    if (value.shard != Value::kOwn) return value;  // of hosts, which read it where it is
+    if (value.shard != Value::kOwn) {  // hosts read it where it is
+      require(space_of(device) == space_of(source), plan_.name(value), " lies in shards on ",
+              context_.device(source).spec, ", and ", context_.device(device).spec,
+              " cannot combine them; use one shard per device, or CPUs alone");
+      return value;
+    }
     const Value near = in_space_of(device, value);
     made->second = plan_.device(near) == device ? near : append(kTransfer, near, device);
     return made->second;

@@ -336,8 +336,8 @@ struct StatisticsGradient {
       const bool counts = *weight != 0;
       const T slope = counts ? 2 * dvariance[c] / *count : T(0);
       const T offset = counts ? dmean[c] / *count : T(0);
-      return [this, slope, offset, middle = mean[c]](std::int64_t i) {
-        dx[i] = (x[i] - middle) * slope + offset;
+      return [this, counts, slope, offset, middle = mean[c]](std::int64_t i) {
+        dx[i] = counts ? (x[i] - middle) * slope + offset : T(0);
       };
     });
   }

@@ -100,10 +100,13 @@ KernelRun grad_cpu(KernelPlan& plan) {
     return [=](const Pointers& p) {
       T *const slope = reinterpret_cast<T*>(p.workspace()), *const offset = slope + channels;
       const T count = p.input<T>(4)[0];
-      const bool counts = p.input<T>(5)[0] != 0;
+      if (p.input<T>(5)[0] == 0) {
+        std::fill_n(p.output<T>(), rows * channels, T(0));
+        return;
+      }
       for (std::int64_t c = 0; c < channels; ++c) {
-        slope[c] = counts ? 2 * p.input<T>(2)[c] / count : T(0);
-        offset[c] = counts ? p.input<T>(1)[c] / count : T(0);
+        slope[c] = 2 * p.input<T>(2)[c] / count;
+        offset[c] = p.input<T>(1)[c] / count;
       }
       kernels::scale_distance(p.input<T>(0), rows, channels, p.input<T>(3), slope, offset,
                               p.output<T>());

@@ -69,8 +69,8 @@ constexpr std::size_t kStride = 3;  // mean, squares, count
 
 QueueRun combine(KernelPlan& plan) {
   const std::size_t parts = plan.inputs() / kStride;
-  require(parts <= kMostParts, "the moments of ", parts, " parts on a GPU: at most ", kMostParts,
-          " are possible");
+  require(parts <= kMostParts, plan.node().describe(), ": the moments of ", parts,
+          " parts on a GPU: at most ", kMostParts, " are possible");
   return visit_floating(plan.dtype(), [parts]<class T>(T) -> QueueRun {
     return [parts](const Pointers& p, Queue& queue) {
       Combine<T> kernel;

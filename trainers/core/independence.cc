@@ -1,7 +1,17 @@
 // Trainer::k_dependence(): in a file of its own, as it looks at all that a trainer consists of.
+#include <algorithm>
 #include <bit>
+#include <set>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/neg.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/reshape.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
@@ -33,12 +43,44 @@ std::string of_batches(std::span<const BatchForm> forms, int shards) {
 }
 
 std::string of_sums(const TrainerOptions& options, const TrainerKind& kind) {
-  const auto towers = static_cast<int>(options.devices.size());
   if (!kind.canonical) return cat("the trainer ", kind.name, " updates by each tower's gradients");
   const std::string& name = options.aggregation.allreduce;
-  if (towers > 1 && !name.empty() && !make_strategy(name)->canonical(towers))
-    return cat("the strategy ", name, " does not add in the order of the canonical sum");
+  if (name.empty()) return "";
+  const std::unique_ptr<Strategy> strategy = make_strategy(name);
+  for (const int towers : {2, 4, 8})
+    if (!strategy->canonical(towers))
+      return cat("the strategy ", name, " does not add in the order of the canonical sum");
   return "";
+}
+
+bool depends_on_data(const Output& value) {
+  std::vector<const Node*> open{&value.node()};
+  std::set<const Node*> seen;
+  while (!open.empty()) {
+    const Node* const node = open.back();
+    open.pop_back();
+    if (&node->op() == &kPlaceholder) return true;
+    if (!seen.insert(node).second) continue;
+    for (const Output& input : node->inputs()) open.push_back(&input.node());
+  }
+  return false;
+}
+
+// Whether a loss is known to be a mean over the samples of a batch, times or plus what does not
+// depend on them: the mean over towers is then that over all samples.
+bool is_mean(const Output& loss) {
+  const Node& node = loss.node();
+  const Op* const op = &node.op();
+  if (op == &kReduceMean) return true;
+  if (op == &kCast || op == &kNeg || op == &kIdentity || op == &kReshape)
+    return is_mean(node.input(0));
+  const bool scales = op == &kMul || (op == &kDiv && !depends_on_data(node.input(1)));
+  const bool adds = op == &kAdd || op == &kSub || op == &kAddN;
+  if (!scales && !adds) return false;
+  std::size_t means = 0, others = 0;
+  for (const Output& input : node.inputs())
+    if (depends_on_data(input)) ++(is_mean(input) ? means : others);
+  return others == 0 && (adds || means == 1);
 }
 
 }  // namespace
@@ -49,6 +91,8 @@ std::string Trainer::k_dependence() const {
         of_sums(options_, kind_)})
     if (!because.empty()) return because;
   if (options_.precision == Precision::kF16) return "f16 scales the loss";
+  const Output loss = built_.towers[0].loss;
+  if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
   if (!built_.canonical)
     return "a variable has two uses, or a tower no samples, under layers that are synchronised "
            "over "

@@ -41,6 +41,17 @@ void warn_of_precision(const CheckpointInfo& info, Precision now) {
     log_warning("the precision was ", shown(before), " and is now ", name_of(now));
 }
 
+// Results go on, but not to the bits of a run that never stopped.
+void warn_of_shards(const CheckpointInfo& info, int now) {
+  const Json* const kept = info.extra.find("shards");
+  if (!kept) return;
+  const std::int64_t before =
+      read_manifest(info, "the number of shards", [&] { return kept->integer(); });
+  if (before != now)
+    log_warning("the global batch had ", before, before == 1 ? " shard" : " shards",
+                " and now has ", now, ": training goes on with other bits");
+}
+
 int whole_number(const Json& json) {
   const std::int64_t value = json.integer();
   require(value >= 0 && value <= std::numeric_limits<int>::max(), value, " is out of range");
@@ -118,6 +129,7 @@ std::string save_training(Trainer& trainer, const std::string& path,
       .set("epoch", position.epoch)
       .set("samples", position.samples)
       .set("seed", position.seed)
+      .set("shards", trainer.options().shards)
       .set("precision", std::string(name_of(trainer.options().precision)));
   if (const std::optional<std::int64_t> since = trainer.not_finite_since())
     extra.set(kNotFiniteSince, *since);
@@ -152,6 +164,7 @@ std::string restore_training(Trainer& trainer, const std::string& path) {
   Trainer::check_position(position);  // before anything is set: a failed restore changes nothing
   const CheckpointInfo info = restore_whole(trainer.session(), path);
   warn_of_precision(before, trainer.options().precision);
+  warn_of_shards(before, trainer.options().shards);
   warn_of_divergence(before);
   trainer.resume(position);
   const std::int64_t left = trainer.total_steps() - trainer.steps();

@@ -99,6 +99,30 @@ std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& 
 
 }  // namespace
 
+namespace {
+
+// What decides the bits of a run.
+void print_shards(const TrainFlags& flags, const Trainer& trainer, Console& console, Json& json) {
+  constexpr int kDevices = 8;
+  const int shards = trainer.options().shards;
+  const std::int64_t batch = trainer.batches().global_batch();
+  const std::string because = trainer.k_dependence();
+  console.line(
+      cat("the global batch of ", batch, " has ", shards, shards == 1 ? " shard" : " shards"));
+  console.line(because.empty() ? cat("1, 2, 4, ... up to ", shards, " devices give the same bits")
+                               : cat("the number of devices changes bits: ", because));
+  const bool on_gpus = std::ranges::any_of(trainer.options().devices, &DeviceSpec::is_gpu);
+  if (flags.trainer.shards == 0 && shards < kDevices && batch % kDevices == 0 && !on_gpus)
+    console.line(cat("more shards than this are slower; --shards=", kDevices,
+                     " is what gives the same bits on up to ", kDevices, " devices"));
+  json.set("global_batch_size", batch)
+      .set("shards", shards)
+      .set("k_independent", because.empty())
+      .set("k_dependent_because", because.empty() ? Json() : Json(because));
+}
+
+}  // namespace
+
 void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
              const Dataset* test, Console& console, OutputFile* file, OutputFile* memory) {
   std::string placement;  // shown once the node to explain is known
@@ -108,13 +132,8 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   Json json = Json::object(), devices, physical;
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
-  const int shards = trainer.options().shards;
   if (flags.dry_run) {
-    console.line(cat("the global batch of ", trainer.batches().global_batch(), " has ", shards,
-                     shards == 1 ? " shard" : " shards"));
-    json.set("global_batch_size", trainer.batches().global_batch()).set("shards", shards);
-  }
-  if (flags.dry_run) {
+    print_shards(flags, trainer, console, json);
     console.line(without_line_break(placement));
     devices = print_device_use(trainer.session(), console);
     if (flags.trainer.session.logical_gpus > 1)

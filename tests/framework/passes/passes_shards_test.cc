@@ -140,6 +140,37 @@ TEST(Shards, DoNotKeepAllPartialSums) {
   EXPECT_EQ(count(plan, kSumShards), 25);
 }
 
+// The quotient of a sum of integers is not the sum of quotients.
+TEST(Shards, DivideSumsOfIntegersOnce) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kI32, {kUnknown});
+  const Output half = reduce_sum(x) / 2;
+  Session session(graph, {.threads = 1, .shards = 2});
+  Step& step = session.prepare({half}, {FeedType{x, {2}, 0}});
+  step.run(std::vector{Tensor({2}, std::vector<std::int32_t>{1, 1})});
+  EXPECT_EQ(step.fetched(0).item<std::int32_t>(), 1);
+}
+
+// Sums of 16 bits are shared among workers, and made in the pass that updates.
+TEST(Shards, AddAndApplySixteenBits) {
+  constexpr std::int64_t kColumns = 100'000;
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, kColumns});
+  const Variable v = variable(graph, "v", {kColumns}, {.dtype = DType::kBF16});
+  Node& update = assign(v, reduce_sum(cast(x, DType::kBF16), {0}));
+  Session session(graph, {.threads = 2, .all_workers = true, .shards = 2});
+  Step& step = session.prepare({update}, {FeedType{x, {4, kColumns}, 0}});
+  Tensor rows(Shape{4, kColumns}, DType::kF32);
+  for (std::int64_t i = 0; i < 4 * kColumns; ++i)
+    rows.mutable_data<float>()[at(i)] = static_cast<float>(i % kColumns % 64);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    step.run(std::vector{rows});
+    const Tensor sums = session.run(cast(v, DType::kF32));
+    for (std::int64_t i = 0; i < kColumns; ++i)
+      ASSERT_EQ(sums.data<float>()[at(i)], static_cast<float>(4 * (i % 64))) << i;
+  }
+}
+
 TEST(Shards, GatherForOpsWithoutARule) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2});

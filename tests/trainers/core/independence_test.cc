@@ -183,6 +183,20 @@ TEST(Independence, IsLostByATermOfTheWeights) {
     EXPECT_THAT(because({.model = with_l2_term, .devices = devices}), HasSubstr("AddN")) << devices;
 }
 
+TEST(Independence, IsLostByALossThatIsNoMean) {
+  const auto sum = [](Tower& tower, Output images, Output labels) {
+    const Output logits = dense(tower, "fc", flatten(images), {.units = 5});
+    return reduce_sum(sparse_softmax_cross_entropy(logits, labels)) / 32.0;
+  };
+  const auto scaled = [](Tower& tower, Output images, Output labels) {
+    return loss_of(tower, flatten(images), labels) * 0.5 + 1.0;
+  };
+  for (const int devices : {1, 4}) {
+    EXPECT_THAT(because({.model = sum, .devices = devices}), HasSubstr("no mean over samples"));
+    EXPECT_EQ(because({.model = scaled, .devices = devices}), "");
+  }
+}
+
 TEST(Independence, IsLostByClippingEachTowersGradient) {
   for (const int devices : {1, 2, 8})
     EXPECT_THAT(because({.model = with_clipping, .devices = devices}),
@@ -222,7 +236,8 @@ TEST(Independence, IsLostByShardsThatWereAddedForDevices) {
 
 TEST(Independence, IsLostByOtherOrdersOfSums) {
   EXPECT_EQ(because({.devices = 8, .allreduce = "naive"}), "");
-  EXPECT_THAT(because({.devices = 8, .allreduce = "ring"}), HasSubstr("the strategy ring"));
+  for (const int devices : {2, 8})
+    EXPECT_THAT(because({.devices = devices, .allreduce = "ring"}), HasSubstr("the strategy ring"));
   EXPECT_THAT(because({.devices = 2, .trainer = "async"}), HasSubstr("the trainer async"));
 }
 

@@ -26,6 +26,42 @@ TEST_F(TrainTest, PlansADryRunForGpusThatDoNotExistWithoutReadingData) {
   EXPECT_GT(devices[4]["peak_bytes"], devices[4]["variable_bytes"]);
 }
 
+TEST_F(TrainTest, SaysInADryRunWhatTheNumberOfDevicesChanges) {
+  const auto dry = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--dry_run", "--json=" + json_.string()});
+    const TrainResult result = run_train(flags);
+    EXPECT_EQ(result.code, 0) << result.error;
+    return result.out;
+  };
+  EXPECT_THAT(dry({"--devices=cpu:2", "--shards=4", "--global_batch_size=16"}),
+              AllOf(HasSubstr("the global batch of 16 has 4 shards\n"),
+                    HasSubstr("up to 4 devices give the same bits\n")));
+  EXPECT_EQ(report()["k_independent"], true);
+  EXPECT_TRUE(report()["k_dependent_because"].is_null());
+  EXPECT_THAT(dry({"--devices=cpu:3", "--global_batch_size=18"}),
+              HasSubstr("the number of devices changes bits: 3 devices: not a power of two\n"));
+  EXPECT_EQ(report()["k_dependent_because"], "3 devices: not a power of two");
+  EXPECT_THAT(dry({"--devices=cpu:1", "--global_batch_size=16"}),
+              HasSubstr("--shards=8 is what gives the same bits on up to 8 devices\n"));
+}
+
+TEST_F(TrainTest, WarnsWhereARunGoesOnWithAnotherNumberOfShards) {
+  const std::string saved = path(".checkpoint");
+  const auto run = [&](std::vector<std::string> flags) {
+    const TrainResult result = run_train(flags);
+    EXPECT_EQ(result.code, 0) << result.error;
+    return result.error;
+  };
+  run({"--devices=cpu:2", "--shards=4", "--max_steps=2", "--save_checkpoint=" + saved});
+  EXPECT_THAT(run({"--devices=cpu:1", "--batch_size=16", "--shards=2", "--max_steps=3",
+                   "--restore_checkpoint=" + saved}),
+              HasSubstr("the global batch had 4 shards and now has 2"));
+  EXPECT_THAT(run({"--devices=cpu:1", "--batch_size=16", "--shards=4", "--max_steps=3",
+                   "--restore_checkpoint=" + saved}),
+              testing::Not(HasSubstr("shards")));
+  std::filesystem::remove_all(saved);
+}
+
 TEST(Train, SaysThatPlanningForManyDevicesGoesOn) {
   EXPECT_THAT(watched([] {
                 run_train({"--dry_run", "--devices=cpu:3"});
