@@ -193,7 +193,7 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
   Json memories = Json::array();
   console.line(cat("memory: this machine has ", byte_text(available)));
   for (const Mode& mode : wanted.modes) {
-    ModePlan planned = plan_mode(mode, training, data);
+    ModePlan planned = plan_mode(mode, training, data, memory != nullptr);
     if (!planned.refusal.empty()) {
       require<FlagError>(wanted.lists_refusals, mode.name(), ": ", planned.refusal);
       refused.push_back(std::move(planned));
@@ -208,7 +208,8 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
       peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));
     console.line(cat("memory: ", mode.name(), " needs ", byte_text(planned.bytes),
                      " with its input; planned peaks: ", join(peaks)));
-    memories.push(memory_json(planned.memory, kBatchesHeld).set("strategy", mode.allreduce));
+    if (memory)
+      memories.push(memory_json(planned.memory, kBatchesHeld).set("strategy", mode.allreduce));
     require_memory(planned, available);
     modes.push_back(mode);
   }

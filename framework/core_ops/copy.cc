@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "belfry/framework/core_ops/made_by_plans_impl.h"
+
 namespace belfry {
 namespace {
 
@@ -20,7 +22,7 @@ KernelRun copy_reference(KernelPlan& plan) {
 const Op kCopy{.name = "Copy",
                .inputs = 1,
                .shape = same_as_input,
-               .no_gradient = "plans make it after gradients are built",
+               .no_gradient = kMadeByPlans,
                .split = Split::kElements,
                .reference = copy_reference,
                .half = true};

@@ -1,24 +1,16 @@
 #include "belfry/framework/core_ops/fused_update.h"
 
-namespace belfry {
-namespace {
+#include "belfry/framework/core_ops/made_by_plans_impl.h"
 
-OutputTypes no_shape(const ShapeContext& c) {
-  c.require(false, "is made by plans, not in graphs");
-  return {};
-}
+namespace belfry {
 
 // Its kernel depends on what was fused: prepare_fused_update() makes it.
-KernelRun no_kernel(KernelPlan&) { return {}; }
-
-}  // namespace
-
 const Op kFusedUpdate{.name = "FusedUpdate",
                       .inputs = kVariadic,
-                      .shape = no_shape,
-                      .no_gradient = "plans make it after gradients are built",
+                      .shape = shape_by_plans,
+                      .no_gradient = kMadeByPlans,
                       .split = Split::kElements,
-                      .reference = no_kernel,
+                      .reference = kernel_by_plans,
                       .cpu_only = "plans make it, where its collective is"};
 
 }  // namespace belfry

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/made_by_plans_impl.h"
 #include "belfry/framework/kernels/reduce.h"
 
 namespace belfry {
@@ -49,7 +50,7 @@ KernelRun sum_reference(KernelPlan& plan) {
 const Op kGatherShards{.name = "GatherShards",
                        .inputs = kVariadic,
                        .shape = gather_shape,
-                       .no_gradient = "plans make it after gradients are built",
+                       .no_gradient = kMadeByPlans,
                        .split = Split::kElements,
                        .reference = gather_kernel,
                        .half = true,
@@ -58,7 +59,7 @@ const Op kGatherShards{.name = "GatherShards",
 const Op kSumShards{.name = "SumShards",
                     .inputs = kVariadic,
                     .shape = sum_shape,
-                    .no_gradient = "plans make it after gradients are built",
+                    .no_gradient = kMadeByPlans,
                     .split = Split::kElements,
                     .cpu = sum_cpu,
                     .reference = sum_reference,

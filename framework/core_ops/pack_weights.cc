@@ -1,23 +1,15 @@
 #include "belfry/framework/core_ops/pack_weights.h"
 
-namespace belfry {
-namespace {
+#include "belfry/framework/core_ops/made_by_plans_impl.h"
 
-OutputTypes no_shape(const ShapeContext& c) {
-  c.require(false, "is made by plans, not in graphs");
-  return {};
-}
+namespace belfry {
 
 // Its kernel is that of the form.
-KernelRun no_kernel(KernelPlan&) { return {}; }
-
-}  // namespace
-
 const Op kPackWeights{.name = "PackWeights",
                       .inputs = 1,
-                      .shape = no_shape,
-                      .no_gradient = "plans make it after gradients are built",
-                      .reference = no_kernel,
+                      .shape = shape_by_plans,
+                      .no_gradient = kMadeByPlans,
+                      .reference = kernel_by_plans,
                       .cpu_only = "GPUs take weights as they are"};
 
 }  // namespace belfry

@@ -1,11 +1,13 @@
 #include "belfry/framework/core_ops/transfer.h"
 
+#include "belfry/framework/core_ops/made_by_plans_impl.h"
+
 namespace belfry {
 
 const Op kTransfer{.name = "Transfer",
                    .inputs = 1,
                    .shape = same_as_input,
-                   .no_gradient = "plans make it after gradients are built",
+                   .no_gradient = kMadeByPlans,
                    .alias = true};
 
 }  // namespace belfry

@@ -97,7 +97,7 @@ class TowerDependence {
 
 const Node* tower_dependence(const PlanGraph& plan,
                              const std::vector<std::vector<Division>>& divisions) {
-  return TowerDependence(plan, divisions).first();
+  return plan.writes ? TowerDependence(plan, divisions).first() : nullptr;
 }
 
 }  // namespace belfry

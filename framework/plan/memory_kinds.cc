@@ -63,6 +63,7 @@ class MemoryCount {
     made_.devices.resize(plan_.arena_bytes.size());
     note_gradients();
     find_uses();
+    divide_arenas();
     for (std::size_t d = 0; d < made_.devices.size(); ++d) count_arena(static_cast<int>(d));
     for (const auto& [buffer, use] : uses_) count_buffer(buffer, use);
     return std::move(made_);
@@ -101,6 +102,7 @@ class MemoryCount {
     if (node.op->storage || !seen_.insert(value).second) return;
     gradients_.insert(plan_.buffer(value));
     if (node.node->origin().forward && !carries(node)) return;
+    if (!followed_.insert(value.node).second) return;  // a collective has an output per tower
     for (const Value& input : node.inputs) note_gradient(input);
   }
 
@@ -157,15 +159,17 @@ class MemoryCount {
     bytes[MemoryKind::kFetch] += plan_.fetch_bytes[at(device)];
   }
 
-  // The largest first, as pass `memory` puts them.
-  KindBytes count_part(int device, bool sliced) const {
-    std::vector<std::pair<const BufferRecord*, MemoryKind>> all;
+  void divide_arenas() {
     for (const auto& [buffer, use] : uses_) {
       const BufferRecord& record = plan_.buffers[buffer];
-      if (record.kind == BufferKind::kArena && record.device == device && record.sliced == sliced &&
-          use.touched)
-        all.emplace_back(&record, use.kind);
+      if (record.kind == BufferKind::kArena && use.touched)
+        parts_[{record.device, record.sliced}].emplace_back(&record, use.kind);
     }
+  }
+
+  // The largest first, as pass `memory` puts them.
+  KindBytes count_part(int device, bool sliced) {
+    Part& all = parts_[{device, sliced}];
     std::ranges::stable_sort(all, std::greater(),
                              [](const auto& entry) { return entry.first->bytes; });
     Ground ground(plan_.arena_bytes[at(device)]);
@@ -199,8 +203,13 @@ class MemoryCount {
     return output == 0 ? node.name() : cat(node.name(), ":", output);
   }
 
+  // What lies in the common part of an arena, or in each slice.
+  using Part = std::vector<std::pair<const BufferRecord*, MemoryKind>>;
+
   const Plan& plan_;
+  std::map<std::pair<int, bool>, Part> parts_;  // by device
   std::set<Value> seen_;
+  std::set<int> followed_;
   std::set<BufferIndex> gradients_;
   std::map<BufferIndex, Use> uses_;
   PlanMemory made_;

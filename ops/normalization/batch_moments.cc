@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "belfry/framework/core_ops/made_by_plans_impl.h"
 #include "belfry/ops/kernels/moments.h"
+#include "belfry/ops/normalization/batch_norm_impl.h"
 
 namespace belfry {
 namespace {
@@ -24,8 +26,8 @@ bool counts(const Pointers& p) {
 }
 
 KernelRun moments_cpu(KernelPlan& plan) {
-  const Shape& x = plan.input(0).shape;
-  const std::int64_t rows = x.product(0, x.rank() - 1), channels = x.back();
+  const BatchNormExtent x(plan.input(0).shape);
+  const std::int64_t rows = x.rows, channels = x.channels;
   plan.workspace(kernels::moment_scratch(rows, channels) *
                  static_cast<std::int64_t>(size_of(plan.dtype())));
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
@@ -43,8 +45,8 @@ KernelRun moments_cpu(KernelPlan& plan) {
 
 // Channel by channel, in f64.
 KernelRun moments_reference(KernelPlan& plan) {
-  const Shape& x = plan.input(0).shape;
-  const std::int64_t rows = x.product(0, x.rank() - 1), channels = x.back();
+  const BatchNormExtent x(plan.input(0).shape);
+  const std::int64_t rows = x.rows, channels = x.channels;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
       const auto count = static_cast<double>(std::max<std::int64_t>(rows, 1));
@@ -68,7 +70,7 @@ KernelRun moments_reference(KernelPlan& plan) {
 const Op kBatchMoments{.name = "BatchMoments",
                        .inputs = kVariadic,
                        .shape = moments_shape,
-                       .no_gradient = "plans make it after gradients are built",
+                       .no_gradient = kMadeByPlans,
                        .cpu = moments_cpu,
                        .reference = moments_reference};
 

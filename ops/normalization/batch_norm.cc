@@ -8,6 +8,7 @@
 #include "belfry/ops/kernels/moments.h"
 #include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/normalization/batch_moments.h"
+#include "belfry/ops/normalization/batch_norm_impl.h"
 #include "belfry/ops/normalization/combine_moments.h"
 
 namespace belfry {
@@ -69,13 +70,8 @@ std::vector<Output> inference_gradient(const Node& node, std::span<const Output>
   return {grad.output(0), grad.output(1), grad.output(2), grad.output(3), grad.output(4)};
 }
 
-struct Extent {
-  std::int64_t rows, channels;
-};
-Extent extent(const Shape& x) { return {x.product(0, x.rank() - 1), x.back()}; }
-
 KernelRun train_cpu(KernelPlan& plan) {
-  const auto [rows, channels] = extent(plan.input(0).shape);
+  const auto [rows, channels] = BatchNormExtent(plan.input(0).shape);
   plan.workspace(kernels::moment_scratch(rows, channels) *
                  static_cast<std::int64_t>(size_of(plan.dtype())));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
@@ -105,7 +101,7 @@ void moments_gradients(const Pointers& p, std::int64_t channels, T epsilon) {
 
 template <bool trained>
 KernelRun grad_cpu(KernelPlan& plan) {
-  const auto [rows, channels] = extent(plan.input(1).shape);
+  const auto [rows, channels] = BatchNormExtent(plan.input(1).shape);
   plan.workspace(kernels::moment_scratch(rows, channels) *
                  static_cast<std::int64_t>(size_of(plan.dtype())));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
@@ -144,7 +140,7 @@ KernelRun inference_cpu(KernelPlan& plan) {
 
 // The plain kernels: channel by channel, in f64.
 template <class T>
-void plain_moments(const T* x, Extent e, std::int64_t c, T* mean, T* variance) {
+void plain_moments(const T* x, const BatchNormExtent& e, std::int64_t c, T* mean, T* variance) {
   double sum = 0, squares = 0;
   for (std::int64_t r = 0; r < e.rows; ++r) sum += x[r * e.channels + c];
   const double middle = sum / static_cast<double>(e.rows);
@@ -157,7 +153,7 @@ void plain_moments(const T* x, Extent e, std::int64_t c, T* mean, T* variance) {
 }
 
 KernelRun train_reference(KernelPlan& plan) {
-  const Extent e = extent(plan.input(0).shape);
+  const BatchNormExtent e(plan.input(0).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
@@ -193,7 +189,7 @@ KernelRun inference_reference(KernelPlan& plan) {
 
 template <bool trained>
 KernelRun grad_reference(KernelPlan& plan) {
-  const Extent e = extent(plan.input(1).shape);
+  const BatchNormExtent e(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
@@ -201,11 +197,7 @@ KernelRun grad_reference(KernelPlan& plan) {
       const auto n = static_cast<double>(e.rows);
       for (std::int64_t c = 0; c < e.channels; ++c) {
         const double mean = p.input<T>(3)[c], spread = std::sqrt(p.input<T>(4)[c] + epsilon);
-        double sum = 0, product = 0;
-        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
-          sum += dy[i];
-          product += dy[i] * ((x[i] - mean) / spread);
-        }
+        const auto [sum, product] = PlainGradientSums(dy, x, e, c, mean, spread);
         for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
           const double centred = trained ? dy[i] - sum / n - (x[i] - mean) / spread * product / n
                                          : static_cast<double>(dy[i]);

@@ -1,17 +1,14 @@
 // What stands in the place of a batch norm where a device cuts its batch into shards.
 #include <cmath>
 
+#include "belfry/framework/core_ops/made_by_plans_impl.h"
 #include "belfry/ops/kernels/moments.h"
 #include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/batch_norm_impl.h"
 
 namespace belfry {
 namespace {
-
-struct Extent {
-  std::int64_t rows, channels;
-};
-Extent extent(const Shape& x) { return {x.product(0, x.rank() - 1), x.back()}; }
 
 // dgamma and dbeta.
 OutputTypes sums_shape(const ShapeContext& c) {
@@ -22,7 +19,7 @@ OutputTypes sums_shape(const ShapeContext& c) {
 OutputTypes input_grad_shape(const ShapeContext& c) { return {c.input(1)}; }
 
 KernelRun sums_cpu(KernelPlan& plan) {
-  const auto [rows, channels] = extent(plan.input(1).shape);
+  const auto [rows, channels] = BatchNormExtent(plan.input(1).shape);
   plan.workspace(kernels::moment_scratch(rows, channels) *
                  static_cast<std::int64_t>(size_of(plan.dtype())));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
@@ -38,7 +35,7 @@ KernelRun sums_cpu(KernelPlan& plan) {
 }
 
 KernelRun input_grad_cpu(KernelPlan& plan) {
-  const auto [rows, channels] = extent(plan.input(1).shape);
+  const auto [rows, channels] = BatchNormExtent(plan.input(1).shape);
   plan.workspace(channels * static_cast<std::int64_t>(size_of(plan.dtype())));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const double all = plan.of_all(static_cast<double>(rows));
@@ -57,27 +54,23 @@ KernelRun input_grad_cpu(KernelPlan& plan) {
 }
 
 KernelRun sums_reference(KernelPlan& plan) {
-  const Extent e = extent(plan.input(1).shape);
+  const BatchNormExtent e(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
       const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
       for (std::int64_t c = 0; c < e.channels; ++c) {
         const double mean = p.input<T>(2)[c], spread = std::sqrt(p.input<T>(3)[c] + epsilon);
-        double sum = 0, product = 0;
-        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
-          sum += dy[i];
-          product += dy[i] * ((x[i] - mean) / spread);
-        }
-        p.output<T>(0)[c] = static_cast<T>(product);
-        p.output<T>(1)[c] = static_cast<T>(sum);
+        const PlainGradientSums sums(dy, x, e, c, mean, spread);
+        p.output<T>(0)[c] = static_cast<T>(sums.product);
+        p.output<T>(1)[c] = static_cast<T>(sums.sum);
       }
     };
   });
 }
 
 KernelRun input_grad_reference(KernelPlan& plan) {
-  const Extent e = extent(plan.input(1).shape);
+  const BatchNormExtent e(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const double n = plan.of_all(static_cast<double>(e.rows));
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
@@ -93,7 +86,6 @@ KernelRun input_grad_reference(KernelPlan& plan) {
   });
 }
 
-constexpr const char* kPlansMakeIt = "plans make it after gradients are built";
 constexpr const char* kOneShard = "devices on GPUs have one shard";
 
 }  // namespace
@@ -101,7 +93,7 @@ constexpr const char* kOneShard = "devices on GPUs have one shard";
 const Op kBatchNormSums{.name = "BatchNormSums",
                         .inputs = 4,
                         .shape = sums_shape,
-                        .no_gradient = kPlansMakeIt,
+                        .no_gradient = kMadeByPlans,
                         .cpu = sums_cpu,
                         .reference = sums_reference,
                         .cpu_only = kOneShard};
@@ -109,7 +101,7 @@ const Op kBatchNormSums{.name = "BatchNormSums",
 const Op kBatchNormInputGrad{.name = "BatchNormInputGrad",
                              .inputs = 7,
                              .shape = input_grad_shape,
-                             .no_gradient = kPlansMakeIt,
+                             .no_gradient = kMadeByPlans,
                              .in_place = InPlace::kFirst,
                              .cpu = input_grad_cpu,
                              .reference = input_grad_reference,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/trainers/core/independence.h"
 
 namespace belfry {
 namespace {
@@ -63,7 +64,6 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
 
 Json to_json(const BenchResult& result) {
   Json json = Json::object();
-  const std::string& because = result.k_dependent_because;
   json.set("model", result.model).set("strategy", result.strategy);
   if (!result.resolved.empty())
     json.set("resolved", result.resolved).set("bucket_mb", result.bucket_mb);
@@ -72,9 +72,8 @@ Json to_json(const BenchResult& result) {
       .set("devices", result.devices)
       .set("batch_size", result.batch_size)
       .set("global_batch_size", result.batch_size * result.devices)
-      .set("shards", result.shards)
-      .set("k_independent", because.empty())
-      .set("k_dependent_because", because.empty() ? Json() : Json(because));
+      .set("shards", result.shards);
+  add_k_dependence(json, result.k_dependent_because);
   if (!result.tower_weights.empty()) {
     Json weights = Json::array();
     for (const double weight : result.tower_weights) weights.push(weight);

@@ -54,7 +54,8 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
 
 }  // namespace
 
-ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train) {
+ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train,
+                   bool tells_memory) {
   ModePlan plan{.mode = mode};
   TrainerOptions dry = options;
   dry.session.dry_run = true;
@@ -64,7 +65,7 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
   plan.choice = trainer->choice();
   plan.kept = trainer->kept_choice();
   plan.use = trainer->session().device_use();
-  plan.memory = trainer->session().memory_report();
+  if (tells_memory) plan.memory = trainer->session().memory_report();
   plan.bytes = planned_bytes(*trainer, train);
   return plan;
 }

@@ -27,12 +27,13 @@ struct ModePlan {
   std::string choice = {};              // of "auto": lines for people
   std::optional<KeptChoice> kept = {};  // that choice
   std::vector<DeviceUse> use;           // per device
-  MemoryReport memory = {};
+  MemoryReport memory = {};             // if it was asked for
   std::int64_t bytes = 0;  // of the host: the peaks of its devices, and the batches in flight
 };
 
 // Plans a training step in a dry run.
-ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train);
+ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train,
+                   bool tells_memory = false);
 
 // Throws OutOfMemory, naming the mode and both sizes, if a plan needs more than `available` bytes.
 void require_memory(const ModePlan& plan, std::int64_t available);

@@ -1,4 +1,6 @@
-// Trainer::k_dependence(): in a file of its own, as it looks at all that a trainer consists of.
+// Trainer::k_dependence() is here, too, as it looks at all that a trainer consists of.
+#include "belfry/trainers/core/independence.h"
+
 #include <algorithm>
 #include <bit>
 #include <set>
@@ -101,6 +103,11 @@ std::string Trainer::k_dependence() const {
     if (const Node* node = step.plan()->tower_dependent)
       return cat(node->describe(), " takes the whole batch of its tower");
   return "";
+}
+
+void add_k_dependence(Json& report, const std::string& because) {
+  report.set("k_independent", because.empty())
+      .set("k_dependent_because", because.empty() ? Json() : Json(because));
 }
 
 }  // namespace belfry

@@ -3,6 +3,7 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
 #include "belfry/trainers/core/evaluator.h"
+#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/util/busy.h"
@@ -115,10 +116,8 @@ void print_shards(const TrainFlags& flags, const Trainer& trainer, Console& cons
   if (flags.trainer.shards == 0 && shards < kDevices && batch % kDevices == 0 && !on_gpus)
     console.line(cat("more shards than this are slower; --shards=", kDevices,
                      " is what gives the same bits on up to ", kDevices, " devices"));
-  json.set("global_batch_size", batch)
-      .set("shards", shards)
-      .set("k_independent", because.empty())
-      .set("k_dependent_because", because.empty() ? Json() : Json(because));
+  json.set("global_batch_size", batch).set("shards", shards);
+  add_k_dependence(json, because);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
+#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
@@ -23,7 +24,6 @@ std::string to_json(const Report& report) {
   for (const double weight : report.batches.tower_weights) weights.push(weight);
   const auto& since = report.losses.divergence.loss_since;
   const std::string& variable = report.losses.divergence.variable;
-  const std::string& because = report.batches.k_dependent_because;
   Json flags = Json::object();
   for (const auto& [name, value] : report.flags)
     flags.set(name, std::visit([](const auto& held) { return Json(held); }, value));
@@ -46,10 +46,9 @@ std::string to_json(const Report& report) {
       .set("async", report.update.async.empty() ? Json() : Json(report.update.async))
       .set("batch_size", report.batches.batch_size)
       .set("global_batch_size", report.batches.global_batch_size)
-      .set("shards", report.batches.shards)
-      .set("k_independent", because.empty())
-      .set("k_dependent_because", because.empty() ? Json() : Json(because))
-      .set("uneven", report.batches.uneven)
+      .set("shards", report.batches.shards);
+  add_k_dependence(json, report.batches.k_dependent_because);
+  json.set("uneven", report.batches.uneven)
       .set("tower_weights", report.batches.tower_weights.empty() ? Json() : std::move(weights))
       .set("seed", report.batches.seed)
       .set("precision", report.precision)
