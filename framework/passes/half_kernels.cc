@@ -25,6 +25,7 @@ class HalfKernel {
  public:
   HalfKernel(const Op& op, KernelPlan& plan)
       : tensors_(op, plan),
+        whole_(plan.range()),
         inner_workspace_(tensors_.bytes + bytes_of_pointers(plan.inputs() + plan.outputs())) {
     require<Internal>(op.reference && !op.collective, plan.node().describe(),
                       ": no host kernel for 16 bits");
@@ -37,6 +38,8 @@ class HalfKernel {
   }
 
   void operator()(const Pointers& p) const {
+    require<Internal>(p.begin() == whole_.begin && p.end() == whole_.end,
+                      "a launch of 16 bits was divided, whose parts share one workspace");
     auto* const pointers = reinterpret_cast<void**>(p.workspace() + tensors_.bytes);
     const std::span inputs(pointers, p.inputs()), outputs(pointers + p.inputs(), p.outputs());
     tensors_.point(p, inputs, outputs);
@@ -66,6 +69,7 @@ class HalfKernel {
   }
 
   Widened tensors_;
+  Range whole_;
   std::int64_t inner_workspace_;
   KernelRun run_;
 };

@@ -155,7 +155,9 @@ class Scheduler {
               combines ? static_cast<std::int64_t>(fused.participants * fused.shards) : 0};
     }
     if (node.op == &kSumShards) return {node.types[0].dtype, std::ssize(node.inputs)};
-    if (node.op == &kGatherShards || draws(node)) return {node.types[0].dtype, 1};
+    // Random numbers of 16 bits are made by the kernel for f32 in one workspace (HalfKernel).
+    if (node.op == &kGatherShards || (draws(node) && !is_half(node.types[0].dtype)))
+      return {node.types[0].dtype, 1};
     return {node.participants() > 0 ? node.types[0].dtype : DType::kF32, node.participants()};
   }
 

@@ -137,6 +137,7 @@ TEST(Schedule, RandomNumbersAreCutIntoParts) {
   EXPECT_EQ(parts(random_normal(graph, {16 << 10})), 1);  // 64 KiB
   EXPECT_EQ(parts(random_normal(graph, {1 << 20})), 32);
   EXPECT_EQ(parts(random_uniform(graph, {1 << 20})), 32);
+  EXPECT_EQ(parts(random_normal(graph, {1 << 20}, 1, DType::kF16)), 1) << "one workspace";
   EXPECT_EQ(parts(fill(graph, {1 << 20}, 1)), 1) << "as fast as memory";
 }
 
