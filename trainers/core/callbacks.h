@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/json.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/rate.h"
 
@@ -31,6 +32,17 @@ struct Callback {
   virtual void after_epoch(Trainer&, const StepInfo&) {}
   // Once, after the last of the above.
   virtual void after_training(Trainer&, const StepInfo&) {}
+
+  // A callback that remembers something from step to step has a name, under which checkpoints keep
+  // its state. No two callbacks of a run have the same one; "" has no state.
+  virtual std::string name() const { return ""; }
+  // What a resumed run needs to go on as this one would: an object. It is asked for between two
+  // steps, on the thread of train(), and says what the training has made of the callback: nothing
+  // that depends on time, paths or devices, as a run that was not stopped must have the same.
+  virtual Json state() const { return Json::object(); }
+  // Takes what state() gave, before setup(). It is not called if the checkpoint has no state of
+  // this name. Throws InvalidArgument for what state() cannot give, and has then changed nothing.
+  virtual void restore(const Json&) {}
 };
 
 // Shows steps, loss, metrics, speed, and the time that is left. On a terminal: one line that
