@@ -34,6 +34,7 @@
 #include "belfry/allreduce/strategy.h"
 
 // Training: trainers with their optimizers and callbacks, data, and main functions.
+#include "belfry/trainers/core/predictor.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"

@@ -147,7 +147,7 @@ void Evaluation::before_step(Trainer& trainer, const StepInfo& info) {
 void Evaluation::after_epoch(Trainer& trainer, const StepInfo& info) { evaluate(trainer, info); }
 
 void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
-  if (info.step == evaluated_at_ || trainer.interrupted()) return;
+  if ((evaluated_ && info.step == evaluated_at_) || trainer.interrupted()) return;
   // Nothing was left to train: the epoch before ended here.
   StepInfo last = info;
   if (trainer.position().samples == 0 && last.epoch > 0) --last.epoch;
@@ -156,6 +156,7 @@ void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
 
 void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
   evaluated_at_ = info.step;
+  evaluated_ = true;
   if (!evaluator_) return;
   const std::string when = cat("epoch ", info.epoch + 1, ", step ", info.step);
   const std::int64_t samples = trainer.test_data()->size();

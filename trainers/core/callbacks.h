@@ -114,6 +114,7 @@ class Evaluation final : public Callback {
   Console& console_;
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t evaluated_at_ = 0;  // steps
+  bool evaluated_ = false;         // by this run
   bool knows_ = false;             // evaluated_at_ is of the run that this one goes on from
   bool is_due_ = false;            // before the first step of this run
 };

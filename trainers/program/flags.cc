@@ -283,6 +283,9 @@ void TrainFlagSet::read_run(TrainFlags& flags) const {
       {"seed", flags.trainer.seed}};
   for (const auto& [name, value] : defaults)
     if (!flags.config.find(name)) flags.config.set(name, value);
+  if (!flags.config.find("batch_size") && !flags.config.find("global_batch_size"))
+    flags.config.set("global_batch_size",
+                     flags.trainer.batch_size * std::ssize(flags.trainer.devices));
 }
 
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {

@@ -167,7 +167,11 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   if (!directory_) return;
   directory_->tidy();
   directory_->files().remove(directory_->path_of(kSummaryFile));
-  directory_->write(kConfigFile, flags_.config.str(2) + "\n");
+  Json config = flags_.config;
+  if (found_ && !flags_.batch_given)
+    config.set("global_batch_size", trainer.batches().global_batch())
+        .set("shards", trainer.options().shards);
+  directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
   stats_->go_on(stats_bytes_);
   log_ = std::make_unique<RunLog>(directory_->files(), directory_->path_of(kLogFile));

@@ -1,0 +1,134 @@
+// Runs that are killed at any moment, and go on.
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "belfry/tests/support/programs.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/trainers/data/idx_files.h"
+
+extern char** environ;
+
+namespace belfry {
+namespace run_kill_test {
+
+// 1,024 images, 40 steps, a checkpoint behind each.
+class RunKillTest : public testing::Test {
+ protected:
+  RunKillTest() {
+    for (const auto& [name, dims] :
+         {std::pair("train-images-idx3-ubyte", std::vector<std::uint32_t>{1024, 28, 28}),
+          {"train-labels-idx1-ubyte", {1024}},
+          {"t10k-images-idx3-ubyte", {64, 28, 28}},
+          {"t10k-labels-idx1-ubyte", {64}}}) {
+      const test::Bytes bytes = test::idx_bytes(dims, dims.size() == 1 ? 10 : 251);
+      std::ofstream(folder_.path() + "/" + name, std::ios::binary)
+          .write(reinterpret_cast<const char*>(bytes.data()),
+                 static_cast<std::streamsize>(bytes.size()));
+    }
+  }
+
+  std::vector<std::string> command(const std::string& run) const {
+    return {"--data_dir=" + folder_.path(),
+            "--devices=cpu:1",
+            "--threads=1",
+            "--batch_size=16",
+            "--max_steps=40",
+            "--save_every_steps=1",
+            "--run_dir=" + run};
+  }
+
+  // Ends it by `signal` after so long; returns its exit status, -1 if the signal ended it.
+  int run_and_signal(const std::string& run, int signal, std::chrono::microseconds after) const {
+    std::vector<std::string> words = command(run);
+    words.insert(words.begin(), std::string(BELFRY_BIN_DIR) + "/mnist");
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    for (const int stream : {1, 2})
+      posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_WRONLY, 0);
+    pid_t child = 0;
+    EXPECT_EQ(posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    ::usleep(static_cast<useconds_t>(after.count()));
+    ::kill(child, signal);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  static nlohmann::json summary(const std::string& run) {
+    std::ifstream file(run + "/summary.json");
+    return nlohmann::json::parse(file);
+  }
+  // Without what depends on time.
+  static std::vector<std::string> course(const std::string& run) {
+    std::ifstream file(run + "/stats.jsonl");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) {
+      auto json = nlohmann::json::parse(line);
+      json.erase("seconds");
+      json.erase("examples_per_second");
+      lines.push_back(json.dump());
+    }
+    return lines;
+  }
+
+  void expect_same(const std::string& run, const std::string& reference) const {
+    const Finished done = run_program(std::string(BELFRY_BIN_DIR) + "/mnist", command(run));
+    ASSERT_EQ(done.status, 0) << done.errors;
+    EXPECT_EQ(summary(run)["state_hash"], summary(reference)["state_hash"]);
+    EXPECT_EQ(summary(run)["params_hash"], summary(reference)["params_hash"]);
+    EXPECT_EQ(course(run), course(reference));
+  }
+
+  test::TemporaryFolder folder_;
+  std::mt19937 random_{std::random_device{}()};
+};
+
+TEST_F(RunKillTest, GoesOnToTheSameBitsWheneverItIsKilled) {
+  const std::string reference = folder_.path() + "/reference";
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_EQ(run_program(std::string(BELFRY_BIN_DIR) + "/mnist", command(reference)).status, 0);
+  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - began;
+  std::uniform_real_distribution<double> part(0, 1.1);
+  const int kills = kSanitized ? 2 : 25;
+  for (int i = 0; i < kills; ++i) {
+    const auto after =
+        std::chrono::microseconds(static_cast<std::int64_t>(1e6 * part(random_) * whole.count()));
+    SCOPED_TRACE("killed after " + std::to_string(after.count()) + " us");
+    const std::string run = folder_.path() + "/run";
+    run_and_signal(run, SIGKILL, after);
+    expect_same(run, reference);
+    std::filesystem::remove_all(run);
+  }
+}
+
+TEST_F(RunKillTest, SavesWhenItIsAskedToEnd) {
+  const std::string reference = folder_.path() + "/reference";
+  ASSERT_EQ(run_program(std::string(BELFRY_BIN_DIR) + "/mnist", command(reference)).status, 0);
+  const std::string run = folder_.path() + "/run";
+  // Where it was asked before it listened, the signal ended it.
+  const int code = run_and_signal(run, SIGTERM, std::chrono::milliseconds(kSanitized ? 4000 : 500));
+  EXPECT_TRUE(code == 143 || code == 0 || code == -1) << code;
+  if (code == 143) {
+    EXPECT_EQ(summary(run)["exit_code"], 143);
+    EXPECT_EQ(summary(run)["finished"], false);
+  }
+  expect_same(run, reference);
+}
+
+}  // namespace run_kill_test
+}  // namespace belfry
