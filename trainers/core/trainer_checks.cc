@@ -1,3 +1,5 @@
+#include <map>
+
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/util/option_error.h"
@@ -70,9 +72,16 @@ std::int64_t checked_size(const Dataset& data, std::string_view what) {
 }
 
 void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::string_view where) {
-  for (std::size_t i = 0; i < callbacks.size(); ++i)
+  std::map<std::string, std::size_t> named;
+  for (std::size_t i = 0; i < callbacks.size(); ++i) {
     require(callbacks[i] != nullptr, where, "[", i, "] is null, one of ", callbacks.size(),
             "; leave it out, or make it, as by std::make_shared<MyCallback>()");
+    const std::string name = callbacks[i]->name();
+    if (name.empty()) continue;
+    const auto [before, is_new] = named.emplace(name, i);
+    require(is_new, where, "[", i, "] is called '", name, "', as [", before->second,
+            "] is; checkpoints keep the state of callbacks by name, so give it another one");
+  }
 }
 
 bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {

@@ -12,7 +12,8 @@ namespace belfry {
 // large that this machine cannot even hold the order of an epoch.
 std::int64_t checked_size(const Dataset& data, std::string_view what);
 
-// Throws InvalidArgument naming the first that is null; `where` they are, is for errors.
+// Throws InvalidArgument naming the first that is null, or has the name of one before it; `where`
+// they are, is for errors.
 void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::string_view where);
 
 // Whether the towers run free of each other: async "free" of a kind that takes it.

@@ -9,6 +9,8 @@
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/program/own_flag.h"
+#include "belfry/trainers/program/run_flags.h"
+#include "belfry/trainers/util/schedules.h"
 
 namespace belfry {
 
@@ -35,13 +37,18 @@ struct TrainFlags {
   int global_batch_size = 0;            // instead of the batch size per device; 0: not given
   std::string algorithms;               // a file; "" for none
   std::optional<double> learning_rate;  // instead of the recipe's
+  std::optional<RateSchedule> lr_schedule;
+  std::int64_t warmup_steps = 0;
   std::string data_dir;
   bool dry_run = false;
   std::string explain;        // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead
   std::string trace_file, memory_report, save_checkpoint, restore_checkpoint, json;
-  bool overwrite = false;  // another model's checkpoint at save_checkpoint
-  std::string help;        // not empty if --help was given: print it and do nothing else
+  bool overwrite = false;  // another model's checkpoint at save_checkpoint, or the run
+  RunFlags run;
+  bool batch_given = false;      // --batch_size, --global_batch_size or --shards
+  Json config = Json::object();  // config_of() the command line
+  std::string help;              // not empty if --help was given: print it and do nothing else
 
   // Nothing runs, and GPUs of `devices` need not exist.
   bool plans() const { return dry_run || !explain.empty(); }
@@ -70,9 +77,11 @@ class TrainFlagSet {
  private:
   void add_devices_and_gradients(FlagParser& parser);
   void add_training(FlagParser& parser);
+  void add_rates(FlagParser& parser);
   void add_files(FlagParser& parser);
   void add_inspection(FlagParser& parser);
   void add_execution(FlagParser& parser);
+  void read_run(TrainFlags& flags) const;
 
   const FlagParser& parser_;
   FlagDefaults defaults_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/trainers/runs/run_directory.h"
 
 namespace belfry {
 namespace {
@@ -82,7 +83,7 @@ RunStats StatsReader::finish() {
 RunStats read_run_stats(const std::string& path, const std::string& metric, FileSystem& files) {
   constexpr std::size_t kChunk = std::size_t{1} << 16;
   const bool is_run = files.target_kind(path) == FileKind::kDirectory;
-  const std::string file = is_run ? path + "/stats.jsonl" : path;
+  const std::string file = is_run ? cat(path, "/", kStatsFile) : path;
   const auto in = files.open(file);
   StatsReader reader(file, metric);
   std::vector<std::byte> chunk(kChunk);

@@ -1,5 +1,4 @@
-// Reads what runs have noted of themselves in stats.jsonl: one JSON object per line, for each step
-// and each evaluation.
+// Reads what runs have noted of themselves in stats.jsonl (stats_log.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>

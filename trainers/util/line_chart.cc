@@ -14,7 +14,7 @@ namespace {
 using Look = ChartLine::Look;
 
 // Pixels.
-constexpr double kLeft = 76, kWidth = 760, kRight = 24, kTitleAt = 30, kLegendTop = 54;
+constexpr double kLeft = 76, kWidth = 760, kRight = 34, kTitleAt = 30, kLegendTop = 54;
 constexpr double kLegendRow = 20, kSwatch = 22, kGlyph = 6.6, kLegendGap = 24;
 constexpr double kPanel = 250, kGap = 56, kBelow = 50;
 constexpr double kCross = 3.5, kMark = 2.6;

@@ -69,6 +69,24 @@ TEST(TrainerChecks, NameWhatTheOptionsLack) {
   EXPECT_THAT(refusal(options), HasSubstr("-1 epochs"));
 }
 
+// Has the state {} unless it says otherwise.
+struct Named final : Callback {
+  std::string own;
+  explicit Named(std::string name) : own(std::move(name)) {}
+  std::string name() const override { return own; }
+};
+
+TEST(TrainerChecks, NameCallbacksOfOneName) {
+  TrainerOptions options = good_options();
+  options.callbacks = {std::make_shared<Named>(""), std::make_shared<Named>("a"),
+                       std::make_shared<Named>(""), std::make_shared<Named>("b")};
+  EXPECT_EQ(refusal(options), "(built)");
+  EXPECT_EQ(options.callbacks[1]->state().str(), "{}");
+  options.callbacks.push_back(std::make_shared<Named>("a"));
+  EXPECT_THAT(refusal(options),
+              HasSubstr("TrainerOptions::callbacks[4] is called 'a', as [1] is;"));
+}
+
 TEST(TrainerChecks, NameFunctionsThatAreEmpty) {
   using Loss = Output (*)(Tower&, Output, Output);
   TrainerOptions options = good_options();

@@ -186,6 +186,28 @@ TEST(Trainer, FeedsScheduledRatesEachStep) {
   EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
 }
 
+// Also of steps that this run does not make.
+TEST(Trainer, TellsSchedulesOfTheWholeRun) {
+  const auto data = smooth_data(8);
+  TrainerOptions options = small_options(1);
+  std::vector<StepInfo> asked;
+  options.optimizer = sgd([&](const StepInfo& info) {
+    asked.push_back(info);
+    return 0.5;
+  });
+  options.epochs = 3;
+  options.max_steps = 5;
+  Trainer trainer(find_trainer("simple"), std::move(options), *data);
+  EXPECT_EQ(trainer.learning_rate(), "function of 5 steps: 0=0.5");
+  asked.clear();
+  trainer.resume({.steps = 3, .epoch = 1, .samples = 4});
+  trainer.train();
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0].step, 3);
+  EXPECT_EQ(asked[0].steps_per_epoch, 2);
+  for (const StepInfo& info : asked) EXPECT_EQ(info.total_steps, 5);
+}
+
 TEST(Evaluation, TakesEveryTestSampleExactlyOnceAndWeightsAShortBatch) {
   std::FILE* sink = std::tmpfile();
   {
@@ -196,10 +218,10 @@ TEST(Evaluation, TakesEveryTestSampleExactlyOnceAndWeightsAShortBatch) {
     options.callbacks = {std::make_shared<Evaluation>(console)};
     options.epochs = 2;
     Trainer trainer(find_trainer("replicated"), std::move(options), *train, test.get());
-    EXPECT_FALSE(trainer.has_metric("test_loss"));
+    EXPECT_FALSE(trainer.has_metric("validation_loss"));
     trainer.train();
-    EXPECT_NEAR(trainer.metric("test_mean_x"), mean, 1e-12);
-    EXPECT_GT(trainer.metric("test_loss"), 0);
+    EXPECT_NEAR(trainer.metric("validation_mean_x"), mean, 1e-12);
+    EXPECT_GT(trainer.metric("validation_loss"), 0);
   }
   std::rewind(sink);
   char text[400] = "";
@@ -220,7 +242,7 @@ TEST(Evaluation, GivesTheSameBitsWhateverTheNumberOfTowers) {
       options.callbacks = {std::make_shared<Evaluation>(console)};
       Trainer trainer(find_trainer("replicated"), std::move(options), *train, test.get());
       trainer.train();
-      losses.push_back(trainer.metric("test_loss"));
+      losses.push_back(trainer.metric("validation_loss"));
     }
     std::fclose(sink);
   }
@@ -237,7 +259,7 @@ TEST(Evaluation, WorksWithLessTestDataThanABatch) {
     options.max_steps = 1;
     Trainer trainer(find_trainer("simple"), std::move(options), *train, test.get());
     trainer.train();
-    EXPECT_TRUE(trainer.has_metric("test_loss"));
+    EXPECT_TRUE(trainer.has_metric("validation_loss"));
   }
   std::fclose(sink);
 }

@@ -205,7 +205,6 @@ TEST(TfSpellings, ThatMeanTheSameAsOursAreTaken) {
 TEST(TfSpellings, WithoutCounterpartSayWhatToWrite) {
   const std::pair<const char*, const char*> refusals[] = {
       {"--optimizer=momentum", "--learning_rate"},
-      {"--train_dir=d", "--save_checkpoint=DIR"},
       {"--data_name=imagenet", "--data_dir"},
       {"--data_format=NCHW", "NHWC"},
       {"--display_every=5", "train_bench"},
@@ -217,7 +216,7 @@ TEST(TfSpellings, WithoutCounterpartSayWhatToWrite) {
       {"--agg_small_grads_max_group=4", "up to 10"},
       {"--num_intra_threads=4", "--threads=N"},
       {"--minimum_learning_rate=0.1", "--learning_rate=X"},
-      {"--piecewise_learning_rate_schedule=0.1;9;0.01", "--learning_rate=X"},
+      {"--piecewise_learning_rate_schedule=0.1;9;0.01", "--lr_schedule=SPEC"},
       {"--print_training_accuracy=false", "all metrics"},
       {"--use_chrome_trace_format=false", "Chrome's format"}};
   for (const auto& [flag, advice] : refusals)
