@@ -186,6 +186,11 @@ class LocalFileSystem final : public FileSystem {
     return kind_of(fs::status(path, error), path, error);
   }
 
+  std::int64_t modified(const std::string& path) override {
+    struct stat status = {};
+    return ::stat(path.c_str(), &status) == 0 ? std::int64_t{status.st_mtim.tv_sec} : 0;
+  }
+
   std::string resolve(const std::string& path) override {
     std::error_code error;
     const fs::path absolute = fs::absolute(path, error);

@@ -82,6 +82,9 @@ class FileSystem {
   virtual FileKind kind(const std::string& path) = 0;
   // What the path leads to. Follows a link; kNone if it dangles, that is, if it leads to nothing.
   virtual FileKind target_kind(const std::string& path) = 0;
+  // When the content of what the path leads to last changed, in seconds since 1970; 0 where that is
+  // not known.
+  virtual std::int64_t modified(const std::string& /*path*/) { return 0; }
   // The absolute path without links, "." and "..". It need not exist: from the first name that is
   // not there on, names are kept and ".." takes off the one before. A dangling link gives what it
   // would lead to, which create() makes. Throws IoError for links that lead in a circle.

@@ -11,8 +11,9 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
-#include "belfry/framework/checkpoint/checkpoint_manifest_impl.h"
+#include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/safetensors.h"
+#include "belfry/framework/checkpoint/stored_checkpoint_impl.h"
 
 namespace belfry {
 namespace {
@@ -117,35 +118,6 @@ std::vector<BadVariable> write_tensors(CheckpointFolder& folder, const std::stri
   }
   manifest.files[name] = file.finish();
   return bad;
-}
-
-// NotFound is for what is no checkpoint at all.
-std::vector<std::byte> read_part(FileSystem& files, const std::string& path, std::uint64_t most) {
-  try {
-    return files.read(path, most);
-  } catch (const NotFound& error) {
-    throw IoError(cat(error.what(), ", so the checkpoint is not whole"));
-  }
-}
-
-Manifest read_manifest(FileSystem& files, const std::string& directory) {
-  const std::string path = cat(directory, "/", kManifestFile);
-  const std::vector<std::byte> bytes = read_part(files, path, kMostJsonBytes);
-  return Manifest::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
-}
-
-Safetensors read_tensors(FileSystem& files, const std::string& directory, const std::string& name,
-                         const Manifest& manifest) {
-  const std::string path = cat(directory, "/", name);
-  // What is a little longer is looked at, to name what is wrong with it.
-  constexpr std::uint64_t kLonger = 1 << 20;
-  const auto listed = manifest.files.find(name);
-  const std::uint64_t size = listed == manifest.files.end() ? 0 : listed->second.bytes;
-  std::vector<std::byte> bytes = read_part(files, path, std::max(size, size + kLonger));
-  manifest.find_damage(name, bytes, path);
-  Safetensors content(std::move(bytes), path);
-  manifest.verify(name, content);
-  return content;
 }
 
 // Whether the checkpoint in `directory` can be read and has such a value of each variable, too.
@@ -287,31 +259,6 @@ void require_same_variables(const Graph& graph, const CheckpointFolder& folder, 
   }
   require(different.empty(), directory, " holds a checkpoint of another model: ", different,
           kAdvice);
-}
-
-// Of the manifest; none where it cannot be read.
-std::vector<std::byte> manifest_bytes(FileSystem& files, const std::string& path) {
-  try {
-    return files.read(cat(find_checkpoint(files, path).directory, "/", kManifestFile),
-                      kMostJsonBytes);
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-// What read() makes of the checkpoint. If that fails because another process replaced it meanwhile,
-// of the new one.
-template <class F>
-auto read_settled(FileSystem& files, const std::string& path, const F& read) {
-  constexpr int kMostTries = 10;
-  for (int tries = 1;; ++tries) {
-    const std::vector<std::byte> before = manifest_bytes(files, path);
-    try {
-      return read();
-    } catch (const Error&) {
-      if (tries == kMostTries || manifest_bytes(files, path) == before) throw;
-    }
-  }
 }
 
 CheckpointInfo info_of(const FoundCheckpoint& found, const Manifest& manifest) {

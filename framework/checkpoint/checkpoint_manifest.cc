@@ -1,10 +1,11 @@
+#include "belfry/framework/checkpoint/checkpoint_manifest.h"
+
 #include <algorithm>
 #include <charconv>
 
 #include <zlib.h>
 
 #include "belfry/framework/base/error.h"
-#include "belfry/framework/checkpoint/checkpoint_manifest_impl.h"
 
 namespace belfry {
 namespace {

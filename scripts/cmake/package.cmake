@@ -1,11 +1,13 @@
-# Installs the library, its public headers with all that they include, as
+# Installs the library, the command belfry, the public headers with all that they include, as
 # include/belfry/<folder>/..., and what find_package(belfry) reads; users link belfry::belfry.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS belfry EXPORT belfry)
 if(TARGET belfry_cuda)
   install(TARGETS belfry_cuda)  # beside the library, which loads it
+endif()
+if(NOT BELFRY_SANITIZE STREQUAL thread)  # where programs are built only when named
+  install(TARGETS belfry_command)
 endif()
 # The public headers: belfry.h, which has the whole face, and what an op or a strategy of one's own
 # needs beside it.

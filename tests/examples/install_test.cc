@@ -141,6 +141,12 @@ TEST_F(Installed, PublicHeadersCompileAloneLong) {
   }
 }
 
+TEST_F(Installed, TheCommandFindsTheLibraryBesideIt) {
+  const Finished done = run_program(prefix() + "/bin/belfry", {"checkpoint", "--help"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("Usage: belfry checkpoint COMMAND"));
+}
+
 TEST_F(Installed, NamesOfProgramsAreNotTaken) {
   const Finished done =
       compile({"-Wall", "-Wextra", "-Werror", cat(BELFRY_SOURCE_DIR, "/tests/examples/names.cc")});

@@ -88,6 +88,8 @@ TEST_F(ShellTest, AFullOrClosedStandardOutputIsAnErrorOfEveryProgram) {
                                   kTrain + "--help",
                                   "linear_regression --dry_run",
                                   "mnist --help",
+                                  "belfry --help",
+                                  "belfry checkpoint ls --help",
                                   "placement",
                                   "colocation .",
                                   "allreduce_bench -b 8 -e 8 -n 1",

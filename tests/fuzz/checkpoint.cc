@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "belfry/framework/checkpoint/checkpoint_manifest_impl.h"
+#include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/tests/fuzz/target.h"
 

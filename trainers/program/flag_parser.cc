@@ -37,6 +37,7 @@ class HelpFormatter final : public CLI::Formatter {
   HelpFormatter() {
     column_width(kHelpIndent);
     label("Positionals", "Arguments");
+    label("REQUIRED", "");
   }
   std::string make_option_desc(const CLI::Option* option) const override {
     return wrapped(option->get_description(), kHelpColumns - kHelpIndent);
@@ -83,10 +84,27 @@ struct FlagParser::State {
     if (names[1] != '-') letters[names[1]] = name;
   }
 
-  bool takes_argument() const { return argument != nullptr; }
+  // An argument without a name: one of them, or, if it has `values`, all that are left.
+  struct Argument {
+    std::string unit;  // "FOLDER"
+    Needed needed = Needed::kNo;
+    std::string* value = nullptr;
+    std::vector<std::string>* values = nullptr;
+  };
+  void list(Argument argument, const std::string& text) {
+    CLI::Option* const option = argument.values
+                                    ? app.add_option(argument.unit, *argument.values, text)
+                                    : app.add_option(argument.unit, *argument.value, text);
+    option->type_name("")->required(argument.needed == Needed::kYes);
+    arguments.push_back(std::move(argument));
+  }
+  bool takes_another(std::size_t given) const {
+    return given < arguments.size() || (!arguments.empty() && arguments.back().values);
+  }
+
   // What an argument is not that is neither a flag of ours nor an argument.
   std::string wanted() const {
-    if (takes_argument()) return cat("neither a flag nor a ", argument_unit, " (see --help)");
+    if (!arguments.empty()) return cat("neither a flag nor a ", arguments[0].unit, " (see --help)");
     return switches.contains("batch_size") ? "no flag; flags look like --batch_size=64 (see --help)"
                                            : "no flag (see --help)";
   }
@@ -101,10 +119,9 @@ struct FlagParser::State {
   };
   std::vector<Bound> bound;
   std::vector<FlagSpelling> spellings;
-  std::string unread;               // CLI11 writes --help, and reads nothing
-  std::string* argument = nullptr;  // without a name
-  std::string argument_unit;        // "FOLDER"
-  WrittenFlags line;                // in our spelling
+  std::string unread;  // CLI11 writes --help, and reads nothing
+  std::vector<Argument> arguments;
+  WrittenFlags line;  // in our spelling
 };
 
 // Reads arguments one after another.
@@ -123,14 +140,27 @@ class FlagParser::Reader {
       } else if (dash && argument.size() > 2) {
         line.add(name(argument));
       } else {
-        require<FlagError>(state_.takes_argument() && !argument.empty() && argument[0] != '-', "'",
-                           shown(argument), "' is ", state_.wanted());
-        require<FlagError>(line.find("") == nullptr, "'", shown(argument),
+        require<FlagError>(!state_.arguments.empty() && !argument.empty() && argument[0] != '-',
+                           "'", shown(argument), "' is ", state_.wanted());
+        require<FlagError>(state_.takes_another(given_.size()), "'", shown(argument),
                            "' is one argument too many (see --help)");
-        line.add({"", std::string(argument), std::string(argument)});
+        given_.emplace_back(argument);
       }
     }
     return line;
+  }
+
+  // Hands out the arguments that read() found.
+  void set_arguments() const {
+    std::size_t at = 0;
+    for (const State::Argument& argument : state_.arguments) {
+      require<FlagError>(at < given_.size() || argument.needed == Needed::kNo, "there is no ",
+                         argument.unit, " (see --help)");
+      if (argument.values)
+        argument.values->assign(given_.begin() + static_cast<std::ptrdiff_t>(at), given_.end());
+      else if (at < given_.size())
+        *argument.value = given_[at++];
+    }
   }
 
  private:
@@ -196,6 +226,7 @@ class FlagParser::Reader {
   State& state_;
   std::span<const char* const> arguments_;
   std::size_t next_ = 0;
+  std::vector<std::string> given_;  // without a name
 };
 
 FlagParser::FlagParser(std::string description, std::string program)
@@ -228,11 +259,14 @@ void FlagParser::add(const std::string& names, bool& value, const std::string& t
   add(names, value, "", text);
 }
 
-void FlagParser::add_argument(const std::string& unit, std::string& value,
-                              const std::string& text) {
-  state_->app.add_option(unit, value, text)->type_name("");
-  state_->argument = &value;
-  state_->argument_unit = unit;
+void FlagParser::add_argument(const std::string& unit, std::string& value, const std::string& text,
+                              Needed needed) {
+  state_->list({.unit = unit, .needed = needed, .value = &value}, text);
+}
+
+void FlagParser::add_arguments(const std::string& unit, std::vector<std::string>& values,
+                               const std::string& text) {
+  state_->list({.unit = unit, .needed = Needed::kYes, .values = &values}, text);
 }
 
 void FlagParser::add_spellings(std::vector<FlagSpelling> spellings) {
@@ -253,21 +287,20 @@ std::string FlagParser::parse(std::span<const char* const> arguments) {
   CLI::App& app = state_->app;
   app.set_help_flag("-h,--help", "print this and exit")->group(state_->group);
   state_->note("-h,--help", true);
-  const WrittenFlags line = Reader(*state_, arguments).read();
+  Reader reader(*state_, arguments);
+  const WrittenFlags line = reader.read();
   if (line.value("help") == "true") return app.help();
   state_->line = in_our_spelling(line, state_->spellings);
   for (const WrittenFlag& flag : state_->line.all())
-    require<FlagError>(flag.name.empty() || state_->switches.contains(flag.name), flag.written,
-                       " stands for --", flag.name, "=", flag.value,
-                       ", which this program does not have");
+    require<FlagError>(state_->switches.contains(flag.name), flag.written, " stands for --",
+                       flag.name, "=", flag.value, ", which this program does not have");
   for (const auto& [otherwise, read] : state_->bound) {
     if (const WrittenFlag* const flag = state_->line.find(otherwise.name))
       read(*flag);
     else if (!otherwise.value.empty())
       read(otherwise);
   }
-  if (const WrittenFlag* const argument = state_->line.find(""))
-    *state_->argument = argument->value;
+  reader.set_arguments();
   return "";
 }
 

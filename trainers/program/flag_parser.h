@@ -46,16 +46,22 @@ class FlagParser {
   // A flag that stands for true by itself; --name=false and --noname are read, too.
   void add(const std::string& names, bool& value, const std::string& text);
 
-  // The one argument that is no flag, shown as [unit]; it may be left out.
-  void add_argument(const std::string& unit, std::string& value, const std::string& text);
+  // An argument that is no flag, shown as its unit, in brackets if it may be left out. Arguments
+  // are read in the order in which they were added, those that are needed first.
+  enum class Needed : bool { kNo, kYes };
+  void add_argument(const std::string& unit, std::string& value, const std::string& text,
+                    Needed needed = Needed::kNo);
+  // All that follow, one at least.
+  void add_arguments(const std::string& unit, std::vector<std::string>& values,
+                     const std::string& text);
 
   // Other spellings, listed at the end of --help. Those that are names of the program's own flags
   // are left out, so these have to be added before.
   void add_spellings(std::vector<FlagSpelling> spellings);
 
   // Returns the text of --help, at most 100 columns wide, if that was asked for, else "". Throws
-  // FlagError for unknown flags, with the nearest name, for values that are missing, not wanted or
-  // not what the flag takes, and for spellings that contradict each other.
+  // FlagError for unknown flags, with the nearest name, for values and arguments that are missing,
+  // not wanted or not what the flag takes, and for spellings that contradict each other.
   std::string parse(std::span<const char* const> arguments);
 
   // Whether it was added, e.g. "--seed", or is one of the spellings.

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -264,6 +265,15 @@ TEST_F(FileSystemTest, TellsWhatIsThereFromWhatItLeadsTo) {
   expect(path("pipe"), FileKind::kOther);
   expect("/dev/null", FileKind::kOther);
   EXPECT_EQ(text("file"), "x");
+}
+
+TEST_F(FileSystemTest, KnowsWhenAFileWasWritten) {
+  write_text_file(files_, path("a"), "x");
+  const timespec times[2] = {{.tv_sec = 7, .tv_nsec = 0}, {.tv_sec = 1000, .tv_nsec = 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path("a").c_str(), times, 0), 0);
+  std::filesystem::create_symlink("a", path("link"));
+  EXPECT_EQ(files_.modified(path("link")), 1000);
+  EXPECT_EQ(files_.modified(path("none")), 0);
 }
 
 TEST_F(FileSystemTest, SaysThatALinkLeadsInACircle) {

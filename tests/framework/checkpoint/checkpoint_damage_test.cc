@@ -2,7 +2,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include "belfry/framework/checkpoint/checkpoint_manifest_impl.h"
+#include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/framework/checkpoint/checkpoint_test_support.h"

@@ -112,6 +112,39 @@ TEST(FlagParser, TakesOneArgumentWithoutAName) {
   EXPECT_THROW(folder_of({"-x"}), FlagError);
 }
 
+TEST(FlagParser, TakesSeveralArgumentsInOrder) {
+  std::string in, out = "none";
+  const auto parsed = [&](std::vector<const char*> arguments) {
+    FlagParser parser("A program.", "test");
+    parser.add_argument("IN", in, "what", FlagParser::Needed::kYes);
+    parser.add_argument("OUT", out, "where");
+    return parser.parse(arguments);
+  };
+  EXPECT_EQ(parsed({"a"}), "");
+  EXPECT_EQ(in + out, "anone");
+  EXPECT_EQ(parsed({"b", "c"}), "");
+  EXPECT_EQ(in + out, "bc");
+  EXPECT_THAT(parsed({"--help"}), HasSubstr("IN [OUT]"));
+  EXPECT_THROW(parsed({"a", "b", "c"}), FlagError);
+  EXPECT_THROW(parsed({}), FlagError);
+}
+
+TEST(FlagParser, TakesAllArgumentsThatFollow) {
+  std::vector<std::string> runs;
+  bool json = false;
+  const auto parsed = [&](std::vector<const char*> arguments) {
+    FlagParser parser("A program.", "test");
+    parser.add_arguments("RUN", runs, "each");
+    parser.add("--json", json, "as JSON");
+    return parser.parse(arguments);
+  };
+  EXPECT_EQ(parsed({"a", "--json", "b", "c"}), "");
+  EXPECT_EQ(runs, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_TRUE(json);
+  EXPECT_THAT(parsed({"-h"}), HasSubstr("RUN..."));
+  EXPECT_THROW(parsed({"--json"}), FlagError);
+}
+
 TEST(FlagParser, TranslatesSpellings) {
   FlagParser parser("A program.", "test");
   int iters = 20;

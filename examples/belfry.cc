@@ -1,0 +1,18 @@
+// The command of Belfry: looks at what runs have left.
+//   belfry checkpoint ls|verify|diff|export|import ...
+//   belfry plot RUN... [--out=FILE.svg]
+#include "belfry/trainers/program/checkpoint_commands.h"
+#include "belfry/trainers/program/plot_command.h"
+#include "belfry/trainers/program/program.h"
+#include "belfry/trainers/program/subcommands.h"
+using namespace belfry;
+
+int main(int argc, char** argv) {
+  const Subcommand commands[] = {
+      {"checkpoint", "list, check, compare, export and import checkpoints", run_checkpoint_command},
+      {"plot", "draw the loss and the speed of runs", run_plot_command}};
+  return run_program([&] {
+    return run_subcommand(commands, "Looks at what training runs have left.", arguments(argc, argv),
+                          program_name(argc, argv));
+  });
+}

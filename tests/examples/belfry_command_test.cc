@@ -1,0 +1,144 @@
+// The command belfry, run as people run it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/support/programs.h"
+
+namespace belfry {
+namespace belfry_command_test {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// In a folder with the checkpoints a and b, of other steps of one run.
+class BelfryCommandTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = temporary_path(".command");
+    local_file_system().create_directory(folder_);
+    shell(
+        "linear_regression --max_steps=3 --save_checkpoint=a; "
+        "linear_regression --max_steps=5 --save_checkpoint=b");
+  }
+  static void TearDownTestSuite() { remove_tree(local_file_system(), folder_); }
+
+  // Programs of the build are on the PATH.
+  static Finished shell(const std::string& command) {
+    return run_program(
+        "sh", {"-c", cat("cd ", folder_, " && PATH=", BELFRY_BIN_DIR, ":$PATH; ", command)});
+  }
+  static void expect_refusal(const std::string& command, int status, const std::string& why) {
+    const Finished done = shell(command);
+    EXPECT_EQ(done.status, status) << command;
+    EXPECT_THAT(done.errors, AllOf(StartsWith("error: "), HasSubstr(why))) << command;
+  }
+
+  static inline std::string folder_;
+};
+
+TEST_F(BelfryCommandTest, HelpsWithEachOfItsCommands) {
+  for (const char* command : {"", "plot", "checkpoint", "checkpoint ls", "checkpoint verify",
+                              "checkpoint diff", "checkpoint export", "checkpoint import"}) {
+    const Finished done = shell(cat("belfry ", command, " --help"));
+    EXPECT_EQ(done.status, 0) << command << done.errors;
+    EXPECT_THAT(done.output, HasSubstr(cat("Usage: belfry ", command))) << command;
+  }
+}
+
+TEST_F(BelfryCommandTest, ExitsWithTwoForWrongCommandLines) {
+  expect_refusal("belfry", 2, "belfry needs a command");
+  expect_refusal("belfry checkpoints ls a", 2, "did you mean 'checkpoint'?");
+  expect_refusal("belfry checkpoint ls", 2, "there is no PATH");
+  expect_refusal("belfry checkpoint diff a", 2, "there is no B");
+  expect_refusal("belfry checkpoint ls a b", 2, "'b' is one argument too many");
+  expect_refusal("belfry checkpoint ls a --jsn=-", 2, "did you mean --json?");
+  expect_refusal("belfry checkpoint export a w --layout=tf", 2,
+                 "--layout: there is no layout 'tf'");
+  expect_refusal("belfry checkpoint import w out", 2, "--like=PATH is needed");
+  expect_refusal("belfry plot a --scale=round", 2, "none of auto, linear and log");
+}
+
+TEST_F(BelfryCommandTest, ListsACheckpoint) {
+  const Finished text = shell("belfry checkpoint ls a");
+  EXPECT_EQ(text.status, 0) << text.errors;
+  EXPECT_THAT(text.output, AllOf(HasSubstr("step 3, epoch "), HasSubstr("weights: ")));
+  const Finished done = shell("belfry checkpoint ls a --json=-");
+  const auto json = nlohmann::json::parse(done.output);
+  EXPECT_EQ(json["step"], 3);
+  EXPECT_FALSE(json["tensors"].empty());
+  expect_refusal("belfry checkpoint ls none", 1, "there is no checkpoint");
+}
+
+TEST_F(BelfryCommandTest, VerifiesEveryCheckpointOfARun) {
+  EXPECT_EQ(shell("mkdir -p run/checkpoints && cp -r a run/checkpoints/step-00000003 && "
+                  "cp -r b run/checkpoints/step-00000005 && "
+                  "ln -s step-00000005 run/checkpoints/latest")
+                .status,
+            0);
+  const Finished good = shell("belfry checkpoint verify run a");
+  EXPECT_EQ(good.status, 0) << good.output;
+  EXPECT_THAT(good.output, AllOf(StartsWith("ok       run/checkpoints/step-00000003 (step 3, "),
+                                 HasSubstr("ok       a (step 3")));
+  EXPECT_THAT(shell("belfry checkpoint ls run").output,
+              AllOf(StartsWith("run "), HasSubstr("latest\n"), HasSubstr("step 5, epoch ")));
+  EXPECT_EQ(shell("printf x | dd of=run/checkpoints/step-00000003/model.safetensors bs=1 seek=400 "
+                  "conv=notrunc; rm run/checkpoints/step-00000005/state.safetensors")
+                .status,
+            0);
+  const Finished bad = shell("belfry checkpoint verify run none");
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_THAT(bad.output, AllOf(HasSubstr("damaged  run/checkpoints/step-00000003: "),
+                                HasSubstr("model.safetensors: "), HasSubstr(" byte "),
+                                HasSubstr("state.safetensors: no such file, so the checkpoint is"),
+                                HasSubstr("missing  none: there is no checkpoint")));
+}
+
+TEST_F(BelfryCommandTest, ComparesCheckpoints) {
+  EXPECT_EQ(shell("belfry checkpoint diff a a").status, 0);
+  const Finished done = shell("belfry checkpoint diff a b --json=diff.json");
+  EXPECT_EQ(done.status, 1);
+  EXPECT_EQ(done.errors, "");
+  EXPECT_THAT(done.output, HasSubstr(" of the largest value)\n"));
+  const auto json = nlohmann::json::parse(shell("cat diff.json").output);
+  EXPECT_EQ(json["equal"], false);
+  EXPECT_GT(json["values"][0]["largest"], 0);
+}
+
+TEST_F(BelfryCommandTest, ExportsWeightsAndImportsThemAgain) {
+  for (const char* layout : {"belfry", "torch"}) {
+    EXPECT_EQ(
+        shell(cat("belfry checkpoint export a w --state --overwrite --layout=", layout)).status, 0);
+    const Finished done = shell("belfry checkpoint import w --like=b c --overwrite");
+    EXPECT_EQ(done.status, 0) << done.errors;
+    EXPECT_THAT(done.output, HasSubstr(cat("in the layout ", layout)));
+    EXPECT_EQ(shell("belfry checkpoint diff a c").status, 0) << layout;
+  }
+  expect_refusal("belfry checkpoint export a w", 1, "replace it (--overwrite)");
+  expect_refusal("belfry checkpoint import w --like=b c", 1, "to be replaced (--overwrite)");
+  EXPECT_EQ(shell("linear_regression --max_steps=3 --restore_checkpoint=c").status, 0)
+      << "training goes on with an imported checkpoint";
+}
+
+TEST_F(BelfryCommandTest, PlotsRunsThatMayStillGoOn) {
+  EXPECT_EQ(
+      shell(R"(mkdir -p one two && for i in 1 2 3; do )"
+            R"(echo '{"step":'$i',"loss":0.'$i',"examples_per_second":5}' >> one/stats.jsonl; )"
+            R"(done && cp one/stats.jsonl two && printf '{"step":4,"lo' >> two/stats.jsonl)")
+          .status,
+      0);
+  const Finished done = shell("belfry plot one two --out=runs.svg");
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_EQ(done.output, "wrote runs.svg\n");
+  EXPECT_THAT(shell("cat runs.svg").output, AllOf(HasSubstr("<svg "), EndsWith("</svg>\n")));
+  EXPECT_THAT(shell("belfry plot one --out=-").output, StartsWith("<?xml "));
+  expect_refusal("belfry plot one --metric=los", 1, "no line has the metric 'los'");
+  expect_refusal("belfry plot none", 1, "none: no such file");
+}
+
+}  // namespace belfry_command_test
+}  // namespace belfry

@@ -1,0 +1,245 @@
+#include "belfry/trainers/program/checkpoint_commands.h"
+
+#include <array>
+#include <cstdio>
+#include <optional>
+#include <vector>
+
+#include "belfry/framework/base/not_finite.h"
+#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/program/subcommands.h"
+#include "belfry/trainers/runs/checkpoint_diff.h"
+#include "belfry/trainers/runs/checkpoint_listing.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
+#include "belfry/trainers/runs/weights_file.h"
+#include "belfry/trainers/util/output_file.h"
+
+namespace belfry {
+namespace {
+
+using Arguments = std::span<const char* const>;
+constexpr auto kNeeded = FlagParser::Needed::kYes;
+constexpr char kPathText[] = "a checkpoint, or the directory of a run: its latest one";
+
+void print(const std::string& text, std::FILE* stream = stdout) {
+  std::fputs(text.c_str(), stream);
+}
+
+// A result for people and, if it is asked for, for programs.
+void report(const std::string& text, const Json& json, const std::string& path) {
+  OutputFiles outputs(local_file_system());
+  OutputFile* const file = outputs.open("--json", path);
+  print(text, outputs.on_stdout() ? stderr : stdout);
+  if (file) file->write(json.str(2) + "\n");
+  outputs.finish();
+}
+
+void add_json(FlagParser& parser, std::string& json) {
+  parser.add("--json", json, "FILE", "write the same there as JSON; -: to stdout [none]");
+}
+
+void add_layout(FlagParser& parser, std::optional<WeightLayout>& layout, const std::string& text) {
+  parser.add(
+      "--layout",
+      [&layout](const WrittenFlag& flag) {
+        layout = as_flag(flag.shown_name(), [&] { return find_weight_layout(flag.value); });
+      },
+      "NAME", text);
+}
+
+struct LsFlags {
+  std::string help, path, json;
+};
+
+LsFlags parse_ls(Arguments arguments, const std::string& program) {
+  LsFlags flags;
+  FlagParser parser(
+      "Lists the tensors of a checkpoint, and all checkpoints of a run. Reads no values.", program);
+  parser.add_argument("PATH", flags.path, kPathText, kNeeded);
+  add_json(parser, flags.json);
+  flags.help = parser.parse(arguments);
+  return flags;
+}
+
+int run_ls(const LsFlags& flags) {
+  Listing all;
+  if (is_run_directory(flags.path)) all = list_run(flags.path);
+  const Listing one = list_checkpoint(read_checkpoint_head(checkpoint_at(flags.path)));
+  for (const auto& [key, value] : one.json.members()) all.json.set(key, value);
+  report(cat(all.text, all.text.empty() ? "" : "\n", one.text), all.json, flags.json);
+  return 0;
+}
+
+struct VerifyFlags {
+  std::string help;
+  std::vector<std::string> paths;
+};
+
+VerifyFlags parse_verify(Arguments arguments, const std::string& program) {
+  VerifyFlags flags;
+  FlagParser parser(
+      "Reads checkpoints and checks every checksum. Exits with 1 if one is damaged or missing.",
+      program);
+  parser.add_arguments("PATH", flags.paths,
+                       "a checkpoint, or the directory of a run: all that it has");
+  flags.help = parser.parse(arguments);
+  return flags;
+}
+
+// ", 'fc/w' has nan at element 3"; "" where all values are finite.
+std::string not_finite_text(const StoredCheckpoint& checkpoint) {
+  for (const auto& [name, entry] : checkpoint.head.manifest.tensors)
+    if (const auto found = find_not_finite(entry.dtype, checkpoint.values(name)))
+      return cat(", but '", shown(name), "' has ", *found);
+  return "";
+}
+
+// Prints a line; returns whether the checkpoint is sound.
+bool verify(const std::string& path) try {
+  const StoredCheckpoint checkpoint = read_checkpoint(path);
+  const Manifest& manifest = checkpoint.head.manifest;
+  print(cat("ok       ", path, " (step ", manifest.step, ", ", manifest.tensors.size(),
+            " tensors, ", stored_bytes(manifest), " bytes", not_finite_text(checkpoint), ")\n"));
+  return true;
+} catch (const NotFound& error) {
+  print(cat("missing  ", path, ": ", error.what(), "\n"));
+  return false;
+} catch (const Error& error) {
+  print(cat("damaged  ", path, ": ", error.what(), "\n"));
+  return false;
+}
+
+std::vector<std::string> checkpoints_at(const std::string& path) {
+  if (!is_run_directory(path)) return {path};
+  std::vector<std::string> paths;
+  for (const RunCheckpoint& checkpoint : checkpoints_of_run(path)) paths.push_back(checkpoint.path);
+  return paths;
+}
+
+int run_verify(const VerifyFlags& flags) {
+  bool all_good = true;
+  for (const std::string& path : flags.paths)
+    for (const std::string& checkpoint : checkpoints_at(path))
+      all_good = verify(checkpoint) && all_good;
+  return all_good ? 0 : 1;
+}
+
+struct DiffFlags {
+  std::string help, a, b, json;
+};
+
+DiffFlags parse_diff(Arguments arguments, const std::string& program) {
+  DiffFlags flags;
+  FlagParser parser(
+      "Compares the tensors of two checkpoints, bit for bit. Exits with 0 if they are equal, else "
+      "with 1.",
+      program);
+  parser.add_argument("A", flags.a, kPathText, kNeeded);
+  parser.add_argument("B", flags.b, "the other one", kNeeded);
+  add_json(parser, flags.json);
+  flags.help = parser.parse(arguments);
+  return flags;
+}
+
+int run_diff(const DiffFlags& flags) {
+  const CheckpointDifference difference = compare_checkpoints(
+      read_checkpoint(checkpoint_at(flags.a)), read_checkpoint(checkpoint_at(flags.b)));
+  report(difference.text(), difference.json(), flags.json);
+  return difference.none() ? 0 : 1;
+}
+
+struct ExportFlags {
+  std::string help, path, out;
+  std::optional<WeightLayout> layout;
+  bool state = false, overwrite = false;
+};
+
+ExportFlags parse_export(Arguments arguments, const std::string& program) {
+  ExportFlags flags;
+  FlagParser parser(
+      "Writes the weights of a checkpoint as one safetensors file, which other programs read.",
+      program);
+  parser.add_argument("PATH", flags.path, kPathText, kNeeded);
+  parser.add_argument("OUT", flags.out, "the file to write", kNeeded);
+  add_layout(parser, flags.layout,
+             "belfry, or torch: kernels of convolutions as [out, in, height, width], weights of "
+             "dense layers as [out, in] (those called .../W) [belfry]");
+  parser.add("--state", flags.state, "the optimizer's slots and counters, too [false]");
+  parser.add("--overwrite", flags.overwrite, "replace the file that is there [false]");
+  flags.help = parser.parse(arguments);
+  return flags;
+}
+
+std::string names_text(const char* what, const std::vector<std::string>& names) {
+  std::string text = names.empty() ? "" : cat(what, "\n");
+  for (const std::string& name : names) text += cat("  ", shown(name), "\n");
+  return text;
+}
+
+int run_export(const ExportFlags& flags) {
+  FileSystem& files = local_file_system();
+  require<IoError>(flags.overwrite || files.target_kind(flags.out) != FileKind::kFile, flags.out,
+                   " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
+  OutputFiles outputs(files);
+  OutputFile* const file = outputs.open("OUT", flags.out);
+  const StoredCheckpoint checkpoint = read_checkpoint(checkpoint_at(flags.path));
+  const ExportOptions options{flags.layout.value_or(WeightLayout::kBelfry), flags.state};
+  const ExportedWeights exported = export_weights(checkpoint, options);
+  file->write(exported.file);
+  outputs.finish();
+  print(cat("wrote ", exported.tensors, " tensors of step ", checkpoint.head.manifest.step, ", ",
+            exported.file.size(), " bytes, to ", flags.out, " in the layout ",
+            name_of(options.layout), "\n", names_text("permuted:", exported.permuted)),
+        outputs.on_stdout() ? stderr : stdout);
+  return 0;
+}
+
+struct ImportFlags {
+  std::string help, in, like, out;
+  ImportOptions options;
+};
+
+ImportFlags parse_import(Arguments arguments, const std::string& program) {
+  ImportFlags flags;
+  FlagParser parser(
+      "Makes a checkpoint: that of --like with the values of a safetensors file. What the file "
+      "lacks of the state, and the step, stay those of --like.",
+      program);
+  parser.add_argument("IN", flags.in, "the safetensors file", kNeeded);
+  parser.add_argument("OUT", flags.out, "the checkpoint to make", kNeeded);
+  parser.add("--like", flags.like, "PATH", kPathText);
+  add_layout(parser, flags.options.layout,
+             "of the file: belfry or torch [what the file says, else belfry]");
+  parser.add("--overwrite", flags.options.overwrite,
+             "replace the checkpoint that is there [false]");
+  flags.help = parser.parse(arguments);
+  require<FlagError>(!flags.help.empty() || !flags.like.empty(),
+                     "--like=PATH is needed: a checkpoint with the variables of the new one");
+  return flags;
+}
+
+int run_import(const ImportFlags& flags) {
+  const StoredCheckpoint like = read_checkpoint(checkpoint_at(flags.like));
+  const ImportedWeights imported = import_weights(flags.in, like, flags.out, flags.options);
+  print(cat("saved ", flags.out, " with ", imported.tensors, " tensors of ", flags.in,
+            ", read in the layout ", name_of(imported.layout), "\n",
+            names_text("permuted:", imported.permuted), imported.kept.size(),
+            " tensors of the state are those of ", like.head.directory, "\n"));
+  return 0;
+}
+
+}  // namespace
+
+int run_checkpoint_command(Arguments arguments, const std::string& program) {
+  const std::array<Subcommand, 5> commands = {
+      {{"ls", "list checkpoints and their tensors", subcommand_of(parse_ls, run_ls)},
+       {"verify", "check every checksum", subcommand_of(parse_verify, run_verify)},
+       {"diff", "compare two checkpoints", subcommand_of(parse_diff, run_diff)},
+       {"export", "write weights as a safetensors file", subcommand_of(parse_export, run_export)},
+       {"import", "make a checkpoint of a safetensors file",
+        subcommand_of(parse_import, run_import)}}};
+  return run_subcommand(commands, "Looks at checkpoints, and moves weights in and out of them.",
+                        arguments, program);
+}
+
+}  // namespace belfry

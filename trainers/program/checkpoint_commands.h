@@ -1,0 +1,12 @@
+// The commands of `belfry checkpoint`: each looks at checkpoints that runs have saved, or moves
+// weights in and out of them.
+#pragma once
+#include <span>
+#include <string>
+
+namespace belfry {
+
+// ls, verify, diff, export and import, as Subcommand::run.
+int run_checkpoint_command(std::span<const char* const> arguments, const std::string& program);
+
+}  // namespace belfry

@@ -1,0 +1,47 @@
+#include "belfry/trainers/program/subcommands.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/statistics.h"
+
+namespace belfry {
+namespace {
+
+std::string help_of(std::span<const Subcommand> commands, const std::string& description,
+                    const std::string& program) {
+  constexpr int kColumn = 12;
+  std::string text = cat(description, "\nUsage: ", program, " COMMAND ...\n\nCommands:\n");
+  for (const Subcommand& command : commands)
+    text += cat("  ", belfry::padded(command.name, -kColumn), command.summary, "\n");
+  return cat(text, "\n", program, " COMMAND --help says what each takes.\n");
+}
+
+std::vector<std::string> names_of(std::span<const Subcommand> commands) {
+  std::vector<std::string> names;
+  for (const Subcommand& command : commands) names.push_back(command.name);
+  return names;
+}
+
+}  // namespace
+
+int run_subcommand(std::span<const Subcommand> commands, const std::string& description,
+                   std::span<const char* const> arguments, const std::string& program) {
+  const std::vector<std::string> names = names_of(commands);
+  require<FlagError>(!arguments.empty(), program, " needs a command: ", join(names, " or "),
+                     " (see --help)");
+  const std::string first = arguments[0];
+  if (first == "--help" || first == "-h") {
+    std::fputs(help_of(commands, description, program).c_str(), stdout);
+    return 0;
+  }
+  const auto found = std::ranges::find(commands, first, &Subcommand::name);
+  require<FlagError>(found != commands.end(), program, " has no command '", shown(first), "'",
+                     did_you_mean(first, names), "; there are ", join(names), " (see --help)");
+  return found->run(arguments.subspan(1), cat(program, " ", first));
+}
+
+}  // namespace belfry

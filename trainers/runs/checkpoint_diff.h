@@ -1,0 +1,47 @@
+// How two checkpoints differ (`belfry checkpoint diff`).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/checkpoint/stored_checkpoint.h"
+#include "belfry/framework/graph/kernel.h"
+
+namespace belfry {
+
+struct CheckpointDifference {
+  struct Type {
+    std::string name;
+    TensorType a, b;
+  };
+  // Of a tensor of one type in both.
+  struct Values {
+    std::string name;
+    std::int64_t elements = 0;
+    std::int64_t differing = 0;     // in their bits: 0 and -0 do, and a NaN does not from itself
+    std::int64_t first = 0;         // the first of them, in row-major order
+    std::int64_t incomparable = 0;  // of those that differ: NaN, or infinite, in either
+    double largest = 0;             // |a - b| of the others
+    double relative = 0;            // that, by the largest finite |a| or |b| of the tensor
+
+    std::string str() const;
+  };
+
+  std::string path_a, path_b;
+  std::vector<std::string> only_a, only_b;  // names
+  std::vector<Type> types;
+  std::vector<Values> values;
+  std::size_t equal = 0;  // tensors with the same bits
+
+  bool none() const;
+  // Lines, each with its end.
+  std::string text() const;
+  // {a, b, equal: bool, equal_tensors, only_a, only_b, types: [{name, a, b}], values: [{name,
+  // elements, differing, first, incomparable, largest, relative}]}.
+  Json json() const;
+};
+
+// Of their tensors; steps and what the manifests say besides may differ.
+CheckpointDifference compare_checkpoints(const StoredCheckpoint& a, const StoredCheckpoint& b);
+
+}  // namespace belfry

@@ -1,0 +1,28 @@
+// Finds checkpoints where people name them: themselves, or by the directory of their run.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/file_system.h"
+
+namespace belfry {
+
+struct RunCheckpoint {
+  std::string name;  // "step-00000040"
+  std::string path;
+  bool is_latest = false, is_best = false;  // links of the run lead there
+};
+
+// Whether there is a folder `checkpoints` in `path`.
+bool is_run_directory(const std::string& path, FileSystem& files = local_file_system());
+
+// All of a run directory, by their steps. Names that saves use for their work are left out. Throws
+// NotFound if there are none.
+std::vector<RunCheckpoint> checkpoints_of_run(const std::string& run,
+                                              FileSystem& files = local_file_system());
+
+// The path of the checkpoint that `path` stands for: `path` itself or, of a run directory, that
+// which its link `latest` leads to; without such a link, that of the last step.
+std::string checkpoint_at(const std::string& path, FileSystem& files = local_file_system());
+
+}  // namespace belfry

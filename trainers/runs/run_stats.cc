@@ -1,0 +1,99 @@
+#include "belfry/trainers/runs/run_stats.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/trainers/runs/run_directory.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::string_view kValidation = "validation_", kSpeed = "examples_per_second";
+constexpr std::size_t kMostLineBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostNames = 1000;  // that are kept for a hint
+
+// A number, or "nan", "inf" or "-inf".
+double value_of(const Json& json) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (json.kind() != Json::Kind::kString) return json.number();
+  if (json.text() == "inf") return kInfinity;
+  if (json.text() == "-inf") return -kInfinity;
+  require(json.text() == "nan", json.where(), "expected a number, \"nan\", \"inf\" or \"-inf\"");
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+void add_point(std::vector<StatsPoint>& points, std::int64_t step, const Json* value) {
+  if (!value) return;
+  while (!points.empty() && points.back().step >= step) points.pop_back();
+  points.push_back({step, value_of(*value)});
+}
+
+// "training" for "runs/training/".
+std::string last_name(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path.substr(path.rfind('/') + 1);
+}
+
+}  // namespace
+
+StatsReader::StatsReader(std::string file, std::string metric)
+    : file_(std::move(file)), metric_(std::move(metric)) {}
+
+void StatsReader::add(std::span<const std::byte> bytes) {
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    line_ += text.substr(0, end);
+    require<IoError>(line_.size() <= kMostLineBytes, file_, ": line ", lines_ + 1,
+                     " has more than ", kMostLineBytes, " bytes");
+    if (end == text.npos) return;
+    read_line();
+    line_.clear();
+    text.remove_prefix(end + 1);
+  }
+}
+
+void StatsReader::read_line() try {
+  ++lines_;
+  if (line_.find_first_not_of(" \r\t") != line_.npos) note(Json::parse(line_));
+} catch (const InvalidArgument& error) {
+  throw IoError(cat(file_, ": line ", lines_, " is none of a run's stats: ", error.what()));
+}
+
+void StatsReader::note(const Json& line) {
+  const std::int64_t step = line.at("step").integer();
+  add_point(stats_.training, step, line.find(metric_));
+  add_point(stats_.validation, step, line.find(cat(kValidation, metric_)));
+  add_point(stats_.speed, step, line.find(kSpeed));
+  if (names_.size() >= kMostNames) return;
+  for (const auto& [name, value] : line.members())
+    names_.insert(name.starts_with(kValidation) ? name.substr(kValidation.size()) : name);
+}
+
+RunStats StatsReader::finish() {
+  names_.erase("step");
+  if (stats_.training.empty() && stats_.validation.empty() && !names_.empty())
+    throw NotFound(cat(file_, ": no line has the metric '", shown(metric_), "'; there are ",
+                       shown(join(names_), 400)));
+  return std::move(stats_);
+}
+
+RunStats read_run_stats(const std::string& path, const std::string& metric, FileSystem& files) {
+  constexpr std::size_t kChunk = std::size_t{1} << 16;
+  const bool is_run = files.target_kind(path) == FileKind::kDirectory;
+  const std::string file = is_run ? cat(path, "/", kStatsFile) : path;
+  const auto in = files.open(file);
+  StatsReader reader(file, metric);
+  std::vector<std::byte> chunk(kChunk);
+  for (std::size_t count = kChunk; count == kChunk;) {
+    count = in->read(chunk);
+    reader.add(std::span(chunk).first(count));
+  }
+  RunStats stats = reader.finish();
+  stats.name = last_name(files.resolve(path));
+  return stats;
+}
+
+}  // namespace belfry
