@@ -143,6 +143,7 @@ TrainingPosition Trainer::position() const {
 StepInfo Trainer::info() const {
   return {.step = steps_,
           .steps_per_epoch = batches_.steps_per_epoch(),
+          .total_steps = total_steps(),
           .epoch = epochs_,
           .seconds = seconds_now() - began_};
 }

@@ -130,6 +130,8 @@ class Trainer {
   std::int64_t steps() const { return steps_; }
   // Of these, made since resume().
   std::int64_t steps_of_run() const { return steps_ - first_step_; }
+  // What the learning rate is, for comparisons with other runs: Rate::str(run).
+  std::string learning_rate() const { return options_.optimizer.rate().str(info()); }
   int epochs() const { return epochs_; }
 
   // "loss" and the tower function's metrics: of the last step (NaN before the first), the mean over

@@ -151,13 +151,7 @@ void TrainFlagSet::add_training(FlagParser& parser) {
     parser.add("--max_steps", trainer.max_steps, 0, std::numeric_limits<std::int64_t>::max(), "N",
                "stop after N steps at the latest; 0: no limit [0]");
   }
-  parser.add(
-      "--learning_rate",
-      [&to = flags_.learning_rate](const WrittenFlag& flag) {
-        read_number(
-            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to.emplace());
-      },
-      "X", "a constant rate >= 0, instead of the program's rate or schedule [the program's]");
+  add_rates(parser);
   parser.add(
       "--precision",
       [&to = trainer.precision](const WrittenFlag& flag) {
@@ -170,6 +164,24 @@ void TrainFlagSet::add_training(FlagParser& parser) {
           "[f32]"));
   parser.add("--seed", trainer.seed, 0, std::numeric_limits<std::uint64_t>::max(), "N",
              "of initial values, the order of the data and dropout, >= 0 [1]");
+}
+
+void TrainFlagSet::add_rates(FlagParser& parser) {
+  parser.add(
+      "--learning_rate",
+      [&to = flags_.learning_rate](const WrittenFlag& flag) {
+        read_number(
+            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to.emplace());
+      },
+      "X", "a constant rate >= 0, instead of the program's rate or schedule [the program's]");
+  parser.add(
+      "--lr_schedule",
+      [&to = flags_.lr_schedule](const WrittenFlag& flag) {
+        to = as_flag(flag.written, [&] { return parse_schedule(flag.value); });
+      },
+      "SPEC", cat("how the rate changes: ", schedule_help(), " [constant, or the program's]"));
+  parser.add("--warmup_steps", flags_.warmup_steps, 0, std::numeric_limits<std::int64_t>::max(),
+             "N", "let the rate grow to what it is over the first N steps [0]");
 }
 
 void TrainFlagSet::add_files(FlagParser& parser) {

@@ -9,6 +9,7 @@
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/program/own_flag.h"
+#include "belfry/trainers/util/schedules.h"
 
 namespace belfry {
 
@@ -35,6 +36,8 @@ struct TrainFlags {
   int global_batch_size = 0;            // instead of the batch size per device; 0: not given
   std::string algorithms;               // a file; "" for none
   std::optional<double> learning_rate;  // instead of the recipe's
+  std::optional<RateSchedule> lr_schedule;
+  std::int64_t warmup_steps = 0;
   std::string data_dir;
   bool dry_run = false;
   std::string explain;        // a node; "" for none
@@ -70,6 +73,7 @@ class TrainFlagSet {
  private:
   void add_devices_and_gradients(FlagParser& parser);
   void add_training(FlagParser& parser);
+  void add_rates(FlagParser& parser);
   void add_files(FlagParser& parser);
   void add_inspection(FlagParser& parser);
   void add_execution(FlagParser& parser);

@@ -43,6 +43,7 @@ std::string to_json(const Report& report) {
       .set("deterministic", report.deterministic)
       .set("canonical", report.update.canonical)
       .set("bucket_mb", report.update.bucket_mb)
+      .set("learning_rate", report.update.learning_rate)
       .set("async", report.update.async.empty() ? Json() : Json(report.update.async))
       .set("batch_size", report.batches.batch_size)
       .set("global_batch_size", report.batches.global_batch_size)

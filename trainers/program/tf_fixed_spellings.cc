@@ -65,13 +65,16 @@ void add_model(Table& table) {
              {"adam_epsilon", ""},
              {"single_l2_loss_op", "false"},
              {"loss_type_to_report", "total_loss"}});
-  table.add("the schedule is part of the model's source; --learning_rate=X gives a constant rate",
-            {{"piecewise_learning_rate_schedule", ""},
-             {"minimum_learning_rate", ""},
-             {"num_epochs_per_decay", ""},
-             {"learning_rate_decay_factor", ""},
-             {"num_learning_rate_warmup_epochs", ""},
-             {"resnet_base_lr", ""}});
+  table.add(
+      "write --learning_rate=X for a constant rate, --lr_schedule=SPEC and --warmup_steps=N for "
+      "one "
+      "that changes",
+      {{"piecewise_learning_rate_schedule", ""},
+       {"minimum_learning_rate", ""},
+       {"num_epochs_per_decay", ""},
+       {"learning_rate_decay_factor", ""},
+       {"num_learning_rate_warmup_epochs", ""},
+       {"resnet_base_lr", ""}});
 }
 
 void add_input(Table& table) {

@@ -140,6 +140,7 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
           .gradient_repacking = aggregation.gradient_repacking,
           .small_tensors_kb = aggregation.small_tensors_kb,
           .bucket_mb = aggregation.bucket_mb,
+          .learning_rate = made.optimizer.rate().str(),
           .async = flags.async(),
           .fuse_updates = made.session.fuse_updates,
           .share_replicas = made.session.share_replicas,

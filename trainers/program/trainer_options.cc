@@ -18,13 +18,22 @@ std::function<Machine()> machine_of(const TrainFlags& flags) {
   };
 }
 
+Rate rate_of(const TrainFlags& flags, const Optimizer& optimizer) {
+  const Rate rate = flags.learning_rate ? Rate(*flags.learning_rate) : optimizer.rate();
+  if (!flags.lr_schedule) return warm_up(rate, flags.warmup_steps);
+  require<FlagError>(rate.is_constant(), "--lr_schedule=", *flags.lr_schedule,
+                     " starts from a constant rate, and the program's is a schedule of its own (",
+                     rate, "); say --learning_rate=X, too, to replace that");
+  return scheduled(rate.at({}), *flags.lr_schedule, flags.warmup_steps);
+}
+
 }  // namespace
 
 TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
                                const Optimizer& optimizer) {
   TrainerOptions options = flags.trainer;
   options.model = model;
-  options.optimizer = flags.learning_rate ? optimizer.with_rate(*flags.learning_rate) : optimizer;
+  options.optimizer = optimizer.with_rate(rate_of(flags, optimizer));
   AutoOptions& choice = options.aggregation.choice;
   choice.machine = machine_of(flags);
   if (!flags.automatic.links.empty()) choice.machine();  // wrong files are refused first

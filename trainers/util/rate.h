@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
 
 namespace belfry {
 
@@ -12,10 +14,13 @@ namespace belfry {
 struct StepInfo {
   std::int64_t step = 0;
   std::int64_t steps_per_epoch = 0;
-  int epoch = 0;       // from 0
-  double seconds = 0;  // since training began
+  std::int64_t total_steps = 0;  // when the run ends; 0: nobody knows
+  int epoch = 0;                 // from 0
+  double seconds = 0;            // since training began
 };
 
+// A function of what it is told alone: it may be asked about any step of a run, any number of
+// times, and a resumed run asks again. It is told no time: `seconds` is 0.
 using Schedule = std::function<double(const StepInfo&)>;
 
 // A learning rate. A schedule is asked before every step.
@@ -25,17 +30,42 @@ class Rate {
   template <class F>
   requires(std::is_invocable_r_v<double, F&, const StepInfo&>) Rate(F schedule)
       : schedule_(std::move(schedule)), given_(static_cast<bool>(schedule_)) {}  // NOLINT
+  // A schedule that `text` says all of: others with the same text are equal to it.
+  Rate(Schedule schedule, std::string text)
+      : schedule_(std::move(schedule)),
+        given_(static_cast<bool>(schedule_)),
+        text_(std::move(text)) {}
 
   bool is_constant() const { return !schedule_; }
+  // Whether str() says all of it: not if a function of the user's is behind it.
+  bool is_described() const { return is_constant() || !text_.empty(); }
 
   // Throws InvalidArgument if the rate is negative or not finite, naming the step for schedules,
   // and for a schedule that is an empty function.
   double at(const StepInfo& info) const;
 
+  // For people: "0.1", "cosine:0@90 from 0.1", "a function of the program's".
+  std::string str() const;
+  // For comparisons (same_rates()): the same, but of a user's function its values at a fixed set of
+  // steps: the first ones, one in nine of the others, and the first of 128 epochs. `run` has the
+  // steps per epoch and in all. Throws as at() does.
+  std::string str(const StepInfo& run) const;
+
  private:
+  std::string sampled(const StepInfo& run) const;
+
   double value_ = 0;
   Schedule schedule_;
   bool given_ = true;
+  std::string text_;
 };
+
+// Whether two texts of Rate::str(run) are of the same rate, as far as both tell: runs may differ in
+// their lengths.
+bool same_rates(std::string_view one, std::string_view other);
+
+// The first `steps` steps approach the rate: step i, counted from 1, has i / steps of it. From
+// step `steps` on it is all there. Throws InvalidArgument for a negative number.
+Rate warm_up(Rate rate, std::int64_t steps);
 
 }  // namespace belfry

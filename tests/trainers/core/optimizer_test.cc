@@ -382,18 +382,6 @@ TEST(Optimizer, RefusesRatesThatAreNegativeOrNotFinite) {
   EXPECT_THROW(sgd(0.1).apply({}), InvalidArgument);
 }
 
-TEST(Rate, NamesTheStepWhoseScheduleGoesWrong) {
-  const Rate rate([](const StepInfo& info) { return info.step < 3 ? 0.1 : std::nan(""); });
-  EXPECT_FALSE(rate.is_constant());
-  EXPECT_EQ(rate.at({.step = 2}), 0.1);
-  try {
-    rate.at({.step = 3});
-    ADD_FAILURE() << "nan was accepted";
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("step 3 is nan"));
-  }
-}
-
 TEST(Schedule, ReachesAllTowersThroughOnePlaceholder) {
   Graph graph;
   const Variable w = weight(graph, "w"), v = weight(graph, "v");

@@ -186,6 +186,28 @@ TEST(Trainer, FeedsScheduledRatesEachStep) {
   EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
 }
 
+// Also of steps that this run does not make.
+TEST(Trainer, TellsSchedulesOfTheWholeRun) {
+  const auto data = smooth_data(8);
+  TrainerOptions options = small_options(1);
+  std::vector<StepInfo> asked;
+  options.optimizer = sgd([&](const StepInfo& info) {
+    asked.push_back(info);
+    return 0.5;
+  });
+  options.epochs = 3;
+  options.max_steps = 5;
+  Trainer trainer(find_trainer("simple"), std::move(options), *data);
+  EXPECT_EQ(trainer.learning_rate(), "function of 5 steps: 0=0.5");
+  asked.clear();
+  trainer.resume({.steps = 3, .epoch = 1, .samples = 4});
+  trainer.train();
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0].step, 3);
+  EXPECT_EQ(asked[0].steps_per_epoch, 2);
+  for (const StepInfo& info : asked) EXPECT_EQ(info.total_steps, 5);
+}
+
 TEST(Evaluation, TakesEveryTestSampleExactlyOnceAndWeightsAShortBatch) {
   std::FILE* sink = std::tmpfile();
   {

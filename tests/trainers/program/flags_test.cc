@@ -241,15 +241,15 @@ TEST(Flags, ReadSwitchesInWords) {
 // Whatever is typed, errors are ours: they name the flag as it was written.
 TEST(Flags, NameThemselvesInEveryError) {
   const char* const flags[] = {
-      "--devices",       "--logical_gpus",   "--trainer",        "--allreduce",
-      "--bucket_mb",     "--fuse_updates",   "--share_replicas", "--gradient_repacking",
-      "--batch_size",    "--nccl_timeout_s", "--uneven",         "--small_tensors_kb",
-      "--epochs",        "--max_steps",      "--tower_weights",  "--learning_rate",
-      "--precision",     "--seed",           "--threads",        "--check_equivalence",
-      "--async",         "--dry_run",        "--deterministic",  "--parameter_device",
-      "--num_gpus",      "--device",         "--num_epochs",     "--variable_update",
-      "--num_batches",   "--use_fp16",       "--remeasure",      "--all_reduce_spec",
-      "--tf_random_seed"};
+      "--devices",        "--logical_gpus",   "--trainer",        "--allreduce",
+      "--bucket_mb",      "--fuse_updates",   "--share_replicas", "--gradient_repacking",
+      "--batch_size",     "--nccl_timeout_s", "--uneven",         "--small_tensors_kb",
+      "--epochs",         "--max_steps",      "--tower_weights",  "--learning_rate",
+      "--precision",      "--seed",           "--threads",        "--check_equivalence",
+      "--async",          "--dry_run",        "--deterministic",  "--parameter_device",
+      "--num_gpus",       "--device",         "--num_epochs",     "--variable_update",
+      "--num_batches",    "--use_fp16",       "--remeasure",      "--all_reduce_spec",
+      "--tf_random_seed", "--lr_schedule",    "--warmup_steps"};
   for (const char* flag : flags)
     for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
       const std::string argument = cat(flag, "=", value);
@@ -319,6 +319,9 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "[9]",
                              "--max_steps",
                              "--learning_rate",
+                             "--lr_schedule",
+                             "cosine:TO@UNTIL",
+                             "--warmup_steps",
                              "--seed",
                              "--data_dir",
                              "--threads",
@@ -326,6 +329,18 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--json"})
       EXPECT_THAT(help, HasSubstr(part)) << part;
   }
+}
+
+TEST(Flags, ReadSchedulesOfTheRate) {
+  const TrainFlags none = parse({});
+  EXPECT_FALSE(none.lr_schedule);
+  EXPECT_EQ(none.warmup_steps, 0);
+  const TrainFlags given = parse({"--lr-schedule", "step:30,60@0.5", "--warmup_steps=500"});
+  EXPECT_EQ(given.lr_schedule->str(), "step:30,60@0.5");
+  EXPECT_EQ(given.warmup_steps, 500);
+  EXPECT_THAT(refusal({"--lr_schedule=cosine:0@9O"}),
+              AllOf(HasSubstr("--lr_schedule=cosine:0@9O"), HasSubstr("'9O' is no time")));
+  EXPECT_THAT(refusal({"--lr_schedule=steps:30"}), HasSubstr("did you mean 'step'?"));
 }
 
 TEST(Flags, ReadHowBatchesAreDivided) {

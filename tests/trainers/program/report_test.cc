@@ -32,6 +32,7 @@ Report example() {
                      .gradient_repacking = 2,
                      .small_tensors_kb = 16,
                      .bucket_mb = 0.5,
+                     .learning_rate = "0.5, warm-up of 9 steps",
                      .canonical = false},
           .batches = {.batch_size = 64,
                       .uneven = "weight",
@@ -73,6 +74,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["deterministic"], true);
   EXPECT_EQ(json["canonical"], false);
   EXPECT_EQ(json["bucket_mb"], 0.5);
+  EXPECT_EQ(json["learning_rate"], "0.5, warm-up of 9 steps");
   EXPECT_TRUE(json["async"].is_null());
   EXPECT_EQ(json["batch_size"], 64);
   EXPECT_EQ(json["uneven"], "weight");

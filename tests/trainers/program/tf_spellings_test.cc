@@ -217,7 +217,7 @@ TEST(TfSpellings, WithoutCounterpartSayWhatToWrite) {
       {"--agg_small_grads_max_group=4", "up to 10"},
       {"--num_intra_threads=4", "--threads=N"},
       {"--minimum_learning_rate=0.1", "--learning_rate=X"},
-      {"--piecewise_learning_rate_schedule=0.1;9;0.01", "--learning_rate=X"},
+      {"--piecewise_learning_rate_schedule=0.1;9;0.01", "--lr_schedule=SPEC"},
       {"--print_training_accuracy=false", "all metrics"},
       {"--use_chrome_trace_format=false", "Chrome's format"}};
   for (const auto& [flag, advice] : refusals)

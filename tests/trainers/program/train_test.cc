@@ -120,6 +120,39 @@ TEST_F(TrainTest, TrainsOnNamedDevices) {
   EXPECT_TRUE(report()["allreduce"].is_null());
 }
 
+// The recipe trains for 2 epochs of 4 steps: 70 examples, 8 on each of two devices.
+TEST_F(TrainTest, SchedulesTheRecipesRateByFlags) {
+  const auto hash = [&](std::vector<std::string> flags, const Recipe& recipe = small_recipe()) {
+    flags.push_back("--json=" + json_.string());
+    EXPECT_EQ(run_train(flags, recipe).code, 0);
+    return report()["params_hash"].get<std::string>();
+  };
+  const auto by_hand = [&](double (*rate)(const StepInfo&)) {
+    Recipe recipe = small_recipe();
+    recipe.optimizer = sgd(rate);
+    return hash({}, recipe);
+  };
+  EXPECT_EQ(hash({"--lr_schedule=step:1@0.5"}),
+            by_hand([](const StepInfo& at) { return at.step < 4 ? 0.1 : 0.05; }));
+  EXPECT_EQ(report()["learning_rate"], "0.1");
+  EXPECT_EQ(hash({"--lr_schedule=linear:0.5", "--learning_rate=1"}),
+            by_hand([](const StepInfo& at) { return 1 - 0.0625 * at.step; }));
+  EXPECT_EQ(hash({"--warmup_steps=4"}),
+            by_hand([](const StepInfo& at) { return 0.1 * (std::min(at.step + 1, 4L) / 4.0); }));
+  EXPECT_EQ(hash({"--lr_schedule=constant"}), hash({}));
+}
+
+TEST_F(TrainTest, ReplacesNoScheduleOfTheRecipeUnasked) {
+  Recipe recipe = small_recipe();
+  recipe.optimizer = sgd([](const StepInfo&) { return 0.1; });
+  const TrainResult refused = run_train({"--lr_schedule=cosine"}, recipe);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("--lr_schedule=cosine:0"), HasSubstr("a function"),
+                                   HasSubstr("--learning_rate")));
+  EXPECT_EQ(run_train({"--lr_schedule=cosine", "--learning_rate=0.1"}, recipe).code, 0);
+  EXPECT_EQ(run_train({"--warmup_steps=3", "--json=" + json_.string()}, recipe).code, 0);
+}
+
 TEST_F(TrainTest, ReplacesTheRecipesScheduleByTheFlag) {
   Recipe recipe = small_recipe();
   recipe.optimizer = sgd([](const StepInfo&) { return 0.1; });
