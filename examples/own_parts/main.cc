@@ -45,7 +45,7 @@ const StrategyRegistration on_first{"on_first", [] { return std::make_unique<OnF
 struct StopAt final : Callback {
   explicit StopAt(double accuracy) : wanted(accuracy) {}
   void after_epoch(Trainer& trainer, const StepInfo&) override {
-    if (trainer.metric("test_accuracy") >= wanted) trainer.stop();
+    if (trainer.metric("validation_accuracy") >= wanted) trainer.stop();
   }
   double wanted;
 };

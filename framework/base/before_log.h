@@ -1,6 +1,7 @@
 // For what shares the screen with the log, such as a status line.
 #pragma once
 #include <functional>
+#include <string_view>
 
 namespace belfry {
 
@@ -15,6 +16,18 @@ class BeforeLog {
 
  private:
   std::function<void()> call_;
+};
+
+// While it lives, `call` gets each line that was logged, e.g. "W the loss is nan". As above.
+class LogCopy {
+ public:
+  explicit LogCopy(std::function<void(std::string_view)> call);
+  ~LogCopy();
+  LogCopy(const LogCopy&) = delete;
+  LogCopy& operator=(const LogCopy&) = delete;
+
+ private:
+  std::function<void(std::string_view)> call_;
 };
 
 }  // namespace belfry

@@ -105,6 +105,20 @@ class LocalFileSystem final : public FileSystem {
     return opened(like, fd, "create");
   }
 
+  std::unique_ptr<WritableFile> extend(const std::string& path, std::uint64_t size) override {
+    Descriptor fd(::open(path.c_str(), O_WRONLY | (size == 0 ? O_CREAT : 0) | kOpen, 0644));
+    struct stat status = {};
+    if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0) fail_file("open", path, errno);
+    require<IoError>(S_ISREG(status.st_mode), path, " is ", other_kind(status.st_mode),
+                     ", not a file");
+    require<IoError>(static_cast<std::uint64_t>(status.st_size) >= size, path, ": has ",
+                     status.st_size, " bytes where there were ", size);
+    if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0 ||
+        ::lseek(fd.get(), static_cast<off_t>(size), SEEK_SET) < 0)
+      fail_file("cut", path, errno);
+    return opened(path, ::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0), "open");
+  }
+
   std::unique_ptr<WritableFile> open_stream(const std::string& path) override {
     const fs::path name = fs::path(path).filename();
     require<IoError>(!name.empty() && name != "." && name != "..", path, " names a directory");
@@ -214,6 +228,10 @@ class LocalFileSystem final : public FileSystem {
     std::error_code error;
     fs::create_directories(path, error);
     if (error) fail_file("create directory", path, error.value());
+  }
+
+  void create_link(const std::string& path, const std::string& target) override {
+    if (::symlink(target.c_str(), path.c_str()) != 0) fail_file("link", path, errno);
   }
 
   void rename(const std::string& from, const std::string& to) override {

@@ -57,6 +57,9 @@ class FileSystem {
   // process may not write `like`, or not replace it.
   virtual std::unique_ptr<WritableFile> create(const std::string& path,
                                                const std::string& like = {}) = 0;
+  // A regular file that is added to: keeps its first `size` bytes, and cuts off what follows. With
+  // `size` 0 it is made if there is none. IoError if it has fewer bytes. Follows a link.
+  virtual std::unique_ptr<WritableFile> extend(const std::string& path, std::uint64_t size) = 0;
   // To be written from its end on, if there is something at `path` that must not be replaced: a
   // descriptor() of this process, one of another process, a device or a pipe. Null for a regular
   // file and for nothing. IoError for a pipe that nobody reads, a descriptor that is closed or only
@@ -88,6 +91,8 @@ class FileSystem {
   // Makes parents, too. Nothing happens if the directory is there; IoError if something else is.
   // With `like`, as of create(): the parent is there, and the directory is not.
   virtual void create_directory(const std::string& path, const std::string& like = {}) = 0;
+  // Makes a symbolic link at `path`, where nothing may be, that says `target`.
+  virtual void create_link(const std::string& path, const std::string& target) = 0;
   // Puts a file, or a directory and what is in it, where a file or an empty directory may be, at
   // once: others see that one or this one. IoError, and no change, if a directory with content is
   // at `to`, or one of them is a directory and the other is none. Both are in one directory. Links
@@ -126,5 +131,9 @@ bool is_temporary_name(std::string_view name, std::string_view path);
 // the permissions of the old one. If that fails, the old file remains and the temporary one goes. A
 // link is followed. What open_stream() opens is written to as it is instead.
 void write_text_file(FileSystem& files, const std::string& path, const std::string& text);
+
+// Makes the link at `path` say `target`, at once: readers see what was there or this. No directory
+// is replaced.
+void point_link(FileSystem& files, const std::string& path, const std::string& target);
 
 }  // namespace belfry

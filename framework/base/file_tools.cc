@@ -97,4 +97,15 @@ void write_text_file(FileSystem& files, const std::string& path, const std::stri
   stream->close();
 }
 
+void point_link(FileSystem& files, const std::string& path, const std::string& target) {
+  const std::string temporary = temporary_name(path);
+  files.create_link(temporary, target);
+  try {
+    files.rename(temporary, path);
+  } catch (const IoError&) {
+    files.remove(temporary);
+    throw;
+  }
+}
+
 }  // namespace belfry

@@ -37,10 +37,11 @@ spdlog::logger& logger() {
   return instance;
 }
 
-// What is called before each line.
+// What is called before and behind each line.
 struct LogWatchers {
   std::mutex mutex;
   std::vector<const std::function<void()>*> calls;
+  std::vector<const std::function<void(std::string_view)>*> copies;
 };
 
 LogWatchers& log_watchers() {
@@ -60,12 +61,25 @@ BeforeLog::~BeforeLog() {
   std::erase(log_watchers().calls, &call_);
 }
 
+LogCopy::LogCopy(std::function<void(std::string_view)> call) : call_(std::move(call)) {
+  const std::lock_guard lock(log_watchers().mutex);
+  log_watchers().copies.push_back(&call_);
+}
+
+LogCopy::~LogCopy() {
+  const std::lock_guard lock(log_watchers().mutex);
+  std::erase(log_watchers().copies, &call_);
+}
+
 void log(LogLevel level, std::string_view line) {
   if (!log_enabled(level)) return;
   // Held while the line is written, so that nothing gets in between.
   const std::lock_guard lock(log_watchers().mutex);
   for (const std::function<void()>* call : log_watchers().calls) (*call)();
   logger().log(level_of(level), line);
+  constexpr std::string_view kLetters = "DIWE";
+  for (const auto* copy : log_watchers().copies)
+    (*copy)(cat(kLetters[static_cast<std::size_t>(level)], " ", line));
 }
 
 bool log_enabled(LogLevel level) { return logger().should_log(level_of(level)); }

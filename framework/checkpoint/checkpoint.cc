@@ -1,6 +1,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -37,6 +38,28 @@ std::vector<std::string> names(const Variables& by_name) {
   return result;
 }
 
+// A variable to be stored, wherever its value comes from.
+struct StoredVariable {
+  std::string name, description, device;
+  DType dtype;
+  Shape shape;
+  std::function<Tensor()> value;
+};
+
+std::vector<StoredVariable> stored(Session& session, bool trainable) {
+  std::vector<StoredVariable> result;
+  for (const auto& [name, variable] : originals(session.graph()))
+    if (variable.trainable() == trainable)
+      result.push_back(
+          {.name = name,
+           .description = variable.describe(),
+           .device = session.placement(variable.ref()).str(),
+           .dtype = variable.dtype(),
+           .shape = variable.shape(),
+           .value = [&session, variable = variable] { return session.read(variable); }});
+  return result;
+}
+
 // Writes a file, counting and summing what it holds.
 class SummedFile {
  public:
@@ -59,33 +82,37 @@ class SummedFile {
 
 // A variable with a value that is not finite.
 struct BadVariable {
-  Variable variable;
+  std::string name, description;
   NotFinite value;
-  std::string str() const { return cat(variable.describe(), " has ", value); }
+  std::string str() const { return cat(description, " has ", value); }
 };
 
 // Writes `variables` to one file, one at a time, and adds them to the manifest. Returns those with
 // values that are not finite.
-std::vector<BadVariable> write_tensors(Session& session, CheckpointFolder& folder,
-                                       const std::string& name, const Variables& variables,
+std::vector<BadVariable> write_tensors(CheckpointFolder& folder, const std::string& name,
+                                       std::span<const StoredVariable> variables,
                                        Manifest& manifest) {
   std::vector<BadVariable> bad;
   std::vector<StoredTensor> tensors;
-  for (const auto& [key, variable] : variables)
-    tensors.push_back({.name = key, .dtype = variable.dtype(), .shape = variable.shape()});
+  std::map<std::string_view, const StoredVariable*> by_name;
+  for (const StoredVariable& variable : variables) {
+    tensors.push_back({.name = variable.name, .dtype = variable.dtype, .shape = variable.shape});
+    by_name[variable.name] = &variable;
+  }
   const std::string head = lay_out_safetensors(tensors, kFileMetadata);
   SummedFile file(folder.create(name));
   file.append(std::as_bytes(std::span(head)));
   for (const StoredTensor& tensor : tensors) {
-    const Variable variable = variables.find(tensor.name)->second;
-    const Tensor value = session.read(variable);
+    const StoredVariable& variable = *by_name.at(tensor.name);
+    const Tensor value = variable.value();
     const std::span<const std::byte> bytes(value.raw(), value.bytes());
     file.append(bytes);
-    if (const auto found = find_not_finite(tensor.dtype, bytes)) bad.push_back({variable, *found});
+    if (const auto found = find_not_finite(tensor.dtype, bytes))
+      bad.push_back({variable.name, variable.description, *found});
     manifest.tensors[tensor.name] = {.file = name,
                                      .dtype = tensor.dtype,
                                      .shape = tensor.shape,
-                                     .device = session.placement(variable.ref()).str(),
+                                     .device = variable.device,
                                      .crc32 = crc32_of(bytes)};
   }
   manifest.files[name] = file.finish();
@@ -131,8 +158,8 @@ bool is_as_bad(FileSystem& files, const std::string& directory,
     for (const auto& [key, tensor] : content.tensors())
       if (find_not_finite(tensor.dtype, content.values(tensor))) bad.insert(key);
   }
-  return std::ranges::all_of(
-      variables, [&](const BadVariable& one) { return bad.contains(one.variable.logical_name()); });
+  return std::ranges::all_of(variables,
+                             [&](const BadVariable& one) { return bad.contains(one.name); });
 } catch (const IoError&) {
   return false;
 }
@@ -327,29 +354,29 @@ void check_checkpoint_path(const Graph& graph, const std::string& path, const Sa
   folder.rehearse();
 }
 
-std::string save_checkpoint(Session& session, const std::string& path, const Json& extra,
-                            FileSystem& files, const SaveOptions& options) {
-  require(extra.kind() == Json::Kind::kObject,
-          "what is added to a checkpoint must be a JSON object");
+namespace {
+
+void require_intact(const Session& session, const std::string& path) {
   require(session.intact(),
           "a run failed after it had begun to write variables, so their values "
           "are not those of any step; restore the session before saving it to ",
           path);
-  Variables weights, state;
-  for (const auto& [key, variable] : originals(session.graph()))
-    (variable.trainable() ? weights : state).emplace(key, variable);
+}
+
+// `weights` and `state` are written with `head`, the step and what the caller adds, to `path`.
+std::string write_checkpoint(const Graph& graph, Manifest head,
+                             std::span<const StoredVariable> weights,
+                             std::span<const StoredVariable> state, const std::string& path,
+                             FileSystem& files, const SaveOptions& options,
+                             const std::function<void()>& check_source) {
   CheckpointFolder folder(files, path, options.patience_seconds);
-  require_same_variables(session.graph(), folder, files, options);
+  require_same_variables(graph, folder, files, options);
   folder.remove_stale();
-  Manifest manifest{.step = session.step(), .extra = extra};
-  std::vector<BadVariable> bad;
-  for (const auto& [name, variables] : {std::pair(kModelFile, &weights), {kStateFile, &state}})
-    std::ranges::move(write_tensors(session, folder, name, *variables, manifest),
-                      std::back_inserter(bad));
+  std::vector<BadVariable> bad = write_tensors(folder, kModelFile, weights, head);
+  std::ranges::move(write_tensors(folder, kStateFile, state, head), std::back_inserter(bad));
   require_no_loss(files, folder, bad);
-  require(session.intact() && session.step() == manifest.step,
-          "the session was run while it was being saved to ", path, "; save between steps");
-  const std::string text = manifest.str();
+  check_source();
+  const std::string text = head.str();
   require(text.size() <= kMostJsonBytes, "the manifest of the checkpoint ", path, " would have ",
           text.size(), " bytes, more than the ", kMostJsonBytes,
           " that a restore reads; use fewer variables, shorter names or less of what is added");
@@ -358,6 +385,42 @@ std::string save_checkpoint(Session& session, const std::string& path, const Jso
   file.finish();
   folder.commit(options.keep_old);
   return text;
+}
+
+}  // namespace
+
+std::string save_checkpoint(Session& session, const std::string& path, const Json& extra,
+                            FileSystem& files, const SaveOptions& options) {
+  require(extra.kind() == Json::Kind::kObject,
+          "what is added to a checkpoint must be a JSON object");
+  require_intact(session, path);
+  const std::uint64_t step = session.step();
+  return write_checkpoint(session.graph(), {.step = step, .extra = extra}, stored(session, true),
+                          stored(session, false), path, files, options, [&] {
+                            require(session.intact() && session.step() == step,
+                                    "the session was run while it was being saved to ", path,
+                                    "; save between steps");
+                          });
+}
+
+CheckpointSnapshot::CheckpointSnapshot(Session& session, const Json& extra) {
+  require(extra.kind() == Json::Kind::kObject,
+          "what is added to a checkpoint must be a JSON object");
+  require_intact(session, "a checkpoint");
+  std::vector<StoredVariable> weights = stored(session, true), state = stored(session, false);
+  for (auto* const variables : {&weights, &state})
+    for (StoredVariable& variable : *variables)
+      variable.value = [value = variable.value()] { return value; };
+  save_ = [&graph = session.graph(), head = Manifest{.step = session.step(), .extra = extra},
+           weights = std::move(weights), state = std::move(state)](
+              const std::string& path, FileSystem& files, const SaveOptions& options) {
+    return write_checkpoint(graph, head, weights, state, path, files, options, [] {});
+  };
+}
+
+std::string CheckpointSnapshot::save(const std::string& path, FileSystem& files,
+                                     const SaveOptions& options) const {
+  return save_(path, files, options);
 }
 
 bool settle_checkpoint(const std::string& path, const std::string& manifest, bool keep_new,
@@ -371,6 +434,26 @@ bool settle_checkpoint(const std::string& path, const std::string& manifest, boo
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path, FileSystem& files,
                                   const RestoreOptions& options) {
   return read_settled(files, path, [&] { return restore_once(session, path, files, options); });
+}
+
+LoadedVariables load_variables(Session& session, const std::string& path, FileSystem& files) {
+  return read_settled(files, path, [&] {
+    const std::string directory = find_checkpoint(files, path).directory;
+    const Manifest manifest = read_manifest(files, directory);
+    const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
+                                    read_tensors(files, directory, kStateFile, manifest)};
+    LoadedVariables loaded;
+    const std::vector<std::string> all = names(originals(session.graph()));
+    const Sources sources =
+        find_sources(session.graph(), directory, contents, {.optional = all}, loaded.left_out);
+    for (const std::string& name : all)
+      (manifest.tensors.contains(name) ? loaded.taken : loaded.initial).push_back(name);
+    require(!loaded.taken.empty(), "the checkpoint ", directory,
+            " has no variable of this graph; it has ", some_of(loaded.left_out));
+    session.restore(match(session.graph(), sources), session.step());
+    warn_of_values(directory, contents);
+    return loaded;
+  });
 }
 
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files) {

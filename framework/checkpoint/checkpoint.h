@@ -14,6 +14,7 @@
 // that can be had is nobody's.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,20 @@ std::string save_checkpoint(Session& session, const std::string& path,
                             FileSystem& files = local_file_system(),
                             const SaveOptions& options = {});
 
+// What save_checkpoint() would write, copied between two runs: written later, by any thread, while
+// the session goes on. The graph must outlive it, and be frozen.
+class CheckpointSnapshot {
+ public:
+  // Throws InvalidArgument as save_checkpoint() does.
+  CheckpointSnapshot(Session& session, const Json& extra);
+  // As save_checkpoint().
+  std::string save(const std::string& path, FileSystem& files = local_file_system(),
+                   const SaveOptions& options = {}) const;
+
+ private:
+  std::function<std::string(const std::string&, FileSystem&, const SaveOptions&)> save_;
+};
+
 // After a save with keep_old that returned `manifest`: removes the checkpoint before it, or, where
 // `keep_new` is false, puts that back in place of the new one. Does nothing if there is none, or if
 // another process has saved to `path` since. Throws IoError as save_checkpoint() does; whatever
@@ -104,6 +119,18 @@ bool settle_checkpoint(const std::string& path, const std::string& manifest, boo
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system(),
                                   const RestoreOptions& options = {});
+
+struct LoadedVariables {
+  std::vector<std::string> taken;
+  std::vector<std::string> initial;   // of the graph, that the checkpoint lacks
+  std::vector<std::string> left_out;  // of the checkpoint, that the graph lacks
+};
+
+// Sets the global variables of the session's graph that the checkpoint has, too, by name; the
+// others, and the step, stay as they are. Throws as restore_checkpoint() does, but for variables
+// that only one of both has; InvalidArgument if they have none in common.
+LoadedVariables load_variables(Session& session, const std::string& path,
+                               FileSystem& files = local_file_system());
 
 // What restore_checkpoint would return, from the manifest alone.
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files = local_file_system());

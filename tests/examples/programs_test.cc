@@ -99,7 +99,7 @@ TEST(Programs, LinearRegressionWhoseTestLossIsNotFiniteWritesItsJsonAndExitsWith
   EXPECT_EQ(wild.status, 1);
   EXPECT_THAT(wild.errors, HasSubstr("error: training diverged: the test loss is inf"));
   const auto report = nlohmann::json::parse(wild.output);
-  EXPECT_TRUE(report["test_loss"].is_null());
+  EXPECT_TRUE(report["validation_loss"].is_null());
   EXPECT_GT(report["loss"].get<double>(), 1e30);
 }
 

@@ -46,6 +46,7 @@ const std::vector<std::string> kRooms = {"framework/base",
                                          "trainers/data",
                                          "trainers/machine",
                                          "trainers/core",
+                                         "trainers/runs",
                                          "trainers/bench",
                                          "trainers/program"};
 

@@ -126,12 +126,28 @@ void Evaluation::setup(Trainer& trainer) {
   if (!data) return;
   evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.built().predictors, *data,
                                            trainer.options().batch_size);
+  is_due_ = trainer.steps() > 0 && trainer.position().samples == 0 &&
+            evaluated_at_ != trainer.steps() && knows_;
+}
+
+Json Evaluation::state() const { return Json::object().set("step", evaluated_at_); }
+
+void Evaluation::restore(const Json& state) {
+  evaluated_at_ = state.at("step").integer();
+  knows_ = true;
+}
+
+void Evaluation::before_step(Trainer& trainer, const StepInfo& info) {
+  if (!std::exchange(is_due_, false)) return;
+  StepInfo last = info;
+  --last.epoch;
+  evaluate(trainer, last);
 }
 
 void Evaluation::after_epoch(Trainer& trainer, const StepInfo& info) { evaluate(trainer, info); }
 
 void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
-  if (info.step == evaluated_at_) return;
+  if (info.step == evaluated_at_ || trainer.interrupted()) return;
   // Nothing was left to train: the epoch before ended here.
   StepInfo last = info;
   if (trainer.position().samples == 0 && last.epoch > 0) --last.epoch;
@@ -148,10 +164,11 @@ void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
     show_if_due(&console_, when, ": tested ", tested, "/", samples);
   });
   for (const NamedValue& mean : means) {
-    trainer.set_metric("test_" + mean.name, mean.value);
+    trainer.set_metric("validation_" + mean.name, mean.value);
     line += metric_text(mean);
   }
   console_.line(line);
+  trainer.evaluated(info);
 }
 
 }  // namespace belfry

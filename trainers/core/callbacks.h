@@ -18,8 +18,8 @@ class Trainer;
 // TrainerOptions::callbacks. An exception ends the training and leaves train(), so that callbacks
 // behind it are not called.
 //
-// For a recipe the order is: SaveCheckpoint, Progress, Evaluation, then the recipe's own in the
-// order of its list. So an epoch is saved before anything that may fail looks at it; and what a
+// For a recipe the order is: StatsLog, what saves, Progress, Evaluation, then the recipe's own in
+// the order of its list. So an epoch is saved before anything that may fail looks at it; and what a
 // callback writes to variables behind an epoch is in the next checkpoint, not in that of the epoch.
 struct Callback {
   virtual ~Callback() = default;
@@ -30,6 +30,9 @@ struct Callback {
   virtual void after_step(Trainer&, const StepInfo&) {}
   // After the last step of epoch `info.epoch`; `info.step` steps are complete.
   virtual void after_epoch(Trainer&, const StepInfo&) {}
+  // After an evaluation of the test data, whose metrics the trainer has: `info.step` steps are
+  // complete, the last of them in epoch `info.epoch`. Called by Trainer::evaluated().
+  virtual void after_evaluation(Trainer&, const StepInfo&) {}
   // Once, after the last of the above.
   virtual void after_training(Trainer&, const StepInfo&) {}
 
@@ -88,16 +91,22 @@ class Progress final : public Callback {
 
 class Evaluator;
 
-// Evaluates the test data after each epoch, and after a last epoch that was cut short: sets the
-// metrics "test_loss" and "test_<metric>" of the trainer and prints a line; before it, how many
-// samples have been tested, whenever that is due. Without test data it does nothing.
+// Evaluates the test data after each epoch, and after a last epoch that was cut short, unless a
+// signal cut it: sets the metrics "validation_loss" and "validation_<metric>" of the trainer and
+// prints a line; before it, how many samples have been tested, whenever that is due. A run that
+// goes on from the end of an epoch first does the evaluation that was due there. Without test data
+// it does nothing.
 class Evaluation final : public Callback {
  public:
   explicit Evaluation(Console& console);
   ~Evaluation() override;
   void setup(Trainer& trainer) override;
+  void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;
+  std::string name() const override { return "evaluation"; }
+  Json state() const override;
+  void restore(const Json& state) override;
 
  private:
   void evaluate(Trainer& trainer, const StepInfo& info);
@@ -105,6 +114,8 @@ class Evaluation final : public Callback {
   Console& console_;
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t evaluated_at_ = 0;  // steps
+  bool knows_ = false;             // evaluated_at_ is of the run that this one goes on from
+  bool is_due_ = false;            // before the first step of this run
 };
 
 }  // namespace belfry

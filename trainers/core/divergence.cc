@@ -18,8 +18,8 @@ std::string Divergence::str() const {
 
 Divergence find_divergence(Trainer& trainer) {
   Divergence found{.loss = trainer.metric("loss"), .loss_since = trainer.not_finite_since()};
-  if (trainer.has_metric("test_loss"))
-    if (const double test = trainer.metric("test_loss"); !std::isfinite(test))
+  if (trainer.has_metric("validation_loss"))
+    if (const double test = trainer.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;
   for (const Variable variable : originals(trainer.graph().variables(kTrainableVariables))) {
     const Tensor value = trainer.session().read(variable);

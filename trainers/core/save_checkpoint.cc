@@ -80,9 +80,9 @@ void SaveCheckpoint::save_beside(Trainer& trainer, const std::string& why) {
   if (is_new) log_warning(failure_, ", and training goes on");
 }
 
-void SaveCheckpoint::settle(Trainer& trainer) {
-  if (std::exchange(is_tested_, true) || !trainer.has_metric("test_loss")) return;
-  const bool good = std::isfinite(trainer.metric("test_loss"));
+void SaveCheckpoint::after_evaluation(Trainer& trainer, const StepInfo&) {
+  if (!waits_ || std::exchange(is_tested_, true)) return;
+  const bool good = std::isfinite(trainer.metric("validation_loss"));
   if (!good && replaced_) return put_back(trainer);
   if (!good) {  // noted, so that it may be replaced
     save_training(trainer, saved_path_, {.overwrite = overwrite_, .test_diverged = true});
@@ -100,7 +100,7 @@ void SaveCheckpoint::put_back(Trainer& trainer) {
   if (!settle_checkpoint(path_, manifest_, /*keep_new=*/false)) return;
   save_training(trainer, beside(), {.overwrite = overwrite_, .test_diverged = true});
   saved_path_ = beside();
-  log_warning("the test loss is ", significant(trainer.metric("test_loss")), " after step ",
+  log_warning("the test loss is ", significant(trainer.metric("validation_loss")), " after step ",
               saved_at_, ", so the checkpoint ", path_, " of step ", steps_in(*replaced_),
               " was kept; the present values are saved at ", beside());
 }

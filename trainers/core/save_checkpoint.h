@@ -24,12 +24,14 @@ class SaveCheckpoint : public Callback {
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;
+  // Looks at the test of what was saved last, if wait_for_test() was called. If the test loss is
+  // not finite, the checkpoint that was replaced is put back, if its losses were, and the present
+  // values are saved beside it.
+  void after_evaluation(Trainer& trainer, const StepInfo& info) override;
 
-  // From now on, what a save replaces is kept until settle(), for trainers with test data.
+  // From now on, what a save replaces is kept until the evaluation that follows, for trainers with
+  // test data.
   void wait_for_test() { waits_ = true; }
-  // Behind the test of what was saved last. If the test loss is not finite, the checkpoint that was
-  // replaced is put back, if its losses were, and the present values are saved beside it.
-  void settle(Trainer& trainer);
 
   // For people, as it is now: what was saved last; "" before.
   std::string saved() const;

@@ -10,6 +10,7 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/free_towers.h"
+#include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/util/clock.h"
@@ -143,9 +144,9 @@ TrainingPosition Trainer::position() const {
 StepInfo Trainer::info() const {
   return {.step = steps_,
           .steps_per_epoch = batches_.steps_per_epoch(),
-          .total_steps = total_steps(),
           .epoch = epochs_,
-          .seconds = seconds_now() - began_};
+          .seconds = seconds_now() - began_,
+          .total_steps = total_steps()};
 }
 
 template <class F>
@@ -176,6 +177,15 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
                                                          .steps = last - steps_,
                                                          .traced = traced_step_ - steps_});
   return source;
+}
+
+void Trainer::evaluated(const StepInfo& info) {
+  call([&](Callback& c) { c.after_evaluation(*this, info); });
+}
+
+const Json& Trainer::identity() const {
+  if (!identity_) identity_ = run_identity(*this, train_);
+  return *identity_;
 }
 
 void Trainer::train() {

@@ -100,8 +100,15 @@ class Trainer {
   void train();
   // Ends the training after the step that is running. For callbacks.
   void stop() { stopped_ = true; }
+  // The same, for a signal: what has not been done then, as an evaluation, is left to the run that
+  // goes on.
+  void interrupt() { stopped_ = interrupted_ = true; }
+  bool interrupted() const { return interrupted_; }
+  // For the callback that has evaluated: calls Callback::after_evaluation() of all.
+  void evaluated(const StepInfo& info);
 
   Graph& graph() { return graph_; }
+  const Graph& graph() const { return graph_; }
   Session& session() { return *session_; }
   const TrainerOptions& options() const { return options_; }
   // What was chosen for options().aggregation.allreduce "auto", and why: lines for people. "" if it
@@ -115,6 +122,8 @@ class Trainer {
   const TrainingGraph& built() const { return built_; }
   const BatchPlan& batches() const { return batches_; }
   const Dataset* test_data() const { return test_; }
+  // run_identity() of this run, worked out when it is first asked for: reads the data.
+  const Json& identity() const;
 
   // Goes on where another run stopped; its epochs and steps count as this run's. With the same seed
   // and global batch the order of the data is that of a run that never stopped; another global
@@ -135,13 +144,15 @@ class Trainer {
   int epochs() const { return epochs_; }
 
   // "loss" and the tower function's metrics: of the last step (NaN before the first), the mean over
-  // towers, weighted by their samples where these differ; "test_loss" and "test_<metric>": of the
-  // last evaluation. Throws NotFound, with the names there are.
+  // towers, weighted by their samples where these differ; "validation_loss" and
+  // "validation_<metric>": of the last evaluation. Throws NotFound, with the names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   void set_metric(std::string_view name, double value);
   // Of the last step: "loss" first.
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
+  // Those that were set, by an evaluation for example.
+  const std::vector<NamedValue>& set_metrics() const { return other_metrics_; }
 
   // The step, counted from 1 as steps() does, since which every loss was NaN or infinite; none if
   // the last one was finite. (With f16, a step that is skipped for its gradients has a finite
@@ -193,7 +204,8 @@ class Trainer {
   std::int64_t steps_ = 0, first_step_ = 0;
   std::int64_t epoch_step_ = 0;  // steps of the current epoch
   int epochs_ = 0;
-  bool stopped_ = false, warned_ = false;
+  bool stopped_ = false, interrupted_ = false, warned_ = false;
+  mutable std::optional<Json> identity_;
   std::optional<std::int64_t> not_finite_since_;
   double began_ = 0;          // by seconds_now()
   double timed_seconds_ = 0;  // spent in timed_steps_

@@ -4,6 +4,7 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/trainers/core/loss_scaling.h"
+#include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
@@ -41,15 +42,56 @@ void warn_of_precision(const CheckpointInfo& info, Precision now) {
     log_warning("the precision was ", shown(before), " and is now ", name_of(now));
 }
 
-// Results go on, but not to the bits of a run that never stopped.
-void warn_of_shards(const CheckpointInfo& info, int now) {
-  const Json* const kept = info.extra.find("shards");
-  if (!kept) return;
-  const std::int64_t before =
-      read_manifest(info, "the number of shards", [&] { return kept->integer(); });
-  if (before != now)
-    log_warning("the global batch had ", before, before == 1 ? " shard" : " shards",
-                " and now has ", now, ": training goes on with other bits");
+// Why a run that goes on from this checkpoint does not end with the bits of one that never stopped;
+// "" if it does, as far as one can know.
+std::string why_other_bits(const CheckpointInfo& info, const Trainer& trainer) {
+  const auto integer = [&](const char* key, std::int64_t otherwise) {
+    const Json* const kept = info.extra.find(key);
+    return kept ? read_manifest(info, key, [&] { return kept->integer(); }) : otherwise;
+  };
+  const TrainerOptions& options = trainer.options();
+  const std::int64_t shards = integer("shards", options.shards);
+  if (shards != options.shards)
+    return cat("the global batch had ", shards, shards == 1 ? " shard" : " shards", " and now has ",
+               options.shards);
+  const std::int64_t devices = integer("devices", std::ssize(options.devices));
+  const std::string dependence = trainer.k_dependence();
+  if (devices != std::ssize(options.devices) && !dependence.empty())
+    return cat("there were ", devices, devices == 1 ? " device" : " devices", " and are now ",
+               options.devices.size(), ", and bits depend on that: ", dependence);
+  const Json* const arithmetic = info.extra.find("arithmetic");
+  if (arithmetic && arithmetic->text() != arithmetic_of_host())
+    return cat("it was saved by ", shown(arithmetic->text()), " and goes on with ",
+               arithmetic_of_host());
+  return "";
+}
+
+// The first difference from the run that saved it; "" for none.
+std::string difference_of_runs(const CheckpointInfo& info, const Trainer& trainer) {
+  const Json* const before = info.extra.find("identity");
+  if (!before) return "";
+  return read_manifest(info, "what the run was",
+                       [&] { return first_difference(*before, trainer.identity()); });
+}
+
+// By the names of callbacks.
+Json states_of(const Trainer& trainer) {
+  Json states = Json::object();
+  for (const std::shared_ptr<Callback>& callback : trainer.options().callbacks)
+    if (!callback->name().empty()) states.set(callback->name(), callback->state());
+  return states;
+}
+
+void restore_callbacks(const CheckpointInfo& info, const Trainer& trainer) {
+  const Json* const states = info.extra.find("callbacks");
+  if (!states) return;
+  read_manifest(info, "the state of callbacks", [&] {
+    for (const std::shared_ptr<Callback>& callback : trainer.options().callbacks)
+      if (const Json* const state =
+              callback->name().empty() ? nullptr : states->find(callback->name()))
+        callback->restore(*state);
+    return true;
+  });
 }
 
 int whole_number(const Json& json) {
@@ -120,25 +162,45 @@ bool has_good_losses(const CheckpointInfo& info) {
   return !info.extra.find(kNotFiniteSince) && !info.extra.find(kTestLoss);
 }
 
-std::string save_training(Trainer& trainer, const std::string& path,
-                          const TrainingSaveOptions& options) {
-  require_no_divergence(trainer, path);
+namespace {
+
+Json extra_of(Trainer& trainer) {
   const TrainingPosition position = trainer.position();
   Json extra = Json::object();
   extra.set("steps", position.steps)
       .set("epoch", position.epoch)
       .set("samples", position.samples)
       .set("seed", position.seed)
+      .set("global_batch", trainer.batches().global_batch())
+      .set("devices", std::ssize(trainer.options().devices))
       .set("shards", trainer.options().shards)
-      .set("precision", std::string(name_of(trainer.options().precision)));
+      .set("precision", std::string(name_of(trainer.options().precision)))
+      .set("arithmetic", arithmetic_of_host())
+      .set("identity", trainer.identity())
+      .set("callbacks", states_of(trainer));
   if (const std::optional<std::int64_t> since = trainer.not_finite_since())
     extra.set(kNotFiniteSince, *since);
-  if (options.test_diverged) extra.set(kTestLoss, position.steps);
   if (const std::optional<KeptChoice> choice = trainer.kept_choice())
     extra.set("auto", to_json(*choice));
+  return extra;
+}
+
+}  // namespace
+
+std::string save_training(Trainer& trainer, const std::string& path,
+                          const TrainingSaveOptions& options) {
+  require_no_divergence(trainer, path);
+  Json extra = extra_of(trainer);
+  if (options.test_diverged) extra.set(kTestLoss, trainer.steps());
   SaveOptions save = training_save_options(options.overwrite);
   save.keep_old = options.keep_old;
   return save_checkpoint(trainer.session(), path, extra, local_file_system(), save);
+}
+
+CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more) {
+  Json extra = extra_of(trainer);
+  for (const auto& [key, value] : more.members()) extra.set(key, value);
+  return CheckpointSnapshot(trainer.session(), extra);
 }
 
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
@@ -158,15 +220,22 @@ std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
   });
 }
 
-std::string restore_training(Trainer& trainer, const std::string& path) {
+std::string restore_training(Trainer& trainer, const std::string& path, OtherRuns others) {
   const CheckpointInfo before = inspect_checkpoint(path);
   const TrainingPosition position = position_in(before);
   Trainer::check_position(position);  // before anything is set: a failed restore changes nothing
+  const std::string difference = difference_of_runs(before, trainer);
+  require<OtherRun>(others == OtherRuns::kTell || difference.empty(), "the run that saved ",
+                    before.path, " was another one: ", difference,
+                    "; give what it had, or start a new run, which may take its weights (the "
+                    "option load)");
   const CheckpointInfo info = restore_whole(trainer.session(), path);
   warn_of_precision(before, trainer.options().precision);
-  warn_of_shards(before, trainer.options().shards);
+  restore_callbacks(before, trainer);
   warn_of_divergence(before);
   trainer.resume(position);
+  const std::string why = difference.empty() ? why_other_bits(before, trainer) : difference;
+  if (!why.empty()) log_warning("resume: not the same bits because ", why);
   const std::int64_t left = trainer.total_steps() - trainer.steps();
   return cat("checkpoint: ", info.path, ", after step ", trainer.steps(), "; ",
              left > 0 ? cat(left, " steps are left") : "nothing is left to train");

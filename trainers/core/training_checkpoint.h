@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/core/auto_choice.h"
 
@@ -26,6 +27,16 @@ std::string save_training(Trainer& trainer, const std::string& path,
 
 SaveOptions training_save_options(bool overwrite);
 
+// What save_training() would write, with members that `more` adds, copied at the end of a step: to
+// be saved while training goes on, with training_save_options().
+CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more);
+
+// A checkpoint of another run: with another model, optimizer, global batch, seed or other data.
+class OtherRun : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
 // inspect_checkpoint(); none if there is none that can be read.
 std::optional<CheckpointInfo> find_training(const std::string& path);
 
@@ -36,11 +47,16 @@ TrainingPosition position_in(const CheckpointInfo& info);
 // Unless save_training() has noted that the loss, or the test loss, was not finite.
 bool has_good_losses(const CheckpointInfo& info);
 
-// Before Trainer::train(): sets all variables and goes on where the run that saved them was, so
-// that with the same seed, devices and batch size it ends with the bits of a run that never
-// stopped. A checkpoint without a position counts as step 0. Returns a line for people. Throws as
-// restore_checkpoint() and Trainer::resume() do.
-std::string restore_training(Trainer& trainer, const std::string& path);
+// What becomes of a checkpoint whose run had another model, optimizer, global batch, seed or data.
+enum class OtherRuns { kTell, kRefuse };
+
+// Before Trainer::train(): sets all variables and the state of callbacks, and goes on where the run
+// that saved them was, to the bits of a run that never stopped. Where these cannot be the same, it
+// warns and says why. A checkpoint without a position counts as step 0. Returns a line for people.
+// Throws as restore_checkpoint() and Trainer::resume() do, and OtherRun, naming the first
+// difference, if that is to be refused; nothing is set then.
+std::string restore_training(Trainer& trainer, const std::string& path,
+                             OtherRuns others = OtherRuns::kTell);
 
 // What `auto` chose for the run that saved this checkpoint; none if that chose nothing. Throws
 // IoError naming the manifest unless it holds what save_training() writes.

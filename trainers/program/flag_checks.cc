@@ -17,8 +17,6 @@ namespace {
 
 // What inspects or compares keeps nothing of a training run, and goes on from none.
 void refuse_unused_files(const TrainFlags& flags) {
-  require<FlagError>(!flags.overwrite || !flags.save_checkpoint.empty(),
-                     "--overwrite is for what --save_checkpoint replaces; name that, too");
   require<FlagError>(flags.save_checkpoint != "-",
                      "--save_checkpoint=-: a checkpoint is a directory, so it cannot go to "
                      "standard output; name one (./- for one of this name)");
@@ -30,7 +28,9 @@ void refuse_unused_files(const TrainFlags& flags) {
   const std::pair<const char*, const std::string&> files[] = {
       {"--trace_file", flags.trace_file},
       {"--save_checkpoint", flags.save_checkpoint},
-      {"--restore_checkpoint", flags.restore_checkpoint}};
+      {"--restore_checkpoint", flags.restore_checkpoint},
+      {"--run_dir", flags.run.directory},
+      {"--load", flags.run.load}};
   for (const auto& [flag, value] : files)
     require<FlagError>(value.empty(), flag, "=", value, " has no use beside ", why,
                        ", which keeps nothing of a training run; leave one of them out");

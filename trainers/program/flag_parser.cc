@@ -286,4 +286,6 @@ WrittenFlag FlagParser::flag(const std::string& name) const {
   return {name.substr(2), "", name + "="};
 }
 
+std::span<const WrittenFlag> FlagParser::line() const { return state_->line.all(); }
+
 }  // namespace belfry

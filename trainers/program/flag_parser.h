@@ -64,6 +64,8 @@ class FlagParser {
   bool given(const std::string& name) const;
   // How it was written: "-n 3". With `otherwise` of add() if it was not.
   WrittenFlag flag(const std::string& name) const;
+  // All that parse() saw, in our spelling.
+  std::span<const WrittenFlag> line() const;
 
  private:
   struct State;

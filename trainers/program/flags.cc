@@ -193,9 +193,11 @@ void TrainFlagSet::add_files(FlagParser& parser) {
   parser.add("--save_checkpoint", flags_.save_checkpoint, "PATH",
              "directory to save variables and progress in, after each epoch and at the end [none]");
   parser.add("--overwrite", flags_.overwrite,
-             "let --save_checkpoint replace a checkpoint of another model, too [false]");
+             "let --save_checkpoint replace a checkpoint of another model, too, and --resume=never "
+             "the run in --run_dir [false]");
   parser.add("--restore_checkpoint", flags_.restore_checkpoint, "PATH",
-             "go on from this checkpoint; --epochs and --max_steps count what it has done [none]");
+             "the same as --resume=PATH; --epochs and --max_steps count what it has done [none]");
+  add_run_flags(parser, flags_.run);
 }
 
 void TrainFlagSet::add_inspection(FlagParser& parser) {
@@ -254,14 +256,43 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   SessionOptions& session = flags.trainer.session;
   session.dry_run = flags.plans();
   session.log_device_placement = session.log_device_placement || flags.dry_run;
+  if (!defaults_.benchmark) read_run(flags);
   return flags;
+}
+
+namespace {
+
+std::vector<std::string> full_names(std::span<const DeviceSpec> devices) {
+  std::vector<std::string> names;
+  for (const DeviceSpec& device : devices) names.push_back(device.str());
+  return names;
+}
+
+}  // namespace
+
+// What --restore_checkpoint says, --resume says, too.
+void TrainFlagSet::read_run(TrainFlags& flags) const {
+  check_run_flags(parser_, flags.run, flags.overwrite);
+  if (!flags.restore_checkpoint.empty()) flags.run.resume = flags.restore_checkpoint;
+  for (const char* const flag : {"--batch_size", "--global_batch_size", "--shards"})
+    flags.batch_given = flags.batch_given || parser_.given(flag);
+  flags.config = config_of(parser_);
+  const std::pair<const char*, Json> defaults[] = {
+      {"devices", join(full_names(flags.trainer.devices), ",")},
+      {"epochs", flags.trainer.epochs},
+      {"seed", flags.trainer.seed}};
+  for (const auto& [name, value] : defaults)
+    if (!flags.config.find(name)) flags.config.set(name, value);
 }
 
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {
   FlagParser parser("Trains on one or more devices. Flags may be spelled with - or _.",
                     defaults.program);
   const TrainFlagSet set(parser, defaults);
-  std::string help = parser.parse(arguments);
+  const std::vector<std::string> all = with_config(arguments);
+  std::vector<const char*> texts;
+  for (const std::string& argument : all) texts.push_back(argument.c_str());
+  std::string help = parser.parse(texts);
   if (!help.empty()) return {.help = std::move(help)};
   return set.read();
 }

@@ -9,6 +9,7 @@
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/program/own_flag.h"
+#include "belfry/trainers/program/run_flags.h"
 #include "belfry/trainers/util/schedules.h"
 
 namespace belfry {
@@ -43,8 +44,11 @@ struct TrainFlags {
   std::string explain;        // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead
   std::string trace_file, memory_report, save_checkpoint, restore_checkpoint, json;
-  bool overwrite = false;  // another model's checkpoint at save_checkpoint
-  std::string help;        // not empty if --help was given: print it and do nothing else
+  bool overwrite = false;  // another model's checkpoint at save_checkpoint, or the run
+  RunFlags run;
+  bool batch_given = false;      // --batch_size, --global_batch_size or --shards
+  Json config = Json::object();  // config_of() the command line
+  std::string help;              // not empty if --help was given: print it and do nothing else
 
   // Nothing runs, and GPUs of `devices` need not exist.
   bool plans() const { return dry_run || !explain.empty(); }
@@ -77,6 +81,7 @@ class TrainFlagSet {
   void add_files(FlagParser& parser);
   void add_inspection(FlagParser& parser);
   void add_execution(FlagParser& parser);
+  void read_run(TrainFlags& flags) const;
 
   const FlagParser& parser_;
   FlagDefaults defaults_;

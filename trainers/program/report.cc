@@ -9,13 +9,13 @@ namespace belfry {
 namespace {
 
 std::string row(std::string name, const std::string& value) {
-  name.resize(18, ' ');
+  name.resize(20, ' ');
   return cat("  ", name, value, "\n");
 }
 
 }  // namespace
 
-std::string to_json(const Report& report) {
+Json to_json(const Report& report) {
   Json devices = Json::array();
   for (const DeviceSpec& device : report.devices) devices.push(device.str());
   Json peaks = Json::object();
@@ -27,6 +27,8 @@ std::string to_json(const Report& report) {
   Json flags = Json::object();
   for (const auto& [name, value] : report.flags)
     flags.set(name, std::visit([](const auto& held) { return Json(held); }, value));
+  const Json accuracy =
+      report.losses.validation_accuracy ? Json(*report.losses.validation_accuracy) : Json();
   Json json = Json::object();
   json.set("program", report.program)
       .set("flags", std::move(flags))
@@ -64,16 +66,17 @@ std::string to_json(const Report& report) {
       .set("loss", report.losses.loss ? Json(*report.losses.loss) : Json())
       .set("first_nonfinite_step", since ? Json(*since) : Json())
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable))
-      .set("test_loss", report.losses.test_loss ? Json(*report.losses.test_loss) : Json())
-      .set("test_accuracy",
-           report.losses.test_accuracy ? Json(*report.losses.test_accuracy) : Json())
+      .set("validation_loss",
+           report.losses.validation_loss ? Json(*report.losses.validation_loss) : Json())
+      .set("validation_accuracy", accuracy)
+      .set("test_accuracy", accuracy)
       .set("params_hash", report.variables.params_hash)
       .set("state_hash", report.variables.state_hash)
       .set("replicas_equal", report.variables.replicas_equal)
       .set("replicas_shared", report.variables.replicas_shared)
       .set("peak_bytes", std::move(peaks));
   set_memory(json, report.memory);
-  return json.str(2) + "\n";
+  return json;
 }
 
 std::string to_table(const Report& report) {
@@ -83,8 +86,9 @@ std::string to_table(const Report& report) {
   table += row("seconds", rounded(report.progress.seconds, 2));
   table += row("examples/s", rounded(report.progress.examples_per_second, 0));
   if (report.losses.loss) table += row("loss", significant(*report.losses.loss));
-  if (report.losses.test_accuracy)
-    table += row("test accuracy", rounded(100 * *report.losses.test_accuracy, 2) + " %");
+  if (report.losses.validation_accuracy)
+    table +=
+        row("validation accuracy", rounded(100 * *report.losses.validation_accuracy, 2) + " %");
   if (report.losses.scale)
     table += row("loss scale", cat(significant(report.losses.scale->scale), ", ",
                                    report.losses.scale->skipped_steps, " steps skipped"));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/machine/planned_memory.h"
@@ -64,8 +65,8 @@ struct Report {
     std::optional<double> loss;  // of the last step, mean over towers; none if no step ran
     // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
     Divergence divergence;
-    std::optional<double> test_loss, test_accuracy;  // of the last test; a fraction
-    std::optional<LossScaleState> scale;             // of f16: members loss_scale and skipped_steps
+    std::optional<double> validation_loss, validation_accuracy;  // of the last test; a fraction
+    std::optional<LossScaleState> scale;  // of f16: members loss_scale and skipped_steps
   } losses;
 
   struct Variables {
@@ -77,10 +78,10 @@ struct Report {
 
 // One JSON object with a member per field above, groups left out; `flags` is an object. What does
 // not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss,
-// first_nonfinite_step, nonfinite_variable, test_loss, test_accuracy, k_dependent_because), and
-// numbers that are not
-// finite, are null.
-std::string to_json(const Report& report);
+// first_nonfinite_step, nonfinite_variable, validation_loss, validation_accuracy,
+// k_dependent_because), and numbers that are not finite, are null. `test_accuracy` is an older name
+// of validation_accuracy.
+Json to_json(const Report& report);
 
 // A table for the end of a program's output.
 std::string to_table(const Report& report);

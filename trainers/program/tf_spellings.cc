@@ -131,6 +131,13 @@ Translated num_batches(const WrittenFlag& self, const WrittenFlags& line) {
   return {{"max_steps", cat(steps), {}}, {"epochs", cat(std::numeric_limits<int>::max()), {}}};
 }
 
+Translated save_model_secs(const WrittenFlag& self, const WrittenFlags&) {
+  double seconds = 0;
+  read_number(
+      self, "a number >= 0", [](double x) { return x >= 0; }, seconds);
+  return {{"save_every_minutes", cat(seconds / 60), {}}};
+}
+
 Translated data_name(const WrittenFlag& self, const WrittenFlags& line) {
   const std::string model = line.value("model");
   const bool fits = (self.value == "cifar10" && model == "resnet20") ||
@@ -168,11 +175,12 @@ void add_checkpoints(std::vector<FlagSpelling>& all, const std::string& why) {
 
 void add_training(std::vector<FlagSpelling>& all, bool reads_files) {
   const std::string bench = "progress is printed as it is made; train_bench has this flag";
-  add_checkpoints(all,
-                  "write --save_checkpoint=DIR, which saves after each epoch, and "
-                  "--restore_checkpoint=DIR to go on from there");
   all.insert(all.end(),
              {renamed("num_epochs", "N", "epochs"),
+              renamed("train_dir", "DIR", "run_dir"),
+              renamed("save_model_steps", "N", "save_every_steps"),
+              renamed("max_ckpts_to_keep", "N", "keep"),
+              {"save_model_secs", "X", "--save_every_minutes, in seconds", save_model_secs},
               {"num_batches", "N", "--max_steps=N, however many epochs that takes", num_batches},
               only("num_warmup_batches", "N", "0", "training has no warm-up; train_bench has one"),
               refused("display_every", bench),

@@ -20,6 +20,7 @@
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/report.h"
 #include "belfry/trainers/program/trainer_options.h"
+#include "belfry/trainers/program/training_run.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/hash.h"
@@ -62,33 +63,19 @@ class SaveForFlag final : public SaveCheckpoint {
   void after_training(Trainer& trainer, const StepInfo& info) override {
     naming(written_, [&] { SaveCheckpoint::after_training(trainer, info); });
   }
+  void after_evaluation(Trainer& trainer, const StepInfo& info) override {
+    naming(written_, [&] { SaveCheckpoint::after_evaluation(trainer, info); });
+  }
 
  private:
   std::string written_;
 };
 
-// Behind the evaluation.
-class SettleForFlag final : public Callback {
- public:
-  explicit SettleForFlag(std::shared_ptr<SaveForFlag> save) : save_(std::move(save)) {}
-  void after_epoch(Trainer& trainer, const StepInfo&) override { settle(trainer); }
-  void after_training(Trainer& trainer, const StepInfo&) override { settle(trainer); }
-
- private:
-  void settle(Trainer& trainer) {
-    naming(save_->written(), [&] { save_->settle(trainer); });
-  }
-
-  std::shared_ptr<SaveForFlag> save_;
-};
-
-std::string restore_flag(const TrainFlags& flags) {
-  return cat("--restore_checkpoint=", flags.restore_checkpoint);
-}
-
-// In the order that callbacks.h states. Returns the one that saves, if any does.
+// In the order that callbacks.h states. Returns the one of --save_checkpoint, if that is given.
 std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
-                                           const Recipe& recipe, Console& console) {
+                                           const Recipe& recipe, Console& console,
+                                           TrainingRun& run) {
+  options.callbacks = run.callbacks();
   std::shared_ptr<SaveForFlag> save;
   if (!flags.save_checkpoint.empty()) {
     save = naming(cat("--save_checkpoint=", flags.save_checkpoint),
@@ -97,7 +84,6 @@ std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainF
   }
   options.callbacks.push_back(std::make_shared<Progress>(console));
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
-  if (save) options.callbacks.push_back(std::make_shared<SettleForFlag>(save));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
   return save;
@@ -150,8 +136,10 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
 Report::Losses losses_report(Trainer& trainer) {
   Report::Losses losses{.divergence = find_divergence(trainer), .scale = trainer.loss_scale()};
   if (trainer.steps_of_run() > 0) losses.loss = trainer.metric("loss");
-  if (trainer.has_metric("test_loss")) losses.test_loss = trainer.metric("test_loss");
-  if (trainer.has_metric("test_accuracy")) losses.test_accuracy = trainer.metric("test_accuracy");
+  if (trainer.has_metric("validation_loss"))
+    losses.validation_loss = trainer.metric("validation_loss");
+  if (trainer.has_metric("validation_accuracy"))
+    losses.validation_accuracy = trainer.metric("validation_accuracy");
   return losses;
 }
 
@@ -194,10 +182,10 @@ ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rs
 }
 
 // An error says what was saved before it.
-void train_and_save(Trainer& trainer, const SaveCheckpoint* save) try {
+void train_and_save(Trainer& trainer, const SaveCheckpoint* save, const TrainingRun& run) try {
   trainer.train();
 } catch (const std::exception& error) {
-  const std::string saved = save ? save->saved() : "";
+  const std::string saved = save && !save->saved().empty() ? save->saved() : run.saved();
   if (saved.empty()) throw;
   throw Error(cat(error.what(), "; ", saved));
 }
@@ -209,15 +197,10 @@ void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
 }
 
 // Returns the error of a run that had diverged, which is reported all the same.
-std::exception_ptr run_training(Trainer& trainer, const TrainFlags& flags,
-                                const SaveCheckpoint* save, Console& console) {
-  if (flags.trainer.session.log_device_placement)
-    console.line(balance_report(trainer.graph(), trainer.options().devices).str());
-  if (!flags.restore_checkpoint.empty())
-    console.line(naming(restore_flag(flags),
-                        [&] { return restore_training(trainer, flags.restore_checkpoint); }));
+std::exception_ptr run_training(Trainer& trainer, const SaveCheckpoint* save,
+                                const TrainingRun& run) {
   try {
-    train_and_save(trainer, save);
+    train_and_save(trainer, save, run);
   } catch (const std::exception&) {
     if (!trainer.session().intact() || !find_divergence(trainer)) throw;
     return std::current_exception();
@@ -240,7 +223,7 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
   if (aggregation.choice.kept && !flags.allreduce_given && can) aggregation.allreduce = "auto";
   check_auto_flags(flags.automatic, aggregation.choice.any,
                    aggregation.allreduce == "auto" || flags.check_equivalence > 0,
-                   cat("--allreduce=auto, now or when ", flags.restore_checkpoint, " was saved,"));
+                   cat("--allreduce=auto, now or when ", info.path, " was saved,"));
 }
 
 void load(const Dataset& train, const Dataset* test) {
@@ -249,78 +232,177 @@ void load(const Dataset& train, const Dataset* test) {
   if (test) test->size();
 }
 
-int train_program(const std::string& program, const TrainFlags& flags, const Recipe& recipe) {
-  // Opened before anything is built, so that what cannot be written costs no training.
-  OutputFiles outputs(local_file_system());
-  outputs.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
-  outputs.reserve_input(restore_flag(flags), flags.restore_checkpoint, {kOldCheckpoint});
-  OutputFile* const json = outputs.open("--json", flags.json);
-  OutputFile* const memory = outputs.open("--memory_report", flags.memory_report);
-  OutputFile* const trace_file = outputs.open("--trace_file", flags.trace_file);
-  outputs.reserve("--save_checkpoint", flags.save_checkpoint, {kOldCheckpoint, kCheckpointLock});
-  AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,
-                            flags.trainer.session.deterministic);
-  // Whoever asked for a file on stdout gets nothing else there.
-  Console console(outputs.on_stdout() ? stderr : stdout);
-  TrainerOptions options = trainer_options(flags, recipe.model, recipe.optimizer);
-  options.session.placement_sink = [&](std::string_view text) {
-    console.line(without_line_break(text));
-  };
-  const std::shared_ptr<SaveForFlag> save = add_callbacks(options, flags, recipe, console);
-  if (trace_file) options.on_trace = [&](const Trace& trace) { trace_file->write(trace.str()); };
-  if (!flags.restore_checkpoint.empty())
-    go_on_choosing(options, flags, naming(restore_flag(flags), [&] {
-                     return inspect_checkpoint(flags.restore_checkpoint);
-                   }));
-
-  const RunDirs dirs{.data_dir = flags.data_dir};
-  const std::unique_ptr<Dataset> train_data = recipe.data(dirs, true);
-  const std::unique_ptr<Dataset> test_data = recipe.data(dirs, false);
-  require(train_data != nullptr, "the recipe's data source gave no training data");
-  for (const Dataset* data : {train_data.get(), test_data.get()})
-    if (data)
-      for (const std::string& file : data->files())
-        outputs.reserve_input(cat("--data_dir=", flags.data_dir), file);
-  if (flags.plans()) {
-    inspect(flags, options, *train_data, test_data.get(), console, json, memory);
-    outputs.finish();
-    return 0;
-  }
-  load(*train_data, test_data.get());
-  if (flags.check_equivalence > 0) {
-    const int status =
-        report_equivalence(options, *train_data, flags.check_equivalence, console, json);
-    algorithms.write();
-    outputs.finish();
-    return status;
-  }
-  const double began = seconds_now();
-  const std::int64_t rss_before_plan = resident_bytes();
-  const std::unique_ptr<Trainer> trainer = [&] {
-    const Busy busy(cat("building the model for ", options.devices.size(), " devices"));
-    return std::make_unique<Trainer>(find_trainer(flags.kind), options, *train_data,
-                                     test_data.get());
-  }();
-  const double startup_seconds = seconds_since_start();
-  print_header(console, program, flags, *trainer, *train_data, test_data.get());
-  const std::exception_ptr error = run_training(*trainer, flags, save.get(), console);
-  const double seconds = seconds_now() - began;
-  if (trace_file && !trace_file->asked_to_write()) warn_of_no_trace(flags, *trainer);
-  algorithms.write();
-  Report report = make_report(program, flags, recipe, *trainer);
-  report.progress.startup_seconds = startup_seconds;
-  report.progress.seconds = seconds;
-  report.memory = memory_use(*trainer, *train_data, rss_before_plan);
-  console.line(to_table(report));
-  if (json) json->write(to_json(report));
-  if (memory) write_memory_report(trainer->session(), *memory);
-  if (error) std::rethrow_exception(error);
-  require<Error>(!report.losses.divergence, "training diverged: ", report.losses.divergence,
-                 "; a smaller --learning_rate may help");
-  require_saved(save.get());
-  outputs.finish();
+int print_config(const TrainFlags& flags) {
+  std::puts(flags.config.str(2).c_str());
   return 0;
 }
+
+// The files that flags name, opened before anything is built, so that what cannot be written costs
+// no training.
+struct Outputs {
+  explicit Outputs(const TrainFlags& flags)
+      : files(local_file_system()),
+        json((reserve_inputs(flags), files.open("--json", flags.json))),
+        memory(files.open("--memory_report", flags.memory_report)),
+        trace(files.open("--trace_file", flags.trace_file)) {
+    files.reserve("--save_checkpoint", flags.save_checkpoint, {kOldCheckpoint, kCheckpointLock});
+  }
+  void reserve_inputs(const TrainFlags& flags) {
+    files.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
+    const std::string& from = flags.run.resume;
+    if (from != "auto" && from != "never")
+      files.reserve_input(
+          cat(flags.restore_checkpoint.empty() ? "--resume=" : "--restore_checkpoint=", from), from,
+          {kOldCheckpoint});
+    files.reserve_input(cat("--load=", flags.run.load), flags.run.load, {kOldCheckpoint});
+  }
+  void reserve_data(const TrainFlags& flags, const Dataset& data) {
+    for (const std::string& file : data.files())
+      files.reserve_input(cat("--data_dir=", flags.data_dir), file);
+  }
+
+  OutputFiles files;
+  OutputFile *json, *memory, *trace;
+};
+
+// One call of a training program.
+class Program {
+ public:
+  Program(std::string name, const TrainFlags& flags, const Recipe& recipe)
+      : name_(std::move(name)),
+        flags_(flags),
+        recipe_(recipe),
+        outputs_(flags),
+        algorithms_(local_file_system(), outputs_.files, flags.algorithms,
+                    flags.trainer.session.deterministic),
+        console_(outputs_.files.on_stdout() ? stderr : stdout),
+        run_(flags, console_),
+        options_(trainer_options(flags, recipe.model, recipe.optimizer)) {}
+
+  int run() {
+    prepare_options();
+    const RunDirs dirs{.data_dir = flags_.data_dir};
+    train_data_ = recipe_.data(dirs, true);
+    test_data_ = recipe_.data(dirs, false);
+    require(train_data_ != nullptr, "the recipe's data source gave no training data");
+    for (const Dataset* data : {train_data_.get(), test_data_.get()})
+      if (data) outputs_.reserve_data(flags_, *data);
+    int status = 0;
+    if (flags_.plans()) {
+      inspect(flags_, options_, *train_data_, test_data_.get(), console_, outputs_.json,
+              outputs_.memory);
+    } else {
+      load(*train_data_, test_data_.get());
+      status = flags_.check_equivalence > 0 ? compare() : train();
+    }
+    outputs_.files.finish();
+    return status;
+  }
+
+ private:
+  void prepare_options() {
+    SessionOptions& session = options_.session;
+    const bool prints = session.log_device_placement;
+    session.placement_sink = [this, prints](std::string_view text) {
+      if (prints) console_.line(without_line_break(text));
+      placement_ += text;
+    };
+    session.log_device_placement = prints || !flags_.run.directory.empty();
+    save_ = add_callbacks(options_, flags_, recipe_, console_, run_);
+    if (outputs_.trace)
+      options_.on_trace = [this](const Trace& trace) { outputs_.trace->write(trace.str()); };
+    run_.adopt(options_);
+    if (run_.found())
+      naming(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
+  }
+
+  int compare() {
+    const int status = report_equivalence(options_, *train_data_, flags_.check_equivalence,
+                                          console_, outputs_.json);
+    algorithms_.write();
+    return status;
+  }
+
+  int train() {
+    const double began = seconds_now();
+    const std::int64_t rss_before_plan = resident_bytes();
+    {
+      const Busy busy(cat("building the model for ", options_.devices.size(), " devices"));
+      trainer_ = std::make_unique<Trainer>(find_trainer(flags_.kind), options_, *train_data_,
+                                           test_data_.get());
+    }
+    const double startup_seconds = seconds_since_start();
+    print_header(console_, name_, flags_, *trainer_, *train_data_, test_data_.get());
+    if (flags_.trainer.session.log_device_placement)
+      console_.line(balance_report(trainer_->graph(), options_.devices).str());
+    run_.restore(*trainer_);
+    if (const std::optional<Json> results = run_.finished(*trainer_)) return repeat(*results);
+    run_.begin(*trainer_, placement_);
+    try {
+      const std::exception_ptr error = run_training(*trainer_, save_.get(), run_);
+      report_ = make_report(name_, flags_, recipe_, *trainer_);
+      report_.progress.startup_seconds = startup_seconds;
+      report_.progress.seconds = seconds_now() - began;
+      report_.memory = memory_use(*trainer_, *train_data_, rss_before_plan);
+      report_results();
+      if (error) std::rethrow_exception(error);
+      require<Error>(!report_.losses.divergence, "training diverged: ", report_.losses.divergence,
+                     "; a smaller --learning_rate may help");
+      require_saved(save_.get());
+    } catch (const std::exception& error) {
+      run_.end(*trainer_, to_json(report_), 1, error.what());
+      throw;
+    }
+    const int signal = run_.stop().signal();
+    const int status = signal == 0 ? 0 : exit_code_of(signal);
+    if (signal != 0) say_why_it_ended();
+    run_.end(*trainer_, to_json(report_), status, "");
+    return status;
+  }
+
+  void report_results() {
+    if (outputs_.trace && !outputs_.trace->asked_to_write()) warn_of_no_trace(flags_, *trainer_);
+    algorithms_.write();
+    console_.line(to_table(report_));
+    if (outputs_.json) outputs_.json->write(to_json(report_).str(2) + "\n");
+    if (outputs_.memory) write_memory_report(trainer_->session(), *outputs_.memory);
+  }
+
+  void say_why_it_ended() {
+    const std::string saved = save_ && !save_->saved().empty() ? save_->saved() : run_.saved();
+    console_.line(cat(run_.stop().reason(), ": step ", trainer_->steps(), " of ",
+                      trainer_->total_steps(), " is complete",
+                      saved.empty() ? ", and nothing was to be saved"
+                                    : cat("; ", saved, "; the same command goes on from there")));
+  }
+
+  // Of a run that has ended.
+  int repeat(const Json& results) {
+    console_.line(cat("this run has ended before, after step ", trainer_->steps(),
+                      "; nothing was written. Train longer by --epochs or --max_steps."));
+    for (const char* const key : {"steps", "epochs", "seconds", "loss", "validation_loss",
+                                  "validation_accuracy", "params_hash", "state_hash"})
+      if (const Json* const value = results.find(key))
+        console_.line(
+            cat(key, ": ", value->kind() == Json::Kind::kString ? value->text() : value->str()));
+    if (outputs_.json) outputs_.json->write(results.str(2) + "\n");
+    return 0;
+  }
+
+  std::string name_;
+  const TrainFlags& flags_;
+  const Recipe& recipe_;
+  Outputs outputs_;
+  AlgorithmsFile algorithms_;
+  Console console_;  // whoever asked for a file on stdout gets nothing else there
+  TrainingRun run_;
+  TrainerOptions options_;
+  std::shared_ptr<SaveForFlag> save_;
+  std::string placement_;
+  std::unique_ptr<Dataset> train_data_, test_data_;
+  std::unique_ptr<Trainer> trainer_;
+  Report report_;
+};
 
 }  // namespace
 
@@ -334,7 +416,8 @@ int train(int argc, char** argv, const Recipe& recipe) {
                                    .own = recipe.flags});
   };
   const auto run = [&](const TrainFlags& flags) {
-    return train_program(program_name(argc, argv), flags, recipe);
+    if (flags.run.print_config) return print_config(flags);
+    return Program(program_name(argc, argv), flags, recipe).run();
   };
   return run_program(argc, argv, parse, run);
 }

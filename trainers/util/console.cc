@@ -80,6 +80,7 @@ void Console::line(std::string_view text) {
   write(stream_, text);
   write(stream_, "\n");
   std::fflush(stream_);
+  if (copy_) copy_(text);
   note_output();
 }
 

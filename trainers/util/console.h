@@ -39,6 +39,8 @@ class Console {
   // How many columns a status line may take at present. One less than the terminal has, as
   // terminals differ in what they do when the last one is written.
   std::size_t status_columns() const;
+  // Lines that stay go there, too.
+  void copy_to(std::function<void(std::string_view)> copy) { copy_ = std::move(copy); }
   // Prints a line that stays.
   void line(std::string_view text);
   // Rewrites the status line, with as much of `text` as fits; does nothing where there can be none.
@@ -59,6 +61,7 @@ class Console {
   std::FILE* stream_;
   Screen screen_;
   Clock clock_;
+  std::function<void(std::string_view)> copy_;
   double shown_at_, asked_at_;  // the last output; the last call of due(), or a later output
   std::mutex mutex_;            // any thread may log
   bool shows_status_ = false;

@@ -80,12 +80,12 @@ RateSchedule make_cosine(const ScheduleParts& parts) { return make_move(parts, c
 std::vector<RatePoint> parse_points(const ScheduleParts& parts) {
   if (parts.last) refuse_part(*parts.last, "stands behind an @, which only other schedules take");
   std::vector<RatePoint> points;
-  for (const std::string_view point : items_of(parts, cat(parts.name, ":30=0.01,60=0.001")))) {
-      const std::size_t equals = point.find('=');
-      if (equals == point.npos) refuse_part(point, "is no TIME=RATE such as 30=0.01");
-      points.push_back(
-          {parse_time(point.substr(0, equals)), parse_rate(point.substr(equals + 1), "rate")});
-    }
+  for (const std::string_view point : items_of(parts, cat(parts.name, ":30=0.01,60=0.001"))) {
+    const std::size_t equals = point.find('=');
+    if (equals == point.npos) refuse_part(point, "is no TIME=RATE such as 30=0.01");
+    points.push_back(
+        {parse_time(point.substr(0, equals)), parse_rate(point.substr(equals + 1), "rate")});
+  }
   return points;
 }
 

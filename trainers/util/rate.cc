@@ -31,8 +31,8 @@ StepInfo at_step(const StepInfo& run, std::int64_t step) {
   const std::int64_t epoch = run.steps_per_epoch > 0 ? step / run.steps_per_epoch : 0;
   return {.step = step,
           .steps_per_epoch = run.steps_per_epoch,
-          .total_steps = run.total_steps,
-          .epoch = static_cast<int>(epoch)};
+          .epoch = static_cast<int>(epoch),
+          .total_steps = run.total_steps};
 }
 
 // What Rate::str(run) says of a function: from which step on there is which value.

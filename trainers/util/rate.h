@@ -14,9 +14,9 @@ namespace belfry {
 struct StepInfo {
   std::int64_t step = 0;
   std::int64_t steps_per_epoch = 0;
-  std::int64_t total_steps = 0;  // when the run ends; 0: nobody knows
   int epoch = 0;                 // from 0
   double seconds = 0;            // since training began
+  std::int64_t total_steps = 0;  // when the run ends; 0: nobody knows
 };
 
 // A function of what it is told alone: it may be asked about any step of a run, any number of

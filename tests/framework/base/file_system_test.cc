@@ -185,6 +185,34 @@ TEST_P(EveryFileSystemTest, RenamesOverFilesAndEmptyDirectories) {
   EXPECT_THAT(disk_.list(path("empty")), ElementsAre("x"));
 }
 
+TEST_P(EveryFileSystemTest, ExtendsAFileFromAPlaceOn) {
+  const std::string log = path("log");
+  const auto add = [&](std::uint64_t size, std::string_view text) {
+    const auto file = disk_.extend(log, size);
+    file->append(std::as_bytes(std::span(text)));
+    file->close();
+  };
+  add(0, "one two");
+  add(4, "three");
+  const std::vector<std::byte> bytes = disk_.read(log);
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
+            "one three");
+  EXPECT_THROW(disk_.extend(log, 10), IoError);
+  EXPECT_THROW(disk_.extend(path("none"), 1), IoError);
+  disk_.create_directory(path("folder"));
+  EXPECT_THROW(disk_.extend(path("folder"), 0), IoError);
+}
+
+TEST_P(EveryFileSystemTest, PointsLinks) {
+  const std::string latest = path("latest");
+  point_link(disk_, latest, "one");
+  point_link(disk_, latest, "two");
+  EXPECT_THAT(disk_.list(directory_), ElementsAre("latest"));
+  disk_.create_directory(path("folder/inner"));
+  EXPECT_THROW(point_link(disk_, path("folder"), "one"), IoError);
+  EXPECT_THAT(disk_.list(directory_), ElementsAre("folder", "latest"));
+}
+
 TEST_P(EveryFileSystemTest, RemovesFilesAndEmptyDirectories) {
   make("a");
   disk_.create_directory(path("d/e"));

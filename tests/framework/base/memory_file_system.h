@@ -1,7 +1,7 @@
 // A disk that forgets. Data of a file is durable after sync(), entries of a directory after
 // sync_directory(); a crash may lose the rest, or a part of it. It crashes or fails at a chosen
-// call. Otherwise it does what FileSystem says. Paths are absolute and resolved; there are no
-// links.
+// call. Otherwise it does what FileSystem says. Paths are absolute and resolved; a link is a file
+// that says its target.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -86,6 +86,7 @@ class MemoryFileSystem final : public FileSystem {
 
   std::unique_ptr<WritableFile> create(const std::string& path,
                                        const std::string& like = {}) override;
+  std::unique_ptr<WritableFile> extend(const std::string& path, std::uint64_t size) override;
   std::unique_ptr<WritableFile> open_stream(const std::string&) override {
     call();
     return nullptr;
@@ -118,6 +119,16 @@ class MemoryFileSystem final : public FileSystem {
     call();
     require<IoError>(like.empty() || !nodes_.contains(path), path, ": is there");
     make_directory(path);
+  }
+  void create_link(const std::string& path, const std::string& target) override {
+    call();
+    require<IoError>(kind_of(path) == FileKind::kNone, path, ": is there");
+    require_directory(parent(path));
+    change({Change::kAdd, path, "", node(false)});
+    const auto bytes = std::as_bytes(std::span(target));
+    Node& made = *nodes_.at(path);
+    made.data.assign(bytes.begin(), bytes.end());
+    made.synced = made.data;
   }
   void rename(const std::string& from, const std::string& to) override {
     call();
@@ -296,6 +307,16 @@ inline std::unique_ptr<WritableFile> MemoryFileSystem::create(const std::string&
   require<IoError>(like.empty() || !nodes_.contains(path), path, ": is there");
   if (!nodes_.contains(path)) change({Change::kAdd, path, "", node(false)});
   nodes_.at(path)->data.clear();
+  return std::make_unique<MemoryFile>(*this, nodes_.at(path));
+}
+
+inline std::unique_ptr<WritableFile> MemoryFileSystem::extend(const std::string& path,
+                                                              std::uint64_t size) {
+  if (size == 0 && kind_of(path) == FileKind::kNone) return create(path);
+  call();
+  require<IoError>(kind_of(path) == FileKind::kFile, path, ": is no file");
+  require<IoError>(nodes_.at(path)->data.size() >= size, path, ": is shorter");
+  nodes_.at(path)->data.resize(size);
   return std::make_unique<MemoryFile>(*this, nodes_.at(path));
 }
 

@@ -85,7 +85,7 @@ TEST_F(DivergenceTest, OfTheTestLossAloneIsOneToo) {
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.error, HasSubstr("error: training diverged: the test loss is "));
   EXPECT_TRUE(report()["loss"].is_number());
-  EXPECT_TRUE(report().at("test_loss").is_null());
+  EXPECT_TRUE(report().at("validation_loss").is_null());
   EXPECT_TRUE(report()["nonfinite_variable"].is_null());
   const TrainResult restored = run_train({"--max_steps=1", restore_}, recipe);
   EXPECT_EQ(restored.code, 1) << "though nothing was left to train";

@@ -75,7 +75,7 @@ class RealMnist : public testing::Test {
       EXPECT_TRUE(differing_replicas(trainer->session(), trainer->graph()).empty());
       outcome = {params_hash(trainer->session(), trainer->graph()),
                  state_hash(trainer->session(), trainer->graph())};
-      if (max_steps == 0) outcome.test_accuracy = trainer->metric("test_accuracy");
+      if (max_steps == 0) outcome.test_accuracy = trainer->metric("validation_accuracy");
     }
     std::fclose(sink);
     return outcome;

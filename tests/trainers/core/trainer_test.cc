@@ -250,10 +250,10 @@ TEST(Evaluation, TakesEveryTestSampleExactlyOnceAndWeightsAShortBatch) {
     options.callbacks = {std::make_shared<Evaluation>(console)};
     options.epochs = 2;
     Trainer trainer(find_trainer("replicated"), std::move(options), *train, test.get());
-    EXPECT_FALSE(trainer.has_metric("test_loss"));
+    EXPECT_FALSE(trainer.has_metric("validation_loss"));
     trainer.train();
-    EXPECT_NEAR(trainer.metric("test_mean_x"), mean, 1e-12);
-    EXPECT_GT(trainer.metric("test_loss"), 0);
+    EXPECT_NEAR(trainer.metric("validation_mean_x"), mean, 1e-12);
+    EXPECT_GT(trainer.metric("validation_loss"), 0);
   }
   std::rewind(sink);
   char text[400] = "";
@@ -274,7 +274,7 @@ TEST(Evaluation, GivesTheSameBitsWhateverTheNumberOfTowers) {
       options.callbacks = {std::make_shared<Evaluation>(console)};
       Trainer trainer(find_trainer("replicated"), std::move(options), *train, test.get());
       trainer.train();
-      losses.push_back(trainer.metric("test_loss"));
+      losses.push_back(trainer.metric("validation_loss"));
     }
     std::fclose(sink);
   }
@@ -291,7 +291,7 @@ TEST(Evaluation, WorksWithLessTestDataThanABatch) {
     options.max_steps = 1;
     Trainer trainer(find_trainer("simple"), std::move(options), *train, test.get());
     trainer.train();
-    EXPECT_TRUE(trainer.has_metric("test_loss"));
+    EXPECT_TRUE(trainer.has_metric("validation_loss"));
   }
   std::fclose(sink);
 }

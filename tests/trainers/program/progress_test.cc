@@ -45,9 +45,9 @@ class ProgressTest : public testing::Test {
     progress_->after_step(*trainer_, info());
     if (++done_ % 100 == 0)
       progress_->after_epoch(*trainer_,
-                             {done_, 100, static_cast<int>(done_ / 100) - 1, fake_->now});
+                             {done_, 100, 0, static_cast<int>(done_ / 100) - 1, fake_->now});
   }
-  StepInfo info() const { return {done_, 100, static_cast<int>(done_ / 100), fake_->now}; }
+  StepInfo info() const { return {done_, 100, 0, static_cast<int>(done_ / 100), fake_->now}; }
 
   // The status line that is shown now.
   std::string status() {

@@ -45,8 +45,8 @@ Report example() {
                        .examples_per_second = 1000.25},
           .losses = {.loss = 0.125,
                      .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
-                     .test_loss = 0.25,
-                     .test_accuracy = 0.9871,
+                     .validation_loss = 0.25,
+                     .validation_accuracy = 0.9871,
                      .scale = LossScaleState{.scale = 1024, .skipped_steps = 7}},
           .variables = {.params_hash = "00000000000000ab",
                         .state_hash = "00000000000000cd",
@@ -55,8 +55,8 @@ Report example() {
 }
 
 TEST(ReportJson, HasEveryField) {
-  const nlohmann::json json = nlohmann::json::parse(to_json(example()));
-  EXPECT_EQ(json.size(), 44u);
+  const nlohmann::json json = nlohmann::json::parse(to_json(example()).str());
+  EXPECT_EQ(json.size(), 46u);
   EXPECT_EQ(json["k_independent"], true);
   EXPECT_TRUE(json["k_dependent_because"].is_null());
   EXPECT_EQ(json["program"], "mnist");
@@ -92,7 +92,8 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["loss"], 0.125);
   EXPECT_EQ(json["first_nonfinite_step"], 12);
   EXPECT_EQ(json["nonfinite_variable"], "'w' f32[] has nan at element 0");
-  EXPECT_EQ(json["test_loss"], 0.25);
+  EXPECT_EQ(json["validation_loss"], 0.25);
+  EXPECT_EQ(json["validation_accuracy"], 0.9871);
   EXPECT_EQ(json["test_accuracy"], 0.9871);
   EXPECT_EQ(json["params_hash"], "00000000000000ab");
   EXPECT_EQ(json["state_hash"], "00000000000000cd");
@@ -108,12 +109,12 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   Report report = example();
   report.update.allreduce = report.update.allreduce_requested = "";
   report.batches.tower_weights.clear();
-  report.losses.test_accuracy.reset();
-  report.losses.test_loss.reset();
+  report.losses.validation_accuracy.reset();
+  report.losses.validation_loss.reset();
   report.losses.loss = std::nan("");
   report.losses.scale.reset();
   report.losses.divergence = {};
-  const nlohmann::json json = nlohmann::json::parse(to_json(report));
+  const nlohmann::json json = nlohmann::json::parse(to_json(report).str());
   EXPECT_TRUE(json["allreduce"].is_null());
   EXPECT_TRUE(json["loss_scale"].is_null());
   EXPECT_TRUE(json.at("first_nonfinite_step").is_null());
@@ -122,16 +123,16 @@ TEST(ReportJson, HasNullForWhatDoesNotExist) {
   EXPECT_TRUE(json["allreduce_requested"].is_null());
   EXPECT_TRUE(json["tower_weights"].is_null());
   EXPECT_TRUE(json["test_accuracy"].is_null());
-  EXPECT_TRUE(json.at("test_loss").is_null());
+  EXPECT_TRUE(json.at("validation_loss").is_null());
   EXPECT_TRUE(json["loss"].is_null());
   report.losses.loss.reset();
-  EXPECT_TRUE(nlohmann::json::parse(to_json(report))["loss"].is_null());
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report).str())["loss"].is_null());
 }
 
 TEST(ReportTable, ShowsTheResultsToPeople) {
   const std::string table = to_table(example());
   for (const char* part : {"702", "12.50", "1000", "0.125", "98.71 %", "1024, 7 steps skipped",
-                           "00000000000000ab", "yes", "peak CPU:0        3.00 MiB"})
+                           "00000000000000ab", "yes", "peak CPU:0          3.00 MiB"})
     EXPECT_THAT(table, HasSubstr(part)) << part;
   Report without = example();
   without.losses.loss.reset();

@@ -205,7 +205,6 @@ TEST(TfSpellings, ThatMeanTheSameAsOursAreTaken) {
 TEST(TfSpellings, WithoutCounterpartSayWhatToWrite) {
   const std::pair<const char*, const char*> refusals[] = {
       {"--optimizer=momentum", "--learning_rate"},
-      {"--train_dir=d", "--save_checkpoint=DIR"},
       {"--data_name=imagenet", "--data_dir"},
       {"--data_format=NCHW", "NHWC"},
       {"--display_every=5", "train_bench"},

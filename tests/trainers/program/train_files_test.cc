@@ -109,7 +109,8 @@ TEST_F(TrainTest, AsksBeforeItSavesOverAnotherModel) {
   std::filesystem::remove_all(path(".checkpoint"));
   const TrainResult alone = run_train({"--overwrite"});
   EXPECT_EQ(alone.code, 2);
-  EXPECT_THAT(alone.error, HasSubstr("--overwrite is for what --save_checkpoint replaces"));
+  EXPECT_THAT(alone.error,
+              HasSubstr("--overwrite is for what --save_checkpoint or --run_dir replaces"));
 }
 
 // The trace is written in the middle of the run.

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 // Ten epochs of four steps.
 StepInfo at_step(std::int64_t step) {
   return {
-      .step = step, .steps_per_epoch = 4, .total_steps = 40, .epoch = static_cast<int>(step) / 4};
+      .step = step, .steps_per_epoch = 4, .epoch = static_cast<int>(step) / 4, .total_steps = 40};
 }
 
 std::vector<double> rates(const Rate& rate, std::vector<std::int64_t> steps) {

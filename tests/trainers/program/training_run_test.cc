@@ -1,0 +1,367 @@
+// Runs that are cut and go on, and what their directory holds.
+#include "belfry/trainers/program/training_run.h"
+
+#include <csignal>
+#include <fstream>
+
+#include "belfry/tests/trainers/program/train_support.h"
+
+namespace belfry {
+namespace training_run_test {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+using testing::Not;
+
+// Does something in front of a step, the first being 0.
+struct BeforeStep final : Callback {
+  BeforeStep(std::int64_t at, std::function<void(Trainer&)> f) : step(at), act(std::move(f)) {}
+  void before_step(Trainer& trainer, const StepInfo& info) override {
+    if (info.step == step) act(trainer);
+  }
+  std::int64_t step;
+  std::function<void(Trainer&)> act;
+};
+
+// As if the process were gone: no step is saved any more, and nothing is closed.
+Recipe recipe_that(std::int64_t step, std::function<void(Trainer&)> act) {
+  Recipe recipe = small_recipe();
+  recipe.callbacks = {std::make_shared<BeforeStep>(step, std::move(act))};
+  return recipe;
+}
+
+Recipe recipe_that_fails_at(std::int64_t step) {
+  return recipe_that(step, [](Trainer&) { throw Error("the machine is down"); });
+}
+
+// Epochs of 8 steps on one device, two of them.
+class TrainingRunTest : public TrainTest {
+ protected:
+  TrainingRunTest() { std::filesystem::remove_all(directory_); }
+  ~TrainingRunTest() override { std::filesystem::remove_all(directory_); }
+
+  TrainResult start(std::vector<std::string> flags = {}, const Recipe& recipe = small_recipe()) {
+    flags.push_back("--run_dir=" + directory_);
+    flags.push_back("--json=" + json_.string());
+    return run_train(std::move(flags), recipe);
+  }
+  static std::string text_in(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  nlohmann::json summary() const {
+    return nlohmann::json::parse(text_in(directory_ + "/summary.json"));
+  }
+  // The lines of stats.jsonl without what depends on time.
+  std::vector<std::string> stats() const {
+    std::ifstream file(directory_ + "/stats.jsonl");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) {
+      auto json = nlohmann::json::parse(line);
+      json.erase("seconds");
+      json.erase("examples_per_second");
+      lines.push_back(json.dump());
+    }
+    return lines;
+  }
+  std::vector<std::string> checkpoints() const {
+    return local_file_system().list(directory_ + "/checkpoints");
+  }
+  // What a run that is never stopped ends with.
+  void expect_as_never_stopped(const std::vector<std::string>& flags = {}) {
+    const std::string hash = summary()["state_hash"];
+    const std::vector<std::string> course = stats();
+    std::filesystem::remove_all(directory_);
+    EXPECT_EQ(start(flags).code, 0);
+    EXPECT_EQ(hash, summary()["state_hash"]);
+    EXPECT_EQ(course, stats());
+  }
+
+  const std::string directory_ = path(".run");
+};
+
+TEST_F(TrainingRunTest, KeepsWhatItDid) {
+  const TrainResult done = start({"--devices=cpu:1"});
+  EXPECT_EQ(done.code, 0) << done.error;
+  EXPECT_THAT(local_file_system().list(directory_),
+              IsSupersetOf({"checkpoints", "config.json", "log.txt", "placement.txt", "stats.jsonl",
+                            "summary.json"}));
+  EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000008", "step-00000016"));
+  EXPECT_EQ(std::filesystem::read_symlink(directory_ + "/checkpoints/latest"), "step-00000016");
+  EXPECT_EQ(stats().size(), 18u) << "16 steps and 2 evaluations";
+  EXPECT_THAT(stats()[8], AllOf(HasSubstr("\"step\":8"), HasSubstr("validation_loss")));
+  nlohmann::json results = summary();
+  EXPECT_EQ(results["finished"], true);
+  EXPECT_EQ(results["exit_code"], 0);
+  EXPECT_TRUE(results["error"].is_null());
+  EXPECT_TRUE(results["resumed_from_step"].is_null());
+  const nlohmann::json json = report();
+  for (const auto& [key, value] : json.items()) EXPECT_EQ(results[key], value) << key;
+  EXPECT_THAT(text_in(directory_ + "/log.txt"), HasSubstr("epoch 2, step 16: test"));
+  EXPECT_THAT(text_in(directory_ + "/placement.txt"), HasSubstr("fc0/W"));
+}
+
+TEST_F(TrainingRunTest, GoesOnToTheBitsOfOneThatNeverStopped) {
+  for (const int step : {3, 8, 11}) {
+    SCOPED_TRACE(step);
+    std::filesystem::remove_all(directory_);
+    const std::vector<std::string> flags{"--devices=cpu:1", "--save_every_steps=2"};
+    const TrainResult cut = start(flags, recipe_that_fails_at(step));
+    EXPECT_EQ(cut.code, 1);
+    EXPECT_EQ(summary()["finished"], false);
+    EXPECT_EQ(summary()["error"]["code"], "FAILED");
+    EXPECT_THAT(std::string(summary()["error"]["what"]), HasSubstr("the machine is down"));
+    const TrainResult on = start(flags);
+    EXPECT_EQ(on.code, 0) << on.error;
+    EXPECT_THAT(on.out, HasSubstr("going on at step"));
+    EXPECT_EQ(summary()["resumed_from_step"], step / 2 * 2);
+    expect_as_never_stopped(flags);
+  }
+}
+
+TEST_F(TrainingRunTest, DoesTheEvaluationThatWasDue) {
+  // The epoch is saved, then evaluated.
+  EXPECT_EQ(start({"--devices=cpu:1"}, recipe_that_fails_at(8)).code, 1);
+  EXPECT_EQ(stats().size(), 9u);
+  const TrainResult on = start({"--devices=cpu:1"});
+  EXPECT_THAT(on.out, HasSubstr("epoch 1, step 8: test"));
+  expect_as_never_stopped({"--devices=cpu:1"});
+}
+
+TEST_F(TrainingRunTest, TakesTheGlobalBatchOfTheRunToOtherDevices) {
+  EXPECT_EQ(start({"--devices=cpu:4", "--global_batch_size=8", "--shards=4", "--max_steps=5"}).code,
+            0);
+  const TrainResult two = start({"--devices=cpu:2", "--max_steps=9", "--allreduce=naive"});
+  EXPECT_EQ(two.code, 0) << two.error;
+  EXPECT_EQ(report()["global_batch_size"], 8);
+  EXPECT_EQ(report()["shards"], 4);
+  EXPECT_EQ(start({"--devices=cpu:1", "--threads=1"}).code, 0);
+  const std::string hash = report()["state_hash"];
+  EXPECT_EQ(run_train({"--devices=cpu:2", "--global_batch_size=8", "--shards=4",
+                       "--json=" + json_.string()})
+                .code,
+            0);
+  EXPECT_EQ(report()["state_hash"], hash);
+  const TrainResult three = start({"--devices=cpu:3", "--epochs=3"});
+  EXPECT_EQ(three.code, 2);
+  EXPECT_THAT(three.error, HasSubstr("the run has a global batch of 8, which 3 devices do not"));
+  const TrainResult other =
+      start({"--devices=cpu:2", "--shards=2", "--epochs=3", "--global_batch_size=8"});
+  EXPECT_EQ(other.code, 0);
+  EXPECT_THAT(other.error, HasSubstr("resume: not the same bits because the global batch had 4 "
+                                     "shards and now has 2"));
+}
+
+TEST_F(TrainingRunTest, RefusesWhatWouldBeAnotherRun) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
+  Recipe deeper = small_recipe();
+  deeper.model = [](Tower& tower, Output x, Output y) { return smooth_model(tower, x, y) * 2; };
+  Recipe others = small_recipe();
+  others.data = [](bool train) { return smooth_data(train ? 71 : 10); };
+  Recipe momentum_recipe = small_recipe();
+  momentum_recipe.optimizer = momentum(0.1);
+  const auto refused = [&](std::vector<std::string> flags, const Recipe& recipe,
+                           const std::string& why) {
+    flags.push_back("--devices=cpu:1");
+    const TrainResult done = start(std::move(flags), recipe);
+    EXPECT_EQ(done.code, 2) << why;
+    EXPECT_THAT(done.error, AllOf(HasSubstr("was another one: "), HasSubstr(why)));
+  };
+  refused({"--seed=2"}, small_recipe(), "the seed was 1 and is now 2");
+  refused({"--batch_size=4"}, small_recipe(), "the global batch was 8 and is now 4");
+  refused({"--learning_rate=0.5"}, small_recipe(), "the learning rate was 0.1 and is now 0.5");
+  refused({}, deeper, "the model's graph");
+  refused({}, others, "the number of training samples was 70 and is now 71");
+  refused({}, momentum_recipe, "the optimizer");
+  EXPECT_EQ(checkpoints().back(), "step-00000003");
+  // Whoever names a checkpoint is told.
+  const TrainResult told = run_train({"--devices=cpu:1", "--seed=2", "--epochs=1",
+                                      "--resume=" + directory_ + "/checkpoints/latest"});
+  EXPECT_EQ(told.code, 0);
+  EXPECT_THAT(told.error,
+              HasSubstr("resume: not the same bits because the seed was 1 and is now 2"));
+}
+
+TEST_F(TrainingRunTest, ThatHasEndedPrintsItsResultsAndWritesNothing) {
+  EXPECT_EQ(start({"--devices=cpu:1"}).code, 0);
+  const std::string before = text_in(directory_ + "/summary.json");
+  const auto written = std::filesystem::last_write_time(directory_ + "/log.txt");
+  std::filesystem::remove(json_);
+  const TrainResult again = start({"--devices=cpu:2"});
+  EXPECT_EQ(again.code, 0) << again.error;
+  EXPECT_THAT(again.out, HasSubstr("this run has ended before, after step 16"));
+  EXPECT_EQ(text_in(directory_ + "/summary.json"), before);
+  EXPECT_EQ(std::filesystem::last_write_time(directory_ + "/log.txt"), written);
+  EXPECT_EQ(report()["state_hash"], summary()["state_hash"]);
+  EXPECT_EQ(start({"--devices=cpu:1", "--epochs=3"}).code, 0);
+  EXPECT_EQ(report()["steps"], 24);
+  EXPECT_EQ(summary()["resumed_from_step"], 16);
+}
+
+TEST_F(TrainingRunTest, StartsAnewOnlyWhereItMayReplace) {
+  EXPECT_EQ(start({"--max_steps=3", "--devices=cpu:1"}).code, 0);
+  const TrainResult refused = start({"--resume=never", "--devices=cpu:1"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.error, HasSubstr("holds a run already"));
+  EXPECT_THAT(checkpoints(), Contains("step-00000003"));
+  EXPECT_EQ(start({"--resume=never", "--overwrite", "--max_steps=2", "--devices=cpu:1"}).code, 0);
+  EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000002"));
+  EXPECT_EQ(stats().size(), 3u);
+}
+
+TEST_F(TrainingRunTest, SkipsADamagedCheckpoint) {
+  const std::vector<std::string> flags{"--devices=cpu:1", "--save_every_steps=2"};
+  EXPECT_EQ(start(flags, recipe_that_fails_at(7)).code, 1);
+  const std::string newest = directory_ + "/checkpoints/step-00000006/model.safetensors";
+  std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('\x7f');
+  file.close();
+  const TrainResult on = start(flags);
+  EXPECT_EQ(on.code, 0) << on.error;
+  EXPECT_THAT(on.error,
+              AllOf(HasSubstr("resume: skipped a damaged checkpoint"), HasSubstr("step-00000006")));
+  EXPECT_EQ(summary()["resumed_from_step"], 4);
+  expect_as_never_stopped(flags);
+}
+
+TEST_F(TrainingRunTest, KeepsTheNewestAndTheBest) {
+  EXPECT_EQ(
+      start({"--devices=cpu:1", "--epochs=6", "--keep=2", "--best_metric=validation_loss:max"})
+          .code,
+      0);
+  std::vector<std::pair<double, int>> losses;
+  for (const std::string& line : stats())
+    if (const auto json = nlohmann::json::parse(line); json.contains("validation_loss"))
+      losses.emplace_back(json["validation_loss"], json["step"]);
+  const auto [loss, step] = *std::ranges::max_element(losses);
+  const std::string best = std::filesystem::read_symlink(directory_ + "/checkpoints/best");
+  EXPECT_EQ(step_of_checkpoint(best), step);
+  EXPECT_THAT(checkpoints(),
+              IsSupersetOf({best, std::string("step-00000040"), std::string("step-00000048")}));
+  EXPECT_THAT(checkpoints(), Not(Contains(step == 8 ? "step-00000016" : "step-00000008")));
+  const TrainResult unknown = start({"--best_metric=validation_los:max", "--epochs=7"});
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.error, HasSubstr("did you mean 'validation_loss'"));
+}
+
+TEST_F(TrainingRunTest, EndsWhenASignalAsksForItAndGoesOn) {
+  for (const auto& [signal, code] :
+       {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 143}, {SIGUSR2, 0}}) {
+    SCOPED_TRACE(signal);
+    std::filesystem::remove_all(directory_);
+    const Recipe recipe = recipe_that(4, [signal = signal](Trainer&) { ::raise(signal); });
+    const TrainResult done = start({"--devices=cpu:1"}, recipe);
+    EXPECT_EQ(done.code, code) << done.error;
+    EXPECT_THAT(checkpoints(), Contains("step-00000005"));
+    if (code == 0) continue;
+    EXPECT_EQ(summary()["finished"], false);
+    EXPECT_EQ(summary()["exit_code"], code);
+    EXPECT_EQ(report()["steps"], 5);
+    EXPECT_THAT(done.out, HasSubstr("step 5 of 16 is complete; step 5 is saved in"));
+    EXPECT_EQ(start({"--devices=cpu:1"}).code, 0);
+    expect_as_never_stopped({"--devices=cpu:1"});
+  }
+}
+
+TEST_F(TrainingRunTest, EndsWhenItsTimeIsUp) {
+  const Recipe slow = recipe_that(2, [](Trainer&) { ::usleep(1'100'000); });
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_time=1"}, slow).code, 143);
+  EXPECT_EQ(start({"--devices=cpu:1"}).code, 0);
+  expect_as_never_stopped({"--devices=cpu:1"});
+}
+
+TEST_F(TrainingRunTest, LoadsWhatBothHave) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
+  Recipe wider = small_recipe();
+  wider.optimizer = adam(0.0);
+  wider.model = [](Tower& tower, Output x, Output y) {
+    return smooth_model(tower, x, y) +
+           reduce_mean(square(dense(tower, "other", x, {.units = 1}))) * 0.0;
+  };
+  const std::string hash = report()["params_hash"];
+  const TrainResult done =
+      run_train({"--devices=cpu:1", "--max_steps=1", "--load=" + directory_ + "/checkpoints/latest",
+                 "--json=" + json_.string()},
+                wider);
+  EXPECT_EQ(done.code, 0) << done.error;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("loaded 4 variables"), HasSubstr("these start anew: "),
+                              HasSubstr("other/W")));
+  Recipe same = small_recipe();
+  same.optimizer = sgd(0.0);
+  EXPECT_EQ(run_train({"--devices=cpu:1", "--max_steps=1",
+                       "--load=" + directory_ + "/checkpoints/latest", "--json=" + json_.string()},
+                      same)
+                .code,
+            0);
+  EXPECT_EQ(report()["params_hash"], hash);
+}
+
+TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
+  const std::vector<std::string> flags{"--devices=cpu:2", "--batch_size=4", "--seed=7",
+                                       "--learning_rate=0.05", "--fuse_updates=0"};
+  EXPECT_EQ(start(flags).code, 0);
+  const std::string hash = report()["state_hash"];
+  std::vector<std::string> printing = flags;
+  printing.push_back("--print_config");
+  EXPECT_EQ(nlohmann::json::parse(run_train(printing).out),
+            nlohmann::json::parse(text_in(directory_ + "/config.json")));
+  EXPECT_EQ(run_train({"--config=" + directory_ + "/config.json", "--json=" + json_.string()}).code,
+            0);
+  EXPECT_EQ(report()["state_hash"], hash);
+  EXPECT_EQ(
+      run_train({"--config", directory_ + "/config.json", "--seed=8", "--json=" + json_.string()})
+          .code,
+      0);
+  EXPECT_EQ(report()["seed"], 8);
+  for (const auto& [text, why] : {std::pair("{\"seeds\": 1}", "--seed"),
+                                  {"{\"seed\": [1]}", "no text, number, true or false"},
+                                  {"[1]", "config"},
+                                  {"{", "line 1"}}) {
+    std::ofstream(path(".bad")) << text;
+    const TrainResult bad = run_train({"--config=" + path(".bad")});
+    EXPECT_EQ(bad.code, 2) << text;
+    EXPECT_THAT(bad.error, HasSubstr(why));
+  }
+  std::filesystem::remove(path(".bad"));
+  EXPECT_EQ(run_train({"--config=" + path(".none")}).code, 2);
+}
+
+TEST_F(TrainingRunTest, RefusesWhatIsNoRunDirectory) {
+  std::filesystem::create_directories(directory_);
+  std::ofstream(directory_ + "/thesis.tex") << "text";
+  const TrainResult refused = start();
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("holds files, but no run"));
+  EXPECT_THAT(local_file_system().list(directory_), ElementsAre("thesis.tex"));
+}
+
+TEST_F(TrainingRunTest, IsOneProgramsAtATime) {
+  const RunDirectory taken(directory_);
+  const TrainResult refused = start();
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("is the run directory of a program that is running"));
+}
+
+TEST(RunFlags, ReadTimes) {
+  EXPECT_EQ(parse_duration("f", "90"), 90);
+  EXPECT_EQ(parse_duration("f", "1:30"), 90);
+  EXPECT_EQ(parse_duration("f", "01:02:03:04"), ((24 + 2) * 60 + 3) * 60 + 4);
+  for (const char* text : {"", "0", "1:2:3:4:5", "x", "1:-2", "1.5"})
+    EXPECT_THROW(parse_duration("f", text), FlagError) << text;
+}
+
+TEST(RunFlags, AreAboutARunDirectory) {
+  for (const char* flag : {"--keep=2", "--save_every_steps=3", "--best_metric=loss:min"}) {
+    const TrainResult done = run_train({flag});
+    EXPECT_EQ(done.code, 2);
+    EXPECT_THAT(done.error, AllOf(HasSubstr(flag), HasSubstr("--run_dir")));
+  }
+  EXPECT_THAT(run_train({"--best_metric=loss", "--run_dir=d"}).error, HasSubstr("NAME:min"));
+}
+
+}  // namespace training_run_test
+}  // namespace belfry

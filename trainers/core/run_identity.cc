@@ -1,0 +1,188 @@
+#include "belfry/trainers/core/run_identity.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/graph/graph.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::uint64_t kWholeFile = std::uint64_t{64} << 20, kEnd = std::uint64_t{1} << 20;
+
+class TextHash {
+ public:
+  void add(std::string_view text) {
+    hash_.add(std::as_bytes(std::span(text)));
+    hash_.add(std::as_bytes(std::span("", 1)));
+  }
+  std::string str() const { return hex(hash_.value(), 16); }
+
+ private:
+  Fnv1a hash_;
+};
+
+// The nodes of the first tower that its loss and metrics are made of, in the order of the graph.
+std::vector<const Node*> nodes_of_model(const TowerRecord& tower) {
+  std::vector<const Node*> open{&tower.loss.node()};
+  for (const NamedOutput& metric : tower.metrics) open.push_back(&metric.value.node());
+  std::set<std::size_t> seen;
+  std::vector<const Node*> nodes;
+  while (!open.empty()) {
+    const Node* const node = open.back();
+    open.pop_back();
+    if (!seen.insert(node->id()).second) continue;
+    nodes.push_back(node);
+    for (const Output& input : node->inputs()) open.push_back(&input.node());
+  }
+  std::ranges::sort(nodes, {}, [](const Node* node) { return node->id(); });
+  return nodes;
+}
+
+// But for variables without the first dimension: most have one row per sample, of which each device
+// has its own number.
+std::string type_text(const Node& node, const TensorType& type) {
+  std::vector<std::int64_t> dims = type.shape.dims();
+  if (!node.is_variable() && !dims.empty()) dims[0] = 0;
+  return cat(TensorType{Shape(std::move(dims)), type.dtype});
+}
+
+void add_node(const Node& node, TextHash& hash) {
+  hash.add(node.op().name);
+  hash.add(node.logical_name());
+  // Their options are shapes, which types tell.
+  const std::string_view op = node.op().name;
+  if (op != "Placeholder" && op != "Reshape") hash.add(node.raw_options().str());
+  for (const Output& input : node.inputs())
+    hash.add(cat(input.node().logical_name(), ":", input.index()));
+  for (std::size_t i = 0; i < node.outputs(); ++i) hash.add(type_text(node, node.output_type(i)));
+}
+
+std::string hash_of_model(const Trainer& trainer) {
+  TextHash hash;
+  for (const Node* const node : nodes_of_model(trainer.built().towers[0])) add_node(*node, hash);
+  return hash.str();
+}
+
+// Its ops and their options, as updates of the variables have them; rates are told apart.
+std::string hash_of_optimizer(const Graph& graph) {
+  std::set<std::string> updates;
+  for (std::size_t id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op().writes > 0) updates.insert(cat(node.op().name, node.raw_options().str()));
+  }
+  TextHash hash;
+  for (const std::string& update : updates) hash.add(update);
+  return hash.str();
+}
+
+// A schedule is known by what it gives: at the first steps, and at ever fewer later ones.
+std::string text_of_rates(const Trainer& trainer) {
+  const Rate& rate = trainer.options().optimizer.rate();
+  const std::int64_t per_epoch = trainer.batches().steps_per_epoch();
+  const auto at = [&](std::int64_t step) {
+    return rate.at(
+        {.step = step, .steps_per_epoch = per_epoch, .epoch = static_cast<int>(step / per_epoch)});
+  };
+  if (rate.is_constant()) return cat(at(0));
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  TextHash hash;
+  for (std::int64_t step = 0; step < kMost; step += 1 + step / 16) hash.add(cat(at(step)));
+  return cat("a schedule (", hash.str(), ") that begins with ", at(0));
+}
+
+std::string checksum(FileSystem& files, const std::string& path) {
+  const auto file = files.open(path);
+  const std::uint64_t size = file->size();
+  Fnv1a hash;
+  std::vector<std::byte> part(kEnd);
+  for (std::uint64_t done = 0; done < size;) {
+    const std::size_t count = file->read(part);
+    if (count == 0) break;
+    done += count;
+    const bool counts = size <= kWholeFile || done <= kEnd || done > size - kEnd;
+    if (counts) hash.add(std::span(part).first(count));
+  }
+  return hex(hash.value(), 16);
+}
+
+// The samples at both ends, where no file can be looked at.
+std::string checksum_of_samples(const Dataset& data) {
+  constexpr std::int64_t kMost = 64;
+  const std::int64_t size = data.size();
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < size; ++i)
+    if (i < kMost || i >= size - kMost) rows.push_back(i);
+  Fnv1a hash;
+  for (const Tensor& tensor : gather_tensors(data, rows))
+    hash.add({tensor.raw(), static_cast<std::size_t>(tensor.bytes())});
+  return hex(hash.value(), 16);
+}
+
+void add_data(const Dataset& data, Json& identity) {
+  Json fields = Json::array(), files = Json::array();
+  for (const Dataset::Field& field : data.signature())
+    fields.push(cat(field.name, " ", TensorType{field.shape, field.dtype}));
+  for (const std::string& path : data.files())
+    files.push(cat(path.substr(path.rfind('/') + 1), " ", checksum(local_file_system(), path)));
+  identity.set("fields", std::move(fields)).set("samples", data.size());
+  if (data.files().empty())
+    identity.set("checksum", checksum_of_samples(data));
+  else
+    identity.set("files", std::move(files));
+}
+
+const std::pair<const char*, const char*> kNames[] = {
+    {"seed", "the seed"},
+    {"precision", "the precision"},
+    {"global_batch", "the global batch"},
+    {"rates", "the learning rate"},
+    {"samples", "the number of training samples"},
+    {"fields", "the fields of the training data"},
+    {"files", "the training data"},
+    {"checksum", "the training data"},
+    {"optimizer", "the optimizer"},
+    {"model", "the model's graph (its ops, options or shapes)"}};
+
+}  // namespace
+
+Json run_identity(const Trainer& trainer, const Dataset& data) {
+  const TrainerOptions& options = trainer.options();
+  Json identity = Json::object();
+  identity.set("model", hash_of_model(trainer))
+      .set("precision", std::string(name_of(options.precision)))
+      .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(trainer.graph())))
+      .set("rates", text_of_rates(trainer))
+      .set("global_batch", trainer.batches().global_batch())
+      .set("seed", options.seed);
+  add_data(data, identity);
+  return identity;
+}
+
+std::string first_difference(const Json& before, const Json& now) {
+  const auto text_in = [](const Json& json, const char* key) -> std::string {
+    const Json* const value = json.find(key);
+    return !value ? "" : value->kind() == Json::Kind::kString ? value->text() : value->str();
+  };
+  for (const auto& [key, name] : kNames) {
+    const std::string then = text_in(before, key), current = text_in(now, key);
+    if (then == current) continue;
+    const auto told = [](const std::string& text) { return text.empty() ? "none" : shown(text); };
+    return cat(name, " was ", told(then), " and is now ", told(current));
+  }
+  return "";
+}
+
+std::string arithmetic_of_host() {
+  const char* const set = __builtin_cpu_supports("avx512f") ? "AVX-512"
+                          : __builtin_cpu_supports("avx2")  ? "AVX2"
+                                                            : "SSE";
+  return cat("Belfry ", BELFRY_VERSION, " with ", set);
+}
+
+}  // namespace belfry

@@ -1,0 +1,23 @@
+// What must be the same for a run to go on as if it had never stopped, whatever carries it out.
+#pragma once
+#include <string>
+
+#include "belfry/framework/base/json.h"
+
+namespace belfry {
+
+class Trainer;
+struct Dataset;
+
+// The model's graph (a hash of each node's op, name, options and types, by part), the optimizer and
+// its rates, global batch, seed and data. Not in it: devices, trainer, strategy, threads, epochs,
+// steps. Reads the data: files up to 64 MiB whole, of larger ones the first and the last MiB.
+Json run_identity(const Trainer& trainer, const Dataset& data);
+
+// "the seed was 1 and is now 2": the first member that differs; "" for none.
+std::string first_difference(const Json& before, const Json& now);
+
+// The instruction set and the version of the library, on which bits depend, too.
+std::string arithmetic_of_host();
+
+}  // namespace belfry

@@ -1,0 +1,200 @@
+#include "belfry/trainers/program/run_flags.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/program/flag_parser.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+// Flags about one call of a program, which another with the same configuration does not share.
+constexpr std::string_view kOfOneCall[] = {"config",
+                                           "print_config",
+                                           "run_dir",
+                                           "resume",
+                                           "overwrite",
+                                           "save_checkpoint",
+                                           "json",
+                                           "restore_checkpoint",
+                                           "trace_file",
+                                           "memory_report",
+                                           "dry_run",
+                                           "explain",
+                                           "load",
+                                           "algorithms",
+                                           "check_equivalence"};
+
+BestMetric parse_best(const WrittenFlag& flag) {
+  const std::size_t colon = flag.value.rfind(':');
+  const std::string_view text = flag.value;
+  const std::string_view way = colon == text.npos ? "" : text.substr(colon + 1);
+  require<FlagError>(colon > 0 && (way == "min" || way == "max"), flag.written,
+                     " is no metric with the way to compare it; write --best_metric=NAME:min or "
+                     "NAME:max, e.g. validation_loss:min");
+  return {.name = std::string(text.substr(0, colon)), .largest = way == "max"};
+}
+
+OnSaveError parse_on_error(const WrittenFlag& flag) {
+  for (const auto& [name, value] : {std::pair("stop", OnSaveError::kStop),
+                                    {"retry", OnSaveError::kRetry},
+                                    {"continue", OnSaveError::kContinue}})
+    if (flag.value == name) return value;
+  throw FlagError(cat(flag.written, " is none of stop, retry and continue"));
+}
+
+// A member of a configuration as an argument.
+std::string argument_of(const std::string& name, const Json& value) {
+  const Json::Kind kind = value.kind();
+  require<FlagError>(
+      kind != Json::Kind::kArray && kind != Json::Kind::kObject && kind != Json::Kind::kNull,
+      value.where(), "the value of '", shown(name), "' is no text, number, true or false");
+  return cat("--", name, "=", kind == Json::Kind::kString ? value.text() : value.str());
+}
+
+std::vector<std::string> arguments_in(const std::string& path) {
+  std::vector<std::string> result;
+  try {
+    const std::vector<std::byte> bytes = local_file_system().read(path, kMostJsonBytes);
+    const Json config = Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    for (const auto& [name, value] : config.members()) {
+      require<FlagError>(name != "config", value.where(), "a configuration names no other");
+      result.push_back(argument_of(name, value));
+    }
+  } catch (const Error& error) {
+    throw FlagError(cat("--config=", shown(path), ": ", error.what()));
+  }
+  return result;
+}
+
+// "X" of --config=X or --config X among the arguments.
+std::optional<std::string> config_path(std::span<const char* const> arguments) {
+  std::optional<std::string> path;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    constexpr std::string_view kName = "--config";
+    if (argument.starts_with("--config=")) path = argument.substr(kName.size() + 1);
+    if (argument == kName && i + 1 < arguments.size()) path = arguments[i + 1];
+  }
+  return path;
+}
+
+// A number as one, so that people can edit it.
+Json value_of(const std::string& text) {
+  try {
+    Json value = Json::parse(text);
+    if (value.kind() <= Json::Kind::kDouble && value.str() == text) return value;
+  } catch (const Error&) {
+  }
+  return Json(text);
+}
+
+}  // namespace
+
+double parse_duration(const std::string& written, std::string_view text) {
+  constexpr double kSeconds[] = {1, 60, 3600, 86400};
+  double seconds = 0;
+  std::vector<std::string_view> parts = split(text, ':');
+  std::ranges::reverse(parts);
+  require<FlagError>(parts.size() <= std::size(kSeconds), written,
+                     " has more than days, hours, minutes and seconds");
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    seconds += kSeconds[i] * static_cast<double>(parse_number<std::uint32_t>(
+                                 cat(written, ": '", shown(parts[i]), "'"), parts[i]));
+  require<FlagError>(seconds > 0, written, " is no time to train in");
+  return seconds;
+}
+
+void add_run_flags(FlagParser& parser, RunFlags& flags) {
+  parser.group("Runs");
+  parser.add(
+      "--run_dir", flags.directory, "DIR",
+      "folder of this run: checkpoints, logs, TensorBoard files, results; started again, the "
+      "program goes on where the run was [none]");
+  parser.add("--resume", flags.resume, "WAY",
+             "auto: go on from the newest checkpoint of --run_dir, if there is one; never: start "
+             "anew; PATH: go on from this checkpoint or run [auto]");
+  parser.add("--load", flags.load, "PATH",
+             "before training, take the variables that this checkpoint has, too, by name; the rest "
+             "starts as usual [none]");
+  parser.add("--save_every_steps", flags.schedule.every_steps, 0, kMost, "N",
+             "save into --run_dir after every N steps; 0: not by steps [0]");
+  parser.add("--save_every_epochs", flags.schedule.every_epochs, 0, kMost, "N",
+             "the same after every N epochs [1]");
+  parser.add(
+      "--save_every_minutes",
+      [&to = flags.schedule.every_minutes](const WrittenFlag& flag) {
+        read_number(
+            flag, "a number >= 0", [](double x) { return x >= 0; }, to);
+      },
+      "X", "the same when X minutes have passed since the last one; 0: not by time [0]");
+  parser.add("--keep", flags.schedule.keep, 1, std::numeric_limits<int>::max(), "N",
+             "keep the N newest checkpoints of --run_dir, and the best [3]");
+  parser.add(
+      "--best_metric",
+      [&to = flags.schedule.best](const WrittenFlag& flag) { to = parse_best(flag); },
+      "NAME:min|max", "which checkpoint is the best, e.g. validation_accuracy:max [none is]");
+  parser.add(
+      "--on_save_error",
+      [&to = flags.schedule.on_error](const WrittenFlag& flag) { to = parse_on_error(flag); },
+      "stop|retry|continue",
+      "when a checkpoint cannot be written: end with the error, save again a minute later, or when "
+      "that is due; older ones are kept [retry]");
+  parser.add(
+      "--max_time",
+      [&to = flags.max_seconds](const WrittenFlag& flag) {
+        to = parse_duration(flag.written, flag.value);
+      },
+      "TIME", "DD:HH:MM:SS, or fewer parts: save and end after this time, as by SIGTERM [none]");
+  parser.add(
+      "--config", [](const WrittenFlag&) {}, "FILE",
+      "take flags from this JSON object, as --print_config prints and --run_dir keeps it; those of "
+      "the command line win [none]");
+  parser.add("--print_config", flags.print_config,
+             "print the flags of this run as JSON, and exit [false]");
+}
+
+void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overwrite) {
+  const bool has_directory = !flags.directory.empty();
+  for (const char* const flag :
+       {"--save_every_steps", "--save_every_epochs", "--save_every_minutes", "--keep",
+        "--best_metric", "--on_save_error"})
+    require<FlagError>(has_directory || !parser.given(flag), parser.flag(flag).written,
+                       " is about the checkpoints of a run directory; name one by --run_dir=DIR");
+  require<FlagError>(!(parser.given("--resume") && parser.given("--restore_checkpoint")),
+                     parser.flag("--resume").written, " and ",
+                     parser.flag("--restore_checkpoint").written,
+                     " both say what to go on from; leave one of them out");
+  const bool resumes = flags.resume != "never" && flags.resume != "auto";
+  require<FlagError>(flags.load.empty() || (!resumes && !parser.given("--restore_checkpoint")),
+                     parser.flag("--load").written,
+                     " starts a run from weights, so it cannot also go on from a checkpoint; leave "
+                     "one of them out");
+  require<FlagError>(!overwrite || parser.given("--save_checkpoint") || has_directory,
+                     "--overwrite is for what --save_checkpoint or --run_dir replaces; name that, "
+                     "too");
+}
+
+std::vector<std::string> with_config(std::span<const char* const> arguments) {
+  std::vector<std::string> all;
+  if (const std::optional<std::string> path = config_path(arguments)) all = arguments_in(*path);
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
+}
+
+Json config_of(const FlagParser& parser) {
+  Json config = Json::object();
+  for (const WrittenFlag& flag : parser.line())
+    if (!flag.name.empty() && std::ranges::find(kOfOneCall, flag.name) == std::end(kOfOneCall))
+      config.set(flag.name, flag.value == "true"    ? Json(true)
+                            : flag.value == "false" ? Json(false)
+                                                    : value_of(flag.value));
+  return config;
+}
+
+}  // namespace belfry

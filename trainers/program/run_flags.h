@@ -1,0 +1,42 @@
+// Flags about what a training run leaves behind and goes on from.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/trainers/runs/run_saver.h"
+
+namespace belfry {
+
+class FlagParser;
+
+struct RunFlags {
+  std::string directory;        // --run_dir
+  std::string resume = "auto";  // "auto", "never" or a path
+  std::string load;
+  SaveSchedule schedule = {};
+  double max_seconds = 0;  // 0: no limit
+  bool print_config = false;
+};
+
+void add_run_flags(FlagParser& parser, RunFlags& flags);
+
+// Throws FlagError for what has no use together.
+void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overwrite);
+
+// The arguments, in front of them those of the file that --config names, whose members are flags:
+// {"devices": "cpu:2", "epochs": 3, "dry_run": true}. So a flag of the command line wins. Throws
+// FlagError naming the file and the line.
+std::vector<std::string> with_config(std::span<const char* const> arguments);
+
+// What such a file has to hold for this run: the flags that were given, but for those that name
+// what one run reads and writes.
+Json config_of(const FlagParser& parser);
+
+// "1:12:30:00" (days, hours, minutes, seconds), or fewer parts from the right, in seconds. Throws
+// FlagError.
+double parse_duration(const std::string& written, std::string_view text);
+
+}  // namespace belfry

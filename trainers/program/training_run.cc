@@ -1,0 +1,213 @@
+#include "belfry/trainers/program/training_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "belfry/framework/base/log.h"
+#include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/program/program.h"
+#include "belfry/trainers/util/device_list.h"
+
+namespace belfry {
+namespace {
+
+// Those of a run directory, the newest first; a checkpoint is one itself.
+std::vector<std::string> checkpoints_at(const std::string& path) {
+  FileSystem& files = local_file_system();
+  std::vector<std::string> paths;
+  for (const std::int64_t step : checkpoints_in(files, path))
+    paths.push_back(checkpoint_in(path, step));
+  std::ranges::reverse(paths);
+  if (paths.empty()) paths.push_back(path);
+  return paths;
+}
+
+// 0 if the checkpoint does not say.
+std::int64_t integer_in(const CheckpointInfo& info, const char* key) {
+  const Json* const value = info.extra.find(key);
+  return value ? value->integer() : 0;
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
+    : flags_(flags), console_(console) {
+  if (!flags.run.directory.empty()) take_directory(flags);
+  find(flags);
+  if (directory_) require_no_newer(flags);
+  if (directory_) {
+    stats_ = std::make_shared<StatsLog>(directory_->files(), directory_->path_of(kStatsFile));
+    saver_ = std::make_shared<RunSaver>(*directory_, flags.run.schedule, *stats_);
+  }
+  stop_ = std::make_shared<StopOnRequest>(flags.run.max_seconds, saver_.get());
+}
+
+TrainingRun::~TrainingRun() { console_.copy_to({}); }
+
+void TrainingRun::take_directory(const TrainFlags& flags) {
+  directory_ = std::make_unique<RunDirectory>(flags.run.directory);
+  if (flags.run.resume != "never" || directory_->is_empty()) return;
+  require<FlagError>(flags.overwrite, "--resume=never: ", directory_->path(),
+                     " holds a run already; name another directory, go on with that run "
+                     "(--resume=auto), or let it be replaced (--overwrite)");
+  directory_->clear();
+}
+
+void TrainingRun::find(const TrainFlags& flags) {
+  const std::string& resume = flags.run.resume;
+  if (resume == "never" || (resume == "auto" && !directory_)) return;
+  const bool automatic = resume == "auto";
+  written_ =
+      automatic
+          ? cat("--run_dir=", flags.run.directory)
+          : cat(flags.restore_checkpoint.empty() ? "--resume=" : "--restore_checkpoint=", resume);
+  if (automatic && directory_->checkpoints().empty()) return;
+  candidates_ = checkpoints_at(automatic ? directory_->path() : resume);
+  std::string why;
+  while (!candidates_.empty()) try {
+      found_ = inspect_checkpoint(candidates_.front());
+      return;
+    } catch (const Error& error) {
+      why = error.what();
+      candidates_.erase(candidates_.begin());
+      if (!candidates_.empty()) log_warning("resume: skipped a checkpoint: ", why);
+    }
+  throw IoError(cat(written_, ": ", why));
+}
+
+// Checkpoints of later steps than the one that was named would be the newest of the directory.
+void TrainingRun::require_no_newer(const TrainFlags& flags) {
+  if (flags.run.resume == "auto" || flags.run.resume == "never") return;
+  const std::int64_t from = found_ ? integer_in(*found_, "steps") : 0;
+  for (const std::int64_t step : directory_->checkpoints()) {
+    if (step <= from) continue;
+    require<FlagError>(flags.overwrite, written_, " goes back to step ", from, ", but ",
+                       directory_->path(), " has step ", step,
+                       "; name another --run_dir, or let later steps be replaced (--overwrite)");
+    directory_->remove_checkpoint(step);
+  }
+}
+
+void TrainingRun::adopt(TrainerOptions& options) const {
+  if (!found_ || flags_.batch_given) return;
+  const auto devices = std::ssize(options.devices);
+  const std::int64_t global = integer_in(*found_, "global_batch");
+  const std::int64_t shards = integer_in(*found_, "shards");
+  if (global <= 0) return;
+  require<FlagError>(global % devices == 0, written_, ": the run has a global batch of ", global,
+                     ", which ", devices, " devices do not divide; use other --devices");
+  options.batch_size = static_cast<int>(global / devices);
+  const bool can = std::ranges::none_of(options.devices, &DeviceSpec::is_gpu) &&
+                   options.async != "free" && shards > 0 && shards % devices == 0;
+  if (can) options.shards = static_cast<int>(shards);
+}
+
+std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
+  std::vector<std::shared_ptr<Callback>> result{stop_};
+  if (stats_) result.push_back(stats_);
+  if (saver_) result.push_back(saver_);
+  return result;
+}
+
+bool TrainingRun::is_own(const std::string& checkpoint) const {
+  return directory_ &&
+         local_file_system().resolve(checkpoint).starts_with(directory_->path() + "/");
+}
+
+void TrainingRun::restore(Trainer& trainer) {
+  if (!candidates_.empty()) restore_one_of(trainer);
+  if (flags_.run.load.empty() || resumed_from_) return;
+  const LoadedVariables loaded = load_variables(trainer.session(), flags_.run.load);
+  console_.line(cat("loaded ", loaded.taken.size(), " variables of ", flags_.run.load,
+                    loaded.initial.empty() ? "" : cat("; these start anew: ", join(loaded.initial)),
+                    loaded.left_out.empty() ? "" : cat("; left out: ", join(loaded.left_out))));
+}
+
+void TrainingRun::restore_one_of(Trainer& trainer) {
+  for (;;) try {
+      const std::string& path = candidates_.front();
+      const std::string line = restore_training(
+          trainer, path, flags_.run.resume == "auto" ? OtherRuns::kRefuse : OtherRuns::kTell);
+      console_.line(line);
+      resumed_from_ = trainer.steps();
+      if (is_own(path))
+        stats_bytes_ = static_cast<std::uint64_t>(
+            std::max<std::int64_t>(0, integer_in(inspect_checkpoint(path), "stats_bytes")));
+      return;
+    } catch (const OtherRun& error) {
+      throw FlagError(cat(written_, ": ", error.what()));
+    } catch (const IoError& error) {
+      if (candidates_.size() == 1) throw IoError(cat(written_, ": ", error.what()));
+      log_warning("resume: skipped a damaged checkpoint: ", error.what());
+      candidates_.erase(candidates_.begin());
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(cat(written_, ": ", error.what()));
+    }
+}
+
+std::optional<Json> TrainingRun::finished(const Trainer& trainer) const {
+  if (!directory_ || !resumed_from_ || trainer.total_steps() > trainer.steps()) return {};
+  const std::optional<std::string> text = directory_->read(kSummaryFile);
+  if (!text) return {};
+  try {
+    Json summary = Json::parse(*text);
+    const Json* const ended = summary.find("finished");
+    if (ended && ended->kind() == Json::Kind::kBool && ended->str() == "true" &&
+        summary.at("steps").integer() == trainer.steps())
+      return summary;
+  } catch (const Error& error) {
+    log_warning(directory_->path_of(kSummaryFile), " cannot be read: ", error.what());
+  }
+  return {};
+}
+
+void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
+  if (!directory_) return;
+  directory_->tidy();
+  directory_->files().remove(directory_->path_of(kSummaryFile));
+  directory_->write(kConfigFile, flags_.config.str(2) + "\n");
+  directory_->write(kPlacementFile, placement);
+  stats_->go_on(stats_bytes_);
+  log_ = std::make_unique<RunLog>(directory_->files(), directory_->path_of(kLogFile));
+  console_.copy_to([this](std::string_view text) { log_->line(text); });
+  console_.line(
+      cat("run: ", directory_->path(),
+          resumed_from_ ? cat(", going on at step ", trainer.steps()) : ", from the start"));
+}
+
+std::string TrainingRun::saved() const {
+  if (!saver_ || !saver_->saved_step()) return "";
+  return cat("step ", *saver_->saved_step(), " is saved in ", directory_->path());
+}
+
+void TrainingRun::end(Trainer& trainer, const Json& report, int exit_code,
+                      const std::string& error) {
+  if (!directory_) return;
+  Json summary = report;
+  const bool interrupted = trainer.interrupted();
+  Json told;
+  if (!error.empty()) {
+    const Divergence divergence = find_divergence(trainer);
+    told = Json::object()
+               .set("code", divergence ? "DIVERGED" : "FAILED")
+               .set("what", error)
+               .set("device", Json())
+               .set("step", trainer.steps())
+               .set("op", Json())
+               .set("variable", divergence.variable.empty() ? Json() : Json(divergence.variable))
+               .set("cause", divergence ? Json("values that are not finite") : Json())
+               .set("kept", saved().empty() ? Json() : Json(saved()))
+               .set("do", divergence ? Json("use a smaller learning rate, and go on from a "
+                                            "checkpoint before this step")
+                                     : Json("mend the cause, and start the same command again"));
+  }
+  summary.set("resumed_from_step", resumed_from_ ? Json(*resumed_from_) : Json())
+      .set("finished", error.empty() && !interrupted)
+      .set("exit_code", exit_code)
+      .set("error", std::move(told));
+  directory_->write(kSummaryFile, summary.str(2) + "\n");
+}
+
+}  // namespace belfry

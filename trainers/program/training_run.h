@@ -1,0 +1,71 @@
+// What a training program goes on from, and what it keeps in its run directory.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/runs/run_directory.h"
+#include "belfry/trainers/runs/run_log.h"
+#include "belfry/trainers/runs/run_saver.h"
+#include "belfry/trainers/runs/stats_log.h"
+#include "belfry/trainers/runs/stop_on_request.h"
+#include "belfry/trainers/util/console.h"
+
+namespace belfry {
+
+// Use it in the order of its members.
+class TrainingRun {
+ public:
+  // Takes the run directory, if there is to be one, and finds the newest checkpoint. Throws
+  // FlagError for what `flags` must not do to the run that is there.
+  TrainingRun(const TrainFlags& flags, Console& console);
+  ~TrainingRun();
+
+  // Of the checkpoint to go on from; none for a run that starts.
+  const std::optional<CheckpointInfo>& found() const { return found_; }
+  // How that was asked for: "--resume=PATH".
+  const std::string& written() const { return written_; }
+  // Takes the global batch and the shards of that run, where flags say nothing of them.
+  void adopt(TrainerOptions& options) const;
+  // Those that stand in front of a run's others, in the order of callbacks.h.
+  std::vector<std::shared_ptr<Callback>> callbacks();
+  // Goes on from the newest checkpoint that can be read, or loads variables. Throws FlagError for
+  // that of another run.
+  void restore(Trainer& trainer);
+  // The results of a run that has ended, if nothing is left to do; nothing was written then.
+  std::optional<Json> finished(const Trainer& trainer) const;
+  // Writes what is known before training: config.json, placement.txt.
+  void begin(Trainer& trainer, const std::string& placement);
+  // Writes summary.json: `report` with how the run ended.
+  void end(Trainer& trainer, const Json& report, int exit_code, const std::string& error);
+
+  const StopOnRequest& stop() const { return *stop_; }
+  // For people: what was saved last; "" for nothing, or without a run directory.
+  std::string saved() const;
+
+ private:
+  void find(const TrainFlags& flags);
+  void take_directory(const TrainFlags& flags);
+  void require_no_newer(const TrainFlags& flags);
+  void restore_one_of(Trainer& trainer);
+  bool is_own(const std::string& checkpoint) const;
+
+  const TrainFlags& flags_;
+  Console& console_;
+  std::unique_ptr<RunDirectory> directory_;
+  std::unique_ptr<RunLog> log_;
+  std::shared_ptr<StatsLog> stats_;
+  std::shared_ptr<RunSaver> saver_;
+  std::shared_ptr<StopOnRequest> stop_;
+  std::string written_;
+  std::vector<std::string> candidates_;  // checkpoints, the newest first
+  std::optional<CheckpointInfo> found_;
+  std::optional<std::int64_t> resumed_from_;
+  std::uint64_t stats_bytes_ = 0;
+};
+
+}  // namespace belfry

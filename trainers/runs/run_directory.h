@@ -1,0 +1,70 @@
+// The folder of a training run: what one run leaves behind, and another goes on from.
+//   DIR/config.json                 the flags of the run, for --config
+//   DIR/checkpoints/step-00000100   as framework/checkpoint/checkpoint.h describes
+//   DIR/checkpoints/latest, best    links to one of them
+//   DIR/stats.jsonl                 a line per step and per evaluation (stats_log.h)
+//   DIR/tensorboard/                event files (tensorboard.h)
+//   DIR/log.txt                     what the run printed
+//   DIR/placement.txt               the device of every node
+//   DIR/summary.json                results, once the run has ended
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/framework/base/file_system.h"
+
+namespace belfry {
+
+inline constexpr char kConfigFile[] = "config.json", kStatsFile[] = "stats.jsonl",
+                      kLogFile[] = "log.txt", kPlacementFile[] = "placement.txt",
+                      kSummaryFile[] = "summary.json";
+inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
+
+// One process has it at a time.
+class RunDirectory {
+ public:
+  // Makes the folder, or takes the one that is there, and locks it. Throws IoError if another
+  // process has it, if it cannot be written, or if it holds something and no run.
+  explicit RunDirectory(const std::string& path, FileSystem& files = local_file_system());
+
+  FileSystem& files() const { return files_; }
+  const std::string& path() const { return path_; }  // absolute
+  std::string path_of(std::string_view name) const;
+  std::string checkpoint_path(std::int64_t step) const;
+  // Whether no run has written into it.
+  bool is_empty() const;
+
+  // The steps of its checkpoints, ascending.
+  std::vector<std::int64_t> checkpoints() const;
+  // Removes what killed processes left beside them. For whoever saves nothing meanwhile.
+  void tidy();
+  void remove_checkpoint(std::int64_t step);
+  // Makes the link `name` lead to the checkpoint of `step`.
+  void point(std::string_view name, std::int64_t step);
+
+  // Replaces a file at once.
+  void write(std::string_view name, const std::string& text);
+  // None if there is no such file.
+  std::optional<std::string> read(std::string_view name) const;
+  // Removes everything that a run writes.
+  void clear();
+
+ private:
+  FileSystem& files_;
+  std::string path_;
+  std::unique_ptr<FileLock> lock_;
+};
+
+// The step of "step-00000100"; none for other names.
+std::optional<std::int64_t> step_of_checkpoint(std::string_view name);
+
+// The checkpoints of the run directory `path`, ascending, and the place of one, without taking the
+// directory.
+std::vector<std::int64_t> checkpoints_in(FileSystem& files, const std::string& path);
+std::string checkpoint_in(const std::string& path, std::int64_t step);
+
+}  // namespace belfry

@@ -1,0 +1,152 @@
+#include "belfry/trainers/runs/run_saver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/log.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/util/clock.h"
+
+namespace belfry {
+namespace {
+
+constexpr double kRetrySeconds = 60;
+
+}  // namespace
+
+RunSaver::RunSaver(RunDirectory& directory, SaveSchedule schedule, StatsLog& stats)
+    : directory_(directory), schedule_(std::move(schedule)), stats_(stats) {}
+
+// Where training ended with an exception, what was begun is written all the same.
+RunSaver::~RunSaver() {
+  if (writing_.valid()) writing_.wait();
+}
+
+void RunSaver::setup(Trainer& trainer) {
+  begun_time_ = seconds_now();
+  const std::vector<std::int64_t> there = directory_.checkpoints();
+  if (std::ranges::find(there, trainer.steps()) != there.end()) begun_at_ = trainer.steps();
+  const std::string& best = schedule_.best.name;
+  if (best.empty()) return;
+  std::vector<std::string> names;
+  for (const NamedValue& metric : trainer.step_metrics()) {
+    if (!trainer.test_data()) names.push_back(metric.name);
+    if (trainer.test_data()) names.push_back("validation_" + metric.name);
+  }
+  require(std::ranges::find(names, best) != names.end(), "no metric '", best, "'",
+          did_you_mean(best, names), " (there are ", join(names), ")");
+}
+
+bool RunSaver::is_due(const StepInfo& info) const {
+  const double waited = seconds_now() - begun_time_;
+  const bool retries = schedule_.on_error == OnSaveError::kRetry && !failure_.empty();
+  return asked_ || (retries && waited >= kRetrySeconds) ||
+         (schedule_.every_steps > 0 && info.step % schedule_.every_steps == 0) ||
+         (schedule_.every_minutes > 0 && waited >= 60 * schedule_.every_minutes);
+}
+
+// The step before is complete, and the position of the training is that of its end.
+void RunSaver::before_step(Trainer& trainer, const StepInfo& info) {
+  if (info.step > 0 && is_due(info)) save(trainer, info.step);
+}
+
+void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
+  const bool ends = schedule_.every_epochs > 0 && (info.epoch + 1) % schedule_.every_epochs == 0;
+  if (ends || is_due(info)) save(trainer, info.step);
+  if (!trainer.test_data()) look_at_best(trainer, info.step);
+}
+
+void RunSaver::after_evaluation(Trainer& trainer, const StepInfo& info) {
+  look_at_best(trainer, info.step);
+}
+
+void RunSaver::after_training(Trainer& trainer, const StepInfo& info) {
+  settle();
+  if (!failure_.empty()) begun_at_ = -1;
+  save(trainer, info.step);
+  settle();
+  require<IoError>(failure_.empty(), failure_);
+}
+
+void RunSaver::save(Trainer& trainer, std::int64_t steps) {
+  if (begun_at_ == steps) return;
+  asked_ = false;
+  if (const auto since = trainer.not_finite_since()) {
+    if (!std::exchange(warned_, true))
+      log_warning("the loss is not finite since step ", *since,
+                  ", so nothing is saved any more; checkpoints from before are kept");
+    return;
+  }
+  settle();
+  begun_at_ = steps;
+  begun_time_ = seconds_now();
+  stats_.sync();
+  CheckpointSnapshot snapshot =
+      snapshot_training(trainer, Json::object().set("stats_bytes", stats_.bytes()));
+  writing_ = std::async(std::launch::async,
+                        [this, snapshot = std::move(snapshot), steps] { write(snapshot, steps); });
+}
+
+void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
+  snapshot.save(directory_.checkpoint_path(steps), directory_.files(), training_save_options(true));
+  directory_.point(kLatestLink, steps);
+  prune(steps);
+}
+
+// What cannot be removed is no reason to end.
+void RunSaver::prune(std::int64_t newest) try {
+  std::vector<std::int64_t> steps = directory_.checkpoints();
+  std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
+  const auto kept = std::min(steps.size(), static_cast<std::size_t>(schedule_.keep));
+  steps.resize(steps.size() - kept);
+  for (const std::int64_t step : steps)
+    if (step != best_step_) directory_.remove_checkpoint(step);
+} catch (const IoError& error) {
+  log_warning("an old checkpoint stays behind: ", error.what());
+}
+
+// Waits for what is being written.
+void RunSaver::settle() {
+  if (!writing_.valid()) return;
+  try {
+    writing_.get();
+    failure_.clear();
+    saved_ = begun_at_;
+  } catch (const Error& error) {
+    failure_ = cat("step ", begun_at_, " could not be saved: ", error.what());
+    if (schedule_.on_error == OnSaveError::kStop) throw IoError(failure_);
+    log_warning(failure_, saved_ ? cat("; step ", *saved_, " is kept") : "",
+                ", and training goes on");
+  }
+}
+
+// The best is one that was saved: it is looked at behind the save of its step.
+void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
+  if (schedule_.best.name.empty() || begun_at_ != steps) return;
+  const double value = trainer.metric(schedule_.best.name);
+  if (!std::isfinite(value)) return;
+  if (best_ && (schedule_.best.largest ? value <= *best_ : value >= *best_)) return;
+  settle();
+  if (!failure_.empty()) return;
+  best_ = value;
+  best_step_ = steps;
+  directory_.point(kBestLink, steps);
+}
+
+Json RunSaver::state() const {
+  Json state = Json::object();
+  if (best_) state.set("best", *best_).set("best_step", best_step_);
+  return state;
+}
+
+void RunSaver::restore(const Json& state) {
+  if (!state.find("best")) return;
+  best_ = state.at("best").number();
+  best_step_ = state.at("best_step").integer();
+}
+
+}  // namespace belfry

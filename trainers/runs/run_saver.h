@@ -1,0 +1,82 @@
+// Saves a run into its directory as it goes, behind the training.
+#pragma once
+#include <cstdint>
+#include <future>
+#include <optional>
+#include <string>
+
+#include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/runs/run_directory.h"
+#include "belfry/trainers/runs/stats_log.h"
+
+namespace belfry {
+
+// What to do when a checkpoint cannot be written. The checkpoints before it remain in any case, and
+// a run whose last one could not be written ends with the error.
+enum class OnSaveError {
+  kStop,      // the run ends with the error
+  kRetry,     // it warns, and saves again a minute later
+  kContinue,  // it warns, and saves again when that is due
+};
+
+// Which checkpoint is the best.
+struct BestMetric {
+  std::string name;      // of a metric of the trainer; "": none is
+  bool largest = false;  // else the smallest
+};
+
+struct SaveSchedule {
+  std::int64_t every_steps = 0;   // 0: not by steps
+  std::int64_t every_epochs = 1;  // 0: not by epochs
+  double every_minutes = 0;       // 0: not by time
+  int keep = 3;                   // newest ones, besides the best
+  BestMetric best = {};
+  OnSaveError on_error = OnSaveError::kRetry;
+};
+
+// Copies the state at the end of a step, before an evaluation, and writes it while training goes
+// on: one at a time, so that a save that comes too early waits. Saves at the end of the training,
+// too.
+class RunSaver final : public Callback {
+ public:
+  RunSaver(RunDirectory& directory, SaveSchedule schedule, StatsLog& stats);
+  ~RunSaver() override;
+
+  // At the end of the step that is running, whatever the schedule says.
+  void save_soon() { asked_ = true; }
+  // The step that was saved last, and is on the disk; none before.
+  std::optional<std::int64_t> saved_step() const { return saved_; }
+
+  // Throws InvalidArgument if there is no such metric.
+  void setup(Trainer& trainer) override;
+  void before_step(Trainer& trainer, const StepInfo& info) override;
+  void after_epoch(Trainer& trainer, const StepInfo& info) override;
+  void after_evaluation(Trainer& trainer, const StepInfo& info) override;
+  void after_training(Trainer& trainer, const StepInfo& info) override;
+  std::string name() const override { return "saver"; }
+  Json state() const override;
+  void restore(const Json& state) override;
+
+ private:
+  bool is_due(const StepInfo& info) const;
+  void save(Trainer& trainer, std::int64_t steps);
+  void write(const CheckpointSnapshot& snapshot, std::int64_t steps);
+  void prune(std::int64_t newest);
+  void settle();
+  void look_at_best(const Trainer& trainer, std::int64_t steps);
+
+  RunDirectory& directory_;
+  SaveSchedule schedule_;
+  StatsLog& stats_;
+  bool asked_ = false, warned_ = false;
+  std::int64_t begun_at_ = -1;  // steps, of the last save that was begun
+  double begun_time_ = 0;       // of it, or of the start
+  std::optional<std::int64_t> saved_;
+  std::optional<double> best_;
+  std::int64_t best_step_ = -1;
+  std::string failure_;  // of the last save; "" if it did not fail
+  std::future<void> writing_;
+};
+
+}  // namespace belfry

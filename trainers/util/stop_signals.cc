@@ -1,0 +1,55 @@
+#include "belfry/trainers/util/stop_signals.h"
+
+#include <array>
+#include <atomic>
+#include <csignal>
+
+namespace belfry {
+namespace {
+
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+
+std::atomic<int> asked_to_end{0};
+std::atomic<bool> asked_to_save{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+std::array<struct sigaction, kSignals.size()> before;
+
+// Runs inside of any code.
+void note(int signal) {
+  if (signal == SIGUSR2) {
+    asked_to_save.store(true);
+    return;
+  }
+  int none = 0;
+  if (asked_to_end.compare_exchange_strong(none, signal)) return;
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  asked_to_end.store(0);
+  asked_to_save.store(false);
+  struct sigaction action = {};
+  action.sa_handler = note;
+  action.sa_flags = SA_RESTART;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], nullptr, &before[i]);
+    // What a parent had ignored, as nohup does, stays so.
+    if (before[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+StopSignals::~StopSignals() {
+  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+}
+
+StopRequests StopSignals::take() {
+  return {.signal = asked_to_end.load(), .save = asked_to_save.exchange(false)};
+}
+
+int exit_code_of(int signal) { return 128 + (signal == SIGUSR1 ? SIGTERM : signal); }
+
+}  // namespace belfry

@@ -1,0 +1,29 @@
+// Signals that ask a training program to end, or to save.
+#pragma once
+
+namespace belfry {
+
+// What was asked for so far, and not yet taken.
+struct StopRequests {
+  int signal = 0;     // SIGINT, SIGTERM or SIGUSR1: save and end; 0: none
+  bool save = false;  // SIGUSR2: save and go on
+};
+
+// As long as it lives, SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 are noted instead of ending the
+// process; a second SIGINT, SIGTERM or SIGUSR1 ends it at once, as without this. One at a time.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // The request to save is forgotten, that to end stays.
+  static StopRequests take();
+};
+
+// What a program returns that a signal ended: 128 and its number, as shells have it; SIGUSR1 counts
+// as SIGTERM, which it stands for.
+int exit_code_of(int signal);
+
+}  // namespace belfry
