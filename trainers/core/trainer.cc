@@ -200,8 +200,11 @@ void Trainer::train() {
     StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
     const std::int64_t samples = batches_.forms()[batches_.form_of(epoch_step_)].total();
+    const double step_start = seconds_now();
     const bool with_trace = run_step(*source, step);
-    step.seconds = seconds_now() - began_;
+    const double step_end = seconds_now();
+    step_examples_per_second_ = static_cast<double>(samples) / (step_end - step_start);
+    step.seconds = step_end - began_;
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
     if (steps_ > first_step_ && !with_trace) {

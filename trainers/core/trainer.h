@@ -172,6 +172,8 @@ class Trainer {
   // Training samples of all towers per second of training: without the first step, evaluations and
   // other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;
+  // In the last step alone, which may be the first; 0 before it.
+  double step_examples_per_second() const { return step_examples_per_second_; }
 
  private:
   struct Source;
@@ -198,6 +200,7 @@ class Trainer {
   std::vector<TrainingStep> training_steps_;  // one for each form, or one for each tower
   std::int64_t traced_step_ = -1;
   std::vector<NamedValue> step_metrics_, other_metrics_;
+  double step_examples_per_second_ = 0;
   std::int64_t steps_ = 0, first_step_ = 0;
   std::int64_t epoch_step_ = 0;  // steps of the current epoch
   int epochs_ = 0;

@@ -1,6 +1,8 @@
 #include "belfry/trainers/core/trainer.h"
 
+#include <chrono>
 #include <map>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -184,6 +186,36 @@ TEST(Trainer, FeedsScheduledRatesEachStep) {
   EXPECT_THAT(asked, ElementsAre(0, 1, 2));
   EXPECT_EQ(trainer.session().read(trainer.graph().stored_variable("w")).item<double>(), -7);
   EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
+}
+
+// Epochs of 8 and 3 samples. What callbacks do before a step does not count, what is done in it
+// does.
+TEST(Trainer, KnowsTheSpeedOfTheLastStep) {
+  static constexpr std::chrono::milliseconds kSleep(20);
+  struct Watch final : Callback {
+    std::vector<double> speeds, seconds;
+    double began = 0;
+    void before_step(Trainer&, const StepInfo& info) override {
+      began = info.seconds;
+      std::this_thread::sleep_for(kSleep);
+    }
+    void after_step(Trainer& trainer, const StepInfo& info) override {
+      speeds.push_back(trainer.step_examples_per_second());
+      seconds.push_back(info.seconds - began);
+    }
+  };
+  const auto data = smooth_data(11);
+  TrainerOptions options = small_options(2);
+  options.batches.uneven = Uneven::kPad;
+  const auto watch = std::make_shared<Watch>();
+  options.callbacks = {watch};
+  options.on_trace = [](const Trace&) { std::this_thread::sleep_for(kSleep); };  // of step 1
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+  EXPECT_EQ(trainer.step_examples_per_second(), 0);
+  trainer.train();
+  ASSERT_EQ(watch->speeds.size(), 2u);
+  EXPECT_LE(8 / watch->speeds[0], watch->seconds[0] - 0.02);
+  EXPECT_LE(watch->speeds[1], 3 / 0.02);
 }
 
 // Also of steps that this run does not make.
