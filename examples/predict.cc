@@ -1,4 +1,8 @@
 // Loads a run of mnist and classifies images of its test data. Try: predict RUN_DIR
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
 #include "belfry/belfry.h"
 using namespace belfry;
 

@@ -34,12 +34,12 @@
 #include "belfry/allreduce/strategy.h"
 
 // Training: trainers with their optimizers and callbacks, data, and main functions.
-#include "belfry/trainers/core/predictor.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/train.h"
+#include "belfry/trainers/runs/predictor.h"
 
 // IWYU pragma: end_exports

@@ -17,7 +17,8 @@ struct RunFlags {
   std::string resume = "auto";  // "auto", "never" or a path
   std::string load;
   SaveSchedule schedule = {};
-  double max_seconds = 0;  // 0: no limit
+  double max_seconds = 0;       // 0: no limit
+  std::int64_t hash_every = 0;  // steps; 0: never
   bool print_config = false;
 };
 

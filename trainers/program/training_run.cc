@@ -7,20 +7,18 @@
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
-#include "belfry/trainers/program/program.h"
-#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/runs/hash_log.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
 
 namespace belfry {
 namespace {
 
 // Those of a run directory, the newest first; a checkpoint is one itself.
 std::vector<std::string> checkpoints_at(const std::string& path) {
-  FileSystem& files = local_file_system();
+  if (!is_run_directory(path)) return {path};
   std::vector<std::string> paths;
-  for (const std::int64_t step : checkpoints_in(files, path))
-    paths.push_back(checkpoint_in(path, step));
+  for (const RunCheckpoint& checkpoint : checkpoints_of_run(path)) paths.push_back(checkpoint.path);
   std::ranges::reverse(paths);
-  if (paths.empty()) paths.push_back(path);
   return paths;
 }
 
@@ -107,6 +105,9 @@ void TrainingRun::adopt(TrainerOptions& options) const {
 std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
   std::vector<std::shared_ptr<Callback>> result{stop_};
   if (stats_) result.push_back(stats_);
+  if (directory_ && flags_.run.hash_every > 0)
+    result.push_back(std::make_shared<HashLog>(
+        directory_->files(), directory_->path_of(kHashesFile), flags_.run.hash_every));
   if (saver_) result.push_back(saver_);
   return result;
 }

@@ -130,8 +130,8 @@ std::optional<std::string> RunDirectory::read(std::string_view name) const {
 
 // The checkpoints last: as long as one is there, the run can be gone on with.
 void RunDirectory::clear() {
-  for (const char* const name : {kSummaryFile, kStatsFile, kLogFile, kPlacementFile, kTensorBoard,
-                                 kCheckpoints, kConfigFile})
+  for (const char* const name : {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile,
+                                 kTensorBoard, kCheckpoints, kConfigFile})
     if (files_.kind(path_of(name)) != FileKind::kNone) remove_tree(files_, path_of(name));
   files_.create_directory(path_of(kCheckpoints));
 }

@@ -3,6 +3,7 @@
 //   DIR/checkpoints/step-00000100   as framework/checkpoint/checkpoint.h describes
 //   DIR/checkpoints/latest, best    links to one of them
 //   DIR/stats.jsonl                 a line per step and per evaluation (stats_log.h)
+//   DIR/hashes.jsonl                hashes of all variables (hash_log.h)
 //   DIR/tensorboard/                event files (tensorboard.h)
 //   DIR/log.txt                     what the run printed
 //   DIR/placement.txt               the device of every node
@@ -21,7 +22,7 @@ namespace belfry {
 
 inline constexpr char kConfigFile[] = "config.json", kStatsFile[] = "stats.jsonl",
                       kLogFile[] = "log.txt", kPlacementFile[] = "placement.txt",
-                      kSummaryFile[] = "summary.json";
+                      kHashesFile[] = "hashes.jsonl", kSummaryFile[] = "summary.json";
 inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
 
 // One process has it at a time.

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/trainers/runs/hash_log.h"
 
 namespace belfry {
 namespace training_run_test {
@@ -328,6 +329,35 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
   }
   std::filesystem::remove(path(".bad"));
   EXPECT_EQ(run_train({"--config=" + path(".none")}).code, 2);
+}
+
+TEST_F(TrainingRunTest, NotesHashesByWhichAFlippedBitIsFound) {
+  const std::vector<std::string> flags{"--devices=cpu:2", "--batch_size=2", "--hash_every=1"};
+  const auto run = [&](const std::string& name, const Recipe& recipe) {
+    std::vector<std::string> all = flags;
+    all.push_back("--run_dir=" + path(name.c_str()));
+    return run_train(all, recipe).code;
+  };
+  EXPECT_EQ(run(".a", small_recipe()), 0);
+  EXPECT_EQ(run(".b", recipe_that(16,
+                                  [](Trainer& trainer) {
+                                    const Variable w = trainer.towers()[0].trainables[1];
+                                    Tensor value = trainer.session().read(w);
+                                    value.mutable_raw()[0] ^= std::byte{1};
+                                    trainer.session().write(w, value);
+                                  })),
+            0);
+  EXPECT_EQ(run(".c", recipe_that_fails_at(20)), 1);
+  EXPECT_EQ(run(".c", small_recipe()), 0);
+  const Parting parting = find_parting(path(".a"), path(".b"));
+  EXPECT_EQ(parting.equal, 16);
+  EXPECT_EQ(parting.differs, 17);
+  EXPECT_THAT(parting.variables, Contains(HasSubstr("fc0/")));
+  const Parting same = find_parting(path(".a"), path(".c"));
+  EXPECT_FALSE(same.differs);
+  EXPECT_EQ(same.compared, 34);
+  EXPECT_THROW(find_parting(path(".a"), path(".none")), NotFound);
+  for (const char* name : {".a", ".b", ".c"}) std::filesystem::remove_all(path(name));
 }
 
 TEST_F(TrainingRunTest, RefusesWhatIsNoRunDirectory) {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/predictor.h"
+#include "belfry/trainers/runs/predictor.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,18 +8,18 @@
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/towers/replicate.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace {
 
-// Of a run directory, its best checkpoint or its latest; else `path`.
-std::string checkpoint_at(const std::string& path) {
-  FileSystem& files = local_file_system();
-  for (const char* const name : {"best", "latest"})
-    if (const std::string place = cat(path, "/checkpoints/", name); files.exists(place))
-      return place;
-  return path;
+// Of a run, the best one, if it looked for that.
+std::string best_checkpoint_at(const std::string& path) {
+  if (is_run_directory(path))
+    for (const RunCheckpoint& checkpoint : checkpoints_of_run(path))
+      if (checkpoint.is_best) return checkpoint.path;
+  return checkpoint_at(path);
 }
 
 DType type_of(const PredictorInput& input) {
@@ -51,7 +51,7 @@ struct Predictor::State {
 Predictor::Predictor(const std::string& checkpoint, const Model& model,
                      std::vector<PredictorInput> inputs, DeviceSpec device)
     : state_(std::make_unique<State>(model, std::move(inputs), device)) {
-  restore_checkpoint(*state_->session, checkpoint_at(checkpoint));
+  restore_checkpoint(*state_->session, best_checkpoint_at(checkpoint));
 }
 
 Predictor::~Predictor() = default;

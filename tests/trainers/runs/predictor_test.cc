@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/predictor.h"
+#include "belfry/trainers/runs/predictor.h"
 
 #include "belfry/framework/base/error.h"
 #include "belfry/tests/trainers/program/train_support.h"

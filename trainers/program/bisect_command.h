@@ -1,0 +1,11 @@
+// `belfry bisect`: finds where two runs part.
+#pragma once
+#include <span>
+#include <string>
+
+namespace belfry {
+
+// As Subcommand::run.
+int run_bisect_command(std::span<const char* const> arguments, const std::string& program);
+
+}  // namespace belfry

@@ -1,0 +1,104 @@
+#include "belfry/trainers/runs/hash_log.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+
+using Hashes = std::vector<std::pair<std::string, std::string>>;  // by variable
+
+std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string& path) {
+  const bool is_run = files.target_kind(path) == FileKind::kDirectory;
+  const std::string file = is_run ? cat(path, "/", kHashesFile) : path;
+  require<NotFound>(files.exists(file), file,
+                    ": no such file; a run writes it if it is started with hash_every (the option "
+                    "hash_every)");
+  const std::vector<std::byte> bytes = files.read(file, kMostBytes);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::map<std::int64_t, Hashes> steps;
+  std::int64_t number = 0;
+  // The last line may be half of one.
+  for (const std::string_view line : split(text.substr(0, text.rfind('\n') + 1), '\n')) try {
+      ++number;
+      if (line.empty()) continue;
+      const Json json = Json::parse(line);
+      Hashes& hashes = steps[json.at("step").integer()];
+      hashes.clear();  // of a run that made this step again
+      for (const auto& [name, hash] : json.at("variables").members())
+        hashes.emplace_back(name, hash.text());
+    } catch (const InvalidArgument& error) {
+      throw IoError(cat(file, ": line ", number, " has no hashes: ", error.what()));
+    }
+  return steps;
+}
+
+// Also those that only one of them has.
+std::vector<std::string> differing(const Hashes& a, const Hashes& b) {
+  std::vector<std::string> names;
+  for (const auto& variable : a)
+    if (std::ranges::find(b, variable) == b.end()) names.push_back(variable.first);
+  for (const auto& [name, hash] : b)
+    if (std::ranges::find(a, name, &Hashes::value_type::first) == a.end()) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+HashLog::HashLog(FileSystem& files, std::string path, std::int64_t every)
+    : files_(files), path_(std::move(path)), every_(every) {
+  require(every >= 1, "hash_every is ", every, "; it must be at least 1");
+}
+
+void HashLog::setup(Trainer&) {
+  const std::uint64_t there = files_.exists(path_) ? files_.open(path_)->size() : 0;
+  bytes_ = std::min(bytes_, there);
+  file_ = files_.extend(path_, bytes_);
+}
+
+void HashLog::after_step(Trainer& trainer, const StepInfo& info) {
+  const std::int64_t steps = info.step + 1;
+  if (steps % every_ != 0) return;
+  Json variables = Json::object();
+  for (NamedTensor& variable : read_state(trainer.session(), trainer.graph())) {
+    std::string name = variable.name;
+    variables.set(name, hash_tensors({std::move(variable)}));
+  }
+  const std::string line =
+      Json::object().set("step", steps).set("variables", std::move(variables)).str() + "\n";
+  file_->append(std::as_bytes(std::span(line)));
+  bytes_ += line.size();
+}
+
+Json HashLog::state() const { return Json::object().set("bytes", bytes_); }
+
+void HashLog::restore(const Json& state) { bytes_ = state.at("bytes").unsigned_integer(); }
+
+Parting find_parting(const std::string& run_a, const std::string& run_b, FileSystem& files) {
+  const auto a = read_hashes(files, run_a), b = read_hashes(files, run_b);
+  Parting parting;
+  for (const auto& [step, hashes] : a) {
+    const auto other = b.find(step);
+    if (other == b.end()) continue;
+    ++parting.compared;
+    parting.variables = differing(hashes, other->second);
+    if (!parting.variables.empty()) {
+      parting.differs = step;
+      return parting;
+    }
+    parting.equal = step;
+  }
+  require(parting.compared > 0, run_a, " and ", run_b,
+          " have no step in common; give both runs the same hash_every");
+  return parting;
+}
+
+}  // namespace belfry
