@@ -151,6 +151,8 @@ void add_run_flags(FlagParser& parser, RunFlags& flags) {
         to = parse_duration(flag.written, flag.value);
       },
       "TIME", "DD:HH:MM:SS, or fewer parts: save and end after this time, as by SIGTERM [none]");
+  parser.add("--histograms_every", flags.histograms_every, 0, kMost, "N",
+             "give TensorBoard histograms of the variables after every N steps; 0: never [0]");
   parser.add("--hash_every", flags.hash_every, 0, kMost, "N",
              "note a hash of each variable in --run_dir after every N steps, for belfry bisect; 0: "
              "never [0]");
@@ -166,7 +168,7 @@ void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overw
   const bool has_directory = !flags.directory.empty();
   for (const char* const flag :
        {"--save_every_steps", "--save_every_epochs", "--save_every_minutes", "--keep",
-        "--best_metric", "--on_save_error", "--hash_every"})
+        "--best_metric", "--on_save_error", "--hash_every", "--histograms_every"})
     require<FlagError>(has_directory || !parser.given(flag), parser.flag(flag).written,
                        " is about what a run directory keeps; name one by --run_dir=DIR");
   require<FlagError>(!(parser.given("--resume") && parser.given("--restore_checkpoint")),

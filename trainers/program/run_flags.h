@@ -19,6 +19,7 @@ struct RunFlags {
   SaveSchedule schedule = {};
   double max_seconds = 0;       // 0: no limit
   std::int64_t hash_every = 0;  // steps; 0: never
+  std::int64_t histograms_every = 0;
   bool print_config = false;
 };
 

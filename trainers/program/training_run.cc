@@ -9,6 +9,7 @@
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/runs/hash_log.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
+#include "belfry/trainers/runs/tensorboard.h"
 
 namespace belfry {
 namespace {
@@ -108,6 +109,10 @@ std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
   if (directory_ && flags_.run.hash_every > 0)
     result.push_back(std::make_shared<HashLog>(
         directory_->files(), directory_->path_of(kHashesFile), flags_.run.hash_every));
+  if (directory_)
+    result.push_back(std::make_shared<TensorBoard>(
+        directory_->path_of(kTensorBoardFolder),
+        TensorBoardOptions{.histograms_every = flags_.run.histograms_every}, directory_->files()));
   if (saver_) result.push_back(saver_);
   return result;
 }

@@ -11,7 +11,7 @@
 namespace belfry {
 namespace {
 
-constexpr char kCheckpoints[] = "checkpoints", kTensorBoard[] = "tensorboard";
+constexpr char kCheckpoints[] = "checkpoints";
 constexpr char kRunLock[] = "run.lock";
 constexpr std::string_view kStep = "step-";
 constexpr std::size_t kStepDigits = 8;
@@ -131,7 +131,7 @@ std::optional<std::string> RunDirectory::read(std::string_view name) const {
 // The checkpoints last: as long as one is there, the run can be gone on with.
 void RunDirectory::clear() {
   for (const char* const name : {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile,
-                                 kTensorBoard, kCheckpoints, kConfigFile})
+                                 kTensorBoardFolder, kCheckpoints, kConfigFile})
     if (files_.kind(path_of(name)) != FileKind::kNone) remove_tree(files_, path_of(name));
   files_.create_directory(path_of(kCheckpoints));
 }

@@ -23,6 +23,7 @@ namespace belfry {
 inline constexpr char kConfigFile[] = "config.json", kStatsFile[] = "stats.jsonl",
                       kLogFile[] = "log.txt", kPlacementFile[] = "placement.txt",
                       kHashesFile[] = "hashes.jsonl", kSummaryFile[] = "summary.json";
+inline constexpr char kTensorBoardFolder[] = "tensorboard";
 inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
 
 // One process has it at a time.

@@ -57,10 +57,8 @@ void StatsLog::write(std::string line) {
 void StatsLog::after_step(Trainer& trainer, const StepInfo& info) {
   std::string line = line_of(info.step + 1, info.epoch + 1);
   for (const NamedValue& metric : trainer.step_metrics()) add(line, metric.name, metric.value);
-  const double took = info.seconds - std::exchange(last_seconds_, info.seconds);
-  const auto samples = static_cast<double>(trainer.batches().global_batch());
   add(line, "learning_rate", trainer.options().optimizer.rate().at(info));
-  add(line, "examples_per_second", took > 0 ? samples / took : 0);
+  add(line, "examples_per_second", trainer.step_examples_per_second());
   add(line, "seconds", info.seconds);
   write(std::move(line));
 }

@@ -39,7 +39,6 @@ class StatsLog final : public Callback {
   std::string path_;
   std::unique_ptr<WritableFile> file_;
   std::uint64_t bytes_ = 0;
-  double last_seconds_ = 0;  // since training began, at the end of the last step
 };
 
 }  // namespace belfry

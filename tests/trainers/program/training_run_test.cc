@@ -89,7 +89,9 @@ TEST_F(TrainingRunTest, KeepsWhatItDid) {
   EXPECT_EQ(done.code, 0) << done.error;
   EXPECT_THAT(local_file_system().list(directory_),
               IsSupersetOf({"checkpoints", "config.json", "log.txt", "placement.txt", "stats.jsonl",
-                            "summary.json"}));
+                            "summary.json", "tensorboard"}));
+  EXPECT_EQ(local_file_system().list(directory_ + "/tensorboard"),
+            (std::vector<std::string>{"train", "validation"}));
   EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000008", "step-00000016"));
   EXPECT_EQ(std::filesystem::read_symlink(directory_ + "/checkpoints/latest"), "step-00000016");
   EXPECT_EQ(stats().size(), 18u) << "16 steps and 2 evaluations";

@@ -1,0 +1,200 @@
+#include "belfry/trainers/runs/tensorboard.h"
+
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "belfry/tests/framework/base/memory_file_system.h"
+#include "belfry/tests/support/programs.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/runs/event_reader.h"
+#include "belfry/tests/trainers/util/fake_console.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/runs/stats_log.h"
+
+namespace belfry {
+namespace tensorboard_test {
+
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Gt;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Key;
+using testing::SizeIs;
+using testing::UnorderedElementsAre;
+
+std::vector<std::int64_t> steps(std::int64_t first, std::int64_t last) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(last - first + 1));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+// Sees the metrics that the trainer has.
+struct Watch final : Callback {
+  std::vector<float> losses, tested;
+  void after_step(Trainer& trainer, const StepInfo&) override {
+    losses.push_back(static_cast<float>(trainer.metric("loss")));
+  }
+  void after_evaluation(Trainer& trainer, const StepInfo&) override {
+    tested.push_back(static_cast<float>(trainer.metric("validation_mean_x")));
+  }
+};
+
+// Epochs of 5 steps; an evaluation behind each.
+class TensorBoardTest : public testing::Test {
+ protected:
+  // From the end of step `from` to that of `to`.
+  void train(FileSystem& files, std::int64_t from, std::int64_t to, TensorBoardOptions board = {}) {
+    TrainerOptions options{.model = smooth_model,
+                           .optimizer = sgd([](const StepInfo& info) {
+                             return 0.1 / static_cast<double>(info.step + 1);
+                           }),
+                           .batch_size = 4,
+                           .epochs = 100,
+                           .max_steps = to};
+    options.callbacks = {std::make_shared<TensorBoard>("/disk/tb", board, files),
+                         std::make_shared<Evaluation>(console_.console), watch_};
+    if (also_) options.callbacks.push_back(also_);
+    Trainer trainer(find_trainer("simple"), std::move(options), *data_, test_.get());
+    trainer.resume({.steps = from, .epoch = from / 5, .samples = from % 5 * 4});
+    trainer.train();
+  }
+  Shown shown(const std::string& run) { return shown_in(disk_, "/disk/tb/" + run); }
+
+  MemoryFileSystem disk_{"/disk"};
+  FakeConsole console_;
+  std::unique_ptr<Dataset> data_ = smooth_data(20), test_ = smooth_data(8);
+  std::shared_ptr<Callback> also_;
+  std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
+};
+
+TEST_F(TensorBoardTest, ShowsEachStepUnderTrainAndEachEvaluationUnderValidation) {
+  train(disk_, 0, 12);
+  const Shown train = shown("train"), validation = shown("validation");
+  EXPECT_THAT(train.steps, UnorderedElementsAre(Key("loss"), Key("mean_x"), Key("learning_rate"),
+                                                Key("examples_per_second")));
+  for (const auto& [tag, at] : train.steps) EXPECT_EQ(at, steps(1, 12)) << tag;
+  EXPECT_EQ(train.scalars.at("loss"), watch_->losses);
+  EXPECT_THAT(train.scalars.at("examples_per_second"), Each(Gt(0)));
+  EXPECT_THAT(validation.steps, UnorderedElementsAre(Key("loss"), Key("mean_x")));
+  for (const auto& [tag, at] : validation.steps) EXPECT_THAT(at, ElementsAre(5, 10, 12)) << tag;
+  EXPECT_EQ(validation.scalars.at("mean_x"), watch_->tested);
+}
+
+TEST_F(TensorBoardTest, TheLearningRateIsThatOfTheStep) {
+  train(disk_, 0, 3);
+  EXPECT_THAT(shown("train").scalars["learning_rate"], ElementsAre(0.1f, 0.05f, 0.1f / 3));
+}
+
+// The evaluation of step 5 was made by the run that was killed, and is made again.
+TEST_F(TensorBoardTest, AResumedRunShowsEachStepOnce) {
+  train(disk_, 0, 8);
+  train(disk_, 5, 7);
+  train(disk_, 7, 12);
+  EXPECT_EQ(shown("train").steps["loss"], steps(1, 12));
+  EXPECT_THAT(shown("validation").steps["loss"], ElementsAre(5, 7, 10, 12));
+}
+
+TEST_F(TensorBoardTest, SpeedsAreThoseOfTheStatsLog) {
+  also_ = std::make_shared<StatsLog>(disk_, "/disk/stats.jsonl");
+  train(disk_, 0, 4);
+  std::vector<float> logged;
+  const std::string text = text_of(disk_, "/disk/stats.jsonl");
+  for (const std::string_view line : split(text, '\n'))
+    if (line.find("examples_per_second") != line.npos)
+      logged.push_back(nlohmann::json::parse(line)["examples_per_second"]);
+  EXPECT_EQ(shown("train").scalars["examples_per_second"], logged);
+}
+
+TEST_F(TensorBoardTest, AnEvaluationThatIsMadeAgainReplacesTheOneBefore) {
+  train(disk_, 0, 5);
+  train(disk_, 5, 5);  // nothing is left but the evaluation at the end
+  EXPECT_EQ(watch_->tested.size(), 2u);
+  EXPECT_EQ(shown("train").steps["loss"], steps(1, 5));
+  EXPECT_THAT(shown("validation").steps["loss"], ElementsAre(5));
+}
+
+TEST_F(TensorBoardTest, HistogramsAreOfTheTrainableVariablesWhenTheyAreDue) {
+  train(disk_, 0, 7, {.histograms_every = 3});
+  const Shown train = shown("train");
+  for (const char* name : {"fc0/W", "fc0/b", "fc1/W", "fc1/b"}) {
+    ASSERT_THAT(train.steps, Contains(Key(name)));
+    EXPECT_THAT(train.steps.at(name), ElementsAre(3, 6));
+  }
+  EXPECT_THAT(train.steps, SizeIs(4 + 4));
+  EXPECT_THROW(TensorBoard("/disk/tb", {.histograms_every = -1}, disk_), InvalidArgument);
+}
+
+TEST_F(TensorBoardTest, WithoutTestDataThereIsNoValidation) {
+  test_.reset();
+  train(disk_, 0, 2);
+  EXPECT_THAT(disk_.list("/disk/tb"), ElementsAre("train"));
+}
+
+TEST_F(TensorBoardTest, ThatCannotBeWrittenWarnsOnceAndTrainingGoesOn) {
+  int calls = 0;
+  for (;; ++calls) {  // until the first record of a step
+    MemoryFileSystem files("/disk");
+    files.at_call(calls, [](auto&) { throw IoError("no space left on the disk"); });
+    watch_->losses.clear();
+    testing::internal::CaptureStderr();
+    try {
+      train(files, 0, 7);
+    } catch (const IoError&) {
+      testing::internal::GetCapturedStderr();
+      EXPECT_THAT(watch_->losses, IsEmpty()) << "it fails before the first step";
+      continue;
+    }
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(watch_->losses, SizeIs(7));
+    if (files.waits()) break;
+    EXPECT_THAT(log, HasSubstr("no space left on the disk; TensorBoard will show no more"));
+    EXPECT_EQ(log.find("no space"), log.rfind("no space"));
+  }
+  EXPECT_EQ(calls, 2 * 5 + 7 + 2) << "making the files, and one for each step and evaluation";
+}
+
+// Killed in the middle of a record and resumed, by TensorBoard's own reader.
+TEST_F(TensorBoardTest, IsReadByTensorBoard) {
+  train(disk_, 0, 8, {.histograms_every = 2});
+  train(disk_, 5, 12, {.histograms_every = 2});
+  const std::string top = temporary_path("");
+  FileSystem& files = local_file_system();
+  for (const std::string run : {"train", "validation"}) {
+    files.create_directory(top + "/" + run);
+    for (const std::string& name : disk_.list("/disk/tb/" + run)) {
+      std::string text = text_of(disk_, "/disk/tb/" + run + "/" + name);
+      if (run == "train" && name.ends_with("1")) text.pop_back();
+      files.create(top + "/" + run + "/" + name)->append(std::as_bytes(std::span(text)));
+    }
+  }
+  constexpr int kNoPackage = 77, kNoPython = 127;
+  const auto check = [&] {
+    return run_program(std::string(BELFRY_SOURCE_DIR) + "/scripts/check_tensorboard", {top});
+  };
+  const Finished good = check();
+  // What each step has, a second time without a START.
+  const std::string first = text_of(disk_, "/disk/tb/train/events.out.tfevents.00000002");
+  const std::size_t start =
+      12 + records_of(first)[0].size() + 4 + 12 + records_of(first)[1].size() + 4;
+  files.create(top + "/train/events.out.tfevents.00000003")
+      ->append(std::as_bytes(std::span(first).subspan(start)));
+  const Finished twice = check();
+  remove_tree(files, top);
+  if (good.status == kNoPackage || good.status == kNoPython)
+    GTEST_SKIP() << "needs the Python package tensorboard: scripts/check_tensorboard --install";
+  EXPECT_EQ(good.status, 0) << good.output << good.errors;
+  EXPECT_THAT(good.output, HasSubstr("train scalar loss: 12 points, steps 1 to 12\n"));
+  EXPECT_THAT(good.output, HasSubstr("train histogram fc0/W: 6 points, steps 2 to 12\n"));
+  EXPECT_THAT(good.output, HasSubstr("validation scalar loss: 3 points, steps 5 to 12\n"));
+  EXPECT_EQ(twice.status, 1);
+  EXPECT_THAT(twice.output, HasSubstr("train scalar loss shows steps more than once: [6, 7, 8, "));
+}
+
+}  // namespace tensorboard_test
+}  // namespace belfry

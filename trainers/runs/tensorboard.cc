@@ -1,0 +1,66 @@
+#include "belfry/trainers/runs/tensorboard.h"
+
+#include <string_view>
+#include <utility>
+
+#include "belfry/framework/base/log.h"
+#include "belfry/trainers/core/trainer.h"
+
+namespace belfry {
+namespace {
+
+// Of metrics that an evaluation sets.
+constexpr std::string_view kValidation = "validation_";
+
+}  // namespace
+
+TensorBoard::TensorBoard(std::string directory, TensorBoardOptions options, FileSystem& files)
+    : directory_(std::move(directory)), options_(options), files_(files) {
+  require(options_.histograms_every >= 0, "histograms every ", options_.histograms_every,
+          " steps cannot be; 0 makes none");
+}
+
+void TensorBoard::setup(Trainer& trainer) {
+  first_step_ = trainer.steps();
+  train_.emplace(files_, directory_ + "/train", first_step_ + 1);
+  if (trainer.test_data()) validation_.emplace(files_, directory_ + "/validation", first_step_ + 1);
+}
+
+template <class F>
+void TensorBoard::write(const F& f) try {
+  f();
+} catch (const IoError& error) {
+  log_warning(error.what(), "; TensorBoard will show no more of this run, which goes on");
+  train_.reset();
+  validation_.reset();
+}
+
+void TensorBoard::after_step(Trainer& trainer, const StepInfo& info) {
+  if (!train_) return;
+  const std::int64_t steps = info.step + 1;
+  for (const NamedValue& metric : trainer.step_metrics()) train_->add(metric.name, metric.value);
+  train_->add("learning_rate", trainer.options().optimizer.rate().at(info));
+  train_->add("examples_per_second", trainer.step_examples_per_second());
+  const std::int64_t every = options_.histograms_every;
+  if (every > 0 && steps % every == 0) add_histograms(trainer);
+  write([&] { train_->write(steps); });
+}
+
+void TensorBoard::add_histograms(Trainer& trainer) {
+  for (const Variable variable : originals(trainer.graph().variables(kTrainableVariables)))
+    train_->add(variable.logical_name(), histogram_of(trainer.session().read(variable)));
+}
+
+void TensorBoard::after_evaluation(Trainer& trainer, const StepInfo& info) {
+  if (!validation_) return;
+  for (const NamedValue& metric : trainer.set_metrics())
+    if (metric.name.starts_with(kValidation))
+      validation_->add(metric.name.substr(kValidation.size()), metric.value);
+  write([&] {
+    // It was due when the run before was stopped, which may have made it all the same.
+    if (info.step == first_step_) validation_->restart(info.step);
+    validation_->write(info.step);
+  });
+}
+
+}  // namespace belfry
