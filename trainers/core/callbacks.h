@@ -18,9 +18,10 @@ class Trainer;
 // TrainerOptions::callbacks. An exception ends the training and leaves train(), so that callbacks
 // behind it are not called.
 //
-// For a recipe the order is: StatsLog, what saves, Progress, Evaluation, then the recipe's own in
-// the order of its list. So an epoch is saved before anything that may fail looks at it; and what a
-// callback writes to variables behind an epoch is in the next checkpoint, not in that of the epoch.
+// For a recipe the order is: StatsLog, what saves, Progress, Evaluation, EarlyStop, then the
+// recipe's own in the order of its list. So an epoch is saved before anything that may fail looks
+// at it; and what a callback writes to variables behind an epoch is in the next checkpoint, not in
+// that of the epoch.
 struct Callback {
   virtual ~Callback() = default;
   // Graph and session exist; before the first step.

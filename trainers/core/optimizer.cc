@@ -7,6 +7,7 @@
 #include "belfry/allreduce/verify/gradient_table.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
@@ -16,9 +17,9 @@
 namespace belfry {
 namespace {
 
-// A variable of zeros that goes wherever `beside` is, and is a replica if that is one.
+// A variable that goes wherever `beside` is, and is a replica if that is one.
 Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
-                      At at, OptimizerSlots slots) {
+                      At at, OptimizerSlots slots, Initializer initial = init::zeros()) {
   Graph& graph = beside.node().graph();
   const std::string prefix(beside.node().origin().prefix);
   const std::string name = prefix + logical_name;
@@ -27,7 +28,7 @@ Variable state_beside(Variable beside, const std::string& logical_name, Shape sh
   require(!existing, "variable '", name, "' exists already",
           existing ? cat(" (built at ", existing.node().origin().site.str(), ")") : "", ", so ",
           at.site.str(), " cannot make it: give the optimizer another name");
-  VariableOptions options{.dtype = dtype, .initializer = init::zeros(), .trainable = false};
+  VariableOptions options{.dtype = dtype, .initializer = std::move(initial), .trainable = false};
   if (beside.node().variable().local) options.collections = {std::string(kLocalVariables)};
   if (const Variable main = graph.stored_variable(logical_name); main && !prefix.empty())
     options.copy_of = &main.node();
@@ -79,8 +80,26 @@ Optimizer Optimizer::with_rate(Rate rate) const {
   return copy;
 }
 
+Optimizer Optimizer::with_averages(WeightAverages averages) const {
+  check_averages(averages);
+  Optimizer copy = *this;
+  copy.averages_ = averages;
+  return copy;
+}
+
 // What the updates of one call of apply_each() have in common.
 struct Optimizer::Shared {
+  // Moves a counter by one update, unless that is skipped.
+  Node& count(Variable number, At at) {
+    Graph& graph = number.node().graph();
+    const ColocateWith with(number.ref(), at.site);
+    const ControlDependencies after(graph, before(number));
+    const Output one = unscaling.applied;
+    Node& counted =
+        assign_add(number, one ? one : constant(graph, 1, DType::kI64), At("step", at.site));
+    last[&number.node()] = {&counted};
+    return counted;
+  }
   // The update before this one of each variable or counter, where updates are ordered.
   const std::vector<Node*>& before(Variable written) {
     static const std::vector<Node*> kNone;
@@ -92,6 +111,9 @@ struct Optimizer::Shared {
   const Unscaling& unscaling;
   std::map<DType, Output> rates = {};
   Variable counter = {};
+  Variable update_counter = {};                             // of averages that count
+  std::map<DType, Output> average_steps = {};               // of the present row
+  std::map<const Node*, Variable> averages = {};            // by variable
   std::map<const Node*, std::vector<Variable>> slots = {};  // by variable
   std::map<const Node*, std::vector<Node*>> last = {};      // by variable: one node, or none
 };
@@ -138,14 +160,11 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
   if (rule_.counts_steps) {
     if (!shared.counter)
       shared.counter = state_beside(first, rule_.name + "/step", {}, DType::kI64, at, shared.state);
-    const ColocateWith with(shared.counter.ref(), at.site);
-    const ControlDependencies after(graph, shared.before(shared.counter));
-    const Output one = shared.unscaling.applied;
-    Node& counted = assign_add(shared.counter, one ? one : constant(graph, 1, DType::kI64),
-                               At("step", at.site));
-    shared.last[&shared.counter.node()] = {&counted};
-    step = counted.output();
+    step = shared.count(shared.counter, at).output();
   }
+  // Tower 0's alone: averages have no copies.
+  const bool averages = averages_ && !first.node().variable().copy_of;
+  if (averages) begin_averages(gradients, shared, at);
   std::vector<Node*> updates;
   for (const auto& [value, variable] : gradients) {
     const auto [found, is_new] = shared.slots.try_emplace(&variable.node());
@@ -158,11 +177,45 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
     const ControlDependencies after(graph, shared.before(variable));
     updates.push_back(&rule_.update({variable, slots, value, shared.unscaling.factor,
                                      shared.rates[variable.dtype()], step, At(at.site)}));
+    if (averages) updates.push_back(&average(variable, *updates.back(), shared, at));
     shared.last[&variable.node()] = {updates.back()};
   }
   Node& all_updates = group(graph, updates, At(names.path(), at.site));
   graph.add_to_collection(kTrainOp, all_updates);
   return all_updates;
+}
+
+// What all averages of a row are moved by.
+void Optimizer::begin_averages(const std::vector<Gradient>& gradients, Shared& shared,
+                               At at) const {
+  Graph& graph = gradients[0].variable.node().graph();
+  Output number;
+  if (averages_->counts_updates) {
+    if (!shared.update_counter)
+      shared.update_counter =
+          state_beside(gradients[0].variable, cat(kWeightAverage, "/num_updates"), {}, DType::kI64,
+                       at, shared.state);
+    number = shared.count(shared.update_counter, at).output();
+  }
+  shared.average_steps.clear();
+  for (const auto& [value, variable] : gradients)
+    if (Output& step = shared.average_steps[variable.dtype()]; !step)
+      step = average_step(graph, *averages_, number, variable.dtype());
+}
+
+// Behind the update. The next one of the variable waits for it.
+Node& Optimizer::average(Variable variable, Node& update, Shared& shared, At at) const {
+  Graph& graph = variable.node().graph();
+  Variable& average = shared.averages[&variable.node()];
+  const Initializer first_value = [&](Graph&, const Shape&, DType) {
+    return identity(variable.node().variable().initial);
+  };
+  if (!average)
+    average = state_beside(variable, cat(variable.logical_name(), "/", kWeightAverage),
+                           variable.shape(), variable.dtype(), at, shared.state, first_value);
+  const ControlDependencies after(graph, std::vector<Node*>{&update});
+  return move_average(average, variable, shared.average_steps[variable.dtype()],
+                      shared.unscaling.factor);
 }
 
 Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at,

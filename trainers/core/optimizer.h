@@ -1,12 +1,14 @@
 // Optimizers: how gradients change variables.
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/scaled_gradient.h"
+#include "belfry/trainers/core/weight_averages.h"
 #include "belfry/trainers/util/rate.h"
 
 namespace belfry {
@@ -64,6 +66,9 @@ class Optimizer {
   bool unscales() const { return rule_.unscales; }
   // The same rule with another rate.
   Optimizer with_rate(Rate rate) const;
+  // The same rule, whose updates move the averages of what they update, too (weight_averages.h).
+  // Throws as check_averages() does.
+  Optimizer with_averages(WeightAverages averages) const;
 
   // Adds the update of each variable by its gradient and returns one node that waits for all, which
   // it lists in the collection kTrainOp. Its name is At's, made unique, or "apply_gradients" (in
@@ -97,8 +102,11 @@ class Optimizer {
  private:
   struct Shared;
   Node& apply_row(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
+  void begin_averages(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
+  Node& average(Variable variable, Node& update, Shared& shared, At at) const;
 
   Rule rule_;
+  std::optional<WeightAverages> averages_;
 };
 
 // w -= rate * g.

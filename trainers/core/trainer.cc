@@ -199,6 +199,7 @@ void Trainer::train() {
     const double start = seconds_now();
     StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
+    if (stopped_) break;  // by an evaluation that was due when the run before ended
     const std::int64_t samples = batches_.forms()[batches_.form_of(epoch_step_)].total();
     const double step_start = seconds_now();
     const bool with_trace = run_step(*source, step);

@@ -98,7 +98,8 @@ class Trainer {
   // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback
   // threw.
   void train();
-  // Ends the training after the step that is running. For callbacks.
+  // Ends the training after the step that is running; in before_step(), before it runs. For
+  // callbacks.
   void stop() { stopped_ = true; }
   // The same, for a signal: what has not been done then, as an evaluation, is left to the run that
   // goes on.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "belfry/framework/core_ops/add_n.h"
@@ -288,6 +289,8 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
     const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
     {
       const AutocastScope types(graph, autocasting(options.precision));
+      std::optional<AveragesScope> averages;
+      if (!tower.is_training()) averages.emplace(graph, result.towers[0].variables);
       tower.loss(options.model(tower, inputs));
     }
     if (tower.is_training() && !graph.open())

@@ -49,7 +49,8 @@ struct LossScaleOptions {
 
 struct TrainingGraph {
   std::vector<TowerRecord> towers;
-  // One per training tower, on its device; all on tower 0's variables, for any number of samples.
+  // One per training tower, on its device; all on tower 0's variables, or on their averages where
+  // the update moves some (weight_averages.h); for any number of samples.
   std::vector<TowerRecord> predictors;
   std::vector<TrainingForm> forms;  // at least one, unless the towers train apart
   // Instead of them, if the towers train apart: a node of each that makes one step and needs

@@ -107,7 +107,7 @@ class FlagChecks {
     for (const char* other :
          {"--trainer", "--allreduce", "--parameter_device", "--gradient_repacking",
           "--small_tensors_kb", "--bucket_mb", "--fuse_updates", "--share_replicas", "--async",
-          "--epochs", "--max_steps"})
+          "--epochs", "--max_steps", "--early_stop"})
       if (given(other)) refuse(written(other));
   }
 

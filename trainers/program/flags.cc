@@ -182,6 +182,25 @@ void TrainFlagSet::add_rates(FlagParser& parser) {
       "SPEC", cat("how the rate changes: ", schedule_help(), " [constant, or the program's]"));
   parser.add("--warmup_steps", flags_.warmup_steps, 0, std::numeric_limits<std::int64_t>::max(),
              "N", "let the rate grow to what it is over the first N steps [0]");
+  parser.add(
+      "--moving_average",
+      [&to = flags_.moving_average](const WrittenFlag& flag) {
+        read_number(
+            flag, "a number >= 0 and below 1", [](double x) { return x >= 0 && x < 1; },
+            to.emplace());
+      },
+      "DECAY",
+      "keep exponential moving averages of what is trained, e.g. 0.999, and evaluate with them "
+      "[none]");
+  if (defaults_.benchmark) return;
+  parser.add(
+      "--early_stop",
+      [&to = flags_.early_stop](const WrittenFlag& flag) {
+        to = as_flag(flag.written, [&] { return parse_early_stop(flag.value); });
+      },
+      "METRIC:min|max:N",
+      "end the training when N evaluations in a row bring no lower (or higher) value of a metric, "
+      "e.g. validation_loss:min:3; with a fourth part, no value lower by more than that [none]");
 }
 
 void TrainFlagSet::add_files(FlagParser& parser) {

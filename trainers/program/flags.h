@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/trainers/core/early_stop.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/flag_parser.h"
@@ -39,6 +40,8 @@ struct TrainFlags {
   std::optional<double> learning_rate;  // instead of the recipe's
   std::optional<RateSchedule> lr_schedule;
   std::int64_t warmup_steps = 0;
+  std::optional<double> moving_average;  // the decay
+  std::optional<EarlyStopOptions> early_stop;
   std::string data_dir;
   bool dry_run = false;
   std::string explain;        // a node; "" for none

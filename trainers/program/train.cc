@@ -84,6 +84,8 @@ std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainF
   }
   options.callbacks.push_back(std::make_shared<Progress>(console));
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
+  if (flags.early_stop)
+    options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
   return save;

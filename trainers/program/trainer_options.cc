@@ -34,6 +34,8 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
   TrainerOptions options = flags.trainer;
   options.model = model;
   options.optimizer = optimizer.with_rate(rate_of(flags, optimizer));
+  if (flags.moving_average)
+    options.optimizer = options.optimizer.with_averages({.decay = *flags.moving_average});
   AutoOptions& choice = options.aggregation.choice;
   choice.machine = machine_of(flags);
   if (!flags.automatic.links.empty()) choice.machine();  // wrong files are refused first

@@ -7,8 +7,9 @@ namespace belfry {
 
 // The options of the flags with model and optimizer; without callbacks. --learning_rate replaces
 // the optimizer's rate, --lr_schedule and --warmup_steps make it change; a FlagError if a schedule
-// is to replace that of the optimizer. Reads the file of --links now, and throws for what is wrong
-// with it; measures nothing before a choice is to be made.
+// is to replace that of the optimizer. With --moving_average it keeps averages. Reads the file of
+// --links now, and throws for what is wrong with it; measures nothing before a choice is to be
+// made.
 TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
                                const Optimizer& optimizer);
 

@@ -249,7 +249,8 @@ TEST(Flags, NameThemselvesInEveryError) {
       "--async",          "--dry_run",        "--deterministic",  "--parameter_device",
       "--num_gpus",       "--device",         "--num_epochs",     "--variable_update",
       "--num_batches",    "--use_fp16",       "--remeasure",      "--all_reduce_spec",
-      "--tf_random_seed", "--lr_schedule",    "--warmup_steps"};
+      "--tf_random_seed", "--lr_schedule",    "--warmup_steps",   "--early_stop",
+      "--moving_average"};
   for (const char* flag : flags)
     for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
       const std::string argument = cat(flag, "=", value);
@@ -322,6 +323,8 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--lr_schedule",
                              "cosine:TO@UNTIL",
                              "--warmup_steps",
+                             "--moving_average",
+                             "--early_stop",
                              "--seed",
                              "--data_dir",
                              "--threads",
@@ -341,6 +344,19 @@ TEST(Flags, ReadSchedulesOfTheRate) {
   EXPECT_THAT(refusal({"--lr_schedule=cosine:0@9O"}),
               AllOf(HasSubstr("--lr_schedule=cosine:0@9O"), HasSubstr("'9O' is no time")));
   EXPECT_THAT(refusal({"--lr_schedule=steps:30"}), HasSubstr("did you mean 'step'?"));
+}
+
+TEST(Flags, ReadWhatEndsATrainingAndWhatIsAveraged) {
+  EXPECT_FALSE(parse({}).early_stop);
+  EXPECT_FALSE(parse({}).moving_average);
+  EXPECT_EQ(parse({"--early_stop=validation_loss:min:3:0.1"}).early_stop->str(),
+            "validation_loss:min:3:0.1");
+  EXPECT_EQ(parse({"--moving_average=0.99"}).moving_average, 0.99);
+  EXPECT_THAT(refusal({"--early_stop=loss:low:3"}),
+              AllOf(HasSubstr("--early_stop=loss:low:3"), HasSubstr("'low' is neither min")));
+  EXPECT_THAT(refusal({"--moving_average=1"}), HasSubstr("below 1"));
+  EXPECT_THAT(refusal({"--check_equivalence=2", "--early_stop=loss:min:1"}),
+              AllOf(HasSubstr("--early_stop=loss:min:1"), HasSubstr("--check_equivalence=2")));
 }
 
 TEST(Flags, ReadHowBatchesAreDivided) {

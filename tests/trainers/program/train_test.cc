@@ -152,6 +152,54 @@ TEST_F(TrainTest, ReplacesNoScheduleOfTheRecipeUnasked) {
   EXPECT_EQ(run_train({"--warmup_steps=3", "--json=" + json_.string()}, recipe).code, 0);
 }
 
+TEST_F(TrainTest, EndsEarlyWhenItGetsNoBetter) {
+  const TrainResult ended = run_train({"--epochs=9", "--early_stop=validation_loss:max:2",
+                                       "--learning_rate=0.01", "--json=" + json_.string()});
+  EXPECT_EQ(ended.code, 0) << ended.error;
+  EXPECT_EQ(report()["epochs"], 3);
+  EXPECT_THAT(ended.out, HasSubstr("early stop: validation_loss was not above"));
+  const TrainResult refused = run_train({"--early_stop=validation_lss:min:2"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("error: --early_stop=validation_lss:min:2: there is"),
+                                   HasSubstr("did you mean 'validation_loss'?")));
+}
+
+// The evaluation at which it ends is made twice: by a run that was saved before it, and by the run
+// that goes on from there.
+TEST_F(TrainTest, EndsEarlyAtTheSameStepWhenItGoesOn) {
+  const auto run = [&](std::vector<std::string> flags) {
+    for (const char* flag : {"--epochs=9", "--early_stop=validation_loss:max:2",
+                             "--learning_rate=0.01", "--overwrite"})
+      flags.push_back(flag);
+    flags.push_back("--save_checkpoint=" + path(".checkpoint"));
+    flags.push_back("--json=" + json_.string());
+    const TrainResult result = run_train(flags);
+    EXPECT_EQ(result.code, 0) << result.error;
+    return report()["state_hash"].get<std::string>();
+  };
+  const std::string whole = run({});
+  EXPECT_EQ(report()["steps"], 12);
+  for (const char* cut : {"--max_steps=4", "--max_steps=8", "--max_steps=10", "--max_steps=12"}) {
+    run({cut});
+    EXPECT_EQ(run({"--restore_checkpoint=" + path(".checkpoint")}), whole) << cut;
+    EXPECT_EQ(report()["steps"], 12) << cut;
+  }
+  std::filesystem::remove_all(path(".checkpoint"));
+}
+
+TEST_F(TrainTest, EvaluatesWithMovingAverages) {
+  const auto run = [&](std::vector<std::string> flags) {
+    flags.push_back("--json=" + json_.string());
+    EXPECT_EQ(run_train(flags).code, 0);
+    return report();
+  };
+  const nlohmann::json plain = run({}), averaged = run({"--moving_average=0.9"});
+  EXPECT_EQ(averaged["params_hash"], plain["params_hash"]);
+  EXPECT_NE(averaged["state_hash"], plain["state_hash"]);
+  EXPECT_NE(averaged["validation_loss"], plain["validation_loss"]);
+  EXPECT_EQ(run({"--moving_average=0"})["validation_loss"], plain["validation_loss"]);
+}
+
 TEST_F(TrainTest, ReplacesTheRecipesScheduleByTheFlag) {
   Recipe recipe = small_recipe();
   recipe.optimizer = sgd([](const StepInfo&) { return 0.1; });

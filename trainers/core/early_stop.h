@@ -1,0 +1,60 @@
+// Ends a training that gets no better.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "belfry/trainers/core/callbacks.h"
+
+namespace belfry {
+
+struct EarlyStopOptions {
+  std::string metric = "validation_loss";
+  bool highest = false;  // is best; else the lowest
+  int patience = 1;      // evaluations without a better one that end the training
+  // A value is better if it lies beyond the best one so far by more than this.
+  double least_improvement = 0;
+
+  std::string str() const;  // as parse_early_stop() reads it
+};
+
+// Of "METRIC:min:PATIENCE" or "METRIC:max:PATIENCE", and perhaps ":LEAST". Throws InvalidArgument
+// naming the part that cannot be.
+EarlyStopOptions parse_early_stop(std::string_view text);
+
+// Looks at a metric of the evaluation after each evaluation, at any other after each epoch: so it
+// stands behind the callback that sets it. NaN is no better than anything. Says in a line why it
+// ends the training.
+//
+// The state: the best value, its step, how many evaluations have followed, and the step of the
+// last. An evaluation that a resumed run repeats does not count twice; a run that ended so ends
+// again before its first step.
+class EarlyStop final : public Callback {
+ public:
+  // Throws InvalidArgument for a patience below 1 and a negative least improvement.
+  EarlyStop(EarlyStopOptions options, Console& console);
+
+  // Throws OptionError for a metric that neither the model nor the evaluation has, nor a callback
+  // before this one.
+  void setup(Trainer& trainer) override;
+  void after_epoch(Trainer& trainer, const StepInfo& info) override;
+  void after_evaluation(Trainer& trainer, const StepInfo& info) override;
+
+  std::string name() const override { return "early_stop/" + options_.metric; }
+  Json state() const override;
+  void restore(const Json& state) override;
+
+ private:
+  bool of_evaluation() const;
+  void look(Trainer& trainer, std::int64_t step);
+  bool is_better(double value) const;
+  void stop(Trainer& trainer);
+
+  EarlyStopOptions options_;
+  Console& console_;
+  std::optional<double> best_;
+  std::int64_t best_step_ = 0, seen_step_ = 0;
+  int worse_ = 0;  // evaluations since the best
+};
+
+}  // namespace belfry
