@@ -1,0 +1,78 @@
+#include "belfry/trainers/program/make_report.h"
+
+#include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/log.h"
+#include "belfry/trainers/bench/modes.h"
+#include "belfry/trainers/data/prefetch.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace {
+
+Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
+  const TrainerOptions& made = trainer.options();
+  const AggregationOptions& aggregation = made.aggregation;
+  return {.trainer = flags.kind,
+          .allreduce = aggregation.allreduce,
+          .allreduce_requested = trainer.choice().empty() ? aggregation.allreduce : "auto",
+          .gradient_repacking = aggregation.gradient_repacking,
+          .small_tensors_kb = aggregation.small_tensors_kb,
+          .bucket_mb = aggregation.bucket_mb,
+          .learning_rate = made.optimizer.rate().str(),
+          .async = flags.async(),
+          .fuse_updates = made.session.fuse_updates,
+          .share_replicas = made.session.share_replicas,
+          .canonical = is_canonical({flags.kind, aggregation.allreduce}, trainer)};
+}
+
+Report::Losses losses_report(Trainer& trainer) {
+  Report::Losses losses{.divergence = find_divergence(trainer), .scale = trainer.loss_scale()};
+  if (trainer.steps_of_run() > 0) losses.loss = trainer.metric("loss");
+  if (trainer.has_metric("validation_loss"))
+    losses.validation_loss = trainer.metric("validation_loss");
+  if (trainer.has_metric("validation_accuracy"))
+    losses.validation_accuracy = trainer.metric("validation_accuracy");
+  return losses;
+}
+
+}  // namespace
+
+Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
+                   Trainer& trainer) {
+  Session& session = trainer.session();
+  const TrainerOptions& made = trainer.options();
+  const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
+  if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
+  return {.program = program,
+          .flags = values_of(recipe.flags),
+          .devices = made.devices,
+          .deterministic = made.session.deterministic,
+          .precision = std::string(name_of(made.precision)),
+          .threads = session.threads(),
+          .peak_bytes = session.peak_bytes(),
+          .update = update_report(flags, trainer),
+          .batches = {.batch_size = made.batch_size,
+                      .global_batch_size = trainer.batches().global_batch(),
+                      .shards = made.shards,
+                      .k_dependent_because = trainer.k_dependence(),
+                      .uneven = std::string(name_of(made.batches.uneven)),
+                      .tower_weights = made.batches.tower_weights,
+                      .seed = made.seed},
+          .progress = {.steps = trainer.steps(),
+                       .epochs = trainer.epochs(),
+                       .examples_per_second = trainer.examples_per_second()},
+          .losses = losses_report(trainer),
+          .variables = {.params_hash = params_hash(session, trainer.graph()),
+                        .state_hash = state_hash(session, trainer.graph()),
+                        .replicas_equal = differing.empty(),
+                        .replicas_shared = count_shared(session, trainer.graph())}};
+}
+
+ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan) {
+  const std::int64_t batch = bytes_of_batch(train, trainer.batches().global_batch());
+  return {.planned_bytes = host_bytes(trainer.session().device_use()) + Prefetcher::kSlots * batch,
+          .rss_before_plan_bytes = rss_before_plan,
+          .peak_rss_bytes = peak_resident_bytes()};
+}
+
+}  // namespace belfry

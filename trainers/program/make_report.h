@@ -1,0 +1,20 @@
+// What a training run has come to, for its report.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/report.h"
+#include "belfry/trainers/program/train.h"
+
+namespace belfry {
+
+// Without times and memory of the process. Logs copies that differ from tower 0's variables.
+Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
+                   Trainer& trainer);
+
+// Beside `rss_before_plan`: the plan's memory on hosts with the batches that wait, and the peak.
+ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan);
+
+}  // namespace belfry
