@@ -286,6 +286,8 @@ class Program {
                      "; a smaller --learning_rate may help");
       require_saved(save_.get());
     } catch (const std::exception& error) {
+      report_.progress.steps = trainer_->steps();
+      report_.progress.epochs = trainer_->epochs();
       run_.end(*trainer_, to_json(report_), 1, error.what());
       throw;
     }

@@ -35,7 +35,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
     : flags_(flags), console_(console) {
   if (!flags.run.directory.empty()) take_directory(flags);
   find(flags);
-  if (directory_) require_no_newer(flags);
+  if (directory_) require_room(flags);
   if (directory_) {
     stats_ = std::make_shared<StatsLog>(directory_->files(), directory_->path_of(kStatsFile));
     saver_ = std::make_shared<RunSaver>(*directory_, flags.run.schedule, *stats_);
@@ -51,7 +51,7 @@ void TrainingRun::take_directory(const TrainFlags& flags) {
   require<FlagError>(flags.overwrite, "--resume=never: ", directory_->path(),
                      " holds a run already; name another directory, go on with that run "
                      "(--resume=auto), or let it be replaced (--overwrite)");
-  directory_->clear();
+  replaces_ = true;
 }
 
 void TrainingRun::find(const TrainFlags& flags) {
@@ -76,17 +76,23 @@ void TrainingRun::find(const TrainFlags& flags) {
   throw IoError(cat(written_, ": ", why));
 }
 
-// Checkpoints of later steps than the one that was named would be the newest of the directory.
-void TrainingRun::require_no_newer(const TrainFlags& flags) {
-  if (flags.run.resume == "auto" || flags.run.resume == "never") return;
-  const std::int64_t from = found_ ? integer_in(*found_, "steps") : 0;
-  for (const std::int64_t step : directory_->checkpoints()) {
-    if (step <= from) continue;
-    require<FlagError>(flags.overwrite, written_, " goes back to step ", from, ", but ",
-                       directory_->path(), " has step ", step,
-                       "; name another --run_dir, or let later steps be replaced (--overwrite)");
-    directory_->remove_checkpoint(step);
+// Of a run that goes on from a checkpoint that was named: what the directory has besides would be
+// lost, or be taken for the newest.
+void TrainingRun::require_room(const TrainFlags& flags) {
+  if (!found_ || flags.run.resume == "auto" || directory_->is_empty()) return;
+  if (!is_own(found_->path)) {
+    require<FlagError>(flags.overwrite, written_, ": ", directory_->path(),
+                       " holds another run already; name another --run_dir, or let that run be "
+                       "replaced (--overwrite)");
+    replaces_ = true;
+    return;
   }
+  const std::int64_t from = integer_in(*found_, "steps");
+  for (const std::int64_t step : directory_->checkpoints())
+    if (step > from) later_.push_back(step);
+  require<FlagError>(later_.empty() || flags.overwrite, written_, " goes back to step ", from,
+                     ", but ", directory_->path(), " has step ", later_.empty() ? 0 : later_.back(),
+                     "; name another --run_dir, or let later steps be replaced (--overwrite)");
 }
 
 void TrainingRun::adopt(TrainerOptions& options) const {
@@ -171,6 +177,8 @@ std::optional<Json> TrainingRun::finished(const Trainer& trainer) const {
 
 void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   if (!directory_) return;
+  if (replaces_) directory_->clear();
+  for (const std::int64_t step : later_) directory_->remove_checkpoint(step);
   directory_->tidy();
   directory_->files().remove(directory_->path_of(kSummaryFile));
   Json config = flags_.config;

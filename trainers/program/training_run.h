@@ -38,7 +38,8 @@ class TrainingRun {
   void restore(Trainer& trainer);
   // The results of a run that has ended, if nothing is left to do; nothing was written then.
   std::optional<Json> finished(const Trainer& trainer) const;
-  // Writes what is known before training: config.json, placement.txt.
+  // Writes what is known before training, config.json and placement.txt, and removes what the run
+  // replaces.
   void begin(Trainer& trainer, const std::string& placement);
   // Writes summary.json: `report` with how the run ended.
   void end(Trainer& trainer, const Json& report, int exit_code, const std::string& error);
@@ -50,7 +51,7 @@ class TrainingRun {
  private:
   void find(const TrainFlags& flags);
   void take_directory(const TrainFlags& flags);
-  void require_no_newer(const TrainFlags& flags);
+  void require_room(const TrainFlags& flags);
   void restore_one_of(Trainer& trainer);
   bool is_own(const std::string& checkpoint) const;
 
@@ -65,6 +66,10 @@ class TrainingRun {
   std::vector<std::string> candidates_;  // checkpoints, the newest first
   std::optional<CheckpointInfo> found_;
   std::optional<std::int64_t> resumed_from_;
+  // What begin() removes, when nothing can be refused any more: the run that was there, or its
+  // checkpoints of these steps.
+  bool replaces_ = false;
+  std::vector<std::int64_t> later_;
   std::uint64_t stats_bytes_ = 0;
 };
 

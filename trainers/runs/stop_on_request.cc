@@ -16,8 +16,10 @@ std::string name_of_signal(int signal) {
 
 }  // namespace
 
+void StopOnRequest::setup(Trainer&) { signals_.emplace(); }
+
 void StopOnRequest::after_step(Trainer& trainer, const StepInfo&) {
-  const StopRequests asked = signals_.take();
+  const StopRequests asked = StopSignals::take();
   if (asked.save && saver_)
     saver_->save_soon();
   else if (asked.save)

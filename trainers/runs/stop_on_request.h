@@ -1,5 +1,6 @@
 // Ends a training run when a signal or its time asks for it.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "belfry/trainers/core/callbacks.h"
@@ -9,13 +10,15 @@ namespace belfry {
 
 class RunSaver;
 
-// Takes SIGINT, SIGTERM and SIGUSR1 as long as it lives: the step that is running is completed,
-// then the training ends as Trainer::interrupt() says. SIGUSR2 saves and goes on.
+// Takes SIGINT, SIGTERM and SIGUSR1 from the beginning of training on, as long as it lives: the
+// step that is running is completed, then the training ends as Trainer::interrupt() says. SIGUSR2
+// saves and goes on.
 class StopOnRequest final : public Callback {
  public:
   // `max_seconds` of the process, 0 for no limit; without `saver`, SIGUSR2 has nothing to do.
   StopOnRequest(double max_seconds, RunSaver* saver) : max_seconds_(max_seconds), saver_(saver) {}
 
+  void setup(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
 
   // What ended the training, SIGTERM for the time; 0 if nothing did.
@@ -24,7 +27,7 @@ class StopOnRequest final : public Callback {
   const std::string& reason() const { return reason_; }
 
  private:
-  StopSignals signals_;
+  std::optional<StopSignals> signals_;
   double max_seconds_;
   RunSaver* saver_;
   int signal_ = 0;

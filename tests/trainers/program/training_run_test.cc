@@ -210,9 +210,30 @@ TEST_F(TrainingRunTest, StartsAnewOnlyWhereItMayReplace) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error, HasSubstr("holds a run already"));
   EXPECT_THAT(checkpoints(), Contains("step-00000003"));
+  Recipe broken = small_recipe();
+  broken.data = [](bool) -> std::unique_ptr<Dataset> { throw IoError("no data"); };
+  EXPECT_EQ(start({"--resume=never", "--overwrite", "--devices=cpu:1"}, broken).code, 1);
+  EXPECT_THAT(checkpoints(), Contains("step-00000003")) << "nothing took its place";
   EXPECT_EQ(start({"--resume=never", "--overwrite", "--max_steps=2", "--devices=cpu:1"}).code, 0);
   EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000002"));
   EXPECT_EQ(stats().size(), 3u);
+}
+
+TEST_F(TrainingRunTest, GoesBackOnlyWhereItMayReplaceWhatCameLater) {
+  EXPECT_EQ(start({"--devices=cpu:1"}).code, 0);
+  const std::string back = "--resume=" + directory_ + "/checkpoints/step-00000008";
+  const TrainResult refused = start({"--devices=cpu:1", back});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.error, HasSubstr("goes back to step 8, but"));
+  EXPECT_EQ(start({"--devices=cpu:1", back, "--overwrite"}).code, 0);
+  EXPECT_EQ(summary()["resumed_from_step"], 8);
+  expect_as_never_stopped({"--devices=cpu:1"});
+  const std::string other = path(".other");
+  EXPECT_EQ(run_train({"--devices=cpu:1", "--max_steps=3", "--run_dir=" + other}).code, 0);
+  const TrainResult taken = start({"--devices=cpu:1", "--resume=" + other});
+  EXPECT_EQ(taken.code, 2);
+  EXPECT_THAT(taken.error, HasSubstr("holds another run already"));
+  std::filesystem::remove_all(other);
 }
 
 TEST_F(TrainingRunTest, SkipsADamagedCheckpoint) {
