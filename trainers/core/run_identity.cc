@@ -81,21 +81,6 @@ std::string hash_of_optimizer(const Graph& graph) {
   return hash.str();
 }
 
-// A schedule is known by what it gives: at the first steps, and at ever fewer later ones.
-std::string text_of_rates(const Trainer& trainer) {
-  const Rate& rate = trainer.options().optimizer.rate();
-  const std::int64_t per_epoch = trainer.batches().steps_per_epoch();
-  const auto at = [&](std::int64_t step) {
-    return rate.at(
-        {.step = step, .steps_per_epoch = per_epoch, .epoch = static_cast<int>(step / per_epoch)});
-  };
-  if (rate.is_constant()) return cat(at(0));
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  TextHash hash;
-  for (std::int64_t step = 0; step < kMost; step += 1 + step / 16) hash.add(cat(at(step)));
-  return cat("a schedule (", hash.str(), ") that begins with ", at(0));
-}
-
 std::string checksum(FileSystem& files, const std::string& path) {
   const auto file = files.open(path);
   const std::uint64_t size = file->size();
@@ -137,11 +122,13 @@ void add_data(const Dataset& data, Json& identity) {
     identity.set("files", std::move(files));
 }
 
-const std::pair<const char*, const char*> kNames[] = {
+constexpr std::string_view kRates = "rates";  // compared as far as both runs go
+
+const std::pair<std::string_view, std::string_view> kNames[] = {
     {"seed", "the seed"},
     {"precision", "the precision"},
     {"global_batch", "the global batch"},
-    {"rates", "the learning rate"},
+    {kRates, "the learning rate"},
     {"samples", "the number of training samples"},
     {"fields", "the fields of the training data"},
     {"files", "the training data"},
@@ -157,7 +144,7 @@ Json run_identity(const Trainer& trainer, const Dataset& data) {
   identity.set("model", hash_of_model(trainer))
       .set("precision", std::string(name_of(options.precision)))
       .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(trainer.graph())))
-      .set("rates", text_of_rates(trainer))
+      .set(kRates, trainer.learning_rate())
       .set("global_batch", trainer.batches().global_batch())
       .set("seed", options.seed);
   add_data(data, identity);
@@ -165,13 +152,13 @@ Json run_identity(const Trainer& trainer, const Dataset& data) {
 }
 
 std::string first_difference(const Json& before, const Json& now) {
-  const auto text_in = [](const Json& json, const char* key) -> std::string {
+  const auto text_in = [](const Json& json, std::string_view key) -> std::string {
     const Json* const value = json.find(key);
     return !value ? "" : value->kind() == Json::Kind::kString ? value->text() : value->str();
   };
   for (const auto& [key, name] : kNames) {
     const std::string then = text_in(before, key), current = text_in(now, key);
-    if (then == current) continue;
+    if (then == current || (key == kRates && same_rates(then, current))) continue;
     const auto told = [](const std::string& text) { return text.empty() ? "none" : shown(text); };
     return cat(name, " was ", told(then), " and is now ", told(current));
   }

@@ -142,6 +142,10 @@ class Trainer {
   std::int64_t steps_of_run() const { return steps_ - first_step_; }
   // What the learning rate is, for comparisons with other runs: Rate::str(run).
   std::string learning_rate() const { return options_.optimizer.rate().str(info()); }
+  // Whether the steps so far had other rates in a run of so many steps in all.
+  bool rates_differ(std::int64_t total) const {
+    return depends_on_length(options_.optimizer.rate(), info(), total, steps_);
+  }
   int epochs() const { return epochs_; }
 
   // "loss" and the tower function's metrics: of the last step (NaN before the first), the mean over

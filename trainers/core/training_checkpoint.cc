@@ -59,6 +59,10 @@ std::string why_other_bits(const CheckpointInfo& info, const Trainer& trainer) {
   if (devices != std::ssize(options.devices) && !dependence.empty())
     return cat("there were ", devices, devices == 1 ? " device" : " devices", " and are now ",
                options.devices.size(), ", and bits depend on that: ", dependence);
+  const std::int64_t total = integer("total_steps", trainer.total_steps());
+  if (trainer.rates_differ(total))
+    return cat("the learning rate follows the length of the run, which was ", total,
+               " steps and is now ", trainer.total_steps());
   const Json* const arithmetic = info.extra.find("arithmetic");
   if (arithmetic && arithmetic->text() != arithmetic_of_host())
     return cat("it was saved by ", shown(arithmetic->text()), " and goes on with ",
@@ -170,6 +174,7 @@ Json extra_of(Trainer& trainer) {
   extra.set("steps", position.steps)
       .set("epoch", position.epoch)
       .set("samples", position.samples)
+      .set("total_steps", trainer.total_steps())
       .set("seed", position.seed)
       .set("global_batch", trainer.batches().global_batch())
       .set("devices", std::ssize(trainer.options().devices))

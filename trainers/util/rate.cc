@@ -104,6 +104,16 @@ bool same_rates(std::string_view one, std::string_view other) {
   return a->values == b->values;
 }
 
+bool depends_on_length(const Rate& rate, const StepInfo& run, std::int64_t total,
+                       std::int64_t steps) {
+  StepInfo other = run, first = run;
+  other.total_steps = total;
+  first.total_steps = std::min({steps, total, run.total_steps});
+  return std::ranges::any_of(sampled_steps(first), [&](std::int64_t step) {
+    return rate.at(at_step(run, step)) != rate.at(at_step(other, step));
+  });
+}
+
 Rate warm_up(Rate rate, std::int64_t steps) {
   require(steps >= 0, "a warm-up of ", steps, " steps; it takes 0 or more");
   if (steps <= 1) return rate;

@@ -64,6 +64,11 @@ class Rate {
 // their lengths.
 bool same_rates(std::string_view one, std::string_view other);
 
+// Whether a rate depends on the number of steps in all: of the first `steps` steps, some have other
+// rates in a run of `total` steps than in `run`. Those that Rate::str(run) looks at are compared.
+bool depends_on_length(const Rate& rate, const StepInfo& run, std::int64_t total,
+                       std::int64_t steps);
+
 // The first `steps` steps approach the rate: step i, counted from 1, has i / steps of it. From
 // step `steps` on it is all there. Throws InvalidArgument for a negative number.
 Rate warm_up(Rate rate, std::int64_t steps);

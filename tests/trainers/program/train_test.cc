@@ -141,6 +141,40 @@ TEST_F(TrainTest, SchedulesTheRecipesRateByFlags) {
   EXPECT_EQ(hash({"--lr_schedule=constant"}), hash({}));
 }
 
+// 8 steps in all, of which the first run makes 4.
+TEST_F(TrainTest, GoesOnWithTheRatesOfARunThatDidNotStop) {
+  const std::string checkpoint = path(".checkpoint");
+  const auto run = [&](std::vector<std::string> flags, const char* schedule,
+                       const Recipe& recipe = small_recipe()) {
+    if (*schedule) flags.push_back(cat("--lr_schedule=", schedule));
+    flags.push_back("--json=" + json_.string());
+    const TrainResult result = run_train(flags, recipe);
+    EXPECT_EQ(result.code, 0) << result.error;
+    return result.error;
+  };
+  const std::string save = "--save_checkpoint=" + checkpoint;
+  const std::string go_on = "--restore_checkpoint=" + checkpoint;
+  run({}, "cosine:0.01@2");
+  const nlohmann::json whole = report()["state_hash"];
+  run({save, "--max_steps=4"}, "cosine:0.01@2");
+  EXPECT_THAT(run({go_on}, "cosine:0.01@2"), Not(HasSubstr("not the same bits")));
+  EXPECT_EQ(report()["state_hash"], whole);
+  EXPECT_THAT(run({go_on}, "cosine:0.01@3"),
+              HasSubstr("the learning rate was cosine:0.01@2 from 0.1 and is now cosine:0.01@3"));
+  run({save, "--max_steps=4"}, "cosine");
+  EXPECT_THAT(run({go_on}, "cosine"),
+              HasSubstr("not the same bits because the learning rate follows the length of the "
+                        "run, which was 4 steps and is now 8"));
+  // A function is asked about no step that the run does not have.
+  Recipe recipe = small_recipe();
+  recipe.optimizer = sgd([rates = std::vector<double>(8, 0.1)](const StepInfo& info) {
+    return rates.at(static_cast<std::size_t>(info.step));
+  });
+  run({save, "--max_steps=4"}, "", recipe);
+  EXPECT_THAT(run({go_on}, "", recipe), Not(HasSubstr("not the same bits")));
+  std::filesystem::remove_all(checkpoint);
+}
+
 TEST_F(TrainTest, ReplacesNoScheduleOfTheRecipeUnasked) {
   Recipe recipe = small_recipe();
   recipe.optimizer = sgd([](const StepInfo&) { return 0.1; });

@@ -75,6 +75,17 @@ TEST(Rate, IsSampledAtEachOfTheFirstEpochsOfALongRun) {
   EXPECT_FALSE(same_rates(falls_after(30).str(run), falls_after(31).str(run)));
 }
 
+TEST(Rate, MayDependOnTheLengthOfTheRun) {
+  const Rate falls([](const StepInfo& info) {
+    return 1 - static_cast<double>(info.step) / static_cast<double>(info.total_steps);
+  });
+  EXPECT_TRUE(depends_on_length(falls, kRun, 80, 20));
+  EXPECT_FALSE(depends_on_length(falls, kRun, 80, 1)) << "the first step has the same rate";
+  EXPECT_FALSE(depends_on_length(falls, kRun, 40, 20));
+  EXPECT_FALSE(depends_on_length(falls_after(1), kRun, 80, 20));
+  EXPECT_FALSE(depends_on_length(0.1, kRun, 80, 20));
+}
+
 TEST(WarmUp, GrowsToTheRate) {
   const Rate rate = warm_up(0.8, 4);
   const double wanted[] = {0.2, 0.4, 0.6000000000000001, 0.8, 0.8};
