@@ -321,6 +321,8 @@ std::string write_checkpoint(const Graph& graph, Manifest head,
   folder.remove_stale();
   std::vector<BadVariable> bad = write_tensors(folder, kModelFile, weights, head);
   std::ranges::move(write_tensors(folder, kStateFile, state, head), std::back_inserter(bad));
+  require(bad.empty() || !options.refuse_not_finite, bad.empty() ? "" : bad[0].str(),
+          ", so nothing was saved");
   require_no_loss(files, folder, bad);
   check_source();
   const std::string text = head.str();

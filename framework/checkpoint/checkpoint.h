@@ -43,6 +43,8 @@ struct SaveOptions {
   std::vector<std::string> optional = {};
   // What is replaced stays at PATH.belfry-old until settle_checkpoint().
   bool keep_old = false;
+  // Also where nothing is replaced, a value that is not finite is InvalidArgument.
+  bool refuse_not_finite = false;
   // How long to wait for others that save to this path.
   double patience_seconds = 60;
 };

@@ -144,7 +144,9 @@ void Evaluation::before_step(Trainer& trainer, const StepInfo& info) {
   evaluate(trainer, last);
 }
 
-void Evaluation::after_epoch(Trainer& trainer, const StepInfo& info) { evaluate(trainer, info); }
+void Evaluation::after_epoch(Trainer& trainer, const StepInfo& info) {
+  if (!trainer.interrupted()) evaluate(trainer, info);
+}
 
 void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
   if ((evaluated_ && info.step == evaluated_at_) || trainer.interrupted()) return;

@@ -61,6 +61,7 @@ class Optimizer {
   // Whether there is one: a rule with an update.
   explicit operator bool() const { return static_cast<bool>(rule_.update); }
   const Rate& rate() const { return rule_.rate; }
+  const std::optional<WeightAverages>& averages() const { return averages_; }
   const std::string& name() const { return rule_.name; }
   // Can apply gradients of a scaled loss (Rule::unscales).
   bool unscales() const { return rule_.unscales; }

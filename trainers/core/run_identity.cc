@@ -129,6 +129,9 @@ const std::pair<std::string_view, std::string_view> kNames[] = {
     {"precision", "the precision"},
     {"global_batch", "the global batch"},
     {kRates, "the learning rate"},
+    {"uneven", "what is done with batches that are not full (uneven)"},
+    {"tower_weights", "the shares of the devices (tower_weights)"},
+    {"averages", "the moving average of weights"},
     {"samples", "the number of training samples"},
     {"fields", "the fields of the training data"},
     {"files", "the training data"},
@@ -140,13 +143,18 @@ const std::pair<std::string_view, std::string_view> kNames[] = {
 
 Json run_identity(const Trainer& trainer, const Dataset& data) {
   const TrainerOptions& options = trainer.options();
+  const std::optional<WeightAverages>& averages = options.optimizer.averages();
   Json identity = Json::object();
   identity.set("model", hash_of_model(trainer))
       .set("precision", std::string(name_of(options.precision)))
       .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(trainer.graph())))
       .set(kRates, trainer.learning_rate())
       .set("global_batch", trainer.batches().global_batch())
-      .set("seed", options.seed);
+      .set("seed", options.seed)
+      .set("uneven", std::string(name_of(options.batches.uneven)))
+      .set("tower_weights", join(options.batches.tower_weights, ","))
+      .set("averages",
+           averages ? cat(averages->decay, averages->counts_updates ? " counted" : "") : "none");
   add_data(data, identity);
   return identity;
 }

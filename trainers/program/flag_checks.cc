@@ -25,11 +25,14 @@ void refuse_unused_files(const TrainFlags& flags) {
                                : flags.check_equivalence > 0 ? "--check_equivalence"
                                                              : "";
   if (why.empty()) return;
+  const std::string none;
   const std::pair<const char*, const std::string&> files[] = {
       {"--trace_file", flags.trace_file},
       {"--save_checkpoint", flags.save_checkpoint},
       {"--restore_checkpoint", flags.restore_checkpoint},
       {"--run_dir", flags.run.directory},
+      {"--resume",
+       flags.run.resume == "auto" || flags.run.resume == "never" ? none : flags.run.resume},
       {"--load", flags.run.load}};
   for (const auto& [flag, value] : files)
     require<FlagError>(value.empty(), flag, "=", value, " has no use beside ", why,
@@ -66,7 +69,10 @@ class FlagChecks {
     refuse_precision();
     // auto is one of the modes of --check_equivalence. A run that goes on from one that chose may
     // choose, too: train() knows when it has looked.
-    const bool may_choose = !flags_.restore_checkpoint.empty() && !flags_.allreduce_given;
+    const std::string& resume = flags_.run.resume;
+    const bool goes_on = !flags_.restore_checkpoint.empty() || !flags_.run.directory.empty() ||
+                         (resume != "auto" && resume != "never");
+    const bool may_choose = goes_on && !flags_.allreduce_given;
     check_auto_flags(flags_.automatic, aggregation_.choice.any,
                      wishes_auto || flags_.check_equivalence > 0 || compares_auto || may_choose,
                      "--allreduce=auto");

@@ -188,6 +188,13 @@ void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overw
 std::vector<std::string> with_config(std::span<const char* const> arguments) {
   std::vector<std::string> all;
   if (const std::optional<std::string> path = config_path(arguments)) all = arguments_in(*path);
+  // Of flags that stand for one thing, those of the command line win, too.
+  const auto names_batch = [](std::string_view argument) {
+    std::string name(argument.substr(0, argument.find('=')));
+    std::ranges::replace(name, '-', '_');
+    return name == "__batch_size" || name == "__global_batch_size";
+  };
+  if (std::ranges::any_of(arguments, names_batch)) std::erase_if(all, names_batch);
   all.insert(all.end(), arguments.begin(), arguments.end());
   return all;
 }

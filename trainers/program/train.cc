@@ -288,7 +288,11 @@ class Program {
     } catch (const std::exception& error) {
       report_.progress.steps = trainer_->steps();
       report_.progress.epochs = trainer_->epochs();
-      run_.end(*trainer_, to_json(report_), 1, error.what());
+      try {
+        run_.end(*trainer_, to_json(report_), 1, error.what());
+      } catch (const Error& other) {
+        log_warning(other.what());
+      }
       throw;
     }
     const int signal = run_.stop().signal();
@@ -308,10 +312,13 @@ class Program {
 
   void say_why_it_ended() {
     const std::string saved = save_ && !save_->saved().empty() ? save_->saved() : run_.saved();
-    console_.line(cat(run_.stop().reason(), ": step ", trainer_->steps(), " of ",
-                      trainer_->total_steps(), " is complete",
-                      saved.empty() ? ", and nothing was to be saved"
-                                    : cat("; ", saved, "; the same command goes on from there")));
+    const bool is_automatic = !flags_.run.directory.empty() && flags_.run.resume == "auto";
+    const char* const goes_on =
+        is_automatic ? "the same command goes on from there" : "--resume=PATH goes on from there";
+    console_.line(
+        cat(run_.stop().reason(), ": step ", trainer_->steps(), " of ", trainer_->total_steps(),
+            " is complete",
+            saved.empty() ? ", and nothing was to be saved" : cat("; ", saved, "; ", goes_on)));
   }
 
   // Of a run that has ended.

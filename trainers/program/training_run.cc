@@ -131,7 +131,13 @@ bool TrainingRun::is_own(const std::string& checkpoint) const {
 void TrainingRun::restore(Trainer& trainer) {
   if (!candidates_.empty()) restore_one_of(trainer);
   if (flags_.run.load.empty() || resumed_from_) return;
-  const LoadedVariables loaded = load_variables(trainer.session(), flags_.run.load);
+  const LoadedVariables loaded = [&] {
+    try {
+      return load_variables(trainer.session(), checkpoint_at(flags_.run.load));
+    } catch (const Error& error) {
+      throw Error(cat("--load=", flags_.run.load, ": ", error.what()));
+    }
+  }();
   console_.line(cat("loaded ", loaded.taken.size(), " variables of ", flags_.run.load,
                     loaded.initial.empty() ? "" : cat("; these start anew: ", join(loaded.initial)),
                     loaded.left_out.empty() ? "" : cat("; left out: ", join(loaded.left_out))));
@@ -160,15 +166,19 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
 }
 
 std::optional<Json> TrainingRun::finished(const Trainer& trainer) const {
-  if (!directory_ || !resumed_from_ || trainer.total_steps() > trainer.steps()) return {};
+  if (!directory_ || !resumed_from_) return {};
   const std::optional<std::string> text = directory_->read(kSummaryFile);
   if (!text) return {};
   try {
     Json summary = Json::parse(*text);
     const Json* const ended = summary.find("finished");
     if (ended && ended->kind() == Json::Kind::kBool && ended->str() == "true" &&
-        summary.at("steps").integer() == trainer.steps())
-      return summary;
+        summary.at("steps").integer() == trainer.steps()) {
+      // A run that ended early goes on only if it is to be longer than it was to be then.
+      const Json* const total = summary.find("total_steps");
+      const bool as_before = total && total->integer() == trainer.total_steps();
+      if (as_before || trainer.total_steps() <= trainer.steps()) return summary;
+    }
   } catch (const Error& error) {
     log_warning(directory_->path_of(kSummaryFile), " cannot be read: ", error.what());
   }
@@ -221,7 +231,8 @@ void TrainingRun::end(Trainer& trainer, const Json& report, int exit_code,
                                             "checkpoint before this step")
                                      : Json("mend the cause, and start the same command again"));
   }
-  summary.set("resumed_from_step", resumed_from_ ? Json(*resumed_from_) : Json())
+  summary.set("total_steps", trainer.total_steps())
+      .set("resumed_from_step", resumed_from_ ? Json(*resumed_from_) : Json())
       .set("finished", error.empty() && !interrupted)
       .set("exit_code", exit_code)
       .set("error", std::move(told));

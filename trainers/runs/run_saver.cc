@@ -1,6 +1,7 @@
 #include "belfry/trainers/runs/run_saver.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -51,6 +52,8 @@ bool RunSaver::is_due(const StepInfo& info) const {
 
 // The step before is complete, and the position of the training is that of its end.
 void RunSaver::before_step(Trainer& trainer, const StepInfo& info) {
+  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+    settle();
   if (info.step > 0 && is_due(info)) save(trainer, info.step);
 }
 
@@ -92,9 +95,18 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
 }
 
 void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
-  snapshot.save(directory_.checkpoint_path(steps), directory_.files(), training_save_options(true));
-  directory_.point(kLatestLink, steps);
+  SaveOptions options = training_save_options(true);
+  options.refuse_not_finite = true;  // it would take the place of good ones, which are pruned
+  snapshot.save(directory_.checkpoint_path(steps), directory_.files(), options);
+  point(kLatestLink, steps);
   prune(steps);
+}
+
+// Some file systems have no links. Checkpoints are found without them.
+void RunSaver::point(const char* link, std::int64_t steps) try {
+  directory_.point(link, steps);
+} catch (const IoError& error) {
+  if (first_time(cat("no link: ", directory_.path()))) log_warning("no link: ", error.what());
 }
 
 // What cannot be removed is no reason to end.
@@ -134,17 +146,23 @@ void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
   if (!failure_.empty()) return;
   best_ = value;
   best_step_ = steps;
-  directory_.point(kBestLink, steps);
+  point(kBestLink, steps);
 }
 
 Json RunSaver::state() const {
   Json state = Json::object();
-  if (best_) state.set("best", *best_).set("best_step", best_step_);
+  if (best_)
+    state.set("metric", schedule_.best.name)
+        .set("largest", schedule_.best.largest)
+        .set("best", *best_)
+        .set("best_step", best_step_);
   return state;
 }
 
 void RunSaver::restore(const Json& state) {
-  if (!state.find("best")) return;
+  if (!state.find("best") || state.at("metric").text() != schedule_.best.name ||
+      state.at("largest").str() != Json(schedule_.best.largest).str())
+    return;
   best_ = state.at("best").number();
   best_step_ = state.at("best_step").integer();
 }

@@ -48,10 +48,19 @@ void StatsLog::sync() {
 }
 
 void StatsLog::write(std::string line) {
-  if (!file_) go_on(0);
   line += "}\n";
-  file_->append(std::as_bytes(std::span(line)));
-  bytes_ += line.size();
+  waiting_ += line;
+  try {
+    if (!file_) go_on(bytes_);
+    file_->append(std::as_bytes(std::span(waiting_)));
+    bytes_ += waiting_.size();
+    waiting_.clear();
+  } catch (const IoError& error) {
+    // Half of it may be there: the next line begins behind the last whole one.
+    file_.reset();
+    if (first_time(cat("no stats: ", path_)))
+      log_warning(error.what(), "; the lines of the next steps wait until it can be written");
+  }
 }
 
 void StatsLog::after_step(Trainer& trainer, const StepInfo& info) {

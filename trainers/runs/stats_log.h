@@ -39,6 +39,7 @@ class StatsLog final : public Callback {
   std::string path_;
   std::unique_ptr<WritableFile> file_;
   std::uint64_t bytes_ = 0;
+  std::string waiting_;  // what could not be written
 };
 
 }  // namespace belfry

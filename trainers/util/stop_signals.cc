@@ -3,6 +3,8 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace belfry {
 namespace {
@@ -11,7 +13,18 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 std::atomic<int> asked_to_end{0};
 std::atomic<bool> asked_to_save{false};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+std::atomic<std::int64_t> asked_at{0};  // nanoseconds, when the first signal came
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
+              std::atomic<std::int64_t>::is_always_lock_free);
+
+// One request may arrive twice, as from `timeout`, which signals a child and then its group.
+constexpr std::int64_t kOneRequest = 500'000'000;
+
+std::int64_t nanoseconds_now() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);  // signal handlers may call it
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 std::array<struct sigaction, kSignals.size()> before;
 
@@ -22,7 +35,12 @@ void note(int signal) {
     return;
   }
   int none = 0;
-  if (asked_to_end.compare_exchange_strong(none, signal)) return;
+  const std::int64_t now = nanoseconds_now();
+  if (asked_to_end.compare_exchange_strong(none, signal)) {
+    asked_at.store(now);
+    return;
+  }
+  if (now - asked_at.load() < kOneRequest) return;
   std::signal(signal, SIG_DFL);
   ::raise(signal);
 }

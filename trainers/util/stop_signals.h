@@ -10,7 +10,8 @@ struct StopRequests {
 };
 
 // As long as it lives, SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 are noted instead of ending the
-// process; a second SIGINT, SIGTERM or SIGUSR1 ends it at once, as without this. One at a time.
+// process; a second SIGINT, SIGTERM or SIGUSR1, half a second later or more, ends it at once, as
+// without this. One at a time.
 class StopSignals {
  public:
   StopSignals();

@@ -176,6 +176,8 @@ TEST_F(TrainingRunTest, RefusesWhatWouldBeAnotherRun) {
   refused({"--seed=2"}, small_recipe(), "the seed was 1 and is now 2");
   refused({"--batch_size=4"}, small_recipe(), "the global batch was 8 and is now 4");
   refused({"--learning_rate=0.5"}, small_recipe(), "the learning rate was 0.1 and is now 0.5");
+  refused({"--uneven=weight"}, small_recipe(), "(uneven) was drop and is now weight");
+  refused({"--moving_average=0.9"}, small_recipe(), "the moving average of weights");
   refused({}, deeper, "the model's graph");
   refused({}, others, "the number of training samples was 70 and is now 71");
   refused({}, momentum_recipe, "the optimizer");
@@ -202,6 +204,17 @@ TEST_F(TrainingRunTest, ThatHasEndedPrintsItsResultsAndWritesNothing) {
   EXPECT_EQ(start({"--devices=cpu:1", "--epochs=3"}).code, 0);
   EXPECT_EQ(report()["steps"], 24);
   EXPECT_EQ(summary()["resumed_from_step"], 16);
+}
+
+TEST_F(TrainingRunTest, ThatHasEndedEarlyHasEnded) {
+  const std::vector<std::string> flags{"--devices=cpu:1", "--epochs=30",
+                                       "--early_stop=validation_loss:max:2"};
+  EXPECT_EQ(start(flags).code, 0);
+  const int steps = summary()["steps"];
+  EXPECT_LT(steps, 30 * 8);
+  const TrainResult again = start(flags);
+  EXPECT_THAT(again.out, HasSubstr("this run has ended before"));
+  EXPECT_EQ(summary()["steps"], steps);
 }
 
 TEST_F(TrainingRunTest, StartsAnewOnlyWhereItMayReplace) {
@@ -291,6 +304,27 @@ TEST_F(TrainingRunTest, EndsWhenASignalAsksForItAndGoesOn) {
   }
 }
 
+TEST_F(TrainingRunTest, KeepsWeightsThatAreFinite) {
+  // The losses are finite, and the weights are not any more.
+  const Recipe recipe = recipe_that(12, [](Trainer& trainer) {
+    const Variable w = trainer.towers()[0].trainables[1];
+    Tensor value = trainer.session().read(w);
+    value.mutable_data<double>()[0] = std::nan("");
+    trainer.session().write(w, value);
+    trainer.stop();
+  });
+  EXPECT_EQ(start({"--devices=cpu:1", "--save_every_steps=1", "--keep=1"}, recipe).code, 1);
+  EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000012"));
+}
+
+TEST_F(TrainingRunTest, EndsOnceWhenOneSignalComesTwice) {
+  const Recipe recipe = recipe_that(4, [](Trainer&) {
+    ::raise(SIGTERM);
+    ::raise(SIGTERM);
+  });
+  EXPECT_EQ(start({"--devices=cpu:1"}, recipe).code, 143);
+}
+
 TEST_F(TrainingRunTest, EndsWhenItsTimeIsUp) {
   const Recipe slow = recipe_that(2, [](Trainer&) { ::usleep(1'100'000); });
   EXPECT_EQ(start({"--devices=cpu:1", "--max_time=1"}, slow).code, 143);
@@ -341,6 +375,11 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
           .code,
       0);
   EXPECT_EQ(report()["seed"], 8);
+  EXPECT_EQ(run_train({"--config=" + directory_ + "/config.json", "--global_batch_size=4",
+                       "--json=" + json_.string()})
+                .code,
+            0);
+  EXPECT_EQ(report()["global_batch_size"], 4);
   for (const auto& [text, why] : {std::pair("{\"seeds\": 1}", "--seed"),
                                   {"{\"seed\": [1]}", "no text, number, true or false"},
                                   {"[1]", "config"},
