@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,11 +15,15 @@
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/tests/trainers/runs/run_files.h"
 
 extern char** environ;
 
 namespace belfry {
 namespace run_kill_test {
+
+using test::course_of;
+using test::summary_of;
 
 // 1,024 images, 40 steps, a checkpoint behind each.
 class RunKillTest : public testing::Test {
@@ -69,29 +72,12 @@ class RunKillTest : public testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  static nlohmann::json summary(const std::string& run) {
-    std::ifstream file(run + "/summary.json");
-    return nlohmann::json::parse(file);
-  }
-  // Without what depends on time.
-  static std::vector<std::string> course(const std::string& run) {
-    std::ifstream file(run + "/stats.jsonl");
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(file, line);) {
-      auto json = nlohmann::json::parse(line);
-      json.erase("seconds");
-      json.erase("examples_per_second");
-      lines.push_back(json.dump());
-    }
-    return lines;
-  }
-
   void expect_same(const std::string& run, const std::string& reference) const {
     const Finished done = run_program(std::string(BELFRY_BIN_DIR) + "/mnist", command(run));
     ASSERT_EQ(done.status, 0) << done.errors;
-    EXPECT_EQ(summary(run)["state_hash"], summary(reference)["state_hash"]);
-    EXPECT_EQ(summary(run)["params_hash"], summary(reference)["params_hash"]);
-    EXPECT_EQ(course(run), course(reference));
+    EXPECT_EQ(summary_of(run)["state_hash"], summary_of(reference)["state_hash"]);
+    EXPECT_EQ(summary_of(run)["params_hash"], summary_of(reference)["params_hash"]);
+    EXPECT_EQ(course_of(run), course_of(reference));
   }
 
   test::TemporaryFolder folder_;
@@ -124,8 +110,8 @@ TEST_F(RunKillTest, SavesWhenItIsAskedToEnd) {
   const int code = run_and_signal(run, SIGTERM, std::chrono::milliseconds(kSanitized ? 4000 : 500));
   EXPECT_TRUE(code == 143 || code == 0 || code == -1) << code;
   if (code == 143) {
-    EXPECT_EQ(summary(run)["exit_code"], 143);
-    EXPECT_EQ(summary(run)["finished"], false);
+    EXPECT_EQ(summary_of(run)["exit_code"], 143);
+    EXPECT_EQ(summary_of(run)["finished"], false);
   }
   expect_same(run, reference);
 }

@@ -87,7 +87,7 @@ void TrainingRun::require_room(const TrainFlags& flags) {
     replaces_ = true;
     return;
   }
-  const std::int64_t from = integer_in(*found_, "steps");
+  const std::int64_t from = position_in(*found_).steps;
   for (const std::int64_t step : directory_->checkpoints())
     if (step > from) later_.push_back(step);
   require<FlagError>(later_.empty() || flags.overwrite, written_, " goes back to step ", from,

@@ -28,6 +28,7 @@ RunSaver::~RunSaver() {
 }
 
 void RunSaver::setup(Trainer& trainer) {
+  trainer.identity();  // reads the data, which no step shall wait for
   begun_time_ = seconds_now();
   const std::vector<std::int64_t> there = directory_.checkpoints();
   if (std::ranges::find(there, trainer.steps()) != there.end()) begun_at_ = trainer.steps();

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/tests/trainers/runs/run_files.h"
 #include "belfry/trainers/runs/hash_log.h"
 
 namespace belfry {
@@ -53,21 +54,8 @@ class TrainingRunTest : public TrainTest {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  nlohmann::json summary() const {
-    return nlohmann::json::parse(text_in(directory_ + "/summary.json"));
-  }
-  // The lines of stats.jsonl without what depends on time.
-  std::vector<std::string> stats() const {
-    std::ifstream file(directory_ + "/stats.jsonl");
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(file, line);) {
-      auto json = nlohmann::json::parse(line);
-      json.erase("seconds");
-      json.erase("examples_per_second");
-      lines.push_back(json.dump());
-    }
-    return lines;
-  }
+  nlohmann::json summary() const { return test::summary_of(directory_); }
+  std::vector<std::string> stats() const { return test::course_of(directory_); }
   std::vector<std::string> checkpoints() const {
     return local_file_system().list(directory_ + "/checkpoints");
   }
