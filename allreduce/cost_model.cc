@@ -70,7 +70,7 @@ class PlanJobs {
   // Workers, or on a machine without them one executor per strand.
   int count_executors(int devices) const {
     if (machine_.workers == 0) return static_cast<int>(plan_.strands.size());
-    const int most = std::min(machine_.workers, devices * plan_.shards);
+    const int most = std::min(machine_.workers, devices * plan_.shards_per_device);
     return work_ == StepWork::kWhole ? useful_workers(plan_, most) : workers_for(plan_, most);
   }
 

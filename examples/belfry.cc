@@ -2,11 +2,11 @@
 //   belfry checkpoint ls|verify|diff|export|import ...
 //   belfry plot RUN... [--out=FILE.svg]
 //   belfry bisect RUN_A RUN_B
-#include "belfry/trainers/program/bisect_command.h"
-#include "belfry/trainers/program/checkpoint_commands.h"
-#include "belfry/trainers/program/plot_command.h"
+#include "belfry/trainers/commands/bisect_command.h"
+#include "belfry/trainers/commands/checkpoint_commands.h"
+#include "belfry/trainers/commands/plot_command.h"
+#include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/program/program.h"
-#include "belfry/trainers/program/subcommands.h"
 using namespace belfry;
 
 int main(int argc, char** argv) {

@@ -42,7 +42,7 @@ struct SessionOptions {
   // Into how many shards each CPU device cuts the batch that it is fed with
   // (FeedType::first_sample). Any worker runs any shard. Results depend on the number of shards of
   // all devices together. Devices on GPUs, and steps of Locks::kEachVariable, have one.
-  int shards = 1;
+  int shards_per_device = 1;
   // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}. A plan that needs more,
   // even without the steps of kept_steps, throws OutOfMemory naming the device before it runs.
   std::map<std::string, std::int64_t> memory_limit = {};

@@ -11,7 +11,7 @@ struct PlanContext {
   const std::vector<std::unique_ptr<Device>>& devices;
   std::shared_ptr<const Placement> placement;  // of the graph, on these devices
   bool reference_kernels = false;
-  int shards = 1;  // of each device that is fed with samples
+  int shards_per_device = 1;  // of each device that is fed with samples
   bool fuse_updates = true;
   bool share_replicas = true;
   // The variables in one storage with this one, its owner first; empty before it has memory.

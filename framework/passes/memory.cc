@@ -229,7 +229,7 @@ class MemoryPlanner {
     for (std::size_t d = 0; d < common.size(); ++d) {
       const std::int64_t begin = pack(common[d]);
       made_.slices[d] = {begin, pack(sliced[d])};
-      made_.arena_bytes[d] = begin + graph_.shards * made_.slices[d].bytes;
+      made_.arena_bytes[d] = begin + graph_.shards_per_device * made_.slices[d].bytes;
     }
     for (const BufferIndex b : made_.buffers.indices())
       if (!uses_[b].empty()) append_constant(made_.buffers[b]);

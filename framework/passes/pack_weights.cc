@@ -61,13 +61,13 @@ class WeightPacker {
   std::shared_ptr<const PackedForm> form_of(const PlanNode& node) const {
     if (!node.sharding.divides()) return ask(node, plan_.input_types(node), node.types);
     const std::int64_t samples = plan_.batches[at(node.device())].samples;
-    const std::int64_t fewest = samples / plan_.shards;
+    const std::int64_t fewest = samples / plan_.shards_per_device;
     const auto of_shard = [&](std::int64_t size) {
       return ask(node, plan_.input_types(node, size), plan_.output_types(node, size));
     };
     if (fewest == 0) return nullptr;
     std::shared_ptr<const PackedForm> form = of_shard(fewest);
-    if (!form || samples % plan_.shards == 0) return form;
+    if (!form || samples % plan_.shards_per_device == 0) return form;
     const std::shared_ptr<const PackedForm> larger = of_shard(fewest + 1);
     return larger && larger->layout == form->layout ? form : nullptr;
   }

@@ -43,9 +43,9 @@ void share_replicas(PlanGraph& plan, const PlanContext& context);
 // InvalidArgument if feeds of one device differ in their samples.
 void shards(PlanGraph& plan, const PlanContext& context);
 
-// Makes a collective and the updates that alone read its results one FusedUpdate, and on a GPU
-// several updates of one op without a collective, where that moves no read to another version of a
-// variable.
+// Replaces a collective by one FusedUpdate, together with the updates that read its results, if
+// nothing else reads them. On a GPU it also fuses several updates of one op that follow no
+// collective. A fusion never moves a read to another version of a variable.
 void fuse_updates(PlanGraph& plan, const PlanContext& context);
 
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first

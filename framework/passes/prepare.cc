@@ -78,9 +78,9 @@ KernelRun prepare_shard(const PlanGraph& graph, const PlanNode& node, std::int64
 // One kernel for shards of each size.
 void prepare_shards(const PlanGraph& graph, const PlanNode& node, bool reference, Launch& launch) {
   const std::int64_t samples = graph.batches[at(node.device())].samples;
-  const std::int64_t fewest = samples / graph.shards;
+  const std::int64_t fewest = samples / graph.shards_per_device;
   launch.run = prepare_shard(graph, node, fewest, launch.range, reference, launch.workspace_bytes);
-  if (samples % graph.shards != 0)
+  if (samples % graph.shards_per_device != 0)
     launch.run_larger = prepare_shard(graph, node, fewest + 1, launch.range_larger, reference,
                                       launch.workspace_bytes);
 }

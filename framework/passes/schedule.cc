@@ -58,7 +58,9 @@ class Scheduler {
 
   // Of a shard.
   std::int64_t fewest_samples(const PlanNode& node) const {
-    return node.sharding.divides() ? graph_.batches[at(node.device())].samples / graph_.shards : 0;
+    return node.sharding.divides()
+               ? graph_.batches[at(node.device())].samples / graph_.shards_per_device
+               : 0;
   }
 
   // `samples`: of the shard, if it is divided.

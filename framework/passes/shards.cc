@@ -39,7 +39,7 @@ class ShardMaker {
   void find_batches() {
     for (const PlanNode& node : plan_.nodes) {
       if (node.feed() < 0 || !plan_.feeds[at(node.feed())].first_sample) continue;
-      if (context_.device(node.device()).on_gpu() && context_.shards > 1) continue;
+      if (context_.device(node.device()).on_gpu() && context_.shards_per_device > 1) continue;
       const std::int64_t samples = node.types[0].shape[0];
       plan_.batches.resize(context_.devices.size());
       DeviceBatch& batch = plan_.batches[at(node.device())];
@@ -50,7 +50,7 @@ class ShardMaker {
               batch.samples, " from number ", batch.first, " on; feeds of one device must agree");
       batch = fed;
     }
-    plan_.shards = plan_.locks == Locks::kEachVariable ? 1 : context_.shards;
+    plan_.shards_per_device = plan_.locks == Locks::kEachVariable ? 1 : context_.shards_per_device;
   }
 
   // What a node refers to has moved, or other nodes stand in its place.
@@ -73,11 +73,11 @@ class ShardMaker {
       gather_inputs(node);
       return finish(append(std::move(node), cut));
     }
-    if (plan_.shards > 1 && node.op->expand) return expand(node, sharding);
+    if (plan_.shards_per_device > 1 && node.op->expand) return expand(node, sharding);
     cut = sharding.outputs;
     if (!cut.empty() && cut[0].kind == Division::Kind::kRows) node.rows = cut[0].rows;
     // What lies whole, such as a feed, stays so under other names.
-    if (plan_.shards > 1 && !(node.op->alias && !plan_.division(node.inputs[0])))
+    if (plan_.shards_per_device > 1 && !(node.op->alias && !plan_.division(node.inputs[0])))
       node.sharding = sharding;
     finish(append(std::move(node), cut));
   }
@@ -118,7 +118,9 @@ class ShardMaker {
     };
     Expansion expansion(
         plan_, node, sharding, add, [&](Value value) { return gathered(value); },
-        [&](Value x) { return plan_.shards > 1 && cut_at(x).kind == Division::Kind::kRows; });
+        [&](Value x) {
+          return plan_.shards_per_device > 1 && cut_at(x).kind == Division::Kind::kRows;
+        });
     node.op->expand(expansion);
     for (const int before : node.after) plan_.nodes.back().after.push_back(before);
     moved_.back() = {static_cast<int>(plan_.nodes.size()) - 1, std::move(expansion.result)};
@@ -142,7 +144,8 @@ class ShardMaker {
     if (!fresh) return made->second;
     const bool sums = plan_.division(value).kind == Division::Kind::kPartial;
     PlanNode node{sums ? &kSumShards : &kGatherShards, plan_.node(value.node).node, {}, {}, {}, {}};
-    for (int s = 0; s < plan_.shards; ++s) node.inputs.push_back({value.node, value.index, s});
+    for (int s = 0; s < plan_.shards_per_device; ++s)
+      node.inputs.push_back({value.node, value.index, s});
     node.types = {plan_.type(value)};
     node.devices = {plan_.device(value)};
     return made->second = {append(std::move(node), {Division()}), 0};

@@ -1,5 +1,6 @@
-// The last stage of a plan: what each thread of a step does, one command after another. Pass issue
-// fills it. Nothing else decides who waits for whom, or which launches a GPU gets as a whole.
+// The last stage of a plan: one command list per strand. Pass `issue` fills it from the waits that
+// pass `schedule` found. It alone decides by which command a strand waits, and which launches of a
+// GPU make a segment.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -43,7 +43,7 @@ std::vector<Value> Expansion::add_beside(const Op& op, Value x, std::vector<Valu
 
 std::vector<Value> Expansion::shards_of(int node, int outputs) const {
   std::vector<Value> values;
-  for (int shard = 0; shard < plan_.shards; ++shard)
+  for (int shard = 0; shard < plan_.shards_per_device; ++shard)
     for (int i = 0; i < outputs; ++i) values.push_back({node, i, shard});
   return values;
 }

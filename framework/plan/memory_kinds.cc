@@ -142,7 +142,7 @@ class MemoryCount {
 
   // Of all shards.
   std::int64_t bytes_of(const BufferRecord& record) const {
-    return record.bytes * (record.sliced ? plan_.shards : 1);
+    return record.bytes * (record.sliced ? plan_.shards_per_device : 1);
   }
 
   void count_arena(int device) {
@@ -175,8 +175,8 @@ class MemoryCount {
     Ground ground(plan_.arena_bytes[at(device)]);
     KindBytes bytes;
     for (const auto& [record, kind] : all)
-      bytes[kind] +=
-          ground.put(record->offset, record->offset + record->bytes) * (sliced ? plan_.shards : 1);
+      bytes[kind] += ground.put(record->offset, record->offset + record->bytes) *
+                     (sliced ? plan_.shards_per_device : 1);
     return bytes;
   }
 

@@ -144,7 +144,7 @@ struct PlanGraph {
   std::vector<PlanNode> nodes;
   std::vector<TransferRecord> transfers;
 
-  int shards = 1;                    // of a device
+  int shards_per_device = 1;
   std::vector<DeviceBatch> batches;  // by device; empty: nothing is cut
   // Of what moves a variable, a node that takes the batch of one tower whole, so that its result
   // depends on how many towers share the samples (passes/tower_dependence.h); null: there is none.
@@ -164,14 +164,14 @@ struct PlanGraph {
   TensorType taken_type(Value value) const;
   Division division(Value value) const { return node(value.node).division(value.index); }
   // How many times a node runs.
-  int runs(const PlanNode& of) const { return of.sharding.divides() ? shards : 1; }
+  int runs(const PlanNode& of) const { return of.sharding.divides() ? shards_per_device : 1; }
   // The samples of a shard in the batch of its device.
   Range samples(int device, int shard) const {
-    return samples_of_shard(batches[at(device)].samples, shards, shard);
+    return samples_of_shard(batches[at(device)].samples, shards_per_device, shard);
   }
   // Those of the largest shard.
   std::int64_t most_samples(int device) const {
-    return (batches[at(device)].samples + shards - 1) / shards;
+    return (batches[at(device)].samples + shards_per_device - 1) / shards_per_device;
   }
   // The rows that shards with so many samples have of tensors of a device that are cut by rows.
   TensorType rows_of(const TensorType& whole, int device, std::int64_t samples) const;

@@ -20,25 +20,25 @@ struct Strand;
 using LaunchIndex = Index<Launch>;
 using StrandIndex = Index<Strand>;
 
-// Until launch `position` of `strand` has run.
+// A strand waits until another one has run its launch number `position`.
 struct Wait {
   StrandIndex strand;
   int position;
   auto operator<=>(const Wait&) const = default;
 };
 
-// One call of a kernel.
+// A node's place in the order. Its kernel runs once, or once per shard or part.
 struct Launch {
   int node;
   StrandIndex strand;
   int position;             // in its strand
   Range range;              // of the whole, or of a shard
-  std::vector<Wait> waits;  // for other strands, without those implied by others
-  Clocks::Clock clock;      // of other strands, when it starts
+  std::vector<Wait> waits;  // for other strands, without those that other waits imply
+  Clocks::Clock clock;      // how far the other strands are at least when the launch starts
   std::int64_t part;        // units that a worker takes at a time; range.size() if it is not shared
   KernelRun run;            // on strands of CPUs
   GpuRun enqueue;           // on strands of GPUs
-  std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls, of the part of a rank
+  std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls for one rank of a collective
   bool captured = true;                   // on strands of GPUs: may be a part of a segment
   std::int64_t workspace_bytes = 0;       // for each shard
   // Shards differ by one sample at most. What those with more samples than others run, if there are

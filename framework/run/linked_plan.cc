@@ -65,7 +65,7 @@ void LinkedPlan::link_launches(const Runtime& runtime, std::span<void* const> fe
   addresses.reserve(pointers);
   feed_uses.resize(plan->feeds.size());
   for (const LaunchIndex l : plan->launches.indices()) {
-    first_task.push_back(tasks.size());
+    first_linked.push_back(linked_launches.size());
     for (int shard = 0; shard < plan->runs(plan->node(plan->launches[l].node)); ++shard)
       link_launch(l, shard, runtime, fetched);
   }
@@ -80,7 +80,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
   const bool batch = !plan->batches.empty() && plan->batches[at(device)].samples > 0;
   const Range samples = batch ? plan->samples(device, shard) : Range();
   const bool larger = divided && launch.run_larger &&
-                      samples.size() > plan->batches[at(device)].samples / plan->shards;
+                      samples.size() > plan->batches[at(device)].samples / plan->shards_per_device;
   LinkedLaunch linked{.launch = &launch,
                       .run = larger ? &launch.run_larger : &launch.run,
                       .range = larger ? launch.range_larger : launch.range,
@@ -111,7 +111,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
   linked.outputs = {addresses.data() + first + node.inputs.size(), node.types.size()};
   if (const BufferIndex workspace = plan->workspaces[l])
     linked.workspace = static_cast<std::byte*>(address(workspace, shard, runtime, fetched));
-  tasks.push_back(linked);
+  linked_launches.push_back(linked);
 }
 
 // As many workers as the plan has use for, and one thread per GPU.
@@ -119,7 +119,7 @@ void LinkedPlan::deal(const Runtime& runtime) {
   const int most = plan->locks == Locks::kEachVariable ? 1 : runtime.workers;
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
   const auto shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
-  const auto opened = std::ranges::count_if(tasks, shared);
+  const auto opened = std::ranges::count_if(linked_launches, shared);
   require<Internal>(opened < Ticket::kOpenings, "a run opens ", Ticket::kOpenings,
                     " launches or more, which tickets cannot tell apart");
   make_queues();
@@ -132,7 +132,7 @@ void LinkedPlan::make_queues() {
   for (const StrandIndex s : plan->strands.indices())
     if (!plan->on_gpu(s)) strands.push_back(s);
   if (strands.empty()) return;
-  if (workers == 1 && plan->shards == 1) {
+  if (workers == 1 && plan->shards_per_device == 1) {
     queues.push_back({merged(plan->commands.lists, strands)});
     return;
   }

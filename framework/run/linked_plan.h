@@ -51,7 +51,7 @@ struct LinkedPlan {
     for (const FeedUse& use : feed_uses[feed]) *use.address = memory + use.offset;
   }
   const LinkedLaunch& linked(LaunchIndex launch, int shard = 0) const {
-    return tasks[first_task[launch] + at(shard)];
+    return linked_launches[first_linked[launch] + at(shard)];
   }
   int threads() const { return workers + static_cast<int>(programs.size()); }
   const Program& program(int thread) const { return programs[at(thread - workers)]; }
@@ -60,9 +60,9 @@ struct LinkedPlan {
   }
 
   std::shared_ptr<const Plan> plan;
-  std::vector<Buffer> arenas;       // per device
-  std::vector<LinkedLaunch> tasks;  // shard by shard of each launch
-  Indexed<Launch, std::size_t> first_task;
+  std::vector<Buffer> arenas;                 // per device
+  std::vector<LinkedLaunch> linked_launches;  // shard by shard of each launch
+  Indexed<Launch, std::size_t> first_linked;
   int workers = 1;  // that run launches; behind them are the threads that enqueue
   std::vector<Queue> queues;
   std::vector<Program> programs;               // per thread that enqueues
@@ -86,7 +86,7 @@ struct LinkedPlan {
     void** address;
     std::int64_t offset;
   };
-  std::vector<void*> addresses;  // of all tasks
+  std::vector<void*> addresses;  // of all linked launches
   std::vector<std::vector<FeedUse>> feed_uses;
 };
 

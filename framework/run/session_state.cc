@@ -42,7 +42,7 @@ Session::State::State(const Graph& g, SessionOptions o)
       options(std::move(o)),
       devices(make_devices(options)),
       threads(worker_count(options.threads)),
-      pool(options.dry_run ? 1 : useful_threads(threads, options.shards, devices),
+      pool(options.dry_run ? 1 : useful_threads(threads, options.shards_per_device, devices),
            options.dry_run ? 0 : count_gpus(devices)),
       runtime{
           devices, pool, [this](const Node& node) { return variables.memory_of(node).data(); }, {}},
@@ -56,7 +56,8 @@ Session::State::State(const Graph& g, SessionOptions o)
   require(options.nccl_timeout_s > 0, "nccl_timeout_s must be more than 0, not ",
           options.nccl_timeout_s);
   runtime.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
-  require(options.shards >= 1, "shards must be at least 1, not ", options.shards);
+  require(options.shards_per_device >= 1, "shards_per_device must be at least 1, not ",
+          options.shards_per_device);
   require(options.kept_steps >= 1, "kept_steps must be at least 1, not ", options.kept_steps);
   require(options.gpu_spin_ms.value_or(0) >= 0, "gpu_spin_ms must not be less than 0, as ",
           options.gpu_spin_ms.value_or(0), " is");
@@ -98,7 +99,7 @@ PlanContext Session::State::context() {
   return {.devices = devices,
           .placement = placement(),
           .reference_kernels = options.reference_kernels,
-          .shards = options.shards,
+          .shards_per_device = options.shards_per_device,
           .fuse_updates = options.fuse_updates,
           .share_replicas = options.share_replicas,
           .sharers = [this](const Node& node) { return variables.sharers(node); },

@@ -41,9 +41,10 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(cat(fetches.empty() ? "a step" : fetches[0].node->describe(),
                           ": there was no memory left to compile the step that computes it; use ",
-                          options.shards > 1 ? "fewer shards (the option shards), a smaller batch "
-                                               "or fewer devices"
-                                             : "fewer devices",
+                          options.shards_per_device > 1
+                              ? "fewer shards (the option shards_per_device), a smaller batch "
+                                "or fewer devices"
+                              : "fewer devices",
                           ", or allow this process more memory (ulimit -v)"));
   }
 }

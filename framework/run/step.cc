@@ -174,7 +174,7 @@ void Step::State::capture() {
 void Step::State::start_recording() {
   const LinkedPlan& linked = executor_->linked;
   std::size_t parts = 0;
-  for (const LinkedLaunch& launch : linked.tasks)
+  for (const LinkedLaunch& launch : linked.linked_launches)
     if (launch.parts > 1) parts += at(launch.parts);
   Recording& recording = executor_->run.recording.emplace();
   recording.launches.resize(linked.plan->launches.size());

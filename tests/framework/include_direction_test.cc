@@ -45,10 +45,13 @@ const std::vector<std::string> kRooms = {"framework/base",
                                          "trainers/util",
                                          "trainers/data",
                                          "trainers/machine",
+                                         "trainers/optimizers",
                                          "trainers/core",
+                                         "trainers/kinds",
                                          "trainers/runs",
                                          "trainers/bench",
-                                         "trainers/program"};
+                                         "trainers/program",
+                                         "trainers/commands"};
 
 // The place of a folder in kRooms; past its end for what is none.
 std::ptrdiff_t height(const std::string& folder) {
@@ -90,6 +93,14 @@ TEST(Includes, PointDownOnly) {
     EXPECT_THAT(wrong_includes(file), IsEmpty());
   }
   EXPECT_THAT(seen, UnorderedElementsAreArray(kRooms)) << "each folder is a room, and has a place";
+}
+
+TEST(Rooms, HaveAtMost45Files) {
+  std::map<std::string, int> files;
+  for (const SourceFile& file : source_files({"framework", "towers", "allreduce", "trainers"}))
+    ++files[file.folder()];
+  for (const auto& [room, count] : files)
+    EXPECT_LE(count, 44) << room << ", with its README.md, wants to be two rooms";
 }
 
 TEST(Includes, ThatPointUpOrSidewaysAreFound) {

@@ -91,7 +91,7 @@ TEST(SparseSoftmaxCrossEntropy, NamesTheRowOfTheWholeBatch) {
   Graph graph;
   const Output logits = placeholder(graph, "logits", DType::kF32, {kUnknown, 10});
   const Output wanted = placeholder(graph, "labels", DType::kI32, {kUnknown});
-  Session session(graph, {.threads = 1, .shards = 2});
+  Session session(graph, {.threads = 1, .shards_per_device = 2});
   Step& step = session.prepare({sparse_softmax_cross_entropy(logits, wanted)},
                                {FeedType{logits, {3, 10}, 10}, FeedType{wanted, {3}, 10}});
   try {

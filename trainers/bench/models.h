@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "belfry/trainers/core/model.h"
-#include "belfry/trainers/core/optimizer.h"
 #include "belfry/trainers/data/dataset.h"
+#include "belfry/trainers/optimizers/optimizer.h"
 
 namespace belfry {
 

@@ -82,7 +82,7 @@ void Trainer::choose_shards(bool apart) {
                           : default_shards(work_of(built_.towers[0]), batches_.global_batch());
     options_.shards = (default_shards_ + devices - 1) / devices * devices;
   }
-  options_.session.shards = options_.shards / devices;
+  options_.session.shards_per_device = options_.shards / devices;
 }
 
 Trainer::~Trainer() = default;

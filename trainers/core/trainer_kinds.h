@@ -11,7 +11,7 @@ namespace belfry {
 
 // A way to train: where variables live, how the gradients of the towers become one node that
 // updates them all, and which options it takes. To add one, register it from its own file
-// (parameter_server.cc is an example).
+// (trainers/kinds/parameter_server.cc is an example).
 struct TrainerKind {
   std::string name;
   std::string summary;  // for --help

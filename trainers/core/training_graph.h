@@ -9,9 +9,9 @@
 #include "belfry/ops/precision.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/trainers/core/model.h"
-#include "belfry/trainers/core/optimizer.h"
 #include "belfry/trainers/data/batches.h"
 #include "belfry/trainers/data/dataset.h"
+#include "belfry/trainers/optimizers/optimizer.h"
 
 namespace belfry {
 

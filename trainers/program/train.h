@@ -8,8 +8,8 @@
 
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/model.h"
-#include "belfry/trainers/core/optimizer.h"
 #include "belfry/trainers/data/dataset.h"
+#include "belfry/trainers/optimizers/optimizer.h"
 #include "belfry/trainers/program/own_flag.h"
 
 namespace belfry {

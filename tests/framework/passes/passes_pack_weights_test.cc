@@ -46,7 +46,7 @@ bool library() { return kConv2d.packed_form != nullptr; }
 TEST(PackWeights, OncePerFormForAllShards) {
   if (!library()) GTEST_SKIP() << "convolutions are not those of a library";
   Net net;
-  Session session(net.graph, {.threads = 1, .shards = 4});
+  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
   const Plan plan =
       *session.prepare({net.y, *net.update}, {FeedType{net.x, {8, 8, 8, 16}, 0}}).plan();
   // Forward of both, and of the second the gradient of its input; at most one form each.
@@ -69,7 +69,7 @@ TEST(PackWeights, OfOneUseStaysWithTheKernel) {
 // Four shards of two images have the bits of four batches of two.
 TEST(PackWeights, ChangesNoBit) {
   Net net;
-  Session packed(net.graph, {.threads = 2, .all_workers = true, .shards = 4}),
+  Session packed(net.graph, {.threads = 2, .all_workers = true, .shards_per_device = 4}),
       plain(net.graph, {.threads = 1});
   for (const Variable& w : net.w) plain.write(w, packed.read(w));
   Step& step = packed.prepare({net.y, net.gradient[0]}, {FeedType{net.x, {8, 8, 8, 16}, 0}});
@@ -92,7 +92,8 @@ TEST(PackWeights, FollowsTheVersionsOfAVariable) {
   std::vector<Tensor> results;
   for (const bool reference : {false, true}) {
     Net net;
-    Session session(net.graph, {.threads = 1, .shards = 4, .reference_kernels = reference});
+    Session session(net.graph,
+                    {.threads = 1, .shards_per_device = 4, .reference_kernels = reference});
     Step& step = session.prepare({net.y, *net.update}, {FeedType{net.x, {8, 8, 8, 16}, 0}});
     for (int i = 0; i < 3; ++i) step.run(std::vector{images(8, 0)});
     results.push_back(step.fetched(0));

@@ -65,7 +65,7 @@ std::int64_t count(const Plan& plan, const Op& op) {
 
 TEST(Shards, CutRowsAndLeavePartialSums) {
   const Net net;
-  Session session(net.graph, {.threads = 1, .shards = 4});
+  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
   const Plan plan = *net.prepare(session, net.updates, 12).plan();
   const Division rows = Division::by_rows(1);
   EXPECT_EQ(only(plan, kMatMul).division(0), rows);
@@ -80,7 +80,7 @@ TEST(Shards, CutRowsAndLeavePartialSums) {
 
 TEST(Shards, AreNotMadeOfFeedsThatAreNoSamples) {
   const Net net;
-  Session session(net.graph, {.threads = 1, .shards = 4});
+  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
   const Plan plan = *session.prepare(net.updates, std::vector{FeedType{net.x, {12, 3}}}).plan();
   for (const PlanNode& node : plan.nodes) EXPECT_FALSE(node.sharding.divides());
 }
@@ -89,7 +89,7 @@ TEST(Shards, OfOneDeviceMustAgreeOnTheirSamples) {
   Graph graph;
   const Output a = placeholder(graph, "a", DType::kF32, {kUnknown, 2});
   const Output b = placeholder(graph, "b", DType::kF32, {kUnknown, 2});
-  Session session(graph, {.shards = 2});
+  Session session(graph, {.shards_per_device = 2});
   try {
     session.prepare({a, b}, {FeedType{a, {4, 2}, 0}, FeedType{b, {6, 2}, 0}});
     FAIL();
@@ -109,7 +109,8 @@ TEST(Shards, GiveTheResultsOfTheWhole) {
     std::vector<Tensor> whole;
     for (const int shards : {1, 2, 3, 4, 8})
       for (const int threads : {1, 2, 4}) {
-        Session session(net.graph, {.threads = threads, .all_workers = true, .shards = shards});
+        Session session(net.graph,
+                        {.threads = threads, .all_workers = true, .shards_per_device = shards});
         std::vector<Fetch> fetches{net.loss, net.out};
         fetches.insert(fetches.end(), net.gradient.begin(), net.gradient.end());
         fetches.insert(fetches.end(), net.updates.begin(), net.updates.end());
@@ -134,7 +135,7 @@ TEST(Shards, GiveTheResultsOfTheWhole) {
 TEST(Shards, DoNotKeepAllPartialSums) {
   constexpr std::int64_t kWidth = 64, kWeights = kWidth * kWidth * 8;
   const Net net(12, kWidth);
-  Session session(net.graph, {.threads = 1, .shards = 2});
+  Session session(net.graph, {.threads = 1, .shards_per_device = 2});
   const Plan plan = *net.prepare(session, net.updates, 2).plan();
   EXPECT_LT(plan.slices[0].bytes, 4 * kWeights);
   EXPECT_EQ(count(plan, kSumShards), 25);
@@ -145,7 +146,7 @@ TEST(Shards, DivideSumsOfIntegersOnce) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kI32, {kUnknown});
   const Output half = reduce_sum(x) / 2;
-  Session session(graph, {.threads = 1, .shards = 2});
+  Session session(graph, {.threads = 1, .shards_per_device = 2});
   Step& step = session.prepare({half}, {FeedType{x, {2}, 0}});
   step.run(std::vector{Tensor({2}, std::vector<std::int32_t>{1, 1})});
   EXPECT_EQ(step.fetched(0).item<std::int32_t>(), 1);
@@ -158,7 +159,7 @@ TEST(Shards, AddAndApplySixteenBits) {
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, kColumns});
   const Variable v = variable(graph, "v", {kColumns}, {.dtype = DType::kBF16});
   Node& update = assign(v, reduce_sum(cast(x, DType::kBF16), {0}));
-  Session session(graph, {.threads = 2, .all_workers = true, .shards = 2});
+  Session session(graph, {.threads = 2, .all_workers = true, .shards_per_device = 2});
   Step& step = session.prepare({update}, {FeedType{x, {4, kColumns}, 0}});
   Tensor rows(Shape{4, kColumns}, DType::kF32);
   for (std::int64_t i = 0; i < 4 * kColumns; ++i)
@@ -175,7 +176,7 @@ TEST(Shards, GatherForOpsWithoutARule) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2});
   const Output y = transpose(relu(x));
-  Session session(graph, {.threads = 1, .shards = 2});
+  Session session(graph, {.threads = 1, .shards_per_device = 2});
   Step& step = session.prepare({y}, {FeedType{x, {3, 2}, 0}});
   EXPECT_EQ(count(*step.plan(), kGatherShards), 1);
   step.run(std::vector{Tensor({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6})});
@@ -201,7 +202,7 @@ void expect_equal_masks(DType dtype) {
       feeds.push_back({inputs.back(), {rows, 5}, d * rows});
       ones.emplace_back(Shape{rows, 5}, std::vector<float>(static_cast<std::size_t>(rows * 5), 1));
     }
-    Session session(graph, {.device_count = {{"CPU", devices}}, .shards = 4 / devices});
+    Session session(graph, {.device_count = {{"CPU", devices}}, .shards_per_device = 4 / devices});
     Step& step = session.prepare(fetches, feeds);
     step.run(ones);
     std::vector<float>& all = found.emplace_back();

@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/subcommands.h"
+#include "belfry/trainers/commands/subcommands.h"
 
 #include <algorithm>
 #include <cstdio>

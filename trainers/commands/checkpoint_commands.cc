@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/checkpoint_commands.h"
+#include "belfry/trainers/commands/checkpoint_commands.h"
 
 #include <array>
 #include <cstdio>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "belfry/framework/base/not_finite.h"
+#include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/program/flag_parser.h"
-#include "belfry/trainers/program/subcommands.h"
 #include "belfry/trainers/runs/checkpoint_diff.h"
 #include "belfry/trainers/runs/checkpoint_listing.h"
 #include "belfry/trainers/runs/run_checkpoints.h"

@@ -1,7 +1,7 @@
 #include "belfry/ops/updates/adam_update.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/sgd_update.h"
-#include "belfry/trainers/core/optimizer.h"
+#include "belfry/trainers/optimizers/optimizer.h"
 
 namespace belfry {
 

@@ -1,11 +1,11 @@
-#include "belfry/trainers/program/plot_command.h"
+#include "belfry/trainers/commands/plot_command.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <vector>
 
+#include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/program/flag_parser.h"
-#include "belfry/trainers/program/subcommands.h"
 #include "belfry/trainers/runs/plot_runs.h"
 #include "belfry/trainers/util/output_file.h"
 

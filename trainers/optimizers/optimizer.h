@@ -8,7 +8,7 @@
 
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/scaled_gradient.h"
-#include "belfry/trainers/core/weight_averages.h"
+#include "belfry/trainers/optimizers/weight_averages.h"
 #include "belfry/trainers/util/rate.h"
 
 namespace belfry {

@@ -1,5 +1,5 @@
 // Moving averages of weights: their values, their bits, and who reads them.
-#include "belfry/trainers/core/weight_averages.h"
+#include "belfry/trainers/optimizers/weight_averages.h"
 
 #include <filesystem>
 

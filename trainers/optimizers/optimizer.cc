@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/optimizer.h"
+#include "belfry/trainers/optimizers/optimizer.h"
 
 #include <cmath>
 #include <map>

@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/weight_averages.h"
+#include "belfry/trainers/optimizers/weight_averages.h"
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"

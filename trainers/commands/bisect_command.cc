@@ -1,11 +1,11 @@
-#include "belfry/trainers/program/bisect_command.h"
+#include "belfry/trainers/commands/bisect_command.h"
 
 #include <cstdio>
 #include <vector>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/program/flag_parser.h"
-#include "belfry/trainers/program/subcommands.h"
 #include "belfry/trainers/runs/hash_log.h"
 
 namespace belfry {

@@ -4,8 +4,8 @@
 
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/tests/trainers/core/async_support.h"
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/tests/trainers/kinds/async_support.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/mnist.h"
