@@ -1,5 +1,5 @@
-// Turns the schedule into command lists: the one place where it is worked out who waits for whom,
-// by what means, and which launches a GPU gets as a whole.
+// Turns the schedule into command lists. Pass `schedule` has found who waits for whom. Here alone
+// is chosen by what means a strand waits, and which launches a GPU gets as one segment.
 //
 // A strand of a CPU waits for signals of other CPUs and for stamps of GPUs. A GPU has one thread,
 // which enqueues for all its strands; what is enqueued waits in its stream for events of other
