@@ -23,6 +23,11 @@ thread_local int calls = 0;
 
 }  // namespace
 
+std::string onednn_version() {
+  const dnnl_version_t* const version = dnnl_version();
+  return cat(version->major, ".", version->minor, ".", version->patch);
+}
+
 bool inside_onednn() { return calls > 0; }
 
 OneDnnCall::OneDnnCall() {
@@ -220,6 +225,8 @@ Primitive reorder(const std::string& node, const dnnl::memory::desc& from,
 
 #else
 namespace belfry {
+
+std::string onednn_version() { return ""; }
 
 bool inside_onednn() { return false; }
 

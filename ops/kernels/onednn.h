@@ -1,8 +1,12 @@
 // The layer over oneDNN (written for 2.6): one CPU engine, one stream per thread, primitives whose
 // scratch memory is the plan's and which run on one thread. Only kernels include this.
 #pragma once
+#include <string>
 
 namespace belfry {
+
+// Of the library that runs, e.g. "2.6.0"; "" in builds without it.
+std::string onednn_version();
 
 // True while the calling thread is inside a call of oneDNN, which may allocate; always false in
 // builds without it.
@@ -16,7 +20,6 @@ bool inside_onednn();
 #include <initializer_list>
 #include <memory>
 #include <new>
-#include <string>
 
 #include <dnnl.hpp>
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <set>
 
+#include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
@@ -14,6 +15,7 @@
 #include "belfry/ops/neg.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
@@ -24,12 +26,21 @@ bool is_power_of_two(std::int64_t number) {
   return std::has_single_bit(static_cast<std::uint64_t>(number));
 }
 
-std::string of_numbers(const TrainerOptions& options, int wanted) {
+bool any_gpu(const TrainerOptions& options) {
+  return std::ranges::any_of(options.devices, &DeviceSpec::is_gpu);
+}
+
+std::string of_powers(const TrainerOptions& options) {
   const auto devices = std::ssize(options.devices);
   if (!is_power_of_two(devices)) return cat(devices, " devices: not a power of two");
-  if (std::ranges::any_of(options.devices, &DeviceSpec::is_gpu))
-    return "a GPU has one shard, so the number of shards follows the number of devices";
   if (!is_power_of_two(options.shards)) return cat(options.shards, " shards: not a power of two");
+  return "";
+}
+
+// Where the number of shards follows that of devices.
+std::string of_shards(const TrainerOptions& options, int wanted) {
+  if (any_gpu(options))
+    return "a GPU has one shard, so the number of shards follows the number of devices";
   if (wanted > 0 && wanted != options.shards)
     return cat("the default of ", wanted, wanted == 1 ? " shard" : " shards", " was raised to ",
                options.shards, ", one per device");
@@ -89,20 +100,117 @@ bool is_mean(const Output& loss) {
 
 std::string Trainer::k_dependence() const {
   for (const std::string& because :
-       {of_numbers(options_, default_shards_), of_batches(batches_.forms(), options_.shards),
-        of_sums(options_, kind_)})
+       {of_shards(options_, default_shards_), of_sums(options_, kind_), of_towers()})
+    if (!because.empty()) return because;
+  return built_.canonical ? ""
+                          : "a variable has two uses, or a tower no samples, under layers that are "
+                            "synchronised over towers which share variables";
+}
+
+std::string Trainer::of_towers() const {
+  for (const std::string& because :
+       {of_powers(options_), of_batches(batches_.forms(), options_.shards)})
     if (!because.empty()) return because;
   if (options_.precision == Precision::kF16) return "f16 scales the loss";
   const Output loss = built_.towers[0].loss;
   if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
-  if (!built_.canonical)
-    return "a variable has two uses, or a tower no samples, under layers that are synchronised "
-           "over "
-           "towers which share variables";
   for (const TrainingStep& step : training_steps_)
     if (const Node* node = step.plan()->tower_dependent)
       return cat(node->describe(), " takes the whole batch of its tower");
   return "";
+}
+
+namespace {
+
+// How gradients are added, where that is not by the canonical sum.
+std::string other_sum(const Trainer& trainer) {
+  const TrainerOptions& options = trainer.options();
+  const auto devices = std::ssize(options.devices);
+  if (devices == 1) return "";
+  const std::string where = cat(" over ", devices, " devices");
+  if (!trainer.kind().canonical) return cat("the trainer ", trainer.kind().name, where);
+  if (!trainer.built().canonical)
+    return cat("the trainer ", trainer.kind().name, where,
+               ", all uses of a synchronised variable at once");
+  const AggregationOptions& how = options.aggregation;
+  if (how.allreduce.empty() || make_strategy(how.allreduce)->canonical(static_cast<int>(devices)))
+    return "";
+  return cat("the strategy ", how.allreduce, where,
+             how.bucket_mb > 0 ? cat(", in buckets of ", how.bucket_mb, " MiB") : "",
+             how.gradient_repacking > 0 ? cat(", packed into ", how.gradient_repacking) : "",
+             how.small_tensors_kb > 0 ? cat(", up to ", how.small_tensors_kb, " KiB packed") : "");
+}
+
+// Why not even the same run gives the same bits twice.
+std::string chance(const Trainer& trainer) {
+  const TrainerOptions& options = trainer.options();
+  if (trainer.kind().takes_async() && options.async == "free" && options.devices.size() > 1)
+    return "towers that run free of each other give no bits twice";
+  const std::string& strategy = options.aggregation.allreduce;
+  if (!strategy.empty() && parse_all_reduce_spec(strategy).uses("nccl"))
+    return "NCCL chooses the order of its sums";
+  if (any_gpu(options) && !options.session.deterministic)
+    return "GPUs take the fastest algorithms, which need not repeat (the option deterministic)";
+  return "";
+}
+
+std::string types_of(std::span<const DeviceSpec> devices) {
+  std::vector<std::string> types;
+  for (const DeviceSpec& device : devices) types.emplace_back(device.is_gpu() ? "GPU" : "CPU");
+  const bool same = std::ranges::count(types, types[0]) == std::ssize(types);
+  return same ? types[0] : join(types);
+}
+
+constexpr char kDevices[] = "devices", kTypes[] = "device_types", kShards[] = "shards",
+               kArithmetic[] = "arithmetic", kSums[] = "sums", kTowers[] = "device_dependence",
+               kChance[] = "no_bits_twice";
+
+std::string text_in(const Json& json, const char* key) {
+  const Json* const value = json.find(key);
+  return !value ? "" : value->kind() == Json::Kind::kString ? value->text() : value->str();
+}
+
+std::string first_of(const std::string& a, const std::string& b) { return a.empty() ? b : a; }
+
+// "8 devices".
+std::string counted(const std::string& number, const char* what) {
+  return cat(number, " ", what, number == "1" ? "" : "s");
+}
+
+}  // namespace
+
+Json bit_sources(const Trainer& trainer) {
+  const TrainerOptions& options = trainer.options();
+  return Json::object()
+      .set(kDevices, std::ssize(options.devices))
+      .set(kShards, options.shards)
+      .set(kTypes, types_of(options.devices))
+      .set(kArithmetic, arithmetic_of(options.devices))
+      .set(kSums, other_sum(trainer))
+      .set(kTowers, trainer.of_towers())
+      .set(kChance, chance(trainer));
+}
+
+std::string why_other_bits(const Json& before, const Json& now) {
+  const auto then = [&](const char* key) { return shown(text_in(before, key)); };
+  const auto is = [&](const char* key) { return text_in(now, key); };
+  const auto differs = [&](const char* key) { return before.find(key) && then(key) != is(key); };
+  if (differs(kTypes)) return cat("it ran on ", then(kTypes), "s and goes on on ", is(kTypes), "s");
+  if (differs(kArithmetic))
+    return cat("it was saved by ", then(kArithmetic), " and goes on with ", is(kArithmetic));
+  if (differs(kShards))
+    return cat("the global batch had ", counted(then(kShards), "shard"), " and now has ",
+               is(kShards));
+  if (differs(kSums)) {
+    constexpr char kCanonical[] = "the canonical sum";
+    return cat("gradients were combined by ", first_of(then(kSums), kCanonical),
+               " and are now combined by ", first_of(is(kSums), kCanonical));
+  }
+  if (const std::string why = first_of(is(kTowers), then(kTowers));
+      differs(kDevices) && !why.empty())
+    return cat("there were ", counted(then(kDevices), "device"), " and are now ", is(kDevices),
+               ", and bits depend on that: ", why);
+  return first_of(is(kChance), then(kChance));
 }
 
 void add_k_dependence(Json& report, const std::string& because) {

@@ -1,10 +1,22 @@
-// How reports tell whether the number of devices changes bits.
+// What decides the bits of a run beside run_identity(), and how reports tell it.
 #pragma once
 #include <string>
 
 #include "belfry/framework/base/json.h"
 
 namespace belfry {
+
+class Trainer;
+
+// What a checkpoint notes of how its run came to its bits: devices and their types, shards,
+// libraries, how gradients are added if not by the canonical sum, and why bits depend on the number
+// of devices, or on chance.
+Json bit_sources(const Trainer& trainer);
+
+// Why a run that goes on as `now` does not end with the bits of one that never stopped, and whose
+// checkpoint notes `before`: the first reason; "" if it does, as far as one can know. What `before`
+// lacks is not compared.
+std::string why_other_bits(const Json& before, const Json& now);
 
 // Adds k_independent, and k_dependent_because, which is null if it is. `because`:
 // Trainer::k_dependence().

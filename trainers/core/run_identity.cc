@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
+#include "belfry/ops/kernels/onednn.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -173,11 +175,18 @@ std::string first_difference(const Json& before, const Json& now) {
   return "";
 }
 
-std::string arithmetic_of_host() {
+std::string arithmetic_of(std::span<const DeviceSpec> devices) {
   const char* const set = __builtin_cpu_supports("avx512f") ? "AVX-512"
                           : __builtin_cpu_supports("avx2")  ? "AVX2"
                                                             : "SSE";
-  return cat("Belfry ", BELFRY_VERSION, " with ", set);
+  const std::string onednn = onednn_version();
+  std::string text =
+      cat("Belfry ", BELFRY_VERSION, " with ", set, onednn.empty() ? "" : ", oneDNN ", onednn);
+  const GpuBackend* const backend = gpus().backend();
+  if (!backend || std::ranges::none_of(devices, &DeviceSpec::is_gpu)) return text;
+  const GpuVersions versions = backend->versions();
+  return cat(text, ", ", backend->info(0).name, ", cuBLASLt ", versions.cublas_lt, ", cuDNN ",
+             versions.cudnn);
 }
 
 }  // namespace belfry

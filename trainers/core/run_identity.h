@@ -1,8 +1,10 @@
 // What must be the same for a run to go on as if it had never stopped, whatever carries it out.
 #pragma once
+#include <span>
 #include <string>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/graph/device_spec.h"
 
 namespace belfry {
 
@@ -17,7 +19,8 @@ Json run_identity(const Trainer& trainer, const Dataset& data);
 // "the seed was 1 and is now 2": the first member that differs; "" for none.
 std::string first_difference(const Json& before, const Json& now);
 
-// The instruction set and the version of the library, on which bits depend, too.
-std::string arithmetic_of_host();
+// What bits depend on, too: the versions of Belfry and of the libraries that compute for it, and
+// the instruction set; with GPUs among the devices, their name.
+std::string arithmetic_of(std::span<const DeviceSpec> devices);
 
 }  // namespace belfry

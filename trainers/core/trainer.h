@@ -111,6 +111,7 @@ class Trainer {
   Graph& graph() { return graph_; }
   const Graph& graph() const { return graph_; }
   Session& session() { return *session_; }
+  const TrainerKind& kind() const { return kind_; }
   const TrainerOptions& options() const { return options_; }
   // What was chosen for options().aggregation.allreduce "auto", and why: lines for people. "" if it
   // was not asked for.
@@ -167,6 +168,9 @@ class Trainer {
   // Why the bits of this run depend on its number of devices K; "" if K = 1, 2, 4, 8, ... give the
   // same, with the same global batch and as many shards. docs/numerics.md says what it takes.
   std::string k_dependence() const;
+  // The same for a number of shards that does not follow K, and gradients that are added
+  // canonically for every K.
+  std::string of_towers() const;
 
   // None unless the precision is f16.
   std::optional<LossScaleState> loss_scale();

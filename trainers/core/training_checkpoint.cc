@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer.h"
@@ -42,32 +43,16 @@ void warn_of_precision(const CheckpointInfo& info, Precision now) {
     log_warning("the precision was ", shown(before), " and is now ", name_of(now));
 }
 
-// Why a run that goes on from this checkpoint does not end with the bits of one that never stopped;
-// "" if it does, as far as one can know.
-std::string why_other_bits(const CheckpointInfo& info, const Trainer& trainer) {
-  const auto integer = [&](const char* key, std::int64_t otherwise) {
-    const Json* const kept = info.extra.find(key);
-    return kept ? read_manifest(info, key, [&] { return kept->integer(); }) : otherwise;
-  };
-  const TrainerOptions& options = trainer.options();
-  const std::int64_t shards = integer("shards", options.shards);
-  if (shards != options.shards)
-    return cat("the global batch had ", shards, shards == 1 ? " shard" : " shards", " and now has ",
-               options.shards);
-  const std::int64_t devices = integer("devices", std::ssize(options.devices));
-  const std::string dependence = trainer.k_dependence();
-  if (devices != std::ssize(options.devices) && !dependence.empty())
-    return cat("there were ", devices, devices == 1 ? " device" : " devices", " and are now ",
-               options.devices.size(), ", and bits depend on that: ", dependence);
-  const std::int64_t total = integer("total_steps", trainer.total_steps());
-  if (trainer.rates_differ(total))
-    return cat("the learning rate follows the length of the run, which was ", total,
+// Of a run whose identity is the same.
+std::string other_bits_than(const CheckpointInfo& info, const Trainer& trainer) {
+  const Json* const total = info.extra.find("total_steps");
+  const std::int64_t before =
+      total ? read_manifest(info, "total_steps", [&] { return total->integer(); })
+            : trainer.total_steps();
+  if (trainer.rates_differ(before))
+    return cat("the learning rate follows the length of the run, which was ", before,
                " steps and is now ", trainer.total_steps());
-  const Json* const arithmetic = info.extra.find("arithmetic");
-  if (arithmetic && arithmetic->text() != arithmetic_of_host())
-    return cat("it was saved by ", shown(arithmetic->text()), " and goes on with ",
-               arithmetic_of_host());
-  return "";
+  return why_other_bits(info.extra, bit_sources(trainer));
 }
 
 // The first difference from the run that saved it; "" for none.
@@ -177,12 +162,11 @@ Json extra_of(Trainer& trainer) {
       .set("total_steps", trainer.total_steps())
       .set("seed", position.seed)
       .set("global_batch", trainer.batches().global_batch())
-      .set("devices", std::ssize(trainer.options().devices))
-      .set("shards", trainer.options().shards)
       .set("precision", std::string(name_of(trainer.options().precision)))
-      .set("arithmetic", arithmetic_of_host())
       .set("identity", trainer.identity())
       .set("callbacks", states_of(trainer));
+  const Json sources = bit_sources(trainer);
+  for (const auto& [key, value] : sources.members()) extra.set(key, value);
   if (const std::optional<std::int64_t> since = trainer.not_finite_since())
     extra.set(kNotFiniteSince, *since);
   if (const std::optional<KeptChoice> choice = trainer.kept_choice())
@@ -239,7 +223,7 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   restore_callbacks(before, trainer);
   warn_of_divergence(before);
   trainer.resume(position);
-  const std::string why = difference.empty() ? why_other_bits(before, trainer) : difference;
+  const std::string why = difference.empty() ? other_bits_than(before, trainer) : difference;
   if (!why.empty()) log_warning("resume: not the same bits because ", why);
   const std::int64_t left = trainer.total_steps() - trainer.steps();
   return cat("checkpoint: ", info.path, ", after step ", trainer.steps(), "; ",
