@@ -27,6 +27,8 @@ class ReadableFile {
   virtual ~ReadableFile() = default;
   // In bytes, when it was opened; 0 for what the kernel makes up as it is read (/proc).
   virtual std::uint64_t size() const = 0;
+  // read() goes on at this byte, at most at the end.
+  virtual void seek(std::uint64_t offset) = 0;
   // Fills `out` with what follows and returns how many bytes there were: fewer only at the end.
   virtual std::size_t read(std::span<std::byte> out) = 0;
 };

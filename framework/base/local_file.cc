@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -37,6 +38,11 @@ void LocalWritableFile::sync() {
 
 void LocalWritableFile::close() {
   if (::close(fd_.release()) != 0) fail_file("close", path_, errno);
+}
+
+void LocalReadableFile::seek(std::uint64_t offset) {
+  if (::lseek(fd_.get(), static_cast<off_t>(std::min(offset, size_)), SEEK_SET) < 0)
+    fail_file("read", path_, errno);
 }
 
 std::size_t LocalReadableFile::read(std::span<std::byte> out) {

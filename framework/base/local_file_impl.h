@@ -41,6 +41,7 @@ class LocalReadableFile final : public ReadableFile {
   LocalReadableFile(std::string path, Descriptor fd, std::uint64_t size)
       : path_(std::move(path)), fd_(std::move(fd)), size_(size) {}
   std::uint64_t size() const override { return size_; }
+  void seek(std::uint64_t offset) override;
   std::size_t read(std::span<std::byte> out) override;
 
  private:

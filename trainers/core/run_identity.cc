@@ -83,21 +83,6 @@ std::string hash_of_optimizer(const Graph& graph) {
   return hash.str();
 }
 
-std::string checksum(FileSystem& files, const std::string& path) {
-  const auto file = files.open(path);
-  const std::uint64_t size = file->size();
-  Fnv1a hash;
-  std::vector<std::byte> part(kEnd);
-  for (std::uint64_t done = 0; done < size;) {
-    const std::size_t count = file->read(part);
-    if (count == 0) break;
-    done += count;
-    const bool counts = size <= kWholeFile || done <= kEnd || done > size - kEnd;
-    if (counts) hash.add(std::span(part).first(count));
-  }
-  return hex(hash.value(), 16);
-}
-
 // The samples at both ends, where no file can be looked at.
 std::string checksum_of_samples(const Dataset& data) {
   constexpr std::int64_t kMost = 64;
@@ -116,7 +101,8 @@ void add_data(const Dataset& data, Json& identity) {
   for (const Dataset::Field& field : data.signature())
     fields.push(cat(field.name, " ", TensorType{field.shape, field.dtype}));
   for (const std::string& path : data.files())
-    files.push(cat(path.substr(path.rfind('/') + 1), " ", checksum(local_file_system(), path)));
+    files.push(
+        cat(path.substr(path.rfind('/') + 1), " ", checksum_of_file(local_file_system(), path)));
   identity.set("fields", std::move(fields)).set("samples", data.size());
   if (data.files().empty())
     identity.set("checksum", checksum_of_samples(data));
@@ -159,6 +145,27 @@ Json run_identity(const Trainer& trainer, const Dataset& data) {
            averages ? cat(averages->decay, averages->counts_updates ? " counted" : "") : "none");
   add_data(data, identity);
   return identity;
+}
+
+std::string checksum_of_file(FileSystem& files, const std::string& path) {
+  const auto file = files.open(path);
+  const std::uint64_t size = file->size();
+  Fnv1a hash;
+  std::vector<std::byte> part(kEnd);
+  const auto add = [&](std::uint64_t bytes) {
+    while (bytes > 0) {
+      const std::size_t count = file->read(std::span(part).first(std::min(bytes, kEnd)));
+      if (count == 0) return;
+      hash.add(std::span(part).first(count));
+      bytes -= count;
+    }
+  };
+  add(size <= kWholeFile ? size : kEnd);
+  if (size > kWholeFile) {
+    file->seek(size - kEnd);
+    add(kEnd);
+  }
+  return hex(hash.value(), 16);
 }
 
 std::string first_difference(const Json& before, const Json& now) {

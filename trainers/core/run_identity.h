@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/graph/device_spec.h"
 
@@ -15,6 +16,10 @@ struct Dataset;
 // its rates, global batch, seed and data. Not in it: devices, trainer, strategy, threads, epochs,
 // steps. Reads the data: files up to 64 MiB whole, of larger ones the first and the last MiB.
 Json run_identity(const Trainer& trainer, const Dataset& data);
+
+// 16 hexadecimal digits: of a file up to 64 MiB, or of the first and the last MiB of a larger one.
+// Reads nothing else.
+std::string checksum_of_file(FileSystem& files, const std::string& path);
 
 // "the seed was 1 and is now 2": the first member that differs; "" for none.
 std::string first_difference(const Json& before, const Json& now);

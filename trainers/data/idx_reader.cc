@@ -163,6 +163,9 @@ class BytesFile final : public ReadableFile {
  public:
   explicit BytesFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
   std::uint64_t size() const override { return bytes_.size(); }
+  void seek(std::uint64_t offset) override {
+    used_ = static_cast<std::size_t>(std::min<std::uint64_t>(offset, bytes_.size()));
+  }
   std::size_t read(std::span<std::byte> out) override {
     const std::size_t count = std::min(out.size(), bytes_.size() - used_);
     std::ranges::copy(bytes_.subspan(used_, count), out.begin());

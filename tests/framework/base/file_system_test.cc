@@ -204,6 +204,26 @@ TEST_P(EveryFileSystemTest, ExtendsAFileFromAPlaceOn) {
   EXPECT_THROW(disk_.extend(path("folder"), 0), IoError);
 }
 
+TEST_P(EveryFileSystemTest, ReadsOnFromAPlace) {
+  const std::string text = "one two three";
+  const auto written = disk_.create(path("text"));
+  written->append(std::as_bytes(std::span(text)));
+  written->close();
+  const auto file = disk_.open(path("text"));
+  const auto next = [&](std::size_t count) {
+    std::string out(count, ' ');
+    out.resize(file->read(std::as_writable_bytes(std::span(out))));
+    return out;
+  };
+  EXPECT_EQ(next(3), "one");
+  file->seek(8);
+  EXPECT_EQ(next(9), "three");
+  file->seek(4);
+  EXPECT_EQ(next(3), "two");
+  file->seek(100);
+  EXPECT_EQ(next(1), "");
+}
+
 TEST_P(EveryFileSystemTest, PointsLinks) {
   const std::string latest = path("latest");
   point_link(disk_, latest, "one");

@@ -49,6 +49,8 @@ class MemoryFileSystem final : public FileSystem {
     event_ = std::move(f);
   }
   bool crashed() const { return crashed_; }
+  // From now on create_link() throws IoError.
+  void refuse_links() { has_links_ = false; }
   // Whether that call is still to come.
   bool waits() const { return calls_left_ != kNever; }
   // The disk as it is, with no such call to come.
@@ -122,6 +124,7 @@ class MemoryFileSystem final : public FileSystem {
   }
   void create_link(const std::string& path, const std::string& target) override {
     call();
+    require<IoError>(has_links_, path, ": this file system has no links");
     require<IoError>(kind_of(path) == FileKind::kNone, path, ": is there");
     require_directory(parent(path));
     change({Change::kAdd, path, "", node(false)});
@@ -232,7 +235,7 @@ class MemoryFileSystem final : public FileSystem {
   static constexpr int kNever = -1;
   int calls_left_ = kNever;
   std::function<void(MemoryFileSystem&)> event_;
-  bool crashed_ = false;
+  bool crashed_ = false, has_links_ = true;
 };
 
 class MemoryFile final : public WritableFile {
@@ -267,6 +270,10 @@ class MemoryReadableFile final : public ReadableFile {
   MemoryReadableFile(MemoryFileSystem& disk, std::shared_ptr<MemoryFileSystem::Node> node)
       : disk_(disk), node_(std::move(node)), size_(node_->data.size()) {}
   std::uint64_t size() const override { return size_; }
+  void seek(std::uint64_t offset) override {
+    disk_.call();
+    used_ = std::min<std::size_t>(offset, node_->data.size());
+  }
   std::size_t read(std::span<std::byte> out) override {
     disk_.call();
     const std::size_t count = std::min(out.size(), node_->data.size() - used_);

@@ -7,6 +7,7 @@
 #include "belfry/ops/operand.h"
 #include "belfry/ops/stop_gradient.h"
 #include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 
 namespace belfry {
