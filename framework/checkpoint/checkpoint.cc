@@ -385,6 +385,24 @@ CheckpointInfo restore_checkpoint(Session& session, const std::string& path, Fil
   return read_settled(files, path, [&] { return restore_once(session, path, files, options); });
 }
 
+namespace {
+
+// Takes out those that the graph has with another shape or type.
+std::vector<std::string> take_out_unlike(Sources& sources) {
+  std::vector<std::string> unlike;
+  std::erase_if(sources, [&](const auto& source) {
+    const StoredTensor& tensor = *source.second.second;
+    const TensorType stored{tensor.shape, tensor.dtype}, now = source.first->output_type(0);
+    if (stored == now) return false;
+    unlike.push_back(cat(shown(tensor.name), " (", stored, " there, ", now, " here)"));
+    return true;
+  });
+  std::ranges::sort(unlike);
+  return unlike;
+}
+
+}  // namespace
+
 LoadedVariables load_variables(Session& session, const std::string& path, FileSystem& files) {
   return read_settled(files, path, [&] {
     const std::string directory = find_checkpoint(files, path).directory;
@@ -393,12 +411,18 @@ LoadedVariables load_variables(Session& session, const std::string& path, FileSy
                                     read_tensors(files, directory, kStateFile, manifest)};
     LoadedVariables loaded;
     const std::vector<std::string> all = names(originals(session.graph()));
-    const Sources sources =
+    Sources sources =
         find_sources(session.graph(), directory, contents, {.optional = all}, loaded.left_out);
-    for (const std::string& name : all)
-      (manifest.tensors.contains(name) ? loaded.taken : loaded.initial).push_back(name);
+    loaded.unlike = take_out_unlike(sources);
+    for (const auto& [name, variable] : originals(session.graph()))
+      if (sources.contains(&variable.node()))
+        loaded.taken.push_back(name);
+      else if (!manifest.tensors.contains(name))
+        loaded.initial.push_back(name);
+    std::vector<std::string> others = loaded.left_out;
+    others.insert(others.end(), loaded.unlike.begin(), loaded.unlike.end());
     require(!loaded.taken.empty(), "the checkpoint ", directory,
-            " has no variable of this graph; it has ", some_of(loaded.left_out));
+            " has no variable of this graph; it has ", some_of(others));
     session.restore(match(session.graph(), sources), session.step());
     warn_of_values(directory, contents);
     return loaded;

@@ -126,11 +126,15 @@ struct LoadedVariables {
   std::vector<std::string> taken;
   std::vector<std::string> initial;   // of the graph, that the checkpoint lacks
   std::vector<std::string> left_out;  // of the checkpoint, that the graph lacks
+  // Of both, with another shape or type, which is told, too; they stay as they are. A new head of a
+  // model that is trained on is among them.
+  std::vector<std::string> unlike;
 };
 
 // Sets the global variables of the session's graph that the checkpoint has, too, by name; the
 // others, and the step, stay as they are. Throws as restore_checkpoint() does, but for variables
-// that only one of both has; InvalidArgument if they have none in common.
+// that only one of both has, or with another shape or type; InvalidArgument if they have none in
+// common.
 LoadedVariables load_variables(Session& session, const std::string& path,
                                FileSystem& files = local_file_system());
 

@@ -19,8 +19,8 @@ struct BisectFlags {
 BisectFlags parse(std::span<const char* const> arguments, const std::string& program) {
   BisectFlags flags;
   FlagParser parser(
-      "Names the first step after which two runs have other values, and the variables that differ "
-      "then. Both are to be trained with --hash_every.",
+      "Names the first step after which two runs have other values, and the variables "
+      "and gradients that differ then. Both are to be trained with --hash_every.",
       program);
   parser.add_arguments("RUN", flags.runs, "two run directories, or files like their hashes.jsonl");
   flags.help = parser.parse(arguments);

@@ -99,8 +99,8 @@ bool is_mean(const Output& loss) {
 }  // namespace
 
 std::string Trainer::k_dependence() const {
-  for (const std::string& because :
-       {of_shards(options_, default_shards_), of_sums(options_, kind_), of_towers()})
+  for (const std::string& because : {of_powers(options_), of_shards(options_, default_shards_),
+                                     of_sums(options_, kind_), of_towers()})
     if (!because.empty()) return because;
   return built_.canonical ? ""
                           : "a variable has two uses, or a tower no samples, under layers that are "

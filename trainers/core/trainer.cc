@@ -93,7 +93,8 @@ void Trainer::prepare() {
   for (const NamedOutput& metric : built_.towers[0].metrics)
     step_metrics_.push_back({metric.name, kNone});
   for (const TrainingForm& form : built_.forms)
-    training_steps_.emplace_back(*session_, form, built_.towers, built_.learning_rates);
+    training_steps_.emplace_back(*session_, form, built_.towers, built_.learning_rates,
+                                 PrepareOptions(), options_.keeps_gradients);
   for (std::size_t t = 0; t < built_.tower_ops.size(); ++t)
     training_steps_.emplace_back(
         *session_,
@@ -238,6 +239,7 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
     TrainingStep& training_step = training_steps_[batch.form];
     training_step.run(std::move(batch.staged), batch.tensors, rate,
                       {.trace = trace ? &*trace : nullptr});
+    last_step_ = &training_step;
     for (std::size_t m = 0; m < step_metrics_.size(); ++m)
       step_metrics_[m].value = training_step.metric(m);
   }
@@ -281,6 +283,20 @@ void Trainer::set_metric(std::string_view name, double value) {
     }
   require(!find_metric(name), "metric '", name, "' is set by the model");
   other_metrics_.push_back({std::string(name), value});
+}
+
+std::vector<NamedTensor> Trainer::gradients() const {
+  return last_step_ ? last_step_->gradients() : std::vector<NamedTensor>();
+}
+
+void Trainer::resume_metrics(const std::vector<NamedValue>& values) {
+  for (const NamedValue& value : values) {
+    const auto known = std::ranges::find(step_metrics_, value.name, &NamedValue::name);
+    if (known != step_metrics_.end())
+      known->value = value.value;
+    else
+      set_metric(value.name, value.value);
+  }
 }
 
 std::optional<KeptChoice> Trainer::kept_choice() const {

@@ -51,6 +51,8 @@ struct TrainerOptions {
   // Of what models compute; variables are f32. f16 scales the loss.
   Precision precision = Precision::kF32;
   LossScaleOptions loss_scale = {};
+  // For Trainer::gradients(): each step gives them, too, so that none is fused with its update.
+  bool keeps_gradients = false;
   bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
   // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.
   // Not called by a run without steps, or stopped before that one.
@@ -149,6 +151,9 @@ class Trainer {
   }
   int epochs() const { return epochs_; }
 
+  // What metric() is to say before the first step and evaluation: that of the run that this one
+  // goes on from.
+  void resume_metrics(const std::vector<NamedValue>& values);
   // "loss" and the tower function's metrics: of the last step (NaN before the first), the mean over
   // towers, weighted by their samples where these differ; "validation_loss" and
   // "validation_<metric>": of the last evaluation. Throws NotFound, with the names there are.
@@ -159,6 +164,11 @@ class Trainer {
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
   // Those that were set, by an evaluation for example.
   const std::vector<NamedValue>& set_metrics() const { return other_metrics_; }
+
+  // Of the last step, if options().keeps_gradients: all towers' gradients together, by the logical
+  // names of tower 0's variables. None before the first step, and where towers update by their own.
+  // With f16 they are scaled as the loss is.
+  std::vector<NamedTensor> gradients() const;
 
   // The step, counted from 1 as steps() does, since which every loss was NaN or infinite; none if
   // the last one was finite. (With f16, a step that is skipped for its gradients has a finite
@@ -206,6 +216,7 @@ class Trainer {
   Graph graph_;
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
+  const TrainingStep* last_step_ = nullptr;
   std::vector<TrainingStep> training_steps_;  // one for each form, or one for each tower
   std::int64_t traced_step_ = -1;
   std::vector<NamedValue> step_metrics_, other_metrics_;

@@ -1,5 +1,6 @@
 #include "belfry/trainers/core/training_checkpoint.h"
 
+#include <cmath>
 #include <limits>
 
 #include "belfry/framework/base/log.h"
@@ -7,6 +8,7 @@
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 
@@ -69,6 +71,25 @@ Json states_of(const Trainer& trainer) {
   for (const std::shared_ptr<Callback>& callback : trainer.options().callbacks)
     if (!callback->name().empty()) states.set(callback->name(), callback->state());
   return states;
+}
+
+// Those that are finite; JSON has no others.
+Json metrics_of(const Trainer& trainer) {
+  Json metrics = Json::object();
+  for (const auto* const values : {&trainer.step_metrics(), &trainer.set_metrics()})
+    for (const NamedValue& value : *values)
+      if (std::isfinite(value.value)) metrics.set(value.name, value.value);
+  return metrics;
+}
+
+std::vector<NamedValue> metrics_in(const CheckpointInfo& info) {
+  const Json* const metrics = info.extra.find("metrics");
+  if (!metrics) return {};
+  return read_manifest(info, "the metrics", [&] {
+    std::vector<NamedValue> values;
+    for (const auto& [name, value] : metrics->members()) values.push_back({name, value.number()});
+    return values;
+  });
 }
 
 void restore_callbacks(const CheckpointInfo& info, const Trainer& trainer) {
@@ -164,6 +185,7 @@ Json extra_of(Trainer& trainer) {
       .set("global_batch", trainer.batches().global_batch())
       .set("precision", std::string(name_of(trainer.options().precision)))
       .set("identity", trainer.identity())
+      .set("metrics", metrics_of(trainer))
       .set("callbacks", states_of(trainer));
   const Json sources = bit_sources(trainer);
   for (const auto& [key, value] : sources.members()) extra.set(key, value);
@@ -178,6 +200,7 @@ Json extra_of(Trainer& trainer) {
 
 std::string save_training(Trainer& trainer, const std::string& path,
                           const TrainingSaveOptions& options) {
+  require_equal_replicas(trainer.session(), trainer.graph(), trainer.steps());
   require_no_divergence(trainer, path);
   Json extra = extra_of(trainer);
   if (options.test_diverged) extra.set(kTestLoss, trainer.steps());
@@ -187,6 +210,7 @@ std::string save_training(Trainer& trainer, const std::string& path,
 }
 
 CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more) {
+  require_equal_replicas(trainer.session(), trainer.graph(), trainer.steps());
   Json extra = extra_of(trainer);
   for (const auto& [key, value] : more.members()) extra.set(key, value);
   return CheckpointSnapshot(trainer.session(), extra);
@@ -223,6 +247,7 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   restore_callbacks(before, trainer);
   warn_of_divergence(before);
   trainer.resume(position);
+  trainer.resume_metrics(metrics_in(before));
   const std::string why = difference.empty() ? other_bits_than(before, trainer) : difference;
   if (!why.empty()) log_warning("resume: not the same bits because ", why);
   const std::int64_t left = trainer.total_steps() - trainer.steps();

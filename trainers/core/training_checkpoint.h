@@ -19,16 +19,17 @@ struct TrainingSaveOptions {
       false;  // the manifest notes that the test loss of these values is not finite
 };
 
-// Throws as save_checkpoint() (framework/checkpoint/checkpoint.h) does, and InvalidArgument while
-// the loss is not finite, if that replaced the checkpoint of a run whose losses were. Returns what
-// save_checkpoint() does.
+// Throws as save_checkpoint() (framework/checkpoint/checkpoint.h) and require_equal_replicas() do,
+// and InvalidArgument while the loss is not finite, if that replaced the checkpoint of a run whose
+// losses were. Returns what save_checkpoint() does.
 std::string save_training(Trainer& trainer, const std::string& path,
                           const TrainingSaveOptions& options = {});
 
 SaveOptions training_save_options(bool overwrite);
 
 // What save_training() would write, with members that `more` adds, copied at the end of a step: to
-// be saved while training goes on, with training_save_options().
+// be saved while training goes on, with training_save_options(). Throws as
+// require_equal_replicas().
 CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more);
 
 // A checkpoint of another run: with another model, optimizer, global batch, seed or other data.

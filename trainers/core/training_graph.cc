@@ -78,6 +78,21 @@ bool uses_a_variable_twice(const Graph& graph, std::span<const Variable> variabl
   return false;
 }
 
+// What was made of the gradients of all towers, as the graph notes it from entry `first` on.
+std::vector<Gradient> combined_gradients(const Graph& graph, std::size_t first,
+                                         const GradientTable& table) {
+  if (table.towers() == 1) return table.row(0);
+  std::vector<Gradient> result;
+  for (const CombinedGradient& combined : graph.combined_gradients().subspan(first)) {
+    const auto known = std::ranges::find(result, combined.variables[0], &Gradient::variable);
+    if (known != result.end())
+      known->value = combined.results[0];
+    else
+      result.push_back({combined.results[0], combined.variables[0]});
+  }
+  return result;
+}
+
 bool every_tower_has_samples(const BatchForm& form) {
   return std::ranges::count(form.samples, 0) == 0;
 }
@@ -120,7 +135,9 @@ class Forms {
     }
     if (equal && plain_) {
       form.train_op = plain_;
+      form.gradients = plain_gradients_;
     } else {
+      const std::size_t first = graph_.combined_gradients().size();
       const GradientTable table(joint ? joint_rows(form) : separate_rows(batch));
       const bool weighs = !equal && !joint;
       form.train_op =
@@ -129,7 +146,9 @@ class Forms {
                    .reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum,
                    .slots = built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
                    .unscaling = unscaling(table, batch, weighs)});
+      form.gradients = combined_gradients(graph_, first, table);
       if (equal) plain_ = form.train_op;
+      if (equal) plain_gradients_ = form.gradients;
     }
     built_.forms.push_back(std::move(form));
   }
@@ -248,6 +267,7 @@ class Forms {
   const Rows rows_;  // empty: gradients are taken of all losses at once
   const std::vector<Node*> updates_;
   Node* plain_ = nullptr;  // the step in which all towers count alike
+  std::vector<Gradient> plain_gradients_;
 };
 
 // For towers that train apart.

@@ -19,6 +19,8 @@ namespace belfry {
 struct TrainingForm {
   BatchForm batch;
   Node* train_op = nullptr;  // updates of variables, slots and moving averages
+  // Of all towers together, by tower 0's variables; none where towers update by their own.
+  std::vector<Gradient> gradients;
   // To be fed with zeros: what towers that do not count would compute for layers over all towers.
   std::vector<Output> zeros;
   // Feeds with zeros, of which there are no rows where a size is unknown.

@@ -51,7 +51,7 @@ void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches) {
 
 TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
                            std::span<const TowerRecord> towers, std::span<const Output> rates,
-                           PrepareOptions options)
+                           PrepareOptions options, bool keeps_gradients)
     : metrics_(1 + towers[0].metrics.size()), rates_(rates.size()) {
   const bool equal = form.batch.equal();
   std::vector<Fetch> fetches{*form.train_op};
@@ -67,6 +67,12 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
   const std::size_t inputs = feeds.size();
   for (const Output& rate : rates) feeds.push_back({rate, {}});
   for (const FeedType& zero : form.zero_feeds()) feeds.push_back(zero);
+  if (keeps_gradients)
+    for (const Gradient& gradient : form.gradients) {
+      if (!gradient.value) continue;
+      gradients_.emplace_back(gradient.variable.logical_name(), fetches.size());
+      fetches.emplace_back(gradient.value);
+    }
   step_ = &session.prepare(fetches, feeds, options);
   stages_ = !step_->plan()->feed_slots.empty();
   if (feeds.size() == inputs) return;
@@ -95,6 +101,12 @@ void TrainingStep::run(StagedFeeds staged, std::span<const Tensor> inputs, doubl
     });
   const InputsInFront held(feeds_, inputs);
   step_->run(std::move(staged), feeds_, options);
+}
+
+std::vector<NamedTensor> TrainingStep::gradients() const {
+  std::vector<NamedTensor> result;
+  for (const auto& [name, fetch] : gradients_) result.push_back({name, step_->fetched(fetch)});
+  return result;
 }
 
 double TrainingStep::metric(std::size_t m) const {

@@ -2,10 +2,12 @@
 #pragma once
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 
@@ -27,9 +29,10 @@ void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
 class TrainingStep {
  public:
   // Compiles a form of steps for the inputs of `towers`, which are those of the form. `rates` are
-  // placeholders of the learning rate.
+  // placeholders of the learning rate. `keeps_gradients`: for gradients().
   TrainingStep(Session& session, const TrainingForm& form, std::span<const TowerRecord> towers,
-               std::span<const Output> rates, PrepareOptions options = {});
+               std::span<const Output> rates, PrepareOptions options = {},
+               bool keeps_gradients = false);
 
   // Whether it has inputs on GPUs. Without any there is nothing to stage.
   bool stages() const { return stages_; }
@@ -43,6 +46,8 @@ class TrainingStep {
   // Of the last run, the mean over the towers, by their samples: metric m, 0 being the loss.
   double metric(std::size_t m) const;
   std::size_t metrics() const { return metrics_; }
+  // Of the last run: TrainingForm::gradients, by the logical names of variables.
+  std::vector<NamedTensor> gradients() const;
   std::shared_ptr<const Plan> plan() const { return step_->plan(); }
 
  private:
@@ -53,6 +58,7 @@ class TrainingStep {
   };
 
   Step* step_;
+  std::vector<std::pair<std::string, std::size_t>> gradients_;  // variable and fetch
   bool stages_;
   std::size_t metrics_, rates_;
   std::vector<Counted> towers_;

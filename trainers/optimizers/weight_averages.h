@@ -1,10 +1,13 @@
 // Moving averages of what is trained: smoother weights to evaluate and predict with.
 #pragma once
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/run/session.h"
 
 namespace belfry {
 
@@ -27,6 +30,10 @@ void check_averages(const WeightAverages& averages);
 
 // The average of a trained variable; empty if it has none.
 Variable average_of(Variable variable);
+
+// Lets averages begin at what their variables hold: those named in `averages`. Returns the other
+// names.
+std::vector<std::string> begin_averages(Session& session, const std::vector<std::string>& averages);
 
 // 1 - decay. `updates`: scalar i64, the number of this one; empty unless they are counted.
 Output average_step(Graph& graph, const WeightAverages& averages, Output updates, DType dtype);

@@ -1,5 +1,7 @@
 #include "belfry/trainers/program/make_report.h"
 
+#include <cmath>
+
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/trainers/bench/modes.h"
@@ -27,7 +29,8 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
 
 Report::Losses losses_report(Trainer& trainer) {
   Report::Losses losses{.divergence = find_divergence(trainer), .scale = trainer.loss_scale()};
-  if (trainer.steps_of_run() > 0) losses.loss = trainer.metric("loss");
+  if (trainer.steps_of_run() > 0 || std::isfinite(trainer.metric("loss")))
+    losses.loss = trainer.metric("loss");
   if (trainer.has_metric("validation_loss"))
     losses.validation_loss = trainer.metric("validation_loss");
   if (trainer.has_metric("validation_accuracy"))

@@ -154,8 +154,11 @@ void add_run_flags(FlagParser& parser, RunFlags& flags) {
   parser.add("--histograms_every", flags.histograms_every, 0, kMost, "N",
              "give TensorBoard histograms of the variables after every N steps; 0: never [0]");
   parser.add("--hash_every", flags.hash_every, 0, kMost, "N",
-             "note a hash of each variable in --run_dir after every N steps, for belfry bisect; 0: "
-             "never [0]");
+             "note a hash of each variable and each combined gradient in --run_dir after every N "
+             "steps, for belfry bisect; no gradient is fused with its update then; 0: never [0]");
+  parser.add("--check_replicas_every", flags.check_replicas_every, 0, kMost, "N",
+             "end the run if copies of a variable differ after every N steps, not only before each "
+             "save; 0: only then [0]");
   parser.add(
       "--config", [](const WrittenFlag&) {}, "FILE",
       "take flags from this JSON object, as --print_config prints and --run_dir keeps it; those of "

@@ -20,6 +20,7 @@ struct RunFlags {
   double max_seconds = 0;       // 0: no limit
   std::int64_t hash_every = 0;  // steps; 0: never
   std::int64_t histograms_every = 0;
+  std::int64_t check_replicas_every = 0;  // steps; 0: before saves alone
   bool print_config = false;
 };
 

@@ -36,6 +36,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
   options.optimizer = optimizer.with_rate(rate_of(flags, optimizer));
   if (flags.moving_average)
     options.optimizer = options.optimizer.with_averages({.decay = *flags.moving_average});
+  options.keeps_gradients = flags.run.hash_every > 0;
   AutoOptions& choice = options.aggregation.choice;
   choice.machine = machine_of(flags);
   if (!flags.automatic.links.empty()) choice.machine();  // wrong files are refused first

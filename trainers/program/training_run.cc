@@ -7,7 +7,8 @@
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
-#include "belfry/trainers/runs/hash_log.h"
+#include "belfry/trainers/optimizers/weight_averages.h"
+#include "belfry/trainers/runs/replica_check.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/tensorboard.h"
 
@@ -37,8 +38,15 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
   find(flags);
   if (directory_) require_room(flags);
   if (directory_) {
-    stats_ = std::make_shared<StatsLog>(directory_->files(), directory_->path_of(kStatsFile));
+    const OnSaveError on_error = flags.run.schedule.on_error;
+    stats_ =
+        std::make_shared<StatsLog>(directory_->files(), directory_->path_of(kStatsFile), on_error);
     saver_ = std::make_shared<RunSaver>(*directory_, flags.run.schedule, *stats_);
+    if (flags.run.hash_every > 0) {
+      hashes_ = std::make_shared<HashLog>(directory_->files(), directory_->path_of(kHashesFile),
+                                          flags.run.hash_every, on_error);
+      saver_->keep_in_step(hashes_->file());
+    }
   }
   stop_ = std::make_shared<StopOnRequest>(flags.run.max_seconds, saver_.get());
 }
@@ -112,9 +120,9 @@ void TrainingRun::adopt(TrainerOptions& options) const {
 std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
   std::vector<std::shared_ptr<Callback>> result{stop_};
   if (stats_) result.push_back(stats_);
-  if (directory_ && flags_.run.hash_every > 0)
-    result.push_back(std::make_shared<HashLog>(
-        directory_->files(), directory_->path_of(kHashesFile), flags_.run.hash_every));
+  if (hashes_) result.push_back(hashes_);
+  if (flags_.run.check_replicas_every > 0)
+    result.push_back(std::make_shared<ReplicaCheck>(flags_.run.check_replicas_every));
   if (directory_)
     result.push_back(std::make_shared<TensorBoard>(
         directory_->path_of(kTensorBoardFolder),
@@ -131,16 +139,21 @@ bool TrainingRun::is_own(const std::string& checkpoint) const {
 void TrainingRun::restore(Trainer& trainer) {
   if (!candidates_.empty()) restore_one_of(trainer);
   if (flags_.run.load.empty() || resumed_from_) return;
-  const LoadedVariables loaded = [&] {
+  LoadedVariables loaded = [&] {
     try {
       return load_variables(trainer.session(), checkpoint_at(flags_.run.load));
     } catch (const Error& error) {
       throw Error(cat("--load=", flags_.run.load, ": ", error.what()));
     }
   }();
+  loaded.initial = begin_averages(trainer.session(), loaded.initial);
+  const auto listed = [](const char* what, const std::vector<std::string>& names) {
+    return names.empty() ? "" : cat("; ", what, ": ", join(names));
+  };
   console_.line(cat("loaded ", loaded.taken.size(), " variables of ", flags_.run.load,
-                    loaded.initial.empty() ? "" : cat("; these start anew: ", join(loaded.initial)),
-                    loaded.left_out.empty() ? "" : cat("; left out: ", join(loaded.left_out))));
+                    listed("not in it, so these start anew", loaded.initial),
+                    listed("of another shape, so these start anew", loaded.unlike),
+                    listed("left out", loaded.left_out)));
 }
 
 void TrainingRun::restore_one_of(Trainer& trainer) {
@@ -197,7 +210,7 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
         .set("shards", trainer.options().shards);
   directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
-  stats_->go_on(stats_bytes_);
+  stats_->file().go_on(stats_bytes_);
   log_ = std::make_unique<RunLog>(directory_->files(), directory_->path_of(kLogFile));
   console_.copy_to([this](std::string_view text) { log_->line(text); });
   console_.line(

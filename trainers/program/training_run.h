@@ -8,6 +8,7 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/runs/hash_log.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/runs/run_log.h"
 #include "belfry/trainers/runs/run_saver.h"
@@ -60,6 +61,7 @@ class TrainingRun {
   std::unique_ptr<RunDirectory> directory_;
   std::unique_ptr<RunLog> log_;
   std::shared_ptr<StatsLog> stats_;
+  std::shared_ptr<HashLog> hashes_;
   std::shared_ptr<RunSaver> saver_;
   std::shared_ptr<StopOnRequest> stop_;
   std::string written_;

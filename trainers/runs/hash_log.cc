@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "belfry/framework/base/error.h"
@@ -14,7 +13,16 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 
-using Hashes = std::vector<std::pair<std::string, std::string>>;  // by variable
+using Hashes = std::vector<std::pair<std::string, std::string>>;  // by variable or gradient
+
+Json hashes_of(std::vector<NamedTensor> tensors) {
+  Json hashes = Json::object();
+  for (NamedTensor& tensor : tensors) {
+    std::string name = tensor.name;
+    hashes.set(name, hash_tensors({std::move(tensor)}));
+  }
+  return hashes;
+}
 
 std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string& path) {
   const bool is_run = files.target_kind(path) == FileKind::kDirectory;
@@ -33,6 +41,9 @@ std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string&
       const Json json = Json::parse(line);
       Hashes& hashes = steps[json.at("step").integer()];
       hashes.clear();  // of a run that made this step again
+      if (const Json* const gradients = json.find("gradients"))
+        for (const auto& [name, hash] : gradients->members())
+          hashes.emplace_back("the gradient of " + name, hash.text());
       for (const auto& [name, hash] : json.at("variables").members())
         hashes.emplace_back(name, hash.text());
     } catch (const InvalidArgument& error) {
@@ -53,34 +64,27 @@ std::vector<std::string> differing(const Hashes& a, const Hashes& b) {
 
 }  // namespace
 
-HashLog::HashLog(FileSystem& files, std::string path, std::int64_t every)
-    : files_(files), path_(std::move(path)), every_(every) {
+HashLog::HashLog(FileSystem& files, std::string path, std::int64_t every, OnSaveError on_error)
+    : file_(files, std::move(path), on_error), every_(every) {
   require(every >= 1, "hash_every is ", every, "; it must be at least 1");
 }
 
-void HashLog::setup(Trainer&) {
-  const std::uint64_t there = files_.exists(path_) ? files_.open(path_)->size() : 0;
-  bytes_ = std::min(bytes_, there);
-  file_ = files_.extend(path_, bytes_);
-}
+void HashLog::setup(Trainer&) { file_.go_on(start_); }
 
 void HashLog::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t steps = info.step + 1;
   if (steps % every_ != 0) return;
-  Json variables = Json::object();
-  for (NamedTensor& variable : read_state(trainer.session(), trainer.graph())) {
-    std::string name = variable.name;
-    variables.set(name, hash_tensors({std::move(variable)}));
-  }
-  const std::string line =
-      Json::object().set("step", steps).set("variables", std::move(variables)).str() + "\n";
-  file_->append(std::as_bytes(std::span(line)));
-  bytes_ += line.size();
+  file_.add(Json::object()
+                .set("step", steps)
+                .set("gradients", hashes_of(trainer.gradients()))
+                .set("variables", hashes_of(read_state(trainer.session(), trainer.graph())))
+                .str() +
+            "\n");
 }
 
-Json HashLog::state() const { return Json::object().set("bytes", bytes_); }
+Json HashLog::state() const { return Json::object().set("bytes", file_.bytes()); }
 
-void HashLog::restore(const Json& state) { bytes_ = state.at("bytes").unsigned_integer(); }
+void HashLog::restore(const Json& state) { start_ = state.at("bytes").unsigned_integer(); }
 
 Parting find_parting(const std::string& run_a, const std::string& run_b, FileSystem& files) {
   const auto a = read_hashes(files, run_a), b = read_hashes(files, run_b);

@@ -1,24 +1,27 @@
-// hashes.jsonl of a run directory: fingerprints of all variables, by which `belfry bisect` finds
-// the step at which two runs part.
-//   {"step":20,"variables":{"conv0/W":"00f3...","conv0/b":"..."}}
+// hashes.jsonl of a run directory: fingerprints of all variables and gradients, by which `belfry
+// bisect` finds the step at which two runs part.
+//   {"step":20,"gradients":{"conv0/W":"9a01..."},"variables":{"conv0/W":"00f3...","conv0/b":"..."}}
 #pragma once
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/runs/line_file.h"
 #include "belfry/trainers/runs/run_directory.h"
 
 namespace belfry {
 
-// Adds a line behind every `every` steps: a hash of each variable and optimizer slot of tower 0, in
-// the order of the graph.
+// Adds a line behind every `every` steps: a hash of each combined gradient, for a trainer that
+// keeps them (TrainerOptions::keeps_gradients), and of each variable and optimizer slot of tower 0,
+// in the order of the graph.
 class HashLog final : public Callback {
  public:
-  HashLog(FileSystem& files, std::string path, std::int64_t every);
+  HashLog(FileSystem& files, std::string path, std::int64_t every,
+          OnSaveError on_error = OnSaveError::kRetry);
+  LineFile& file() { return file_; }
   void setup(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
   std::string name() const override { return "hash_log"; }
@@ -26,18 +29,17 @@ class HashLog final : public Callback {
   void restore(const Json& state) override;
 
  private:
-  FileSystem& files_;
-  std::string path_;
+  LineFile file_;
   std::int64_t every_;
-  std::unique_ptr<WritableFile> file_;
-  std::uint64_t bytes_ = 0;  // where the next line begins
+  std::uint64_t start_ = 0;  // where the first line of this run begins
 };
 
 // Where two runs part.
 struct Parting {
   std::int64_t compared = 0;                   // steps that both have
   std::optional<std::int64_t> equal, differs;  // the last step before, and the first one of it
-  std::vector<std::string> variables;          // that differ then, in the order of the graph
+  // That differ then, in the order of the graph: "the gradient of fc0/W" and so on, then "fc0/W".
+  std::vector<std::string> variables;
 };
 
 // Of two run directories, or files like their hashes.jsonl. Throws NotFound for one without hashes,

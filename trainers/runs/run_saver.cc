@@ -13,14 +13,10 @@
 #include "belfry/trainers/util/clock.h"
 
 namespace belfry {
-namespace {
-
-constexpr double kRetrySeconds = 60;
-
-}  // namespace
-
 RunSaver::RunSaver(RunDirectory& directory, SaveSchedule schedule, StatsLog& stats)
-    : directory_(directory), schedule_(std::move(schedule)), stats_(stats) {}
+    : directory_(directory), schedule_(std::move(schedule)), stats_(stats) {
+  keep_in_step(stats.file());
+}
 
 // Where training ended with an exception, what was begun is written all the same.
 RunSaver::~RunSaver() {
@@ -46,7 +42,7 @@ void RunSaver::setup(Trainer& trainer) {
 bool RunSaver::is_due(const StepInfo& info) const {
   const double waited = seconds_now() - begun_time_;
   const bool retries = schedule_.on_error == OnSaveError::kRetry && !failure_.empty();
-  return asked_ || (retries && waited >= kRetrySeconds) ||
+  return asked_ || (retries && waited >= schedule_.retry_seconds) ||
          (schedule_.every_steps > 0 && info.step % schedule_.every_steps == 0) ||
          (schedule_.every_minutes > 0 && waited >= 60 * schedule_.every_minutes);
 }
@@ -88,9 +84,14 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   settle();
   begun_at_ = steps;
   begun_time_ = seconds_now();
-  stats_.sync();
+  try {
+    for (LineFile* file : files_) file->sync();
+  } catch (const IoError& error) {
+    return fail(error);
+  }
   CheckpointSnapshot snapshot =
-      snapshot_training(trainer, Json::object().set("stats_bytes", stats_.bytes()));
+      snapshot_training(trainer, Json::object().set("stats_bytes", stats_.file().bytes()));
+  failure_.clear();
   writing_ = std::async(std::launch::async,
                         [this, snapshot = std::move(snapshot), steps] { write(snapshot, steps); });
 }
@@ -130,11 +131,15 @@ void RunSaver::settle() {
     failure_.clear();
     saved_ = begun_at_;
   } catch (const Error& error) {
-    failure_ = cat("step ", begun_at_, " could not be saved: ", error.what());
-    if (schedule_.on_error == OnSaveError::kStop) throw IoError(failure_);
-    log_warning(failure_, saved_ ? cat("; step ", *saved_, " is kept") : "",
-                ", and training goes on");
+    fail(error);
   }
+}
+
+void RunSaver::fail(const Error& error) {
+  failure_ = cat("step ", begun_at_, " could not be saved: ", error.what());
+  if (schedule_.on_error == OnSaveError::kStop) throw IoError(failure_);
+  log_warning(failure_, saved_ ? cat("; step ", *saved_, " is kept") : "",
+              ", and training goes on");
 }
 
 // The best is one that was saved: it is looked at behind the save of its step.

@@ -4,21 +4,16 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/runs/line_file.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/runs/stats_log.h"
 
 namespace belfry {
-
-// What to do when a checkpoint cannot be written. The checkpoints before it remain in any case, and
-// a run whose last one could not be written ends with the error.
-enum class OnSaveError {
-  kStop,      // the run ends with the error
-  kRetry,     // it warns, and saves again a minute later
-  kContinue,  // it warns, and saves again when that is due
-};
 
 // Which checkpoint is the best.
 struct BestMetric {
@@ -33,6 +28,7 @@ struct SaveSchedule {
   int keep = 3;                   // newest ones, besides the best
   BestMetric best = {};
   OnSaveError on_error = OnSaveError::kRetry;
+  double retry_seconds = 60;  // of kRetry
 };
 
 // Copies the state at the end of a step, before an evaluation, and writes it while training goes
@@ -43,6 +39,8 @@ class RunSaver final : public Callback {
   RunSaver(RunDirectory& directory, SaveSchedule schedule, StatsLog& stats);
   ~RunSaver() override;
 
+  // Lines that are to outlive the machine if the checkpoint of their step does.
+  void keep_in_step(LineFile& file) { files_.push_back(&file); }
   // At the end of the step that is running, whatever the schedule says.
   void save_soon() { asked_ = true; }
   // The step that was saved last, and is on the disk; none before.
@@ -65,11 +63,13 @@ class RunSaver final : public Callback {
   void point(const char* link, std::int64_t steps);
   void prune(std::int64_t newest);
   void settle();
+  void fail(const Error& error);
   void look_at_best(const Trainer& trainer, std::int64_t steps);
 
   RunDirectory& directory_;
   SaveSchedule schedule_;
   StatsLog& stats_;
+  std::vector<LineFile*> files_;
   bool asked_ = false, warned_ = false;
   std::int64_t begun_at_ = -1;  // steps, of the last save that was begun
   double begun_time_ = 0;       // of it, or of the start

@@ -5,41 +5,29 @@
 // A line for each step, and one behind each evaluation. Steps and epochs count from 1. Numbers have
 // 17 significant digits; one that is not finite is "nan", "inf" or "-inf".
 #pragma once
-#include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/runs/line_file.h"
 
 namespace belfry {
 
-// Writes each line when its step is complete, by one call. Stands before what saves, so that a
+// Writes each line when its step is complete. Stands before what saves, so that a
 // checkpoint of a step knows where the line of this step ends.
 class StatsLog final : public Callback {
  public:
-  StatsLog(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+  StatsLog(FileSystem& files, std::string path, OnSaveError on_error = OnSaveError::kRetry)
+      : file_(files, std::move(path), on_error) {}
 
-  // Before training: goes on behind the first `bytes` of the file, and cuts off the rest. If there
-  // are fewer, as the machine died, it warns and goes on behind those.
-  void go_on(std::uint64_t bytes);
-  // Where the next line begins, in bytes.
-  std::uint64_t bytes() const { return bytes_; }
-  // What was written outlives the machine.
-  void sync();
+  LineFile& file() { return file_; }
 
   void after_step(Trainer& trainer, const StepInfo& info) override;
   void after_evaluation(Trainer& trainer, const StepInfo& info) override;
 
  private:
-  void write(std::string line);
-
-  FileSystem& files_;
-  std::string path_;
-  std::unique_ptr<WritableFile> file_;
-  std::uint64_t bytes_ = 0;
-  std::string waiting_;  // what could not be written
+  LineFile file_;
 };
 
 }  // namespace belfry

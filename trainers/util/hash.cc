@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 namespace belfry {
 namespace {
@@ -71,15 +72,43 @@ int count_shared(Session& session, const Graph& graph) {
       all_variables(graph), [&](Variable variable) { return session.shared(variable); }));
 }
 
-std::vector<std::string> differing_replicas(Session& session, const Graph& graph) {
-  std::vector<std::string> differing;
-  for (const Variable variable : all_variables(graph)) {
-    Node* const original = variable.node().variable().copy_of;
-    if (original && !session.shared(variable) &&
-        !(session.read(variable) == session.read(Variable(*original))))
-      differing.emplace_back(variable.name());
+namespace {
+
+// In the order of the graph. Reads each original once, beside its copies.
+std::vector<Variable> differing_copies(Session& session, const Graph& graph) {
+  std::map<Node*, std::vector<Variable>> copies;
+  for (const Variable variable : all_variables(graph))
+    if (Node* const original = variable.node().variable().copy_of)
+      if (!session.shared(variable)) copies[original].push_back(variable);
+  std::vector<Variable> differing;
+  for (const auto& [original, variables] : copies) {
+    const Tensor expected = session.read(Variable(*original));
+    for (const Variable variable : variables)
+      if (!(session.read(variable) == expected)) differing.push_back(variable);
   }
+  std::ranges::sort(differing, {}, [](const Variable& one) { return one.node().id(); });
   return differing;
+}
+
+}  // namespace
+
+std::vector<std::string> differing_replicas(Session& session, const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Variable variable : differing_copies(session, graph))
+    names.emplace_back(variable.name());
+  return names;
+}
+
+void require_equal_replicas(Session& session, const Graph& graph, std::int64_t steps) {
+  const std::vector<Variable> differing = differing_copies(session, graph);
+  if (differing.empty()) return;
+  const Variable copy = differing[0], original(*copy.node().variable().copy_of);
+  throw Error(
+      cat("after step ", steps, " the variable ", original.name(), " on ",
+          session.placement(original.ref()).short_str(), " and its copy ", copy.name(), " on ",
+          session.placement(copy.ref()).short_str(), " have other bits",
+          differing.size() > 1 ? cat(", and so have ", differing.size() - 1, " more copies") : "",
+          "; a device or its memory may be faulty, or code of yours has written to a copy"));
 }
 
 }  // namespace belfry

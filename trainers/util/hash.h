@@ -46,6 +46,10 @@ std::string state_hash(Session& session, const Graph& graph);
 // towers agree, and when there is one tower. Copies in the storage of another are not looked at.
 std::vector<std::string> differing_replicas(Session& session, const Graph& graph);
 
+// Throws Error if there are any after `steps` steps: it names the first, its device and that of the
+// variable that it copies, and how many more differ. Reads each copy that has storage of its own.
+void require_equal_replicas(Session& session, const Graph& graph, std::int64_t steps);
+
 // How many variables lie in the storage of another (SessionOptions::share_replicas).
 int count_shared(Session& session, const Graph& graph);
 

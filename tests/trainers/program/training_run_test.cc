@@ -4,9 +4,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "belfry/tests/trainers/program/train_support.h"
-#include "belfry/tests/trainers/runs/run_files.h"
-#include "belfry/trainers/runs/hash_log.h"
+#include "belfry/tests/trainers/program/run_support.h"
 
 namespace belfry {
 namespace training_run_test {
@@ -17,60 +15,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
-
-// Does something in front of a step, the first being 0.
-struct BeforeStep final : Callback {
-  BeforeStep(std::int64_t at, std::function<void(Trainer&)> f) : step(at), act(std::move(f)) {}
-  void before_step(Trainer& trainer, const StepInfo& info) override {
-    if (info.step == step) act(trainer);
-  }
-  std::int64_t step;
-  std::function<void(Trainer&)> act;
-};
-
-// As if the process were gone: no step is saved any more, and nothing is closed.
-Recipe recipe_that(std::int64_t step, std::function<void(Trainer&)> act) {
-  Recipe recipe = small_recipe();
-  recipe.callbacks = {std::make_shared<BeforeStep>(step, std::move(act))};
-  return recipe;
-}
-
-Recipe recipe_that_fails_at(std::int64_t step) {
-  return recipe_that(step, [](Trainer&) { throw Error("the machine is down"); });
-}
-
-// Epochs of 8 steps on one device, two of them.
-class TrainingRunTest : public TrainTest {
- protected:
-  TrainingRunTest() { std::filesystem::remove_all(directory_); }
-  ~TrainingRunTest() override { std::filesystem::remove_all(directory_); }
-
-  TrainResult start(std::vector<std::string> flags = {}, const Recipe& recipe = small_recipe()) {
-    flags.push_back("--run_dir=" + directory_);
-    flags.push_back("--json=" + json_.string());
-    return run_train(std::move(flags), recipe);
-  }
-  static std::string text_in(const std::string& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  nlohmann::json summary() const { return test::summary_of(directory_); }
-  std::vector<std::string> stats() const { return test::course_of(directory_); }
-  std::vector<std::string> checkpoints() const {
-    return local_file_system().list(directory_ + "/checkpoints");
-  }
-  // What a run that is never stopped ends with.
-  void expect_as_never_stopped(const std::vector<std::string>& flags = {}) {
-    const std::string hash = summary()["state_hash"];
-    const std::vector<std::string> course = stats();
-    std::filesystem::remove_all(directory_);
-    EXPECT_EQ(start(flags).code, 0);
-    EXPECT_EQ(hash, summary()["state_hash"]);
-    EXPECT_EQ(course, stats());
-  }
-
-  const std::string directory_ = path(".run");
-};
 
 TEST_F(TrainingRunTest, KeepsWhatItDid) {
   const TrainResult done = start({"--devices=cpu:1"});
@@ -320,30 +264,27 @@ TEST_F(TrainingRunTest, EndsWhenItsTimeIsUp) {
   expect_as_never_stopped({"--devices=cpu:1"});
 }
 
-TEST_F(TrainingRunTest, LoadsWhatBothHave) {
-  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
-  Recipe wider = small_recipe();
-  wider.optimizer = adam(0.0);
-  wider.model = [](Tower& tower, Output x, Output y) {
-    return smooth_model(tower, x, y) +
-           reduce_mean(square(dense(tower, "other", x, {.units = 1}))) * 0.0;
-  };
-  const std::string hash = report()["params_hash"];
-  const TrainResult done =
-      run_train({"--devices=cpu:1", "--max_steps=1", "--load=" + directory_ + "/checkpoints/latest",
-                 "--json=" + json_.string()},
-                wider);
-  EXPECT_EQ(done.code, 0) << done.error;
-  EXPECT_THAT(done.out, AllOf(HasSubstr("loaded 4 variables"), HasSubstr("these start anew: "),
-                              HasSubstr("other/W")));
-  Recipe same = small_recipe();
-  same.optimizer = sgd(0.0);
-  EXPECT_EQ(run_train({"--devices=cpu:1", "--max_steps=1",
-                       "--load=" + directory_ + "/checkpoints/latest", "--json=" + json_.string()},
-                      same)
-                .code,
-            0);
-  EXPECT_EQ(report()["params_hash"], hash);
+TEST_F(TrainingRunTest, LeavesTheEvaluationToTheRunThatGoesOnAfterASignal) {
+  // The signal comes in the last step of the first epoch.
+  EXPECT_EQ(start({"--devices=cpu:1"}, recipe_that(7, [](Trainer&) { ::raise(SIGTERM); })).code,
+            143);
+  EXPECT_EQ(stats().size(), 8u) << "no evaluation";
+  EXPECT_TRUE(summary()["validation_loss"].is_null());
+  const TrainResult on = start({"--devices=cpu:1"});
+  EXPECT_EQ(on.code, 0) << on.error;
+  EXPECT_THAT(on.out, HasSubstr("epoch 1, step 8: test"));
+  expect_as_never_stopped({"--devices=cpu:1"});
+}
+
+TEST_F(TrainingRunTest, TellsTheLossOfItsLastStepIfItMakesNone) {
+  // It dies behind its last save, before the evaluation.
+  EXPECT_EQ(start({"--devices=cpu:1"}, recipe_that_fails_at(16)).code, 0) << "no step 16";
+  const double loss = summary()["loss"];
+  std::filesystem::remove(directory_ + "/summary.json");
+  EXPECT_EQ(start({"--devices=cpu:1"}).code, 0);
+  EXPECT_EQ(summary()["resumed_from_step"], 16);
+  EXPECT_EQ(summary()["loss"], loss);
+  EXPECT_EQ(report()["loss"], loss);
 }
 
 TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
@@ -379,35 +320,6 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
   }
   std::filesystem::remove(path(".bad"));
   EXPECT_EQ(run_train({"--config=" + path(".none")}).code, 2);
-}
-
-TEST_F(TrainingRunTest, NotesHashesByWhichAFlippedBitIsFound) {
-  const std::vector<std::string> flags{"--devices=cpu:2", "--batch_size=2", "--hash_every=1"};
-  const auto run = [&](const std::string& name, const Recipe& recipe) {
-    std::vector<std::string> all = flags;
-    all.push_back("--run_dir=" + path(name.c_str()));
-    return run_train(all, recipe).code;
-  };
-  EXPECT_EQ(run(".a", small_recipe()), 0);
-  EXPECT_EQ(run(".b", recipe_that(16,
-                                  [](Trainer& trainer) {
-                                    const Variable w = trainer.towers()[0].trainables[1];
-                                    Tensor value = trainer.session().read(w);
-                                    value.mutable_raw()[0] ^= std::byte{1};
-                                    trainer.session().write(w, value);
-                                  })),
-            0);
-  EXPECT_EQ(run(".c", recipe_that_fails_at(20)), 1);
-  EXPECT_EQ(run(".c", small_recipe()), 0);
-  const Parting parting = find_parting(path(".a"), path(".b"));
-  EXPECT_EQ(parting.equal, 16);
-  EXPECT_EQ(parting.differs, 17);
-  EXPECT_THAT(parting.variables, Contains(HasSubstr("fc0/")));
-  const Parting same = find_parting(path(".a"), path(".c"));
-  EXPECT_FALSE(same.differs);
-  EXPECT_EQ(same.compared, 34);
-  EXPECT_THROW(find_parting(path(".a"), path(".none")), NotFound);
-  for (const char* name : {".a", ".b", ".c"}) std::filesystem::remove_all(path(name));
 }
 
 TEST_F(TrainingRunTest, RefusesWhatIsNoRunDirectory) {

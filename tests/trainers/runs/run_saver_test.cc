@@ -1,10 +1,13 @@
 // Whatever moment a machine dies at, a run directory holds a checkpoint that can be gone on from.
 #include "belfry/trainers/runs/run_saver.h"
 
+#include <random>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/checkpoint/stored_checkpoint.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
@@ -18,14 +21,18 @@ using testing::HasSubstr;
 
 constexpr char kRun[] = "/disk/run";
 
-// Trains six steps and saves after each, on a disk that may fail; "" or what it threw.
-std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t& saved) {
+constexpr char kStats[] = "/stats/stats.jsonl";
+
+// Trains six steps and saves after each, on a disk that may fail; "" or what it threw. Lines go to
+// `lines`.
+std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t& saved,
+                     MemoryFileSystem& lines) {
   const auto data = smooth_data(24);
-  MemoryFileSystem other("/stats");
   saved = -1;
   try {
     RunDirectory directory(kRun, disk);
-    StatsLog stats(other, "/stats/stats.jsonl");
+    const auto log = std::make_shared<StatsLog>(lines, kStats, schedule.on_error);
+    StatsLog& stats = *log;
     const auto saver = std::make_shared<RunSaver>(directory, schedule, stats);
     // Steps whose checkpoints are known to be on the disk.
     struct Known final : Callback {
@@ -39,7 +46,7 @@ std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t
                      .optimizer = sgd(0.1),
                      .batch_size = 4,
                      .epochs = 1,
-                     .callbacks = {saver, std::make_shared<Known>(*saver, saved)}},
+                     .callbacks = {log, saver, std::make_shared<Known>(*saver, saved)}},
                     *data);
     trainer.train();
     saved = saver->saved_step().value_or(-1);
@@ -49,6 +56,17 @@ std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t
   return "";
 }
 
+std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t& saved) {
+  MemoryFileSystem lines("/stats");
+  return train_on(disk, schedule, saved, lines);
+}
+
+int lines_in(MemoryFileSystem& disk) {
+  if (!disk.exists(kStats)) return 0;
+  const std::vector<std::byte> bytes = disk.read(kStats);
+  return static_cast<int>(std::ranges::count(bytes, std::byte{'\n'}));
+}
+
 // The newest checkpoint that is whole; -1 for none.
 std::int64_t newest_whole(MemoryFileSystem disk) {
   std::vector<std::int64_t> steps = checkpoints_in(disk, kRun);
@@ -56,6 +74,7 @@ std::int64_t newest_whole(MemoryFileSystem disk) {
     // All that have their name are whole.
     const CheckpointInfo info = inspect_checkpoint(checkpoint_in(kRun, step), disk);
     EXPECT_EQ(info.extra.at("steps").integer(), step);
+    read_checkpoint(checkpoint_in(kRun, step), disk);  // throws if it is damaged
   }
   return steps.empty() ? -1 : steps.back();
 }
@@ -74,6 +93,40 @@ TEST(RunSaver, LosesNothingThatWasSavedWhateverCallTheMachineDiesAt) {
         ASSERT_GE(newest_whole(disk.after_crash(changes, all_data)), saved) << call;
   }
   EXPECT_GT(crashes, kSanitized ? 10 : 60);
+}
+
+// Random ways to save, and to crash: steps, places, and what of the unsynced changes is left.
+void expect_nothing_lost(int crashes, unsigned seed) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 dice(seed);
+  const auto any = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(dice);
+  };
+  for (int done = 0; done < crashes;) {
+    const SaveSchedule schedule{.every_steps = any(1, 3),
+                                .keep = any(1, 3),
+                                .best = {any(0, 1) == 1 ? "loss" : ""},
+                                .on_error = static_cast<OnSaveError>(any(0, 2)),
+                                .retry_seconds = 0};
+    MemoryFileSystem disk("/disk");
+    const int call = any(0, 150);
+    disk.crash_at(call);
+    std::int64_t saved = -1;
+    train_on(disk, schedule, saved);
+    if (!disk.crashed()) continue;
+    ++done;
+    const auto changes = static_cast<std::size_t>(any(0, static_cast<int>(disk.unsynced())));
+    ASSERT_GE(newest_whole(disk.after_crash(changes, any(0, 1) == 1)), saved) << call;
+  }
+}
+
+TEST(RunSaver, LosesNothingAtRandomCrashes) {
+  expect_nothing_lost(kSanitized ? 50 : 500, std::random_device{}());
+}
+
+TEST(RunSaver, LongLosesNothingInTenThousandCrashes) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+  expect_nothing_lost(10'000, std::random_device{}());
 }
 
 TEST(RunSaver, DoesAsItIsToldWhenItCannotSave) {
@@ -95,6 +148,84 @@ TEST(RunSaver, DoesAsItIsToldWhenItCannotSave) {
   }
   EXPECT_GT(ended, 5);
   EXPECT_EQ(went_on, ended);
+}
+
+TEST(RunSaver, SavesAgainBetweenTwoSavesThatAreDue) {
+  // Step 3 is due, and the lines of its stats cannot be synced: step 4 is saved in its place.
+  for (const auto& [on_error, expected] :
+       {std::pair(OnSaveError::kRetry, std::vector<std::int64_t>{4, 6}),
+        {OnSaveError::kContinue, {6}}}) {
+    MemoryFileSystem disk("/disk"), lines("/stats");
+    lines.at_call(4, [](MemoryFileSystem&) { throw IoError("no space left on the disk"); });
+    std::int64_t saved = -1;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(
+        train_on(disk, {.every_steps = 3, .on_error = on_error, .retry_seconds = 0}, saved, lines),
+        "");
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("step 3 could not be saved: no space left on the disk"));
+    EXPECT_FALSE(lines.waits());
+    EXPECT_EQ(checkpoints_in(disk, kRun), expected);
+    EXPECT_EQ(lines_in(lines), 6);
+  }
+}
+
+// Whichever call fails: the line waits, or the run ends, and what was saved stays.
+TEST(RunSaver, TreatsLinesThatCannotBeWrittenAsASaveThatFails) {
+  int ended = 0;
+  for (int call = 0; call < 13; ++call) {
+    SCOPED_TRACE(call);
+    for (const OnSaveError on_error :
+         {OnSaveError::kStop, OnSaveError::kRetry, OnSaveError::kContinue}) {
+      MemoryFileSystem disk("/disk"), lines("/stats");
+      lines.fail_at(call);
+      std::int64_t saved = -1;
+      testing::internal::CaptureStderr();
+      const std::string error =
+          train_on(disk, {.every_steps = 1, .keep = 9, .on_error = on_error}, saved, lines);
+      const std::string told = testing::internal::GetCapturedStderr();
+      if (lines.waits()) continue;  // there are fewer calls
+      if (on_error == OnSaveError::kStop) {
+        EXPECT_THAT(error, HasSubstr("no space left on the disk"));
+        ++ended;
+        const std::vector<std::int64_t> steps = checkpoints_in(disk, kRun);
+        EXPECT_EQ(newest_whole(disk.again()), steps.empty() ? -1 : steps.back());
+        EXPECT_GE(std::ssize(steps), lines_in(lines) - 1);
+      } else {
+        EXPECT_EQ(error, "");
+        EXPECT_THAT(told, HasSubstr("no space left on the disk"));
+        EXPECT_EQ(saved, 6);
+        EXPECT_EQ(lines_in(lines), 6);
+      }
+    }
+  }
+  EXPECT_GT(ended, 8);
+}
+
+// A disk that stays full: the run goes on, and its end is an error.
+TEST(RunSaver, EndsWithAnErrorIfLinesNeverGetToTheDisk) {
+  MemoryFileSystem disk("/disk"), lines("/stats");
+  const std::function<void(MemoryFileSystem&)> full = [&](MemoryFileSystem& here) {
+    here.at_call(0, full);
+    throw IoError("no space left on the disk");
+  };
+  lines.at_call(8, full);
+  std::int64_t saved = -1;
+  EXPECT_THAT(train_on(disk, {.every_steps = 2}, saved, lines),
+              HasSubstr("step 6 could not be saved: no space left on the disk"));
+  EXPECT_GE(newest_whole(disk.again()), saved);
+  EXPECT_GE(saved, 2);
+  EXPECT_GE(lines_in(lines = lines.again()), 4) << "what was written is not cut off";
+}
+
+TEST(RunSaver, NeedsNoLinks) {
+  MemoryFileSystem disk("/disk");
+  disk.refuse_links();
+  std::int64_t saved = -1;
+  EXPECT_EQ(train_on(disk, {.every_steps = 1, .keep = 2, .best = {"loss"}}, saved), "");
+  EXPECT_EQ(saved, 6);
+  EXPECT_EQ(newest_whole(disk.again()), 6);
+  EXPECT_FALSE(disk.exists(std::string(kRun) + "/checkpoints/latest"));
 }
 
 TEST(RunDirectory, IsTidiedOfWhatKilledRunsLeft) {

@@ -1,0 +1,93 @@
+// Hashes that a run notes, and copies of variables that must be equal.
+#include "belfry/tests/trainers/program/run_support.h"
+#include "belfry/trainers/runs/hash_log.h"
+
+namespace belfry {
+namespace run_hash_test {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+
+class RunHashTest : public TrainingRunTest {};
+
+TEST_F(RunHashTest, NotesHashesByWhichAFlippedBitIsFound) {
+  const std::vector<std::string> flags{"--devices=cpu:2", "--batch_size=2", "--hash_every=1"};
+  const auto run = [&](const std::string& name, const Recipe& recipe) {
+    std::vector<std::string> all = flags;
+    all.push_back("--run_dir=" + path(name.c_str()));
+    return run_train(all, recipe).code;
+  };
+  EXPECT_EQ(run(".a", small_recipe()), 0);
+  const auto flip = [](Trainer& trainer) {
+    for (const TowerRecord& tower : trainer.towers()) {
+      Tensor value = trainer.session().read(tower.trainables[1]);
+      value.mutable_raw()[5] ^= std::byte{1};
+      trainer.session().write(tower.trainables[1], value);
+    }
+  };
+  EXPECT_EQ(run(".b", recipe_that(16, flip)), 0);
+  EXPECT_EQ(run(".c", recipe_that_fails_at(20)), 1);
+  EXPECT_EQ(run(".c", small_recipe()), 0);
+  const Parting parting = find_parting(path(".a"), path(".b"));
+  EXPECT_EQ(parting.equal, 16);
+  EXPECT_EQ(parting.differs, 17);
+  EXPECT_THAT(parting.variables,
+              IsSupersetOf({std::string("the gradient of fc0/W"), std::string("fc0/b")}));
+  const Parting same = find_parting(path(".a"), path(".c"));
+  EXPECT_FALSE(same.differs);
+  EXPECT_EQ(same.compared, 34);
+  EXPECT_THROW(find_parting(path(".a"), path(".none")), NotFound);
+  for (const char* name : {".a", ".b", ".c"}) std::filesystem::remove_all(path(name));
+}
+
+TEST_F(RunHashTest, NotesTheSameGradientsInEachCanonicalWay) {
+  const std::vector<std::vector<std::string>> ways{
+      {"--devices=cpu:1", "--shards=2"},
+      {"--devices=cpu:1", "--trainer=replicated", "--shards=2"},
+      {"--devices=cpu:2", "--shards=2"},
+      {"--devices=cpu:2", "--shards=2", "--trainer=parameter_server"},
+      {"--devices=cpu:2", "--shards=2", "--allreduce=naive", "--bucket_mb=0"}};
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    std::vector<std::string> flags = ways[i];
+    flags.insert(flags.end(), {"--global_batch_size=8", "--hash_every=2", "--max_steps=6",
+                               "--run_dir=" + path(cat(".", i).c_str())});
+    const TrainResult done = run_train(flags);
+    EXPECT_EQ(done.code, 0) << done.error;
+    const Parting parting = find_parting(path(".0"), path(cat(".", i).c_str()));
+    EXPECT_FALSE(parting.differs) << i << ": " << join(parting.variables);
+    EXPECT_EQ(parting.compared, 3);
+    EXPECT_THAT(text_in(path(cat(".", i).c_str()) + "/hashes.jsonl"),
+                HasSubstr("\"gradients\":{\"fc0/W\":\""));
+  }
+  for (std::size_t i = 0; i < ways.size(); ++i)
+    std::filesystem::remove_all(path(cat(".", i).c_str()));
+}
+
+TEST_F(RunHashTest, EndsWhenCopiesOfAVariableDiffer) {
+  const auto flips = [](std::int64_t step) {
+    return recipe_that(step, [](Trainer& trainer) {
+      const Variable w = trainer.towers()[1].trainables[1];
+      Tensor value = trainer.session().read(w);
+      value.mutable_raw()[0] ^= std::byte{1};
+      trainer.session().write(w, value);
+    });
+  };
+  const std::vector<std::string> flags{"--devices=cpu:2", "--batch_size=4", "--save_every_steps=3"};
+  const TrainResult saving = start(flags, flips(4));
+  EXPECT_EQ(saving.code, 1);
+  EXPECT_THAT(saving.error, HasSubstr("after step 6 the variable fc0/b on CPU:0 and its copy "
+                                      "tower1/fc0/b on CPU:1 have other bits"));
+  EXPECT_THAT(saving.error, HasSubstr("step 3 is saved"));
+  EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000003"));
+  EXPECT_EQ(start(flags).code, 0);
+  expect_as_never_stopped(flags);
+  std::filesystem::remove_all(directory_);
+  std::vector<std::string> often = flags;
+  often.emplace_back("--check_replicas_every=1");
+  EXPECT_THAT(start(often, flips(4)).error, HasSubstr("after step 5 the variable fc0/b"));
+  EXPECT_EQ(start({"--check_replicas_every=-1"}).code, 2);
+}
+
+}  // namespace run_hash_test
+}  // namespace belfry

@@ -1,0 +1,57 @@
+#include "belfry/trainers/runs/line_file.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/log.h"
+
+namespace belfry {
+
+void LineFile::go_on(std::uint64_t bytes) {
+  if (bytes > 0) {
+    // Not exists(): what cannot be looked up is not to be cut off.
+    const bool is_there = files_.target_kind(path_) != FileKind::kNone;
+    const std::uint64_t there = is_there ? files_.open(path_)->size() : 0;
+    if (there < bytes)
+      log_warning(path_, " has ", there, " bytes where the checkpoint has noted ", bytes,
+                  "; the lines of some steps are lost");
+    bytes = std::min(bytes, there);
+  }
+  file_ = files_.extend(path_, bytes);
+  bytes_ = bytes;
+}
+
+void LineFile::add(const std::string& line) {
+  waiting_ += line;
+  try {
+    write();
+  } catch (const IoError& error) {
+    if (on_error_ == OnSaveError::kStop) throw;
+    if (!std::exchange(warned_, true))
+      log_warning(error.what(), "; the lines of the next steps wait until it can be written");
+  }
+}
+
+void LineFile::write() {
+  if (waiting_.empty()) return;
+  try {
+    if (!file_) file_ = files_.extend(path_, bytes_);
+    file_->append(std::as_bytes(std::span(waiting_)));
+  } catch (const IoError&) {
+    // Half of it may be there: the next line begins behind the last whole one.
+    file_.reset();
+    throw;
+  }
+  bytes_ += waiting_.size();
+  waiting_.clear();
+  if (std::exchange(warned_, false)) log_warning(path_, " is written again; no line was lost");
+}
+
+void LineFile::sync() {
+  write();
+  if (file_) file_->sync();
+}
+
+}  // namespace belfry
