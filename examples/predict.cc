@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
+#include <span>
 
 #include "belfry/belfry.h"
 using namespace belfry;
@@ -13,40 +14,63 @@ Output convnet(Tower& tower, Output image, Output label) {
   x = max_pool(x, {.window = 2});
   x = relu(dense(tower, "fc0", flatten(x), {.units = 128}));
   Output logits = dense(tower, "fc1", x, {.units = 10});
-  tower.output("logits", logits);
+  tower.output("probabilities", softmax(logits));
   return cross_entropy(logits, label);
 }
 
-int predict(const std::string& run, const std::string& data_dir) {
-  Predictor predictor(run, convnet, {{"image", {kUnknown, 28, 28, 1}}, {"label", {kUnknown}}});
-  const auto images = data::mnist({.data_dir = data_dir}, false);
-  std::vector<std::int64_t> rows(1000);
+struct PredictFlags {
+  std::string run, data_dir, probabilities;
+  int images = 1000;
+  std::string help;
+};
+
+// A line of ten numbers per image.
+std::string as_csv(std::span<const float> probabilities) {
+  std::string text;
+  for (std::size_t i = 0; i < probabilities.size(); ++i) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%.9g%c", probabilities[i], i % 10 == 9 ? '\n' : ',');
+    text += number;
+  }
+  return text;
+}
+
+int predict(const PredictFlags& options) {
+  Predictor predictor(options.run, convnet,
+                      {{"image", {kUnknown, 28, 28, 1}}, {"label", {kUnknown}}});
+  const auto images = data::mnist({.data_dir = options.data_dir}, false);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(options.images));
   std::iota(rows.begin(), rows.end(), 0);
+  require<FlagError>(options.images <= images->size(), "--images=", options.images, ": there are ",
+                     images->size());
   const std::vector<Tensor> batch = gather_tensors(*images, rows);
-  const Tensor logits = predictor("logits", {{"image", batch[0]}});
+  const Tensor probabilities = predictor("probabilities", {{"image", batch[0]}});
   int right = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto of_image = logits.data<float>().subspan(10 * i, 10);
+    const auto of_image = probabilities.data<float>().subspan(10 * i, 10);
     const auto digit = std::ranges::max_element(of_image) - of_image.begin();
     right += digit == batch[1].data<std::int32_t>()[i];
   }
   std::printf("%d of %zu images are classified rightly\n", right, rows.size());
+  if (!options.probabilities.empty())
+    write_text_file(local_file_system(), options.probabilities,
+                    as_csv(probabilities.data<float>()));
   return 0;
 }
 
 int main(int argc, char** argv) {
-  std::string run, data_dir;
-  const auto parse = [&](std::span<const char* const> arguments, const std::string& program) {
+  const auto parse = [](std::span<const char* const> arguments, const std::string& program) {
+    PredictFlags options;
     FlagParser parser("Classifies images by a run of mnist.", program);
-    parser.add("--data_dir", data_dir, "DIR", "folder with the files of MNIST [generated digits]");
-    parser.add_argument("RUN_DIR", run, "run directory, or checkpoint");
-    struct Parsed {
-      std::string help;
-    };
-    return Parsed{parser.parse(arguments)};
+    parser.add("--data_dir", options.data_dir, "DIR",
+               "folder with the files of MNIST [generated digits]");
+    parser.add("--images", options.images, 1, 10000, "N", "how many of the test data [1000]");
+    parser.add("--probabilities", options.probabilities, "FILE",
+               "write those of the ten digits there, a line per image [none]");
+    parser.add_argument("RUN_DIR", options.run, "run directory, or checkpoint",
+                        FlagParser::Needed::kYes);
+    options.help = parser.parse(arguments);
+    return options;
   };
-  return run_program(argc, argv, parse, [&](const auto&) {
-    require<FlagError>(!run.empty(), "name a run directory: predict RUN_DIR");
-    return predict(run, data_dir);
-  });
+  return run_program(argc, argv, parse, predict);
 }
