@@ -6,6 +6,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/data/prefetch.h"
+#include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -71,9 +72,12 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
                         .replicas_shared = count_shared(session, trainer.graph())}};
 }
 
-ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan) {
-  const std::int64_t batch = bytes_of_batch(train, trainer.batches().global_batch());
-  return {.planned_bytes = host_bytes(trainer.session().device_use()) + Prefetcher::kSlots * batch,
+ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan,
+                         bool saves) {
+  const std::int64_t batches =
+      Prefetcher::kSlots * bytes_of_batch(train, trainer.batches().global_batch());
+  return {.planned_bytes = host_bytes(trainer.session().device_use()) + batches +
+                           (saves ? bytes_of_snapshot(trainer.graph()) : 0),
           .rss_before_plan_bytes = rss_before_plan,
           .peak_rss_bytes = peak_resident_bytes()};
 }

@@ -15,6 +15,8 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
                    Trainer& trainer);
 
 // Beside `rss_before_plan`: the plan's memory on hosts with the batches that wait, and the peak.
-ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan);
+// `saves`: with the copy that checkpoints are written from.
+ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan,
+                         bool saves);
 
 }  // namespace belfry

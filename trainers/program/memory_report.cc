@@ -1,9 +1,14 @@
 #include "belfry/trainers/program/memory_report.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/plan/plan_graph.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/data/prefetch.h"
+#include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace {
@@ -19,14 +24,34 @@ Json kinds_json(const KindBytes& bytes) {
   return kinds;
 }
 
+// GPUs have slots of their own for batches.
+KindBytes held_bytes(const MemoryReport::Device& device, std::int64_t batches_held) {
+  KindBytes bytes = device.bytes;
+  if (!device.device.is_gpu()) bytes[MemoryKind::kFeed] *= batches_held;
+  return bytes;
+}
+
+// "activations 26.00 MiB, weights 1.60 MiB": the largest first.
+std::string largest_kinds(const KindBytes& bytes) {
+  constexpr std::int64_t kLeastShare = 100;
+  std::vector<std::pair<std::int64_t, std::string_view>> kinds;
+  for (std::size_t k = 0; k < kMemoryKinds; ++k) {
+    const auto kind = static_cast<MemoryKind>(k);
+    if (bytes[kind] > bytes.total() / kLeastShare) kinds.emplace_back(bytes[kind], name_of(kind));
+  }
+  std::ranges::stable_sort(kinds, std::greater(), [](const auto& kind) { return kind.first; });
+  std::vector<std::string> texts;
+  for (const auto& [of_kind, name] : kinds) texts.push_back(cat(name, " ", byte_text(of_kind)));
+  return join(texts);
+}
+
 }  // namespace
 
 Json memory_json(const MemoryReport& report, std::int64_t batches_held) {
   std::int64_t planned = 0;
   Json devices = Json::array(), tensors = Json::array();
   for (MemoryReport::Device device : report.devices) {
-    // GPUs have slots of their own.
-    if (!device.device.is_gpu()) device.bytes[MemoryKind::kFeed] *= batches_held;
+    device.bytes = held_bytes(device, batches_held);
     planned += device.bytes.total();
     devices.push(Json::object()
                      .set("device", device.device.str())
@@ -50,6 +75,41 @@ Json memory_json(const MemoryReport& report, std::int64_t batches_held) {
 
 void write_memory_report(const Session& session, OutputFile& file) {
   file.write(memory_json(session.memory_report(), Prefetcher::kSlots).str(2) + "\n");
+}
+
+std::string memory_line(const MemoryReport& report, std::int64_t batches_held, std::int64_t saved) {
+  struct Entry {
+    std::string text;
+    std::vector<DeviceSpec> devices;
+  };
+  std::vector<Entry> entries;
+  std::int64_t planned = saved;
+  for (const MemoryReport::Device& device : report.devices) {
+    const KindBytes bytes = held_bytes(device, batches_held);
+    if (bytes.total() == 0) continue;
+    planned += bytes.total();
+    std::string text = cat(byte_text(bytes.total()), " (", largest_kinds(bytes), ")");
+    if (entries.empty() || entries.back().text != text) entries.push_back({std::move(text), {}});
+    entries.back().devices.push_back(device.device);
+  }
+  std::string line = cat("memory: ", byte_text(planned), " planned");
+  for (const Entry& entry : entries)
+    line += cat(&entry == entries.data() ? "; " : ", ", short_names(entry.devices),
+                entry.devices.size() > 1 ? " each " : " ", entry.text);
+  if (saved > 0) line += cat(", a copy to save ", byte_text(saved));
+  return line;
+}
+
+std::int64_t bytes_of_snapshot(const Graph& graph) {
+  std::int64_t bytes = 0;
+  for (const Variable variable : originals(graph.variables()))
+    bytes += variable.node().output_type(0).bytes();
+  return bytes;
+}
+
+void TellMemory::setup(Trainer& trainer) {
+  console_.line(memory_line(trainer.session().memory_report(), Prefetcher::kSlots,
+                            saves_ ? bytes_of_snapshot(trainer.graph()) : 0));
 }
 
 }  // namespace belfry

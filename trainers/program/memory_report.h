@@ -1,10 +1,13 @@
-// What --memory_report writes.
+// What --memory_report writes, and the line about memory before the first step.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/plan/memory_kinds.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
@@ -17,5 +20,26 @@ Json memory_json(const MemoryReport& report, std::int64_t batches_held);
 
 // Of a training program: the batches are those of the Prefetcher.
 void write_memory_report(const Session& session, OutputFile& file);
+
+// "memory: 69.10 MiB planned; CPU:0 38.20 MiB (activations 26.00 MiB, weights 1.60 MiB, ...), CPU:1
+// CPU:2 each 15.45 MiB (...)": the same bytes. Devices that need as much share an entry. Kinds of
+// less than a hundredth of a device are left out. `saved` bytes that a checkpoint in the making
+// holds are said apart, unless they are 0.
+std::string memory_line(const MemoryReport& report, std::int64_t batches_held, std::int64_t saved);
+
+// Prints that line when all steps of the run are planned: stands behind Evaluation.
+class TellMemory final : public Callback {
+ public:
+  // `saves`: checkpoints are written while training goes on, from a copy of the variables.
+  TellMemory(Console& console, bool saves) : console_(console), saves_(saves) {}
+  void setup(Trainer& trainer) override;
+
+ private:
+  Console& console_;
+  bool saves_;
+};
+
+// Of the copy that a checkpoint is written from.
+std::int64_t bytes_of_snapshot(const Graph& graph);
 
 }  // namespace belfry

@@ -82,6 +82,7 @@ std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainF
   }
   options.callbacks.push_back(std::make_shared<Progress>(console));
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
+  options.callbacks.push_back(std::make_shared<TellMemory>(console, !flags.run.directory.empty()));
   if (flags.early_stop)
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
@@ -279,7 +280,8 @@ class Program {
       report_ = make_report(name_, flags_, recipe_, *trainer_);
       report_.progress.startup_seconds = startup_seconds;
       report_.progress.seconds = seconds_now() - began;
-      report_.memory = memory_use(*trainer_, *train_data_, rss_before_plan);
+      report_.memory =
+          memory_use(*trainer_, *train_data_, rss_before_plan, !flags_.run.directory.empty());
       report_results();
       if (error) std::rethrow_exception(error);
       require<Error>(!report_.losses.divergence, "training diverged: ", report_.losses.divergence,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
@@ -79,6 +80,32 @@ TEST(MemoryReport, NamesTheLargestTensorsFirst) {
   EXPECT_EQ(weight->site.file_name(), "small_problem.h");
 }
 
+TEST(MemoryLine, GroupsDevicesThatNeedAsMuch) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  MemoryReport report;
+  for (int d = 0; d < 4; ++d) {
+    KindBytes bytes;
+    bytes[MemoryKind::kWeight] = d == 0 ? kMiB : 0;
+    bytes[MemoryKind::kActivation] = d == 3 ? 0 : 2 * kMiB;
+    bytes[MemoryKind::kFeed] = d == 0 ? kMiB : 0;
+    bytes[MemoryKind::kFetch] = d == 3 ? 0 : 8;
+    report.devices.push_back({DeviceSpec::local("CPU", d), bytes});
+  }
+  EXPECT_EQ(memory_line(report, 3, 0),
+            "memory: 10.00 MiB planned; CPU:0 6.00 MiB (feeds 3.00 MiB, activations 2.00 MiB, "
+            "weights 1.00 MiB), CPU:1 CPU:2 each 2.00 MiB (activations 2.00 MiB)");
+  EXPECT_THAT(memory_line(report, 3, 2 * kMiB),
+              testing::AllOf(HasSubstr("memory: 12.00 MiB planned"),
+                             HasSubstr(", a copy to save 2.00 MiB")));
+}
+
+// Of two layers, each with weights and a bias.
+TEST(MemoryLine, CountsTheCopyThatIsSavedOnce) {
+  const auto data = smooth_data(64);
+  Trainer trainer(find_trainer("replicated"), options(2, 2), *data);
+  EXPECT_EQ(bytes_of_snapshot(trainer.graph()), 2 * kWeights) << "with the slots of momentum";
+}
+
 class MemoryReportFile : public TrainTest {
  protected:
   ~MemoryReportFile() override { std::filesystem::remove(path("memory")); }
@@ -108,6 +135,7 @@ TEST_F(MemoryReportFile, AddsUpDevicesAndBatchesInFlight) {
   for (const char* member : {"name", "line", "kind", "device", "bytes"})
     EXPECT_TRUE(json["largest_tensors"][0].contains(member)) << member;
   EXPECT_GT(report()["planned_bytes"], 0);
+  EXPECT_THAT(result.out, HasSubstr(cat("\nmemory: ", byte_text(sum), " planned; CPU:0 ")));
   EXPECT_GT(report()["startup_seconds"], 0);
   EXPECT_GE(report()["peak_rss_bytes"], report()["rss_before_plan_bytes"]);
 }
