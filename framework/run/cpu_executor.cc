@@ -1,8 +1,8 @@
 #include "belfry/framework/run/cpu_executor.h"
 
 #include <algorithm>
-#include <new>
 
+#include "belfry/framework/run/failed_launch.h"
 #include "belfry/framework/run/gpu_executor.h"
 
 namespace belfry {
@@ -11,6 +11,7 @@ CpuExecutor::CpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runti
                          GpuExecutor* gpus)
     : linked_(linked),
       run_(run),
+      runtime_(runtime),
       gpus_(gpus),
       locks_(linked, runtime),
       shared_(at(linked.workers)),
@@ -146,10 +147,9 @@ void CpuExecutor::run_launch(LaunchIndex launch, int shard, int worker) {
 void CpuExecutor::call(const LinkedLaunch& linked, Range range) const {
   try {
     (*linked.run)(linked.pointers(range, run_.step));
-  } catch (const std::bad_alloc&) {
-    throw OutOfMemory(cat(linked_.plan->node(linked.launch->node).node->describe(),
-                          ": there was no memory left for what it needs while it runs; use a "
-                          "smaller batch, or allow this process more memory (ulimit -v)"));
+  } catch (...) {
+    const PlanNode& node = linked_.plan->node(linked.launch->node);
+    rethrow_with_launch(*node.node, runtime_.devices[at(node.device())]->spec);
   }
 }
 

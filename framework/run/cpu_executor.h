@@ -53,11 +53,12 @@ class CpuExecutor {
                  std::vector<Recording::Part>* helped = nullptr);
   // Takes a part of what any other worker shares; false if none does.
   bool help(int worker);
-  // Throws OutOfMemory naming the node where std::bad_alloc was thrown.
+  // Throws what the kernel throws, as rethrow_with_launch() does.
   void call(const LinkedLaunch& launch, Range range) const;
 
   const LinkedPlan& linked_;
   RunState& run_;
+  const Runtime& runtime_;
   GpuExecutor* const gpus_;
   VariableLocks locks_;
   std::vector<SharedLaunch> shared_;  // per worker

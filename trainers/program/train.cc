@@ -41,7 +41,7 @@ template <class F>
 auto naming(const std::string& written, const F& f) try {
   return f();
 } catch (const Error& error) {
-  throw Error(cat(written, ": ", error.what()));
+  std::throw_with_nested(Error(cat(written, ": ", error.what())));
 }
 
 class SaveForFlag final : public SaveCheckpoint {
@@ -124,7 +124,7 @@ void train_and_save(Trainer& trainer, const SaveCheckpoint* save, const Training
 } catch (const std::exception& error) {
   const std::string saved = save && !save->saved().empty() ? save->saved() : run.saved();
   if (saved.empty()) throw;
-  throw Error(cat(error.what(), "; ", saved));
+  std::throw_with_nested(Error(cat(error.what(), "; ", saved)));
 }
 
 void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
@@ -291,7 +291,7 @@ class Program {
       report_.progress.steps = trainer_->steps();
       report_.progress.epochs = trainer_->epochs();
       try {
-        run_.end(*trainer_, to_json(report_), 1, error.what());
+        run_.end(*trainer_, to_json(report_), 1, &error);
       } catch (const Error& other) {
         log_warning(other.what());
       }
@@ -300,7 +300,7 @@ class Program {
     const int signal = run_.stop().signal();
     const int status = signal == 0 ? 0 : exit_code_of(signal);
     if (signal != 0) say_why_it_ended();
-    run_.end(*trainer_, to_json(report_), status, "");
+    run_.end(*trainer_, to_json(report_), status, nullptr);
     return status;
   }
 

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
-#include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
 #include "belfry/trainers/runs/replica_check.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
+#include "belfry/trainers/runs/run_error.h"
 #include "belfry/trainers/runs/tensorboard.h"
 
 namespace belfry {
@@ -224,29 +224,15 @@ std::string TrainingRun::saved() const {
 }
 
 void TrainingRun::end(Trainer& trainer, const Json& report, int exit_code,
-                      const std::string& error) {
+                      const std::exception* error) {
   if (!directory_) return;
   Json summary = report;
   const bool interrupted = trainer.interrupted();
   Json told;
-  if (!error.empty()) {
-    const Divergence divergence = find_divergence(trainer);
-    told = Json::object()
-               .set("code", divergence ? "DIVERGED" : "FAILED")
-               .set("what", error)
-               .set("device", Json())
-               .set("step", trainer.steps())
-               .set("op", Json())
-               .set("variable", divergence.variable.empty() ? Json() : Json(divergence.variable))
-               .set("cause", divergence ? Json("values that are not finite") : Json())
-               .set("kept", saved().empty() ? Json() : Json(saved()))
-               .set("do", divergence ? Json("use a smaller learning rate, and go on from a "
-                                            "checkpoint before this step")
-                                     : Json("mend the cause, and start the same command again"));
-  }
+  if (error) told = error_json(*error, trainer, saved());
   summary.set("total_steps", trainer.total_steps())
       .set("resumed_from_step", resumed_from_ ? Json(*resumed_from_) : Json())
-      .set("finished", error.empty() && !interrupted)
+      .set("finished", !error && !interrupted)
       .set("exit_code", exit_code)
       .set("error", std::move(told));
   directory_->write(kSummaryFile, summary.str(2) + "\n");

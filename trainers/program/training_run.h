@@ -1,5 +1,6 @@
 // What a training program goes on from, and what it keeps in its run directory.
 #pragma once
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,8 +43,10 @@ class TrainingRun {
   // Writes what is known before training, config.json and placement.txt, and removes what the run
   // replaces.
   void begin(Trainer& trainer, const std::string& placement);
-  // Writes summary.json: `report` with how the run ended.
-  void end(Trainer& trainer, const Json& report, int exit_code, const std::string& error);
+  // Writes summary.json: `report` with how the run ended. `error` is null unless it failed.
+  void end(Trainer& trainer, const Json& report, int exit_code, const std::exception* error);
+  // Writes the trace of a step, counted from 1. What cannot be written is a warning.
+  void write_trace(std::int64_t step, const Trace& trace);
 
   const StopOnRequest& stop() const { return *stop_; }
   // For people: what was saved last; "" for nothing, or without a run directory.

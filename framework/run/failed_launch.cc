@@ -1,0 +1,48 @@
+#include "belfry/framework/run/failed_launch.h"
+
+#include <exception>
+#include <new>
+#include <typeinfo>
+
+#include "belfry/framework/base/error.h"
+
+namespace belfry {
+namespace {
+
+template <class E>
+struct Failed final : E, FailedLaunch {
+  Failed(const E& error, FailedLaunch launch) : E(error), FailedLaunch(std::move(launch)) {}
+};
+
+// Throws if `error` is exactly an E: a class derived from it would lose what it adds.
+template <class E>
+void throw_if(const Error& error, const FailedLaunch& launch) {
+  if (typeid(error) == typeid(E)) throw Failed<E>(static_cast<const E&>(error), launch);
+}
+
+template <class... Es>
+void throw_if_any(const Error& error, const FailedLaunch& launch) {
+  (throw_if<Es>(error, launch), ...);
+}
+
+}  // namespace
+
+void rethrow_with_launch(const Node& node, const DeviceSpec& device) {
+  FailedLaunch launch;
+  launch.node = node.name();
+  launch.device = device;
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    const OutOfMemory error(cat(node.describe(),
+                                ": there was no memory left for what it needs while it runs; use a "
+                                "smaller batch, or allow this process more memory (ulimit -v)"));
+    throw Failed<OutOfMemory>(error, launch);
+  } catch (const Error& error) {
+    throw_if_any<Error, InvalidArgument, NotFound, OutOfMemory, DeviceError, CommError, IoError,
+                 Internal>(error, launch);
+    throw;
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,90 @@
+#include "belfry/trainers/runs/run_error.h"
+
+#include <functional>
+#include <new>
+
+#include "belfry/framework/run/failed_launch.h"
+#include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/option_error.h"
+
+namespace belfry {
+namespace {
+
+// Calls f() with the innermost of nested exceptions.
+void with_first(const std::exception& error, const std::function<void(const std::exception&)>& f) {
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& inner) {
+    return with_first(inner, f);
+  }
+  f(error);
+}
+
+struct Kind {
+  const char* code;
+  const char* advice;
+};
+
+template <class E>
+bool is(const std::exception& error) {
+  return dynamic_cast<const E*>(&error) != nullptr;
+}
+
+Kind kind_of(const std::exception& error) {
+  if (is<FlagError>(error) || is<OptionError>(error))
+    return {"FLAG", "correct the flag that is named, and start the command again"};
+  if (is<OutOfMemory>(error) || is<std::bad_alloc>(error))
+    return {"OUT_OF_MEMORY", "use a smaller batch, fewer shards or fewer devices"};
+  if (is<IoError>(error))
+    return {"IO",
+            "see that the file that is named can be read or written, and start the same "
+            "command again"};
+  if (is<CommError>(error))
+    return {"COLLECTIVE",
+            "look for the device that failed first, and start the same command again"};
+  if (is<DeviceError>(error))
+    return {"DEVICE", "see that the device works, and start the same command again"};
+  if (is<FailedLaunch>(error))
+    return {"OP", "correct the data or the model, and start the same command again"};
+  return {"FAILED", "mend the cause, and start the same command again"};
+}
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+// Variables can be read unless a run has left them half written.
+Divergence divergence_of(Trainer& trainer) {
+  return trainer.session().intact() ? find_divergence(trainer) : Divergence{};
+}
+
+}  // namespace
+
+Json error_json(const std::exception& error, Trainer& trainer, const std::string& kept) {
+  const Divergence divergence = divergence_of(trainer);
+  Kind kind{"DIVERGED",
+            "use a smaller learning rate, and go on from a checkpoint before this step"};
+  std::string cause = "values that are not finite";
+  std::int64_t step = divergence.loss_since.value_or(trainer.steps());
+  Json op, device;
+  with_first(error, [&](const std::exception& first) {
+    if (!divergence) kind = kind_of(first);
+    if (!divergence) cause = &first == &error ? "" : first.what();
+    const auto* const launch = dynamic_cast<const FailedLaunch*>(&first);
+    if (!launch) return;
+    op = launch->node;
+    device = launch->device.str();
+    step = trainer.steps() + 1;
+  });
+  return Json::object()
+      .set("code", kind.code)
+      .set("what", error.what())
+      .set("device", std::move(device))
+      .set("step", step)
+      .set("op", std::move(op))
+      .set("variable", text_or_null(divergence.variable))
+      .set("cause", text_or_null(cause))
+      .set("kept", text_or_null(kept))
+      .set("do", kind.advice);
+}
+
+}  // namespace belfry
