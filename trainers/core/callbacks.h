@@ -1,6 +1,7 @@
 // What happens around the steps of a training run.
 #pragma once
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,12 +17,12 @@ class Trainer;
 
 // Called on the thread of Trainer::train(), at each point in the order of
 // TrainerOptions::callbacks. An exception ends the training and leaves train(), so that callbacks
-// behind it are not called.
+// behind it are not called, but for on_error().
 //
-// For a recipe the order is: StatsLog, what saves, Progress, Evaluation, EarlyStop, then the
-// recipe's own in the order of its list. So an epoch is saved before anything that may fail looks
-// at it; and what a callback writes to variables behind an epoch is in the next checkpoint, not in
-// that of the epoch.
+// For a recipe the order is: StopOnRequest, MemoryWatch, StatsLog, HashLog, TensorBoard, what
+// saves, Progress, Evaluation, TellMemory, EarlyStop, then the recipe's own in the order of its
+// list. So an epoch is saved before anything that may fail looks at it; and what a callback writes
+// to variables behind an epoch is in the next checkpoint, not in that of the epoch.
 struct Callback {
   virtual ~Callback() = default;
   // Graph and session exist; before the first step.
@@ -36,6 +37,9 @@ struct Callback {
   virtual void after_evaluation(Trainer&, const StepInfo&) {}
   // Once, after the last of the above.
   virtual void after_training(Trainer&, const StepInfo&) {}
+  // Instead, when train() is about to throw `error`: what the data, a kernel or a callback threw.
+  // All callbacks are told, also when one throws here, which is logged.
+  virtual void on_error(Trainer&, const std::exception& /*error*/) {}
 
   // A callback that remembers something from step to step has a name, under which checkpoints keep
   // its state. No two callbacks of a run have the same one; "" has no state.

@@ -163,7 +163,10 @@ struct Trainer::Source {
 
 std::unique_ptr<Trainer::Source> Trainer::open_source() {
   const std::int64_t last = total_steps();
-  if (options_.on_trace) traced_step_ = std::max(steps_, std::min(steps_ + 1, last - 1));
+  if (options_.on_trace) {
+    const std::int64_t second = std::max(steps_, std::min(steps_ + 1, last - 1)) + 1;
+    traced_ = options_.traced.value_or(StepRange{second, second});
+  }
   auto source = std::make_unique<Source>();
   const BatchPlan::Position start{epochs_, epoch_step_};
   if (built_.tower_ops.empty())
@@ -176,7 +179,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
                                                          .plan = batches_,
                                                          .start = start,
                                                          .steps = last - steps_,
-                                                         .traced = traced_step_ - steps_});
+                                                         .traced = traced_.first - 1 - steps_});
   return source;
 }
 
@@ -189,8 +192,21 @@ const Json& Trainer::identity() const {
   return *identity_;
 }
 
-void Trainer::train() {
+void Trainer::train() try {
   require(!options_.session.dry_run, "a dry run trains nothing");
+  run();
+} catch (const std::exception& error) {
+  for (const std::shared_ptr<Callback>& callback : options_.callbacks) tell(*callback, error);
+  throw;
+}
+
+void Trainer::tell(Callback& callback, const std::exception& error) try {
+  callback.on_error(*this, error);
+} catch (const std::exception& other) {
+  log_error("a callback that was told of an error failed: ", other.what());
+}
+
+void Trainer::run() {
   call([&](Callback& c) { c.setup(*this); });
   graph_.freeze();
   std::unique_ptr<Source> source = open_source();
@@ -234,7 +250,7 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
     source.free->next(rate, batches_.steps_per_epoch() - epoch_step_, step_metrics_);
     trace = source.free->take_trace();
   } else {
-    if (steps_ == traced_step_) trace.emplace();
+    if (traced_.contains(steps_ + 1)) trace.emplace();
     Batch& batch = source.input->next();
     TrainingStep& training_step = training_steps_[batch.form];
     training_step.run(std::move(batch.staged), batch.tensors, rate,

@@ -19,6 +19,12 @@
 
 namespace belfry {
 
+// Steps `first` to `last`, both of them, counted from 1.
+struct StepRange {
+  std::int64_t first = 0, last = -1;  // none
+  bool contains(std::int64_t step) const { return first <= step && step <= last; }
+};
+
 // How the gradients of towers are combined, by trainers that do.
 struct AggregationOptions {
   // An AllReduceSpec; of Trainer::options(), what "auto" chose.
@@ -54,9 +60,11 @@ struct TrainerOptions {
   // For Trainer::gradients(): each step gives them, too, so that none is fused with its update.
   bool keeps_gradients = false;
   bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
-  // Given the trace of the second step, or of the only one; of towers that run free, tower 0's.
-  // Not called by a run without steps, or stopped before that one.
+  // Given the trace of each step of `traced`, while Trainer::steps() is the number of steps before
+  // it. Of towers that run free, tower 0's of the first of these. Not called for steps that the run
+  // does not make.
   std::function<void(const Trace&)> on_trace = {};
+  std::optional<StepRange> traced = {};  // by default the second of the run, or the only one
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
   // Of the trainer's session, which has `devices`, whatever device_count says. A dry run plans for
   // devices that need not exist: it reads no data, and train() throws.
@@ -98,7 +106,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback
-  // threw.
+  // threw, when it has told all callbacks (Callback::on_error).
   void train();
   // Ends the training after the step that is running; in before_step(), before it runs. For
   // callbacks.
@@ -199,6 +207,8 @@ class Trainer {
   void choose_shards(bool apart);
   void prepare();
   std::unique_ptr<Source> open_source();
+  void run();
+  void tell(Callback& callback, const std::exception& error);
   bool run_step(Source& source, const StepInfo& step);
   void look_at_loss();
   const NamedValue* find_metric(std::string_view name) const;
@@ -218,7 +228,7 @@ class Trainer {
   std::unique_ptr<Session> session_;
   const TrainingStep* last_step_ = nullptr;
   std::vector<TrainingStep> training_steps_;  // one for each form, or one for each tower
-  std::int64_t traced_step_ = -1;
+  StepRange traced_ = {};
   std::vector<NamedValue> step_metrics_, other_metrics_;
   double step_examples_per_second_ = 0;
   std::int64_t steps_ = 0, first_step_ = 0;

@@ -14,21 +14,14 @@ namespace {
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 // Flags about one call of a program, which another with the same configuration does not share.
-constexpr std::string_view kOfOneCall[] = {"config",
-                                           "print_config",
-                                           "run_dir",
-                                           "resume",
-                                           "overwrite",
-                                           "save_checkpoint",
-                                           "json",
-                                           "restore_checkpoint",
-                                           "trace_file",
-                                           "memory_report",
-                                           "dry_run",
-                                           "explain",
-                                           "load",
-                                           "algorithms",
-                                           "check_equivalence"};
+constexpr std::string_view kOfOneCall[] = {"config",        "print_config",
+                                           "run_dir",       "resume",
+                                           "overwrite",     "save_checkpoint",
+                                           "json",          "restore_checkpoint",
+                                           "trace_file",    "trace_steps",
+                                           "memory_report", "dry_run",
+                                           "explain",       "load",
+                                           "algorithms",    "check_equivalence"};
 
 BestMetric parse_best(const WrittenFlag& flag) {
   const std::size_t colon = flag.value.rfind(':');
@@ -96,6 +89,19 @@ Json value_of(const std::string& text) {
 
 }  // namespace
 
+StepRange parse_steps(const std::string& written, std::string_view text) {
+  const std::size_t dash = std::min(text.find('-'), text.size());
+  const auto number = [&](std::string_view part) {
+    return parse_number<std::int64_t>(cat(written, ": '", shown(part), "'"), part);
+  };
+  StepRange steps;
+  steps.first = number(text.substr(0, dash));
+  steps.last = dash == text.size() ? steps.first : number(text.substr(dash + 1));
+  require<FlagError>(steps.first >= 1 && steps.first <= steps.last, written,
+                     " names no steps; they count from 1, the first before the last: 100-102");
+  return steps;
+}
+
 double parse_duration(const std::string& written, std::string_view text) {
   constexpr double kSeconds[] = {1, 60, 3600, 86400};
   double seconds = 0;
@@ -159,6 +165,14 @@ void add_run_flags(FlagParser& parser, RunFlags& flags) {
   parser.add("--check_replicas_every", flags.check_replicas_every, 0, kMost, "N",
              "end the run if copies of a variable differ after every N steps, not only before each "
              "save; 0: only then [0]");
+  parser.add("--memory_every", flags.memory_every, 0, kMost, "N",
+             "note the memory of the process and of the devices in --run_dir after every N steps, "
+             "for TensorBoard, too; 0: never [100]");
+  parser.add(
+      "--trace_steps",
+      [&to = flags.traced](const WrittenFlag& flag) { to = parse_steps(flag.written, flag.value); },
+      "FIRST-LAST",
+      "record these steps for Perfetto or chrome://tracing, a file each in --run_dir [none]");
   parser.add(
       "--config", [](const WrittenFlag&) {}, "FILE",
       "take flags from this JSON object, as --print_config prints and --run_dir keeps it; those of "
@@ -171,9 +185,14 @@ void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overw
   const bool has_directory = !flags.directory.empty();
   for (const char* const flag :
        {"--save_every_steps", "--save_every_epochs", "--save_every_minutes", "--keep",
-        "--best_metric", "--on_save_error", "--hash_every", "--histograms_every"})
+        "--best_metric", "--on_save_error", "--hash_every", "--histograms_every", "--memory_every",
+        "--trace_steps"})
     require<FlagError>(has_directory || !parser.given(flag), parser.flag(flag).written,
                        " is about what a run directory keeps; name one by --run_dir=DIR");
+  require<FlagError>(!(parser.given("--trace_steps") && parser.given("--trace_file")),
+                     parser.flag("--trace_steps").written, " and ",
+                     parser.flag("--trace_file").written,
+                     " record steps into different files; leave one of them out");
   require<FlagError>(!(parser.given("--resume") && parser.given("--restore_checkpoint")),
                      parser.flag("--resume").written, " and ",
                      parser.flag("--restore_checkpoint").written,

@@ -1,11 +1,13 @@
 // Flags about what a training run leaves behind and goes on from.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/runs/run_saver.h"
 
 namespace belfry {
@@ -21,6 +23,8 @@ struct RunFlags {
   std::int64_t hash_every = 0;  // steps; 0: never
   std::int64_t histograms_every = 0;
   std::int64_t check_replicas_every = 0;  // steps; 0: before saves alone
+  std::int64_t memory_every = 100;
+  std::optional<StepRange> traced = {};
   bool print_config = false;
 };
 
@@ -37,6 +41,9 @@ std::vector<std::string> with_config(std::span<const char* const> arguments);
 // What such a file has to hold for this run: the flags that were given, but for those that name
 // what one run reads and writes.
 Json config_of(const FlagParser& parser);
+
+// Of "100-102", or "100" for one step. Throws FlagError unless 1 <= first <= last.
+StepRange parse_steps(const std::string& written, std::string_view text);
 
 // "1:12:30:00" (days, hours, minutes, seconds), or fewer parts from the right, in seconds. Throws
 // FlagError.

@@ -248,6 +248,11 @@ class Program {
     save_ = add_callbacks(options_, flags_, recipe_, console_, run_);
     if (outputs_.trace)
       options_.on_trace = [this](const Trace& trace) { outputs_.trace->write(trace.str()); };
+    options_.traced = flags_.run.traced;
+    if (options_.traced)
+      options_.on_trace = [this](const Trace& trace) {
+        run_.write_trace(trainer_->steps() + 1, trace);
+      };
     run_.adopt(options_);
     if (run_.found())
       naming(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });

@@ -39,8 +39,9 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
   if (directory_) require_room(flags);
   if (directory_) {
     const OnSaveError on_error = flags.run.schedule.on_error;
-    stats_ =
-        std::make_shared<StatsLog>(directory_->files(), directory_->path_of(kStatsFile), on_error);
+    memory_ = std::make_shared<MemoryWatch>(flags.run.memory_every);
+    stats_ = std::make_shared<StatsLog>(directory_->files(), directory_->path_of(kStatsFile),
+                                        on_error, memory_);
     saver_ = std::make_shared<RunSaver>(*directory_, flags.run.schedule, *stats_);
     if (flags.run.hash_every > 0) {
       hashes_ = std::make_shared<HashLog>(directory_->files(), directory_->path_of(kHashesFile),
@@ -119,14 +120,15 @@ void TrainingRun::adopt(TrainerOptions& options) const {
 
 std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
   std::vector<std::shared_ptr<Callback>> result{stop_};
-  if (stats_) result.push_back(stats_);
+  if (stats_) result.insert(result.end(), {memory_, stats_});
   if (hashes_) result.push_back(hashes_);
   if (flags_.run.check_replicas_every > 0)
     result.push_back(std::make_shared<ReplicaCheck>(flags_.run.check_replicas_every));
   if (directory_)
     result.push_back(std::make_shared<TensorBoard>(
         directory_->path_of(kTensorBoardFolder),
-        TensorBoardOptions{.histograms_every = flags_.run.histograms_every}, directory_->files()));
+        TensorBoardOptions{.histograms_every = flags_.run.histograms_every, .memory = memory_},
+        directory_->files()));
   if (saver_) result.push_back(saver_);
   return result;
 }
@@ -221,6 +223,12 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
 std::string TrainingRun::saved() const {
   if (!saver_ || !saver_->saved_step()) return "";
   return cat("step ", *saver_->saved_step(), " is saved in ", directory_->path());
+}
+
+void TrainingRun::write_trace(std::int64_t step, const Trace& trace) try {
+  directory_->write_trace(step, trace.str());
+} catch (const IoError& error) {
+  log_warning("the trace of step ", step, " is not kept: ", error.what());
 }
 
 void TrainingRun::end(Trainer& trainer, const Json& report, int exit_code,

@@ -10,6 +10,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/runs/hash_log.h"
+#include "belfry/trainers/runs/memory_watch.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/runs/run_log.h"
 #include "belfry/trainers/runs/run_saver.h"
@@ -63,6 +64,7 @@ class TrainingRun {
   Console& console_;
   std::unique_ptr<RunDirectory> directory_;
   std::unique_ptr<RunLog> log_;
+  std::shared_ptr<MemoryWatch> memory_;
   std::shared_ptr<StatsLog> stats_;
   std::shared_ptr<HashLog> hashes_;
   std::shared_ptr<RunSaver> saver_;

@@ -16,7 +16,7 @@ constexpr char kRunLock[] = "run.lock";
 constexpr std::string_view kStep = "step-";
 constexpr std::size_t kStepDigits = 8;
 
-std::string name_of_checkpoint(std::int64_t step) {
+std::string name_of_step(std::int64_t step) {
   const std::string digits = cat(step);
   return cat(kStep, std::string(kStepDigits - std::min(kStepDigits, digits.size()), '0'), digits);
 }
@@ -41,8 +41,7 @@ std::optional<std::int64_t> step_of_checkpoint(std::string_view name) {
   if (!name.starts_with(kStep)) return {};
   const std::string_view digits = name.substr(kStep.size());
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || end != digits.data() + digits.size() ||
-      name != name_of_checkpoint(step))
+  if (error != std::errc() || end != digits.data() + digits.size() || name != name_of_step(step))
     return {};
   return step;
 }
@@ -58,7 +57,7 @@ std::vector<std::int64_t> checkpoints_in(FileSystem& files, const std::string& p
 }
 
 std::string checkpoint_in(const std::string& path, std::int64_t step) {
-  return cat(path, "/", kCheckpoints, "/", name_of_checkpoint(step));
+  return cat(path, "/", kCheckpoints, "/", name_of_step(step));
 }
 
 RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
@@ -115,11 +114,16 @@ void RunDirectory::remove_checkpoint(std::int64_t step) {
 }
 
 void RunDirectory::point(std::string_view name, std::int64_t step) {
-  point_link(files_, cat(path_of(kCheckpoints), "/", name), name_of_checkpoint(step));
+  point_link(files_, cat(path_of(kCheckpoints), "/", name), name_of_step(step));
 }
 
 void RunDirectory::write(std::string_view name, const std::string& text) {
   write_text_file(files_, path_of(name), text);
+}
+
+void RunDirectory::write_trace(std::int64_t step, const std::string& text) {
+  files_.create_directory(path_of(kTracesFolder));
+  write(cat(kTracesFolder, "/", name_of_step(step), ".json"), text);
 }
 
 std::optional<std::string> RunDirectory::read(std::string_view name) const {
@@ -131,7 +135,7 @@ std::optional<std::string> RunDirectory::read(std::string_view name) const {
 // The checkpoints last: as long as one is there, the run can be gone on with.
 void RunDirectory::clear() {
   for (const char* const name : {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile,
-                                 kTensorBoardFolder, kCheckpoints, kConfigFile})
+                                 kTensorBoardFolder, kTracesFolder, kCheckpoints, kConfigFile})
     if (files_.kind(path_of(name)) != FileKind::kNone) remove_tree(files_, path_of(name));
   files_.create_directory(path_of(kCheckpoints));
 }

@@ -5,6 +5,7 @@
 //   DIR/stats.jsonl                 a line per step and per evaluation (stats_log.h)
 //   DIR/hashes.jsonl                hashes of all variables (hash_log.h)
 //   DIR/tensorboard/                event files (tensorboard.h)
+//   DIR/traces/step-00000100.json   what the devices did in a step
 //   DIR/log.txt                     what the run printed
 //   DIR/placement.txt               the device of every node
 //   DIR/summary.json                results, once the run has ended
@@ -23,7 +24,7 @@ namespace belfry {
 inline constexpr char kConfigFile[] = "config.json", kStatsFile[] = "stats.jsonl",
                       kLogFile[] = "log.txt", kPlacementFile[] = "placement.txt",
                       kHashesFile[] = "hashes.jsonl", kSummaryFile[] = "summary.json";
-inline constexpr char kTensorBoardFolder[] = "tensorboard";
+inline constexpr char kTensorBoardFolder[] = "tensorboard", kTracesFolder[] = "traces";
 inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
 
 // One process has it at a time.
@@ -50,6 +51,8 @@ class RunDirectory {
 
   // Replaces a file at once.
   void write(std::string_view name, const std::string& text);
+  // The trace of a step, as a file of its own.
+  void write_trace(std::int64_t step, const std::string& text);
   // None if there is no such file.
   std::optional<std::string> read(std::string_view name) const;
   // Removes everything that a run writes.

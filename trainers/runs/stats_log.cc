@@ -34,6 +34,8 @@ void StatsLog::after_step(Trainer& trainer, const StepInfo& info) {
   add(line, "learning_rate", trainer.options().optimizer.rate().at(info));
   add(line, "examples_per_second", trainer.step_examples_per_second());
   add(line, "seconds", info.seconds);
+  if (memory_)
+    for (const NamedValue& value : memory_->values()) add(line, value.name, value.value);
   file_.add(line + "}\n");
 }
 

@@ -2,15 +2,18 @@
 //   {"step":12,"epoch":1,"loss":0.25,"accuracy":0.9,"learning_rate":0.001,
 //    "examples_per_second":5123.4,"seconds":1.25}
 //   {"step":40,"epoch":1,"validation_loss":0.2,"validation_accuracy":0.93}
-// A line for each step, and one behind each evaluation. Steps and epochs count from 1. Numbers have
-// 17 significant digits; one that is not finite is "nan", "inf" or "-inf".
+// A line for each step, and one behind each evaluation. Lines of some steps have the values of a
+// MemoryWatch, too. Steps and epochs count from 1. Numbers have 17 significant digits; one that is
+// not finite is "nan", "inf" or "-inf".
 #pragma once
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/runs/line_file.h"
+#include "belfry/trainers/runs/memory_watch.h"
 
 namespace belfry {
 
@@ -18,8 +21,10 @@ namespace belfry {
 // checkpoint of a step knows where the line of this step ends.
 class StatsLog final : public Callback {
  public:
-  StatsLog(FileSystem& files, std::string path, OnSaveError on_error = OnSaveError::kRetry)
-      : file_(files, std::move(path), on_error) {}
+  // `memory`, which may be null, is asked for its values behind each step.
+  StatsLog(FileSystem& files, std::string path, OnSaveError on_error = OnSaveError::kRetry,
+           std::shared_ptr<const MemoryWatch> memory = {})
+      : file_(files, std::move(path), on_error), memory_(std::move(memory)) {}
 
   LineFile& file() { return file_; }
 
@@ -28,6 +33,7 @@ class StatsLog final : public Callback {
 
  private:
   LineFile file_;
+  std::shared_ptr<const MemoryWatch> memory_;
 };
 
 }  // namespace belfry

@@ -15,7 +15,7 @@ constexpr std::string_view kValidation = "validation_";
 }  // namespace
 
 TensorBoard::TensorBoard(std::string directory, TensorBoardOptions options, FileSystem& files)
-    : directory_(std::move(directory)), options_(options), files_(files) {
+    : directory_(std::move(directory)), options_(std::move(options)), files_(files) {
   require(options_.histograms_every >= 0, "histograms every ", options_.histograms_every,
           " steps cannot be; 0 makes none");
 }
@@ -41,6 +41,8 @@ void TensorBoard::after_step(Trainer& trainer, const StepInfo& info) {
   for (const NamedValue& metric : trainer.step_metrics()) train_->add(metric.name, metric.value);
   train_->add("learning_rate", trainer.options().optimizer.rate().at(info));
   train_->add("examples_per_second", trainer.step_examples_per_second());
+  if (options_.memory)
+    for (const NamedValue& value : options_.memory->values()) train_->add(value.name, value.value);
   const std::int64_t every = options_.histograms_every;
   if (every > 0 && steps % every == 0) add_histograms(trainer);
   write([&] { train_->write(steps); });

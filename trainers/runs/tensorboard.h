@@ -1,23 +1,27 @@
 // What TensorBoard shows of a training run.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/runs/event_file.h"
+#include "belfry/trainers/runs/memory_watch.h"
 
 namespace belfry {
 
 struct TensorBoardOptions {
-  std::int64_t histograms_every = 0;  // steps; 0: none
+  std::int64_t histograms_every = 0;               // steps; 0: none
+  std::shared_ptr<const MemoryWatch> memory = {};  // whose values are shown; null: none
 };
 
 // Writes event files under DIRECTORY/train and DIRECTORY/validation, which TensorBoard takes for
 // two runs and draws into one chart where their tags are equal:
 //   train       behind each step: "loss", each metric by its name, "learning_rate",
-//               "examples_per_second"; the trainable variables by theirs, if that is asked for
+//               "examples_per_second"; those of a MemoryWatch by theirs; the trainable variables by
+//               theirs, if that is asked for
 //   validation  behind each evaluation: "loss", each metric by its name
 // A point stands at the number of complete steps. A run that goes on hides what another wrote of
 // the steps that it makes again. Stands before what saves, so that no step of a checkpoint is

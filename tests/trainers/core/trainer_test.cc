@@ -71,6 +71,34 @@ TEST(Trainer, CallsCallbacksInOrderAroundEveryStep) {
   EXPECT_EQ(trainer.epochs(), 1);
 }
 
+TEST(Trainer, TellsAllCallbacksOfTheErrorThatEndsIt) {
+  struct Failing final : Callback {
+    void before_step(Trainer&, const StepInfo& info) override {
+      if (info.step == 1) throw IoError("the disk is gone");
+    }
+    void on_error(Trainer&, const std::exception&) override { throw Error("and here, too"); }
+  };
+  struct Told final : Callback {
+    void on_error(Trainer& trainer, const std::exception& error) override {
+      what = cat("step ", trainer.steps(), ": ", error.what());
+    }
+    void after_training(Trainer&, const StepInfo&) override { ended = true; }
+    std::string what;
+    bool ended = false;
+  };
+  const auto data = smooth_data(8);
+  const auto told = std::make_shared<Told>();
+  TrainerOptions options = small_options(1);
+  options.callbacks = {std::make_shared<Failing>(), told};
+  options.epochs = 5;
+  Trainer trainer(find_trainer("simple"), std::move(options), *data);
+  testing::internal::CaptureStderr();
+  EXPECT_THROW(trainer.train(), IoError);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("and here, too"));
+  EXPECT_EQ(told->what, "step 1: the disk is gone");
+  EXPECT_FALSE(told->ended);
+}
+
 struct StopAfter : Callback {
   std::int64_t steps;
   explicit StopAfter(std::int64_t n) : steps(n) {}

@@ -13,7 +13,7 @@ inline nlohmann::json summary_of(const std::string& run) {
   return nlohmann::json::parse(file);
 }
 
-// The lines of stats.jsonl without what depends on time.
+// The lines of stats.jsonl without what depends on time and on the process.
 inline std::vector<std::string> course_of(const std::string& run) {
   std::ifstream file(run + "/stats.jsonl");
   std::vector<std::string> lines;
@@ -21,6 +21,7 @@ inline std::vector<std::string> course_of(const std::string& run) {
     auto json = nlohmann::json::parse(line);
     json.erase("seconds");
     json.erase("examples_per_second");
+    json.erase("host_bytes");
     lines.push_back(json.dump());
   }
   return lines;

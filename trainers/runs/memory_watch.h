@@ -1,0 +1,28 @@
+// What a run has in memory, now and then.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/training_step.h"
+
+namespace belfry {
+
+// Looks at the memory of the process and of the devices after every so many steps. Stands before
+// what writes the values down.
+class MemoryWatch final : public Callback {
+ public:
+  // `every`: steps; 0: never.
+  explicit MemoryWatch(std::int64_t every) : every_(every) {}
+  void after_step(Trainer& trainer, const StepInfo& info) override;
+
+  // "host_bytes", which the process has in memory, and "device_bytes/CPU:0" and so on, which
+  // variables and plans take there. Of the last step; empty if it was none to look at.
+  const std::vector<NamedValue>& values() const { return values_; }
+
+ private:
+  std::int64_t every_;
+  std::vector<NamedValue> values_;
+};
+
+}  // namespace belfry
