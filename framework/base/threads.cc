@@ -14,6 +14,16 @@ ThreadHook& thread_hook() {
 
 void set_thread_hook(ThreadHook wanted) { thread_hook() = std::move(wanted); }
 
+detail::SignalsBlocked::SignalsBlocked() {
+  sigset_t asynchronous;
+  sigfillset(&asynchronous);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
+    sigdelset(&asynchronous, fault);
+  ::pthread_sigmask(SIG_BLOCK, &asynchronous, &before_);
+}
+
+detail::SignalsBlocked::~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 void detail::call_thread_hook(const ThreadUse& use) {
   if (thread_hook()) thread_hook()(use);
 }

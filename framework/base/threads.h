@@ -1,5 +1,6 @@
 // The threads that Belfry starts.
 #pragma once
+#include <csignal>
 #include <functional>
 #include <string>
 #include <system_error>
@@ -20,16 +21,31 @@ using ThreadHook = std::function<void(const ThreadUse& use)>;
 void set_thread_hook(ThreadHook hook);
 
 namespace detail {
+// While it lives, this thread takes no signals but those of its own faults. A thread that it starts
+// takes none for good.
+class SignalsBlocked {
+ public:
+  SignalsBlocked();
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 void call_thread_hook(const ThreadUse& use);
 [[noreturn]] void refuse_thread(const ThreadUse& use, const std::system_error& error);
 }  // namespace detail
 
-// Starts a thread that calls `body`, with a stop token if it takes one. Throws DeviceError saying
-// what the thread was for.
+// Starts a thread that calls `body`, with a stop token if it takes one. Signals are left to the
+// threads of the program: a handler on the stack of a thread that computes can destroy memory
+// (trainers/util/stop_signals.h). Throws DeviceError saying what the thread was for.
 template <class Body>
 std::jthread start_thread(const ThreadUse& use, Body&& body) {
   try {
     detail::call_thread_hook(use);
+    const detail::SignalsBlocked blocked;
     return std::jthread(std::forward<Body>(body));
   } catch (const std::system_error& error) {
     detail::refuse_thread(use, error);

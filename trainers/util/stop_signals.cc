@@ -1,5 +1,6 @@
 #include "belfry/trainers/util/stop_signals.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -48,11 +49,18 @@ void note(int signal) {
 }  // namespace
 
 StopSignals::StopSignals() {
+  stack_t stack = {};
+  ::sigaltstack(nullptr, &stack);
+  if ((stack.ss_flags & SS_DISABLE) != 0) {
+    stack_.resize(std::max<std::size_t>(64 << 10, static_cast<std::size_t>(SIGSTKSZ)));
+    stack = {.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
+    ::sigaltstack(&stack, nullptr);
+  }
   asked_to_end.store(0);
   asked_to_save.store(false);
   struct sigaction action = {};
   action.sa_handler = note;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], nullptr, &before[i]);
     // What a parent had ignored, as nohup does, stays so.
@@ -62,6 +70,8 @@ StopSignals::StopSignals() {
 
 StopSignals::~StopSignals() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+  const stack_t none = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+  if (!stack_.empty()) ::sigaltstack(&none, nullptr);
 }
 
 StopRequests StopSignals::take() {

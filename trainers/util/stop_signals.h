@@ -1,5 +1,7 @@
 // Signals that ask a training program to end, or to save.
 #pragma once
+#include <cstddef>
+#include <vector>
 
 namespace belfry {
 
@@ -12,6 +14,10 @@ struct StopRequests {
 // As long as it lives, SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 are noted instead of ending the
 // process; a second SIGINT, SIGTERM or SIGUSR1, half a second later or more, ends it at once, as
 // without this. One at a time.
+//
+// The handler has a stack of its own in the thread that makes this. On the stack of oneDNN's
+// products (seen with 2.6) a handler overwrites what they keep there, and the memory of the process
+// is lost. Threads of start_thread() take no signals.
 class StopSignals {
  public:
   StopSignals();
@@ -21,6 +27,9 @@ class StopSignals {
 
   // The request to save is forgotten, that to end stays.
   static StopRequests take();
+
+ private:
+  std::vector<std::byte> stack_;  // empty: the thread had one before
 };
 
 // What a program returns that a signal ended: 128 and its number, as shells have it; SIGUSR1 counts
