@@ -55,12 +55,16 @@ class Installed : public testing::Test {
   }
   static void TearDownTestSuite() { remove_tree(local_file_system(), root_); }
 
-  static std::string prefix() { return root_ + "/prefix"; }
+  static std::string prefix() { return folder("prefix"); }
+  static std::string folder(const char* name) { return cat(root_, "/", name); }
 
-  // Makes the program of a folder that was copied out of the tree. Returns where it is.
-  static std::string make(const char* folder, const std::string& program) {
-    const std::string source = cat(root_, "/", folder), build = source + ".build";
+  // Makes the program of a folder that was copied out of the tree, with another source if one is
+  // given. Returns where it is.
+  static std::string make(const char* folder, const std::string& program,
+                          const std::string& main = "main.cc") {
+    const std::string source = cat(root_, "/", main, ".", folder), build = source + ".build";
     succeed("cp", {"-r", example(folder), source});
+    if (main != "main.cc") succeed("cp", {example(main.c_str()), source + "/main.cc"});
     const std::string cmake = configured("CMAKE_COMMAND");
     succeed(cmake, {"-S", source, "-B", build, "-G", configured("CMAKE_GENERATOR"),
                     "-DCMAKE_PREFIX_PATH=" + prefix(),
@@ -166,6 +170,17 @@ TEST_F(Installed, LibraryIsEnoughForAProgram) {
   EXPECT_EQ(report["program"], "circle");
   EXPECT_EQ(report["allreduce"], "ring");
   EXPECT_GT(report["test_accuracy"].get<double>(), 0.95);
+}
+
+TEST_F(Installed, LibraryIsEnoughToPredictByARun) {
+  if (kSanitized) GTEST_SKIP() << "the program would have to be built with the sanitizer, too";
+  const std::string run_dir = folder("run");
+  succeed(cat(BELFRY_BIN_DIR, "/mnist"), {"--max_steps=60", "--run_dir=" + run_dir});
+  const Finished done =
+      run_program(make("own_program", "circle", "predict.cc"), {run_dir, "--images=200"});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_GT(std::stoi(done.output), 150) << done.output;
+  EXPECT_THAT(done.output, HasSubstr(" of 200 images"));
 }
 
 TEST_F(Installed, LibraryIsEnoughForAnOpAndAStrategy) {
