@@ -92,6 +92,50 @@ void make_wait(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
+// Whether the folder of `path` lets nobody but owners rename or remove the file, and this process
+// is none.
+bool is_stuck(const std::string& path, const struct stat& file) {
+  const uid_t user = ::geteuid();
+  struct stat folder = {};
+  const std::string parent = fs::absolute(path).parent_path().string();
+  return user != 0 && file.st_uid != user && ::stat(parent.c_str(), &folder) == 0 &&
+         (folder.st_mode & S_ISVTX) != 0 && folder.st_uid != user;
+}
+
+// What is to be replaced, if it is there.
+std::optional<struct stat> replaced(const std::string& path) {
+  struct stat old = {};
+  if (::stat(path.c_str(), &old) != 0) return {};
+  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) fail_file("replace", path, errno);
+  require<IoError>(!is_stuck(path, old), path,
+                   ": is another user's, in a folder where only owners may replace their files "
+                   "(it is sticky); write elsewhere");
+  return old;
+}
+
+// People know the name of what is to be made, not that of what takes its place.
+[[noreturn]] void fail_beside(const std::string& place, int code) {
+  throw IoError(cat(place, ": cannot create: ", std::strerror(code),
+                    "; see that its folder exists and can be written, or write elsewhere"));
+}
+
+void make_directory(const std::string& path, const std::string& like) {
+  const std::optional<struct stat> old = replaced(like);
+  if (::mkdir(path.c_str(), old ? mode_t{0700} : mode_t{0777}) != 0) fail_beside(like, errno);
+  if (!old) return;
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | kOpen));
+  if (fd.get() < 0) fail_file("open", path, errno);
+  make_like(fd.get(), *old);
+}
+
+std::unique_ptr<WritableFile> opened(const std::string& path, int fd, const char* action,
+                                     bool waits = true) {
+  if (fd < 0) fail_file(action, path, errno);
+  // kOpen did not wait; what is written does.
+  if (waits) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return std::make_unique<LocalWritableFile>(path, fd);
+}
+
 class LocalFileSystem final : public FileSystem {
  public:
   std::unique_ptr<WritableFile> create(const std::string& path, const std::string& like) override {
@@ -286,50 +330,6 @@ class LocalFileSystem final : public FileSystem {
   }
 
  private:
-  // What is to be replaced, if it is there.
-  static std::optional<struct stat> replaced(const std::string& path) {
-    struct stat old = {};
-    if (::stat(path.c_str(), &old) != 0) return {};
-    if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0)
-      fail_file("replace", path, errno);
-    require<IoError>(!is_stuck(path, old), path,
-                     ": is another user's, in a folder where only owners may replace their files "
-                     "(it is sticky); write elsewhere");
-    return old;
-  }
-
-  // Whether its folder lets nobody but an owner rename or remove it, and this process is none.
-  static bool is_stuck(const std::string& path, const struct stat& file) {
-    const uid_t user = ::geteuid();
-    struct stat folder = {};
-    const std::string parent = fs::absolute(path).parent_path().string();
-    return user != 0 && file.st_uid != user && ::stat(parent.c_str(), &folder) == 0 &&
-           (folder.st_mode & S_ISVTX) != 0 && folder.st_uid != user;
-  }
-
-  // People know the name of what is to be made, not that of what takes its place.
-  [[noreturn]] static void fail_beside(const std::string& place, int code) {
-    throw IoError(cat(place, ": cannot create: ", std::strerror(code),
-                      "; see that its folder exists and can be written, or write elsewhere"));
-  }
-
-  static void make_directory(const std::string& path, const std::string& like) {
-    const std::optional<struct stat> old = replaced(like);
-    if (::mkdir(path.c_str(), old ? mode_t{0700} : mode_t{0777}) != 0) fail_beside(like, errno);
-    if (!old) return;
-    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | kOpen));
-    if (fd.get() < 0) fail_file("open", path, errno);
-    make_like(fd.get(), *old);
-  }
-
-  static std::unique_ptr<WritableFile> opened(const std::string& path, int fd, const char* action,
-                                              bool waits = true) {
-    if (fd < 0) fail_file(action, path, errno);
-    // kOpen did not wait; what is written does.
-    if (waits) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-    return std::make_unique<LocalWritableFile>(path, fd);
-  }
-
   // /proc/<process>/fd/<number>, or /proc/<process>/task/<thread>/fd/<number>, behind any links.
   NamedDescriptor named_descriptor(const std::string& path) {
     const fs::path own = resolve("/proc/self");  // its number as /proc has it, which may differ
