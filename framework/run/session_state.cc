@@ -167,7 +167,8 @@ void Session::State::make_room(const Plan& plan, bool kept) {
     const std::string text = use.lacking(plan, kept);
     if (text.empty()) return;
     // A run that uses a step ends without this thread's help.
-    if (!steps.drop_idle() && !steps.await_idle()) throw OutOfMemory(text);
+    // The last one in use may become idle between the first two calls.
+    if (!steps.drop_idle() && !steps.await_idle() && !steps.drop_idle()) throw OutOfMemory(text);
   }
 }
 
