@@ -18,7 +18,7 @@ namespace {
 // BELFRY_FUZZ_MUTATIONS asks for another number.
 int mutations() {
   const char* const asked = std::getenv("BELFRY_FUZZ_MUTATIONS");
-  return asked ? std::atoi(asked) : 10'000;
+  return asked ? std::atoi(asked) : BELFRY_MUTATIONS;
 }
 
 constexpr std::uint64_t kSeed = 20'240'817;
