@@ -12,8 +12,8 @@ namespace belfry {
 // groups are the two halves of the tree, and the left half is the left operand whichever main adds
 // them.
 //
-// devices[t] is tower t's. Throws InvalidArgument naming --allreduce=hierarchical and K if K is
-// odd, or if there is not one device per tower.
+// devices[t] is tower t's. Throws InvalidArgument naming hierarchical and K if K is odd, or if
+// there is not one device per tower.
 GradientTable allreduce_hierarchical(const GradientTable& grads,
                                      std::span<const DeviceSpec> devices,
                                      Reduction reduction = Reduction::kMean, At at = {});

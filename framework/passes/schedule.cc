@@ -1,3 +1,7 @@
+// Makes launches of the nodes, gives each launch its strand, and finds for which launches of other
+// strands it waits. Two uses of memory may overlap unless one is known to come first, so the waits
+// also decide how much memory a plan takes. Vector clocks leave out waits that others imply: each
+// wait that is left costs a signal in every step.
 #include <algorithm>
 #include <functional>
 #include <map>
