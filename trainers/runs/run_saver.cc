@@ -13,6 +13,7 @@
 #include "belfry/trainers/util/clock.h"
 
 namespace belfry {
+
 RunSaver::RunSaver(RunDirectory& directory, SaveSchedule schedule, StatsLog& stats)
     : directory_(directory), schedule_(std::move(schedule)), stats_(stats) {
   keep_in_step(stats.file());

@@ -13,11 +13,11 @@ struct StopRequests {
 
 // As long as it lives, SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 are noted instead of ending the
 // process; a second SIGINT, SIGTERM or SIGUSR1, half a second later or more, ends it at once, as
-// without this. One at a time.
+// without this. One at a time, made and destroyed by one thread.
 //
-// The handler has a stack of its own in the thread that makes this. On the stack of oneDNN's
-// products (seen with 2.6) a handler overwrites what they keep there, and the memory of the process
-// is lost. Threads of start_thread() take no signals.
+// The handler has a stack of its own in the thread that makes this. A handler that interrupts a
+// product of oneDNN (seen with 2.6.3) on its stack corrupts the heap. Threads of start_thread()
+// take no signals.
 class StopSignals {
  public:
   StopSignals();
