@@ -8,6 +8,7 @@
 #include "belfry/allreduce/mixed.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
 namespace belfry {

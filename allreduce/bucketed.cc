@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
@@ -22,6 +23,7 @@ class Bucketed final : public CombiningStrategy {
     return inner_->refusal(devices);
   }
   bool canonical(int towers) const override { return inner_->canonical(towers); }
+  bool reaches_processes() const override { return inner_->reaches_processes(); }
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,

@@ -5,6 +5,8 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/tower_buffers.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/plan/plan.h"
@@ -33,7 +35,8 @@ std::string line(const Prediction& prediction, std::size_t width) {
 
 // Whether buckets of another size make another plan.
 bool predict(const std::vector<TensorType>& gradients, const std::vector<DeviceSpec>& devices,
-             const Machine& machine, const ChoiceOptions& options, Prediction& prediction) {
+             const MachineDescription& machine, const ChoiceOptions& options,
+             Prediction& prediction) {
   const auto towers = static_cast<int>(devices.size());
   std::unique_ptr<Strategy> strategy = make_strategy(prediction.strategy);
   prediction.canonical = strategy->canonical(towers);
@@ -58,7 +61,7 @@ std::string describe_strategy(std::string_view strategy, double bucket_mb) {
 }
 
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
-                         const std::vector<DeviceSpec>& devices, const Machine& machine,
+                         const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
                          Reduction reduction, StepWork work) {
   Graph graph;
   const GradientTable table(tower_buffers(graph, gradients, devices));
@@ -82,8 +85,8 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
 
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
                                const std::vector<TensorType>& gradients,
-                               const std::vector<DeviceSpec>& devices, const Machine& machine,
-                               ChoiceOptions options) {
+                               const std::vector<DeviceSpec>& devices,
+                               const MachineDescription& machine, ChoiceOptions options) {
   const auto towers = static_cast<int>(devices.size());
   StrategyChoice choice;
   for (const std::string& name : strategies) {

@@ -18,7 +18,7 @@ namespace belfry {
 // is priced as it runs there. Plans for devices that need not exist.
 // Throws what the strategy and the planner throw, and NotFound for devices that the machine lacks.
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
-                         const std::vector<DeviceSpec>& devices, const Machine& machine,
+                         const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
                          Reduction reduction = Reduction::kMean, StepWork work = StepWork::kPart);
 
 struct Prediction {
@@ -58,7 +58,7 @@ struct ChoiceOptions {
 // InvalidArgument with all refusals if none can serve.
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
                                const std::vector<TensorType>& gradients,
-                               const std::vector<DeviceSpec>& devices, const Machine& machine,
-                               ChoiceOptions options = {});
+                               const std::vector<DeviceSpec>& devices,
+                               const MachineDescription& machine, ChoiceOptions options = {});
 
 }  // namespace belfry

@@ -1,5 +1,6 @@
 #include "belfry/allreduce/collective.h"
 
+#include "belfry/allreduce/between_processes.h"
 #include "belfry/allreduce/chunked.h"
 #include "belfry/framework/graph/scopes.h"
 
@@ -11,6 +12,7 @@ class Collective final : public Strategy {
   explicit Collective(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
   bool canonical(int) const override { return true; }
+  bool reaches_processes() const override { return true; }
   std::unique_ptr<Strategy> in_chunks(int chunks) const override {
     return chunked(std::make_unique<Collective>(), chunks);
   }
@@ -20,10 +22,15 @@ class Collective final : public Strategy {
 
  private:
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return by_collectives(grads, false, in_one_node_, all_reduce_bucket);
+    return combine(grads, false);
   }
   std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return by_collectives(grads, true, in_one_node_, all_reduce_bucket);
+    return combine(grads, true);
+  }
+  std::vector<std::vector<Output>> combine(const GradientTable& grads, bool mean) const {
+    return grads.graph().place().size > 1
+               ? sums_over_processes(grads, mean, in_one_node_)
+               : by_collectives(grads, mean, in_one_node_, all_reduce_bucket);
   }
 
   bool in_one_node_;

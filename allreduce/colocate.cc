@@ -1,5 +1,6 @@
 #include "belfry/allreduce/colocate.h"
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/graph/scopes.h"
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
@@ -39,7 +41,7 @@ struct Executor {
 // Turns the launches of a plan into jobs.
 class PlanJobs {
  public:
-  PlanJobs(const Plan& plan, std::span<const DeviceSpec> devices, const Machine& machine,
+  PlanJobs(const Plan& plan, std::span<const DeviceSpec> devices, const MachineDescription& machine,
            StepWork work)
       : plan_(plan), machine_(machine), work_(work), deps_(launch_deps(plan)) {
     for (const DeviceSpec& device : devices) {
@@ -97,7 +99,7 @@ class PlanJobs {
     jobs.push_back(std::move(job));
   }
 
-  // Of a launch that does something: those which only wait are part of Machine::run_us.
+  // Of a launch that does something: those which only wait are part of MachineDescription::run_us.
   void price(LaunchIndex l, Job& job) {
     const Launch& launch = plan_.launches[l];
     const PlanNode& node = plan_.node(launch.node);
@@ -133,25 +135,25 @@ class PlanJobs {
     return from_others_[l] * std::max(0.0, longer) * 1e-9;
   }
 
-  std::vector<int> jobs_before(int n) const {
+  std::vector<int> jobs_before(NodeIndex n) const {
     std::vector<int> found;
-    const auto add = [&](int node) {
-      for (const int dep : deps_[at(node)]) found.push_back(job_of_.at(dep));
+    const auto add = [&](NodeIndex node) {
+      for (const NodeIndex dep : deps_[node]) found.push_back(job_of_.at(dep));
     };
     add(n);
     if (!plan_.node(n).rank()) return found;
     // A rank waits for what all of them wait for; they stand behind each other.
-    for (int other = n; --other >= 0 && is_rank_of(other, n);) add(other);
-    for (int other = n; ++other < std::ssize(plan_.nodes) && is_rank_of(other, n);) add(other);
+    for (NodeIndex other = n; --other && is_rank_of(other, n);) add(other);
+    for (NodeIndex other = n; ++other < plan_.nodes.next() && is_rank_of(other, n);) add(other);
     return found;
   }
 
-  bool is_rank_of(int other, int n) const {
+  bool is_rank_of(NodeIndex other, NodeIndex n) const {
     return plan_.node(other).rank() && plan_.node(other).node == plan_.node(n).node;
   }
 
   // Bytes read, and those written as what they cost beside them.
-  double touched(int n) const {
+  double touched(NodeIndex n) const {
     const PlanNode& node = plan_.node(n);
     const bool part = node.op == &kSlice || node.op == &kSplit;  // reads what it writes
     std::map<BufferIndex, double> read, written;
@@ -168,7 +170,7 @@ class PlanJobs {
     double total = 0;
     if (writes == 0)
       for (std::size_t i = 0; i < node.types.size(); ++i) {
-        add(written[plan_.buffer_of[at(n)][i]], node.types[i]);
+        add(written[plan_.buffer_of[n][i]], node.types[i]);
         if (part) total += static_cast<double>(node.types[i].bytes());
       }
     for (const auto& [buffer, bytes] : read) total += bytes;
@@ -246,16 +248,16 @@ class PlanJobs {
   }
 
   const Plan& plan_;
-  const Machine& machine_;
+  const MachineDescription& machine_;
   StepWork work_;
-  std::vector<std::vector<int>> deps_;  // of nodes
-  std::vector<int> index_;              // of the machine's device, or -1, by the session's
+  NodeLists deps_;
+  std::vector<int> index_;  // of the machine's device, or -1, by the session's
   std::vector<DeviceSpec> names_;
   Bandwidth bandwidth_;
   Indexed<Strand, int> executor_of_strand_;
   bool on_several_ = false;              // workers, which help each other
   Indexed<Launch, double> from_others_;  // bytes_from_other_workers(), if they cost more
-  std::map<int, int> job_of_;            // by node
+  std::map<NodeIndex, int> job_of_;
   std::map<std::string, int> named_;
 };
 
@@ -350,7 +352,7 @@ class Simulation {
 }  // namespace
 
 double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,
-                       const Machine& machine, StepWork work) {
+                       const MachineDescription& machine, StepWork work) {
   PlanJobs jobs(plan, devices, machine, work);
   const bool wakes = work == StepWork::kWhole && jobs.on_several_workers();
   const double fixed = machine.run_us + (wakes ? machine.wake_us : 0);

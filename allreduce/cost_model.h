@@ -28,6 +28,6 @@ enum class StepWork : std::uint8_t { kWhole, kPart };
 //
 // Throws NotFound for a device that the machine lacks.
 double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,
-                       const Machine& machine, StepWork work = StepWork::kPart);
+                       const MachineDescription& machine, StepWork work = StepWork::kPart);
 
 }  // namespace belfry

@@ -4,6 +4,8 @@
 
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/verify/verify.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/reshape.h"
 
@@ -21,6 +23,7 @@ class Packed final : public CombiningStrategy {
   }
   // Packing only regroups elements.
   bool canonical(int towers) const override { return inner_->canonical(towers); }
+  bool reaches_processes() const override { return inner_->reaches_processes(); }
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
@@ -123,8 +126,8 @@ GradientTable GradientPacker::unpack(const GradientTable& parts) const {
   return unpacked;
 }
 
-std::unique_ptr<Strategy> packed(std::unique_ptr<Strategy> inner, int parts) {
-  require(inner != nullptr, "packed() needs a strategy to apply");
+std::unique_ptr<Strategy> packed_strategy(std::unique_ptr<Strategy> inner, int parts) {
+  require(inner != nullptr, "packed_strategy() needs a strategy to apply");
   require(parts >= 1, "gradients are packed into at least one part, not ", parts);
   return std::make_unique<Packed>(std::move(inner), parts);
 }

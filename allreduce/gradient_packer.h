@@ -45,6 +45,6 @@ class GradientPacker {
 
 // `inner` applied to gradients in `parts` parts. Throws InvalidArgument with the packer's reason
 // when gradients cannot be packed.
-std::unique_ptr<Strategy> packed(std::unique_ptr<Strategy> inner, int parts);
+std::unique_ptr<Strategy> packed_strategy(std::unique_ptr<Strategy> inner, int parts);
 
 }  // namespace belfry

@@ -1,5 +1,7 @@
 #include "belfry/allreduce/hierarchical.h"
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/graph/scopes.h"

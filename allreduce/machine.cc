@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 
 namespace belfry {
@@ -46,7 +48,7 @@ DeviceSpec parse_device(const Json& json) {
   return DeviceSpec::local(spec.type->str(), *spec.index);
 }
 
-void parse_links(const Json& json, Machine& machine) {
+void parse_links(const Json& json, MachineDescription& machine) {
   const Json* const links = json.find("links");
   const Json* const others = json.find("other_links");
   if (!links && !others) return;
@@ -95,7 +97,7 @@ Json link_json(const DeviceSpec& a, const DeviceSpec& b, const Link& link) {
 
 }  // namespace
 
-Bandwidth Machine::bandwidth_at(std::int64_t bytes) const {
+Bandwidth MachineDescription::bandwidth_at(std::int64_t bytes) const {
   const auto above = std::ranges::lower_bound(bandwidth, bytes, {}, &Bandwidth::bytes);
   if (above == bandwidth.begin()) return bandwidth.front();
   if (above == bandwidth.end()) return bandwidth.back();
@@ -110,11 +112,11 @@ Bandwidth Machine::bandwidth_at(std::int64_t bytes) const {
           std::lerp(low.rewrite, above->rewrite, share)};
 }
 
-bool Machine::has(const DeviceSpec& device) const {
+bool MachineDescription::has(const DeviceSpec& device) const {
   return std::ranges::find(devices, device) != devices.end();
 }
 
-std::vector<DeviceSpec> Machine::devices_for(const std::vector<DeviceSpec>& run) const {
+std::vector<DeviceSpec> MachineDescription::devices_for(const std::vector<DeviceSpec>& run) const {
   if (std::ranges::all_of(run, [this](const DeviceSpec& device) { return has(device); }))
     return run;
   // The host of a machine with GPUs is there for strategies, not for towers.
@@ -127,7 +129,7 @@ std::vector<DeviceSpec> Machine::devices_for(const std::vector<DeviceSpec>& run)
   return alike;
 }
 
-int Machine::index_of(const DeviceSpec& device) const {
+int MachineDescription::index_of(const DeviceSpec& device) const {
   const auto found = std::ranges::find(devices, device);
   if (found != devices.end()) return static_cast<int>(found - devices.begin());
   std::vector<std::string> names;
@@ -136,11 +138,11 @@ int Machine::index_of(const DeviceSpec& device) const {
       cat("the machine has no device ", device.short_str(), " (devices: ", join(names), ")"));
 }
 
-Machine parse_machine(const Json& json) {
+MachineDescription parse_machine(const Json& json) {
   require_members(json, "a machine",
                   {"devices", "workers", "run_us", "wake_us", "launch_us", "wait_us", "share_us",
                    "bandwidth", "links", "other_links"});
-  Machine machine;
+  MachineDescription machine;
   for (const Json& name : json.at("devices").items()) {
     const DeviceSpec device = parse_device(name);
     require(std::ranges::find(machine.devices, device) == machine.devices.end(), name.where(),
@@ -179,7 +181,7 @@ Machine parse_machine(const Json& json) {
   return machine;
 }
 
-Json to_json(const Machine& machine) {
+Json to_json(const MachineDescription& machine) {
   Json devices = Json::array(), bandwidth = Json::array(), links = Json::array();
   for (const DeviceSpec& device : machine.devices) devices.push(device.short_str());
   for (const Bandwidth& point : machine.bandwidth)

@@ -29,7 +29,7 @@ struct Bandwidth {
   bool operator==(const Bandwidth&) const = default;
 };
 
-struct Machine {
+struct MachineDescription {
   std::vector<DeviceSpec> devices;  // full names
   // Threads that share out the devices' work, or 0: each device works by itself.
   int workers = 0;
@@ -50,7 +50,7 @@ struct Machine {
   // The machine's devices that a run's stand for: the same, if it has them all, else as many of its
   // first, of the type of the very first. Throws InvalidArgument if it has fewer.
   std::vector<DeviceSpec> devices_for(const std::vector<DeviceSpec>& run) const;
-  bool operator==(const Machine&) const = default;
+  bool operator==(const MachineDescription&) const = default;
 };
 
 // {"devices": ["gpu:0", "gpu:1", "cpu:0"],
@@ -62,8 +62,8 @@ struct Machine {
 // "wait_us" [0], "share_us" [0], and "bandwidth", a list of
 // {"bytes", "one_gbps", "all_gbps", "other_gbps", "write", "rewrite"} [500 for any size]. Throws
 // InvalidArgument naming the member that is missing, unknown or out of range.
-Machine parse_machine(const Json& json);
+MachineDescription parse_machine(const Json& json);
 // What parse_machine() reads back.
-Json to_json(const Machine& machine);
+Json to_json(const MachineDescription& machine);
 
 }  // namespace belfry

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "belfry/allreduce/pieces.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

@@ -1,6 +1,7 @@
 #include "belfry/allreduce/nccl.h"
 
 #include "belfry/allreduce/collective.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpus.h"
 
 namespace belfry {

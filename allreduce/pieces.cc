@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"

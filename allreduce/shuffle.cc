@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "belfry/allreduce/pieces.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"

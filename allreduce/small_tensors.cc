@@ -1,6 +1,7 @@
 #include "belfry/allreduce/small_tensors.h"
 
 #include "belfry/allreduce/pieces.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/reshape.h"
 

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "belfry/allreduce/verify/verify.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/scopes.h"
@@ -51,7 +53,8 @@ bool is_count(const Tensor& weight) {
   });
 }
 
-void require_weights(const GradientTable& grads, const std::vector<Output>& weights, Site site) {
+void require_weights(const GradientTable& grads, const std::vector<Output>& weights,
+                     SourceLine site) {
   require(weights.empty() || std::ssize(weights) == grads.towers(), site.str(), ": ",
           weights.size(), " weights for the gradients of ", grads.towers(), " towers");
   for (std::size_t t = 0; t < weights.size(); ++t) {
@@ -144,9 +147,14 @@ void require_rounded_once(const Graph& graph, std::size_t first) {
 
 GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options, At at) const {
   require_weights(grads, options.weights, at.site);
-  const bool mean = options.reduction == Reduction::kMean, alone = grads.towers() == 1;
+  const bool several = grads.graph().place().size > 1;
+  const bool mean = options.reduction == Reduction::kMean;
+  const bool alone = grads.towers() == 1 && !several;
   const bool plain = change_nothing(options.weights, options.reduction);
   if (alone && plain) return grads;
+  require(!several || (reaches_processes() && plain), at.site.str(),
+          ": the gradients of several processes are combined by strategy collective, with equal "
+          "batches");
   const std::string why = alone ? "" : refusal(grads.devices());
   require(why.empty(), why);
   SiteScope site(grads.graph(), at.site);
@@ -215,7 +223,7 @@ void register_alias(std::string name, std::string stands_for) {
   registry().find(name)->second.stands_for = std::move(stands_for);
 }
 
-std::string main_name(std::string_view name) {
+std::string main_strategy_name(std::string_view name) {
   const auto found = registry().find(name);
   const bool alias = found != registry().end() && !found->second.stands_for.empty();
   return alias ? found->second.stands_for : std::string(name);

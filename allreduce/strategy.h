@@ -45,6 +45,10 @@ class Strategy {
   // over towers in order), and so of every other canonical strategy.
   virtual bool canonical(int towers) const;
 
+  // Whether it combines the gradients of all processes (Graph::place). reduce() refuses others
+  // where there are several.
+  virtual bool reaches_processes() const { return false; }
+
   // The same strategy with each tensor cut into `chunks` >= 2 pieces: `name#chunks` of a spec.
   // nullptr, the default: it takes no number of chunks.
   virtual std::unique_ptr<Strategy> in_chunks(int chunks) const;
@@ -94,7 +98,7 @@ void register_strategy(std::string name, StrategyFactory factory,
 // A second name for one of the menu. Throws InvalidArgument as above.
 void register_alias(std::string name, std::string stands_for);
 // "ring" for its alias "xring"; what stands for nothing else, as it is.
-std::string main_name(std::string_view name);
+std::string main_strategy_name(std::string_view name);
 // By its name alone. Throws InvalidArgument with all names and the nearest one.
 std::unique_ptr<Strategy> make_named_strategy(std::string_view name);
 // What a whole spec asks for (all_reduce_spec.h, which defines it): a name, "ring#2",

@@ -1,5 +1,6 @@
 #include "belfry/allreduce/tower_buffers.h"
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"
 

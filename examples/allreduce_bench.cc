@@ -7,6 +7,8 @@
 #include "belfry/allreduce/machine.h"
 #include "belfry/belfry.h"
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/bench/mode_bench.h"
 #include "belfry/trainers/bench/models.h"
@@ -20,6 +22,7 @@
 #include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/program/tf_spellings.h"
 #include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/output_file.h"
 using namespace belfry;
@@ -313,7 +316,7 @@ class Benchmark {
 
   const Flags& flags_;
   ReductionBenchOptions bench_;
-  std::optional<Machine> machine_;
+  std::optional<MachineDescription> machine_;
   Console console_;
   Json records_ = Json::array();
 };

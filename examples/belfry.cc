@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       {"plot", "draw the loss and the speed of runs", run_plot_command},
       {"bisect", "find the step at which two runs part", run_bisect_command}};
   return run_program([&] {
-    return run_subcommand(commands, "Looks at what training runs have left.", arguments(argc, argv),
-                          program_name(argc, argv));
+    return run_subcommand(commands, "Looks at what training runs have left.",
+                          program_arguments(argc, argv), program_name(argc, argv));
   });
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "belfry/belfry.h"
+#include "belfry/framework/base/text.h"
 using namespace belfry;
 
 std::unique_ptr<Dataset> samples(bool train) {

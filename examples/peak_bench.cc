@@ -6,6 +6,8 @@
 
 #include "belfry/belfry.h"
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/machine/planned_memory.h"

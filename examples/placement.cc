@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "belfry/belfry.h"
+#include "belfry/framework/base/text.h"
 using namespace belfry;
 
 // Names GPU i as the program is to see it.

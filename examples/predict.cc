@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <numeric>
 #include <span>
+#include <string>
 
 #include "belfry/belfry.h"
 using namespace belfry;
@@ -41,8 +42,9 @@ int predict(const PredictFlags& options) {
   const auto images = data::mnist({.data_dir = options.data_dir}, false);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(options.images));
   std::iota(rows.begin(), rows.end(), 0);
-  require<FlagError>(options.images <= images->size(), "--images=", options.images, ": there are ",
-                     images->size());
+  if (options.images > images->size())
+    throw FlagError("--images=" + std::to_string(options.images) + ": there are " +
+                    std::to_string(images->size()));
   const std::vector<Tensor> batch = gather_tensors(*images, rows);
   const Tensor probabilities = predictor("probabilities", {{"image", batch[0]}});
   int right = 0;

@@ -8,6 +8,8 @@
 
 #include "belfry/belfry.h"
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/bench/bench_report.h"
 #include "belfry/trainers/bench/equivalence.h"
 #include "belfry/trainers/bench/mode_bench.h"
@@ -21,6 +23,7 @@
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/program/trainer_options.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/output_file.h"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/kernels/simd.h"
 
 namespace belfry {
@@ -59,7 +60,7 @@ const Op kAllFinite{.name = "AllFinite",
 
 Output all_finite(std::span<const Output> xs, AllFiniteOptions options, At at) {
   require(!xs.empty(), "all_finite (", at.site.str(), "): needs at least one tensor");
-  return xs[0].graph().add(kAllFinite, xs, at, Options(options)).output();
+  return xs[0].graph().add(kAllFinite, xs, at, NodeOptions(options)).output();
 }
 
 }  // namespace belfry

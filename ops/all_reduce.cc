@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/scopes.h"
@@ -22,7 +24,7 @@ std::vector<Output> reduce_with(const Op& op, std::span<const Output> xs, AllRed
                                 At at) {
   require(!xs.empty(), at.site.str(), ": all_reduce of no tensors");
   if (options.participants == 0) options.participants = static_cast<int>(xs.size());
-  Node& node = xs[0].graph().add(op, xs, at, Options(options));
+  Node& node = xs[0].graph().add(op, xs, at, NodeOptions(options));
   std::vector<Output> sums;
   for (std::size_t i = 0; i < xs.size(); ++i) sums.push_back(node.output(i));
   return sums;
@@ -109,7 +111,7 @@ KernelRun all_reduce_kernel(const KernelPlan& plan, Combine combine) {
   for (std::size_t i = 0; i < plan.inputs(); i += towers)
     tensors.append(plan.input(i).shape.elements());
   return [node, towers, tensors, combine](const Pointers& p) {
-    const Range range{p.begin(), p.end()};
+    const WorkRange range{p.begin(), p.end()};
     call_collective_hook(*node, range);
     tensors.for_each(range, [&](std::size_t b, std::int64_t begin, std::int64_t end) {
       combine(p.all_inputs().subspan(b * towers, towers),
@@ -208,7 +210,7 @@ Op sum_over_participants(const char* name, DivisorFunction ranks) {
           .shape = all_reduce_shape,
           .gradient = all_reduce_gradient,
           .missing_grads = true,
-          .split = Split::kElements,
+          .split = WorkSplit::kElements,
           .in_place = InPlace::kPairwise,
           .fuses_on_gpus = !ranks,
           .collective = participants,

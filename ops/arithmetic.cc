@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/broadcasting.h"
 #include "belfry/ops/kernels/functors.h"
@@ -96,7 +97,7 @@ const Op kAdd{.name = "Add",
               .inputs = 2,
               .shape = arithmetic_shape,
               .gradient = add_gradient,
-              .split = Split::kElements,
+              .split = WorkSplit::kElements,
               .shards = linear_shards,
               .in_place = InPlace::kAny,
               .cpu = arithmetic<functors::Add>,
@@ -105,7 +106,7 @@ const Op kSub{.name = "Sub",
               .inputs = 2,
               .shape = arithmetic_shape,
               .gradient = sub_gradient,
-              .split = Split::kElements,
+              .split = WorkSplit::kElements,
               .shards = linear_shards,
               .in_place = InPlace::kAny,
               .cpu = arithmetic<functors::Sub>,
@@ -114,7 +115,7 @@ const Op kMul{.name = "Mul",
               .inputs = 2,
               .shape = arithmetic_shape,
               .gradient = mul_gradient,
-              .split = Split::kElements,
+              .split = WorkSplit::kElements,
               .shards = product_shards,
               .in_place = InPlace::kAny,
               .cpu = arithmetic<functors::Mul>,
@@ -123,7 +124,7 @@ const Op kDiv{.name = "Div",
               .inputs = 2,
               .shape = arithmetic_shape,
               .gradient = div_gradient,
-              .split = Split::kElements,
+              .split = WorkSplit::kElements,
               .shards = quotient_shards,
               .in_place = InPlace::kAny,
               .cpu = div_cpu,

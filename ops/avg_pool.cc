@@ -18,7 +18,7 @@ OutputTypes avg_pool_grad_shape(const ShapeContext& c) { return {pool_input(c)};
 
 std::vector<Output> avg_pool_gradient(const Node& node, std::span<const Output> grads) {
   const auto options = pool_grad_options(node.options<PoolOptions>(), node.input(0).shape());
-  return {node.graph().add(kAvgPoolGrad, {grads[0]}, {}, Options(options)).output()};
+  return {node.graph().add(kAvgPoolGrad, {grads[0]}, {}, NodeOptions(options)).output()};
 }
 
 std::vector<Output> avg_pool_grad_gradient(const Node& node, std::span<const Output> grads) {
@@ -128,7 +128,7 @@ const Op kAvgPool{.name = "AvgPool",
                   .inputs = 1,
                   .shape = avg_pool_shape,
                   .gradient = avg_pool_gradient,
-                  .split = Split::kRows,
+                  .split = WorkSplit::kRows,
                   .shards = by_rows<1>,
                   .cpu = avg_pool_cpu,
                   .reference = avg_pool_reference};
@@ -137,13 +137,13 @@ const Op kAvgPoolGrad{.name = "AvgPoolGrad",
                       .inputs = 1,
                       .shape = avg_pool_grad_shape,
                       .gradient = avg_pool_grad_gradient,
-                      .split = Split::kRows,
+                      .split = WorkSplit::kRows,
                       .shards = by_rows<1>,
                       .cpu = avg_pool_grad_cpu,
                       .reference = avg_pool_grad_reference};
 
 Output avg_pool(Output x, PoolOptions options, At at) {
-  return x.graph().add(kAvgPool, {x}, at, Options(options)).output();
+  return x.graph().add(kAvgPool, {x}, at, NodeOptions(options)).output();
 }
 
 }  // namespace belfry

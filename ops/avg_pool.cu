@@ -55,12 +55,12 @@ struct MeanGrad {
       if (at >= count) return;
       const std::int64_t c = at % s.channels, pixel = at / s.channels;
       const std::int64_t image = pixel / h.in / v.in;
-      const Range rows = kernels::windows_over(v, pixel / h.in % v.in);
-      const Range columns = kernels::windows_over(h, pixel % h.in);
+      const WorkRange rows = kernels::windows_over(v, pixel / h.in % v.in);
+      const WorkRange columns = kernels::windows_over(h, pixel % h.in);
       T sum = 0;
       for (std::int64_t row = rows.begin; row < rows.end; ++row)
         for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-          const Range tall = v.inside(row), wide = h.inside(column);
+          const WorkRange tall = v.inside(row), wide = h.inside(column);
           const std::int64_t pixels = (tall.end - tall.begin) * (wide.end - wide.begin);
           sum += dy[((image * v.out + row) * h.out + column) * s.channels + c] /
                  static_cast<T>(pixels);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/broadcasting.h"
@@ -133,7 +134,7 @@ const Op kBroadcastTo{.name = "BroadcastTo",
                       .inputs = 2,
                       .shape = broadcast_to_shape,
                       .gradient = broadcast_to_gradient,
-                      .split = Split::kElements,
+                      .split = WorkSplit::kElements,
                       .shards = pointwise_shards,
                       .cpu = broadcast_to_cpu,
                       .reference = broadcast_to_reference};
@@ -141,7 +142,7 @@ const Op kBroadcastAlong{.name = "BroadcastAlong",
                          .inputs = 2,
                          .shape = broadcast_along_shape,
                          .gradient = broadcast_along_gradient,
-                         .split = Split::kElements,
+                         .split = WorkSplit::kElements,
                          .shards = along_shards,
                          .cpu = broadcast_along_cpu,
                          .reference = broadcast_along_reference};
@@ -152,7 +153,7 @@ Output broadcast_to(Output x, Output like, At at) {
 
 Output broadcast_along(Output x, Output like, std::vector<int> axes, BroadcastValues values,
                        At at) {
-  Options options(BroadcastAlongOptions{std::move(axes), values});
+  NodeOptions options(BroadcastAlongOptions{std::move(axes), values});
   return x.graph().add(kBroadcastAlong, {x, like}, at, std::move(options)).output();
 }
 

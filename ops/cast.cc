@@ -90,14 +90,14 @@ const Op kCast{.name = "Cast",
                .inputs = 1,
                .shape = cast_shape,
                .gradient = cast_gradient,
-               .split = Split::kElements,
+               .split = WorkSplit::kElements,
                .shards = cast_shards,
                .reference = cast_kernel,
                .half = true};
 
 Output cast(Output x, DType dtype, At at) {
   if (x.dtype() == dtype) return x;
-  return x.graph().add(kCast, {x}, at, Options(CastOptions{dtype})).output();
+  return x.graph().add(kCast, {x}, at, NodeOptions(CastOptions{dtype})).output();
 }
 
 }  // namespace belfry

@@ -1,5 +1,6 @@
 #include "belfry/ops/concat.h"
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
@@ -38,8 +39,9 @@ std::vector<Output> concat_gradient(const Node& node, std::span<const Output> gr
   inputs.insert(inputs.end(), node.inputs().begin(), node.inputs().end());
   const int axis = node.options<ConcatOptions>().axis;
   for (int part = 0; part < static_cast<int>(node.inputs().size()); ++part)
-    result.push_back(
-        node.graph().add(kConcatGrad, inputs, {}, Options(ConcatGradOptions{axis, part})).output());
+    result.push_back(node.graph()
+                         .add(kConcatGrad, inputs, {}, NodeOptions(ConcatGradOptions{axis, part}))
+                         .output());
   return result;
 }
 
@@ -101,21 +103,21 @@ const Op kConcat{.name = "Concat",
                  .inputs = kVariadic,
                  .shape = concat_shape,
                  .gradient = concat_gradient,
-                 .split = Split::kRows,
+                 .split = WorkSplit::kRows,
                  .reference = concat_kernel,
                  .half = true};
 const Op kConcatGrad{.name = "ConcatGrad",
                      .inputs = kVariadic,
                      .shape = concat_grad_shape,
                      .gradient = concat_grad_gradient,
-                     .split = Split::kRows,
+                     .split = WorkSplit::kRows,
                      .reference = concat_grad_kernel,
                      .half = true};
 
 Output concat(std::span<const Output> xs, int axis, At at) {
   require(!xs.empty(), "concat (", at.site.str(), "): nothing to concatenate");
   if (xs.size() == 1) return xs[0];
-  return xs[0].graph().add(kConcat, xs, at, Options(ConcatOptions{axis})).output();
+  return xs[0].graph().add(kConcat, xs, at, NodeOptions(ConcatOptions{axis})).output();
 }
 
 Output concat(std::initializer_list<Output> xs, int axis, At at) {

@@ -55,18 +55,18 @@ OutputTypes grad_filter_shape(const ShapeContext& c) {
 Output grad_input(Output dy, Output filter, Conv2dOptions options, const Shape& image) {
   return dy.graph()
       .add(kConv2dGradInput, {dy, filter}, {},
-           Options(Conv2dGradOptions{options.stride, options.padding,
-                                     std::max<std::int64_t>(0, image[1]),
-                                     std::max<std::int64_t>(0, image[2])}))
+           NodeOptions(Conv2dGradOptions{options.stride, options.padding,
+                                         std::max<std::int64_t>(0, image[1]),
+                                         std::max<std::int64_t>(0, image[2])}))
       .output();
 }
 
 Output grad_filter(Output x, Output dy, Conv2dOptions options, const Shape& filter) {
   return x.graph()
       .add(kConv2dGradFilter, {x, dy}, {},
-           Options(Conv2dGradOptions{options.stride, options.padding,
-                                     std::max<std::int64_t>(0, filter[1]),
-                                     std::max<std::int64_t>(0, filter[2])}))
+           NodeOptions(Conv2dGradOptions{options.stride, options.padding,
+                                         std::max<std::int64_t>(0, filter[1]),
+                                         std::max<std::int64_t>(0, filter[2])}))
       .output();
 }
 
@@ -182,7 +182,7 @@ const Op kConv2d{.name = "Conv2d",
                  .inputs = 2,
                  .shape = conv2d_shape,
                  .gradient = conv2d_gradient,
-                 .split = Split::kBatch,
+                 .split = WorkSplit::kBatch,
                  .shards = by_rows<1>,
                  .cpu = conv2d_cpu,
                  .packed_form = conv2d_form,
@@ -193,7 +193,7 @@ const Op kConv2dGradInput{.name = "Conv2dGradInput",
                           .inputs = 2,
                           .shape = grad_input_shape,
                           .gradient = grad_input_gradient,
-                          .split = Split::kBatch,
+                          .split = WorkSplit::kBatch,
                           .shards = by_rows<1>,
                           .cpu = grad_input_cpu,
                           .packed_form = grad_input_form,
@@ -203,13 +203,13 @@ const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
                            .inputs = 2,
                            .shape = grad_filter_shape,
                            .gradient = grad_filter_gradient,
-                           .split = Split::kBatchReduce,
+                           .split = WorkSplit::kBatchReduce,
                            .shards = to_sums<3>,
                            .cpu = grad_filter_cpu,
                            .reference = grad_filter_reference};
 
 Output conv2d(Output x, Output filter, Conv2dOptions options, At at) {
-  return x.graph().add(kConv2d, {x, filter}, at, Options(options)).output();
+  return x.graph().add(kConv2d, {x, filter}, at, NodeOptions(options)).output();
 }
 
 }  // namespace belfry

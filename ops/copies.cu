@@ -1,4 +1,5 @@
 // Ops that put elements elsewhere, or write shapes, in one source, as those of ops/pointwise.cu.
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/strides.h"
@@ -319,15 +320,11 @@ QueueRun rank(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kConcat, concat, kTakesHalf},
-    {kConcatGrad, concat_grad, kTakesHalf},
-    {kSplit, split, kTakesHalf},
-    {kSlice, slice, kTakesHalf},
-    {kSliceGrad, slice_grad, kTakesHalf},
-    {kTranspose, transpose},
-    {kShape, shape, kTakesHalf},
-    {kSize, size, kTakesHalf},
-    {kRank, rank, kTakesHalf},
+    {kConcat, concat, kTakesHalf},        {kConcatGrad, concat_grad, kTakesHalf},
+    {kSplit, split, kTakesHalf},          {kSlice, slice, kTakesHalf},
+    {kSliceGrad, slice_grad, kTakesHalf}, {kTranspose, transpose},
+    {kShapeOf, shape, kTakesHalf},        {kSizeOf, size, kTakesHalf},
+    {kRankOf, rank, kTakesHalf},
 };
 
 }  // namespace

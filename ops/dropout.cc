@@ -29,7 +29,7 @@ OutputTypes dropout_grad_shape(const ShapeContext& c) {
 }
 
 Output dropout_grad(Output dy, Output mask, const DropoutOptions& options) {
-  return dy.graph().add(kDropoutGrad, {dy, mask}, {}, Options(options)).output();
+  return dy.graph().add(kDropoutGrad, {dy, mask}, {}, NodeOptions(options)).output();
 }
 
 std::vector<Output> dropout_gradient(const Node& node, std::span<const Output> grads) {
@@ -103,7 +103,7 @@ const Op kDropout{.name = "Dropout",
                   .inputs = 1,
                   .shape = dropout_shape,
                   .gradient = dropout_gradient,
-                  .split = Split::kElements,
+                  .split = WorkSplit::kElements,
                   .shards = pointwise_shards,
                   .in_place = InPlace::kFirst,
                   .random = true,
@@ -114,14 +114,14 @@ const Op kDropoutGrad{.name = "DropoutGrad",
                       .inputs = 2,
                       .shape = dropout_grad_shape,
                       .gradient = dropout_grad_gradient,
-                      .split = Split::kElements,
+                      .split = WorkSplit::kElements,
                       .shards = pointwise_shards,
                       .in_place = InPlace::kFirst,
                       .cpu = dropout_grad_cpu,
                       .reference = dropout_grad_reference};
 
 Output dropout(Output x, double rate, At at) {
-  return x.graph().add(kDropout, {x}, at, Options(DropoutOptions{rate})).output();
+  return x.graph().add(kDropout, {x}, at, NodeOptions(DropoutOptions{rate})).output();
 }
 
 }  // namespace belfry

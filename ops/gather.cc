@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/shards.h"
+#include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/reshape.h"
 
 namespace belfry {
@@ -67,27 +69,50 @@ KernelRun gather_kernel(KernelPlan& plan) {
   });
 }
 
-// Rows are added in order of the ids, whatever their values.
-KernelRun gather_grad_kernel(KernelPlan& plan) {
+// Adds rows [.., width] to those of a table that the ids name, in order of the ids.
+template <class T, class Id>
+BELFRY_KERNEL void add_rows(const T* rows, const Id* ids, std::int64_t count, std::int64_t width,
+                            T* table) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    T* const sum = table + static_cast<std::int64_t>(ids[i]) * width;
+    const T* const term = rows + i * width;
+    BELFRY_INDEPENDENT
+    for (std::int64_t j = 0; j < width; ++j) sum[j] += term[j];
+  }
+}
+
+template <class T, class Id>
+void plain_add_rows(const T* rows, const Id* ids, std::int64_t count, std::int64_t width,
+                    T* table) {
+  for (std::int64_t i = 0; i < count * width; ++i)
+    table[static_cast<std::int64_t>(ids[i / width]) * width + i % width] += rows[i];
+}
+
+// add(rows, ids, count, width, table), once all ids are known to be rows of the table.
+template <class Add>
+KernelRun gather_grad_kernel(const KernelPlan& plan, Add add) {
   const Shape& table = plan.output().shape;
   const std::int64_t rows = table[0], width = table.product(1, table.rank());
-  const Shape& ids = plan.input(1).shape;
-  const std::int64_t per_row = ids.product(1, ids.rank());
-  const Range ids_range{plan.range().begin * per_row, plan.range().end * per_row};
+  const Shape& shape = plan.input(1).shape;
+  const std::int64_t per_row = shape.product(1, shape.rank());
+  const std::int64_t first = plan.range().begin * per_row, count = plan.range().size() * per_row;
   return visit_floating(plan.dtype(), [&]<class T>(T) {
     return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
-      return [rows, width, ids_range, &node = plan.node()](const Pointers& p) {
+      return [=, &node = plan.node()](const Pointers& p) {
+        const Id* const ids = p.input<Id>(1) + first;
+        for (std::int64_t i = 0; i < count; ++i) check_id(ids[i], rows, node);
         std::fill_n(p.output<T>(), rows * width, T(0));
-        for (std::int64_t i = ids_range.begin; i < ids_range.end; ++i) {
-          const auto id = static_cast<std::int64_t>(p.input<Id>(1)[i]);
-          check_id(id, rows, node);
-          T* const sum = p.output<T>() + id * width;
-          const T* const term = p.input<T>(0) + i * width;
-          for (std::int64_t j = 0; j < width; ++j) sum[j] += term[j];
-        }
+        add(p.input<T>(0) + first * width, ids, count, width, p.output<T>());
       };
     });
   });
+}
+
+KernelRun gather_grad_cpu(KernelPlan& plan) {
+  return gather_grad_kernel(plan, [](auto... arguments) { add_rows(arguments...); });
+}
+KernelRun gather_grad_reference(KernelPlan& plan) {
+  return gather_grad_kernel(plan, [](auto... arguments) { plain_add_rows(arguments...); });
 }
 
 }  // namespace
@@ -96,7 +121,7 @@ const Op kGather{.name = "Gather",
                  .inputs = 2,
                  .shape = gather_shape,
                  .gradient = gather_gradient,
-                 .split = Split::kElements,
+                 .split = WorkSplit::kElements,
                  .shards = by_rows<2>,
                  .reference = gather_kernel,
                  .half = true};
@@ -104,8 +129,10 @@ const Op kGatherGrad{.name = "GatherGrad",
                      .inputs = 3,
                      .shape = gather_grad_shape,
                      .gradient = gather_grad_gradient,
-                     .split = Split::kBatchReduce,
-                     .reference = gather_grad_kernel};
+                     .split = WorkSplit::kBatchReduce,
+                     .shards = to_sums<3>,
+                     .cpu = gather_grad_cpu,
+                     .reference = gather_grad_reference};
 
 void refuse_id(const Node& node, std::int64_t id, std::int64_t rows) {
   throw InvalidArgument(cat(node.describe(), ": id ", id, " is not in [0, ", rows, ")"));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/reshape.h"
@@ -11,7 +13,7 @@
 namespace belfry {
 namespace {
 
-void check(Output y, std::span<const Output> xs, const GradientOptions& options, Site site) {
+void check(Output y, std::span<const Output> xs, const GradientOptions& options, SourceLine site) {
   const std::string where = cat("jacobian (", site.str(), ")");
   require(static_cast<bool>(y), where, ": y is empty");
   require(y.shape().rank() <= 1, where, " of ", y.node().describe(), ": y has shape ", y.shape(),

@@ -75,7 +75,7 @@ Node& update_loss_scale(Variable scale, Variable good_steps, Variable skipped_st
                         LossScaleUpdateOptions options, At at) {
   return applied.graph().add(kLossScaleUpdate,
                              {scale.ref(), good_steps.ref(), skipped_steps.ref(), applied}, at,
-                             Options(options));
+                             NodeOptions(options));
 }
 
 }  // namespace belfry

@@ -88,7 +88,7 @@ kernels::GemmShape whole_gemm(const KernelPlan& plan) {
 Products row_products(const KernelPlan& plan) {
   Products products{.gemm = whole_gemm(plan)};
   kernels::GemmShape& gemm = products.gemm;
-  const Range range = plan.range();
+  const WorkRange range = plan.range();
   const Shape& out = plan.output().shape;
   if (out.rank() == 2) {
     gemm.m = range.size();
@@ -110,7 +110,7 @@ Products row_products(const KernelPlan& plan) {
 Products depth_products(const KernelPlan& plan) {
   Products products{.gemm = whole_gemm(plan)};
   kernels::GemmShape& gemm = products.gemm;
-  const Range range = plan.range();
+  const WorkRange range = plan.range();
   gemm.k = range.size();
   products.begin_a = range.begin * gemm.row_a;
   products.begin_b = range.begin * (gemm.transpose_b ? 1 : gemm.row_b);
@@ -171,7 +171,7 @@ const Op kMatMul{.name = "MatMul",
                  .inputs = 2,
                  .shape = matmul_rows_shape,
                  .gradient = matmul_gradient,
-                 .split = Split::kBatch,
+                 .split = WorkSplit::kBatch,
                  .shards = matmul_shards,
                  .cpu = matmul_cpu,
                  .reference = matmul_reference,
@@ -181,7 +181,7 @@ const Op kMatMulTransposeA{.name = "MatMulTransposeA",
                            .inputs = 2,
                            .shape = matmul_transpose_a_shape,
                            .gradient = matmul_gradient,
-                           .split = Split::kBatchReduce,
+                           .split = WorkSplit::kBatchReduce,
                            .shards = transpose_a_shards,
                            .cpu = transpose_a_cpu,
                            .reference = transpose_a_reference,
@@ -190,7 +190,7 @@ const Op kMatMulTransposeA{.name = "MatMulTransposeA",
 Output matmul(Output a, Output b, MatMulOptions options, At at) {
   const bool reduces = a.shape().rank() == 2 && options.transpose_a;
   return a.graph()
-      .add(reduces ? kMatMulTransposeA : kMatMul, {a, b}, at, Options(options))
+      .add(reduces ? kMatMulTransposeA : kMatMul, {a, b}, at, NodeOptions(options))
       .output();
 }
 

@@ -30,13 +30,14 @@ OutputTypes max_pool_grad_shape(const ShapeContext& c) {
 
 std::vector<Output> max_pool_gradient(const Node& node, std::span<const Output> grads) {
   const auto options = pool_grad_options(node.options<PoolOptions>(), node.input(0).shape());
-  return {
-      node.graph().add(kMaxPoolGrad, {grads[0], node.output(1)}, {}, Options(options)).output()};
+  return {node.graph()
+              .add(kMaxPoolGrad, {grads[0], node.output(1)}, {}, NodeOptions(options))
+              .output()};
 }
 
 // What one output pixel reads: `at` is the offset of its first pixel, `place` that pixel's.
 struct Taps {
-  Range rows, columns;
+  WorkRange rows, columns;
   std::int64_t at;
 
   BELFRY_HD Taps(const Pool& s, std::int64_t row, std::int64_t column)
@@ -220,7 +221,7 @@ const Op kMaxPool{.name = "MaxPool",
                   .inputs = 1,
                   .shape = max_pool_shape,
                   .gradient = max_pool_gradient,
-                  .split = Split::kRows,
+                  .split = WorkSplit::kRows,
                   .shards = by_rows<1>,
                   .cpu = max_pool_cpu,
                   .reference = max_pool_reference};
@@ -229,13 +230,13 @@ const Op kMaxPoolGrad{.name = "MaxPoolGrad",
                       .inputs = 2,
                       .shape = max_pool_grad_shape,
                       .no_gradient = "second derivatives of max pooling are not supported",
-                      .split = Split::kRows,
+                      .split = WorkSplit::kRows,
                       .shards = by_rows<3>,
                       .cpu = max_pool_grad_cpu,
                       .reference = max_pool_grad_reference};
 
 Output max_pool(Output x, PoolOptions options, At at) {
-  return x.graph().add(kMaxPool, {x}, at, Options(options)).output();
+  return x.graph().add(kMaxPool, {x}, at, NodeOptions(options)).output();
 }
 
 }  // namespace belfry

@@ -62,7 +62,7 @@ struct MaxPool {
       const std::int64_t item = block.index * block.threads + thread;
       if (item * W >= count) return;
       const Pixel at = pixel_at(item, v.out, h.out, s.channels / W);
-      const Range rows = v.inside(at.row), columns = h.inside(at.column);
+      const WorkRange rows = v.inside(at.row), columns = h.inside(at.column);
       const std::int64_t top = at.image * v.in + at.row * v.stride - v.before;
       const std::int64_t left = at.column * h.stride - h.before;
       Candidate<T> best[W] = {};
@@ -104,8 +104,8 @@ struct MaxPoolGrad {
       const std::int64_t item = block.index * block.threads + thread;
       if (item * W >= count) return;
       const Pixel at = pixel_at(item, v.in, h.in, s.channels / W);
-      const Range rows = kernels::windows_over(v, at.row);
-      const Range columns = kernels::windows_over(h, at.column);
+      const WorkRange rows = kernels::windows_over(v, at.row);
+      const WorkRange columns = kernels::windows_over(h, at.column);
       Lanes<T, W> sum{};
       for (std::int64_t row = rows.begin; row < rows.end; ++row)
         for (std::int64_t column = columns.begin; column < columns.end; ++column) {

@@ -1,5 +1,7 @@
 #include "belfry/ops/operand.h"
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/neg.h"

@@ -8,17 +8,20 @@ namespace belfry {
 // other side (rounded; for integer types it must be exact). Notes the line where it is made.
 class Operand {
  public:
-  Operand(Output output, Site at = Site::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
+  Operand(Output output,
+          SourceLine at = SourceLine::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
       : output_(output), site_(at) {}
-  Operand(Variable variable, Site at = Site::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
+  Operand(Variable variable,
+          SourceLine at = SourceLine::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
       : output_(variable), site_(at) {}
-  Operand(double scalar, Site at = Site::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
+  Operand(double scalar,
+          SourceLine at = SourceLine::here(__builtin_FILE(), __builtin_LINE()))  // NOLINT
       : scalar_(scalar), site_(at) {}
 
   // Empty for a scalar.
   Output output() const { return output_; }
   double scalar() const { return scalar_; }
-  Site site() const { return site_; }
+  SourceLine site() const { return site_; }
 
   // The tensor itself, or a constant of other's dtype in its graph. Throws InvalidArgument if both
   // are scalars.
@@ -27,7 +30,7 @@ class Operand {
  private:
   Output output_;
   double scalar_ = 0;
-  Site site_;
+  SourceLine site_;
 };
 
 Output operator+(Operand a, Operand b);

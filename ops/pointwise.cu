@@ -1,5 +1,6 @@
 // All pointwise ops of this folder, in one source: the headers of an op take nvcc seven seconds,
 // a kernel a tenth of one.
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/kernels/counter.h"
@@ -9,12 +10,15 @@
 #include "belfry/ops/cos.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/ops/exp.h"
+#include "belfry/ops/gelu.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/log.h"
 #include "belfry/ops/neg.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/sigmoid.h"
+#include "belfry/ops/sigmoid_cross_entropy.h"
+#include "belfry/ops/silu.h"
 #include "belfry/ops/sin.h"
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/square.h"
@@ -225,6 +229,11 @@ QueueRun dropout(KernelPlan& plan) {
   });
 }
 
+template <GpuPrepare exact, GpuPrepare by_tanh>
+QueueRun gelu(KernelPlan& plan) {
+  return plan.options<GeluOptions>().form == GeluForm::kExact ? exact(plan) : by_tanh(plan);
+}
+
 const GpuKernel kernels_of_ops[] = {
     {kRelu, unary<functors::Relu>, kTakesHalf},
     {kReluGrad, binary<functors::ReluGrad>, kTakesHalf},
@@ -232,6 +241,11 @@ const GpuKernel kernels_of_ops[] = {
     {kTanhGrad, binary<functors::TanhGrad>, kTakesHalf},
     {kSigmoid, unary<functors::Sigmoid>, kTakesHalf},
     {kSigmoidGrad, binary<functors::SigmoidGrad>, kTakesHalf},
+    {kSigmoidCrossEntropy, binary<functors::SigmoidCrossEntropy>, kTakesHalf},
+    {kSilu, unary<functors::Silu>, kTakesHalf},
+    {kSiluGrad, binary<functors::SiluGrad>, kTakesHalf},
+    {kGelu, gelu<unary<functors::Gelu>, unary<functors::GeluTanh>>, kTakesHalf},
+    {kGeluGrad, gelu<binary<functors::GeluGrad>, binary<functors::GeluTanhGrad>>, kTakesHalf},
     {kExp, unary<functors::Exp>, kTakesHalf},
     {kLog, unary<functors::Log>, kTakesHalf},
     {kSqrt, unary<functors::Sqrt>, kTakesHalf},

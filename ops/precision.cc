@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/ops/cast.h"
 
 namespace belfry {

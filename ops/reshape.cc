@@ -76,7 +76,7 @@ const Op kFlatten{.name = "Flatten",
                   .alias = true};
 
 Output reshape(Output x, Shape shape, At at) {
-  return x.graph().add(kReshape, {x}, at, Options(ReshapeOptions{std::move(shape)})).output();
+  return x.graph().add(kReshape, {x}, at, NodeOptions(ReshapeOptions{std::move(shape)})).output();
 }
 
 Output reshape_like(Output x, Output like, At at) {

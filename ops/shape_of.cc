@@ -27,32 +27,32 @@ KernelRun rank_reference(KernelPlan& plan) {
 
 }  // namespace
 
-const Op kShape{.name = "Shape",
-                .inputs = 1,
-                .shape = dimensions,
-                .no_gradient = kNoGradient,
-                .metadata = true,
-                .reference = shape_reference,
-                .half = true};
+const Op kShapeOf{.name = "ShapeOf",
+                  .inputs = 1,
+                  .shape = dimensions,
+                  .no_gradient = kNoGradient,
+                  .metadata = true,
+                  .reference = shape_reference,
+                  .half = true};
 
-const Op kSize{.name = "Size",
-               .inputs = 1,
-               .shape = one_number,
-               .no_gradient = kNoGradient,
-               .metadata = true,
-               .reference = size_reference,
-               .half = true};
+const Op kSizeOf{.name = "SizeOf",
+                 .inputs = 1,
+                 .shape = one_number,
+                 .no_gradient = kNoGradient,
+                 .metadata = true,
+                 .reference = size_reference,
+                 .half = true};
 
-const Op kRank{.name = "Rank",
-               .inputs = 1,
-               .shape = one_number,
-               .no_gradient = kNoGradient,
-               .metadata = true,
-               .reference = rank_reference,
-               .half = true};
+const Op kRankOf{.name = "RankOf",
+                 .inputs = 1,
+                 .shape = one_number,
+                 .no_gradient = kNoGradient,
+                 .metadata = true,
+                 .reference = rank_reference,
+                 .half = true};
 
-Output shape_of(Output x, At at) { return x.graph().add(kShape, {x}, at).output(); }
-Output size_of(Output x, At at) { return x.graph().add(kSize, {x}, at).output(); }
-Output rank_of(Output x, At at) { return x.graph().add(kRank, {x}, at).output(); }
+Output shape_of(Output x, At at) { return x.graph().add(kShapeOf, {x}, at).output(); }
+Output size_of(Output x, At at) { return x.graph().add(kSizeOf, {x}, at).output(); }
+Output rank_of(Output x, At at) { return x.graph().add(kRankOf, {x}, at).output(); }
 
 }  // namespace belfry

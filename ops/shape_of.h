@@ -5,9 +5,9 @@
 
 namespace belfry {
 
-extern const Op kShape;
-extern const Op kSize;
-extern const Op kRank;
+extern const Op kShapeOf;
+extern const Op kSizeOf;
+extern const Op kRankOf;
 
 // The dimensions, [rank].
 Output shape_of(Output x, At at = {});

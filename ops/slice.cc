@@ -69,25 +69,25 @@ const Op kSlice{.name = "Slice",
                 .inputs = 1,
                 .shape = slice_shape,
                 .gradient = slice_gradient,
-                .split = Split::kRows,
+                .split = WorkSplit::kRows,
                 .reference = slice_kernel,
                 .half = true};
 const Op kSliceGrad{.name = "SliceGrad",
                     .inputs = 2,
                     .shape = slice_grad_shape,
                     .gradient = slice_grad_gradient,
-                    .split = Split::kRows,
+                    .split = WorkSplit::kRows,
                     .reference = slice_grad_kernel,
                     .half = true};
 
 Output slice(Output x, std::vector<std::int64_t> begin, std::vector<std::int64_t> size, At at) {
-  Options options(SliceOptions{std::move(begin), std::move(size)});
+  NodeOptions options(SliceOptions{std::move(begin), std::move(size)});
   return x.graph().add(kSlice, {x}, at, std::move(options)).output();
 }
 
 Output slice_grad(Output dy, Output like, std::vector<std::int64_t> begin,
                   std::vector<std::int64_t> size, At at) {
-  Options options(SliceOptions{std::move(begin), std::move(size)});
+  NodeOptions options(SliceOptions{std::move(begin), std::move(size)});
   return dy.graph().add(kSliceGrad, {dy, like}, at, std::move(options)).output();
 }
 

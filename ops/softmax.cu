@@ -1,8 +1,8 @@
 // Softmax, its loss and accuracy: a block takes a row.
-#include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/indices.h"
 #include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/rows.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/kernels/labels.h"
@@ -14,14 +14,6 @@ namespace {
 
 using kernels::Add;
 using kernels::Max;
-
-// f(i) for i < n, by the threads of a block.
-template <class F>
-BELFRY_HD void for_each(const Block& block, std::int64_t n, const F& f) {
-  block.each([&](int thread) {
-    for (std::int64_t i = thread; i < n; i += block.threads) f(i);
-  });
-}
 
 template <class T>
 struct RowShared {
@@ -80,33 +72,64 @@ struct SoftmaxGradRow {
   }
 };
 
+// What CrossEntropyOptions say.
+template <class T>
+struct Targets {
+  explicit Targets(const CrossEntropyOptions& options)
+      : smoothing(static_cast<T>(options.smoothing)), ignored(options.ignored) {}
+  BELFRY_HD bool ignores(std::int64_t label) const { return label == ignored && label != kNoLabel; }
+
+  T smoothing;
+  std::int64_t ignored;
+};
+
 // Sums of chunks are added one after the other, as hosts do. The loss of no class is NaN.
 template <class T>
 struct LossRow {
   using Shared = RowShared<T>;
   const T* x;
   Indices labels;
+  Targets<T> targets;
   std::int64_t classes;
   T* loss;
 
-  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const T* const row = x + block.index * classes;
-    find_largest(block, shared, row, classes);
+  // Adds value(i) of all classes to shared.sum.
+  template <class Value>
+  BELFRY_HD void sum_up(const Block& block, Shared& shared, const Value& value) const {
     block.each([&](int thread) {
       if (thread == 0) shared.sum = 0;
     });
     for (std::int64_t first = 0; first < classes; first += kChunk) {
       fold(block, shared.fold, Add{}, first, first + kChunk < classes ? first + kChunk : classes,
-           [&](std::int64_t i) { return math::exp(row[i] - shared.largest); });
+           value);
       block.each([&](int thread) {
         if (thread == 0) shared.sum += shared.fold.total;
       });
     }
+  }
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const T* const row = x + block.index * classes;
+    T* const y = loss + block.index;
+    if (targets.ignores(labels[block.index])) {
+      block.each([&](int thread) {
+        if (thread == 0) *y = 0;
+      });
+      return;
+    }
+    find_largest(block, shared, row, classes);
+    sum_up(block, shared, [&](std::int64_t i) { return math::exp(row[i] - shared.largest); });
+    const T smoothing = targets.smoothing;
     block.each([&](int thread) {
       if (thread > 0) return;
       const std::int64_t label = labels.below(classes, block.index);
-      loss[block.index] =
-          label < 0 ? math::Format<T>::kNan : math::log(shared.sum) - (row[label] - shared.largest);
+      *y = label < 0 ? math::Format<T>::kNan
+                     : math::log(shared.sum) - (1 - smoothing) * (row[label] - shared.largest);
+    });
+    if (smoothing == 0) return;
+    sum_up(block, shared, [&](std::int64_t i) { return row[i] - shared.largest; });
+    block.each([&](int thread) {
+      if (thread == 0) *y -= smoothing * (shared.sum / static_cast<T>(classes));
     });
   }
 };
@@ -116,18 +139,23 @@ struct LossGradRow {
   using Shared = RowShared<T>;
   const T* x;
   Indices labels;
+  Targets<T> targets;
   const T* dy;
   std::int64_t classes;
   T* dx;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const std::int64_t at = block.index * classes;
+    const std::int64_t at = block.index * classes, label = labels[block.index];
     T* const to = dx + at;
+    if (targets.ignores(label)) {
+      for_each(block, classes, [&](std::int64_t i) { to[i] = 0; });
+      return;
+    }
     exponentials(block, shared, x + at, classes, to);
+    const T share = targets.smoothing / static_cast<T>(classes);
     for_each(block, classes, [&](std::int64_t i) {
-      const std::int64_t label = labels[block.index];
-      const T share = to[i] / shared.fold.total;
-      to[i] = (i == label ? share - 1 : share) * dy[block.index];  // near 1 that is exact
+      const T target = i == label ? 1 - targets.smoothing + share : share;
+      to[i] = (to[i] / shared.fold.total - target) * dy[block.index];  // near 1 that is exact
     });
     block.each([&](int thread) {
       if (thread == 0) labels.below(classes, block.index);  // notes it
@@ -135,28 +163,29 @@ struct LossGradRow {
   }
 };
 
-// Whether the largest of each row is at its label, 0 or 1.
+// Whether fewer than k logits of each row are before that of its label, 0 or 1.
 template <class T>
 struct Correct {
   using Shared = Nothing;
   const T* x;
   Indices labels;
   std::int64_t rows, classes;
+  int k;
   std::uint8_t* correct;
 
-  // -1 if there is a NaN.
-  BELFRY_HD std::int64_t argmax(const T* row) const {
-    std::int64_t best = 0;
+  BELFRY_HD bool is_correct(const T* row, std::int64_t label) const {
+    if (label < 0 || label >= classes) return false;
+    std::int64_t before = 0;
     for (std::int64_t i = 0; i < classes; ++i) {
-      if (row[i] != row[i]) return -1;
-      if (row[i] > row[best]) best = i;
+      if (row[i] != row[i]) return false;
+      before += row[i] > row[label] || (row[i] == row[label] && i < label) ? 1 : 0;
     }
-    return best;
+    return before < k;
   }
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t row = block.index * block.threads + thread;
-      if (row < rows) correct[row] = argmax(x + row * classes) == labels[row];
+      if (row < rows) correct[row] = is_correct(x + row * classes, labels[row]) ? 1 : 0;
     });
   }
 };
@@ -185,12 +214,6 @@ struct ShareOfOnes {
     });
   }
 };
-
-// A block for each row of the last axis.
-Grid rows_of(const Shape& shape) {
-  return {.blocks = shape.elements() == 0 ? 0 : shape.elements() / shape.back(),
-          .threads = kFoldThreads};
-}
 
 QueueRun softmax(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
@@ -231,19 +254,22 @@ struct LabelPlan {
 };
 
 QueueRun loss(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [labels = LabelPlan(plan)]<class T>(T) -> QueueRun {
-    return [labels](const Pointers& p, Queue& queue) {
-      launch(queue, LossRow<T>{p.input<T>(0), labels(p, queue), labels.classes, p.output<T>()},
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    const Targets<T> targets(plan.options<CrossEntropyOptions>());
+    return [targets, labels = LabelPlan(plan)](const Pointers& p, Queue& queue) {
+      launch(queue,
+             LossRow<T>{p.input<T>(0), labels(p, queue), targets, labels.classes, p.output<T>()},
              labels.grid());
     };
   });
 }
 
 QueueRun loss_grad(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [labels = LabelPlan(plan)]<class T>(T) -> QueueRun {
-    return [labels](const Pointers& p, Queue& queue) {
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    const Targets<T> targets(plan.options<CrossEntropyOptions>());
+    return [targets, labels = LabelPlan(plan)](const Pointers& p, Queue& queue) {
       launch(queue,
-             LossGradRow<T>{p.input<T>(0), labels(p, queue), p.input<T>(2), labels.classes,
+             LossGradRow<T>{p.input<T>(0), labels(p, queue), targets, p.input<T>(2), labels.classes,
                             p.output<T>()},
              labels.grid());
     };
@@ -254,11 +280,11 @@ QueueRun accuracy(KernelPlan& plan) {
   const LabelPlan labels(plan);
   plan.workspace(labels.rows);
   return visit_floating(plan.input(0).dtype, [&]<class T>(T) -> QueueRun {
-    return [rows = labels.rows, classes = labels.classes, wide = labels.wide](const Pointers& p,
-                                                                              Queue& queue) {
+    return [rows = labels.rows, classes = labels.classes, wide = labels.wide,
+            k = plan.options<AccuracyOptions>().k](const Pointers& p, Queue& queue) {
       auto* const correct = reinterpret_cast<std::uint8_t*>(p.workspace());
       const Indices given{p.input<void>(1), wide, nullptr};  // none is refused
-      launch(queue, Correct<T>{p.input<T>(0), given, rows, classes, correct}, grid_for(rows));
+      launch(queue, Correct<T>{p.input<T>(0), given, rows, classes, k, correct}, grid_for(rows));
       launch(queue, ShareOfOnes{correct, rows, p.output<float>()},
              {.blocks = 1, .threads = ShareOfOnes::kThreads});
     };

@@ -1,7 +1,9 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/math.h"
@@ -16,36 +18,47 @@
 namespace belfry {
 namespace {
 
-OutputTypes loss_shape(const ShapeContext& c) {
+void require_loss(const ShapeContext& c) {
   kernels::require_labels(c);
+  const double smoothing = c.options<CrossEntropyOptions>().smoothing;
+  c.require(smoothing >= 0 && smoothing <= 1, "smoothing must be from 0 to 1, not ", smoothing);
+}
+
+OutputTypes loss_shape(const ShapeContext& c) {
+  require_loss(c);
   const Shape &logits = c.input(0), &labels = c.input(1);
   return {Shape{logits[0] == kUnknown ? labels[0] : logits[0]}};
 }
 
 OutputTypes grad_shape(const ShapeContext& c) {
-  kernels::require_labels(c);
+  require_loss(c);
   c.require_rank(2, 1);
   c.require(c.dtype(2) == c.dtype(0) && c.input(2).compatible(Shape{c.input(0)[0]}), "logits are ",
             c.type(0), ", but the gradient is ", c.type(2));
   return {c.type(0)};
 }
 
-Output loss_grad(Output logits, Output labels, Output dy) {
-  return logits.graph().add(kSparseSoftmaxCrossEntropyGrad, {logits, labels, dy}).output();
+Output loss_grad(Output logits, Output labels, Output dy, const Node& of) {
+  return logits.graph()
+      .add(kSparseSoftmaxCrossEntropyGrad, {logits, labels, dy}, {}, of.raw_options())
+      .output();
 }
 
 std::vector<Output> loss_gradient(const Node& node, std::span<const Output> grads) {
-  return {loss_grad(node.input(0), node.input(1), grads[0]), {}};
+  return {loss_grad(node.input(0), node.input(1), grads[0], node), {}};
 }
 
-// d = (softmax - one_hot) dy for each row.
+// d = (softmax - target) dy for each row.
 std::vector<Output> grad_gradient(const Node& node, std::span<const Output> grads) {
+  require<NotFound>(node.options<CrossEntropyOptions>().ignored == kNoLabel, node.describe(),
+                    ": second derivatives with ignored labels are not supported; leave out the "
+                    "rows, or use stop_gradient on the gradient");
   const Output logits = node.input(0), labels = node.input(1), dy = node.input(2), g = grads[0];
   const Output y = softmax(logits);
   const Output jacobian = logits.graph().add(kSoftmaxGrad, {g, y}).output();
   return {jacobian * reshape(dy, {kUnknown, 1}),
           {},
-          reduce_sum(g * loss_grad(logits, labels, fill_like(dy, 1)), {-1})};
+          reduce_sum(g * loss_grad(logits, labels, fill_like(dy, 1), node), {-1})};
 }
 
 // Rows are cut into blocks whose sums of exponentials are added, so that a buffer on the stack
@@ -71,64 +84,109 @@ T sum_of_exp(const T* x, T shift, std::int64_t n) {
 }
 
 template <class T>
-T loss_of_row(const T* x, std::int64_t n, std::int64_t label) {
-  const T shift = largest(x, n);
-  return math::log(sum_of_exp(x, shift, n)) - (x[label] - shift);
+BELFRY_KERNEL void less(const T* x, T shift, std::int64_t n, T* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] - shift;
 }
 
 template <class T>
-BELFRY_KERNEL void scale(std::int64_t n, T divisor, T factor, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] / divisor * factor;
+T mean_less(const T* x, T shift, std::int64_t n) {
+  T buffer[kBufferSize], sum = 0;
+  for (std::int64_t i = 0; i < n; i += kBufferSize) {
+    const std::int64_t count = n - i < kBufferSize ? n - i : kBufferSize;
+    less(x + i, shift, count, buffer);
+    sum += kernels::sum(buffer, count);
+  }
+  return sum / static_cast<T>(n);
 }
 
 template <class T>
-void grad_of_row(const T* x, std::int64_t n, std::int64_t label, T dy, T* dx) {
+T loss_of_row(const T* x, std::int64_t n, std::int64_t label, T smoothing) {
   const T shift = largest(x, n);
+  const T loss = math::log(sum_of_exp(x, shift, n)) - (1 - smoothing) * (x[label] - shift);
+  return smoothing == 0 ? loss : loss - smoothing * mean_less(x, shift, n);
+}
+
+// (y / divisor - share) factor, where share is the target of each class but the label.
+template <class T>
+BELFRY_KERNEL void scale(std::int64_t n, T divisor, T share, T factor, T* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = (y[i] / divisor - share) * factor;
+}
+
+template <class T>
+void grad_of_row(const T* x, std::int64_t n, std::int64_t label, T smoothing, T dy, T* dx) {
+  const T shift = largest(x, n), share = smoothing / static_cast<T>(n);
   kernels::exp_less(x, shift, n, dx);
   const T sum = kernels::sum(dx, n);
   // Before the scaling loop, which overwrites it. Near 1, p - 1 is exact.
-  const T at_label = (dx[label] / sum - 1) * dy;
-  scale(n, sum, dy, dx);
+  const T at_label = (dx[label] / sum - (1 - smoothing + share)) * dy;
+  scale(n, sum, share, dy, dx);
   dx[label] = at_label;
 }
 
 template <class T>
-T plain_loss_of_row(const T* x, std::int64_t n, std::int64_t label) {
+T plain_log_sum(const T* x, std::int64_t n) {
   T shift = x[0], sum = 0;
   for (std::int64_t i = 0; i < n; ++i)
     if (x[i] > shift) shift = x[i];
   for (std::int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - shift);
-  return std::log(sum) - (x[label] - shift);
+  return std::log(sum) + shift;
+}
+
+// What the target says of class i.
+template <class T>
+T plain_target(std::int64_t i, std::int64_t label, std::int64_t n, T smoothing) {
+  return (i == label ? 1 - smoothing : T(0)) + smoothing / static_cast<T>(n);
 }
 
 template <class T>
-void plain_grad_of_row(const T* x, std::int64_t n, std::int64_t label, T dy, T* dx) {
-  const T log_sum = plain_loss_of_row(x, n, label) + x[label];
-  for (std::int64_t i = 0; i < n; ++i)
-    dx[i] = (std::exp(x[i] - log_sum) - static_cast<T>(i == label)) * dy;
+T plain_loss_of_row(const T* x, std::int64_t n, std::int64_t label, T smoothing) {
+  const T log_sum = plain_log_sum(x, n);
+  T loss = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T target = plain_target(i, label, n, smoothing);
+    if (target > 0) loss += target * (log_sum - x[i]);
+  }
+  return loss;
 }
 
-// loss(x, n, label) of each row.
+template <class T>
+void plain_grad_of_row(const T* x, std::int64_t n, std::int64_t label, T smoothing, T dy, T* dx) {
+  const T log_sum = plain_log_sum(x, n);
+  for (std::int64_t i = 0; i < n; ++i)
+    dx[i] = (std::exp(x[i] - log_sum) - plain_target(i, label, n, smoothing)) * dy;
+}
+
+// loss(x, n, label, smoothing) of each row.
 template <class T, class Label, class Loss>
 KernelRun loss_kernel(const KernelPlan& plan, Loss loss) {
   const Node* const node = &plan.node();
-  return [node, classes = plan.input(0).shape[1], loss](const Pointers& p) {
+  return [node, classes = plan.input(0).shape[1], options = plan.options<CrossEntropyOptions>(),
+          loss](const Pointers& p) {
     for (std::int64_t row = p.begin(); row < p.end(); ++row) {
+      T& y = p.output<T>()[row];
+      y = 0;
+      if (options.ignores(p.input<Label>(1)[row])) continue;
       const std::int64_t label = kernels::checked_label<Label>(*node, p, row, classes);
-      p.output<T>()[row] = loss(p.input<T>(0) + row * classes, classes, label);
+      y = loss(p.input<T>(0) + row * classes, classes, label, static_cast<T>(options.smoothing));
     }
   };
 }
 
-// grad(x, n, label, dy, dx) of each row.
+// grad(x, n, label, smoothing, dy, dx) of each row.
 template <class T, class Label, class Grad>
 KernelRun grad_kernel(const KernelPlan& plan, Grad grad) {
   const Node* const node = &plan.node();
-  return [node, classes = plan.input(0).shape[1], grad](const Pointers& p) {
+  return [node, classes = plan.input(0).shape[1], options = plan.options<CrossEntropyOptions>(),
+          grad](const Pointers& p) {
     for (std::int64_t row = p.begin(); row < p.end(); ++row) {
+      T* const dx = p.output<T>() + row * classes;
+      if (options.ignores(p.input<Label>(1)[row])) {
+        std::fill_n(dx, classes, T(0));
+        continue;
+      }
       const std::int64_t label = kernels::checked_label<Label>(*node, p, row, classes);
-      grad(p.input<T>(0) + row * classes, classes, label, p.input<T>(2)[row],
-           p.output<T>() + row * classes);
+      grad(p.input<T>(0) + row * classes, classes, label, static_cast<T>(options.smoothing),
+           p.input<T>(2)[row], dx);
     }
   };
 }
@@ -160,7 +218,7 @@ const Op kSparseSoftmaxCrossEntropy{.name = "SparseSoftmaxCrossEntropy",
                                     .inputs = 2,
                                     .shape = loss_shape,
                                     .gradient = loss_gradient,
-                                    .split = Split::kRows,
+                                    .split = WorkSplit::kRows,
                                     .shards = by_rows<3>,
                                     .cpu = loss_cpu,
                                     .reference = loss_reference,
@@ -170,17 +228,20 @@ const Op kSparseSoftmaxCrossEntropyGrad{.name = "SparseSoftmaxCrossEntropyGrad",
                                         .inputs = 3,
                                         .shape = grad_shape,
                                         .gradient = grad_gradient,
-                                        .split = Split::kRows,
+                                        .split = WorkSplit::kRows,
                                         .shards = by_rows<7>,
                                         .cpu = grad_cpu,
                                         .reference = grad_reference};
 
-Output sparse_softmax_cross_entropy(Output logits, Output labels, At at) {
-  return logits.graph().add(kSparseSoftmaxCrossEntropy, {logits, labels}, at).output();
+Output sparse_softmax_cross_entropy(Output logits, Output labels, CrossEntropyOptions options,
+                                    At at) {
+  return logits.graph()
+      .add(kSparseSoftmaxCrossEntropy, {logits, labels}, at, NodeOptions(options))
+      .output();
 }
 
-Output cross_entropy(Output logits, Output labels, At at) {
-  return reduce_mean(sparse_softmax_cross_entropy(logits, labels, At(at.site)), {}, at);
+Output cross_entropy(Output logits, Output labels, CrossEntropyOptions options, At at) {
+  return reduce_mean(sparse_softmax_cross_entropy(logits, labels, options, At(at.site)), {}, at);
 }
 
 }  // namespace belfry

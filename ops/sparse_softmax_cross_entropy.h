@@ -1,18 +1,35 @@
 // SparseSoftmaxCrossEntropy: the loss of classifiers.
 #pragma once
+#include <limits>
+
 #include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 
-// logits [n, c] f32 or f64, labels [n] i32 or i64 -> [n]: -log(softmax(logits)[label]). A run fails
-// with InvalidArgument, naming the op, row and value, if a label is not in [0, c).
-extern const Op kSparseSoftmaxCrossEntropy;
-Output sparse_softmax_cross_entropy(Output logits, Output labels, At at = {});
+inline constexpr std::int64_t kNoLabel = std::numeric_limits<std::int64_t>::min();
 
-// logits, labels, dy [n] -> (softmax(logits) - one_hot(labels)) dy.
+struct CrossEntropyOptions {
+  // In [0, 1]: this share of the target is spread evenly over all classes (Szegedy et al. 2016).
+  double smoothing = 0;
+  // Rows of this label have loss and gradient 0, whatever their logits; it need not be a class.
+  std::int64_t ignored = kNoLabel;
+
+  bool ignores(std::int64_t label) const { return label == ignored && label != kNoLabel; }
+};
+
+// logits [n, c] f32 or f64, labels [n] i32 or i64 -> [n]: -log(softmax(logits)[label]), where
+// nothing is smoothed; else that times 1 - smoothing, plus smoothing times its mean over all
+// classes. A run fails with InvalidArgument, naming the op, row and value, if a label is neither in
+// [0, c) nor ignored. Second derivatives exist where no label is ignored.
+extern const Op kSparseSoftmaxCrossEntropy;
+Output sparse_softmax_cross_entropy(Output logits, Output labels, CrossEntropyOptions options = {},
+                                    At at = {});
+
+// logits, labels, dy [n] -> (softmax(logits) - target) dy.
 extern const Op kSparseSoftmaxCrossEntropyGrad;
 
-// The mean of sparse_softmax_cross_entropy over the batch: a scalar.
-Output cross_entropy(Output logits, Output labels, At at = {});
+// The mean of sparse_softmax_cross_entropy over the batch: a scalar. Ignored rows count with loss
+// 0: so it does not depend on how the batch is divided.
+Output cross_entropy(Output logits, Output labels, CrossEntropyOptions options = {}, At at = {});
 
 }  // namespace belfry

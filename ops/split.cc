@@ -1,5 +1,7 @@
 #include "belfry/ops/split.h"
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
@@ -88,14 +90,14 @@ const Op kSplit{.name = "Split",
                 .inputs = 1,
                 .shape = split_shape,
                 .gradient = split_gradient,
-                .split = Split::kRows,
+                .split = WorkSplit::kRows,
                 .reference = split_kernel,
                 .half = true};
 
 namespace {
 
 std::vector<Output> added_parts(Output x, SplitOptions options, At at) {
-  const Node& node = x.graph().add(kSplit, {x}, at, Options(std::move(options)));
+  const Node& node = x.graph().add(kSplit, {x}, at, NodeOptions(std::move(options)));
   std::vector<Output> parts;
   for (std::size_t i = 0; i < node.outputs(); ++i) parts.push_back(node.output(i));
   return parts;

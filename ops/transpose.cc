@@ -129,13 +129,15 @@ const Op kTranspose{.name = "Transpose",
                     .inputs = 1,
                     .shape = transpose_shape,
                     .gradient = transpose_gradient,
-                    .split = Split::kRows,
+                    .split = WorkSplit::kRows,
                     .shards = transpose_shards,
                     .cpu = transpose_cpu,
                     .reference = transpose_reference};
 
 Output transpose(Output x, std::vector<int> order, At at) {
-  return x.graph().add(kTranspose, {x}, at, Options(TransposeOptions{std::move(order)})).output();
+  return x.graph()
+      .add(kTranspose, {x}, at, NodeOptions(TransposeOptions{std::move(order)}))
+      .output();
 }
 
 }  // namespace belfry

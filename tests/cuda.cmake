@@ -25,7 +25,7 @@ if(TARGET belfry_cuda)
   target_link_libraries(gpu_kernel_tests PRIVATE belfry_cuda)
   add_dependencies(gpu_ops_tests gpu_kernel_tests)
 
-  file(GLOB sources CONFIGURE_DEPENDS cuda/*_test.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS framework/cuda/*_test.cc cuda/*_test.cc)
   add_library(cuda_tests_library SHARED ${sources} cuda/fake_nccl.cc)
   set_target_properties(cuda_tests_library PROPERTIES OUTPUT_NAME cuda_tests)
   target_compile_options(cuda_tests_library PRIVATE ${belfry_warnings} -O0)

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 namespace {
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
+
 namespace belfry {
 
 LargestFirstDeviceSetter::LargestFirstDeviceSetter(DeviceSpec worker,

@@ -27,7 +27,7 @@ class LayerLinks {
   // A node over all training towers (tower_collectives.h), which gets `inputs` from this one. Only
   // in one of several.
   Node& join(const Op& op, std::span<const Output> inputs, std::string_view what, At at,
-             Options options = {});
+             NodeOptions options = {});
   bool has_peers() const { return collectives_ != nullptr; }
   // The inputs that it gave, in their order.
   const std::vector<Output>& contributions() const { return contributions_; }

@@ -1,17 +1,21 @@
 #include "belfry/towers/layers.h"
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/gather.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_statistics.h"
+#include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/operand.h"
 
 namespace belfry {
 namespace {
 
-void require_layer(bool condition, std::string_view what, std::string_view name, Site site,
+void require_layer(bool condition, std::string_view what, std::string_view name, SourceLine site,
                    const std::string& why) {
   require(condition, what, " layer '", name, "' (built at ", site.str(), "): ", why);
 }
@@ -29,7 +33,8 @@ struct LayerScope {
 };
 
 // Of variables for tensors like x, which are cast to its type where they are used.
-DType variable_dtype(Output x) { return is_half(x.dtype()) ? DType::kF32 : x.dtype(); }
+DType variable_dtype(DType dtype) { return is_half(dtype) ? DType::kF32 : dtype; }
+DType variable_dtype(Output x) { return variable_dtype(x.dtype()); }
 
 Output add_bias(Tower& tower, Output x, At at) {
   const Variable b = variable(tower.graph(), "b", {x.shape().back()},
@@ -38,7 +43,7 @@ Output add_bias(Tower& tower, Output x, At at) {
 }
 
 void require_channels(std::string_view what, std::string_view name, Output x, std::size_t rank,
-                      Site site) {
+                      SourceLine site) {
   require_layer(x.shape().rank() == rank, what, name, site,
                 cat("takes a tensor of rank ", rank, ", not ", x.type(),
                     rank == 2 ? "; flatten it first" : ""));
@@ -46,12 +51,19 @@ void require_channels(std::string_view what, std::string_view name, Output x, st
                 cat("the last dimension of ", x.type(), " must be known"));
 }
 
+// Factors of the columns of x.
+Variable column_variable(Tower& tower, std::string_view name, Output x, const Initializer& given,
+                         const Initializer& otherwise, SourceLine site) {
+  return variable(tower.graph(), name, {x.shape().back()},
+                  {.dtype = x.dtype(), .initializer = given ? given : otherwise}, site);
+}
+
 // The averages of a batch norm layer are one copy for all towers: tower 0's, or those that a
 // variable scope shares.
 Variable average(Tower& tower, std::string_view name, const Shape& shape, DType dtype,
                  double initial, At at) {
   Graph& graph = tower.graph();
-  if (tower.is_training() && tower.index() > 0) {
+  if (tower.is_training() && tower.here() > 0) {
     const std::string path = cat(graph.scopes().variable_path(), "/", name);
     const std::string_view logical = std::string_view(path).substr(tower.variable_prefix().size());
     const Variable found = graph.stored_variable(logical);
@@ -112,11 +124,8 @@ namespace {
 Output wide_batch_norm(Tower& tower, Output x, const BatchNormLayer& layer, At at) {
   const Shape shape{x.shape().back()};
   const DType dtype = x.dtype();
-  const Variable gamma =
-      variable(tower.graph(), "gamma", shape,
-               {.dtype = dtype, .initializer = layer.gamma ? layer.gamma : init::ones()}, at.site);
-  const Variable beta = variable(tower.graph(), "beta", shape,
-                                 {.dtype = dtype, .initializer = init::zeros()}, at.site);
+  const Variable gamma = column_variable(tower, "gamma", x, layer.gamma, init::ones(), at.site);
+  const Variable beta = column_variable(tower, "beta", x, {}, init::zeros(), at.site);
   const Variable mean = average(tower, "mean/EMA", shape, dtype, 0, at.site);
   const Variable variance = average(tower, "variance/EMA", shape, dtype, 1, at.site);
   if (!tower.is_training())
@@ -151,6 +160,35 @@ Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer 
                 cat("epsilon must be positive, not ", layer.epsilon));
   LayerScope scope(tower, "batch_norm", name, at);
   return cast(wide_batch_norm(tower, cast(x, variable_dtype(x)), layer, at), x.dtype());
+}
+
+Output layer_norm(Tower& tower, std::string_view name, Output x, LayerNormLayer layer, At at) {
+  require_channels("layer_norm", name, x, x.shape().rank(), at.site);
+  LayerScope scope(tower, "layer_norm", name, at);
+  const Output wide = cast(x, variable_dtype(x));
+  const Variable gamma = column_variable(tower, "gamma", wide, layer.gamma, init::ones(), at.site);
+  const Variable beta = column_variable(tower, "beta", wide, {}, init::zeros(), at.site);
+  return cast(layer_norm(wide, gamma, beta, {.epsilon = layer.epsilon}, at.site), x.dtype());
+}
+
+Output rms_norm(Tower& tower, std::string_view name, Output x, RmsNormLayer layer, At at) {
+  require_channels("rms_norm", name, x, x.shape().rank(), at.site);
+  LayerScope scope(tower, "rms_norm", name, at);
+  const Output wide = cast(x, variable_dtype(x));
+  const Variable gamma = column_variable(tower, "gamma", wide, layer.gamma, init::ones(), at.site);
+  return cast(rms_norm(wide, gamma, {.epsilon = layer.epsilon}, at.site), x.dtype());
+}
+
+Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer layer, At at) {
+  require_layer(
+      layer.rows > 0 && layer.width > 0, "embedding", name, at.site,
+      cat("needs rows and a width of at least 1, not ", layer.rows, " and ", layer.width));
+  LayerScope scope(tower, "embedding", name, at);
+  const Variable w = variable(tower.graph(), "W", {layer.rows, layer.width},
+                              {.dtype = variable_dtype(layer.dtype),
+                               .initializer = layer.init ? layer.init : init::normal(0.02)},
+                              at.site);
+  return cast(gather(w, ids, at.site), layer.dtype);
 }
 
 Output dropout(Tower& tower, Output x, double rate, At at) {

@@ -4,7 +4,8 @@
 // variable scope in force, and those are the keys of checkpoints. A second layer of the same name
 // is an error naming both lines, unless the variable scope says that it may share
 // (Reuse::kCreateOrGet). Variables have x's dtype, but f32 for x of f16 and bf16, whose layers
-// compute in x's type (batch norm in f32) and give it. Nodes name the line that called the layer.
+// compute in x's type (normalisations in f32) and give it. Nodes name the line that called the
+// layer.
 #pragma once
 #include <string_view>
 
@@ -52,6 +53,35 @@ struct BatchNormLayer {
 // one copy for all towers, on /cpu:0.
 Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer layer = {},
                   At at = {});
+
+struct LayerNormLayer {
+  double epsilon = 1e-5;   // added to the variance
+  Initializer gamma = {};  // ones by default
+};
+
+// Normalises each row of x [n,...,C] by itself (ops/normalization/layer_norm.h), alike in all
+// towers. Variables gamma and beta [C], which starts at zero.
+Output layer_norm(Tower& tower, std::string_view name, Output x, LayerNormLayer layer = {},
+                  At at = {});
+
+struct RmsNormLayer {
+  double epsilon = 1e-6;   // added to the mean square
+  Initializer gamma = {};  // ones by default
+};
+
+// Divides each row of x [n,...,C] by the root of its mean square. Variable gamma [C].
+Output rms_norm(Tower& tower, std::string_view name, Output x, RmsNormLayer layer = {}, At at = {});
+
+struct EmbeddingLayer {
+  int rows = 0;               // required: how many ids there are
+  int width = 0;              // required: elements of a row
+  Initializer init = {};      // of W; normal with deviation 0.02 by default
+  DType dtype = DType::kF32;  // of the result, and of W unless it is f16 or bf16
+};
+
+// ids [...] i32 or i64 -> [...,width]: the rows of W that they name. A run fails if one is not in
+// [0, rows). Variable W [rows,width].
+Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer layer, At at = {});
 
 // Sets elements to zero with probability `rate` in training towers, scaling the others by
 // 1 / (1 - rate); the identity elsewhere.

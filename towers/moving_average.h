@@ -16,7 +16,7 @@ struct BatchMoments {
   Variable mean_average, variance_average;
   Output mean, variance;
   double momentum = 0.9;
-  Site site;
+  SourceLine site;
 };
 
 struct AverageOptions {

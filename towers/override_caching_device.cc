@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/towers/override_to_local_variable.h"
 
 namespace belfry {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 
 void replace_global_by_local(VariableRequest& request) {

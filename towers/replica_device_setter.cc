@@ -1,5 +1,7 @@
 #include "belfry/towers/replica_device_setter.h"
 
+#include "belfry/framework/base/require.h"
+
 namespace belfry {
 
 ReplicaDeviceSetter::ReplicaDeviceSetter(ReplicaDeviceOptions options)

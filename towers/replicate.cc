@@ -4,6 +4,8 @@
 #include <cctype>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/towers/least_loaded_device_setter.h"
 #include "belfry/towers/verify_towers.h"
 
@@ -37,7 +39,7 @@ constexpr char kAlike[] = "make the same variables, in one order, in every tower
 // Towers 0 and t of one replicate() call, for errors.
 struct Pair {
   int t;
-  Site call;
+  SourceLine call;
 
   [[noreturn]] void missing(Variable v, int where, int elsewhere) const {
     throw InvalidArgument(cat("towers disagree: tower ", where, " has variable ", v.describe(),
@@ -79,12 +81,12 @@ struct Pair {
   }
 };
 
-void require_function(const std::function<void(Tower&)>& build, Site call) {
+void require_function(const std::function<void(Tower&)>& build, SourceLine call) {
   require(static_cast<bool>(build), "the tower function (", call.str(),
           ") is empty; give one that builds the model");
 }
 
-void require_devices(std::span<const DeviceSpec> devices, Site call) {
+void require_devices(std::span<const DeviceSpec> devices, SourceLine call) {
   require(!devices.empty(), "replicate (", call.str(), "): name at least one device");
   for (std::size_t t = 0; t < devices.size(); ++t)
     for (std::size_t s = 0; s < t; ++s)
@@ -174,7 +176,7 @@ bool trains(const Graph& graph) {
   });
 }
 
-void require_none_trained(const std::vector<Variable>& made, Site call) {
+void require_none_trained(const std::vector<Variable>& made, SourceLine call) {
   for (const Variable& v : made)
     require(!v.trainable(), "predict_tower (", call.str(), ") makes the trainable variable ",
             v.describe(), ", which nothing trains; make it in the training towers, or with ",
@@ -187,19 +189,20 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
                                       MovingAverages averages, At at) {
   require_devices(devices, at.site);
   require_function(build, at.site);
-  const int total = static_cast<int>(devices.size());
+  const int own = static_cast<int>(devices.size()), before = graph.place().rank * own;
   std::vector<TowerRecord> records;
   std::vector<std::vector<BatchMoments>> moments;
   std::vector<Variable> main_made;
   TowerCollectives collectives(graph);
   const std::size_t first = graph.size();
-  for (int t = 0; t < total; ++t) {
-    log_debug("Building graph for training tower ", t, " on device ", devices[t]);
+  for (int t = 0; t < own; ++t) {
+    log_debug("Building graph for training tower ", before + t, " on device ", devices[t]);
     const std::unique_ptr<DeviceSetter> setter = make_setter ? make_setter(devices[t]) : nullptr;
     Tower tower(graph,
-                {.name = cat("tower", t),
-                 .index = t,
-                 .total = total,
+                {.name = cat("tower", before + t),
+                 .index = before + t,
+                 .here = t,
+                 .total = own * graph.place().size,
                  .device = devices[t],
                  .setter = setter.get(),
                  .own_variables = replicated && t > 0,
@@ -222,15 +225,20 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
       Pair{t, at.site}.compare_uses(records[0], records[t], made);
   }
   collectives.close();
-  verify_tower_collectives(graph, first, total);
+  require(
+      graph.place().size == 1 || std::ranges::all_of(moments, &std::vector<BatchMoments>::empty),
+      "replicate (", at.site.str(),
+      "): batch norm does not combine its moments over processes "
+      "yet; train this model in one process");
+  verify_tower_collectives(graph, first, own);
   if (averages == MovingAverages::kOfAllTowers) {
     update_moving_averages(graph, moments);
     return records;
   }
   for (std::size_t t = 0; t < records.size(); ++t) {
-    const std::string own = cat(kUpdateOps, "/", records[t].name);
-    update_moving_averages(graph, {&moments[t], 1}, {.collection = own});
-    for (Node* update : graph.nodes(own)) records[t].updates.push_back(update);
+    const std::string collection = cat(kUpdateOps, "/", records[t].name);
+    update_moving_averages(graph, {&moments[t], 1}, {.collection = collection});
+    for (Node* update : graph.nodes(collection)) records[t].updates.push_back(update);
   }
   return records;
 }

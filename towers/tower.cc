@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/ops/cast.h"
 
 namespace belfry {
 namespace {
 
 void add_named(std::vector<NamedOutput>& list, std::string_view what, std::string_view name,
-               Output value, Site site) {
+               Output value, SourceLine site) {
   require(!name.empty(), what, " (", site.str(), "): needs a name");
   require(static_cast<bool>(value), what, " '", name, "' (", site.str(), ") is empty");
   for (const NamedOutput& other : list)
@@ -17,14 +19,14 @@ void add_named(std::vector<NamedOutput>& list, std::string_view what, std::strin
   list.push_back({std::string(name), value});
 }
 
-void require_scalar(std::string_view what, Output value, Site site) {
+void require_scalar(std::string_view what, Output value, SourceLine site) {
   require(static_cast<bool>(value), what, " (", site.str(), ") is empty");
   require(value.shape().rank() == 0 && is_floating(value.dtype()), what, " (", site.str(), "), ",
           value.node().describe(), ", must be a floating-point scalar, not ", value.type());
 }
 
 // What is read between steps has a type of hosts.
-Output in_32_bits(Output value, Site site) {
+Output in_32_bits(Output value, SourceLine site) {
   return is_half(value.dtype()) ? cast(value, DType::kF32, At(site)) : value;
 }
 
@@ -65,11 +67,11 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
       options_(std::move(options)),
       number_(graph.scopes().towers + 1),
       variable_prefix_(options_.own_variables ? options_.name + "/" : std::string()),
-      links_(*this, options_.index, options_.name,
+      links_(*this, options_.here, options_.name,
              options_.total > 1 ? options_.collectives : nullptr),
       scopes_(std::make_unique<Scopes>()) {
   ScopeStack& outer = graph.scopes();
-  const Site site = outer.site_or(at.site);
+  const SourceLine site = outer.site_or(at.site);
   const std::string_view around = outer.replica_prefix();
   require(around.empty(), "tower '", options_.name, "' (", site.str(), ") is built inside tower '",
           around.substr(0, around.rfind('/')), "'; towers do not nest: build it after that one");

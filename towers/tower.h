@@ -20,8 +20,9 @@ struct NamedOutput {
 // How a tower is built; replicate() and predict_tower() (replicate.h) fill this in.
 struct TowerOptions {
   std::string name;  // of its name scope, e.g. "tower1"; "" opens none
-  int index = 0;
-  int total = 1;
+  int index = 0;  // over all processes
+  int here = 0;   // over those of this process
+  int total = 1;  // of all processes
   bool training = true;
   DeviceSpec device;               // where it computes
   DeviceSetter* setter = nullptr;  // places its nodes instead of `device`; borrowed
@@ -47,6 +48,8 @@ class Tower : public TowerNodes {
 
   int index() const { return options_.index; }
   int total() const { return options_.total; }
+  // Its number among the towers of this process, of which the first makes the variables.
+  int here() const { return options_.here; }
   // The first training tower: what is to happen once per step is built here.
   bool is_main() const { return options_.training && options_.index == 0; }
   bool is_training() const { return options_.training; }

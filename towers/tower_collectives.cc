@@ -1,12 +1,14 @@
 #include "belfry/towers/tower_collectives.h"
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 
 Node& TowerCollectives::join(int tower, const Op& op, std::span<const Output> inputs,
-                             std::string_view what, At at, Options options) {
-  const Site site = graph_.scopes().site_or(at.site);
+                             std::string_view what, At at, NodeOptions options) {
+  const SourceLine site = graph_.scopes().site_or(at.site);
   if (tower == 0) {
     Node& node = graph_.add_open(op, inputs, at, std::move(options));
     entries_.push_back({&node, std::string(what), site});
@@ -27,7 +29,7 @@ Node& TowerCollectives::join(int tower, const Op& op, std::span<const Output> in
   return *entry.node;
 }
 
-void TowerCollectives::end_tower(int tower, Site call) {
+void TowerCollectives::end_tower(int tower, SourceLine call) {
   if (tower > 0 && next_ < entries_.size())
     throw InvalidArgument(cat("towers disagree: ", entries_[next_].what, " (built at ",
                               entries_[next_].site.str(), ") needs all towers, but tower ", tower,

@@ -19,10 +19,10 @@ class TowerCollectives {
   // tower 0, then of tower 1, and so on. Throws InvalidArgument naming both lines unless tower 0
   // has the same op and name there.
   Node& join(int tower, const Op& op, std::span<const Output> inputs, std::string_view what, At at,
-             Options options);
+             NodeOptions options);
   // Throws InvalidArgument naming the line of a node that the tower, replicated at `call`, did not
   // come to.
-  void end_tower(int tower, Site call);
+  void end_tower(int tower, SourceLine call);
   // After the last tower.
   void close() { graph_.close(first_node_); }
 
@@ -30,7 +30,7 @@ class TowerCollectives {
   struct Entry {
     Node* node;
     std::string what;
-    Site site;
+    SourceLine site;
   };
 
   Graph& graph_;

@@ -1,5 +1,7 @@
 #include "belfry/towers/verify_towers.h"
 
+#include "belfry/framework/base/require.h"
+
 namespace belfry {
 
 void verify_tower_collectives(const Graph& graph, std::size_t first, int towers) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/concat.h"
 
@@ -52,7 +53,7 @@ void take(GradientMix& mix, const GradientMix& part, bool adds, bool lays_side_b
 
 // Whether each element of the result is made of those at its place.
 bool keeps_places(const Op& op) {
-  return op.alias || (op.split == Split::kElements && op.in_place != InPlace::kNo);
+  return op.alias || (op.split == WorkSplit::kElements && op.in_place != InPlace::kNo);
 }
 
 bool is_empty(Output tensor) {
@@ -140,10 +141,11 @@ void GradientFlow::start(const GradientTable& grads) {
 void GradientFlow::follow(const Node& node) {
   if (node.op().metadata) return;
   if (node.op().collective) return follow_collective(node);
-  const bool adds = &node.op() == &kAddN || &node.op() == &kAdd;
+  const bool adds = &node.op() == &kAddN || &node.op() == &kAdd || &node.op() == &kScatterPieces;
   const bool lays_side_by_side = &node.op() == &kConcat;
   Found all = combined(node, 0, node.inputs().size(), adds, lays_side_by_side);
   if (all.mix->kind == GradientMix::kNone) return;
+  if (node.op().exchange) all.home = -1;  // the same for all towers
   if (all.mix->exact && !(all.even || lays_side_by_side || keeps_places(node.op()))) {
     GradientMix mix = *all.mix;
     mix.exact = false;

@@ -5,6 +5,8 @@
 
 #include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {
@@ -13,7 +15,7 @@ std::string label(const Gradient& g) {
   return g.variable ? std::string(g.variable.logical_name()) : "";
 }
 
-Site line_of(const Gradient& g) {
+SourceLine line_of(const Gradient& g) {
   return g.variable ? g.variable.node().origin().site : g.value.node().origin().site;
 }
 

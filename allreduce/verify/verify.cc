@@ -5,6 +5,8 @@
 #include <set>
 
 #include "belfry/allreduce/verify/gradient_flow.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

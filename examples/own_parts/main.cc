@@ -24,7 +24,7 @@ const Op kSwish{.name = "Swish",
                 .inputs = 1,
                 .shape = same_as_input,
                 .gradient = swish_gradient,
-                .split = Split::kElements,
+                .split = WorkSplit::kElements,
                 .in_place = InPlace::kFirst,
                 .reference = swish_kernel,
                 .cpu_only = "it has no kernel for GPUs"};
@@ -69,7 +69,7 @@ std::unique_ptr<Dataset> points(bool train) {
   return std::make_unique<TensorDataset>(
       std::vector<TensorDataset::Source>{{"at", Tensor({n, 2}, at), DType::kF32, {2}},
                                          {"inside", Tensor({n}, inside), DType::kI32, {}}},
-      cat(n, " random points of a square"));
+      std::to_string(n) + " random points of a square");
 }
 
 Output model(Tower& tower, Output at, Output inside) {

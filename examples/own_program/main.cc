@@ -18,7 +18,7 @@ std::unique_ptr<Dataset> points(bool train) {
   return std::make_unique<TensorDataset>(
       std::vector<TensorDataset::Source>{{"at", Tensor({n, 2}, at), DType::kF32, {2}},
                                          {"inside", Tensor({n}, inside), DType::kI32, {}}},
-      cat(n, " random points of a square"));
+      std::to_string(n) + " random points of a square");
 }
 
 Output model(Tower& tower, Output at, Output inside) {

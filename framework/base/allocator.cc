@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {
@@ -89,27 +90,27 @@ Allocator& host_allocator() {
   return instance;
 }
 
-Buffer::Buffer(Allocator& allocator, std::size_t bytes)
+MemoryBlock::MemoryBlock(Allocator& allocator, std::size_t bytes)
     : allocator_(&allocator),
       data_(static_cast<std::byte*>(allocator.allocate(bytes))),
       bytes_(bytes) {}
 
-void Buffer::load(std::byte* to) const {
+void MemoryBlock::load(std::byte* to) const {
   if (allocator_) allocator_->copy(to, data_, bytes_);
 }
 
-void Buffer::store(const std::byte* from) const {
+void MemoryBlock::store(const std::byte* from) const {
   if (allocator_) allocator_->copy(data_, from, bytes_);
 }
 
-void Buffer::reset() noexcept {
+void MemoryBlock::reset() noexcept {
   if (allocator_) allocator_->deallocate(data_, bytes_);
   allocator_ = nullptr;
   data_ = nullptr;
   bytes_ = 0;
 }
 
-void Buffer::swap(Buffer& other) noexcept {
+void MemoryBlock::swap(MemoryBlock& other) noexcept {
   std::swap(allocator_, other.allocator_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);

@@ -64,13 +64,13 @@ class Allocator {
 Allocator& host_allocator();
 
 // A block of an allocator, freed with its owner.
-class Buffer {
+class MemoryBlock {
  public:
-  Buffer() = default;
-  Buffer(Allocator& allocator, std::size_t bytes);
-  ~Buffer() { reset(); }
-  Buffer(Buffer&& other) noexcept { swap(other); }
-  Buffer& operator=(Buffer&& other) noexcept {
+  MemoryBlock() = default;
+  MemoryBlock(Allocator& allocator, std::size_t bytes);
+  ~MemoryBlock() { reset(); }
+  MemoryBlock(MemoryBlock&& other) noexcept { swap(other); }
+  MemoryBlock& operator=(MemoryBlock&& other) noexcept {
     swap(other);
     return *this;
   }
@@ -84,7 +84,7 @@ class Buffer {
   void reset() noexcept;
 
  private:
-  void swap(Buffer& other) noexcept;
+  void swap(MemoryBlock& other) noexcept;
 
   Allocator* allocator_ = nullptr;
   std::byte* data_ = nullptr;

@@ -64,7 +64,8 @@ constexpr DType dtype_of<bool>() {
 template <class F>
 auto visit_floating(DType dtype, F&& f) {
   if (dtype == DType::kF32) return f(float{});
-  require(dtype == DType::kF64, "no host kernel for ", name_of(dtype), "; cast to f32 or f64");
+  detail::require(dtype == DType::kF64, "no host kernel for ", name_of(dtype),
+                  "; cast to f32 or f64");
   return f(double{});
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdexcept>
 
-#include "belfry/framework/base/text.h"
+#include "belfry/framework/base/cat.h"
 
 namespace belfry {
 
@@ -55,11 +55,14 @@ class Internal : public Error {
   using Error::Error;
 };
 
-// Throws E(cat(parts...)) unless `condition` holds.
+namespace detail {
+
+// As require.h has it for sources of the library.
 template <class E = InvalidArgument, class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]
     throw E(cat(parts...));
 }
 
+}  // namespace detail
 }  // namespace belfry

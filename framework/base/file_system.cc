@@ -17,6 +17,8 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/local_file_impl.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {
@@ -320,7 +322,8 @@ class LocalFileSystem final : public FileSystem {
       const int failure = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
       if (failure == EWOULDBLOCK) return nullptr;
       if (failure == EINTR || failure == ESTALE) continue;
-      if (failure != 0 && first_time(cat("no locks: ", path)))  // checkpoints take one per epoch
+      if (failure != 0 &&
+          first_time_logged(cat("no locks: ", path)))  // checkpoints take one per epoch
         log_warning(path, ": this file system has no locks (", std::strerror(failure),
                     "); let no two programs write there at once");
       // Whoever had the lock before has removed the file.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

@@ -21,13 +21,16 @@ class Index {
   std::string str() const { return std::to_string(value_); }
 
   constexpr auto operator<=>(const Index&) const = default;
+  // The next one, or the one before, which for the first is none.
+  constexpr Index& operator++() { return ++value_, *this; }
+  constexpr Index& operator--() { return --value_, *this; }
 
  private:
   int value_ = -1;
 };
 
-// A list of Ts, one for each Of, that is looked up by its Index or, as a list, by a plain place; not
-// by the Index of anything else. Neither is checked.
+// A list of Ts, one for each Of, that is looked up by its Index or, as a list, by a plain place;
+// not by the Index of anything else. Neither is checked.
 template <class Of, class T = Of>
 class Indexed : public std::vector<T> {
  public:

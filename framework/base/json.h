@@ -1,12 +1,11 @@
 // JSON, read and written. Behind it is nlohmann-json, which only json.cc includes.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <list>
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include "belfry/framework/base/text.h"
 
 namespace belfry {
 
@@ -43,8 +42,8 @@ class Json {
   static Json array();
   static Json object();
   // Of values that a Json can be made of.
-  template <class Range>
-  static Json array(const Range& values) {
+  template <class Values>
+  static Json array(const Values& values) {
     Json list = array();
     for (const auto& value : values) list.push(value);
     return list;

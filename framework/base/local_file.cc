@@ -7,6 +7,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/local_file_impl.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 

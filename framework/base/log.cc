@@ -10,6 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "belfry/framework/base/before_log.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {
@@ -84,7 +85,7 @@ void log(LogLevel level, std::string_view line) {
 
 bool log_enabled(LogLevel level) { return logger().should_log(level_of(level)); }
 
-bool first_time(std::string_view text) {
+bool first_time_logged(std::string_view text) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> known;
   const std::lock_guard lock(mutex);

@@ -3,7 +3,7 @@
 #pragma once
 #include <string_view>
 
-#include "belfry/framework/base/text.h"
+#include "belfry/framework/base/cat.h"
 
 namespace belfry {
 
@@ -14,23 +14,23 @@ bool log_enabled(LogLevel level);
 
 template <class... Parts>
 void log_debug(const Parts&... parts) {
-  if (log_enabled(LogLevel::kDebug)) log(LogLevel::kDebug, cat(parts...));
+  if (log_enabled(LogLevel::kDebug)) log(LogLevel::kDebug, detail::cat(parts...));
 }
 template <class... Parts>
 void log_info(const Parts&... parts) {
-  log(LogLevel::kInfo, cat(parts...));
+  log(LogLevel::kInfo, detail::cat(parts...));
 }
 template <class... Parts>
 void log_warning(const Parts&... parts) {
-  log(LogLevel::kWarning, cat(parts...));
+  log(LogLevel::kWarning, detail::cat(parts...));
 }
 template <class... Parts>
 void log_error(const Parts&... parts) {
-  log(LogLevel::kError, cat(parts...));
+  log(LogLevel::kError, detail::cat(parts...));
 }
 
 // Whether nobody in this process has asked about this text before: for warnings that are enough
 // once.
-bool first_time(std::string_view text);
+bool first_time_logged(std::string_view text);
 
 }  // namespace belfry

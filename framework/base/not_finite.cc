@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 namespace {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
 
 namespace belfry {
 

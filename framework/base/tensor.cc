@@ -1,17 +1,19 @@
 #include "belfry/framework/base/tensor.h"
 
+#include "belfry/framework/base/require.h"
+
 namespace belfry {
 
 Tensor::Tensor(Shape shape, DType dtype)
     : shape_(std::move(shape)), dtype_(dtype), elements_(shape_.elements()) {
   require(elements_ >= 0, "a Tensor needs a fully known shape, not ", shape_);
-  storage_ = std::make_shared<Buffer>(host_allocator(), bytes());
+  storage_ = std::make_shared<MemoryBlock>(host_allocator(), bytes());
   std::memset(storage_->data(), 0, bytes());
 }
 
 std::byte* Tensor::mutable_raw() {
   if (storage_.use_count() > 1) {
-    auto own = std::make_shared<Buffer>(host_allocator(), bytes());
+    auto own = std::make_shared<MemoryBlock>(host_allocator(), bytes());
     std::memcpy(own->data(), storage_->data(), bytes());
     storage_ = std::move(own);
   }

@@ -68,7 +68,7 @@ class Tensor {
   Shape shape_;
   DType dtype_;
   std::int64_t elements_;
-  std::shared_ptr<Buffer> storage_;
+  std::shared_ptr<MemoryBlock> storage_;
 };
 
 }  // namespace belfry

@@ -1,44 +1,19 @@
 // Joins values into one string: the text side of errors, logs and reports.
 #pragma once
-#include <charconv>
-#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "belfry/framework/base/cat.h"
+
 namespace belfry {
 
-namespace detail {
-template <class T>
-void append_text(std::string& out, const T& value) {
-  if constexpr (std::same_as<T, bool>) {
-    out += value ? "true" : "false";
-  } else if constexpr (std::same_as<T, char>) {
-    out += value;
-  } else if constexpr (std::integral<T> || std::floating_point<T>) {
-    char digits[40];
-    out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
-  } else if constexpr (requires { std::string_view(value); }) {
-    out += std::string_view(value);
-  } else {
-    out += value.str();
-  }
-}
-}  // namespace detail
-
-// cat("need ", 3, " of ", shape) -> "need 3 of [2,2]". Takes text, numbers and anything with str().
-// Floating-point numbers print the shortest digits that read back to the same value.
-template <class... Parts>
-std::string cat(const Parts&... parts) {
-  std::string out;
-  (detail::append_text(out, parts), ...);
-  return out;
-}
+using detail::cat;
 
 // "a, b, c".
-template <class Range>
-std::string join(const Range& parts, std::string_view separator = ", ") {
+template <class Parts>
+std::string join(const Parts& parts, std::string_view separator = ", ") {
   std::string out;
   bool first = true;
   for (const auto& part : parts) {

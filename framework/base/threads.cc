@@ -1,6 +1,7 @@
 #include "belfry/framework/base/threads.h"
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

@@ -10,6 +10,8 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/not_finite.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/safetensors.h"

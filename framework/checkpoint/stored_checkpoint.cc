@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
 #include "belfry/framework/checkpoint/stored_checkpoint_impl.h"
 

@@ -1,5 +1,6 @@
 #include "belfry/framework/core_ops/add_n.h"
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/plain.h"
 #include "belfry/framework/kernels/reduce.h"
@@ -56,7 +57,7 @@ const Op kAddN{.name = "AddN",
                .inputs = kVariadic,
                .shape = add_n_shape,
                .gradient = add_n_gradient,
-               .split = Split::kElements,
+               .split = WorkSplit::kElements,
                .shards = linear_shards,
                .in_place = InPlace::kAny,
                .cpu = add_n_cpu,

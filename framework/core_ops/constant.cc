@@ -1,5 +1,6 @@
 #include "belfry/framework/core_ops/constant.h"
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/kernels/half.h"
 
 namespace belfry {
@@ -19,7 +20,7 @@ const Op kConst{.name = "Const",
                 .storage = true};
 
 Output constant(Graph& graph, Tensor value, At at) {
-  return graph.add(kConst, {}, at, Options(ConstantOptions{std::move(value)})).output();
+  return graph.add(kConst, {}, at, NodeOptions(ConstantOptions{std::move(value)})).output();
 }
 
 Output constant(Graph& graph, std::initializer_list<float> values, Shape shape, At at) {

@@ -23,7 +23,7 @@ const Op kCopy{.name = "Copy",
                .inputs = 1,
                .shape = same_as_input,
                .no_gradient = kMadeByPlans,
-               .split = Split::kElements,
+               .split = WorkSplit::kElements,
                .reference = copy_reference,
                .half = true};
 

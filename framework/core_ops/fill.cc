@@ -49,7 +49,7 @@ const Op kFill{.name = "Fill",
                .inputs = 0,
                .shape = fill_shape,
                .no_gradient = "it has no inputs",
-               .split = Split::kElements,
+               .split = WorkSplit::kElements,
                .reference = fill_reference,
                .half = true};
 
@@ -57,19 +57,20 @@ const Op kFillLike{.name = "FillLike",
                    .inputs = 1,
                    .shape = same_as_input,
                    .gradient = fill_like_gradient,
-                   .split = Split::kElements,
+                   .split = WorkSplit::kElements,
                    .shards = pointwise_shards,
                    .reference = fill_like_reference,
                    .half = true};
 
 Output fill(Graph& graph, Shape shape, double value, DType dtype, At at) {
   require_fills(value, dtype);
-  return graph.add(kFill, {}, at, Options(FillOptions{std::move(shape), value, dtype})).output();
+  return graph.add(kFill, {}, at, NodeOptions(FillOptions{std::move(shape), value, dtype}))
+      .output();
 }
 
 Output fill_like(Output x, double value, At at) {
   require_fills(value, x.dtype());
-  return x.graph().add(kFillLike, {x}, at, Options(FillLikeOptions{value})).output();
+  return x.graph().add(kFillLike, {x}, at, NodeOptions(FillLikeOptions{value})).output();
 }
 
 }  // namespace belfry

@@ -9,7 +9,7 @@ const Op kFusedUpdate{.name = "FusedUpdate",
                       .inputs = kVariadic,
                       .shape = shape_by_plans,
                       .no_gradient = kMadeByPlans,
-                      .split = Split::kElements,
+                      .split = WorkSplit::kElements,
                       .reference = kernel_by_plans,
                       .cpu_only = "plans make it, where its collective is"};
 

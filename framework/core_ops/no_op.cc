@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/identity.h"
 

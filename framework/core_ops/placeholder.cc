@@ -24,7 +24,7 @@ const Op kPlaceholder{.name = "Placeholder",
 Output placeholder(Graph& graph, std::string_view name, DType dtype, Shape shape, At at) {
   return graph
       .add(kPlaceholder, {}, At(name, at.site),
-           Options(PlaceholderOptions{std::move(shape), dtype}))
+           NodeOptions(PlaceholderOptions{std::move(shape), dtype}))
       .output();
 }
 

@@ -60,7 +60,7 @@ const Op kRandomUniform{.name = "RandomUniform",
                         .inputs = 0,
                         .shape = random_shape<RandomUniformOptions>,
                         .no_gradient = "it has no inputs",
-                        .split = Split::kElements,
+                        .split = WorkSplit::kElements,
                         .random = true,
                         .cpu = uniform_cpu,
                         .reference = uniform_reference};
@@ -69,7 +69,7 @@ const Op kRandomNormal{.name = "RandomNormal",
                        .inputs = 0,
                        .shape = random_shape<RandomNormalOptions>,
                        .no_gradient = "it has no inputs",
-                       .split = Split::kElements,
+                       .split = WorkSplit::kElements,
                        .random = true,
                        .cpu = normal_cpu,
                        .reference = normal_reference};
@@ -77,13 +77,13 @@ const Op kRandomNormal{.name = "RandomNormal",
 Output random_uniform(Graph& graph, Shape shape, double low, double high, DType dtype, At at) {
   return graph
       .add(kRandomUniform, {}, at,
-           Options(RandomUniformOptions{std::move(shape), low, high, dtype}))
+           NodeOptions(RandomUniformOptions{std::move(shape), low, high, dtype}))
       .output();
 }
 
 Output random_normal(Graph& graph, Shape shape, double stddev, DType dtype, At at) {
   return graph
-      .add(kRandomNormal, {}, at, Options(RandomNormalOptions{std::move(shape), stddev, dtype}))
+      .add(kRandomNormal, {}, at, NodeOptions(RandomNormalOptions{std::move(shape), stddev, dtype}))
       .output();
 }
 

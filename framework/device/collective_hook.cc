@@ -14,7 +14,7 @@ CollectiveHook& hook() {
 
 void set_collective_hook(CollectiveHook wanted) { hook() = std::move(wanted); }
 
-void call_collective_hook(const Node& collective, Range range) {
+void call_collective_hook(const Node& collective, WorkRange range) {
   if (hook()) hook()(collective, range);
 }
 

@@ -11,10 +11,10 @@ namespace belfry {
 // every part that goes through the cache at once, with a range that counts from the start of its
 // tensor; not at all for tensors that no update reads. May throw, which the caller of run sees. An
 // empty hook removes it. Install while nothing runs.
-using CollectiveHook = std::function<void(const Node& collective, Range range)>;
+using CollectiveHook = std::function<void(const Node& collective, WorkRange range)>;
 void set_collective_hook(CollectiveHook hook);
 
 // For kernels of collectives: calls the hook, if there is one.
-void call_collective_hook(const Node& collective, Range range);
+void call_collective_hook(const Node& collective, WorkRange range);
 
 }  // namespace belfry

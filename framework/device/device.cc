@@ -8,8 +8,11 @@
 #include <sched.h>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpu_memory.h"
 #include "belfry/framework/device/gpus.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/framework/device/session_options.h"
 
 namespace belfry {
@@ -117,6 +120,8 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
   std::vector<DeviceSpec> specs;
   for (int i = 0; i < counts.cpus; ++i) specs.push_back(DeviceSpec::local("CPU", i));
   for (int i = 0; i < counts.gpus; ++i) specs.push_back(DeviceSpec::local("GPU", i));
+  if (options.processes)
+    for (DeviceSpec& spec : specs) spec = spec.of_process(options.processes->place());
   std::vector<std::int64_t> limits(specs.size(), 0);
   for (const auto& [name, bytes] : options.memory_limit) {
     const DeviceSpec limited(name);

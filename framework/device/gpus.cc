@@ -1,38 +1,27 @@
 #include "belfry/framework/device/gpus.h"
 
 #include <atomic>
-#include <filesystem>
 
 #include <belfry_build_identity.h>
-#include <dlfcn.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/module.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {
 
-constexpr const char* kModule = "libbelfry_cuda.so";
-
 std::atomic<const Gpus*> replacement{nullptr};
 
-std::string unloadable(const char* why) {
-  return cat("the GPU module cannot be loaded: ", why ? why : "unknown error");
-}
-
-// Beside the library that this function is in, if there is such a file.
-[[maybe_unused]] std::string module_path() {
-  Dl_info library{};
-  if (dladdr(kModule, &library) == 0 || library.dli_fname == nullptr) return kModule;
-  const auto path = std::filesystem::path(library.dli_fname).parent_path() / kModule;
-  std::error_code failed;
-  return std::filesystem::exists(path, failed) ? std::filesystem::absolute(path).string() : kModule;
+std::string unloadable(const std::string& why) {
+  return cat("the GPU module cannot be loaded: ", why);
 }
 
 Gpus find_gpus() {
 #ifdef BELFRY_NO_GPU_MODULE
   return Gpus("this build has no GPU module (" BELFRY_NO_GPU_MODULE ")");
 #else
-  return Gpus::load(module_path());
+  return Gpus::load(module_path("libbelfry_cuda.so"));
 #endif
 }
 
@@ -49,17 +38,15 @@ Gpus::Gpus(const GpuBackend& backend) : backend_(&backend) {
 }
 
 Gpus Gpus::load(const std::string& path) {
-  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!module) return Gpus(unloadable(dlerror()));
-  const auto entry = reinterpret_cast<GpuModuleEntry*>(dlsym(module, kGpuModuleEntry));
-  const char* own = "";
-  const GpuBackend* const backend = entry ? entry(BELFRY_BUILD_IDENTITY, &own) : nullptr;
-  if (backend) return Gpus(*backend);
-  const std::string why = entry ? cat("is of another build (", own,
-                                      "; this is " BELFRY_BUILD_IDENTITY "); build both again")
-                                : cat("is no GPU module: it has no ", kGpuModuleEntry);
-  dlclose(module);
-  return Gpus(unloadable(cat(path, " ", why).c_str()));
+  try {
+    auto* const entry = reinterpret_cast<GpuModuleEntry*>(module_entry(path, kGpuModuleEntry));
+    const char* own = "";
+    if (const GpuBackend* const backend = entry(BELFRY_BUILD_IDENTITY, &own)) return Gpus(*backend);
+    return Gpus(unloadable(cat(path, " is of another build (", own,
+                               "; this is " BELFRY_BUILD_IDENTITY "); build both again")));
+  } catch (const DeviceError& error) {
+    return Gpus(unloadable(error.what()));
+  }
 }
 
 void set_gpus(const Gpus* instead) { replacement.store(instead); }

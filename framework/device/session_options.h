@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace belfry {
 
+class Processes;
 struct Plan;
 
 struct SessionOptions {
@@ -41,7 +43,7 @@ struct SessionOptions {
   bool all_workers = false;
   // Into how many shards each CPU device cuts the batch that it is fed with
   // (FeedType::first_sample). Any worker runs any shard. Results depend on the number of shards of
-  // all devices together. Devices on GPUs, and steps of Locks::kEachVariable, have one.
+  // all devices together. Devices on GPUs, and steps of LockDuration::kEachVariable, have one.
   int shards_per_device = 1;
   // Bytes per device, by full or short name, e.g. {{"cpu:1", 1 << 30}}. A plan that needs more,
   // even without the steps of kept_steps, throws OutOfMemory naming the device before it runs.
@@ -77,6 +79,9 @@ struct SessionOptions {
   // Libraries compute by algorithms that give the same bits each time, on GPUs, too, where others
   // may be faster. On CPUs all do.
   bool deterministic = false;
+  // The processes that train one model together; null: this one alone. Devices of rank r are
+  // /job:worker/replica:0/task:r/....
+  std::shared_ptr<Processes> processes = {};
   // Called with each plan before it is given memory: where tests look at plans and inject faults.
   std::function<void(Plan&)> plan_hook = {};
 };

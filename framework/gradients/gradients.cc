@@ -7,6 +7,8 @@
 #include <set>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/gradients/gradient_sum_impl.h"
 
@@ -200,7 +202,7 @@ class Backward {
 };
 
 void require_same_graph(std::span<const Output> outputs, std::string_view what, const Output& y,
-                        Site site) {
+                        SourceLine site) {
   for (const Output& output : outputs) {
     if (!output && what == "initial") continue;
     require(static_cast<bool>(output), "gradients (", site.str(), "): an Output of `", what,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
@@ -78,6 +79,14 @@ DeviceSpec DeviceSpec::local(std::string_view type, int index) {
   spec.task = 0;
   spec.type = type;
   spec.index = index;
+  return spec;
+}
+
+DeviceSpec DeviceSpec::of_process(ProcessPlace place) const {
+  DeviceSpec spec = *this;
+  if (place.size == 1) return spec;
+  spec.job = "worker";
+  spec.task = place.rank;
   return spec;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "belfry/framework/group/process_place.h"
+
 namespace belfry {
 
 // A type of devices. As in TensorFlow "cpu" and "gpu" become CPU and GPU, however they come here,
@@ -42,6 +44,9 @@ class DeviceSpec {
 
   // One device of a type in this process: /job:localhost/replica:0/task:0/device:TYPE:INDEX.
   static DeviceSpec local(std::string_view type, int index);
+  // The same device of one of several processes: /job:worker/replica:0/task:RANK/.... Of one
+  // process alone, as it is.
+  DeviceSpec of_process(ProcessPlace place) const;
 
   std::optional<std::string> job;
   std::optional<int> replica, task;

@@ -1,6 +1,8 @@
 #include "belfry/framework/graph/explanation.h"
 
 #include "belfry/framework/base/numeric_order.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/graph.h"
 
 namespace belfry {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <regex>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/state.h"
 
@@ -20,21 +22,22 @@ std::regex expression(std::string_view collection, std::string_view scope) {
 
 }  // namespace
 
-Graph::Graph(std::uint64_t seed) : scopes_(std::make_unique<ScopeStack>()), seed_(seed) {
+Graph::Graph(std::uint64_t seed, ProcessPlace place)
+    : scopes_(std::make_unique<ScopeStack>()), seed_(seed), place_(place) {
   all_ops();  // a build with an incomplete op fails here, with all names
 }
 
 Graph::~Graph() = default;
 
-Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, Options options) {
+Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, NodeOptions options) {
   return append(op, autocast(op, inputs, at), at, std::move(options), nullptr);
 }
 
-Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, Options options,
+Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOptions options,
                     std::unique_ptr<VariableInfo> variable) {
   auto owned = std::unique_ptr<Node>(new Node);
   Node& node = *owned;
-  const Site site = scopes_->site_or(at.site);
+  const SourceLine site = scopes_->site_or(at.site);
   const std::string_view wanted = at.name.empty() ? std::string_view(op.name) : at.name;
   const bool verbatim = wanted.ends_with('/');
   const std::string_view scope = verbatim ? std::string_view() : scopes_->names();
@@ -187,7 +190,7 @@ Variable Graph::create_variable(VariableRequest request, At at) {
     info->caching_device = enclosing_device(*this).merged_with(options.caching_device);
   const VariableNodeOptions type{request.shape, options.dtype.value_or(DType::kF32)};
   const std::size_t nodes = nodes_.size(), names = names_.changes();
-  Node& node = append(kVariable, {}, At(request.name, at.site), Options(type), std::move(info));
+  Node& node = append(kVariable, {}, At(request.name, at.site), NodeOptions(type), std::move(info));
   try {
     initialise(node, options.initializer);
   } catch (...) {

@@ -15,6 +15,7 @@
 #include "belfry/framework/graph/combined_gradient.h"
 #include "belfry/framework/graph/node.h"
 #include "belfry/framework/graph/variable.h"
+#include "belfry/framework/group/process_place.h"
 
 namespace belfry {
 
@@ -26,7 +27,8 @@ struct Explanation;
 // TensorFlow.
 class Graph {
  public:
-  explicit Graph(std::uint64_t seed = 1);
+  // `place`: of the process that builds it, and the towers of its own devices alone.
+  explicit Graph(std::uint64_t seed = 1, ProcessPlace place = {});
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -36,15 +38,17 @@ class Graph {
   // without the slash. Throws InvalidArgument naming the op, its name and line if the shape
   // function refuses the inputs; if the name is not valid, or to be taken as it is but a node has
   // it; if a scope ended before one inside it; and inside a device setter or function.
-  Node& add(const Op& op, std::span<const Output> inputs, At at = {}, Options options = {});
-  Node& add(const Op& op, std::initializer_list<Output> inputs, At at = {}, Options options = {}) {
+  Node& add(const Op& op, std::span<const Output> inputs, At at = {}, NodeOptions options = {});
+  Node& add(const Op& op, std::initializer_list<Output> inputs, At at = {},
+            NodeOptions options = {}) {
     return add(op, std::span(inputs.begin(), inputs.size()), at, std::move(options));
   }
 
   // A node whose inputs are not complete: one that several towers build together, each when its
   // function gets there. It gains inputs by extend() until close(); until then the graph can be
   // neither differentiated nor compiled. What users of its outputs see does not change.
-  Node& add_open(const Op& op, std::span<const Output> inputs, At at = {}, Options options = {});
+  Node& add_open(const Op& op, std::span<const Output> inputs, At at = {},
+                 NodeOptions options = {});
   // Throws InvalidArgument as add() does, and Internal if the types of its outputs would change.
   void extend(Node& open, std::span<const Output> inputs);
   // Closes all open nodes, and orders the nodes from number `first` on anew, so that ids are a
@@ -67,6 +71,7 @@ class Graph {
 
   // Seeds initialisers and random ops.
   std::uint64_t seed() const { return seed_; }
+  ProcessPlace place() const { return place_; }
 
   // What the graph alone knows of where a node goes: no device and no candidates.
   Explanation explain(const Output& output) const;
@@ -105,13 +110,13 @@ class Graph {
   void store_variable(std::string_view name, Variable variable);
 
  private:
-  Node& append(const Op& op, std::span<const Output> inputs, At at, Options options,
+  Node& append(const Op& op, std::span<const Output> inputs, At at, NodeOptions options,
                std::unique_ptr<VariableInfo> variable);
   void check(const Op& op, std::span<const Output> inputs, const std::string& what);
   std::string free_name(const Node& node, bool verbatim);
   std::vector<Output> autocast(const Op& op, std::span<const Output> inputs, const At& at);
   void place(Node& node);
-  bool apply(struct DeviceFrame& frame, Site site, Node& node);
+  bool apply(struct DeviceFrame& frame, SourceLine site, Node& node);
   void colocate(Node& node);
   void add_control_inputs(Node& node);
   void initialise(Node& node, Initializer make);
@@ -127,6 +132,7 @@ class Graph {
   std::vector<CombinedGradient> combined_;
   std::unique_ptr<ScopeStack> scopes_;
   const std::uint64_t seed_;
+  const ProcessPlace place_;
   std::uint64_t version_ = 0;
   bool frozen_ = false;
   bool placing_ = false;  // a setter or function is deciding

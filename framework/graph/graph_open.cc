@@ -1,11 +1,13 @@
 // Nodes that gain inputs after they were made.
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 
-Node& Graph::add_open(const Op& op, std::span<const Output> inputs, At at, Options options) {
+Node& Graph::add_open(const Op& op, std::span<const Output> inputs, At at, NodeOptions options) {
   Node& node = add(op, inputs, at, std::move(options));
   open_.push_back(&node);
   return node;

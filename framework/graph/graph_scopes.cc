@@ -3,6 +3,7 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/graph/scope_stack.h"
 #include "belfry/framework/graph/state.h"
@@ -19,7 +20,7 @@ struct Asking {
   bool& placing;
 };
 
-void warn_of_leaking_index(DeviceFrame& frame, Site site, const DeviceSpec& outer,
+void warn_of_leaking_index(DeviceFrame& frame, SourceLine site, const DeviceSpec& outer,
                            const Node& node) {
   const DeviceSpec& inner = node.device();
   if (frame.warned || !outer.index || !outer.type || !inner.type || inner.index ||
@@ -48,7 +49,7 @@ void Graph::place(Node& node) {
 }
 
 // Whether scopes further out count, too.
-bool Graph::apply(DeviceFrame& frame, Site site, Node& node) {
+bool Graph::apply(DeviceFrame& frame, SourceLine site, Node& node) {
   DeviceReason reason{site, frame.what, {}, {}};
   if (const auto* spec = std::get_if<DeviceSpec>(&frame.entry)) {
     if (spec->empty()) return true;
@@ -89,7 +90,7 @@ std::vector<Output> Graph::autocast(const Op& op, std::span<const Output> inputs
 // Newest anchor first, so that the oldest one with a device decides. A read that nobody asked to be
 // anywhere is beside its variable.
 void Graph::colocate(Node& node) {
-  const auto join = [&](const Node& anchor, Site site) {
+  const auto join = [&](const Node& anchor, SourceLine site) {
     const auto groups = anchor.colocation();
     if (groups.empty()) node.colocation_.emplace_back(anchor.name());
     node.colocation_.insert(node.colocation_.end(), groups.begin(), groups.end());

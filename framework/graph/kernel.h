@@ -6,8 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "belfry/framework/base/cat.h"
 #include "belfry/framework/base/dtype.h"
-#include "belfry/framework/base/options.h"
+#include "belfry/framework/base/node_options.h"
 #include "belfry/framework/base/shape.h"
 
 namespace belfry {
@@ -21,12 +22,12 @@ struct TensorType {
   std::int64_t bytes() const {
     return shape.elements() * static_cast<std::int64_t>(size_of(dtype));
   }
-  std::string str() const { return cat(name_of(dtype), shape); }  // "f32[64,784]"
+  std::string str() const { return detail::cat(name_of(dtype), shape); }  // "f32[64,784]"
   bool operator==(const TensorType&) const = default;
 };
 
-// Half-open. Units are those of the op's Split.
-struct Range {
+// Half-open. Units are those of the op's WorkSplit.
+struct WorkRange {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
 };
@@ -37,7 +38,7 @@ struct Range {
 class KernelPlan {
  public:
   KernelPlan(const Node& node, std::span<const TensorType> inputs,
-             std::span<const TensorType> outputs, Range range)
+             std::span<const TensorType> outputs, WorkRange range)
       : node_(node), inputs_(inputs), outputs_(outputs), range_(range) {}
 
   const Node& node() const { return node_; }
@@ -58,7 +59,7 @@ class KernelPlan {
 
   // The part to prepare: in plans, the whole. Kernels split by elements or rows take theirs from
   // Pointers when they run; those split by batch would be prepared once per part.
-  Range range() const { return range_; }
+  WorkRange range() const { return range_; }
 
   // What the kernel is for a part of: the samples of a shard, of all shards of its device.
   // `numbered`: Pointers::first_row() says which rows of the batch of all devices these are.
@@ -78,11 +79,11 @@ class KernelPlan {
   std::int64_t workspace_bytes() const { return workspace_; }
 
  private:
-  const Options& node_options() const;
+  const NodeOptions& node_options() const;
 
   const Node& node_;
   std::span<const TensorType> inputs_, outputs_;
-  Range range_;
+  WorkRange range_;
   Batch batch_;
   std::int64_t workspace_ = 0;
 };
@@ -95,7 +96,7 @@ class EndToEnd {
 
   // Calls part(i, begin, end) for every tensor i of which elements [begin, end) are in `range`.
   template <class Part>
-  void for_each(Range range, const Part& part) const {
+  void for_each(WorkRange range, const Part& part) const {
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), range.begin);
     for (auto next = after; next != starts_.end() && *(next - 1) < range.end; ++next) {
       const std::int64_t start = *(next - 1);
@@ -147,7 +148,7 @@ class Pointers {
 
   Pointers() = default;
   Pointers(std::span<void* const> inputs, std::span<void* const> outputs, std::byte* workspace,
-           Range range, std::uint64_t step, std::int64_t first_row = 0)
+           WorkRange range, std::uint64_t step, std::int64_t first_row = 0)
       : inputs_(inputs),
         outputs_(outputs),
         workspace_(workspace),
@@ -158,17 +159,17 @@ class Pointers {
  private:
   std::span<void*const> inputs_, outputs_;
   std::byte* workspace_ = nullptr;
-  Range range_;
+  WorkRange range_;
   std::uint64_t step_ = 0;
   std::int64_t first_row_ = 0;
 };
 
 struct Op;
 
-// The whole of a node's work, in the unit of its op's Split. `participants`: of a collective, else
-// 0.
-Range whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
-                  std::span<const TensorType> outputs);
+// The whole of a node's work, in the unit of its op's WorkSplit. `participants`: of a collective,
+// else 0.
+WorkRange whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
+                      std::span<const TensorType> outputs);
 
 // Runs one launch. It may be called from several threads at once: on tensors and workspaces of
 // their own, and kernels split by elements or rows for disjoint ranges of one launch, too.

@@ -1,5 +1,8 @@
 #include "belfry/framework/graph/node.h"
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 
 void Output::refuse_empty() {
@@ -34,11 +37,11 @@ std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType
   return result;
 }
 
-std::string describe_node(const Op& op, std::string_view name, Site site) {
+std::string describe_node(const Op& op, std::string_view name, SourceLine site) {
   return cat(op.name, " '", name, "' (built at ", site.str(), ")");
 }
 
-std::string describe_value(std::string_view name, const TensorType& type, Site site) {
+std::string describe_value(std::string_view name, const TensorType& type, SourceLine site) {
   return cat("'", name, "' ", type, " (built at ", site.str(), ")");
 }
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "belfry/framework/base/site.h"
+#include "belfry/framework/base/source_line.h"
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/framework/graph/op.h"
 
@@ -56,7 +56,7 @@ class Output {
 
 // One step in how a node came to its requested device.
 struct DeviceReason {
-  Site site;  // of the scope; where a write is beside its variable, of the write
+  SourceLine site;  // of the scope; where a write is beside its variable, of the write
   // "scope /device:GPU:0", "setter <its str()>", "function", "no device", "colocated with w".
   std::string what;
   DeviceSpec result;  // what the node asked for after this step
@@ -76,7 +76,7 @@ struct VariableInfo {
 
 // Where a node was built: its line, and what the scopes around it said.
 struct NodeOrigin {
-  Site site;
+  SourceLine site;
   std::string prefix;  // that its tower gave its name: "tower1/", or ""
   int replica = 0;     // the tower's index
   // Which call of a tower function made it, counted from 1 in its graph; 0: none. Replicas of two
@@ -109,7 +109,7 @@ class Node {
   const T& options() const {
     return options_.as<T>();
   }
-  const Options& raw_options() const { return options_; }
+  const NodeOptions& raw_options() const { return options_; }
 
   const DeviceSpec& device() const { return device_; }
   // What shaped device(), in order of application. Scopes that NoDevice or ColocateWith cut off are
@@ -144,7 +144,7 @@ class Node {
   std::vector<Output> inputs_;
   std::vector<Node*> control_inputs_;
   std::vector<TensorType> types_;
-  Options options_;
+  NodeOptions options_;
   DeviceSpec device_;
   std::vector<DeviceReason> device_reasons_;
   std::vector<std::string> colocation_;
@@ -161,8 +161,8 @@ inline int collective_size(const Node& node) {
 std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType> inputs);
 
 // "MatMul 'tower1/fc1' (built at model.cc:41)".
-std::string describe_node(const Op& op, std::string_view name, Site site);
+std::string describe_node(const Op& op, std::string_view name, SourceLine site);
 // "'fc/W' f32[4,3] (built at model.cc:41)".
-std::string describe_value(std::string_view name, const TensorType& type, Site site);
+std::string describe_value(std::string_view name, const TensorType& type, SourceLine site);
 
 }  // namespace belfry

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry {
@@ -79,13 +81,14 @@ OutputTypes no_outputs(const ShapeContext&) { return {}; }
 
 std::vector<Output> same_gradient(const Node&, std::span<const Output> grads) { return {grads[0]}; }
 
-Range whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
-                  std::span<const TensorType> outputs) {
+WorkRange whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
+                      std::span<const TensorType> outputs) {
   const TensorType* shaped = outputs.empty() ? nullptr : &outputs[0];
-  if (op.split == Split::kBatchReduce || !shaped) shaped = inputs.empty() ? nullptr : &inputs[0];
-  if (op.split == Split::kSerial || !shaped) return {0, 1};
-  if (op.split == Split::kElements) {
-    Range all{0, shaped->shape.elements()};
+  if (op.split == WorkSplit::kBatchReduce || !shaped)
+    shaped = inputs.empty() ? nullptr : &inputs[0];
+  if (op.split == WorkSplit::kSerial || !shaped) return {0, 1};
+  if (op.split == WorkSplit::kElements) {
+    WorkRange all{0, shaped->shape.elements()};
     const auto next = static_cast<std::size_t>(participants);
     for (std::size_t i = next; i > 0 && i < outputs.size(); i += next)
       all.end += outputs[i].shape.elements();
@@ -94,6 +97,6 @@ Range whole_range(const Op& op, int participants, std::span<const TensorType> in
   return {0, shaped->shape.rank() == 0 ? 1 : shaped->shape[0]};
 }
 
-const Options& KernelPlan::node_options() const { return node_.raw_options(); }
+const NodeOptions& KernelPlan::node_options() const { return node_.raw_options(); }
 
 }  // namespace belfry

@@ -3,7 +3,7 @@
 //
 //   // relu.cc
 //   const Op kRelu{.name = "Relu", .inputs = 1, .shape = same_as_input, .gradient = relu_gradient,
-//                  .split = Split::kElements, .in_place = InPlace::kFirst, .cpu = relu_cpu,
+//                  .split = WorkSplit::kElements, .in_place = InPlace::kFirst, .cpu = relu_cpu,
 //                  .reference = relu_reference};
 //   Output relu(Output x, At at) { return x.graph().add(kRelu, {x}, at).output(); }
 #pragma once
@@ -12,16 +12,18 @@
 #include <span>
 #include <vector>
 
+#include "belfry/framework/base/cat.h"
 #include "belfry/framework/base/dtype.h"
-#include "belfry/framework/base/options.h"
+#include "belfry/framework/base/node_options.h"
 #include "belfry/framework/base/shape.h"
-#include "belfry/framework/base/site.h"
+#include "belfry/framework/base/source_line.h"
 #include "belfry/framework/graph/kernel.h"
 
 namespace belfry {
 
 class Node;
 class Output;
+struct Exchange;
 struct Op;
 class Expansion;
 struct PackedForm;
@@ -42,8 +44,8 @@ struct OutputType {
 // again when a plan is compiled for real shapes.
 class ShapeContext {
  public:
-  ShapeContext(const Op& op, std::string_view node_name, Site site,
-               std::span<const TensorType> inputs, const Options& options)
+  ShapeContext(const Op& op, std::string_view node_name, SourceLine site,
+               std::span<const TensorType> inputs, const NodeOptions& options)
       : op_(op), node_name_(node_name), site_(site), inputs_(inputs), options_(options) {}
 
   std::size_t inputs() const { return inputs_.size(); }
@@ -59,7 +61,7 @@ class ShapeContext {
   template <class... Parts>
   void require(bool condition, const Parts&... parts) const {
     if (!condition) [[unlikely]]
-      fail(cat(parts...));
+      fail(detail::cat(parts...));
   }
   void require_rank(std::size_t i, std::size_t rank) const;
   // Inputs 0.. all have one dtype; suggests `cast`.
@@ -71,9 +73,9 @@ class ShapeContext {
 
   const Op& op_;
   std::string_view node_name_;
-  Site site_;
+  SourceLine site_;
   std::span<const TensorType> inputs_;
-  const Options& options_;
+  const NodeOptions& options_;
 };
 
 using OutputTypes = std::vector<OutputType>;
@@ -93,7 +95,7 @@ using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<con
 // How the work of one node may be divided. The unit and extent of KernelPlan::range() follow. So
 // far plans divide collectives, what makes shards whole, and random numbers without inputs, all by
 // elements; other launches do the whole of their node's work.
-enum class Split : std::uint8_t {
+enum class WorkSplit : std::uint8_t {
   kSerial,       // not at all: range is [0, 1)
   kElements,     // elements of output 0, or of all tensors of one participant of a collective, end
                  // to end; bits never depend on the division
@@ -137,7 +139,7 @@ struct Op {
   const char* no_gradient = nullptr;  // why there is none
   // `gradient` gets an empty Output, instead of zeros, for every output without gradient.
   bool missing_grads = false;
-  Split split = Split::kSerial;
+  WorkSplit split = WorkSplit::kSerial;
   // How a node is divided into shards of a batch (shards.h). Null: it gathers its inputs and runs
   // once.
   Sharding (*shards)(const ShardContext&) = nullptr;
@@ -169,6 +171,9 @@ struct Op {
   // ranks combine these sums: what the sum of all is then divided by. Its kernels are given the
   // participants of one GPU: they sum those, and divide where these are all.
   DivisorFunction ranks = nullptr;
+  // Set for what moves tensors between processes: the messages of one launch, whose tensors these
+  // are. The thread between processes sends and receives them; the kernel does the rest.
+  Exchange (*exchange)(const Node& node, const Pointers& pointers) = nullptr;
   // Results depend on the node and the step, besides inputs and options.
   bool random = false;
   // Looks at the shape of input 0, not at its values: the placer puts it beside its input.

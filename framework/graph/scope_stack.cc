@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {
@@ -30,7 +31,7 @@ std::string mark_of(const ScopeStack::Entry& entry) {
 
 }  // namespace
 
-void ScopeStack::enter(const detail::Guard* owner, ScopeFrame frame, Site site) {
+void ScopeStack::enter(const detail::Guard* owner, ScopeFrame frame, SourceLine site) {
   frames_.push_back({owner, std::move(frame), site_or(site)});
 }
 
@@ -85,10 +86,10 @@ std::vector<Node*> ScopeStack::controls() const {
   return all;
 }
 
-Site ScopeStack::site_or(Site site) const {
+SourceLine ScopeStack::site_or(SourceLine site) const {
   for (const Entry& entry : frames_)
     if (const auto* frame = std::get_if<SiteFrame>(&entry.frame)) return frame->site;
-  return site.known() ? site : Site{newest.file, newest.line, false};
+  return site.known() ? site : SourceLine{newest.file, newest.line, false};
 }
 
 std::string_view ScopeStack::replica_prefix() const {

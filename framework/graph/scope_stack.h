@@ -50,7 +50,7 @@ struct ColocationFrame {
 };
 
 struct SiteFrame {
-  Site site;
+  SourceLine site;
 };
 
 struct ReplicaFrame {
@@ -93,10 +93,10 @@ class ScopeStack {
   struct Entry {
     const detail::Guard* owner;
     ScopeFrame frame;
-    Site site;  // where it was opened
+    SourceLine site;  // where it was opened
   };
 
-  void enter(const detail::Guard* owner, ScopeFrame frame, Site site);
+  void enter(const detail::Guard* owner, ScopeFrame frame, SourceLine site);
   // Takes the owner's frame away. If it is not the innermost, logs an error and keeps it as the
   // fault.
   void leave(const detail::Guard* owner) noexcept;
@@ -125,7 +125,7 @@ class ScopeStack {
   // Nodes that a new node waits for, as far as its inputs do not imply it.
   std::vector<Node*> controls() const;
   // That of the outermost SiteScope, else `site`; if that is not known, the newest node's.
-  Site site_or(Site site) const;
+  SourceLine site_or(SourceLine site) const;
   std::string_view replica_prefix() const;
   int replica() const;
   int tower() const;
@@ -134,7 +134,7 @@ class ScopeStack {
   std::map<std::string, int, std::less<>> opened;
   const Node* forward = nullptr;  // the node that gradients are being built for
   int towers = 0;                 // how many tower functions have been called
-  Site newest;                    // of the newest node
+  SourceLine newest;              // of the newest node
 
  private:
   std::deque<Entry> frames_;

@@ -3,25 +3,30 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 namespace {
 
 // The line for an error.
-std::string scope_line(const Graph& graph, Site site) { return graph.scopes().site_or(site).str(); }
+std::string scope_line(const Graph& graph, SourceLine site) {
+  return graph.scopes().site_or(site).str();
+}
 
-DeviceFunction not_empty(Graph& graph, DeviceFunction function, Site site) {
+DeviceFunction not_empty(Graph& graph, DeviceFunction function, SourceLine site) {
   require(static_cast<bool>(function), "device scope (", scope_line(graph, site),
           "): the function is empty");
   return function;
 }
 
-Node& anchor_node(Output output, Site site) {
+Node& anchor_node(Output output, SourceLine site) {
   require(static_cast<bool>(output), "colocation scope (", site.str(),
           "): the output to be beside is empty");
   return output.node();
 }
 
-DeviceSpec numbered(Graph& graph, const char* type, const char* caller, int id, Site site) {
+DeviceSpec numbered(Graph& graph, const char* type, const char* caller, int id, SourceLine site) {
   require(id >= 0, caller, "(", id, ") (", scope_line(graph, site),
           "): a device's number is 0 or more");
   DeviceSpec spec;
@@ -41,13 +46,13 @@ std::string below(std::string_view outer, std::string_view name) {
 }
 
 void require_scope_name(bool valid, Graph& graph, const char* kind, std::string_view name,
-                        Site site) {
+                        SourceLine site) {
   require(valid, kind, " scope (", scope_line(graph, site), "): '", name,
           "' is not a valid scope name; use letters, digits and _ . - / alone, at the root with a ",
           "letter, a digit or a dot first");
 }
 
-NameFrame opened_names(Graph& graph, std::string_view name, Site site) {
+NameFrame opened_names(Graph& graph, std::string_view name, SourceLine site) {
   const std::string_view current = graph.scopes().names();
   require_scope_name(is_valid_scope_name(name, current.empty()), graph, "name", name, site);
   if (name.empty()) return {};
@@ -67,7 +72,7 @@ std::string unopened(const ScopeStack& scopes, std::string_view name) {
 }
 
 VariableFrame opened_variables(Graph& graph, std::string_view name,
-                               const VariableScopeOptions& options, Site site) {
+                               const VariableScopeOptions& options, SourceLine site) {
   const ScopeStack& scopes = graph.scopes();
   const std::string outer(scopes.variable_path());
   std::string own(name);
@@ -90,7 +95,7 @@ std::vector<Node*> nodes_of(std::span<const Dependency> list) {
 
 // Without those that are waited for already, as in TensorFlow: that decides which controllers a
 // node's inputs imply.
-ControlFrame waiting_for(Graph& graph, std::span<Node* const> nodes, Site site) {
+ControlFrame waiting_for(Graph& graph, std::span<Node* const> nodes, SourceLine site) {
   std::vector<Node*> known = graph.scopes().controls();
   ControlFrame frame;
   for (Node* node : nodes) {
@@ -107,12 +112,12 @@ ControlFrame waiting_for(Graph& graph, std::span<Node* const> nodes, Site site) 
 
 }  // namespace
 
-detail::Guard::Guard(Graph& graph, ScopeFrame frame, Site site) : graph_(graph) {
+detail::Guard::Guard(Graph& graph, ScopeFrame frame, SourceLine site) : graph_(graph) {
   graph_.scopes().enter(this, std::move(frame), site);
 }
 detail::Guard::~Guard() { graph_.scopes().leave(this); }
 
-DeviceSpec detail::scope_device(Graph& graph, std::string_view text, Site site) {
+DeviceSpec detail::scope_device(Graph& graph, std::string_view text, SourceLine site) {
   try {
     return text;
   } catch (const InvalidArgument& error) {
@@ -120,22 +125,22 @@ DeviceSpec detail::scope_device(Graph& graph, std::string_view text, Site site) 
   }
 }
 
-DeviceScope::DeviceScope(Graph& graph, DeviceEntry entry, std::string what, Site site)
+DeviceScope::DeviceScope(Graph& graph, DeviceEntry entry, std::string what, SourceLine site)
     : Guard(graph, DeviceFrame{std::move(entry), std::move(what)}, site) {}
-DeviceScope::DeviceScope(Graph& graph, DeviceSpec spec, Site site)
+DeviceScope::DeviceScope(Graph& graph, DeviceSpec spec, SourceLine site)
     : DeviceScope(graph, DeviceEntry(spec), "scope " + spec.str(), site) {}
-DeviceScope::DeviceScope(Graph& graph, DeviceSetter& setter, Site site)
+DeviceScope::DeviceScope(Graph& graph, DeviceSetter& setter, SourceLine site)
     : DeviceScope(graph, DeviceEntry(&setter), "setter " + setter.str(), site) {}
-DeviceScope::DeviceScope(Graph& graph, DeviceFunction function, Site site)
+DeviceScope::DeviceScope(Graph& graph, DeviceFunction function, SourceLine site)
     : DeviceScope(graph, DeviceEntry(not_empty(graph, std::move(function), site)), "function",
                   site) {}
-DeviceScope::DeviceScope(Graph& graph, NoDevice, Site site)
+DeviceScope::DeviceScope(Graph& graph, NoDevice, SourceLine site)
     : DeviceScope(graph, DeviceEntry(NoDevice{}), "no device", site) {}
 
-DeviceScope on_cpu(Graph& graph, int id, Site site) {
+DeviceScope on_cpu(Graph& graph, int id, SourceLine site) {
   return {graph, numbered(graph, "CPU", "on_cpu", id, site), site};
 }
-DeviceScope on_gpu(Graph& graph, int id, Site site) {
+DeviceScope on_gpu(Graph& graph, int id, SourceLine site) {
   return {graph, numbered(graph, "GPU", "on_gpu", id, site), site};
 }
 
@@ -153,13 +158,13 @@ DeviceSpec enclosing_device(const Graph& graph) {
   return device;
 }
 
-NameScope::NameScope(Graph& graph, std::string_view name, Site site)
+NameScope::NameScope(Graph& graph, std::string_view name, SourceLine site)
     : Guard(graph, opened_names(graph, name, site), site), path_(graph.scopes().names()) {
   if (!path_.empty()) path_ += '/';
 }
 
 VariableScope::VariableScope(Graph& graph, std::string_view name,
-                             const VariableScopeOptions& options, Site site)
+                             const VariableScopeOptions& options, SourceLine site)
     : Guard(graph, opened_variables(graph, name, options, site), site),
       path_(graph.scopes().variable_path()),
       reenters_(name.empty() && options.default_name.empty()) {
@@ -184,38 +189,40 @@ VariableScope::~VariableScope() {
     inner->second = 0;
 }
 
-ControlDependencies::ControlDependencies(Graph& graph, std::span<Node* const> nodes, Site site)
+ControlDependencies::ControlDependencies(Graph& graph, std::span<Node* const> nodes,
+                                         SourceLine site)
     : Guard(graph, waiting_for(graph, nodes, site), site) {}
-ControlDependencies::ControlDependencies(Graph& graph, std::span<const Output> outputs, Site site)
+ControlDependencies::ControlDependencies(Graph& graph, std::span<const Output> outputs,
+                                         SourceLine site)
     : ControlDependencies(graph, nodes_of(std::vector<Dependency>(outputs.begin(), outputs.end())),
                           site) {}
 ControlDependencies::ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes,
-                                         Site site)
+                                         SourceLine site)
     : ControlDependencies(graph, nodes_of(std::span(nodes.begin(), nodes.size())), site) {}
-ControlDependencies::ControlDependencies(Graph& graph, std::nullptr_t, Site site)
+ControlDependencies::ControlDependencies(Graph& graph, std::nullptr_t, SourceLine site)
     : Guard(graph, ControlFrame{.nodes = {}, .clears = true, .inside = {}}, site) {}
 
-ColocateWith::ColocateWith(Output output, OuterColocation outer, Site site)
+ColocateWith::ColocateWith(Output output, OuterColocation outer, SourceLine site)
     : Guard(anchor_node(output, site).graph(),
             ColocationFrame{&anchor_node(output, site), outer == OuterColocation::kIgnore}, site) {}
-ColocateWith::ColocateWith(Output output, Site site)
+ColocateWith::ColocateWith(Output output, SourceLine site)
     : ColocateWith(output, OuterColocation::kKeep, site) {}
-ColocateWith::ColocateWith(Graph& graph, std::nullptr_t, Site site)
+ColocateWith::ColocateWith(Graph& graph, std::nullptr_t, SourceLine site)
     : Guard(graph, ColocationFrame{nullptr, true}, site) {}
 
-HostScope::HostScope(Graph& graph, const DeviceSpec& device, Site site)
+HostScope::HostScope(Graph& graph, const DeviceSpec& device, SourceLine site)
     : nothing_(graph, nullptr, site), host_(graph, host_of(device), site) {}
 
-EagerScope::EagerScope(Graph& graph, Site site) : Guard(graph, EagerFrame{}, site) {}
+EagerScope::EagerScope(Graph& graph, SourceLine site) : Guard(graph, EagerFrame{}, site) {}
 
-AutocastScope::AutocastScope(Graph& graph, Autocasting what, Site site)
+AutocastScope::AutocastScope(Graph& graph, Autocasting what, SourceLine site)
     : Guard(graph, AutocastFrame{what, {}}, site) {}
 
-SiteScope::SiteScope(Graph& graph, Site site)
+SiteScope::SiteScope(Graph& graph, SourceLine site)
     : Guard(graph, SiteFrame{graph.scopes().site_or(site)}, site) {}
 
 // Inside a tower function, what is made for other replicas too is made by that call.
-ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index, int tower, Site site)
+ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index, int tower, SourceLine site)
     : Guard(graph,
             ReplicaFrame{std::move(prefix), index, tower == 0 ? graph.scopes().tower() : tower},
             site) {}

@@ -4,7 +4,7 @@
 // They must end in reverse order of their beginning, which blocks see to. One on the heap that ends
 // too early takes its own effect away, logs an error, and the next Graph::add throws
 // InvalidArgument: "Exiting device scope without proper scope nesting." Errors name the line that
-// opened the scope; for scopes made by std::make_unique or std::optional see Site::here.
+// opened the scope; for scopes made by std::make_unique or std::optional see SourceLine::here.
 #pragma once
 #include <concepts>
 #include <initializer_list>
@@ -26,12 +26,12 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
 
  protected:
-  Guard(Graph& graph, ScopeFrame frame, Site site);
+  Guard(Graph& graph, ScopeFrame frame, SourceLine site);
   ~Guard();
   Graph& graph_;
 };
 // The device that is named; InvalidArgument names the line, too.
-DeviceSpec scope_device(Graph& graph, std::string_view text, Site site);
+DeviceSpec scope_device(Graph& graph, std::string_view text, SourceLine site);
 }  // namespace detail
 
 // New nodes are placed by what is given. When a node is made, the scopes in force are applied
@@ -48,32 +48,34 @@ DeviceSpec scope_device(Graph& graph, std::string_view text, Site site);
 class DeviceScope : detail::Guard {
  public:
   [[nodiscard]] DeviceScope(Graph& graph, DeviceSpec spec,
-                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                            SourceLine site = SourceLine::here(__builtin_FILE(), __builtin_LINE()));
   // Throws InvalidArgument for text that names no device.
   template <std::convertible_to<std::string_view> Text>
   [[nodiscard]] DeviceScope(Graph& graph, const Text& spec,
-                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()))
+                            SourceLine site = SourceLine::here(__builtin_FILE(), __builtin_LINE()))
       : DeviceScope(graph, detail::scope_device(graph, spec, site), site) {}
   // Borrowed: must outlive the scope.
   [[nodiscard]] DeviceScope(Graph& graph, DeviceSetter& setter,
-                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                            SourceLine site = SourceLine::here(__builtin_FILE(), __builtin_LINE()));
   // Throws InvalidArgument for an empty function.
   [[nodiscard]] DeviceScope(Graph& graph, DeviceFunction function,
-                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                            SourceLine site = SourceLine::here(__builtin_FILE(), __builtin_LINE()));
   [[nodiscard]] DeviceScope(Graph& graph, NoDevice,
-                            Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                            SourceLine site = SourceLine::here(__builtin_FILE(), __builtin_LINE()));
   DeviceScope(Graph& graph, std::nullptr_t) = delete;
 
  private:
-  DeviceScope(Graph& graph, DeviceEntry entry, std::string what, Site site);
+  DeviceScope(Graph& graph, DeviceEntry entry, std::string what, SourceLine site);
 };
 
 // The device scopes /cpu:<id> and /gpu:<id>:  DeviceScope on = on_gpu(graph, 1);
 // Throw InvalidArgument for a negative id.
 [[nodiscard]] DeviceScope on_cpu(Graph& graph, int id = 0,
-                                 Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                                 SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                    __builtin_LINE()));
 [[nodiscard]] DeviceScope on_gpu(Graph& graph, int id = 0,
-                                 Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                                 SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                    __builtin_LINE()));
 
 // What specs among the device scopes in force ask for; setters and functions are not asked.
 DeviceSpec enclosing_device(const Graph& graph);
@@ -84,7 +86,7 @@ DeviceSpec enclosing_device(const Graph& graph);
 class NameScope : detail::Guard {
  public:
   [[nodiscard]] NameScope(Graph& graph, std::string_view name,
-                          Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                          SourceLine site = SourceLine::here(__builtin_FILE(), __builtin_LINE()));
 
   // "a/b/", or "" at the root: re-enters this scope, or names a node like the scope itself.
   const std::string& path() const { return path_; }
@@ -107,13 +109,16 @@ class VariableScope : detail::Guard {
  public:
   [[nodiscard]] VariableScope(Graph& graph, std::string_view name,
                               const VariableScopeOptions& options,
-                              Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                              SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                 __builtin_LINE()));
   [[nodiscard]] VariableScope(Graph& graph, std::string_view name, Reuse reuse = Reuse::kInherit,
-                              Site site = Site::here(__builtin_FILE(), __builtin_LINE()))
+                              SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                 __builtin_LINE()))
       : VariableScope(graph, name, VariableScopeOptions{.reuse = reuse}, site) {}
   // Keeps the name; variables are created through `getter`, which is borrowed.
   [[nodiscard]] VariableScope(Graph& graph, VariableGetter& getter,
-                              Site site = Site::here(__builtin_FILE(), __builtin_LINE()))
+                              SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                 __builtin_LINE()))
       : VariableScope(graph, "", VariableScopeOptions{.getter = &getter}, site) {}
   ~VariableScope();
 
@@ -147,14 +152,18 @@ class Dependency {
 class ControlDependencies : detail::Guard {
  public:
   [[nodiscard]] ControlDependencies(Graph& graph, std::span<Node* const> nodes,
-                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                                    SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                       __builtin_LINE()));
   [[nodiscard]] ControlDependencies(Graph& graph, std::span<const Output> outputs,
-                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                                    SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                       __builtin_LINE()));
   [[nodiscard]] ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes,
-                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                                    SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                       __builtin_LINE()));
   // Inside, nothing outside is waited for.
   [[nodiscard]] ControlDependencies(Graph& graph, std::nullptr_t,
-                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                                    SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                       __builtin_LINE()));
 };
 
 // Whether anchors of ColocateWith scopes outside go on to count.
@@ -167,12 +176,15 @@ enum class OuterColocation { kKeep, kIgnore };
 class ColocateWith : detail::Guard {
  public:
   [[nodiscard]] explicit ColocateWith(Output output,
-                                      Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                                      SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                         __builtin_LINE()));
   [[nodiscard]] ColocateWith(Output output, OuterColocation outer,
-                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                             SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                __builtin_LINE()));
   // Inside, colocation and device scopes outside are set aside.
   [[nodiscard]] ColocateWith(Graph& graph, std::nullptr_t,
-                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                             SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                __builtin_LINE()));
 };
 
 // Places nodes on /cpu:0 of the job, replica and task of `device`. Scopes, setters and colocation
@@ -180,7 +192,7 @@ class ColocateWith : detail::Guard {
 class HostScope {
  public:
   [[nodiscard]] HostScope(Graph& graph, const DeviceSpec& device,
-                          Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                          SourceLine site = SourceLine::here(__builtin_FILE(), __builtin_LINE()));
 
  private:
   ColocateWith nothing_;
@@ -191,7 +203,7 @@ class HostScope {
 // one counts.
 class SiteScope : detail::Guard {
  public:
-  [[nodiscard]] SiteScope(Graph& graph, Site site);
+  [[nodiscard]] SiteScope(Graph& graph, SourceLine site);
 };
 
 // New nodes run as soon as they may, before nodes that were made earlier and wait for nothing: so
@@ -199,7 +211,8 @@ class SiteScope : detail::Guard {
 class EagerScope : detail::Guard {
  public:
   [[nodiscard]] explicit EagerScope(Graph& graph,
-                                    Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                                    SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                       __builtin_LINE()));
 };
 
 // Inputs of new nodes are cast as their ops say (Op::autocast), by nodes on their lines: one for
@@ -209,7 +222,8 @@ class EagerScope : detail::Guard {
 class AutocastScope : detail::Guard {
  public:
   [[nodiscard]] AutocastScope(Graph& graph, Autocasting what,
-                              Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                              SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                 __builtin_LINE()));
 };
 
 // Nodes and variables inside belong to replica `index`; `prefix` is the part of their names that
@@ -218,7 +232,8 @@ class AutocastScope : detail::Guard {
 class ReplicaScope : detail::Guard {
  public:
   [[nodiscard]] ReplicaScope(Graph& graph, std::string prefix, int index, int tower = 0,
-                             Site site = Site::here(__builtin_FILE(), __builtin_LINE()));
+                             SourceLine site = SourceLine::here(__builtin_FILE(),
+                                                                __builtin_LINE()));
 };
 
 }  // namespace belfry

@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-Range samples_of_shard(std::int64_t samples, int shards, int shard) {
+WorkRange samples_of_shard(std::int64_t samples, int shards, int shard) {
   return {shard * samples / shards, (shard + 1) * samples / shards};
 }
 

@@ -25,7 +25,7 @@ struct Division {
 };
 
 // The samples of a batch, numbered from 0, that belong to shard `shard` of `shards`.
-Range samples_of_shard(std::int64_t samples, int shards, int shard);
+WorkRange samples_of_shard(std::int64_t samples, int shards, int shard);
 
 // What a rule sees: types of whole tensors.
 struct ShardContext {
@@ -46,8 +46,6 @@ struct Sharding {
 
   bool divides() const { return !own.empty(); }
 };
-
-using ShardRule = Sharding (*)(const ShardContext&);
 
 // Element i of each output depends on elements i of the inputs, which broadcast.
 Sharding pointwise_shards(const ShardContext& c);

@@ -1,5 +1,7 @@
 #include "belfry/framework/graph/variable.h"
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/state.h"
 
@@ -55,7 +57,7 @@ const Node& original_of(const Node& variable) {
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options,
                   At at) {
   const VariableScopeState scope = graph.scopes().variables();
-  const Site site = graph.scopes().site_or(at.site);
+  const SourceLine site = graph.scopes().site_or(at.site);
   const std::string key = scope.path.empty() ? std::string(name) : cat(scope.path, "/", name);
   if (!options.dtype) options.dtype = scope.dtype.value_or(DType::kF32);
   if (!options.initializer) options.initializer = scope.initializer;

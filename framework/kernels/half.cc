@@ -3,6 +3,8 @@
 #include "belfry/framework/kernels/half_bits.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "belfry/framework/base/require.h"
 #endif
 
 // target_clones takes no intrinsics, so each instruction set has functions of its own. f16 has

@@ -1,5 +1,7 @@
 #include "belfry/framework/passes/colocation.h"
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 
 Colocation::Colocation(const Graph& graph, const PlacementContext& context)

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/passes/colocation.h"
 
 namespace belfry {

@@ -1,6 +1,7 @@
 // The texts of the placer's refusals.
 #include <set>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/passes/colocation_sets.h"
 
 namespace belfry {

@@ -25,7 +25,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   add_transfers(graph, context);
   pack_weights(graph, context);
   order_writes(graph);
-  if (graph.locks == Locks::kEachVariable) copy_variables(graph);
+  if (graph.locks == LockDuration::kEachVariable) copy_variables(graph);
   split_ranks(graph, context);
   group_copies(graph, context);
   ExecutionSchedule launches = schedule(graph, context);

@@ -16,7 +16,7 @@ struct PlanContext {
   bool share_replicas = true;
   // The variables in one storage with this one, its owner first; empty before it has memory.
   std::function<std::vector<const Node*>(const Node&)> sharers = {};
-  Locks locks = Locks::kWholeRun;
+  LockDuration locks = LockDuration::kWholeRun;
   bool deterministic = false;  // as in SessionOptions
   bool capture = true;         // as in SessionOptions
 

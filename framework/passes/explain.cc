@@ -1,5 +1,6 @@
 #include "belfry/framework/passes/explain.h"
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/passes/placer.h"
 

@@ -23,7 +23,7 @@ namespace {
 bool is_update(const PlanNode& node) {
   const Op& op = *node.op;
   if (is_half(node.types.empty() ? DType::kF32 : node.types[0].dtype) && !op.half) return false;
-  return op.elementwise_input >= op.writes && op.writes > 0 && op.split == Split::kElements &&
+  return op.elementwise_input >= op.writes && op.writes > 0 && op.split == WorkSplit::kElements &&
          at(op.writes) == node.types.size() && node.inputs.size() <= FusedTensors::kMostInputs;
 }
 
@@ -44,25 +44,24 @@ class UpdateFuser {
         walker_(plan.nodes.size()) {}
 
   void run() {
-    const std::size_t count = plan_.nodes.size();
-    for (std::size_t n = 0; n < count; ++n)
-      if (is_fusible(plan_.nodes[n])) consider(static_cast<int>(n));
-    group_others(count);
+    for (const NodeIndex n : plan_.nodes.indices())
+      if (is_fusible(plan_.nodes[n])) consider(n);
+    group_others();
     // Fusions that close a cycle with each other are given up, all of them: graphs of training
     // programs have none.
     if (!replacements_.nodes.empty() && !replace_nodes(plan_, replacements_))
-      plan_.nodes.resize(count);
+      plan_.nodes.resize(consumers_.size());
   }
 
  private:
   struct Member {
-    int node;
+    NodeIndex node;
     int result;  // the output of the collective that it applies
   };
 
   bool is_fusible(const PlanNode& node) const {
     if (node.op == &kSumShards) return true;
-    if (!node.op->collective || node.op->split != Split::kElements) return false;
+    if (!node.op->collective || node.op->split != WorkSplit::kElements) return false;
     const int space = space_of(node.devices);
     if (space <= 0) return space == 0 && at(node.participants()) <= FusedTensors::kMostParticipants;
     return node.op->fuses_on_gpus && node.types[0].dtype == DType::kF32 &&
@@ -76,17 +75,17 @@ class UpdateFuser {
     return same ? of(devices[0]) : -1;
   }
 
-  void consider(int sum) {
+  void consider(NodeIndex sum) {
     std::vector<Member> members;
     const int space = space_of(plan_.node(sum).devices);
-    for (const int user : consumers_[at(sum)]) {
+    for (const NodeIndex user : consumers_[sum]) {
       const auto& inputs = plan_.node(user).inputs;
       const auto uses = std::ranges::count(inputs, sum, &Value::node);
       if (uses == 0) continue;  // it waits for the sum and does not read it
       if (uses > 1 || !applies(plan_.node(user), sum, space)) return;
       members.push_back({user, inputs[at(plan_.node(user).op->elementwise_input)].index});
     }
-    std::vector<int> body = shard_sums(sum);
+    std::vector<NodeIndex> body = shard_sums(sum);
     body.push_back(sum);
     if (members.empty() || !has_kernel(sum, members) ||
         !reads_before_writes(plan_.node(sum).inputs, participants(sum), members) ||
@@ -96,19 +95,18 @@ class UpdateFuser {
     fuse(body, *plan_.node(sum).node);
   }
 
-  int participants(int sum) const { return std::max(1, plan_.node(sum).participants()); }
+  int participants(NodeIndex sum) const { return std::max(1, plan_.node(sum).participants()); }
 
   // What adds up the shards of the participants of a collective, if that is done for each, and for
   // it alone.
-  std::vector<int> shard_sums(int sum) const {
+  std::vector<NodeIndex> shard_sums(NodeIndex sum) const {
     const PlanNode& collective = plan_.node(sum);
-    std::vector<int> sums;
+    std::vector<NodeIndex> sums;
     if (collective.participants() == 0 || space_of(collective.devices) != 0 ||
         at(collective.participants()) > FusedTensors::kMostSharded)
       return {};
     for (const Value& input : collective.inputs) {
-      if (plan_.node(input.node).op != &kSumShards || consumers_[at(input.node)].size() != 1)
-        return {};
+      if (plan_.node(input.node).op != &kSumShards || consumers_[input.node].size() != 1) return {};
       sums.push_back(input.node);
     }
     return sums;
@@ -116,14 +114,14 @@ class UpdateFuser {
 
   // Launches of GPUs cost more than most updates: those of an op on a device that no collective
   // brings together go into one, as many as follow each other and it has room for.
-  void group_others(std::size_t count) {
+  void group_others() {
     std::map<std::pair<int, const Op*>, std::vector<Member>> open;
-    const std::vector<char> behind = behind_updates(count);
-    for (std::size_t n = 0; n < count; ++n) {
+    const Indexed<PlanNode, char> behind = behind_updates();
+    for (const NodeIndex n : consumers_.indices()) {
       const PlanNode& node = plan_.nodes[n];
-      if (behind[n] || !is_grouped(node) || is_fused(static_cast<int>(n))) continue;
+      if (behind[n] || !is_grouped(node) || is_fused(n)) continue;
       std::vector<Member>& members = open[{node.device(), node.op}];
-      members.push_back({static_cast<int>(n), static_cast<int>(members.size())});
+      members.push_back({n, static_cast<int>(members.size())});
       if (std::ssize(members) == FusedTensors::kMostGrouped) group(std::exchange(members, {}));
     }
     for (const auto& [kind, members] : open) group(members);
@@ -134,20 +132,20 @@ class UpdateFuser {
            node.op != &kAssign && node.types[0].dtype == DType::kF32;
   }
 
-  bool is_fused(int n) const { return replacements_.nodes.contains(n); }
+  bool is_fused(NodeIndex n) const { return replacements_.nodes.contains(n); }
 
   // What comes after some of the updates: without it, groups and fusions close no cycles.
-  std::vector<char> behind_updates(std::size_t count) const {
-    std::vector<int> after;
-    for (std::size_t n = 0; n < count; ++n)
-      if (is_fused(static_cast<int>(n)) || is_grouped(plan_.nodes[n]))
+  Indexed<PlanNode, char> behind_updates() const {
+    std::vector<NodeIndex> after;
+    for (const NodeIndex n : consumers_.indices())
+      if (is_fused(n) || is_grouped(plan_.nodes[n]))
         after.insert(after.end(), consumers_[n].begin(), consumers_[n].end());
     return reached_from(consumers_, after);
   }
 
   void group(const std::vector<Member>& members) {
     std::vector<Value> gradients;
-    std::vector<int> body;
+    std::vector<NodeIndex> body;
     for (const Member& member : members) {
       const PlanNode& update = plan_.node(member.node);
       gradients.push_back(update.inputs[at(update.op->elementwise_input)]);
@@ -159,13 +157,13 @@ class UpdateFuser {
   }
 
   // `space`: of the sum.
-  bool applies(const PlanNode& user, int sum, int space) const {
+  bool applies(const PlanNode& user, NodeIndex sum, int space) const {
     return is_update(user) && user.inputs[at(user.op->elementwise_input)].node == sum &&
            space_of(user.devices) == space;
   }
 
   // A kernel of a GPU applies a sum by one op.
-  bool has_kernel(int sum, const std::vector<Member>& members) const {
+  bool has_kernel(NodeIndex sum, const std::vector<Member>& members) const {
     const PlanNode& collective = plan_.node(sum);
     if (space_of(collective.devices) == 0) return true;
     std::map<int, std::vector<const Op*>> updates;  // of each tensor
@@ -180,27 +178,27 @@ class UpdateFuser {
 
   // What a path from one member reaches, a path from all of them will. No member may be reached,
   // and no user of a variable that was not reached from that variable's own update.
-  bool keeps_versions(const std::vector<int>& sums, const std::vector<Member>& members) {
-    std::set<int> fused(sums.begin(), sums.end());
+  bool keeps_versions(const std::vector<NodeIndex>& sums, const std::vector<Member>& members) {
+    std::set<NodeIndex> fused(sums.begin(), sums.end());
     for (const Member& member : members) fused.insert(member.node);
-    const auto is_sum = [&](int n) { return std::ranges::find(sums, n) != sums.end(); };
-    std::vector<int> after;
-    for (const int n : fused)
-      std::ranges::copy_if(consumers_[at(n)], std::back_inserter(after),
-                           [&](int user) { return !fused.contains(user) || !is_sum(n); });
-    const std::vector<int> all = walker_.reached_from(consumers_, after);
-    if (std::ranges::any_of(fused, [&](int n) { return contains(all, n); })) return false;
+    const auto is_sum = [&](NodeIndex n) { return std::ranges::find(sums, n) != sums.end(); };
+    std::vector<NodeIndex> after;
+    for (const NodeIndex n : fused)
+      std::ranges::copy_if(consumers_[n], std::back_inserter(after),
+                           [&](NodeIndex user) { return !fused.contains(user) || !is_sum(n); });
+    const std::vector<NodeIndex> all = walker_.reached_from(consumers_, after);
+    if (std::ranges::any_of(fused, [&](NodeIndex n) { return contains(all, n); })) return false;
     return std::ranges::all_of(members, [&](const Member& member) {
-      const std::vector<int> own = walker_.reached_from(consumers_, consumers_[at(member.node)]);
+      const std::vector<NodeIndex> own = walker_.reached_from(consumers_, consumers_[member.node]);
       const auto& written = plan_.node(member.node).inputs;
       for (int i = 0; i < plan_.node(member.node).op->writes; ++i)
-        for (const int user : consumers_[at(written[at(i)].node)])
+        for (const NodeIndex user : consumers_[written[at(i)].node])
           if (contains(all, user) && !contains(own, user)) return false;
       return true;
     });
   }
 
-  static bool contains(const std::vector<int>& sorted, int n) {
+  static bool contains(const std::vector<NodeIndex>& sorted, NodeIndex n) {
     return std::ranges::binary_search(sorted, n);
   }
 
@@ -208,7 +206,7 @@ class UpdateFuser {
   // that it writes may be read but by its own tensor's sum, element by element.
   bool reads_before_writes(std::span<const Value> summed, int participants,
                            const std::vector<Member>& members) const {
-    std::map<int, int> written_by;  // variable -> tensor
+    std::map<NodeIndex, int> written_by;  // variable -> tensor
     for (const Member& member : members) {
       const PlanNode& update = plan_.node(member.node);
       for (int i = 0; i < update.op->writes; ++i)
@@ -231,10 +229,10 @@ class UpdateFuser {
   }
 
   // Replaces nodes, in an order in which they could run, by one that is named as `named`.
-  void fuse(const std::vector<int>& nodes, const Node& named) {
+  void fuse(const std::vector<NodeIndex>& nodes, const Node& named) {
     Fusion fusion;
     PlanNode fused{&kFusedUpdate, &named, {}, {}, {}, {}};
-    for (const int n : nodes) {
+    for (const NodeIndex n : nodes) {
       const PlanNode& node = plan_.node(n);
       fusion.body.push_back({node.op, node.node, {}, node.types, node.devices});
       fusion.body.back().inputs.resize(node.inputs.size());
@@ -245,8 +243,8 @@ class UpdateFuser {
     plan_.nodes.push_back(std::move(fused));
   }
 
-  void add_inputs(const std::vector<int>& nodes, Fusion& fusion, PlanNode& fused) const {
-    std::map<int, int> member_of;
+  void add_inputs(const std::vector<NodeIndex>& nodes, Fusion& fusion, PlanNode& fused) const {
+    std::map<NodeIndex, int> member_of;
     for (std::size_t m = 0; m < nodes.size(); ++m) member_of[nodes[m]] = static_cast<int>(m);
     for (const Part part : {Part::kWritten, Part::kCombined, Part::kOther})
       for (std::size_t m = 0; m < nodes.size(); ++m) {
@@ -265,8 +263,8 @@ class UpdateFuser {
   }
 
   // What updates write: members alone read what a collective gives.
-  void add_outputs(const std::vector<int>& nodes, Fusion& fusion, PlanNode& fused) {
-    const int made = static_cast<int>(plan_.nodes.size());
+  void add_outputs(const std::vector<NodeIndex>& nodes, Fusion& fusion, PlanNode& fused) {
+    const NodeIndex made = plan_.nodes.next();
     for (std::size_t m = 0; m < nodes.size(); ++m) {
       const PlanNode& node = plan_.node(nodes[m]);
       replacements_.nodes[nodes[m]] = made;
@@ -282,7 +280,7 @@ class UpdateFuser {
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  std::vector<std::vector<int>> consumers_;
+  NodeLists consumers_;
   Walker walker_;
   Replacements replacements_;
 };

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fusion.h"
@@ -77,7 +78,7 @@ class FusedUpdate {
     bool assigned = true;  // all updates are assignments
   };
 
-  void update(const Pointers& p, std::size_t b, Range range) const {
+  void update(const Pointers& p, std::size_t b, WorkRange range) const {
     const Tensor& tensor = tensors_[b];
     if (tensor.updates.empty()) return;
     if (!tensor.sum && !tensor.shard_sum) return apply(p, tensor.updates[0], nullptr, range);
@@ -88,7 +89,7 @@ class FusedUpdate {
     alignas(64) std::byte sum[kUpdateChunk];
     const std::int64_t step = kUpdateChunk / tensor.element_bytes;
     for (std::int64_t begin = range.begin; begin < range.end; begin += step) {
-      const Range part{begin, std::min(begin + step, range.end)};
+      const WorkRange part{begin, std::min(begin + step, range.end)};
       void* const whole = from_start(sum, tensor, part);
       if (tensor.shard_sum)
         add_shards(p, tensor, inputs, part, whole);
@@ -101,7 +102,7 @@ class FusedUpdate {
   // All updates assign, as in allreduce_bench and in no training step: the results go where they
   // belong, since nothing is done to them.
   void assign(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
-              Range range) const {
+              WorkRange range) const {
     const auto written = [&](std::size_t u) {
       return p.given_inputs()[at(tensor.updates[u].of.inputs[0])];
     };
@@ -112,20 +113,20 @@ class FusedUpdate {
   }
 
   // Kernels count elements from the start of the whole tensor.
-  static void* from_start(std::byte* chunk, const Tensor& tensor, Range part) {
+  static void* from_start(std::byte* chunk, const Tensor& tensor, WorkRange part) {
     return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(chunk) -
                                    at(part.begin * tensor.element_bytes));
   }
 
   void add_participants(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
-                        Range part, void* whole) const {
+                        WorkRange part, void* whole) const {
     std::array<void*, FusedTensors::kMostParticipants> results;
     std::fill_n(results.begin(), participants_, whole);
     tensor.sum(Pointers(inputs, {results.data(), participants_}, nullptr, part, p.step()));
   }
 
   void add_shards(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
-                  Range part, void* whole) const {
+                  WorkRange part, void* whole) const {
     const auto add = [&](std::size_t participant, void* result) {
       tensor.shard_sum(Pointers(inputs.subspan(participant * shards_, shards_), {&result, 1},
                                 nullptr, part, p.step()));
@@ -138,7 +139,7 @@ class FusedUpdate {
     add_participants(p, tensor, {sums.data(), participants_}, part, whole);
   }
 
-  static void apply(const Pointers& p, const Update& update, void* sum, Range part) {
+  static void apply(const Pointers& p, const Update& update, void* sum, WorkRange part) {
     std::array<void*, FusedTensors::kMostInputs> inputs;
     const auto all = p.given_inputs();
     std::size_t count = 0;

@@ -23,11 +23,11 @@ class GroupedCopies {
   void run() {
     find_idle();
     find_awaited();
-    std::vector<int> copies;
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
-      if (may_be_last(static_cast<int>(n))) copies.push_back(static_cast<int>(n));
+    std::vector<NodeIndex> copies;
+    for (const NodeIndex n : plan_.nodes.indices())
+      if (may_be_last(n)) copies.push_back(n);
     if (copies.empty()) return;
-    const std::vector<char> last = reached_from(consumers_, copies);
+    const Indexed<PlanNode, char> last = reached_from(consumers_, copies);
     reorder(copies, group(copies), last);
   }
 
@@ -46,11 +46,11 @@ class GroupedCopies {
   // Groups of nodes, on a GPU, for which nothing else waits. They need not wait for the host.
   void find_idle() {
     idle_.resize(plan_.nodes.size());
-    for (std::size_t n = plan_.nodes.size(); n-- > 0;)
+    for (const NodeIndex n : plan_.nodes.indices() | std::views::reverse)
       idle_[n] = plan_.nodes[n].op == &kNoOp && on_gpu(plan_.nodes[n].device()) &&
-                 std::ranges::all_of(consumers_[n], [&](int user) { return idle_[at(user)]; });
-    for (std::vector<int>& users : consumers_)
-      std::erase_if(users, [&](int user) { return idle_[at(user)]; });
+                 std::ranges::all_of(consumers_[n], [&](NodeIndex user) { return idle_[user]; });
+    for (std::vector<NodeIndex>& users : consumers_)
+      std::erase_if(users, [&](NodeIndex user) { return idle_[user]; });
   }
 
   // awaited_[n]: it works on a GPU, is fetched or eager, or such a node waits for it, in this run
@@ -58,67 +58,68 @@ class GroupedCopies {
   void find_awaited() {
     awaited_.resize(plan_.nodes.size());
     for (int round = 0; round < 2; ++round)
-      for (std::size_t n = plan_.nodes.size(); n-- > 0;) awaited_[n] = is_awaited(n);
+      for (const NodeIndex n : plan_.nodes.indices() | std::views::reverse)
+        awaited_[n] = is_awaited(n);
   }
 
-  bool is_awaited(std::size_t n) const {
+  bool is_awaited(NodeIndex n) const {
     const PlanNode& node = plan_.nodes[n];
     if (idle_[n]) return false;
     if (node.fetch() >= 0 || is_of_gpu(node) || any_awaited(consumers_[n])) return true;
     if (node.launches() && node.node->origin().eager) return true;
     const auto written = std::span(node.inputs).first(at(node.writes()));
-    return std::ranges::any_of(written, [&](Value v) { return awaited_[at(v.node)]; });
+    return std::ranges::any_of(written, [&](Value v) { return awaited_[v.node]; });
   }
 
-  bool any_awaited(const std::vector<int>& nodes) const {
-    return std::ranges::any_of(nodes, [&](int n) { return awaited_[at(n)]; });
+  bool any_awaited(const std::vector<NodeIndex>& nodes) const {
+    return std::ranges::any_of(nodes, [&](NodeIndex n) { return awaited_[n]; });
   }
 
-  bool may_be_last(int n) const {
+  bool may_be_last(NodeIndex n) const {
     const PlanNode& node = plan_.node(n);
     return comes_from_gpu(node) && node.fetch() < 0 && node.types[0].bytes() <= kMostBytes &&
-           !any_awaited(consumers_[at(n)]);
+           !any_awaited(consumers_[n]);
   }
 
   // Appends a node per memory space that copies what these do, and gives it their users.
-  std::vector<int> group(const std::vector<int>& copies) {
-    std::map<int, int> group_of;  // by memory space
-    std::vector<int> groups;
-    for (const int copy : copies) {
+  std::vector<NodeIndex> group(const std::vector<NodeIndex>& copies) {
+    std::map<int, NodeIndex> group_of;  // by memory space
+    std::vector<NodeIndex> groups;
+    for (const NodeIndex copy : copies) {
       const Value source = plan_.node(copy).inputs[0];
-      const auto [found, fresh] = group_of.emplace(
-          context_.device(plan_.device(source)).memory_space, static_cast<int>(plan_.nodes.size()));
-      const int n = found->second;
+      const auto [found, fresh] =
+          group_of.emplace(context_.device(plan_.device(source)).memory_space, plan_.nodes.next());
+      const NodeIndex n = found->second;
       if (fresh) {
         groups.push_back(n);
         plan_.nodes.push_back({&kCopy, plan_.node(copy).node, {}, {}, {}, {}});
       }
-      PlanNode& all = plan_.nodes[at(n)];
+      PlanNode& all = plan_.nodes[n];
       const PlanNode& one = plan_.node(copy);
       const Value moved{n, static_cast<int>(all.inputs.size())};
       all.inputs.push_back(source);
       all.types.push_back(one.types[0]);
       all.devices.push_back(one.device());
       all.after.insert(all.after.end(), one.after.begin(), one.after.end());
-      for (const int user : consumers_[at(copy)]) {
-        std::ranges::replace(plan_.nodes[at(user)].inputs, Value{copy, 0}, moved);
-        std::ranges::replace(plan_.nodes[at(user)].after, copy, n);
+      for (const NodeIndex user : consumers_[copy]) {
+        std::ranges::replace(plan_.nodes[user].inputs, Value{copy, 0}, moved);
+        std::ranges::replace(plan_.nodes[user].after, copy, n);
       }
     }
     return groups;
   }
 
   // The groups instead of the copies, and behind them what is `last` because of them.
-  void reorder(const std::vector<int>& copies, const std::vector<int>& groups,
-               const std::vector<char>& last) {
-    std::vector<int> order, behind;
-    for (std::size_t n = 0; n < last.size(); ++n) {
+  void reorder(const std::vector<NodeIndex>& copies, const std::vector<NodeIndex>& groups,
+               const Indexed<PlanNode, char>& last) {
+    std::vector<NodeIndex> order, behind;
+    for (const NodeIndex n : last.indices()) {
       if (idle_[n])
-        std::erase_if(plan_.nodes[n].after, [&](int before) { return last[at(before)]; });
+        std::erase_if(plan_.nodes[n].after, [&](NodeIndex before) { return last[before]; });
       if (!last[n])
-        order.push_back(static_cast<int>(n));
-      else if (!std::ranges::binary_search(copies, static_cast<int>(n)))
-        behind.push_back(static_cast<int>(n));
+        order.push_back(n);
+      else if (!std::ranges::binary_search(copies, n))
+        behind.push_back(n);
     }
     order.insert(order.end(), groups.begin(), groups.end());
     order.insert(order.end(), behind.begin(), behind.end());
@@ -127,8 +128,8 @@ class GroupedCopies {
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  std::vector<std::vector<int>> consumers_;  // without idle ones
-  std::vector<char> idle_, awaited_;
+  NodeLists consumers_;  // without idle ones
+  Indexed<PlanNode, char> idle_, awaited_;
 };
 
 }  // namespace

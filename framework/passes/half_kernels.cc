@@ -4,6 +4,7 @@
 #include <span>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/passes/passes.h"
@@ -69,7 +70,7 @@ class HalfKernel {
   }
 
   Widened tensors_;
-  Range whole_;
+  WorkRange whole_;
   std::int64_t inner_workspace_;
   KernelRun run_;
 };

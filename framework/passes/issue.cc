@@ -65,6 +65,7 @@ class GpuIssuer {
     }
     lists_.resize(plan_.strands.size());
     for (std::size_t s = 0; s < segments_.size(); ++s) issue(static_cast<int>(s));
+    issue_ends();
     return std::move(lists_);
   }
 
@@ -220,6 +221,18 @@ class GpuIssuer {
     }
     add(Kind::kEndSegment, last, segment.strand, s);
     (*list_)[begin].position = static_cast<int>(list_->size() - 1 - begin);
+  }
+
+  // The thread of a GPU ends when the GPU has finished all that it was given.
+  void issue_ends() {
+    std::map<int, const Segment*> last_of;
+    for (const Segment& segment : segments_) last_of[segment.gpu] = &segment;
+    for (const auto& [gpu, segment] : last_of) {
+      list_ = &lists_[segment->strand];
+      for (const StrandIndex s : plan_.strands.indices())
+        if (plan_.strands[s].gpu == gpu)
+          add(Kind::kWaitStamp, segment->launches.back(), {s, plan_.strands[s].last()});
+    }
   }
 
   // No other strand has to be told that the segment begins.

@@ -50,13 +50,13 @@ class MemoryPlanner {
     std::set<Value> read_by_gpus;
     for (const PlanNode& node : graph_.nodes)
       if (!of_host(node)) read_by_gpus.insert(node.inputs.begin(), node.inputs.end());
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+    for (const NodeIndex n : graph_.nodes.indices()) {
       const PlanNode& copy = graph_.nodes[n];
       if (copy.fetch() < 0 || copy.inputs.empty() || !of_host(copy)) continue;
       const PlanNode& made = graph_.node(copy.inputs[0].node);
       if (made.inputs.empty() && made.launches() && of_host(made) &&
           !read_by_gpus.contains(copy.inputs[0]))
-        fetched_as_.emplace(copy.inputs[0], static_cast<int>(n));
+        fetched_as_.emplace(copy.inputs[0], n);
     }
   }
 
@@ -66,11 +66,11 @@ class MemoryPlanner {
   void assign_buffers() {
     find_users();
     made_.buffer_of.resize(graph_.nodes.size());
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+    for (const NodeIndex n : graph_.nodes.indices()) {
       const PlanNode& node = graph_.nodes[n];
       auto& buffers = made_.buffer_of[n];
       for (std::size_t i = 0; i < node.types.size(); ++i) {
-        const Value value{static_cast<int>(n), static_cast<int>(i)};
+        const Value value{n, static_cast<int>(i)};
         const Value root = root_of(graph_, value);
         if (root != value) {
           buffers.push_back(made_.buffer(root));
@@ -148,8 +148,8 @@ class MemoryPlanner {
   void find_users() {
     launch_of_.resize(graph_.nodes.size());
     for (const LaunchIndex l : schedule_.launches.indices())
-      launch_of_[at(schedule_.launches[l].node)] = l;
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      launch_of_[schedule_.launches[l].node] = l;
+    for (const NodeIndex n : graph_.nodes.indices())
       if (launch_of_[n])
         for (const Value& input : graph_.nodes[n].inputs)
           users_[root_of(graph_, input)].push_back(launch_of_[n]);
@@ -157,9 +157,9 @@ class MemoryPlanner {
 
   // The buffer that output i may be written over, or none: an input in the same arena, of the same
   // size, that this launch is the last to use.
-  BufferIndex overwritten(int n, std::size_t i) {
+  BufferIndex overwritten(NodeIndex n, std::size_t i) {
     const PlanNode& node = graph_.node(n);
-    const LaunchIndex launch = launch_of_[at(n)];
+    const LaunchIndex launch = launch_of_[n];
     if (node.op->in_place == InPlace::kNo || !launch || node.fetch() >= 0) return {};
     const bool pairwise = node.op->in_place == InPlace::kPairwise;
     if (!pairwise && i > 0) return {};
@@ -191,7 +191,7 @@ class MemoryPlanner {
 
   // A value used twice by one launch is read at other places than it is written, and so is one of
   // which it takes the shards one by one.
-  bool fed_once(int n, BufferIndex buffer) {
+  bool fed_once(NodeIndex n, BufferIndex buffer) {
     if (std::exchange(fed_node_, n) != n) {
       fed_.clear();
       for (const Value& input : graph_.node(n).inputs) ++fed_[made_.buffer(root_of(graph_, input))];
@@ -209,7 +209,7 @@ class MemoryPlanner {
         if (uses.empty() || uses.back() != l) uses.push_back(l);
       };
       for (const Value& input : node.inputs) touch(made_.buffer(root_of(graph_, input)));
-      for (const BufferIndex buffer : made_.buffer_of[at(launch.node)]) touch(buffer);
+      for (const BufferIndex buffer : made_.buffer_of[launch.node]) touch(buffer);
       if (made_.workspaces[l]) touch(made_.workspaces[l]);
     }
   }
@@ -281,13 +281,13 @@ class MemoryPlanner {
   const ExecutionSchedule& schedule_;
   const PlanContext& context_;
   MemoryLayout made_;
-  std::vector<LaunchIndex> launch_of_;  // by node
-  std::map<Value, int> fetched_as_;     // the copy in whose fetch a value is made
+  Indexed<PlanNode, LaunchIndex> launch_of_;
+  std::map<Value, NodeIndex> fetched_as_;  // the copy in whose fetch a value is made
   std::map<Value, std::vector<LaunchIndex>> users_;
   std::map<BufferIndex, std::vector<Value>> values_in_;
   Indexed<BufferRecord, std::vector<LaunchIndex>> uses_;
   std::map<int, BufferIndex> equal_in_;  // by memory space: of the last tensor of a collective
-  int fed_node_ = -1;
+  NodeIndex fed_node_;
   std::map<BufferIndex, int> fed_;  // how often that node takes each
 };
 

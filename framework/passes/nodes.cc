@@ -6,6 +6,7 @@
 #include <queue>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
@@ -13,25 +14,22 @@
 
 namespace belfry {
 
-std::vector<std::vector<int>> consumers_of(const PlanGraph& plan) {
-  std::vector<std::vector<int>> consumers(plan.nodes.size());
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
-    for (const Value& input : plan.nodes[n].inputs)
-      consumers[at(input.node)].push_back(static_cast<int>(n));
-    for (const int before : plan.nodes[n].after)
-      consumers[at(before)].push_back(static_cast<int>(n));
+NodeLists consumers_of(const PlanGraph& plan) {
+  NodeLists consumers(plan.nodes.size());
+  for (const NodeIndex n : plan.nodes.indices()) {
+    for (const Value& input : plan.nodes[n].inputs) consumers[input.node].push_back(n);
+    for (const NodeIndex before : plan.nodes[n].after) consumers[before].push_back(n);
   }
   return consumers;
 }
 
-std::vector<int> users_of(const PlanGraph& plan, const std::vector<std::vector<int>>& consumers,
-                          Value value) {
-  std::vector<int> users;
+std::vector<NodeIndex> users_of(const PlanGraph& plan, const NodeLists& consumers, Value value) {
+  std::vector<NodeIndex> users;
   std::vector<Value> open{value};
   while (!open.empty()) {
     const Value current = open.back();
     open.pop_back();
-    for (const int next : consumers[at(current.node)]) {
+    for (const NodeIndex next : consumers[current.node]) {
       const PlanNode& user = plan.node(next);
       if (std::ranges::find(user.inputs, current) == user.inputs.end()) continue;
       if (user.op->alias)
@@ -44,46 +42,46 @@ std::vector<int> users_of(const PlanGraph& plan, const std::vector<std::vector<i
   return users;
 }
 
-std::vector<char> reached_from(const std::vector<std::vector<int>>& consumers,
-                               std::span<const int> starts) {
-  std::vector<char> reached(consumers.size());
-  std::vector<int> open(starts.begin(), starts.end());
+Indexed<PlanNode, char> reached_from(const NodeLists& consumers,
+                                     std::span<const NodeIndex> starts) {
+  Indexed<PlanNode, char> reached(consumers.size());
+  std::vector<NodeIndex> open(starts.begin(), starts.end());
   while (!open.empty()) {
-    const int n = open.back();
+    const NodeIndex n = open.back();
     open.pop_back();
-    if (std::exchange(reached[at(n)], true)) continue;
-    open.insert(open.end(), consumers[at(n)].begin(), consumers[at(n)].end());
+    if (std::exchange(reached[n], true)) continue;
+    open.insert(open.end(), consumers[n].begin(), consumers[n].end());
   }
   return reached;
 }
 
-std::vector<int> Walker::reached_from(const std::vector<std::vector<int>>& consumers,
-                                      std::span<const int> starts) {
+std::vector<NodeIndex> Walker::reached_from(const NodeLists& consumers,
+                                            std::span<const NodeIndex> starts) {
   marks_.resize(std::max(marks_.size(), consumers.size()));
-  std::vector<int> reached;
-  const auto visit = [&](int n) {
-    if (!std::exchange(marks_[at(n)], true)) reached.push_back(n);
+  std::vector<NodeIndex> reached;
+  const auto visit = [&](NodeIndex n) {
+    if (!std::exchange(marks_[n], true)) reached.push_back(n);
   };
-  for (const int n : starts) visit(n);
+  for (const NodeIndex n : starts) visit(n);
   for (std::size_t i = 0; i < reached.size(); ++i)
-    for (const int n : consumers[at(reached[i])]) visit(n);
-  for (const int n : reached) marks_[at(n)] = false;
+    for (const NodeIndex n : consumers[reached[i]]) visit(n);
+  for (const NodeIndex n : reached) marks_[n] = false;
   std::ranges::sort(reached);
   return reached;
 }
 
-std::vector<std::vector<int>> launch_deps(const PlanGraph& plan) {
-  std::vector<std::vector<int>> deps(plan.nodes.size());
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
-    const auto add = [&](int earlier) {
-      const std::vector<int>& through = deps[at(earlier)];
+NodeLists launch_deps(const PlanGraph& plan) {
+  NodeLists deps(plan.nodes.size());
+  for (const NodeIndex n : plan.nodes.indices()) {
+    const auto add = [&](NodeIndex earlier) {
+      const std::vector<NodeIndex>& through = deps[earlier];
       if (plan.node(earlier).launches())
         deps[n].push_back(earlier);
       else
         deps[n].insert(deps[n].end(), through.begin(), through.end());
     };
     for (const Value& input : plan.nodes[n].inputs) add(input.node);
-    for (const int earlier : plan.nodes[n].after) add(earlier);
+    for (const NodeIndex earlier : plan.nodes[n].after) add(earlier);
     sort_unique(deps[n]);
   }
   return deps;
@@ -111,15 +109,14 @@ bool reads_partial_sums(const PlanGraph& plan, const PlanNode& node) {
 // eager[n]: node n goes as soon as it may. Writes, collectives and what makes shards whole do, or
 // reads their partial sums: what they read is still in cache, and its memory is free after. Copies
 // go with those who wait for them, and what costs nothing keeps nobody waiting.
-std::vector<char> find_eager(const PlanGraph& plan,
-                             const std::vector<std::vector<int>>& consumers) {
-  std::vector<char> eager(plan.nodes.size());
-  for (std::size_t n = plan.nodes.size(); n-- > 0;) {
+Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const NodeLists& consumers) {
+  Indexed<PlanNode, char> eager(plan.nodes.size());
+  for (const NodeIndex n : plan.nodes.indices() | std::views::reverse) {
     const PlanNode& node = plan.nodes[n];
     if (!node.launches())
       eager[n] = true;
     else if (node.op == &kCopy)
-      eager[n] = std::ranges::any_of(consumers[n], [&](int user) { return eager[at(user)]; });
+      eager[n] = std::ranges::any_of(consumers[n], [&](NodeIndex user) { return eager[user]; });
     else
       eager[n] = node.writes() > 0 || node.op->collective || node.node->origin().eager ||
                  node.op == &kGatherShards || reads_partial_sums(plan, node);
@@ -128,85 +125,82 @@ std::vector<char> find_eager(const PlanGraph& plan,
 }
 
 // The nodes in their new order, fewer on a cycle.
-std::vector<int> sorted_nodes(const PlanGraph& plan) {
+std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const auto consumers = consumers_of(plan);
-  std::vector<std::size_t> missing(plan.nodes.size());
+  Indexed<PlanNode, std::size_t> missing(plan.nodes.size());
   for (const auto& list : consumers)
-    for (const int consumer : list) ++missing[at(consumer)];
-  const std::vector<char> eager = find_eager(plan, consumers);
+    for (const NodeIndex consumer : list) ++missing[consumer];
+  const Indexed<PlanNode, char> eager = find_eager(plan, consumers);
   // Nodes that passes appended go where their sources are, before what was created later.
-  const auto key = [&](int n) { return std::pair(!eager[at(n)], n); };
-  std::priority_queue<std::pair<bool, int>, std::vector<std::pair<bool, int>>, std::greater<>>
-      ready;
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    if (missing[n] == 0) ready.push(key(static_cast<int>(n)));
-  std::vector<int> sorted;
+  const auto key = [&](NodeIndex n) { return std::pair(!eager[n], n); };
+  using Key = std::pair<bool, NodeIndex>;
+  std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
+  for (const NodeIndex n : plan.nodes.indices())
+    if (missing[n] == 0) ready.push(key(n));
+  std::vector<NodeIndex> sorted;
   while (!ready.empty()) {
-    const int n = ready.top().second;
+    const NodeIndex n = ready.top().second;
     ready.pop();
     sorted.push_back(n);
-    for (const int consumer : consumers[at(n)])
-      if (--missing[at(consumer)] == 0) ready.push(key(consumer));
+    for (const NodeIndex consumer : consumers[n])
+      if (--missing[consumer] == 0) ready.push(key(consumer));
   }
   return sorted;
 }
 
 // Without nodes that were used, are so no longer, and write nothing.
-std::vector<int> without_unused(const PlanGraph& plan, const std::vector<char>& was_used) {
-  std::vector<std::size_t> uses(plan.nodes.size());
-  const auto each_before = [&](std::size_t n, const auto& f) {
-    for (const Value& input : plan.nodes[n].inputs) f(at(input.node));
-    for (const int before : plan.nodes[n].after) f(at(before));
+std::vector<NodeIndex> without_unused(const PlanGraph& plan,
+                                      const Indexed<PlanNode, char>& was_used) {
+  Indexed<PlanNode, std::size_t> uses(plan.nodes.size());
+  const auto each_before = [&](NodeIndex n, const auto& f) {
+    for (const Value& input : plan.nodes[n].inputs) f(input.node);
+    for (const NodeIndex before : plan.nodes[n].after) f(before);
   };
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    each_before(n, [&](std::size_t b) { ++uses[b]; });
-  std::vector<char> gone(plan.nodes.size());
-  std::vector<std::size_t> open;
-  const auto drop = [&](std::size_t n) {
+  for (const NodeIndex n : plan.nodes.indices()) each_before(n, [&](NodeIndex b) { ++uses[b]; });
+  Indexed<PlanNode, char> gone(plan.nodes.size());
+  std::vector<NodeIndex> open;
+  const auto drop = [&](NodeIndex n) {
     const PlanNode& node = plan.nodes[n];
     if (uses[n] > 0 || !was_used[n] || node.writes() > 0 || node.op->storage) return;
     gone[n] = true;
     open.push_back(n);
   };
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n) drop(n);
+  for (const NodeIndex n : plan.nodes.indices()) drop(n);
   while (!open.empty()) {
-    const std::size_t n = open.back();
+    const NodeIndex n = open.back();
     open.pop_back();
-    each_before(n, [&](std::size_t b) {
+    each_before(n, [&](NodeIndex b) {
       if (--uses[b] == 0) drop(b);
     });
   }
-  std::vector<int> kept;
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    if (!gone[n]) kept.push_back(static_cast<int>(n));
+  std::vector<NodeIndex> kept;
+  for (const NodeIndex n : plan.nodes.indices())
+    if (!gone[n]) kept.push_back(n);
   return kept;
 }
 
 }  // namespace
 
-void keep_nodes(PlanGraph& plan, const std::vector<int>& kept) {
-  std::vector<int> moved(plan.nodes.size(), -1);
-  std::vector<PlanNode> nodes;
-  for (const int n : kept) {
-    moved[at(n)] = static_cast<int>(nodes.size());
-    nodes.push_back(std::move(plan.nodes[at(n)]));
-  }
+void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept) {
+  Indexed<PlanNode, NodeIndex> moved(plan.nodes.size());
+  Indexed<PlanNode> nodes;
+  for (const NodeIndex n : kept) moved[n] = nodes.add(std::move(plan.nodes[n]));
   for (PlanNode& node : nodes) {
-    for (Value& input : node.inputs) input.node = moved[at(input.node)];
-    for (int& before : node.after) before = moved[at(before)];
+    for (Value& input : node.inputs) input.node = moved[input.node];
+    for (NodeIndex& before : node.after) before = moved[before];
   }
   plan.nodes = std::move(nodes);
 }
 
 void sort_nodes(PlanGraph& plan) {
-  const std::vector<int> sorted = sorted_nodes(plan);
+  const std::vector<NodeIndex> sorted = sorted_nodes(plan);
   require<Internal>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
   keep_nodes(plan, sorted);
 }
 
 namespace {
 
-int stand_in(const Replacements& replacements, int n) {
+NodeIndex stand_in(const Replacements& replacements, NodeIndex n) {
   const auto found = replacements.nodes.find(n);
   return found == replacements.nodes.end() ? n : found->second;
 }
@@ -218,30 +212,30 @@ Value stand_in(const Replacements& replacements, const Value& value) {
 
 // Whether nodes would wait for themselves, were they replaced.
 bool would_close_cycle(const PlanGraph& plan, const Replacements& replacements) {
-  std::vector<std::vector<int>> consumers(plan.nodes.size());
-  std::vector<int> missing(plan.nodes.size());
-  const auto add = [&](int before, int n) {
+  NodeLists consumers(plan.nodes.size());
+  Indexed<PlanNode, int> missing(plan.nodes.size());
+  const auto add = [&](NodeIndex before, NodeIndex n) {
     if (before == n) return;
-    consumers[at(before)].push_back(n);
-    ++missing[at(n)];
+    consumers[before].push_back(n);
+    ++missing[n];
   };
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
-    const PlanNode& node = plan.nodes[i];
-    const int own = static_cast<int>(i), by = stand_in(replacements, own);
-    for (const int before : node.after) add(stand_in(replacements, before), by);
+  for (const NodeIndex own : plan.nodes.indices()) {
+    const PlanNode& node = plan.nodes[own];
+    const NodeIndex by = stand_in(replacements, own);
+    for (const NodeIndex before : node.after) add(stand_in(replacements, before), by);
     if (by != own) continue;
     for (const Value& input : node.inputs) {
-      const int giver = stand_in(replacements, input).node;
+      const NodeIndex giver = stand_in(replacements, input).node;
       if (giver == own) return true;
       add(giver, own);
     }
   }
-  std::vector<int> ready;
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    if (missing[n] == 0) ready.push_back(static_cast<int>(n));
+  std::vector<NodeIndex> ready;
+  for (const NodeIndex n : plan.nodes.indices())
+    if (missing[n] == 0) ready.push_back(n);
   for (std::size_t i = 0; i < ready.size(); ++i)
-    for (const int consumer : consumers[at(ready[i])])
-      if (--missing[at(consumer)] == 0) ready.push_back(consumer);
+    for (const NodeIndex consumer : consumers[ready[i]])
+      if (--missing[consumer] == 0) ready.push_back(consumer);
   return ready.size() < plan.nodes.size();
 }
 
@@ -249,27 +243,27 @@ bool would_close_cycle(const PlanGraph& plan, const Replacements& replacements) 
 
 bool replace_nodes(PlanGraph& plan, const Replacements& replacements) {
   if (would_close_cycle(plan, replacements)) return false;
-  std::vector<char> was_used(plan.nodes.size());
+  Indexed<PlanNode, char> was_used(plan.nodes.size());
   for (const PlanNode& node : plan.nodes) {
-    for (const Value& input : node.inputs) was_used[at(input.node)] = true;
-    for (const int before : node.after) was_used[at(before)] = true;
+    for (const Value& input : node.inputs) was_used[input.node] = true;
+    for (const NodeIndex before : node.after) was_used[before] = true;
   }
   for (const auto& [replaced, by] : replacements.nodes) {
-    const std::vector<int> after = std::exchange(plan.nodes[at(replaced)].after, {});
-    std::vector<int>& to = plan.nodes[at(by)].after;
+    const std::vector<NodeIndex> after = std::exchange(plan.nodes[replaced].after, {});
+    std::vector<NodeIndex>& to = plan.nodes[by].after;
     to.insert(to.end(), after.begin(), after.end());
   }
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+  for (const NodeIndex n : plan.nodes.indices()) {
     PlanNode& node = plan.nodes[n];
     for (Value& input : node.inputs) input = stand_in(replacements, input);
-    for (int& before : node.after) before = stand_in(replacements, before);
-    std::erase(node.after, static_cast<int>(n));
+    for (NodeIndex& before : node.after) before = stand_in(replacements, before);
+    std::erase(node.after, n);
   }
-  std::vector<int> kept;
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    if (!replacements.nodes.contains(static_cast<int>(n))) kept.push_back(static_cast<int>(n));
-  std::vector<char> used;
-  for (const int n : kept) used.push_back(was_used[at(n)]);
+  std::vector<NodeIndex> kept;
+  for (const NodeIndex n : plan.nodes.indices())
+    if (!replacements.nodes.contains(n)) kept.push_back(n);
+  Indexed<PlanNode, char> used;
+  for (const NodeIndex n : kept) used.push_back(was_used[n]);
   keep_nodes(plan, kept);
   keep_nodes(plan, without_unused(plan, used));
   sort_nodes(plan);

@@ -19,7 +19,7 @@ class WeightPacker {
   WeightPacker(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
 
   void run() {
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) consider(static_cast<int>(n));
+    for (const NodeIndex n : plan_.nodes.indices()) consider(n);
     const std::size_t before = plan_.nodes.size();
     for (const auto& [key, use] : uses_)
       if (use.runs > 1) pack(use);
@@ -29,11 +29,11 @@ class WeightPacker {
  private:
   struct Use {
     std::shared_ptr<const PackedForm> form;
-    std::vector<int> nodes;
+    std::vector<NodeIndex> nodes;
     int runs = 0;
   };
 
-  void consider(int n) {
+  void consider(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
     const Device& device = context_.device(node.device());
     const bool plain = std::holds_alternative<std::monostate>(node.role);
@@ -86,9 +86,8 @@ class WeightPacker {
     node.types = {{{elements}, DType::kF32}};
     node.devices = {plan_.node(use.nodes[0]).device()};
     node.role = use.form;
-    plan_.nodes.push_back(std::move(node));
-    const Value packed{static_cast<int>(plan_.nodes.size()) - 1, 0};
-    for (const int n : use.nodes) plan_.nodes[at(n)].inputs[kWeights] = packed;
+    const Value packed{plan_.nodes.add(std::move(node)), 0};
+    for (const NodeIndex n : use.nodes) plan_.nodes[n].inputs[kWeights] = packed;
   }
 
   PlanGraph& plan_;

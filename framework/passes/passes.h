@@ -64,9 +64,9 @@ void pack_weights(PlanGraph& plan, const PlanContext& context);
 // copies a read where that would close a cycle.
 void order_writes(PlanGraph& plan);
 
-// For plans of Locks::kEachVariable, after order_writes: turns each read of a variable into a copy,
-// and gives the users of what a write leaves a copy of it. Copies of what the run finds come first,
-// those of what a write leaves right behind it.
+// For plans of LockDuration::kEachVariable, after order_writes: turns each read of a variable into
+// a copy, and gives the users of what a write leaves a copy of it. Copies of what the run finds
+// come first, those of what a write leaves right behind it.
 void copy_variables(PlanGraph& plan);
 
 // Refuses collectives by ranks (Op::ranks) with a participant that is not on a GPU: InvalidArgument
@@ -114,30 +114,28 @@ MemoryLayout plan_memory(const PlanGraph& graph, const ExecutionSchedule& schedu
 Commands issue(const Plan& plan, bool capture);
 
 // Nodes that use a value, aliases followed: what must be done with it before it is overwritten.
-std::vector<int> users_of(const PlanGraph& plan, const std::vector<std::vector<int>>& consumers,
-                          Value value);
+std::vector<NodeIndex> users_of(const PlanGraph& plan, const NodeLists& consumers, Value value);
 // consumers[n]: nodes that have n as input or in `after`.
-std::vector<std::vector<int>> consumers_of(const PlanGraph& plan);
+NodeLists consumers_of(const PlanGraph& plan);
 
 // reached[n]: n is one of `starts`, or there is a path to it from one.
-std::vector<char> reached_from(const std::vector<std::vector<int>>& consumers,
-                               std::span<const int> starts);
+Indexed<PlanNode, char> reached_from(const NodeLists& consumers, std::span<const NodeIndex> starts);
 // The same for many walks that reach little each: they take the time of what they reach.
 class Walker {
  public:
   // Of a plan with so many nodes, or fewer.
   explicit Walker(std::size_t nodes) : marks_(nodes) {}
   // The nodes that are reached, in order.
-  std::vector<int> reached_from(const std::vector<std::vector<int>>& consumers,
-                                std::span<const int> starts);
+  std::vector<NodeIndex> reached_from(const NodeLists& consumers,
+                                      std::span<const NodeIndex> starts);
 
  private:
-  std::vector<char> marks_;
+  Indexed<PlanNode, char> marks_;
 };
 
 // deps[n]: launching nodes that n waits for, through aliases and storage; in order of their
 // numbers.
-std::vector<std::vector<int>> launch_deps(const PlanGraph& plan);
+NodeLists launch_deps(const PlanGraph& plan);
 
 // The value whose memory `value` is: through aliases and, for writes, to the variable.
 Value root_of(const PlanGraph& plan, Value value);
@@ -145,7 +143,7 @@ Value root_of(const PlanGraph& plan, Value value);
 // What each node, and each value, is replaced by. Values of replaced nodes that somebody uses are
 // among them.
 struct Replacements {
-  std::map<int, int> nodes;
+  std::map<NodeIndex, NodeIndex> nodes;
   std::map<Value, Value> values;
 };
 
@@ -154,7 +152,7 @@ struct Replacements {
 bool replace_nodes(PlanGraph& plan, const Replacements& replacements);
 
 // Keeps the given nodes, in the given order, which is topological; the others have no users.
-void keep_nodes(PlanGraph& plan, const std::vector<int>& kept);
+void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept);
 
 // Reorders nodes topologically: writes, collectives and eager nodes (EagerScope) as soon as they
 // may, else smallest old index first. Throws Internal on a cycle.

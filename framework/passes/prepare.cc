@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/passes/passes.h"
@@ -64,7 +65,7 @@ KernelRun zero_sums(const PlanGraph& graph, const PlanNode& node) {
 }
 
 KernelRun prepare_shard(const PlanGraph& graph, const PlanNode& node, std::int64_t samples,
-                        Range range, bool reference, std::int64_t& workspace) {
+                        WorkRange range, bool reference, std::int64_t& workspace) {
   if (samples == 0) return zero_sums(graph, node);
   const std::vector<TensorType> inputs = graph.input_types(node, samples);
   const std::vector<TensorType> outputs = graph.output_types(node, samples);

@@ -1,5 +1,7 @@
 #include <map>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/passes/passes.h"
@@ -86,19 +88,19 @@ class Pruner {
     kept.types = infer_types(node, types);
     if (node.is_variable()) plan_.variables.push_back(&node);
     if (node.op().writes > 0) plan_.writes = true;
-    kept_[node.id()] = append(std::move(kept));
+    kept_[node.id()] = plan_.nodes.add(std::move(kept));
   }
 
   // Feeds become storage nodes of their own when first used.
   Value value_of(const Output& output) {
     const auto fed = fed_.find(output.key());
     if (fed == fed_.end()) return {kept_.at(output.node().id()), output.index()};
-    const auto [made, fresh] = feed_nodes_.emplace(fed->second, -1);
+    const auto [made, fresh] = feed_nodes_.try_emplace(fed->second);
     if (fresh) {
       PlanNode node{&kPlaceholder, &output.node(), {}, {}, {}, {}};
       node.types = {{feeds_[at(fed->second)].shape, output.dtype()}};
       node.role = PlanNode::Fed{fed->second};
-      made->second = append(std::move(node));
+      made->second = plan_.nodes.add(std::move(node));
     }
     return {made->second, 0};
   }
@@ -110,20 +112,15 @@ class Pruner {
     PlanNode copy{&kCopy, &fetch.output.node(), {value_of(fetch.output)}, {}, {}, {}};
     copy.types = {plan_.type(copy.inputs[0])};
     copy.role = PlanNode::Fetched{i};
-    append(std::move(copy));
-  }
-
-  int append(PlanNode node) {
-    plan_.nodes.push_back(std::move(node));
-    return static_cast<int>(plan_.nodes.size()) - 1;
+    plan_.nodes.push_back(std::move(copy));
   }
 
   PlanGraph& plan_;
   std::span<const Fetch> fetches_;
   std::span<const FeedType> feeds_;
   std::map<std::pair<int, int>, int> fed_;  // output -> feed
-  std::map<int, int> kept_;                 // graph node -> plan node
-  std::map<int, int> feed_nodes_;           // feed -> plan node
+  std::map<int, NodeIndex> kept_;           // graph node -> plan node
+  std::map<int, NodeIndex> feed_nodes_;     // feed -> plan node
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -12,16 +14,14 @@ class RankSplitter {
   RankSplitter(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
 
   void run() {
-    const std::vector<PlanNode> before = std::move(plan_.nodes);
-    plan_.nodes.clear();
-    for (const PlanNode& node : before) {
-      std::vector<int>& parts = parts_.emplace_back();
-      const auto n = static_cast<int>(parts_.size()) - 1;
-      if (node.op->ranks) {
-        split(n, node);
+    const Indexed<PlanNode> before = std::exchange(plan_.nodes, {});
+    parts_.resize(before.size());
+    for (const NodeIndex n : before.indices()) {
+      if (before[n].op->ranks) {
+        split(n, before[n]);
         continue;
       }
-      parts.push_back(add(node));
+      parts_[n].push_back(add(before[n]));
       for (Value& input : plan_.nodes.back().inputs) input = moved(input);
     }
   }
@@ -40,7 +40,7 @@ class RankSplitter {
     return device;
   }
 
-  void split(int n, const PlanNode& node) {
+  void split(NodeIndex n, const PlanNode& node) {
     const auto count = node.participants();
     std::vector<Rank> ranks;
     std::vector<int> devices;
@@ -60,8 +60,8 @@ class RankSplitter {
     }
   }
 
-  void add_part(int n, const PlanNode& whole, Rank rank) {
-    const int part = add({whole.op, whole.node, {}, whole.after, {}, {}});
+  void add_part(NodeIndex n, const PlanNode& whole, Rank rank) {
+    const NodeIndex part = add({whole.op, whole.node, {}, whole.after, {}, {}});
     PlanNode& node = plan_.nodes.back();
     const std::size_t all = at(whole.participants());
     for (std::size_t first = 0; first < whole.inputs.size(); first += all)
@@ -76,29 +76,27 @@ class RankSplitter {
         node.devices.push_back(whole.devices[i]);
       }
     node.role = std::make_shared<const Rank>(std::move(rank));
-    parts_[at(n)].push_back(part);
+    parts_[n].push_back(part);
   }
 
   // With what it comes after, as it is now.
-  int add(PlanNode node) {
-    std::vector<int> after;
-    for (const int earlier : node.after)
-      after.insert(after.end(), parts_[at(earlier)].begin(), parts_[at(earlier)].end());
+  NodeIndex add(PlanNode node) {
+    std::vector<NodeIndex> after;
+    for (const NodeIndex earlier : node.after)
+      after.insert(after.end(), parts_[earlier].begin(), parts_[earlier].end());
     node.after = std::move(after);
-    plan_.nodes.push_back(std::move(node));
-    return static_cast<int>(plan_.nodes.size()) - 1;
+    return plan_.nodes.add(std::move(node));
   }
 
   Value moved(Value value) const {
     const auto split = outputs_.find(value);
-    return split != outputs_.end() ? split->second
-                                   : Value{parts_[at(value.node)].front(), value.index};
+    return split != outputs_.end() ? split->second : Value{parts_[value.node].front(), value.index};
   }
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  std::vector<std::vector<int>> parts_;  // by old node
-  std::map<Value, Value> outputs_;       // of what was split
+  NodeLists parts_;                 // by old node
+  std::map<Value, Value> outputs_;  // of what was split
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
@@ -33,17 +34,19 @@ class Scheduler {
   }
 
   ExecutionSchedule run() {
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
-      if (graph_.nodes[n].launches()) add_launch(static_cast<int>(n));
+    for (const NodeIndex n : graph_.nodes.indices())
+      if (graph_.nodes[n].launches()) add_launch(n);
     return std::move(made_);
   }
 
  private:
-  void add_launch(int n) {
+  void add_launch(NodeIndex n) {
     const PlanNode& node = graph_.node(n);
     const Rank* const rank = node.rank();
     const StrandIndex strand = rank ? strand_of(rank->devices[at(rank->number)], true)
-                                    : strand_of(choose_device(node), false, graph_.runs(node));
+                               : node.op->exchange
+                                   ? strand_of(node.device(), true)
+                                   : strand_of(choose_device(node), false, graph_.runs(node));
     std::vector<LaunchIndex>& launches = made_.strands[strand].launches;
     Launch launch{};
     launch.node = n;
@@ -55,9 +58,9 @@ class Scheduler {
                                                  : std::max<std::int64_t>(1, launch.range.size());
     launch.clock = launches.empty() ? Clocks::kNothing : made_.launches[launches.back()].clock;
     add_waits(launch);
-    launch_of_[at(n)] = made_.launches.add(std::move(launch));
+    launch_of_[n] = made_.launches.add(std::move(launch));
     note_sum(n);
-    launches.push_back(launch_of_[at(n)]);
+    launches.push_back(launch_of_[n]);
   }
 
   // Of a shard.
@@ -68,7 +71,7 @@ class Scheduler {
   }
 
   // `samples`: of the shard, if it is divided.
-  Range range_of(const PlanNode& node, std::int64_t samples) const {
+  WorkRange range_of(const PlanNode& node, std::int64_t samples) const {
     if (node.fusion()) return {0, tensors_of(*node.fusion()).elements()};
     if (node.sharding.divides())
       return whole_range(*node.op, 0, graph_.input_types(node, samples),
@@ -78,19 +81,19 @@ class Scheduler {
 
   // Partial sums take S times the memory of the tensor. So that not all of a step live at once,
   // what is divided runs ahead of the sums by one sum at most.
-  void note_sum(int n) {
+  void note_sum(NodeIndex n) {
     std::set<int> devices;
     for (const Value& input : graph_.node(n).inputs)
       if (input.shard != Value::kOwn && graph_.division(input) == Division::partial())
         devices.insert(graph_.device(input));
-    for (const int device : devices) sums_[device].push_back(launch_of_[at(n)]);
+    for (const int device : devices) sums_[device].push_back(launch_of_[n]);
   }
 
   // Waits for dependencies that the clock does not cover yet, latest launches first, so that one
   // wait implies as many others as it can. Updates the clock.
   void add_waits(Launch& launch) {
     std::vector<LaunchIndex> launches;
-    for (const int dep : deps_[at(launch.node)]) launches.push_back(launch_of_[at(dep)]);
+    for (const NodeIndex dep : deps_[launch.node]) launches.push_back(launch_of_[dep]);
     const PlanNode& node = graph_.node(launch.node);
     const auto sums = sums_.find(node.device());
     if (node.sharding.divides() && sums != sums_.end() && sums->second.size() > 1)
@@ -134,7 +137,7 @@ class Scheduler {
 
   // Collectives above the limit are shared among workers, part by part, and so are random numbers
   // and what makes shards whole.
-  static std::int64_t part_of(const PlanNode& node, Range range) {
+  static std::int64_t part_of(const PlanNode& node, WorkRange range) {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
     if (node.sharding.divides()) return whole + 1;  // shards are taken one by one
     const auto [dtype, read] = combined_by(node);
@@ -177,8 +180,8 @@ class Scheduler {
 
   const PlanGraph& graph_;
   const PlanContext& context_;
-  std::vector<std::vector<int>> deps_;
-  std::vector<LaunchIndex> launch_of_;  // by node
+  NodeLists deps_;
+  Indexed<PlanNode, LaunchIndex> launch_of_;
   ExecutionSchedule made_;
   std::map<std::tuple<int, bool, int>, StrandIndex> strands_;
   std::map<int, std::vector<LaunchIndex>> sums_;  // by device: what reads its partial sums

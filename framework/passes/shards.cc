@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/tower_dependence.h"
@@ -25,7 +26,7 @@ class ShardMaker {
     if (plan_.batches.empty() &&
         std::ranges::none_of(plan_.nodes, [](const PlanNode& node) { return node.op->composite; }))
       return;
-    std::vector<PlanNode> nodes = std::exchange(plan_.nodes, {});
+    Indexed<PlanNode> nodes = std::exchange(plan_.nodes, {});
     for (PlanNode& node : nodes) {
       moved_.emplace_back();
       place_inputs(node);
@@ -50,13 +51,14 @@ class ShardMaker {
               batch.samples, " from number ", batch.first, " on; feeds of one device must agree");
       batch = fed;
     }
-    plan_.shards_per_device = plan_.locks == Locks::kEachVariable ? 1 : context_.shards_per_device;
+    plan_.shards_per_device =
+        plan_.locks == LockDuration::kEachVariable ? 1 : context_.shards_per_device;
   }
 
   // What a node refers to has moved, or other nodes stand in its place.
   void place_inputs(PlanNode& node) const {
-    for (Value& input : node.inputs) input = moved_[at(input.node)].outputs[at(input.index)];
-    for (int& before : node.after) before = moved_[at(before)].node;
+    for (Value& input : node.inputs) input = moved_[input.node].outputs[at(input.index)];
+    for (NodeIndex& before : node.after) before = moved_[before].node;
   }
 
   void visit(PlanNode node) {
@@ -94,16 +96,15 @@ class ShardMaker {
     return node.op->shards({*node.node, inputs, node.types, divisions, samples});
   }
 
-  const Division& cut_at(Value value) const { return cut_[at(value.node)][at(value.index)]; }
+  const Division& cut_at(Value value) const { return cut_[value.node][at(value.index)]; }
 
-  int append(PlanNode node, std::vector<Division> cut) {
-    plan_.nodes.push_back(std::move(node));
+  NodeIndex append(PlanNode node, std::vector<Division> cut) {
     cut_.push_back(std::move(cut));
-    return static_cast<int>(plan_.nodes.size()) - 1;
+    return plan_.nodes.add(std::move(node));
   }
 
   // Node n has taken the place of the one that is visited.
-  void finish(int n) {
+  void finish(NodeIndex n) {
     Moved& moved = moved_.back();
     moved.node = n;
     for (std::size_t i = 0; i < plan_.node(n).types.size(); ++i)
@@ -122,8 +123,8 @@ class ShardMaker {
           return plan_.shards_per_device > 1 && cut_at(x).kind == Division::Kind::kRows;
         });
     node.op->expand(expansion);
-    for (const int before : node.after) plan_.nodes.back().after.push_back(before);
-    moved_.back() = {static_cast<int>(plan_.nodes.size()) - 1, std::move(expansion.result)};
+    for (const NodeIndex before : node.after) plan_.nodes.back().after.push_back(before);
+    moved_.back() = {plan_.nodes.indices().back(), std::move(expansion.result)};
   }
 
   void expand_everywhere(PlanNode node) {
@@ -153,14 +154,14 @@ class ShardMaker {
 
   // Where a node of the plan before is now.
   struct Moved {
-    int node = -1;
+    NodeIndex node;
     std::vector<Value> outputs;
   };
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  std::vector<Moved> moved_;
-  std::vector<std::vector<Division>> cut_;  // by node: its outputs, wherever they lie
+  Indexed<PlanNode, Moved> moved_;
+  Indexed<PlanNode, std::vector<Division>> cut_;  // of outputs, wherever they lie
   std::map<Value, Value> gathered_;
 };
 

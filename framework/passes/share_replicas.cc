@@ -8,6 +8,7 @@
 #include <set>
 
 #include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/graph/variable.h"
@@ -21,7 +22,7 @@ constexpr std::size_t kMostConstantBytes = 1024;
 
 // Variables of the plan that share a storage, or shall: the owner first.
 struct Group {
-  std::vector<int> variables;
+  std::vector<NodeIndex> variables;
   bool exists = false;  // has memory already
 };
 
@@ -52,16 +53,16 @@ class Sharing {
   void collect_groups() {
     std::map<std::pair<const Node*, int>, Group> fresh;
     std::set<const Node*> found;  // among the sharers of another
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+    for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& planned = plan_.nodes[n];
       if (!planned.is_variable()) continue;
-      index_[planned.node] = static_cast<int>(n);
+      index_[planned.node] = n;
       if (found.contains(planned.node)) continue;
       const std::vector<const Node*> sharers =
           context_.sharers ? context_.sharers(*planned.node) : std::vector<const Node*>();
       const int space = context_.device(planned.device()).memory_space;
       if (sharers.empty() && context_.share_replicas)
-        fresh[{&original_of(*planned.node), space}].variables.push_back(static_cast<int>(n));
+        fresh[{&original_of(*planned.node), space}].variables.push_back(n);
       else if (sharers.size() > 1)
         existing_[sharers.front()] = sharers;
       found.insert(sharers.begin(), sharers.end());
@@ -73,32 +74,32 @@ class Sharing {
 
   void number_groups() {
     for (std::size_t g = 0; g < groups_.size(); ++g)
-      for (const int variable : groups_[g].variables)
-        if (variable >= 0) group_of_[variable] = static_cast<int>(g);
+      for (const NodeIndex variable : groups_[g].variables)
+        if (variable) group_of_[variable] = static_cast<int>(g);
   }
 
   // Those that the plan leaves out stand for writes that it does not have.
   void add_existing(const std::vector<const Node*>& sharers) {
     Group group{{}, true};
     for (const Node* sharer : sharers)
-      group.variables.push_back(index_.contains(sharer) ? index_.at(sharer) : -1);
+      group.variables.push_back(index_.contains(sharer) ? index_.at(sharer) : NodeIndex());
     groups_.push_back(std::move(group));
   }
 
   void collect_writes() {
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+    for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& planned = plan_.nodes[n];
       for (int i = 0; i < planned.op->writes; ++i)
         if (group_of_.contains(planned.inputs[at(i)].node))
-          writes_[planned.inputs[at(i)].node].push_back(static_cast<int>(n));
+          writes_[planned.inputs[at(i)].node].push_back(n);
     }
     for (const auto& [variable, writes] : writes_)
-      for (const int write : writes)
-        reached_[write] = walker_.reached_from(consumers_, consumers_[at(write)]);
+      for (const NodeIndex write : writes)
+        reached_[write] = walker_.reached_from(consumers_, consumers_[write]);
   }
 
-  const std::vector<int>& writes(int variable) const {
-    static const std::vector<int> kNone;
+  const std::vector<NodeIndex>& writes(NodeIndex variable) const {
+    static const std::vector<NodeIndex> kNone;
     const auto found = writes_.find(variable);
     return found == writes_.end() ? kNone : found->second;
   }
@@ -117,21 +118,21 @@ class Sharing {
 
   void drop(Group& group) {
     if (group.exists)
-      for (const int variable : group.variables)
-        if (variable >= 0) {
+      for (const NodeIndex variable : group.variables)
+        if (variable) {
           plan_.unshare.push_back(plan_.node(variable).node);
           break;
         }
-    for (const int variable : group.variables) group_of_.erase(variable);
+    for (const NodeIndex variable : group.variables) group_of_.erase(variable);
     group.variables.clear();
   }
 
   bool equal_writes(const Group& group) const {
     const bool written = std::ranges::any_of(
-        group.variables, [&](int variable) { return !writes(variable).empty(); });
+        group.variables, [&](NodeIndex variable) { return !writes(variable).empty(); });
     if (!written) return true;
-    for (const int variable : group.variables) {
-      if (variable < 0) return false;
+    for (const NodeIndex variable : group.variables) {
+      if (!variable) return false;
       const auto& first = writes(group.variables[0]);
       const auto& own = writes(variable);
       if (own.size() != first.size()) return false;
@@ -147,20 +148,22 @@ class Sharing {
   // After the writes of all have become one, each read sees the version that it sees now.
   bool same_versions(const Group& group) const {
     for (std::size_t w = 0; w < writes(group.variables[0]).size(); ++w) {
-      std::vector<int> any;  // behind the write of some of them
-      for (const int variable : group.variables)
+      std::vector<NodeIndex> any;  // behind the write of some of them
+      for (const NodeIndex variable : group.variables)
         any.insert(any.end(), reached_.at(writes(variable)[w]).begin(),
                    reached_.at(writes(variable)[w]).end());
       sort_unique(any);
-      for (const int variable : group.variables)
-        for (const int user : consumers_[at(variable)])
+      for (const NodeIndex variable : group.variables)
+        for (const NodeIndex user : consumers_[variable])
           if (std::ranges::binary_search(any, user) && !reaches(writes(variable)[w], user))
             return false;
     }
     return true;
   }
 
-  bool reaches(int write, int n) const { return std::ranges::binary_search(reached_.at(write), n); }
+  bool reaches(NodeIndex write, NodeIndex n) const {
+    return std::ranges::binary_search(reached_.at(write), n);
+  }
 
   // Of a node: the number of its first output, and how many outputs in a row have the same.
   struct Numbers {
@@ -170,7 +173,7 @@ class Sharing {
 
   // Equal for values that are equal in every run.
   int number(Value value) const {
-    const Numbers& of = numbers_[at(value.node)];
+    const Numbers& of = numbers_[value.node];
     return of.first + value.index / of.equal;
   }
 
@@ -178,7 +181,7 @@ class Sharing {
     numbers_.clear();
     std::map<std::vector<int>, int> known;  // by key
     int next = 0;
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+    for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& node = plan_.nodes[n];
       if (is_identity(node)) {
         numbers_.push_back({number(node.inputs[0]), 1});
@@ -186,7 +189,7 @@ class Sharing {
       }
       // The results of a collective are equal for each of its tensors.
       const int equal = std::max(node.participants(), 1);
-      const int first = known.emplace(describe(static_cast<int>(n)), next).first->second;
+      const int first = known.emplace(describe(n), next).first->second;
       if (first == next) next += std::max(static_cast<int>(node.types.size()), 1);
       numbers_.push_back({first, equal});
     }
@@ -197,7 +200,7 @@ class Sharing {
   }
 
   // What a node computes, in terms of the numbers of its inputs.
-  std::vector<int> describe(int n) {
+  std::vector<int> describe(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
     if (const auto group = group_of_.find(n); group != group_of_.end())
       return {text_number("shared"), group->second};
@@ -209,13 +212,13 @@ class Sharing {
                 std::string(reinterpret_cast<const char*>(value.raw()), value.bytes())))};
     }
     if (node.op->storage || node.op->random || (node.inputs.empty() && !node.types.empty()))
-      return {text_number("node"), n};
+      return {text_number("node"), n.value()};
     std::vector<int> key{text_number(cat(node.op->name, node.node->raw_options().str(),
                                          node.fetch(), node.node->origin().tf32 ? " tf32" : ""))};
     for (const Value& input : node.inputs) key.push_back(number(input));
     if (node.op == &kRead || node.op->writes > 0)
       key.push_back(static_cast<int>(std::ranges::count_if(
-          writes(node.inputs[0].node), [&](int write) { return reaches(write, n); })));
+          writes(node.inputs[0].node), [&](NodeIndex write) { return reaches(write, n); })));
     return key;
   }
 
@@ -228,30 +231,30 @@ class Sharing {
     Replacements replacements;
     std::map<const Node*, const Node*> shares;
     for (const Group& group : groups_) {
-      if (group.variables.empty() || group.variables[0] < 0) continue;
-      const int owner = group.variables[0];
-      for (const int variable : std::span(group.variables).subspan(1)) {
-        if (variable < 0) continue;
+      if (group.variables.empty() || !group.variables[0]) continue;
+      const NodeIndex owner = group.variables[0];
+      for (const NodeIndex variable : std::span(group.variables).subspan(1)) {
+        if (!variable) continue;
         replacements.values[{variable, 0}] = {owner, 0};
         if (!group.exists) shares[plan_.node(variable).node] = plan_.node(owner).node;
         for (std::size_t w = 0; w < writes(variable).size(); ++w) {
-          const int write = writes(variable)[w], by = writes(owner)[w];
+          const NodeIndex write = writes(variable)[w], by = writes(owner)[w];
           if (replacements.nodes.emplace(write, by).first->second != by) return false;
           for (int i = 0; i < std::ssize(plan_.node(write).types); ++i)
             replacements.values[{write, i}] = {by, i};
         }
       }
     }
-    std::vector<int> shared;  // reads that become so
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+    std::vector<NodeIndex> shared;  // reads that become so
+    for (const NodeIndex n : plan_.nodes.indices()) {
       PlanNode& node = plan_.nodes[n];
       if (node.op != &kRead || node.shared || !replacements.values.contains(node.inputs[0]))
         continue;
       node.shared = true;
-      shared.push_back(static_cast<int>(n));
+      shared.push_back(n);
     }
     if (!replace_nodes(plan_, replacements)) {
-      for (const int n : shared) plan_.nodes[at(n)].shared = false;
+      for (const NodeIndex n : shared) plan_.nodes[n].shared = false;
       return false;
     }
     plan_.shares = std::move(shares);
@@ -261,22 +264,22 @@ class Sharing {
   void drop_written() {
     for (Group& group : groups_)
       if (std::ranges::any_of(group.variables,
-                              [&](int variable) { return !writes(variable).empty(); }))
+                              [&](NodeIndex variable) { return !writes(variable).empty(); }))
         drop(group);
   }
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  std::vector<std::vector<int>> consumers_;
-  std::map<const Node*, int> index_;
+  NodeLists consumers_;
+  std::map<const Node*, NodeIndex> index_;
   std::map<const Node*, std::vector<const Node*>> existing_;
   std::vector<Group> groups_;
-  std::map<int, int> group_of_;             // plan node of a variable -> group
-  std::map<int, std::vector<int>> writes_;  // plan node of a variable -> those of its writes
+  std::map<NodeIndex, int> group_of_;                   // by variable
+  std::map<NodeIndex, std::vector<NodeIndex>> writes_;  // by variable
   Walker walker_;
-  std::map<int, std::vector<int>> reached_;  // by write: the nodes that a path leads to
+  std::map<NodeIndex, std::vector<NodeIndex>> reached_;  // by write: the nodes that a path leads to
   std::map<std::string, int> texts_;
-  std::vector<Numbers> numbers_;
+  Indexed<PlanNode, Numbers> numbers_;
 };
 
 }  // namespace

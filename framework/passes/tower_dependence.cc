@@ -12,11 +12,11 @@ namespace {
 
 class TowerDependence {
  public:
-  TowerDependence(const PlanGraph& plan, const std::vector<std::vector<Division>>& divisions)
+  TowerDependence(const PlanGraph& plan, const Indexed<PlanNode, std::vector<Division>>& divisions)
       : plan_(plan), divisions_(divisions), moves_(moving(plan)) {}
 
   const Node* first() const {
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+    for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& node = plan_.nodes[n];
       if (moves_[n] && maker(*node.node).tower != 0 && depends(node, n)) return node.node;
     }
@@ -29,15 +29,15 @@ class TowerDependence {
   }
 
   // What reaches a node that writes a variable.
-  static std::vector<char> moving(const PlanGraph& plan) {
-    std::vector<char> result(plan.nodes.size());
-    std::vector<int> open;
-    for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-      if (plan.nodes[n].writes() > 0) open.push_back(static_cast<int>(n));
+  static Indexed<PlanNode, char> moving(const PlanGraph& plan) {
+    Indexed<PlanNode, char> result(plan.nodes.size());
+    std::vector<NodeIndex> open;
+    for (const NodeIndex n : plan.nodes.indices())
+      if (plan.nodes[n].writes() > 0) open.push_back(n);
     while (!open.empty()) {
-      const int n = open.back();
+      const NodeIndex n = open.back();
       open.pop_back();
-      if (std::exchange(result[at(n)], 1)) continue;
+      if (std::exchange(result[n], 1)) continue;
       if (looks_at_shapes(plan.node(n))) continue;
       for (const Value& input : plan.node(n).inputs) open.push_back(input.node);
     }
@@ -59,26 +59,25 @@ class TowerDependence {
     return node.op == &kSumShards || node.op == &kGatherShards;
   }
 
-  bool divided(std::size_t n) const {
+  bool divided(NodeIndex n) const {
     return std::ranges::any_of(divisions_[n], [](const Division& d) { return bool(d); });
   }
 
   // The size of a tower's batch is known by them.
   bool takes_rows(const PlanNode& node) const {
     return std::ranges::any_of(node.inputs, [&](const Value& input) {
-      return bool(divisions_[at(input.node)][at(input.index)]);
+      return bool(divisions_[input.node][at(input.index)]);
     });
   }
 
   // The towers whose whole batch an input is made of.
   void add_towers(Value input, bool divided_user, std::set<Maker>& towers) const {
     const PlanNode& from = plan_.node(input.node);
-    const bool whole =
-        joins(from) || (!divided_user && divisions_[at(input.node)][at(input.index)]);
+    const bool whole = joins(from) || (!divided_user && divisions_[input.node][at(input.index)]);
     if (whole && maker(*from.node).tower != 0) towers.insert(maker(*from.node));
   }
 
-  bool depends(const PlanNode& node, std::size_t n) const {
+  bool depends(const PlanNode& node, NodeIndex n) const {
     if (joins(node)) return is_half(node.types[0].dtype);  // rounded once for each tower
     if (node.op == &kFillLike) return false;
     if (node.op->metadata) return takes_rows(node);
@@ -89,14 +88,14 @@ class TowerDependence {
   }
 
   const PlanGraph& plan_;
-  const std::vector<std::vector<Division>>& divisions_;
-  std::vector<char> moves_;
+  const Indexed<PlanNode, std::vector<Division>>& divisions_;
+  Indexed<PlanNode, char> moves_;
 };
 
 }  // namespace
 
 const Node* tower_dependence(const PlanGraph& plan,
-                             const std::vector<std::vector<Division>>& divisions) {
+                             const Indexed<PlanNode, std::vector<Division>>& divisions) {
   return plan.writes ? TowerDependence(plan, divisions).first() : nullptr;
 }
 

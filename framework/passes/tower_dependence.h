@@ -14,6 +14,6 @@ namespace belfry {
 // numbers for other things than rows of samples. Null: there is none. Sums over towers are no such
 // nodes. They are exact copies of the tree over shards if the number of towers is a power of two.
 const Node* tower_dependence(const PlanGraph& plan,
-                             const std::vector<std::vector<Division>>& divisions);
+                             const Indexed<PlanNode, std::vector<Division>>& divisions);
 
 }  // namespace belfry

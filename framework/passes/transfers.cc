@@ -6,7 +6,9 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/transfer.h"
@@ -22,18 +24,17 @@ class Transfers {
   Transfers(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
 
   void run() {
-    std::vector<PlanNode> before = std::move(plan_.nodes);
-    plan_.nodes.clear();
+    Indexed<PlanNode> before = std::exchange(plan_.nodes, {});
     moved_.resize(before.size());
-    for (std::size_t n = 0; n < before.size(); ++n) {
+    for (const NodeIndex n : before.indices()) {
       PlanNode& node = before[n];
-      for (int& earlier : node.after) earlier = moved_[at(earlier)];
+      for (NodeIndex& earlier : node.after) earlier = moved_[earlier];
       if (node.feed() >= 0) count_feed(node);
       if (node.fetch() >= 0) node.devices = {on_host(node.device())};
       const std::vector<int> wanted_at = input_devices(node);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         Value& input = node.inputs[i];
-        input.node = moved_[at(input.node)];
+        input.node = moved_[input.node];
         if (node.op != &kRead) input = on_device(input, wanted_at[i]);
       }
       // A read stays with its variable, where its version is known; what travels is its value.
@@ -41,9 +42,8 @@ class Transfers {
       if (node.op == &kRead && !node.shared) node.devices = {plan_.device(node.inputs[0])};
       if (const auto collective = collective_of(node)) count_collective(*collective);
       if (node.fusion()) count_results(*node.fusion());
-      plan_.nodes.push_back(std::move(node));
-      const Value kept{static_cast<int>(plan_.nodes.size()) - 1, 0};
-      moved_[n] = plan_.nodes.back().op == &kRead ? on_device(kept, wanted).node : kept.node;
+      const Value kept{plan_.nodes.add(std::move(node)), 0};
+      moved_[n] = plan_.node(kept.node).op == &kRead ? on_device(kept, wanted).node : kept.node;
     }
   }
 
@@ -146,8 +146,7 @@ class Transfers {
     if (!fresh) return made->second;
     PlanNode same = plan_.node(value.node);
     same.devices = {device};
-    plan_.nodes.push_back(std::move(same));
-    return made->second = {static_cast<int>(plan_.nodes.size()) - 1, 0};
+    return made->second = {plan_.nodes.add(std::move(same)), 0};
   }
 
   // What goes from a CPU to a GPU, in an arena: feeds and constants there are not pinned.
@@ -164,13 +163,12 @@ class Transfers {
 
   Value append(const Op& op, Value value, int device) {
     const TensorType type = plan_.type(value);
-    plan_.nodes.push_back({&op, plan_.node(value.node).node, {value}, {}, {type}, {device}});
-    return {static_cast<int>(plan_.nodes.size()) - 1, 0};
+    return {plan_.nodes.add({&op, plan_.node(value.node).node, {value}, {}, {type}, {device}}), 0};
   }
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  std::vector<int> moved_;
+  Indexed<PlanNode, NodeIndex> moved_;
   std::map<std::pair<Value, int>, Value> transfers_;  // by device
   std::map<std::pair<Value, int>, Value> copies_;     // by memory space
   std::map<Value, Value> pinned_;                     // in arenas of the host

@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/placement.h"
@@ -26,21 +28,20 @@ std::string gradient_of(const CombinedGradient& combined, std::size_t t) {
 class Located {
  public:
   explicit Located(const PlanGraph& plan) : plan_(plan) {
-    for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+    for (const NodeIndex n : plan.nodes.indices()) {
       const PlanNode& planned = plan.nodes[n];
-      const int number = static_cast<int>(n);
       if (planned.feed() >= 0) {
         const Output where = plan.feeds[at(planned.feed())].where;
-        values_[where.key()] = {number, 0};
+        values_[where.key()] = {n, 0};
         if (&where.node().op() != &kPlaceholder) replaced_.push_back(where);
       } else if (planned.fetch() < 0 && planned.op == &planned.node->op()) {
         for (std::size_t i = 0; i < planned.node->outputs(); ++i)
-          values_.try_emplace(planned.node->output(i).key(), Value{number, static_cast<int>(i)});
+          values_.try_emplace(planned.node->output(i).key(), Value{n, static_cast<int>(i)});
       }
     }
   }
 
-  // Its value in the plan, the feed if it is fed, or node -1.
+  // Its value in the plan, the feed if it is fed, or that of no node.
   Value of(Output output) const {
     const auto found = values_.find(output.key());
     return found == values_.end() ? Value{} : found->second;
@@ -48,7 +49,7 @@ class Located {
   // Whether what the graph computes there is in the plan.
   bool computed(Output output) const {
     const Value value = of(output);
-    return value.node >= 0 && plan_.node(value.node).feed() < 0;
+    return value.node && plan_.node(value.node).feed() < 0;
   }
   // Whether a feed stands for what the graph would compute.
   bool replaced(Output output) const {
@@ -72,8 +73,8 @@ class SumChecks {
     Value first;
     for (std::size_t t = 0; t < combined.towers(); ++t) {
       const Value value = located_.of(combined.gradients[t]);
-      if (value.node < 0) continue;
-      if (first.node < 0) first = value;
+      if (!value.node) continue;
+      if (!first.node) first = value;
       if (plan_.type(value) == plan_.type(first)) continue;
       throw InvalidArgument(cat("towers disagree on variable ", variable_of(combined),
                                 ": in this step ", gradient_of(combined, t), ", ",
@@ -82,7 +83,7 @@ class SumChecks {
     }
     for (std::size_t t = 0; t < combined.towers(); ++t) {
       const Value value = located_.of(combined.results[t]);
-      if (value.node < 0 || first.node < 0 || plan_.type(value) == plan_.type(first)) continue;
+      if (!value.node || !first.node || plan_.type(value) == plan_.type(first)) continue;
       throw InvalidArgument(cat("the combined gradient of variable ", variable_of(combined),
                                 " for tower ", t, ", ", combined.results[t].node().describe(),
                                 ", is ", plan_.type(value), " in this step, but the gradients are ",

@@ -7,6 +7,8 @@
 #include <memory>
 #include <set>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/passes/passes.h"
 
@@ -47,7 +49,7 @@ class UpdateChecks {
 
   void run() {
     parts_.resize(plan_.nodes.size());
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+    for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& planned = plan_.nodes[n];
       if (planned.op->writes == 0) {
         follow(planned, parts_[n]);
@@ -88,7 +90,7 @@ class UpdateChecks {
     Parts all;
     for (std::size_t i = at(planned.op->writes); i < planned.inputs.size(); ++i) {
       const Value input = planned.inputs[i];
-      if (const auto& outputs = parts_[at(input.node)]; !outputs.empty())
+      if (const auto& outputs = parts_[input.node]; !outputs.empty())
         all = united(all, outputs[at(input.index)]);
     }
     return all;
@@ -234,7 +236,7 @@ class UpdateChecks {
   std::map<std::string_view, std::vector<const Node*>> copies_;  // of variables, by logical name
   std::map<const Node*, Places> places_;                         // of variables
   std::map<std::pair<int, int>, Parts> ends_;
-  std::vector<std::vector<Parts>> parts_;  // [node][output]; empty for writes
+  Indexed<PlanNode, std::vector<Parts>> parts_;  // of outputs; empty for writes
   std::map<std::pair<std::size_t, const Node*>, const PlanNode*> applied_;  // variable -> write
 };
 

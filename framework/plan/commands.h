@@ -15,7 +15,7 @@ struct Command {
   enum class Kind : std::uint8_t {
     // Of the thread.
     kWait,       // until `strand` has signalled `position`
-    kWaitStamp,  // until the GPU has stamped `position` of `strand`
+    kWaitStamp,  // until the GPU has stamped `position` of `strand`; lists of GPUs end with these
     kLaunch,     // runs the launch, or enqueues it in the stream of its strand
     kSignal,     // says that `position` of `strand` has been run, or enqueued
     kExpect,     // tells the watch over ranks that `position` of `strand` is about to be enqueued

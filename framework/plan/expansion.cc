@@ -4,8 +4,8 @@
 
 namespace belfry {
 
-int Expansion::add(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types,
-                   int device, Sharding sharding) {
+NodeIndex Expansion::add(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types,
+                         int device, Sharding sharding) {
   PlanNode node{&op, node_.node, std::move(inputs), {}, std::move(types), {}};
   node.devices.assign(std::max<std::size_t>(1, node.types.size()), device);
   if (sharding.divides() && sharding.outputs[0].kind == Division::Kind::kRows)
@@ -14,12 +14,13 @@ int Expansion::add(const Op& op, std::vector<Value> inputs, std::vector<TensorTy
   return add_(std::move(node));
 }
 
-int Expansion::add_divided(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types,
-                           Sharding sharding) {
+NodeIndex Expansion::add_divided(const Op& op, std::vector<Value> inputs,
+                                 std::vector<TensorType> types, Sharding sharding) {
   return add(op, std::move(inputs), std::move(types), node_.device(), std::move(sharding));
 }
 
-int Expansion::add_once(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types) {
+NodeIndex Expansion::add_once(const Op& op, std::vector<Value> inputs,
+                              std::vector<TensorType> types) {
   return add(op, std::move(inputs), std::move(types), node_.device());
 }
 
@@ -33,7 +34,7 @@ std::vector<Value> Expansion::add_beside(const Op& op, Value x, std::vector<Valu
   if (by_rows_(x))
     sharding = {.outputs = std::vector(types.size(), Division::partial()), .own = own};
   const bool divides = sharding.divides();
-  const int made =
+  const NodeIndex made =
       add(op, std::move(others), std::move(types), plan_.device(x), std::move(sharding));
   if (divides) return shards_of(made, outputs);
   std::vector<Value> values;
@@ -41,7 +42,7 @@ std::vector<Value> Expansion::add_beside(const Op& op, Value x, std::vector<Valu
   return values;
 }
 
-std::vector<Value> Expansion::shards_of(int node, int outputs) const {
+std::vector<Value> Expansion::shards_of(NodeIndex node, int outputs) const {
   std::vector<Value> values;
   for (int shard = 0; shard < plan_.shards_per_device; ++shard)
     for (int i = 0; i < outputs; ++i) values.push_back({node, i, shard});

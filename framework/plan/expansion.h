@@ -13,7 +13,7 @@ class Expansion {
   // `add` appends a node to the plan, and `sum` one that adds up the shards of a partial sum;
   // `by_rows` is whether shards may take rows of a tensor of their own.
   Expansion(const PlanGraph& plan, const PlanNode& node, const Sharding& sharding,
-            std::function<int(PlanNode)> add, std::function<Value(Value)> sum,
+            std::function<NodeIndex(PlanNode)> add, std::function<Value(Value)> sum,
             std::function<bool(Value)> by_rows)
       : plan_(plan),
         node_(node),
@@ -30,17 +30,17 @@ class Expansion {
 
   // A node that runs once per shard. `own` and `outputs` as in Sharding. Kernels find the options
   // of the node that is replaced.
-  int add_divided(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types,
-                  Sharding sharding);
+  NodeIndex add_divided(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types,
+                        Sharding sharding);
   // A node that runs once. Its inputs lie whole, or are those of a shard (shards_of()).
-  int add_once(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types);
+  NodeIndex add_once(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types);
   // A node of input x, and others that are one for all shards, on the device of x: one per shard
   // where x is cut by rows, each of which has a part of the outputs. Returns all outputs, shard by
   // shard.
   std::vector<Value> add_beside(const Op& op, Value x, std::vector<Value> others,
                                 std::vector<TensorType> types);
   // Outputs 0 to `outputs` - 1 of a divided node, shard by shard.
-  std::vector<Value> shards_of(int node, int outputs) const;
+  std::vector<Value> shards_of(NodeIndex node, int outputs) const;
   // The sum of what the shards have.
   Value sum(Value partial) const { return sum_(partial); }
 
@@ -48,13 +48,13 @@ class Expansion {
   std::vector<Value> result;
 
  private:
-  int add(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types, int device,
-          Sharding sharding = {});
+  NodeIndex add(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types, int device,
+                Sharding sharding = {});
 
   const PlanGraph& plan_;
   const PlanNode& node_;
   const Sharding& sharding_;
-  std::function<int(PlanNode)> add_;
+  std::function<NodeIndex(PlanNode)> add_;
   std::function<Value(Value)> sum_;
   std::function<bool(Value)> by_rows_;
 };

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/core_ops/transfer.h"
@@ -113,13 +114,13 @@ class MemoryCount {
   }
 
   void find_uses() {
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
+    for (const NodeIndex n : plan_.nodes.indices())
       for (std::size_t i = 0; i < plan_.buffer_of[n].size(); ++i)
         note_maker(plan_.nodes[n], plan_.buffer_of[n][i], static_cast<int>(i));
     for (const LaunchIndex l : plan_.launches.indices()) {
       const PlanNode& node = plan_.node(plan_.launches[l].node);
       for (const Value& input : node.inputs) uses_[plan_.buffer(input)].touched = true;
-      for (const BufferIndex buffer : plan_.buffer_of[at(plan_.launches[l].node)])
+      for (const BufferIndex buffer : plan_.buffer_of[plan_.launches[l].node])
         uses_[buffer].touched = true;
       if (const BufferIndex workspace = plan_.workspaces[l])
         uses_[workspace] = {MemoryKind::kWorkspace, &node, 0, true};
@@ -209,7 +210,7 @@ class MemoryCount {
   const Plan& plan_;
   std::map<std::pair<int, bool>, Part> parts_;  // by device
   std::set<Value> seen_;
-  std::set<int> followed_;
+  std::set<NodeIndex> followed_;
   std::set<BufferIndex> gradients_;
   std::map<BufferIndex, Use> uses_;
   PlanMemory made_;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/base/site.h"
+#include "belfry/framework/base/source_line.h"
 #include "belfry/framework/graph/device_spec.h"
 
 namespace belfry {
@@ -43,7 +43,7 @@ class KindBytes {
 
 struct PlannedTensor {
   std::string name;
-  Site site;  // the line that it is from
+  SourceLine site;  // the line that it is from
   MemoryKind kind;
   int device;
   std::int64_t bytes;  // of all shards

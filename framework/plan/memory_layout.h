@@ -49,15 +49,15 @@ struct FeedSlots {
 
 struct MemoryLayout {
   Indexed<BufferRecord> buffers;
-  std::vector<std::vector<BufferIndex>> buffer_of;  // [node][output]
-  Indexed<Launch, BufferIndex> workspaces;          // of launches with scratch memory
-  std::vector<std::int64_t> arena_bytes;            // per device
-  std::vector<Slices> slices;                       // per device
+  Indexed<PlanNode, std::vector<BufferIndex>> buffer_of;  // of outputs
+  Indexed<Launch, BufferIndex> workspaces;                // of launches with scratch memory
+  std::vector<std::int64_t> arena_bytes;                  // per device
+  std::vector<Slices> slices;                             // per device
   // Per device: of the tensors that fetches are copied to. Those of GPUs count on the first CPU.
   std::vector<std::int64_t> fetch_bytes;
   std::vector<FeedSlots> feed_slots;  // of the devices that need them, in order
 
-  BufferIndex buffer(Value value) const { return buffer_of[at(value.node)][at(value.index)]; }
+  BufferIndex buffer(Value value) const { return buffer_of[value.node][at(value.index)]; }
   // Where a buffer begins in its arena.
   std::int64_t offset(const BufferRecord& record, int shard) const {
     if (!record.sliced) return record.offset;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/core_ops/transfer.h"
@@ -65,11 +66,11 @@ std::string Command::str() const {
   }
 }
 
-int PlanGraph::find(const Node& node) const {
+NodeIndex PlanGraph::find(const Node& node) const {
   const auto found = std::ranges::find_if(nodes, [&](const PlanNode& planned) {
     return planned.node == &node && planned.op == &node.op() && planned.fetch() < 0;
   });
-  return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
+  return found == nodes.end() ? NodeIndex() : NodeIndex(found - nodes.begin());
 }
 
 std::vector<TensorType> PlanGraph::input_types(const PlanNode& of) const {

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "belfry/framework/base/index.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/framework/graph/packed_form.h"
@@ -16,17 +17,20 @@
 
 namespace belfry {
 
-// Plans number their nodes, and sessions their devices, by int. C++ containers take another type.
+// Sessions number their devices, and nodes their outputs, by int. C++ containers take another type.
 constexpr std::size_t at(std::integral auto i) { return static_cast<std::size_t>(i); }
 
 class Placement;
 struct Fusion;
+struct PlanNode;
 struct Rank;
+using NodeIndex = Index<PlanNode>;
+using NodeLists = Indexed<PlanNode, std::vector<NodeIndex>>;  // a list for each node
 
 // Output `index` of plan node `node`.
 struct Value {
   static constexpr int kOwn = -1;
-  int node = -1;
+  NodeIndex node;
   int index = 0;
   int shard = kOwn;  // of a divided tensor that a node takes part by part; else that of the node
   auto operator<=>(const Value&) const = default;
@@ -49,7 +53,7 @@ struct PlanNode {
   const Op* op;
   const Node* node;  // for transfers and copies: the node whose output they carry
   std::vector<Value> inputs;
-  std::vector<int> after;         // nodes that must have run, besides the inputs
+  std::vector<NodeIndex> after;   // nodes that must have run, besides the inputs
   std::vector<TensorType> types;  // of the outputs
   std::vector<int> devices;       // of the outputs; at least one, the node's own
   Role role = {};
@@ -96,7 +100,7 @@ struct PlanNode {
 
 // Makes random numbers from nothing else, so that each is a function of its index alone.
 inline bool draws(const PlanNode& node) {
-  return node.op->random && node.inputs.empty() && node.op->split == Split::kElements;
+  return node.op->random && node.inputs.empty() && node.op->split == WorkSplit::kElements;
 }
 
 // The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
@@ -141,7 +145,7 @@ struct PlanGraph {
   std::vector<Output> fetches;  // an empty one for a node
   std::vector<FeedType> feeds;
 
-  std::vector<PlanNode> nodes;
+  Indexed<PlanNode> nodes;
   std::vector<TransferRecord> transfers;
 
   int shards_per_device = 1;
@@ -152,12 +156,12 @@ struct PlanGraph {
 
   std::vector<const Node*> variables;  // read or written
   bool writes = false;
-  Locks locks = Locks::kWholeRun;
+  LockDuration locks = LockDuration::kWholeRun;
 
-  const PlanNode& node(int n) const { return nodes[at(n)]; }
-  // The plan node that stands for a node of the graph, or -1: not one that carries or copies its
+  const PlanNode& node(NodeIndex n) const { return nodes[n]; }
+  // The plan node that stands for a node of the graph, or none: not one that carries or copies its
   // outputs, or feeds one in its place.
-  int find(const Node& node) const;
+  NodeIndex find(const Node& node) const;
   // Of the whole tensor.
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
   // Of what a node takes of it: of the shard, if it names one.
@@ -166,7 +170,7 @@ struct PlanGraph {
   // How many times a node runs.
   int runs(const PlanNode& of) const { return of.sharding.divides() ? shards_per_device : 1; }
   // The samples of a shard in the batch of its device.
-  Range samples(int device, int shard) const {
+  WorkRange samples(int device, int shard) const {
     return samples_of_shard(batches[at(device)].samples, shards_per_device, shard);
   }
   // Those of the largest shard.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/combined_gradient.h"
 
 namespace belfry {

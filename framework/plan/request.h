@@ -16,7 +16,7 @@ struct Fetch {
   Node* node;
 };
 
-struct Feed {
+struct FeedValue {
   Output where;
   Tensor what;
 };
@@ -31,7 +31,7 @@ struct FeedType {
 };
 
 // How long a run holds variables.
-enum class Locks {
+enum class LockDuration {
   kWholeRun,      // all, from its beginning to its end: it is alone in the session
   kEachVariable,  // each while it is copied, and while it is written
 };

@@ -20,7 +20,7 @@ int workers_for(const ExecutionSchedule& schedule, int most) {
       std::ranges::any_of(schedule.launches, [](const Launch& l) { return l.parts() > 1; });
   int strands = 0;
   for (const Strand& strand : schedule.strands)
-    if (strand.gpu < 0) strands += strand.shards;
+    if (strand.gpu < 0 && !strand.communicates) strands += strand.shards;
   return opens ? most : std::clamp(strands, 1, most);
 }
 
@@ -33,7 +33,7 @@ Indexed<Strand, std::vector<int>> deal_shards(const ExecutionSchedule& schedule,
     const Strand& strand = schedule.strands[s];
     const auto thread = std::ranges::lower_bound(gpus, strand.gpu) - gpus.begin();
     threads_of[s].assign(at(strand.shards), workers + static_cast<int>(thread));
-    if (schedule.on_gpu(s)) continue;
+    if (schedule.on_gpu(s) || schedule.exchanges(s)) continue;
     strands_of[strand.device].push_back(s);
     int& shards = shards_of[strand.device];
     shards = std::max(shards, strand.shards);

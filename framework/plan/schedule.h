@@ -29,10 +29,10 @@ struct Wait {
 
 // A node's place in the order. Its kernel runs once, or once per shard or part.
 struct Launch {
-  int node;
+  NodeIndex node;
   StrandIndex strand;
   int position;             // in its strand
-  Range range;              // of the whole, or of a shard
+  WorkRange range;          // of the whole, or of a shard
   std::vector<Wait> waits;  // for other strands, without those that other waits imply
   Clocks::Clock clock;      // how far the other strands are at least when the launch starts
   std::int64_t part;        // units that a worker takes at a time; range.size() if it is not shared
@@ -44,7 +44,7 @@ struct Launch {
   // Shards differ by one sample at most. What those with more samples than others run, if there are
   // such.
   KernelRun run_larger = {};
-  Range range_larger = {};
+  WorkRange range_larger = {};
 
   std::int64_t parts() const { return range.size() > part ? (range.size() + part - 1) / part : 1; }
 };
@@ -56,8 +56,10 @@ struct Strand {
   int device;
   std::vector<LaunchIndex> launches;
   int gpu = -1;               // the physical GPU; -1: a CPU, or a declared GPU
-  bool communicates = false;  // of the parts of a rank alone
+  bool communicates = false;  // of the parts of a rank alone, or of messages between processes
   int shards = 1;
+
+  int last() const { return static_cast<int>(launches.size()) - 1; }  // position
 };
 
 struct ExecutionSchedule {
@@ -75,6 +77,10 @@ struct ExecutionSchedule {
     return have_run(launches[a].strand, b) > launches[a].position;
   }
   bool on_gpu(StrandIndex strand) const { return strands[strand].gpu >= 0; }
+  // Of messages between processes.
+  bool exchanges(StrandIndex strand) const {
+    return !on_gpu(strand) && strands[strand].communicates;
+  }
   // The launch that a wait is for.
   LaunchIndex awaited(const Wait& wait) const {
     return strands[wait.strand].launches[static_cast<std::size_t>(wait.position)];

@@ -7,9 +7,9 @@
 
 namespace belfry {
 
-ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
+ArenaGuard::ArenaGuard(const Plan& plan, std::span<const MemoryBlock> arenas)
     : arenas_(arenas), born_(plan.launches.size()), dead_(plan.launches.size()) {
-  for (const Buffer& arena : arenas)
+  for (const MemoryBlock& arena : arenas)
     if (arena.on_host()) ASAN_POISON_MEMORY_REGION(arena.data(), arena.bytes());
   for (const FeedSlots& slots : plan.feed_slots)
     ASAN_UNPOISON_MEMORY_REGION(arenas[0].data() + slots.on_host,
@@ -39,7 +39,7 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
       life->second.one_strand = life->second.one_strand && life->second.strand == launch.strand;
     };
     for (const Value& input : node.inputs) use(plan.buffer(input));
-    std::vector<BufferIndex> written = plan.buffer_of[at(launch.node)];
+    std::vector<BufferIndex> written = plan.buffer_of[launch.node];
     if (plan.workspaces[l]) written.push_back(plan.workspaces[l]);
     for (const BufferIndex buffer : written) {
       use(buffer);
@@ -56,7 +56,7 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const Buffer> arenas)
 }
 
 ArenaGuard::~ArenaGuard() {
-  for (const Buffer& arena : arenas_)
+  for (const MemoryBlock& arena : arenas_)
     if (arena.on_host()) ASAN_UNPOISON_MEMORY_REGION(arena.data(), arena.bytes());
 }
 

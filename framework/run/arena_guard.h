@@ -14,7 +14,7 @@ namespace belfry {
 
 class ArenaGuard {
  public:
-  ArenaGuard(const Plan& plan, std::span<const Buffer> arenas);
+  ArenaGuard(const Plan& plan, std::span<const MemoryBlock> arenas);
   ~ArenaGuard();
   ArenaGuard(const ArenaGuard&) = delete;
   ArenaGuard& operator=(const ArenaGuard&) = delete;
@@ -28,7 +28,7 @@ class ArenaGuard {
     std::size_t bytes;
     std::int64_t slice;  // how far on that of the next shard is
   };
-  std::span<const Buffer> arenas_;
+  std::span<const MemoryBlock> arenas_;
   Indexed<Launch, std::vector<Block>> born_, dead_;
 };
 
@@ -36,7 +36,7 @@ class ArenaGuard {
 
 class ArenaGuard {
  public:
-  ArenaGuard(const Plan&, std::span<const Buffer>) {}
+  ArenaGuard(const Plan&, std::span<const MemoryBlock>) {}
   void before(LaunchIndex, int = 0) const {}
   void after(LaunchIndex, int = 0) const {}
 };

@@ -144,7 +144,7 @@ void CpuExecutor::run_launch(LaunchIndex launch, int shard, int worker) {
   linked_.guard->after(launch, shard);
 }
 
-void CpuExecutor::call(const LinkedLaunch& linked, Range range) const {
+void CpuExecutor::call(const LinkedLaunch& linked, WorkRange range) const {
   try {
     (*linked.run)(linked.pointers(range, run_.step));
   } catch (...) {
@@ -183,7 +183,7 @@ bool CpuExecutor::take_part(SharedLaunch& shared, Ticket::End end,
   const std::int64_t parts = linked.parts;
   const Launch& launch = *linked.launch;
   const std::int64_t begin = launch.range.begin + ticket.next(end, parts) * launch.part;
-  const Range range{begin, std::min(begin + launch.part, launch.range.end)};
+  const WorkRange range{begin, std::min(begin + launch.part, launch.range.end)};
   const std::int64_t start = helped ? run_.recording->now() : 0;
   try {
     call(linked, range);

@@ -54,7 +54,7 @@ class CpuExecutor {
   // Takes a part of what any other worker shares; false if none does.
   bool help(int worker);
   // Throws what the kernel throws, as rethrow_with_launch() does.
-  void call(const LinkedLaunch& launch, Range range) const;
+  void call(const LinkedLaunch& launch, WorkRange range) const;
 
   const LinkedPlan& linked_;
   RunState& run_;

@@ -5,6 +5,7 @@
 #include <typeinfo>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

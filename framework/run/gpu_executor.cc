@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/plan/rank_launch.h"
 #include "belfry/framework/run/gpu_timers.h"
 
@@ -11,7 +12,7 @@ namespace belfry {
 using Kind = Command::Kind;
 
 GpuExecutor::GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime,
-                         const Staging& staging)
+                         const FeedStaging& staging)
     : linked_(linked),
       plan_(*linked.plan),
       run_(run),
@@ -24,21 +25,23 @@ GpuExecutor::GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runti
     const Device& device = *runtime.devices[at(plan_.strands[strand].device)];
     events_.push_back(device.backend->make_event(device.gpu));
   }
-  const auto by_ranks = [](const Strand& strand) { return strand.communicates; };
+  const auto by_ranks = [](const Strand& s) { return s.communicates && s.gpu >= 0; };
   if (std::ranges::any_of(plan_.strands, by_ranks))
-    ranks_ = std::make_unique<NcclRanks>(linked, run, runtime,
-                                         [this](StrandIndex s) { return streams_[s].finished; });
+    ranks_ = make_nccl_ranks(linked, run, runtime,
+                             {.stream = [this](StrandIndex s) -> GpuStream& { return stream(s); },
+                              .stamp = [this](StrandIndex s) { return streams_[s].finished; },
+                              .await_first = [this](StrandIndex s) { return await(s, 0); }});
 }
 
 GpuExecutor::~GpuExecutor() { runtime_.with_ranks.erase(this); }
 
 void GpuExecutor::make_streams() {
   constexpr std::size_t kLine = 64;
-  counters_ = Buffer(runtime_.gpus->counters(), kLine * plan_.strands.size());
+  counters_ = MemoryBlock(runtime_.gpus->counters(), kLine * plan_.strands.size());
   for (const StrandIndex s : plan_.strands.indices()) {
     const Strand& strand = plan_.strands[s];
     if (strand.gpu < 0) continue;
-    require(plan_.locks == Locks::kWholeRun, "a step of Locks::kEachVariable has work on ",
+    require(plan_.locks == LockDuration::kWholeRun, "a step of Locks::kEachVariable has work on ",
             runtime_.devices[at(strand.device)]->spec, ", but runs on CPUs alone");
     std::byte* const counter = counters_.data() + kLine * at(s.value());
     streams_[s] = {&runtime_.gpus->of(strand.device, strand.communicates),
@@ -58,9 +61,7 @@ void GpuExecutor::run(int thread) {
       const auto own = std::ranges::find(plan_.strands, device.gpu, &Strand::gpu);
       tie_clock(stream(StrandIndex(own - plan_.strands.begin())), device.gpu, *run_.recording);
     }
-    const bool going =
-        follow(run_.replays ? program.in_segments : program.commands) && await_all(device.gpu);
-    if (!going) run_.poison();
+    if (!follow(run_.replays ? program.in_segments : program.commands)) run_.poison();
   } catch (...) {
     run_.fail();
   }
@@ -115,6 +116,9 @@ bool GpuExecutor::act(const Command& command) {
                            run_.epoch(strand, command.position));
       break;
     case Kind::kWaitStamp:
+      if (!await(strand, command.position)) return false;
+      stream(strand).check_inputs();
+      break;
     case Kind::kBeginSegment:
     case Kind::kEndSegment: break;  // not here
   }
@@ -158,16 +162,6 @@ bool GpuExecutor::await(StrandIndex strand, int position) {
   return true;
 }
 
-bool GpuExecutor::await_all(int gpu) {
-  for (const StrandIndex s : plan_.strands.indices()) {
-    if (plan_.strands[s].gpu != gpu) continue;
-    const int last = static_cast<int>(plan_.strands[s].launches.size()) - 1;
-    if (!await(s, last)) return false;
-    stream(s).check_inputs();
-  }
-  return true;
-}
-
 bool GpuExecutor::must_capture(bool traced) {
   run_.replays = warm_ && !traced && !plan_.commands.segments.empty();
   if (!run_.replays || captured_[at(run_.slot)]) return false;
@@ -207,9 +201,7 @@ void GpuExecutor::connect(int thread) {
   const Device& device = *runtime_.devices[at(linked_.program(thread).device)];
   try {
     device.backend->use(device.gpu);
-    ranks_->connect(
-        thread, [&](StrandIndex s) -> GpuStream& { return stream(s); },
-        [&](StrandIndex s) { return await(s, 0); });
+    ranks_->connect(thread);
   } catch (...) {
     run_.fail();
   }
@@ -232,7 +224,7 @@ void GpuExecutor::recover() {
   for (const StrandIndex s : streams_.indices())
     if (streams_[s].stream) streams_[s].finished.set(run_.counted(s));
   forget_captures();
-  if (ranks_) ranks_->end_communicators();
+  if (ranks_) ranks_->end();
 }
 
 void GpuExecutor::forget_captures() {

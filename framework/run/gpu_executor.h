@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "belfry/framework/run/linked_plan.h"
-#include "belfry/framework/run/nccl_ranks.h"
+#include "belfry/framework/run/ranks.h"
 #include "belfry/framework/run/run_state.h"
 #include "belfry/framework/run/staging.h"
 
@@ -18,8 +18,9 @@ namespace belfry {
 
 class GpuExecutor {
  public:
-  // Of a plan with work on GPUs. Throws InvalidArgument for steps of Locks::kEachVariable.
-  GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime, const Staging& staging);
+  // Of a plan with work on GPUs. Throws InvalidArgument for steps of LockDuration::kEachVariable.
+  GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime,
+              const FeedStaging& staging);
   ~GpuExecutor();
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
@@ -59,7 +60,6 @@ class GpuExecutor {
   void replay(const Command& begin);
   // Until the GPU has stamped the launch; false if a thread failed.
   bool await(StrandIndex strand, int position);
-  bool await_all(int gpu);
 
   // The stream is null on CPUs.
   struct StreamOf {
@@ -72,14 +72,14 @@ class GpuExecutor {
   const Plan& plan_;
   RunState& run_;
   Runtime& runtime_;
-  const Staging& staging_;
+  const FeedStaging& staging_;
   Indexed<Strand, StreamOf> streams_;
-  Buffer counters_;  // of stamps
+  MemoryBlock counters_;  // of stamps
   std::vector<std::unique_ptr<GpuEvent>> events_;
   std::vector<Captured> segments_;
   bool warm_ = false;  // has run launch by launch, and not failed since
   std::array<bool, FeedSlots::kCount> captured_ = {};
-  std::unique_ptr<NcclRanks> ranks_;  // if the plan has parts of ranks
+  std::unique_ptr<Ranks> ranks_;  // if the plan has parts of ranks
 };
 
 }  // namespace belfry

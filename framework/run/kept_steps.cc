@@ -5,11 +5,14 @@
 #include <thread>
 #include <utility>
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 namespace {
 
-std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds, Locks locks) {
-  std::string text = locks == Locks::kEachVariable ? "each " : "";
+std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                   LockDuration locks) {
+  std::string text = locks == LockDuration::kEachVariable ? "each " : "";
   for (const Fetch& fetch : fetches)
     text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
   for (const FeedType& feed : feeds)
@@ -23,7 +26,8 @@ bool is_run(const KeptSteps::Entry& entry) { return entry.step.use_count() > 1; 
 }  // namespace
 
 std::shared_ptr<Step> KeptSteps::find(std::span<const Fetch> fetches,
-                                      std::span<const FeedType> feeds, Locks locks, bool held) {
+                                      std::span<const FeedType> feeds, LockDuration locks,
+                                      bool held) {
   const auto found = entries_.find(key_of(fetches, feeds, locks));
   if (found == entries_.end()) return nullptr;
   Entry& entry = found->second;
@@ -32,8 +36,8 @@ std::shared_ptr<Step> KeptSteps::find(std::span<const Fetch> fetches,
   return entry.step;
 }
 
-void KeptSteps::add(std::span<const Fetch> fetches, std::span<const FeedType> feeds, Locks locks,
-                    bool held, std::shared_ptr<Step> step) {
+void KeptSteps::add(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                    LockDuration locks, bool held, std::shared_ptr<Step> step) {
   entries_.emplace(key_of(fetches, feeds, locks), Entry{.fetches{fetches.begin(), fetches.end()},
                                                         .feeds{feeds.begin(), feeds.end()},
                                                         .step = std::move(step),

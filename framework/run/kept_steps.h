@@ -29,9 +29,9 @@ class KeptSteps {
   const Entries& entries() const { return entries_; }
   // The step for these, if it is kept. `held`: keeps it until the session ends.
   std::shared_ptr<Step> find(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                             Locks locks, bool held);
-  void add(std::span<const Fetch> fetches, std::span<const FeedType> feeds, Locks locks, bool held,
-           std::shared_ptr<Step> step);
+                             LockDuration locks, bool held);
+  void add(std::span<const Fetch> fetches, std::span<const FeedType> feeds, LockDuration locks,
+           bool held, std::shared_ptr<Step> step);
 
   // Drops idle steps until there is room for another one that nobody holds, if it can.
   void make_room();

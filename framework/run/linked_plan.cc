@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/run/ticket.h"
 #include "belfry/framework/run/useful_workers.h"
@@ -78,7 +79,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
   const bool divided = node.sharding.divides();
   const int device = node.device();
   const bool batch = !plan->batches.empty() && plan->batches[at(device)].samples > 0;
-  const Range samples = batch ? plan->samples(device, shard) : Range();
+  const WorkRange samples = batch ? plan->samples(device, shard) : WorkRange();
   const bool larger = divided && launch.run_larger &&
                       samples.size() > plan->batches[at(device)].samples / plan->shards_per_device;
   LinkedLaunch linked{.launch = &launch,
@@ -106,7 +107,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
         cut ? plan->rows_of(plan->type(input), device, samples.begin).bytes() : 0;
     add(plan->buffer(input), input.shard == Value::kOwn ? shard : input.shard, offset);
   }
-  for (const BufferIndex buffer : plan->buffer_of[at(launch.node)]) add(buffer, shard, 0);
+  for (const BufferIndex buffer : plan->buffer_of[launch.node]) add(buffer, shard, 0);
   linked.inputs = {addresses.data() + first, node.inputs.size()};
   linked.outputs = {addresses.data() + first + node.inputs.size(), node.types.size()};
   if (const BufferIndex workspace = plan->workspaces[l])
@@ -116,7 +117,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
 
 // As many workers as the plan has use for, and one thread per GPU.
 void LinkedPlan::deal(const Runtime& runtime) {
-  const int most = plan->locks == Locks::kEachVariable ? 1 : runtime.workers;
+  const int most = plan->locks == LockDuration::kEachVariable ? 1 : runtime.workers;
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
   const auto shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
   const auto opened = std::ranges::count_if(linked_launches, shared);
@@ -128,9 +129,10 @@ void LinkedPlan::deal(const Runtime& runtime) {
 }
 
 void LinkedPlan::make_queues() {
-  std::vector<StrandIndex> strands;
+  std::vector<StrandIndex> strands, between;
   for (const StrandIndex s : plan->strands.indices())
-    if (!plan->on_gpu(s)) strands.push_back(s);
+    if (!plan->on_gpu(s)) (plan->exchanges(s) ? between : strands).push_back(s);
+  exchanges = merged(plan->commands.lists, between);
   if (strands.empty()) return;
   if (workers == 1 && plan->shards_per_device == 1) {
     queues.push_back({merged(plan->commands.lists, strands)});

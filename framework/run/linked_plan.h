@@ -16,13 +16,13 @@ namespace belfry {
 struct LinkedLaunch {
   const Launch* launch;
   const KernelRun* run;  // on CPUs
-  Range range;
+  WorkRange range;
   std::span<void*const> inputs, outputs;
   std::byte* workspace = nullptr;
   std::int64_t parts = 1;
   std::int64_t first_row = 0;
 
-  Pointers pointers(Range of, std::uint64_t step) const {
+  Pointers pointers(WorkRange of, std::uint64_t step) const {
     return {inputs, outputs, workspace, of, step, first_row};
   }
 };
@@ -60,11 +60,12 @@ struct LinkedPlan {
   }
 
   std::shared_ptr<const Plan> plan;
-  std::vector<Buffer> arenas;                 // per device
+  std::vector<MemoryBlock> arenas;            // per device
   std::vector<LinkedLaunch> linked_launches;  // shard by shard of each launch
   Indexed<Launch, std::size_t> first_linked;
   int workers = 1;  // that run launches; behind them are the threads that enqueue
   std::vector<Queue> queues;
+  std::vector<Command> exchanges;              // of the thread between processes
   std::vector<Program> programs;               // per thread that enqueues
   std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, and for the next
   std::unique_ptr<ArenaGuard> guard;           // refers to the arenas

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 
 std::vector<DeviceUse> MemoryUse::of_devices() const {

@@ -1,23 +1,72 @@
-#include "belfry/framework/run/nccl_ranks.h"
-
+// How steps use NCCL: each rank's part of a collective is a launch on a strand for communication.
+// The thread that enqueues for its GPU hands the part to the communicators. A thread that polls
+// stamps also watches the ranks. A failure aborts the communicators; the next run makes them anew.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/plan/rank_launch.h"
+#include "belfry/framework/run/linked_plan.h"
+#include "belfry/framework/run/ranks.h"
+#include "belfry/framework/run/run_state.h"
 
 namespace belfry {
+namespace {
 
-NcclRanks::NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime,
-                     const std::function<Stamp(StrandIndex)>& stamp_of)
+class NcclRanks final : public Ranks {
+ public:
+  NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime, RankStrands strands);
+
+  bool begin() override;
+  void connect(int thread) override;
+  void expect(StrandIndex strand, std::int64_t epoch) override;
+  void check() override;
+  void fail() noexcept override;
+  void end() noexcept override;
+
+ private:
+  // The watch over a strand: how long what was enqueued there has not finished.
+  struct Watched {
+    StrandIndex strand = {};
+    Stamp finished = {};
+    std::atomic<std::int64_t> enqueued{0};  // epoch
+    std::int64_t seen = -1;                 // epoch that had been finished at the last look
+    std::chrono::steady_clock::time_point since = {};
+  };
+  void make(Communicators& communicators);
+  void connect_collectives(int thread);
+  // The first collective that was enqueued and has not finished, and where; "" if there is none.
+  std::string unfinished() const;
+
+  const LinkedPlan& linked_;
+  const Plan& plan_;
+  RunState& run_;
+  Runtime& runtime_;
+  const RankStrands strands_;
+  std::vector<Watched> watched_;          // strands that communicate
+  std::map<Communicators*, int> joined_;  // that the plan uses; Communicators::made at connect()
+  std::mutex watching_;                   // over watched_, but for `enqueued`
+  bool failed_ = false;                   // since the last end()
+};
+
+NcclRanks::NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime, RankStrands strands)
     : linked_(linked),
       plan_(*linked.plan),
       run_(run),
       runtime_(runtime),
+      strands_(std::move(strands)),
       watched_(at(std::ranges::count(plan_.strands, true, &Strand::communicates))) {
   auto next = watched_.begin();
   for (const StrandIndex s : plan_.strands.indices()) {
     if (!plan_.strands[s].communicates) continue;
     next->strand = s;
-    (next++)->finished = stamp_of(s);
+    (next++)->finished = strands_.stamp(s);
   }
   for (const Launch& launch : plan_.launches) {
     if (!launch.rank) continue;
@@ -26,37 +75,36 @@ NcclRanks::NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime,
   }
 }
 
+// Whether communicators have been made, for this step or another, since this step connected last.
 bool NcclRanks::begin() {
-  if (std::ranges::all_of(joined_, [](const auto& used) {
-        return used.first->live && used.first->made == used.second;
-      }))
-    return false;
+  bool connected = true;
   for (auto& [communicators, made] : joined_) {
-    if (!communicators->live) {
-      const Device& first = *runtime_.devices[at(plan_.strands[watched_[0].strand].device)];
-      communicators->live =
-          first.backend->make_communicators(communicators->gpus, runtime_.nccl_timeout);
-      ++communicators->made;
-    }
+    if (!communicators->live) make(*communicators);
+    connected = connected && communicators->made == made;
     made = communicators->made;
   }
-  return true;
+  return !connected;
 }
 
-void NcclRanks::connect(int thread, const std::function<GpuStream&(StrandIndex)>& stream,
-                        const std::function<bool(StrandIndex)>& finished) {
-  connect_collectives(thread, stream);
+void NcclRanks::make(Communicators& communicators) {
+  const Device& first = *runtime_.devices[at(plan_.strands[watched_[0].strand].device)];
+  communicators.live = first.backend->make_communicators(communicators.gpus, runtime_.nccl_timeout);
+  ++communicators.made;
+}
+
+void NcclRanks::connect(int thread) {
+  connect_collectives(thread);
   const int device = linked_.program(thread).device;
   const int gpu = runtime_.devices[at(device)]->gpu;
   const auto here = [&](const Watched& w) { return plan_.strands[w.strand].gpu == gpu; };
   for (Watched& watched : watched_) {
     if (!here(watched)) continue;
     const std::int64_t epoch = run_.epoch(watched.strand, 0);
-    stream(watched.strand).stamp(watched.finished.counter(), epoch);
+    strands_.stream(watched.strand).stamp(watched.finished.counter(), epoch);
     watched.enqueued.store(epoch, std::memory_order_release);
   }
   for (Watched& watched : watched_) {
-    if (!here(watched) || !finished(watched.strand)) continue;
+    if (!here(watched) || !strands_.await_first(watched.strand)) continue;
     const std::int64_t before = run_.epoch(watched.strand, -1);
     watched.enqueued.store(before, std::memory_order_release);
     watched.finished.set(before);
@@ -65,8 +113,7 @@ void NcclRanks::connect(int thread, const std::function<GpuStream&(StrandIndex)>
 
 // Ranks that one thread serves go together: connections are made while all ranks of a collective
 // are there.
-void NcclRanks::connect_collectives(int thread,
-                                    const std::function<GpuStream&(StrandIndex)>& stream) {
+void NcclRanks::connect_collectives(int thread) {
   std::vector<RankTensors> group;
   const RankLaunch* first = nullptr;
   const auto flush = [&] {
@@ -81,7 +128,7 @@ void NcclRanks::connect_collectives(int thread,
     RankLaunch& rank = *linked.launch->rank;
     if (first && &first->node() != &rank.node()) flush();
     first = &rank;
-    GpuStream& of = stream(linked.launch->strand);
+    GpuStream& of = strands_.stream(linked.launch->strand);
     of.serve(rank.node());
     group.push_back(rank.in_outputs(linked.pointers(linked.launch->range, 0), of));
   }
@@ -140,17 +187,23 @@ std::string NcclRanks::unfinished() const {
 void NcclRanks::fail() noexcept {
   for (const auto& [communicators, made] : joined_)
     if (communicators->live) communicators->live->abort_all();
+  failed_ = true;
   for (Watched& watched : watched_) {
     watched.seen = -1;
     watched.enqueued.store(0, std::memory_order_relaxed);
   }
 }
 
-void NcclRanks::end_communicators() {
-  for (auto& [communicators, made] : joined_) {
-    communicators->live.reset();
-    made = 0;
-  }
+void NcclRanks::end() noexcept {
+  if (!std::exchange(failed_, false)) return;
+  for (const auto& [communicators, made] : joined_) communicators->live.reset();
+}
+
+}  // namespace
+
+std::unique_ptr<Ranks> make_nccl_ranks(const LinkedPlan& linked, RunState& run, Runtime& runtime,
+                                       RankStrands strands) {
+  return std::make_unique<NcclRanks>(linked, run, runtime, std::move(strands));
 }
 
 }  // namespace belfry

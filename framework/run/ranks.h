@@ -4,25 +4,46 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 
+#include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan/schedule.h"
 
 namespace belfry {
+
+struct LinkedPlan;
+class RunState;
+struct Runtime;
 
 class Ranks {
  public:
   virtual ~Ranks() = default;
 
-  // Before a run: whether ranks must be connected first.
+  // Before a run: whether each thread must call connect() first.
   virtual bool begin() = 0;
+  // Runs each collective of a thread's ranks once, with whatever is in its outputs, so that all
+  // connections are made.
+  virtual void connect(int thread) = 0;
   // A part is about to be enqueued. It has finished when the strand has counted to `epoch`.
   virtual void expect(StrandIndex strand, std::int64_t epoch) = 0;
   // While threads wait: throws CommError for a part that has failed, or not finished in time.
   virtual void check() = 0;
-  // After a run that has succeeded.
-  virtual void end() = 0;
   // After a failure, when all threads are parked: ends everything that waits for other ranks.
   virtual void fail() noexcept = 0;
+  // After a run, when its streams are idle. After fail(), the next begin() starts anew.
+  virtual void end() noexcept = 0;
 };
+
+// What ranks use of the strands that they communicate on.
+struct RankStrands {
+  std::function<GpuStream&(StrandIndex)> stream;
+  std::function<Stamp(StrandIndex)> stamp;
+  // Waits until the first launch of the strand has been stamped. False if the run has failed.
+  std::function<bool(StrandIndex)> await_first;
+};
+
+// Each rank is a GPU of this process, and its part a launch on a strand for communication.
+std::unique_ptr<Ranks> make_nccl_ranks(const LinkedPlan& linked, RunState& run, Runtime& runtime,
+                                       RankStrands strands);
 
 }  // namespace belfry

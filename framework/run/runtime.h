@@ -20,26 +20,28 @@
 namespace belfry {
 
 class GpuExecutor;
+class Processes;
 
 // What steps borrow from their session.
 struct Runtime {
   const std::vector<std::unique_ptr<Device>>& devices;
   WorkerPool& pool;
   std::function<void*(const Node&)> variable_memory;
-  RunLock mutex;                        // shared by runs of Locks::kEachVariable
+  RunLock mutex;                        // shared by runs of LockDuration::kEachVariable
   std::atomic<std::uint64_t> step = 0;  // runs that wrote variables
   // Variables that a failed run may have written, until each is restored; and its error.
   std::set<const Node*> suspects;
   std::exception_ptr cause;
   std::mutex failures;  // over these two, between runs that share `mutex`
-  // One lock per memory of a variable. Steps of Locks::kEachVariable take them in the order of the
-  // map.
+  // One lock per memory of a variable. Steps of LockDuration::kEachVariable take them in the order
+  // of the map.
   std::map<const void*, std::mutex> variable_locks;
   bool dry = false;          // nothing has memory, and nothing runs
   bool all_workers = false;  // even for little work
   int workers = 1;           // of the pool; its others enqueue, one for each physical GPU
   std::unique_ptr<GpuStreams> gpus = {};   // if GPUs are driven
   std::set<GpuExecutor*> with_ranks = {};  // whose segments may refer to communicators
+  Processes* processes = nullptr;          // null in a run of one process
   std::chrono::duration<double> nccl_timeout{600};
   std::optional<std::chrono::nanoseconds> gpu_spin = {};  // SessionOptions::gpu_spin_ms
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/passes/explain.h"
 #include "belfry/framework/run/session_state.h"
 #include "belfry/framework/trace/trace.h"
@@ -20,19 +22,19 @@ Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType>
   return *state_->step_for(fetches, feeds, options.locks, true);
 }
 
-std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const Feed> feeds,
+std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const FeedValue> feeds,
                                  RunOptions options) {
   if (options.trace) *options.trace = Trace();
   std::vector<FeedType> types;
   std::vector<Tensor> values;
-  for (const Feed& feed : feeds) {
+  for (const FeedValue& feed : feeds) {
     types.push_back({feed.where, feed.what.shape()});
     values.push_back(feed.what);
   }
   std::vector<Tensor> results;
   const std::shared_ptr<Step> kept = [&] {
     const std::lock_guard lock(state_->mutex);
-    return state_->step_for(fetches, types, Locks::kWholeRun, false);
+    return state_->step_for(fetches, types, LockDuration::kWholeRun, false);
   }();
   Step::State& step = *kept->state_;
   step.run(step.stage(values), values, options, &results);
@@ -40,12 +42,12 @@ std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const
 }
 
 std::vector<Tensor> Session::run(std::initializer_list<Fetch> fetches,
-                                 std::initializer_list<Feed> feeds, RunOptions options) {
+                                 std::initializer_list<FeedValue> feeds, RunOptions options) {
   return run(std::span(fetches.begin(), fetches.size()), std::span(feeds.begin(), feeds.size()),
              options);
 }
 
-Tensor Session::run(Output fetch, std::span<const Feed> feeds) {
+Tensor Session::run(Output fetch, std::span<const FeedValue> feeds) {
   const Fetch wanted(fetch);
   return run({&wanted, 1}, feeds).front();
 }
@@ -53,7 +55,7 @@ Tensor Session::run(Output fetch, std::span<const Feed> feeds) {
 Tensor Session::read(Variable variable) {
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
-  const Buffer& memory = state_->variables.memory_of(variable.node());
+  const MemoryBlock& memory = state_->variables.memory_of(variable.node());
   const std::lock_guard no_run(state_->runtime.mutex);
   Tensor value(variable.shape(), variable.dtype());
   memory.load(value.mutable_raw());

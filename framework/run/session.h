@@ -18,7 +18,7 @@ namespace belfry {
 struct Explanation;
 struct MemoryReport;
 struct Plan;
-class Staging;
+class FeedStaging;
 class Trace;
 
 struct RunOptions {
@@ -44,7 +44,7 @@ struct PrepareOptions {
   // end, and later ones of kEachVariable throw the error of the one that failed. It counts in
   // Session::step() from its beginning. Such steps run on CPUs alone: prepare() throws
   // InvalidArgument for those with work on GPUs.
-  Locks locks = Locks::kWholeRun;
+  LockDuration locks = LockDuration::kWholeRun;
 };
 
 // What plans need of a device.
@@ -76,10 +76,10 @@ class StagedFeeds {
   void reset() noexcept;
 
  private:
-  friend class Staging;
-  StagedFeeds(Staging& staging, int slot) : staging_(&staging), slot_(slot) {}
+  friend class FeedStaging;
+  StagedFeeds(FeedStaging& staging, int slot) : staging_(&staging), slot_(slot) {}
 
-  Staging* staging_ = nullptr;
+  FeedStaging* staging_ = nullptr;
   int slot_ = 0;
 };
 
@@ -130,11 +130,11 @@ class Session {
   // feeds of the wrong type, and whatever a kernel throws, after all workers have stopped; if a
   // variable had been written by then, every later run throws until write() has set each variable
   // that it may have written, or restore() (restore_checkpoint too) any.
-  Tensor run(Output fetch, std::span<const Feed> feeds = {});
-  std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const Feed> feeds = {},
+  Tensor run(Output fetch, std::span<const FeedValue> feeds = {});
+  std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const FeedValue> feeds = {},
                           RunOptions options = {});
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches,
-                          std::initializer_list<Feed> feeds = {}, RunOptions options = {});
+                          std::initializer_list<FeedValue> feeds = {}, RunOptions options = {});
 
   // Compiles without running. The step lives as long as the session.
   Step& prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds = {},

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -17,7 +19,7 @@ int worker_count(int asked) {
           asked);
   const int cores = usable_cores();
   // The sessions of a program mostly ask alike.
-  if (asked > cores && first_time(cat(asked, " threads on ", cores, " cores")))
+  if (asked > cores && first_time_logged(cat(asked, " threads on ", cores, " cores")))
     log_warning(asked, " threads were asked for, but only ", cores,
                 " cores can be used; the run may be slower");
   return asked == 0 ? cores : asked;
@@ -54,6 +56,7 @@ Session::State::State(const Graph& g, SessionOptions o)
   runtime.workers = pool.workers() - count_gpus(devices);
   if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
   runtime.dry = options.dry_run;
+  runtime.processes = options.processes.get();
   runtime.all_workers = options.all_workers;
   require(options.nccl_timeout_s > 0, "nccl_timeout_s must be more than 0, not ",
           options.nccl_timeout_s);
@@ -110,7 +113,7 @@ PlanContext Session::State::context() {
 }
 
 std::shared_ptr<Step> Session::State::step_for(std::span<const Fetch> fetches,
-                                               std::span<const FeedType> feeds, Locks locks,
+                                               std::span<const FeedType> feeds, LockDuration locks,
                                                bool held) {
   if (std::shared_ptr<Step> kept = steps.find(fetches, feeds, locks, held)) return kept;
   if (!held) steps.make_room();
@@ -151,7 +154,7 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
 }
 
 Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                                  Locks locks) {
+                                  LockDuration locks) {
   for (;;) {
     PlanContext compiling = context();
     compiling.locks = locks;

@@ -29,11 +29,11 @@ struct Session::State {
 
   // The step for these; makes it if it is not kept. `held`: keeps it until the session ends.
   std::shared_ptr<Step> step_for(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                                 Locks locks, bool held);
+                                 LockDuration locks, bool held);
   struct BuildOptions {
     bool log_placement = false;
     bool kept = true;  // its fetches count for the limits of devices
-    Locks locks = Locks::kWholeRun;
+    LockDuration locks = LockDuration::kWholeRun;
     Runtime* runtime = nullptr;        // that runs it; null: the session's
     std::span<void* const> into = {};  // Step::State
   };
@@ -74,7 +74,8 @@ struct Session::State {
   class Apart;
 
   // Takes variables apart that cannot share storage in the plan.
-  Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds, Locks locks);
+  Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                    LockDuration locks);
   void make_room(const Plan& plan, bool kept);
   void initialise(const Plan& plan);
   void fill_in(std::span<const Node* const> fresh);

@@ -4,6 +4,9 @@
 #include <cstring>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 
 namespace {
@@ -39,11 +42,11 @@ void StagedFeeds::reset() noexcept {
   staging_ = nullptr;
 }
 
-Staging::~Staging() {
+FeedStaging::~FeedStaging() {
   for (int slot = 0; slot < FeedSlots::kCount; ++slot) await_copies(slot);
 }
 
-void Staging::link(const LinkedPlan& linked, const Runtime& runtime) {
+void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
   const Plan& plan = *linked.plan;
   streams_ = runtime.gpus.get();
   for (const FeedType& type : plan.feeds) feeds_.push_back({.type = type});
@@ -74,7 +77,7 @@ void Staging::link(const LinkedPlan& linked, const Runtime& runtime) {
 }
 
 // What is staged lies in pinned memory.
-void Staging::replace(Staging& other) {
+void FeedStaging::replace(FeedStaging& other) {
   const std::lock_guard lock(linking_);
   for (int slot = 0; slot < FeedSlots::kCount; ++slot) {
     await_copies(slot);
@@ -90,7 +93,7 @@ void Staging::replace(Staging& other) {
   std::swap(gpus_, other.gpus_);
 }
 
-StagedFeeds Staging::stage(std::span<const Tensor> feeds, std::stop_token stop) {
+StagedFeeds FeedStaging::stage(std::span<const Tensor> feeds, std::stop_token stop) {
   if (!streams_) return StagedFeeds(*this, kNowhere);  // steps of CPUs pay for no lock
   {
     const std::lock_guard lock(linking_);
@@ -106,7 +109,7 @@ StagedFeeds Staging::stage(std::span<const Tensor> feeds, std::stop_token stop) 
 }
 
 // The one that was not taken last, if there is a choice. kNowhere if it shall stop.
-int Staging::take(std::stop_token stop) {
+int FeedStaging::take(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   const auto is_free = [](const Slot& slot) { return !slot.taken; };
   if (!freed_.wait(lock, std::move(stop), [&] { return std::ranges::any_of(slots_, is_free); }))
@@ -117,14 +120,14 @@ int Staging::take(std::stop_token stop) {
   return last_;
 }
 
-void Staging::give_back(int slot) noexcept {
+void FeedStaging::give_back(int slot) noexcept {
   if (slot == kNowhere) return;
   const std::lock_guard lock(mutex_);
   slots_[at(slot)].taken = false;
   freed_.notify_all();
 }
 
-void Staging::fill(int slot, std::span<const Tensor> feeds) {
+void FeedStaging::fill(int slot, std::span<const Tensor> feeds) {
   const std::lock_guard lock(linking_);
   for (std::size_t i = 0; i < feeds.size(); ++i)
     if (feeds_[i].staged) check_feed(feeds_[i].type, feeds[i]);
@@ -135,7 +138,7 @@ void Staging::fill(int slot, std::span<const Tensor> feeds) {
   enqueue(slot);
 }
 
-void Staging::enqueue(int slot) {
+void FeedStaging::enqueue(int slot) {
   if (gpus_.empty()) return;
   const std::lock_guard lock(streams_->copying());
   slots_[at(slot)].enqueued = streams_->failures();
@@ -151,14 +154,14 @@ void Staging::enqueue(int slot) {
 }
 
 // Those of feeds that no run took. A failure has waited for all from before it.
-void Staging::await_copies(int slot) {
+void FeedStaging::await_copies(int slot) {
   const int enqueued = std::exchange(slots_[at(slot)].enqueued, -1);
   if (enqueued < 0 || enqueued != streams_->failures()) return;
   const std::lock_guard lock(streams_->copying());
   for (const Gpu& gpu : gpus_) gpu.stream->drain();
 }
 
-int Staging::begin(const StagedFeeds& staged) {
+int FeedStaging::begin(const StagedFeeds& staged) {
   if (gpus_.empty() && !staged) return 0;  // there was nothing to stage
   require(staged.staging_ == this, staged ? "these feeds were staged for another step"
                                           : "no feeds are staged: run with what stage() returned");
@@ -167,6 +170,6 @@ int Staging::begin(const StagedFeeds& staged) {
   return staged.slot_;
 }
 
-void Staging::end(int slot) { slots_[at(slot)].enqueued = -1; }
+void FeedStaging::end(int slot) { slots_[at(slot)].enqueued = -1; }
 
 }  // namespace belfry

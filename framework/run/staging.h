@@ -20,19 +20,19 @@ namespace belfry {
 // Throws InvalidArgument naming the feed unless the value is of its type.
 void check_feed(const FeedType& feed, const Tensor& value);
 
-class Staging {
+class FeedStaging {
  public:
-  Staging() = default;
+  FeedStaging() = default;
   // Waits for copies that no run has waited for.
-  ~Staging();
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
+  ~FeedStaging();
+  FeedStaging(const FeedStaging&) = delete;
+  FeedStaging& operator=(const FeedStaging&) = delete;
 
   // Links to a plan with its arenas.
   void link(const LinkedPlan& linked, const Runtime& runtime);
   // Between two runs: takes over the memory of `other`, of another plan for the same feeds, and
   // keeps what is staged.
-  void replace(Staging& other);
+  void replace(FeedStaging& other);
 
   // As Step::stage.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop);

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/run/gpu_timers.h"
 #include "belfry/framework/run/step_state.h"
 #include "belfry/framework/trace/trace.h"
@@ -47,6 +49,7 @@ Step::State::Executor::Executor(std::shared_ptr<const Plan> plan, State& step)
                ? nullptr
                : std::make_unique<GpuExecutor>(linked, run, step.runtime, step.staging_)),
       cpus(linked, run, step.runtime, gpus.get()),
+      exchanger(linked, run),
       work([this](int thread) { thread < linked.workers ? cpus.run(thread) : gpus->run(thread); }) {
 }
 
@@ -57,7 +60,7 @@ std::unique_ptr<Step::State::Executor> Step::State::link(std::shared_ptr<const P
 void Step::State::replace(std::shared_ptr<const Plan> compiled,
                           std::unique_ptr<Executor> executor) {
   if (executor) {
-    Staging staging;
+    FeedStaging staging;
     staging.link(executor->linked, runtime);
     staging_.replace(staging);
   }
@@ -103,7 +106,7 @@ void Step::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOpti
 
 void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,
                           RunOptions options) {
-  auto& [linked, run, gpus, cpus, work] = *executor_;
+  auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
   const bool writes = linked.plan->writes;
   if (!initial) check_intact();
   run.slot = staging_.begin(staged);
@@ -117,7 +120,11 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   run.step = initial ? 0 : step;
   run.begin();
   cpus.begin();
+  Processes* const processes = linked.exchanges.empty() ? nullptr : runtime.processes;
+  exchanger.begin();
+  if (processes) processes->begin(exchanger);
   pool().run(linked.threads(), work, linked.spin);
+  if (processes) processes->wait();
   check_failure();
   staging_.end(run.slot);
   if (gpus) gpus->end();
@@ -153,7 +160,7 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
 }
 
 void Step::State::make_connections() {
-  auto& [linked, run, gpus, cpus, work] = *executor_;
+  auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
   if (!gpus || !gpus->must_connect()) return;
   run.rebase();
   pool().run(linked.threads(), [&](int thread) {
@@ -163,7 +170,7 @@ void Step::State::make_connections() {
 }
 
 void Step::State::capture() {
-  auto& [linked, run, gpus, cpus, work] = *executor_;
+  auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
   run.rebase();
   pool().run(linked.threads(), [&](int thread) {
     if (thread >= linked.workers) gpus->capture(thread);

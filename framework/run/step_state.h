@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/run/cpu_executor.h"
+#include "belfry/framework/run/exchanger.h"
 #include "belfry/framework/run/gpu_executor.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/framework/run/staging.h"
@@ -22,6 +23,7 @@ struct Step::State {
     RunState run;
     std::unique_ptr<GpuExecutor> gpus;  // null if the plan has no work for them
     CpuExecutor cpus;
+    Exchanger exchanger;
     std::function<void(int)> work;  // of a thread in a run
   };
 
@@ -50,7 +52,7 @@ struct Step::State {
   bool initial = false;
 
  private:
-  bool shares() const { return locks_ == Locks::kEachVariable; }
+  bool shares() const { return locks_ == LockDuration::kEachVariable; }
   WorkerPool& pool() { return shares() ? alone_ : runtime.pool; }
   void allocate_fetches(const Plan& compiled, std::span<void* const> into);
   void execute(const StagedFeeds& staged, std::span<const Tensor> feeds, RunOptions options);
@@ -63,11 +65,11 @@ struct Step::State {
   [[noreturn]] void recover();
 
   std::vector<void*> results_;    // where fetches are copied to
-  const Locks locks_;             // the plan's: another plan has the same
+  const LockDuration locks_;      // the plan's: another plan has the same
   mutable std::mutex replacing_;  // over plan_
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Executor> executor_;  // null in a dry run
-  Staging staging_;                     // ends first: its copies use the memory of the other
+  FeedStaging staging_;                 // ends first: its copies use the memory of the other
   std::mutex running_;                  // one run of this step at a time
   WorkerPool alone_{1};                 // the caller of run()
 };

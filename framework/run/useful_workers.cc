@@ -12,7 +12,7 @@ constexpr int kShards = -2;  // all of them, and each shard has the same one in 
 // The buffers that a launch writes.
 std::vector<BufferIndex> written(const Plan& plan, const Launch& launch) {
   const PlanNode& node = plan.node(launch.node);
-  if (node.writes() == 0) return plan.buffer_of[at(launch.node)];
+  if (node.writes() == 0) return plan.buffer_of[launch.node];
   std::vector<BufferIndex> buffers;
   for (int i = 0; i < node.writes(); ++i) buffers.push_back(plan.buffer(node.inputs[at(i)]));
   return buffers;
@@ -27,8 +27,8 @@ double work(const Plan& plan, const Launch& launch) {
   std::int64_t bytes = 0;
   for (const Value& input : node.inputs) bytes += plan.type(input).bytes();
   for (const TensorType& type : node.types) bytes += type.bytes();
-  const Split split = node.op->split;
-  const bool heavy = split == Split::kBatch || split == Split::kBatchReduce;
+  const WorkSplit split = node.op->split;
+  const bool heavy = split == WorkSplit::kBatch || split == WorkSplit::kBatchReduce;
   return kLaunch + static_cast<double>(bytes) * (draws(node) ? 50 : heavy ? 10 : 1);
 }
 

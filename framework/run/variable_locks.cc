@@ -8,12 +8,12 @@ namespace belfry {
 
 VariableLocks::VariableLocks(const LinkedPlan& linked, Runtime& runtime) {
   const Plan& plan = *linked.plan;
-  if (plan.locks != Locks::kEachVariable) return;
+  if (plan.locks != LockDuration::kEachVariable) return;
   holds_.resize(plan.launches.size());
-  int writer = -1;   // the last node that wrote
+  NodeIndex writer;  // the last node that wrote
   LaunchIndex last;  // its launch, or that of the last copy right behind it
   for (const LaunchIndex l : plan.launches.indices()) {
-    const int n = plan.launches[l].node;
+    const NodeIndex n = plan.launches[l].node;
     const PlanNode& node = plan.node(n);
     std::set<const void*> touched;
     const auto touch = [&](BufferIndex buffer) {
@@ -21,7 +21,7 @@ VariableLocks::VariableLocks(const LinkedPlan& linked, Runtime& runtime) {
       if (record.kind == BufferKind::kState) touched.insert(runtime.variable_memory(*record.node));
     };
     for (const Value& input : node.inputs) touch(plan.buffer(input));
-    for (const BufferIndex buffer : plan.buffer_of[at(n)]) touch(buffer);
+    for (const BufferIndex buffer : plan.buffer_of[n]) touch(buffer);
     for (const void* memory : touched) holds_[l].locks.push_back(&runtime.variable_locks[memory]);
     const bool copies =
         node.op == &kCopy && node.inputs[0].node == writer && last.value() + 1 == l.value();

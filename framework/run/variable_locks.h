@@ -1,4 +1,5 @@
-// The variables that a step of Locks::kEachVariable holds, launch by launch. It has one worker.
+// The variables that a step of LockDuration::kEachVariable holds, launch by launch. It has one
+// worker.
 #pragma once
 #include <mutex>
 #include <vector>
@@ -9,7 +10,7 @@ namespace belfry {
 
 class VariableLocks {
  public:
-  // For plans of other Locks it holds nothing.
+  // For plans of another LockDuration it holds nothing.
   VariableLocks(const LinkedPlan& linked, Runtime& runtime);
 
   // Before a launch: locks the variables that it touches, unless the launch before has kept them

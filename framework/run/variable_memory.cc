@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "belfry/framework/base/require.h"
+
 namespace belfry {
 
 const VariableMemory::Entry* VariableMemory::find(const Node& variable) const {
@@ -15,13 +17,13 @@ const VariableMemory::Entry& VariableMemory::entry(const Node& variable) const {
   return *found;
 }
 
-const Buffer& VariableMemory::memory_of(const Node& variable) const {
+const MemoryBlock& VariableMemory::memory_of(const Node& variable) const {
   const Entry& kept = entry(variable);
   return kept.owner ? entry(*kept.owner).memory : kept.memory;
 }
 
-Buffer VariableMemory::allocate(int device, std::int64_t bytes) const {
-  return dry_run_ ? Buffer() : Buffer(devices_[at(device)]->memory, at(bytes));
+MemoryBlock VariableMemory::allocate(int device, std::int64_t bytes) const {
+  return dry_run_ ? MemoryBlock() : MemoryBlock(devices_[at(device)]->memory, at(bytes));
 }
 
 VariableMemory::Entry VariableMemory::make_entry(const PlanNode& planned, const Plan& plan) const {

@@ -16,7 +16,7 @@ class VariableMemory {
   struct Entry {
     int device;
     std::int64_t bytes;           // 0 for those that lie in another's memory
-    Buffer memory;                // empty in a dry run, and for those that lie in another's
+    MemoryBlock memory;           // empty in a dry run, and for those that lie in another's
     const Node* owner = nullptr;  // whose memory this variable lies in; null: its own
   };
   using Entries = std::map<const Node*, Entry>;
@@ -29,7 +29,7 @@ class VariableMemory {
   // Null for those that have none.
   const Entry* find(const Node& variable) const;
   // Where its value is.
-  const Buffer& memory_of(const Node& variable) const;
+  const MemoryBlock& memory_of(const Node& variable) const;
 
   // Gives entries to the variables of a plan that have none, and returns them. Their memory holds
   // no value yet. Changes nothing if it throws.
@@ -51,7 +51,7 @@ class VariableMemory {
   void note(const Node* variable, const Entry& entry);
   void forget(const Node* variable, const Entry& entry);
   Entry make_entry(const PlanNode& planned, const Plan& plan) const;
-  Buffer allocate(int device, std::int64_t bytes) const;
+  MemoryBlock allocate(int device, std::int64_t bytes) const;
 
   const std::vector<std::unique_ptr<Device>>& devices_;
   const bool dry_run_;

@@ -7,6 +7,9 @@
 #include "belfry/framework/base/threads.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #endif
 
 namespace belfry {

@@ -23,7 +23,7 @@ struct Recording {
   // A part of a shared launch that another worker than the launch's own ran.
   struct Part {
     LaunchIndex launch;
-    Range range;
+    WorkRange range;
     Interval time;
   };
 

@@ -23,11 +23,11 @@ class TimelineMaker {
 
   Timeline run() {
     add_launches();
-    for (std::size_t n = 0; n < plan_.nodes.size(); ++n) {
+    for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& node = plan_.nodes[n];
-      if (node.feed() >= 0) add_feed(static_cast<int>(n));
-      if (node.op == &kTransfer || node.op == &kCopy) add_transfer(static_cast<int>(n));
-      if (node.participants() > 0) add_collective(static_cast<int>(n));
+      if (node.feed() >= 0) add_feed(n);
+      if (node.op == &kTransfer || node.op == &kCopy) add_transfer(n);
+      if (node.participants() > 0) add_collective(n);
     }
     set_times();
     add_shards();
@@ -42,7 +42,7 @@ class TimelineMaker {
     launch_of_.assign(plan_.nodes.size(), -1);
     for (const LaunchIndex l : plan_.launches.indices()) {
       const Launch& launch = plan_.launches[l];
-      launch_of_[at(launch.node)] = l.value();
+      launch_of_[launch.node] = l.value();
       line_.slices.push_back({launch.strand.value(), launch.node, false, {}});
       if (!recording_.on_gpu.empty() && recording_.on_gpu[l].start)
         line_.slices.back().enqueued = recording_.on_gpu[l].enqueued;
@@ -56,7 +56,7 @@ class TimelineMaker {
   }
 
   // What a GPU is fed with comes from the first CPU.
-  void add_feed(int n) {
+  void add_feed(NodeIndex n) {
     const int device = plan_.node(n).device(), use = first_use(n, 0);
     if (use >= 0 && std::ranges::count(plan_.feed_slots, device, &FeedSlots::device) > 0)
       line_.arrows.push_back({stored(n, 0), use, {n, 0}});
@@ -64,9 +64,9 @@ class TimelineMaker {
 
   // Of tensors that cross devices: to the first use there, or to the copy that is made there. One
   // that is made where they are, as those from GPUs are, is taken to that use itself.
-  void add_transfer(int n) {
+  void add_transfer(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
-    const int copy = launch_of_[at(n)];
+    const int copy = launch_of_[n];
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const Value moved{n, static_cast<int>(i)};
       const int to = node.devices[i];
@@ -79,9 +79,9 @@ class TimelineMaker {
   }
 
   // A collective takes each tensor from where it is, and each other device its results from it.
-  void add_collective(int n) {
+  void add_collective(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
-    const int launch = launch_of_[at(n)];
+    const int launch = launch_of_[n];
     const CollectivePart collective = *collective_of(node);
     std::set<Value> taken;
     for (const Value& input : collective.inputs)
@@ -100,18 +100,18 @@ class TimelineMaker {
   }
 
   // The first launch on the device of a value that uses it, or -1.
-  int first_use(int node, int output) const {
+  int first_use(NodeIndex node, int output) const {
     const int device = plan_.device({node, output});
     int first = -1;
     std::vector<Value> open{{node, output}};
     while (!open.empty()) {
       const Value value = open.back();
       open.pop_back();
-      for (const int next : consumers_[at(value.node)]) {
+      for (const NodeIndex next : consumers_[value.node]) {
         const PlanNode& user = plan_.node(next);
         if (std::ranges::find(user.inputs, value) == user.inputs.end()) continue;
         if (user.op->alias && user.op != &kTransfer) open.push_back({next, 0});
-        const int launch = launch_of_[at(next)];
+        const int launch = launch_of_[next];
         if (launch < 0 || device_of(launch) != device) continue;
         if (first < 0 || launch < first) first = launch;
       }
@@ -129,24 +129,24 @@ class TimelineMaker {
 
   // The slice that made a tensor; one of its own if the tensor was there before the run.
   int source(Value value) {
-    int alias = value.node;
+    NodeIndex alias = value.node;
     while (plan_.node(value.node).op->alias) {
       alias = value.node;
       value = plan_.node(value.node).inputs[0];
     }
-    if (launch_of_[at(value.node)] >= 0) return launch_of_[at(value.node)];
+    if (launch_of_[value.node] >= 0) return launch_of_[value.node];
     // Writes wait for the users of older versions, so a read sees the last write before it.
     const bool is_read = plan_.node(alias).op == &kRead;
-    for (int n = is_read ? alias : 0; n-- > 0;) {
+    for (NodeIndex n = is_read ? alias : NodeIndex(0); --n;) {
       const PlanNode& node = plan_.node(n);
       const auto written = std::span(node.inputs).first(at(node.writes()));
-      if (std::ranges::find(written, value) != written.end()) return launch_of_[at(n)];
+      if (std::ranges::find(written, value) != written.end()) return launch_of_[n];
     }
-    const int node = is_read ? alias : value.node;
+    const NodeIndex node = is_read ? alias : value.node;
     return stored(node, plan_.node(node).device());
   }
 
-  int stored(int node, int device) {
+  int stored(NodeIndex node, int device) {
     const auto [made, fresh] =
         stored_.emplace(std::pair(node, device), static_cast<int>(line_.slices.size()));
     if (fresh) {
@@ -240,7 +240,7 @@ class TimelineMaker {
         life->second.end = std::max(life->second.end, slice.end);
       };
       for (const Value& input : plan_.node(launch.node).inputs) use(plan_.buffer(input));
-      for (const BufferIndex buffer : plan_.buffer_of[at(launch.node)]) use(buffer);
+      for (const BufferIndex buffer : plan_.buffer_of[launch.node]) use(buffer);
       if (plan_.workspaces[l]) use(plan_.workspaces[l]);
     }
     return lives;
@@ -254,9 +254,9 @@ class TimelineMaker {
 
   const Plan& plan_;
   const Recording& recording_;
-  std::vector<std::vector<int>> consumers_;
-  std::vector<int> launch_of_;                 // by plan node
-  std::map<std::pair<int, int>, int> stored_;  // slice by plan node and device
+  NodeLists consumers_;
+  Indexed<PlanNode, int> launch_of_;                 // slices; -1: none
+  std::map<std::pair<NodeIndex, int>, int> stored_;  // slice by plan node and device
   Timeline line_;
 };
 

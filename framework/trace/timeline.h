@@ -20,9 +20,9 @@ struct Timeline {
   // enough for a point strictly inside.
   struct Slice {
     int track;
-    int node;  // of the plan
+    NodeIndex node;
     bool is_part = false;
-    Range range;  // of a part
+    WorkRange range;  // of a part
     std::int64_t start = 0, end = 0;
     std::int64_t enqueued = -1;  // of a launch on a GPU: when the host gave it to the GPU
   };

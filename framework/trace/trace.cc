@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/trace/recording.h"

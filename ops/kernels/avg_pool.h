@@ -18,7 +18,7 @@ template <class Visit>
 BELFRY_HD void for_each_pixel(const Pool& s, std::int64_t row, std::int64_t column,
                               const Visit& visit) {
   const WindowAxis &v = s.vertical, &h = s.horizontal;
-  const Range rows = v.inside(row), columns = h.inside(column);
+  const WorkRange rows = v.inside(row), columns = h.inside(column);
   const std::int64_t pixels = (rows.end - rows.begin) * (columns.end - columns.begin);
   for (std::int64_t i = rows.begin; i < rows.end; ++i)
     for (std::int64_t j = columns.begin; j < columns.end; ++j) {

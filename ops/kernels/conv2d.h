@@ -24,7 +24,7 @@ void for_each_tap(const ConvShape& s, const Tap& tap) {
   for (std::int64_t image = 0; image < s.images; ++image)
     for (std::int64_t row = 0; row < v.out; ++row)
       for (std::int64_t column = 0; column < h.out; ++column, y += s.out) {
-        const Range rows = v.inside(row), columns = h.inside(column);
+        const WorkRange rows = v.inside(row), columns = h.inside(column);
         for (std::int64_t i = rows.begin; i < rows.end; ++i)
           for (std::int64_t j = columns.begin; j < columns.end; ++j) {
             const std::int64_t x_row = image * v.in + row * v.stride - v.before + i;

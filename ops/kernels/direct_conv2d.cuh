@@ -27,7 +27,7 @@ struct DirectConv2d {
       const std::int64_t o = at % s.out, pixel = at / s.out;
       const std::int64_t column = pixel % h.out, row = pixel / h.out % v.out;
       const std::int64_t image = pixel / h.out / v.out;
-      const Range rows = v.inside(row), columns = h.inside(column);
+      const WorkRange rows = v.inside(row), columns = h.inside(column);
       T sum = 0;
       for (std::int64_t i = rows.begin; i < rows.end; ++i)
         for (std::int64_t j = columns.begin; j < columns.end; ++j) {
@@ -61,8 +61,8 @@ struct DirectConv2dGradInput {
       const std::int64_t c = at % s.in, pixel = at / s.in;
       const std::int64_t x_column = pixel % h.in, x_row = pixel / h.in % v.in;
       const std::int64_t image = pixel / h.in / v.in;
-      const Range rows = kernels::windows_over(v, x_row);
-      const Range columns = kernels::windows_over(h, x_column);
+      const WorkRange rows = kernels::windows_over(v, x_row);
+      const WorkRange columns = kernels::windows_over(h, x_column);
       T sum = 0;
       for (std::int64_t row = rows.begin; row < rows.end; ++row)
         for (std::int64_t column = columns.begin; column < columns.end; ++column) {

@@ -138,6 +138,74 @@ struct SigmoidGrad {
   }
 };
 
+struct Silu {
+  template <class T>
+  BELFRY_HD T operator()(T x) const {
+    return x * math::sigmoid(x);
+  }
+};
+struct SiluGrad {
+  template <class T>
+  BELFRY_HD T operator()(T dy, T x) const {
+    const T s = math::sigmoid(x);
+    return dy * (s + x * (s * (T(1) - s)));
+  }
+};
+
+struct Gelu {
+  template <class T>
+  BELFRY_HD static T below(T x) {  // the share of a standard normal variable
+    return T(0.5) + T(0.5) * math::erf(x * T(0x1.6a09e667f3bcdp-1));
+  }
+  template <class T>
+  BELFRY_HD T operator()(T x) const {
+    return x * below(x);
+  }
+};
+struct GeluGrad {
+  template <class T>
+  BELFRY_HD T operator()(T dy, T x) const {
+    const T density = T(0x1.9884533d43651p-2) * math::exp(x * x * T(-0.5));
+    return dy * (Gelu::below(x) + x * density);
+  }
+};
+
+// (1 + tanh(v / 2)) / 2 is sigmoid(v), and more exact where x is far below 0.
+struct GeluTanh {
+  static constexpr double kSlope = 0x1.9884533d43651p+0, kBend = 0.044715;  // 2 sqrt(2 / pi)
+  // Beyond 32 the sigmoid is 0 or 1, and v could overflow.
+  template <class T>
+  BELFRY_HD static T bounded(T x) {
+    return math::at_least(math::at_most(x, T(32)), T(-32));
+  }
+  template <class T>
+  BELFRY_HD static T gate(T x) {
+    return math::sigmoid(x * (T(kSlope) + T(kSlope * kBend) * (x * x)));
+  }
+  template <class T>
+  BELFRY_HD T operator()(T x) const {
+    return x * gate(bounded(x));
+  }
+};
+struct GeluTanhGrad {
+  template <class T>
+  BELFRY_HD T operator()(T dy, T x) const {
+    const T near = GeluTanh::bounded(x), s = GeluTanh::gate(near);
+    const T slope = T(GeluTanh::kSlope) + T(3 * GeluTanh::kSlope * GeluTanh::kBend) * (near * near);
+    return dy * (s + near * (s * (T(1) - s)) * slope);
+  }
+};
+
+// Of a logit and its target.
+struct SigmoidCrossEntropy {
+  template <class T>
+  BELFRY_HD T operator()(T x, T z) const {
+    const T e = math::exp(-math::abs(x)), sum = T(1) + e;
+    const T lost = e - (sum - T(1));  // by rounding; all of e where that is small
+    return (x > T(0) ? x : T(0)) - x * z + (math::log(sum) + lost / sum);
+  }
+};
+
 // x times, over or as counted by a weight: 0 where that is 0, whatever x is.
 struct Times {
   template <class T>

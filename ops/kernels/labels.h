@@ -1,5 +1,6 @@
 // Labels: classes of the rows of a batch, as i32 or i64.
 #pragma once
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry::kernels {

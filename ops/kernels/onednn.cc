@@ -10,6 +10,8 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 
 // Of libgomp, which oneDNN links. Both concern the calling thread alone.
@@ -73,7 +75,7 @@ void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen) {
             implementation);
   if (!reference) return;
   const std::string key = cat(plan.node().op().name, "(", types, ")");
-  if (first_time(cat("slow by oneDNN: ", key)))
+  if (first_time_logged(cat("slow by oneDNN: ", key)))
     log_warning(key, ": oneDNN has only slow reference code for these shapes (", implementation,
                 "); see ", plan.node().describe());
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry::kernels {

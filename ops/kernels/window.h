@@ -22,7 +22,7 @@ struct WindowAxis {
 
   // The part of the window at output position o that lies inside the image, as offsets in the
   // window.
-  BELFRY_HD Range inside(std::int64_t o) const {
+  BELFRY_HD WorkRange inside(std::int64_t o) const {
     const std::int64_t start = o * stride - before;
     return {start < 0 ? -start : 0, start + window > in ? in - start : window};
   }

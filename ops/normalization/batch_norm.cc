@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/plan/expansion.h"
 #include "belfry/ops/kernels/moments.h"
@@ -223,12 +224,12 @@ Sharding train_shards(const ShardContext& c) {
 
 void expand_train(Expansion& e) {
   const TensorType &x = e.output(0), &channels = e.output(1);
-  const int parts =
+  const NodeIndex parts =
       e.add_divided(kBatchMoments, {e.input(0)}, {channels, channels, {Shape{}, channels.dtype}},
                     {.outputs = std::vector(3, Division::partial()), .own = {true}});
-  const int all = e.add_once(kCombineMoments, e.shards_of(parts, 3),
-                             {channels, channels, {Shape{}, channels.dtype}});
-  const int y =
+  const NodeIndex all = e.add_once(kCombineMoments, e.shards_of(parts, 3),
+                                   {channels, channels, {Shape{}, channels.dtype}});
+  const NodeIndex y =
       e.add_divided(kBatchNormInference, {e.input(0), e.input(1), e.input(2), {all, 0}, {all, 1}},
                     {x}, {.outputs = {e.division(0)}, .own = {true, false, false, false, false}});
   e.result = {{y, 0}, {all, 0}, {all, 1}};
@@ -244,10 +245,10 @@ void expand_train_grad(Expansion& e) {
   const TensorType& channels = e.output(1);
   const Value dy = e.input(0), x = e.input(1), gamma = e.input(2), mean = e.input(3),
               variance = e.input(4);
-  const int sums = e.add_divided(
+  const NodeIndex sums = e.add_divided(
       kBatchNormSums, {dy, x, mean, variance}, {channels, channels},
       {.outputs = std::vector(2, Division::partial()), .own = {true, true, false, false}});
-  const int dx = e.add_divided(
+  const NodeIndex dx = e.add_divided(
       kBatchNormInputGrad, {dy, x, gamma, mean, variance, e.sum({sums, 0}), e.sum({sums, 1})},
       {e.output(0)},
       {.outputs = {e.division(0)}, .own = {true, true, false, false, false, false, false}});
@@ -284,7 +285,7 @@ const Op kBatchNormInference{.name = "BatchNormInference",
                              .inputs = 5,
                              .shape = inference_shape,
                              .gradient = inference_gradient,
-                             .split = Split::kRows,
+                             .split = WorkSplit::kRows,
                              .shards = by_rows<1>,
                              .in_place = InPlace::kFirst,
                              .cpu = inference_cpu,
@@ -301,14 +302,14 @@ const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
                                  .reference = grad_reference<false>};
 
 BatchNorm batch_norm_train(Output x, Output gamma, Output beta, BatchNormOptions options, At at) {
-  Node& node = x.graph().add(kBatchNormTrain, {x, gamma, beta}, at, Options(options));
+  Node& node = x.graph().add(kBatchNormTrain, {x, gamma, beta}, at, NodeOptions(options));
   return {node.output(0), node.output(1), node.output(2)};
 }
 
 Output batch_norm_inference(Output x, Output gamma, Output beta, Output mean, Output variance,
                             BatchNormOptions options, At at) {
   return x.graph()
-      .add(kBatchNormInference, {x, gamma, beta, mean, variance}, at, Options(options))
+      .add(kBatchNormInference, {x, gamma, beta, mean, variance}, at, NodeOptions(options))
       .output();
 }
 

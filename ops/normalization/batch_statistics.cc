@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/scopes.h"
@@ -86,7 +87,7 @@ void expand_statistics(Expansion& e) {
     for (const Value& value :
          e.add_beside(kBatchMoments, e.input(i), {e.input(i + 1)}, {channels, channels, count}))
       parts.push_back(value);
-  const int all = e.add_once(kCombineMoments, parts, {channels, channels, count});
+  const NodeIndex all = e.add_once(kCombineMoments, parts, {channels, channels, count});
   e.result = {{all, 0}, {all, 1}, {all, 2}};
 }
 

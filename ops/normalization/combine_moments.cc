@@ -1,5 +1,6 @@
 #include "belfry/ops/normalization/combine_moments.h"
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/operand.h"
 
@@ -68,7 +69,7 @@ const Op kCombineMoments{.name = "CombineMoments",
                          .inputs = kVariadic,
                          .shape = combine_shape,
                          .no_gradient = "it belongs to nodes that have one",
-                         .split = Split::kElements,
+                         .split = WorkSplit::kElements,
                          .reference = combine_reference};
 
 Moments combine_moments(std::span<const Output> means, std::span<const Output> variances,

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/tree_order.h"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 #include "belfry/ops/updates/update.h"
 #include "belfry/ops/updates/update_steps.h"
@@ -77,7 +78,7 @@ const Op kAdamUpdate{.name = "AdamUpdate",
                      .inputs = kVariadic,
                      .shape = adam_shape,
                      .no_gradient = kernels::kUpdateHasNoGradient,
-                     .split = Split::kElements,
+                     .split = WorkSplit::kElements,
                      .writes = 3,
                      .elementwise_input = 4,
                      .fuses_on_gpus = true,
@@ -94,7 +95,7 @@ Node& adam_update(Variable variable, Variable m, Variable v, Output step, Scaled
       kAdamUpdate,
       kernels::update_inputs({variable.ref(), m.ref(), v.ref(), step, gradient.value, rate},
                              gradient.factor),
-      at, Options(options));
+      at, NodeOptions(options));
 }
 
 }  // namespace belfry

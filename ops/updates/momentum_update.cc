@@ -52,7 +52,7 @@ const Op kMomentumUpdate{.name = "MomentumUpdate",
                          .inputs = kVariadic,
                          .shape = momentum_shape,
                          .no_gradient = kernels::kUpdateHasNoGradient,
-                         .split = Split::kElements,
+                         .split = WorkSplit::kElements,
                          .writes = 2,
                          .elementwise_input = 2,
                          .fuses_on_gpus = true,
@@ -64,7 +64,7 @@ Node& momentum_update(Variable variable, Variable sum, ScaledGradient gradient, 
   return rate.graph().add(
       kMomentumUpdate,
       kernels::update_inputs({variable.ref(), sum.ref(), gradient.value, rate}, gradient.factor),
-      at, Options(options));
+      at, NodeOptions(options));
 }
 
 }  // namespace belfry

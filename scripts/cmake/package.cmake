@@ -6,6 +6,9 @@ install(TARGETS belfry EXPORT belfry)
 if(TARGET belfry_cuda)
   install(TARGETS belfry_cuda)  # beside the library, which loads it
 endif()
+if(TARGET belfry_mpi)
+  install(TARGETS belfry_mpi DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(NOT BELFRY_SANITIZE STREQUAL thread)  # where programs are built only when named
   install(TARGETS belfry_command)
 endif()

@@ -1,4 +1,4 @@
-# Options of the compiler and linker, the sanitizers, and ccache and mold where present.
+# NodeOptions of the compiler and linker, the sanitizers, and ccache and mold where present.
 include(CheckLinkerFlag)
 
 find_program(BELFRY_CCACHE ccache DOC "Compiler cache, or nothing")

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/tests/allreduce/tables.h"

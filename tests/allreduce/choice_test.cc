@@ -8,6 +8,7 @@
 #include "belfry/allreduce/machine.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"
 
@@ -25,12 +26,12 @@ std::vector<DeviceSpec> devices(const char* type, int count) {
 TensorType floats(std::int64_t count) { return {{count}, DType::kF32}; }
 
 double microseconds(const char* strategy, const std::vector<TensorType>& gradients,
-                    const std::vector<DeviceSpec>& on, const Machine& machine) {
+                    const std::vector<DeviceSpec>& on, const MachineDescription& machine) {
   return 1e6 * predict_reduction(*make_strategy(strategy), gradients, on, machine, Reduction::kSum);
 }
 
 // 1 GB/s and 10 us between devices; kernels take 5 us and touch 10 bytes per ns.
-Machine linked(int count) {
+MachineDescription linked(int count) {
   return {.devices = devices("GPU", count),
           .launch_us = 5,
           .bandwidth = {{1, 10, 10}},
@@ -39,7 +40,7 @@ Machine linked(int count) {
 }
 
 // Two workers: alone 10 bytes per ns, together 16.
-Machine shared(int count) {
+MachineDescription shared(int count) {
   return {.devices = devices("CPU", count),
           .workers = 2,
           .run_us = 1,
@@ -52,14 +53,14 @@ Machine shared(int count) {
 // A copy of 4000 bytes takes 5 + 10 + 4 us; the sum reads 4000 and is written over the copy, which
 // counts twice: 5 + 1.2 us, as much as an assignment. There, add, back, assign.
 TEST(Prediction, AddsUpCopiesAndSumsAlongTheLongestPath) {
-  const Machine machine = linked(2);
+  const MachineDescription machine = linked(2);
   EXPECT_NEAR(microseconds("naive", {floats(1000)}, machine.devices, machine), 19 + 6.2 + 19 + 6.2,
               1e-6);
 }
 
 // Three copies come and go over links of their own: beside each other. Over a bus they take turns.
 TEST(Prediction, TransfersOverABusTakeTurns) {
-  Machine machine = linked(4);
+  MachineDescription machine = linked(4);
   EXPECT_NEAR(microseconds("naive", {floats(1000)}, machine.devices, machine), 19 + 7 + 19 + 6.2,
               1e-6);
   for (auto& from : machine.links)
@@ -70,7 +71,7 @@ TEST(Prediction, TransfersOverABusTakeTurns) {
 
 // Fragments of 2000 bytes: 5 + 10 + 2 us there, as much back, and sums of two fragments.
 TEST(Prediction, ACollectiveOverLinksExchangesFragments) {
-  Machine machine = linked(2);
+  MachineDescription machine = linked(2);
   const double sums = 4 * 2000 / 10e3, assignment = 6.2;
   EXPECT_NEAR(microseconds("collective", {floats(1000)}, machine.devices, machine),
               5 + 2 * (5 + 12) + sums + assignment, 1e-6);
@@ -84,7 +85,7 @@ TEST(Prediction, ACollectiveOverLinksExchangesFragments) {
 // it. The others add up alone - two read, one written - and each worker assigns one, the second
 // when it has seen the first's sum.
 TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
-  const Machine machine = shared(2);
+  const MachineDescription machine = shared(2);
   constexpr double kBytes = 262144;
   EXPECT_NEAR(microseconds("collective", {floats(65536)}, machine.devices, machine),
               1 + 0.5 + 0.125 + 4 * kBytes / 16e3, 1e-6);
@@ -98,7 +99,7 @@ TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
 
 // As a whole step on one worker: a sum of two is written, then assigned twice to what is not read.
 TEST(Prediction, WritingCostsLessWhereTheLaunchHasRead) {
-  Machine machine = shared(2);
+  MachineDescription machine = shared(2);
   machine.bandwidth[0].write = 3;
   machine.bandwidth[0].rewrite = 0.5;
   constexpr double kBytes = 262144;
@@ -112,7 +113,7 @@ TEST(Prediction, WritingCostsLessWhereTheLaunchHasRead) {
 // What the other worker wrote takes 0.15 ns a byte more: its variable, which the sum reads, and the
 // sum, which it assigns. As a whole step, that is better done by one worker.
 TEST(Prediction, WhatAnotherWorkerWroteIsSlowerToRead) {
-  Machine machine = shared(2);
+  MachineDescription machine = shared(2);
   machine.bandwidth[0].other_gbps = 4;
   constexpr double kBytes = 262144;
   const double fetch = kBytes * 0.15e-3, ahead = 0.25 + fetch;
@@ -127,7 +128,7 @@ TEST(Prediction, WhatAnotherWorkerWroteIsSlowerToRead) {
 
 // The update of a training step finds the workers awake.
 TEST(Prediction, AWholeStepWakesTheWorkersThatItRunsOn) {
-  Machine machine = shared(2);
+  MachineDescription machine = shared(2);
   machine.wake_us = 3;
   const auto whole = [&](std::int64_t elements) {
     return 1e6 * predict_reduction(*make_strategy("collective"), {floats(elements)},
@@ -143,7 +144,7 @@ TEST(Prediction, AWholeStepWakesTheWorkersThatItRunsOn) {
 // Two collectives on two workers, each at half of what both together reach; the longer goes on
 // alone.
 TEST(Prediction, WorkersThatAreBusyTogetherAreSlower) {
-  const Machine machine = shared(2);
+  const MachineDescription machine = shared(2);
   EXPECT_NEAR(microseconds("collective", {floats(1000), floats(1000)}, machine.devices, machine),
               1 + 0.5 + 2 * 16000 / 16e3, 1e-6);
   EXPECT_NEAR(microseconds("collective", {floats(1000), floats(2000)}, machine.devices, machine),
@@ -152,7 +153,7 @@ TEST(Prediction, WorkersThatAreBusyTogetherAreSlower) {
 
 // On four devices two workers have two each, and collectives take turns on them.
 TEST(Prediction, DevicesAreSharedOutToWorkersAsInAStep) {
-  const Machine machine = shared(4);
+  const MachineDescription machine = shared(4);
   const std::vector<TensorType> four(4, floats(1000));
   EXPECT_NEAR(microseconds("collective", four, machine.devices, machine),
               1 + 2 * 0.5 + 4 * 32000 / 16e3, 1e-6);
@@ -160,7 +161,7 @@ TEST(Prediction, DevicesAreSharedOutToWorkersAsInAStep) {
 
 // A TiB on each device.
 TEST(Prediction, AllocatesNothing) {
-  const Machine machine = shared(2);
+  const MachineDescription machine = shared(2);
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
     EXPECT_GT(
         predict_reduction(*make_strategy("collective"),
@@ -170,7 +171,7 @@ TEST(Prediction, AllocatesNothing) {
 }
 
 TEST(Prediction, NamesADeviceThatTheMachineLacks) {
-  Machine machine = linked(2);
+  MachineDescription machine = linked(2);
   try {
     microseconds("naive", {floats(8)}, devices("GPU", 3), machine);
     FAIL() << "nothing was thrown";
@@ -179,7 +180,7 @@ TEST(Prediction, NamesADeviceThatTheMachineLacks) {
   }
 }
 
-Machine described(const char* name) {
+MachineDescription described(const char* name) {
   const std::vector<std::byte> bytes =
       local_file_system().read(cat(BELFRY_SOURCE_DIR, "/docs/links/", name, ".json"));
   return parse_machine(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
@@ -246,7 +247,7 @@ TEST(Choice, TakesCanonicalStrategiesUnlessAnyMayServe) {
 
 // Two tensors of 1000 bytes over one link: in buckets of their own they cost an exchange each.
 TEST(Choice, TriesEachBucketSizeWithStrategiesThatHaveANodePerBucket) {
-  const Machine machine = linked(2);
+  const MachineDescription machine = linked(2);
   const StrategyChoice choice =
       choose_strategy({"collective", "hierarchical"}, {floats(250), floats(250)}, machine.devices,
                       machine, {.buckets = {0.001, 0, 1}});
@@ -260,7 +261,7 @@ TEST(Choice, TriesEachBucketSizeWithStrategiesThatHaveANodePerBucket) {
 }
 
 TEST(Choice, TakesTheFirstSizeOfThoseThatMakeNoDifference) {
-  const Machine machine = linked(2);
+  const MachineDescription machine = linked(2);
   for (const std::vector<double>& buckets : {std::vector<double>{4, 1, 16}, {16, 4, 1}})
     EXPECT_EQ(choose_strategy({"collective"}, {floats(250)}, machine.devices, machine,
                               {.buckets = buckets})
@@ -271,7 +272,7 @@ TEST(Choice, TakesTheFirstSizeOfThoseThatMakeNoDifference) {
 
 // What is trained with may pack gradients first: one exchange instead of two.
 TEST(Choice, PredictsWhatItIsToldToMake) {
-  const Machine machine = linked(2);
+  const MachineDescription machine = linked(2);
   const std::vector<TensorType> two{floats(2000), floats(2000)};
   std::vector<std::string> made;
   const auto choose = [&](ChoiceOptions options) {
@@ -280,7 +281,7 @@ TEST(Choice, PredictsWhatItIsToldToMake) {
   };
   const Prediction packs = choose({.make = [&](const std::string& name, double bucket_mb) {
     made.push_back(cat(name, " ", bucket_mb));
-    return packed(make_strategy(name), 1);
+    return packed_strategy(make_strategy(name), 1);
   }});
   EXPECT_EQ(made, std::vector<std::string>{"collective 0"});
   EXPECT_NE(packs.seconds, choose({}).seconds);

@@ -30,10 +30,10 @@ void PrintTo(const Costs& c, std::ostream* out) {
 // The longest chain of transfers; a collective counts as the gather and the broadcast that its
 // records stand for.
 int steps_of(const Plan& plan) {
-  std::vector<int> depth(plan.nodes.size());
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+  Indexed<PlanNode, int> depth(plan.nodes.size());
+  for (const NodeIndex n : plan.nodes.indices()) {
     const PlanNode& node = plan.nodes[n];
-    for (const Value& input : node.inputs) depth[n] = std::max(depth[n], depth[at(input.node)]);
+    for (const Value& input : node.inputs) depth[n] = std::max(depth[n], depth[input.node]);
     if (node.op == &kTransfer) ++depth[n];
     if (node.op->collective) depth[n] += 2;
   }
@@ -156,7 +156,7 @@ TEST(Costs, InFourPartsAreThoseOfFourTensors) {
   const std::vector<Shape> shapes{{1000}, {30, 100}, {7}, {5000}, {3}};
   constexpr std::int64_t kBytes = 4 * (1000 + 3000 + 7 + 5000 + 3);
   for (const char* name : {"naive", "hierarchical", "collective"}) {
-    const Costs got = measured(*packed(make_strategy(name), 4), 4, shapes);
+    const Costs got = measured(*packed_strategy(make_strategy(name), 4), 4, shapes);
     EXPECT_EQ(got.bytes, 2 * 3 * kBytes) << name;
     EXPECT_EQ(got.transfers, 2 * 3 * 4) << name;
   }

@@ -6,6 +6,7 @@
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/allreduce/tables.h"
 #include "belfry/tests/support/interpreter.h"
@@ -41,7 +42,7 @@ std::vector<Shape> odd_shapes() {
 }
 
 std::unique_ptr<Strategy> with(Packing packing, std::unique_ptr<Strategy> strategy) {
-  if (packing == Packing::kFourParts) return packed(std::move(strategy), 4);
+  if (packing == Packing::kFourParts) return packed_strategy(std::move(strategy), 4);
   if (packing == Packing::kSmallTensors) return small_tensors_packed(std::move(strategy), 1024);
   if (packing == Packing::kBucketsOf1Kib) return bucketed(std::move(strategy), 1.0 / 1024);
   if (packing == Packing::kBucketsOf6Kib) return bucketed(std::move(strategy), 6.0 / 1024);

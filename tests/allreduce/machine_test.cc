@@ -19,8 +19,8 @@ std::string refusal(const char* text) {
   return "(accepted)";
 }
 
-TEST(Machine, ReadsLinksInBothDirectionsAndTheOthersFromOnePlace) {
-  const Machine machine = parse_machine(Json::parse(
+TEST(MachineDescription, ReadsLinksInBothDirectionsAndTheOthersFromOnePlace) {
+  const MachineDescription machine = parse_machine(Json::parse(
       R"({"devices": ["gpu:0", "gpu:1", "cpu:0"],
           "links": [{"devices": ["gpu:1", "gpu:0"], "latency_us": 9, "gbps": 18}],
           "other_links": {"latency_us": 20, "gbps": 7.5, "bus": "host"}})"));
@@ -38,7 +38,7 @@ TEST(Machine, ReadsLinksInBothDirectionsAndTheOthersFromOnePlace) {
   EXPECT_EQ(machine.index_of("/job:localhost/replica:0/task:0/device:CPU:0"), 2);
 }
 
-TEST(Machine, WritesWhatItReads) {
+TEST(MachineDescription, WritesWhatItReads) {
   for (
       const char* text :
       {R"({"devices": ["gpu:0", "gpu:1"], "launch_us": 3, "wait_us": 0.5,
@@ -47,13 +47,13 @@ TEST(Machine, WritesWhatItReads) {
             "bandwidth": [{"bytes": 1024, "one_gbps": 40, "all_gbps": 80, "other_gbps": 20,
                            "write": 1.5, "rewrite": 0.25},
                           {"bytes": 65536, "one_gbps": 30}]})"}) {
-    const Machine machine = parse_machine(Json::parse(text));
+    const MachineDescription machine = parse_machine(Json::parse(text));
     EXPECT_EQ(parse_machine(Json::parse(to_json(machine).str(2))), machine) << text;
   }
 }
 
-TEST(Machine, InterpolatesBandwidthInTheLogarithmOfBytes) {
-  Machine machine;
+TEST(MachineDescription, InterpolatesBandwidthInTheLogarithmOfBytes) {
+  MachineDescription machine;
   machine.bandwidth = {{1000, 40, 80}, {100000, 20, 30}};
   EXPECT_EQ(machine.bandwidth_at(1).one_gbps, 40);
   EXPECT_EQ(machine.bandwidth_at(1000).all_gbps, 80);
@@ -68,8 +68,8 @@ TEST(Machine, InterpolatesBandwidthInTheLogarithmOfBytes) {
   EXPECT_DOUBLE_EQ(machine.bandwidth_at(10000).rewrite, 0.5);
 }
 
-TEST(Machine, LetsDevicesOfARunStandForItsOwn) {
-  Machine machine;
+TEST(MachineDescription, LetsDevicesOfARunStandForItsOwn) {
+  MachineDescription machine;
   machine.devices = {"/device:GPU:0", "/device:GPU:1", "/device:CPU:0"};
   EXPECT_EQ(machine.devices_for({"/device:CPU:0", "/device:GPU:1"}),
             (std::vector<DeviceSpec>{"/device:CPU:0", "/device:GPU:1"}));
@@ -79,7 +79,7 @@ TEST(Machine, LetsDevicesOfARunStandForItsOwn) {
   EXPECT_THROW(machine.devices_for(std::vector<DeviceSpec>(3, "/device:CPU:7")), InvalidArgument);
 }
 
-TEST(Machine, SaysWhatIsWrongWithADescription) {
+TEST(MachineDescription, SaysWhatIsWrongWithADescription) {
   EXPECT_THAT(refusal("{}"), HasSubstr("no member 'devices'"));
   EXPECT_THAT(refusal("[]"), HasSubstr("object"));
   EXPECT_THAT(refusal(R"({"devices": []})"), HasSubstr("without devices"));

@@ -24,7 +24,7 @@ void expect_sums(const TestGradients& gradients, const GradientTable& sums, Sess
   std::vector<Fetch> fetches;
   for (int t = 0; t < sums.towers(); ++t)
     for (const Gradient& sum : sums.row(t)) fetches.emplace_back(sum.value);
-  const std::vector<Tensor> got = session.run(fetches, std::span<const Feed>());
+  const std::vector<Tensor> got = session.run(fetches, std::span<const FeedValue>());
   for (int t = 0; t < sums.towers(); ++t)
     for (int v = 0; v < sums.variables(); ++v) {
       const std::vector<float> wanted = gradients.tree(v, 0, sums.towers());
@@ -48,7 +48,7 @@ TEST(NcclStrategy, CombinesOverAnyGpusPlainPackedAndInBuckets) {
         const TestGradients gradients(gpus(towers), {{33}, {4, 5}, {}, {0}, {2101}});
         auto strategy = make_strategy(way == 3 ? "nccl:100:collective" : "nccl");
         if (way == 1) strategy = bucketed(std::move(strategy), 0.001);
-        if (way == 2) strategy = packed(std::move(strategy), 2);
+        if (way == 2) strategy = packed_strategy(std::move(strategy), 2);
         const GradientTable sums = strategy->reduce(gradients.table(), {.reduction = reduction});
         Session session(gradients.graph, on_gpus(towers, logical));
         expect_sums(gradients, sums, session, reduction == Reduction::kMean);

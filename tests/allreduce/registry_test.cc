@@ -70,14 +70,14 @@ TEST(StrategyRegistry, ListsTheMenuWithoutAliases) {
 TEST(StrategyRegistry, KnowsWhatAliasesStandFor) {
   for (const auto& [alias, name] :
        {std::pair{"xring", "ring"}, {"rechd", "halving_doubling"}, {"psgpu", "shuffle"}}) {
-    EXPECT_EQ(main_name(alias), name);
+    EXPECT_EQ(main_strategy_name(alias), name);
     EXPECT_EQ(typeid(*make_strategy(alias)), typeid(*make_strategy(name)));
   }
   for (const char* name : {"ring", "pscpu", "nccl/xring", "auto", "unknown"})
-    EXPECT_EQ(main_name(name), name) << "stands for nothing else";
+    EXPECT_EQ(main_strategy_name(name), name) << "stands for nothing else";
   EXPECT_THAT(message_of([] { register_alias("xring", "naive"); }),
               HasSubstr("'xring' is already registered"));
-  EXPECT_EQ(main_name("xring"), "ring");
+  EXPECT_EQ(main_strategy_name("xring"), "ring");
 }
 
 TEST(StrategyRegistry, NamesTheNearestStrategy) {

@@ -13,6 +13,7 @@
 #include "belfry/allreduce/ring.h"
 #include "belfry/allreduce/shuffle.h"
 #include "belfry/allreduce/small_tensors.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/ops/all_reduce.h"
@@ -183,17 +184,17 @@ TEST(Colocate, SumsBesideTowerZerosVariable) {
 
 TEST(Packed, CombinesPartsInsteadOfVariables) {
   TestGradients gradients(4, std::vector<Shape>(6, Shape{1000}));
-  packed(make_strategy("collective"), 4)->reduce(gradients.table());
+  packed_strategy(make_strategy("collective"), 4)->reduce(gradients.table());
   EXPECT_EQ(nodes_of(gradients.graph, kAllReduce).size(), 4U);
   TestGradients others(4, std::vector<Shape>(6, Shape{1000}));
-  packed(make_strategy("hierarchical"), 4)->reduce(others.table());
+  packed_strategy(make_strategy("hierarchical"), 4)->reduce(others.table());
   EXPECT_EQ(nodes_of(others.graph, kAddN).size(), 12U);
 }
 
 TEST(Packed, RefusesWithThePackersReason) {
   TestGradients gradients(2, {{100}});
   const std::string message =
-      message_of([&] { packed(make_strategy("naive"), 4)->reduce(gradients.table()); });
+      message_of([&] { packed_strategy(make_strategy("naive"), 4)->reduce(gradients.table()); });
   EXPECT_THAT(message, HasSubstr("gradient_repacking=4"));
   EXPECT_THAT(message, HasSubstr("100 elements"));
 }
@@ -276,7 +277,8 @@ TEST(Refusals, AreGivenBeforeAnythingIsBuiltAndByWrappersToo) {
   EXPECT_EQ(make_strategy("hierarchical")->refusal(cpus(4)), "");
   for (const char* spec : {"hierarchical", "naive:1K:hierarchical"}) {
     EXPECT_THAT(make_strategy(spec)->refusal(cpus(3)), HasSubstr("even number")) << spec;
-    EXPECT_THAT(packed(make_strategy(spec), 4)->refusal(cpus(3)), HasSubstr("even number"));
+    EXPECT_THAT(packed_strategy(make_strategy(spec), 4)->refusal(cpus(3)),
+                HasSubstr("even number"));
     EXPECT_THAT(small_tensors_packed(make_strategy(spec), 4)->refusal(cpus(3)),
                 HasSubstr("even number"));
     EXPECT_THAT(chunked(make_strategy(spec), 4)->refusal(cpus(3)), HasSubstr("even number"));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"

@@ -7,6 +7,7 @@
 
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/run/session.h"
@@ -62,14 +63,15 @@ class WeightedReduce : public testing::TestWithParam<Case> {
  protected:
   static std::unique_ptr<Strategy> strategy() {
     std::unique_ptr<Strategy> made = make_strategy(GetParam().strategy);
-    return GetParam().parts > 0 ? packed(std::move(made), GetParam().parts) : std::move(made);
+    return GetParam().parts > 0 ? packed_strategy(std::move(made), GetParam().parts)
+                                : std::move(made);
   }
 
   // Reduces with fed weights n and compares every tensor with its closed form.
   static void expect_all(Reduction reduction, const Numbers& n, bool spoiled) {
     TestGradients gradients(GetParam().towers, kShapes);
     std::vector<Output> weights;
-    std::vector<Feed> feeds;
+    std::vector<FeedValue> feeds;
     for (std::size_t t = 0; t < n.size(); ++t) {
       if (spoiled && n[t] == 0) spoil(gradients, t);
       weights.push_back(placeholder(gradients.graph, cat("n", t), DType::kF32, {}));
@@ -159,7 +161,7 @@ TEST(Weights, LeavesTheMeanOfOneTowerWithSamplesAlone) {
           .value;
   Session session(gradients.graph);
   const Tensor g = gradients.value(0, 1), none(Shape{7}, DType::kF32);
-  const Feed three[] = {{weight, Tensor(3.F)}}, zero[] = {{weight, Tensor(0.F)}};
+  const FeedValue three[] = {{weight, Tensor(3.F)}}, zero[] = {{weight, Tensor(0.F)}};
   EXPECT_EQ(session.run(mean, three), g);
   EXPECT_EQ(session.run(sum, three).data<float>()[6], 3 * g.data<float>()[6]);
   EXPECT_EQ(session.run(mean, zero), none);

@@ -11,6 +11,8 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/belfry.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/tests/bench/machine.h"
 #include "belfry/tests/bench/step_options.h"

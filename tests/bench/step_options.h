@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/flags.h"
 
 namespace belfry::bench {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/tests/support/rank_sum.h"
 
 namespace belfry::cuda {

@@ -13,12 +13,16 @@
 #include "belfry/ops/dropout.h"
 #include "belfry/ops/exp.h"
 #include "belfry/ops/gather.h"
+#include "belfry/ops/gelu.h"
 #include "belfry/ops/log.h"
 #include "belfry/ops/max_pool.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/combine_moments.h"
+#include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/sigmoid.h"
+#include "belfry/ops/sigmoid_cross_entropy.h"
+#include "belfry/ops/silu.h"
 #include "belfry/ops/sin.h"
 #include "belfry/ops/softmax.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
@@ -79,7 +83,7 @@ Tensor integers(Shape shape, int limit) {
 }
 
 TEST(HostBits, OfFunctionsOfOneElement) {
-  for (const auto f : {exp, tanh, sigmoid, sin, cos}) {
+  for (const auto f : {exp, tanh, sigmoid, silu, sin, cos}) {
     const Builder build = [f](Inputs x) { return f(x[0], At()); };
     expect_host_bits(build, {random_values({3001}, -30, 30)});
   }
@@ -87,6 +91,20 @@ TEST(HostBits, OfFunctionsOfOneElement) {
     const Builder build = [f](Inputs x) { return f(x[0], At()); };
     expect_host_bits(build, {random_values({3001}, 0, 1000)});
   }
+}
+
+TEST(HostBits, OfGelus) {
+  for (const GeluForm form : {GeluForm::kExact, GeluForm::kByTanh}) {
+    const Builder build = [form](Inputs x) { return gelu(x[0], {.form = form}); };
+    expect_host_bits(build, {random_values({3001}, -9, 9)});
+    expect_host_bits(gradient(build, 1),
+                     {random_values({3001}, -9, 9), random_values({3001}, -1, 1, 2)});
+  }
+}
+
+TEST(HostBits, OfSigmoidCrossEntropy) {
+  expect_host_bits([](Inputs x) { return sigmoid_cross_entropy(x[0], x[1]); },
+                   {random_values({3001}, -30, 30), random_values({3001}, 0, 1, 2)});
 }
 
 TEST(HostBits, OfBroadcasts) {
@@ -123,8 +141,33 @@ TEST(HostBits, OfSoftmaxAndLosses) {
     const Builder loss = [](Inputs x) { return sparse_softmax_cross_entropy(x[0], x[1]); };
     expect_host_bits(normal, {logits});
     expect_host_bits(gradient(normal, 1), {logits, random_values({5, n}, -1, 1, 2)});
-    expect_host_bits(loss, {logits, labels});
-    expect_host_bits(gradient(loss, 2), {logits, labels, random_values({5}, -1, 1, 2)});
+    const CrossEntropyOptions options{.smoothing = 0.1, .ignored = labels.data<std::int32_t>()[1]};
+    const Builder smoothed = [&](Inputs x) {
+      return sparse_softmax_cross_entropy(x[0], x[1], options);
+    };
+    for (const Builder& f : {loss, smoothed}) {
+      expect_host_bits(f, {logits, labels});
+      expect_host_bits(gradient(f, 2), {logits, labels, random_values({5}, -1, 1, 2)});
+    }
+  }
+}
+
+TEST(HostBits, OfNormalisedRows) {
+  const Builder layer = [](Inputs x) { return layer_norm(x[0], x[1], x[2]); };
+  const Builder rms = [](Inputs x) { return rms_norm(x[0], x[1]); };
+  for (const Shape& shape : {Shape{5, 10}, Shape{3, 2, 2500}, Shape{3000, 37}}) {
+    const std::vector<Tensor> inputs{
+        random_values(shape, -3, 5), random_values({shape.back()}, 0.5, 2, 2),
+        random_values({shape.back()}, -1, 1, 3), random_values(shape, -1, 1, 4)};
+    for (const Builder& normal : {layer, rms}) {
+      expect_host_bits(normal, inputs);
+      for (const std::size_t which : {0, 1})
+        expect_host_bits(
+            [&](Inputs x) { return gradients(normal(x)[0], {x[which]}, {.initial = {x[3]}})[0]; },
+            inputs);
+    }
+    expect_host_bits(
+        [&](Inputs x) { return gradients(layer(x)[0], {x[2]}, {.initial = {x[3]}})[0]; }, inputs);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/half_bits.h"
 

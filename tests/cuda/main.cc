@@ -1,4 +1,4 @@
-// Runs the tests of tests/cuda: in libcuda_tests.so, which is loaded where the GPU module could be;
+// Runs the tests of the GPU module: in libcuda_tests.so, which is loaded where the module could be;
 // elsewhere each of them is skipped.
 #include <iostream>
 

@@ -57,7 +57,7 @@ struct NodeKernel {
   }
 
   std::vector<TensorType> inputs, outputs;
-  Range range;
+  WorkRange range;
   KernelPlan plan;
   QueueRun run;
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/support/programs.h"
 

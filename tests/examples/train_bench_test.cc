@@ -155,8 +155,8 @@ TEST(TrainBench, ComparesPackedGradientsWithPackedOnesOnly) {
                     "--strategies=" + strategies});
     };
     const std::string reason =
-        "--trainer=parameter_server lays no gradients end to end; leave out --gradient_repacking "
-        "and --small_tensors_kb";
+        "the trainer parameter_server lays no gradients end to end; leave out gradient_repacking "
+        "and small_tensors_kb";
     const Finished listed = compare("auto,colocate");
     EXPECT_EQ(listed.status, 2) << listed.output;
     EXPECT_THAT(listed.errors, HasSubstr(reason));
@@ -207,7 +207,7 @@ TEST(TrainBench, RefusesWhatTheMachineHasNoMemoryFor) {
   EXPECT_THAT(done.output, HasSubstr("memory: replicated collective needs "));
   EXPECT_THAT(done.output, Not(HasSubstr("warm up")));
   EXPECT_THAT(done.errors,
-              AllOf(HasSubstr("TiB of memory, but this machine has"), HasSubstr("--batch_size")));
+              AllOf(HasSubstr("TiB of memory, but this machine has"), HasSubstr("a smaller batch")));
 }
 
 TEST(TrainBench, PlansForGpusThatAreNotThere) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/tensor.h"
+#include "belfry/framework/device/session_options.h"
 #include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/placement.h"
 
@@ -55,23 +56,22 @@ inline Plan compiled(const std::vector<std::unique_ptr<Device>>& devices,
   return compile(fetches, feeds, plan_context(devices, fetches[0].node->graph(), soft));
 }
 
-// Index of the plan node that runs `node` itself, or -1.
-inline int planned(const Plan& plan, const Node& node) { return plan.find(node); }
+// The plan node that runs `node` itself, or none.
+inline NodeIndex planned(const Plan& plan, const Node& node) { return plan.find(node); }
 
-// Index of the first plan node of `op`, or -1.
-inline int planned(const Plan& plan, const Op& op) {
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    if (plan.nodes[n].op == &op) return static_cast<int>(n);
-  return -1;
+// The first plan node of `op`, or none.
+inline NodeIndex planned(const Plan& plan, const Op& op) {
+  for (const NodeIndex n : plan.nodes.indices())
+    if (plan.nodes[n].op == &op) return n;
+  return {};
 }
 
 inline int device_of(const Plan& plan, const Output& output) {
-  return plan.nodes[static_cast<std::size_t>(planned(plan, output.node()))]
-      .devices[static_cast<std::size_t>(output.index())];
+  return plan.node(planned(plan, output.node())).devices[static_cast<std::size_t>(output.index())];
 }
 
 // The launch of `node`, or -1.
-inline int launch_of(const Plan& plan, int node) {
+inline int launch_of(const Plan& plan, NodeIndex node) {
   for (std::size_t l = 0; l < plan.launches.size(); ++l)
     if (plan.launches[l].node == node) return static_cast<int>(l);
   return -1;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -14,6 +15,7 @@ namespace include_direction_test {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAreArray;
@@ -21,6 +23,7 @@ using ::testing::UnorderedElementsAreArray;
 // The rooms of the library, the lowest first: a file includes what is in its own and in lower ones.
 // Examples and tests may use all.
 const std::vector<std::string> kRooms = {"framework/base",
+                                         "framework/group",
                                          "framework/graph",
                                          "framework/kernels",
                                          "framework/core_ops",
@@ -31,6 +34,7 @@ const std::vector<std::string> kRooms = {"framework/base",
                                          "framework/trace",
                                          "framework/run",
                                          "framework/checkpoint",
+                                         "framework/mpi",
                                          "framework/cuda/runtime",
                                          "framework/cuda/kernels",
                                          "framework/cuda/libraries",
@@ -95,12 +99,78 @@ TEST(Includes, PointDownOnly) {
   EXPECT_THAT(seen, UnorderedElementsAreArray(kRooms)) << "each folder is a room, and has a place";
 }
 
+// But for ops, of which there may be any number.
 TEST(Rooms, HaveAtMost45Files) {
   std::map<std::string, int> files;
-  for (const SourceFile& file : source_files({"framework", "towers", "allreduce", "trainers"}))
+  for (const SourceFile& file :
+       source_files({"framework", "towers", "allreduce", "trainers", "tests"}))
     ++files[file.folder()];
+  files.erase("tests/ops");
   for (const auto& [room, count] : files)
     EXPECT_LE(count, 44) << room << ", with its README.md, wants to be two rooms";
+}
+
+// Folders whose tests are of no single room. Each other folder has the name of the room it tests.
+const std::set<std::string> kTestsOfNoRoom = {
+    "tests/framework",    // rules over all sources and documents
+    "tests/cuda",         // the names of the tests in cuda_tests
+    "tests/recorder",     // the GPU module as a whole, above functions of CUDA that record calls
+    "tests/examples",     // whole programs
+    "tests/allocations",  // whole steps, in a program that replaces malloc
+    "tests/fuzz",         // parsers of all rooms
+    "tests/support"};     // none: op_test.cc has checks for tests of ops
+
+// The rooms of `layer` that have a header or source of this name, "relu" for ops/relu.cc.
+std::set<std::string> rooms_with(const std::string& name, const std::string& layer,
+                                 const std::vector<SourceFile>& sources) {
+  std::set<std::string> rooms;
+  for (const SourceFile& source : sources) {
+    const std::filesystem::path path = source.path;
+    if (path.extension() == ".cu" || path.stem() != name || *path.begin() != layer) continue;
+    rooms.insert(source.folder());
+  }
+  return rooms;
+}
+
+// Why a test does not belong where it is; empty if it does.
+std::string misplaced(const SourceFile& test, const std::vector<SourceFile>& sources) {
+  if (kTestsOfNoRoom.contains(test.folder())) return "";
+  const SourceFile mirrored{test.path.substr(std::string("tests/").size()), ""};
+  const std::string room = mirrored.folder();
+  if (height(room) == std::ssize(kRooms)) return cat(test.path, " is in the folder of no room");
+  const std::filesystem::path path = mirrored.path;
+  std::string name = path.stem();
+  name.resize(name.size() - std::string("_test").size());
+  const std::set<std::string> rooms = rooms_with(name, *path.begin(), sources);
+  if (rooms.empty() || rooms.contains(room)) return "";
+  return cat(test.path, " has the name of a source in ", *rooms.begin());
+}
+
+TEST(Rooms, HaveTheirTestsInFoldersOfTheirNames) {
+  const std::vector<SourceFile> sources =
+      source_files({"framework", "ops", "towers", "allreduce", "trainers"});
+  std::set<std::string> seen;
+  for (const SourceFile& file : source_files({"tests"})) {
+    if (!file.path.ends_with("_test.cc")) continue;
+    seen.insert(file.folder());
+    EXPECT_EQ(misplaced(file, sources), "");
+  }
+  EXPECT_THAT(seen, IsSupersetOf(kTestsOfNoRoom)) << "an exception without tests";
+}
+
+TEST(Rooms, TestsThatLieElsewhereAreFound) {
+  const auto found = [](const std::string& path) {
+    return misplaced(
+        {path, ""}, {{"ops/updates/sgd_update.h", ""}, {"ops/relu.cc", ""}, {"ops/copies.cu", ""}});
+  };
+  EXPECT_EQ(found("tests/ops/relu_test.cc"), "");
+  EXPECT_EQ(found("tests/ops/kernels/copies_test.cc"), "");
+  EXPECT_EQ(found("tests/towers/relu_test.cc"), "");
+  EXPECT_EQ(found("tests/ops/updates/any_test.cc"), "");
+  EXPECT_EQ(found("tests/ops/sgd_update_test.cc"),
+            "tests/ops/sgd_update_test.cc has the name of a source in ops/updates");
+  EXPECT_THAT(found("tests/ops/new/any_test.cc"), HasSubstr("the folder of no room"));
+  EXPECT_THAT(found("tests/any_test.cc"), HasSubstr("the folder of no room"));
 }
 
 TEST(Includes, ThatPointUpOrSidewaysAreFound) {

@@ -87,8 +87,9 @@ std::vector<std::string> named_flags(const SourceFile& file) {
 // Their users may have no command line; programs put flags in the place of options.
 TEST(Sources, OfLibrariesSpeakOfOptionsNotOfFlags) {
   for (const SourceFile& file :
-       source_files({"framework", "ops", "towers", "allreduce", "trainers/core", "trainers/data",
-                     "trainers/machine"}))
+       source_files({"framework", "ops", "towers", "allreduce", "trainers/util", "trainers/data",
+                     "trainers/machine", "trainers/optimizers", "trainers/core", "trainers/kinds",
+                     "trainers/runs", "trainers/bench"}))
     EXPECT_THAT(named_flags(file), IsEmpty());
   EXPECT_THAT(named_flags({"x.cc", "f(\"use --threads\");  // of \"--b\""}), SizeIs(1));
 }

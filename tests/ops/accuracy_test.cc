@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -30,7 +31,44 @@ TEST(Accuracy, ARowWithNaNIsWrong) {
   EXPECT_EQ(compute(kBuild, {logits, labels}).item<float>(), 0.0f);
 }
 
+Builder top(int k) {
+  return [k](Inputs x) { return top_k_accuracy(x[0], x[1], k); };
+}
+
+TEST(Accuracy, OfTheTopKCountsLabelsAmongTheLargest) {
+  // The label is at place 0, 2, 1 and 3.
+  const Tensor logits({4, 4}, std::vector<float>{9, 1, 2, 3, 5, 7, 6, 1, 4, 2, 5, 1, 3, 2, 1, 0});
+  const Tensor labels({4}, std::vector<std::int32_t>{0, 0, 0, 3});
+  const float expected[] = {0.25f, 0.5f, 0.75f, 1};
+  for (const int k : {1, 2, 3, 4})
+    EXPECT_EQ(compute(top(k), {logits, labels}).item<float>(), expected[k - 1]) << k;
+}
+
+TEST(Accuracy, OfTheTopKTakesTheFirstOfEqualLogits) {
+  const Tensor logits({3, 3}, std::vector<double>(9, 2));
+  const Tensor labels({3}, std::vector<std::int64_t>{0, 1, 2});
+  EXPECT_EQ(compute(top(2), {logits, labels}).item<float>(), 2.0f / 3);
+}
+
+TEST(Accuracy, OfTheTopKCountsRowsWithNaNAndLabelsThatAreNoClassAsWrong) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor logits({4, 2}, std::vector<float>{nan, 1, 1, nan, 1, 2, 1, 2});
+  const Tensor labels({4}, std::vector<std::int32_t>{1, 0, -1, 2});
+  EXPECT_EQ(compute(top(2), {logits, labels}).item<float>(), 0.0f);
+}
+
+TEST(Accuracy, RefusesAKThatIsNoNumberOfClasses) {
+  for (const int k : {0, 11})
+    expect_refused(top(k), {{{8, 10}}, {{8}, DType::kI32}},
+                   cat("k must be from 1 to the number of classes, not ", k));
+}
+
 TEST(Accuracy, KeepsItsContract) {
+  const Tensor many({3}, std::vector<std::int64_t>{700, 0, 1499});
+  check_op({.build = top(600),
+            .inputs = {random_values({3, 1500}), many},
+            .gradient = -1,
+            .nan = false});
   const Tensor labels({5}, std::vector<std::int32_t>{0, 6, 3, 3, 1});
   check_op(
       {.build = kBuild, .inputs = {random_values({5, 7}), labels}, .gradient = -1, .nan = false});

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/device/collective_hook.h"
@@ -250,7 +251,7 @@ class AllReduceHook : public testing::Test {
 
 TEST_F(AllReduceHook, IsCalledBeforeEverySum) {
   std::vector<std::string> seen;
-  set_collective_hook([&](const Node& node, Range range) {
+  set_collective_hook([&](const Node& node, WorkRange range) {
     seen.push_back(cat(node.op().name, " ", range.begin, "-", range.end));
   });
   compute(reducing_to(0), participants(2, {7}));
@@ -259,7 +260,7 @@ TEST_F(AllReduceHook, IsCalledBeforeEverySum) {
 
 TEST_F(AllReduceHook, CanMakeACollectiveFail) {
   set_collective_hook(
-      [](const Node& node, Range) { throw CommError(cat(node.op().name, " lost")); });
+      [](const Node& node, WorkRange) { throw CommError(cat(node.op().name, " lost")); });
   EXPECT_THROW(compute(reducing_to(0), participants(2, {7})), CommError);
 }
 

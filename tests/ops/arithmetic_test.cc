@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
@@ -85,7 +86,7 @@ TEST(Arithmetic, GradientsOfUnknownShapesSumWhatWasRepeated) {
   const auto grads = gradients(mul(a, b), {a, b});
   const Tensor once({1, 3}, std::vector<float>{1, 2, 3});
   const Tensor twice = matrix({1, 2, 3, 4, 5, 6});
-  const Feed repeated[] = {{a, once}, {b, twice}}, equal[] = {{a, twice}, {b, twice}};
+  const FeedValue repeated[] = {{a, once}, {b, twice}}, equal[] = {{a, twice}, {b, twice}};
   EXPECT_EQ(evaluate(grads[0], repeated), Tensor({1, 3}, std::vector<float>{5, 7, 9}));
   EXPECT_EQ(evaluate(grads[1], repeated), matrix({1, 2, 3, 1, 2, 3}));
   EXPECT_EQ(evaluate(grads[0], equal), twice);

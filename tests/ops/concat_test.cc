@@ -51,9 +51,9 @@ TEST(ConcatGrad, FindsItsPartWhenTheGraphRuns) {
   const Output both = concat({a, b}, 0);
   const Output dy = placeholder(graph, "dy", DType::kF32, {kUnknown, 2});
   const auto grads = gradients(both, {a, b}, {.initial = {dy}});
-  const Feed feeds[] = {{a, random_values({1, 2})},
-                        {b, random_values({2, 2})},
-                        {dy, Tensor({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6})}};
+  const FeedValue feeds[] = {{a, random_values({1, 2})},
+                             {b, random_values({2, 2})},
+                             {dy, Tensor({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6})}};
   EXPECT_EQ(evaluate(grads[0], feeds), Tensor({1, 2}, std::vector<float>{1, 2}));
   EXPECT_EQ(evaluate(grads[1], feeds), Tensor({2, 2}, std::vector<float>{3, 4, 5, 6}));
 }

@@ -1,8 +1,16 @@
 #include "belfry/ops/gather.h"
 
+#include <map>
+
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -57,6 +65,39 @@ TEST(GatherGrad, AddsUpRowsThatWereTakenOften) {
   check_op({.build = gradient,
             .inputs = {random_values({5, 3}), ids({4}, {4, 0, 1, 4}), random_values({4, 3})},
             .nan = false});
+}
+
+// Of ids that are the samples of a batch, so that shards have some of them each.
+TEST(GatherGrad, KeepsItsContractForABatchOfIds) {
+  const Builder gradient = [](Inputs x) {
+    return gradients(gather(x[1], x[0]), {x[1]}, {.initial = {x[2]}})[0];
+  };
+  for (const Shape& of_sample : {Shape{}, Shape{3}}) {
+    std::vector<std::int64_t> dims = of_sample.dims();
+    dims.insert(dims.begin(), 6);
+    Tensor batch(Shape(dims), DType::kI32);
+    for (std::int32_t i = 0; std::int32_t & id : batch.mutable_data<std::int32_t>())
+      id = i++ * 3 % 5;
+    dims.push_back(33);
+    check_op({.build = gradient,
+              .inputs = {batch, random_values({5, 33}), random_values(Shape(dims), -1, 1, 2)},
+              .nan = false});
+  }
+}
+
+TEST(GatherGrad, OfABatchInShardsIsTheirSum) {
+  Graph graph;
+  const Output x = placeholder(graph, "ids", DType::kI32, {kUnknown, 2});
+  const Output rows = constant(graph, table());
+  const Output dtable = gradients(gather(rows, x), {rows})[0];
+  Session session(graph, {.threads = 1, .shards_per_device = 4});
+  Step& step = session.prepare({dtable}, {FeedType{x, {4, 2}, 0}});
+  std::map<const Op*, int> runs;
+  for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
+  EXPECT_EQ(runs.at(&kGatherGrad), 4);
+  EXPECT_FALSE(runs.contains(&kGatherShards));
+  step.run(std::vector{ids({4, 2}, {0, 0, 2, 0, 1, 2, 0, 0})});
+  EXPECT_EQ(step.fetched(0), Tensor({3, 2}, std::vector<float>{5, 5, 1, 1, 2, 2}));
 }
 
 }  // namespace gather_test

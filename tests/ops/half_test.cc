@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -24,13 +25,17 @@
 #include "belfry/ops/dropout.h"
 #include "belfry/ops/exp.h"
 #include "belfry/ops/gather.h"
+#include "belfry/ops/gelu.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/max_pool.h"
 #include "belfry/ops/neg.h"
+#include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sigmoid.h"
+#include "belfry/ops/sigmoid_cross_entropy.h"
+#include "belfry/ops/silu.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/softmax.h"
 #include "belfry/ops/split.h"
@@ -89,6 +94,12 @@ const HalfCase kCases[] = {
     {"relu", {{5, 7}}, [](Inputs x) { return relu(x[0]); }},
     {"tanh", {{37}}, [](Inputs x) { return tanh(x[0]); }},
     {"sigmoid", {{37}}, [](Inputs x) { return sigmoid(x[0]); }},
+    {"sigmoid_cross_entropy",
+     {{37}, {37}},
+     [](Inputs x) { return sigmoid_cross_entropy(x[0], x[1]); }},
+    {"silu", {{37}}, [](Inputs x) { return silu(x[0]); }},
+    {"gelu", {{37}}, [](Inputs x) { return gelu(x[0]); }},
+    {"gelu_tanh", {{37}}, [](Inputs x) { return gelu(x[0], {.form = GeluForm::kByTanh}); }},
     {"exp", {{37}}, [](Inputs x) { return exp(x[0]); }},
     {"neg", {{37}}, [](Inputs x) { return neg(x[0]); }},
     {"add", {{5, 7}, {5, 7}}, [](Inputs x) { return add(x[0], x[1]); }},
@@ -98,6 +109,8 @@ const HalfCase kCases[] = {
     {"div", {{5, 7}, {5, 7}}, [](Inputs x) { return div(x[0], x[1]); }, 0.5, 2},
     {"add_n", {{5, 7}, {5, 7}, {5, 7}}, [](Inputs x) { return add_n(x); }},
     {"softmax", {{5, 7}}, [](Inputs x) { return softmax(x[0]); }},
+    {"layer_norm", {{5, 7}, {7}, {7}}, [](Inputs x) { return layer_norm(x[0], x[1], x[2]); }},
+    {"rms_norm", {{5, 7}, {7}}, [](Inputs x) { return rms_norm(x[0], x[1]); }},
     {"reduce_sum", {{5, 7}}, [](Inputs x) { return reduce_sum(x[0], {0}); }},
     {"reduce_mean", {{5, 7}}, [](Inputs x) { return reduce_mean(x[0]); }},
     {"concat", {{5, 7}, {5, 3}}, [](Inputs x) { return concat(x, 1); }},
@@ -138,7 +151,7 @@ TEST_P(Half, IsF32RoundedOnce) {
   const auto& [dtype, test] = GetParam();
   Graph graph;
   std::vector<Output> halves, wides;
-  std::vector<Feed> feeds;
+  std::vector<FeedValue> feeds;
   for (std::size_t i = 0; i < test.inputs.size(); ++i) {
     const Shape& shape = test.inputs[i];
     const Tensor x =
@@ -199,8 +212,8 @@ TEST(HalfInSessions, GivesTheBitsOfTheInterpreter) {
                  w = placeholder(graph, "w", dtype, {8, 4});
     const Output y = softmax(add(relu(matmul(x, w)), constant(graph, 0.25, dtype)));
     const std::vector<Output> wanted = gradients(reduce_sum(mul(y, y)), {x, w});
-    const std::vector<Feed> feeds{{x, rounded(random_values({6, 8}), dtype)},
-                                  {w, rounded(random_values({8, 4}, -1, 1, 2), dtype)}};
+    const std::vector<FeedValue> feeds{{x, rounded(random_values({6, 8}), dtype)},
+                                       {w, rounded(random_values({8, 4}, -1, 1, 2), dtype)}};
     Session session(graph, {.device_count = {{"CPU", 1}}});
     for (int run = 0; run < 2; ++run)
       for (const Output& output : wanted)

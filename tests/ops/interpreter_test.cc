@@ -30,7 +30,7 @@ TEST(Interpreter, AnyTensorCanBeFed) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {2});
   const Output middle = x * 2.0;
-  const Feed feed[] = {{middle, Tensor({2}, std::vector<float>{5, 6})}};
+  const FeedValue feed[] = {{middle, Tensor({2}, std::vector<float>{5, 6})}};
   EXPECT_EQ(evaluate(middle + 1.0, feed), Tensor({2}, std::vector<float>{6, 7}));
 }
 

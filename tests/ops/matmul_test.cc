@@ -40,7 +40,7 @@ TEST(MatMul, TheFormOfWeightGradientsIsAnOpWhosePartsAreAdded) {
   const Output dy = placeholder(graph, "dy", DType::kF32, {kUnknown, 2});
   const Output dw = matmul(x, dy, {.transpose_a = true});
   EXPECT_EQ(&dw.node().op(), &kMatMulTransposeA);
-  EXPECT_EQ(kMatMulTransposeA.split, Split::kBatchReduce);
+  EXPECT_EQ(kMatMulTransposeA.split, WorkSplit::kBatchReduce);
   EXPECT_EQ(dw.shape(), (Shape{3, 2}));
 }
 

@@ -94,7 +94,7 @@ TEST_P(AutocastTest, GivesVariablesGradientsOfTheirType) {
   // As of the plain model, but for roundings.
   const Tensor vs = random_values({4, 4}, -1, 1, 1), xs = random_values({4, 4}, -1, 1, 2);
   const auto value = [&](Output y) {
-    return evaluate(y, std::vector<Feed>{{x, xs}, {static_cast<Output>(v), vs}});
+    return evaluate(y, std::vector<FeedValue>{{x, xs}, {static_cast<Output>(v), vs}});
   };
   const Output plain =
       gradients(reduce_mean(relu(matmul(relu(matmul(x, v)), v))), std::vector{v})[0];

@@ -80,7 +80,7 @@ struct Prepared {
 
   const Node& node;
   std::vector<TensorType> inputs, outputs;
-  Range range;
+  WorkRange range;
   KernelRun run;
   std::int64_t workspace = 0;
 };

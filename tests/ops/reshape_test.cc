@@ -37,7 +37,7 @@ TEST(Reshape, OfAnUnknownBatchIsInferredWhenTheGraphRuns) {
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2, 2});
   const Output y = reshape(x, {kUnknown, 4});
   EXPECT_EQ(y.shape(), (Shape{kUnknown, 4}));
-  const Feed feed[] = {{x, random_values({3, 2, 2})}};
+  const FeedValue feed[] = {{x, random_values({3, 2, 2})}};
   EXPECT_EQ(evaluate(y, feed).shape(), (Shape{3, 4}));
 }
 
@@ -47,7 +47,7 @@ TEST(ReshapeLike, TakesTheShapeFoundWhenTheGraphRuns) {
   const Output flat = reshape(x, {kUnknown});
   const Output back = gradients(flat, {x})[0];
   EXPECT_STREQ(back.node().op().name, "ReshapeLike");
-  const Feed feed[] = {{x, random_values({3, 2})}};
+  const FeedValue feed[] = {{x, random_values({3, 2})}};
   EXPECT_EQ(evaluate(back, feed), Tensor({3, 2}, std::vector<float>(6, 1)));
 }
 

@@ -40,7 +40,7 @@ TEST(ShapeOf, TellsTheShapeThatIsFed) {
   EXPECT_EQ(shape.shape(), (Shape{2}));
   EXPECT_EQ(shape.dtype(), DType::kI64);
   Session session(graph);
-  const Feed feed{x, Tensor({5, 2}, DType::kF32)};
+  const FeedValue feed{x, Tensor({5, 2}, DType::kF32)};
   EXPECT_EQ(session.run(shape, {&feed, 1}), integers({5, 2}));
 }
 
@@ -58,8 +58,8 @@ TEST(ShapeOf, DoesNotDependOnValues) {
 TEST(ShapeOf, TakesOneTensor) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {3});
-  EXPECT_THROW(graph.add(kShape, {x, x}), InvalidArgument);
-  EXPECT_THROW(graph.add(kSize, {}), InvalidArgument);
+  EXPECT_THROW(graph.add(belfry::kShapeOf, {x, x}), InvalidArgument);
+  EXPECT_THROW(graph.add(belfry::kSizeOf, {}), InvalidArgument);
   EXPECT_THROW(shape_of(Output()), InvalidArgument);
 }
 

@@ -1,9 +1,11 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 
 #include <cmath>
+#include <limits>
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/run/session.h"
@@ -65,6 +67,77 @@ TEST(SparseSoftmaxCrossEntropy, GradientsHaveGradients) {
             .inputs = {random_values({4, 5}), labels({4, 0, 2, 2}), random_values({4}, -1, 1, 2)},
             .f32 = 2e-6,
             .unknown = false});
+}
+
+Builder losses(CrossEntropyOptions options) {
+  return [options](Inputs x) { return sparse_softmax_cross_entropy(x[0], x[1], options); };
+}
+
+Builder gradient_of(CrossEntropyOptions options) {
+  return [options](Inputs x) {
+    return gradients(sparse_softmax_cross_entropy(x[0], x[1], options), {x[0]})[0];
+  };
+}
+
+// -sum of target log(probability), in another order than kernels have.
+TEST(SparseSoftmaxCrossEntropy, SmoothedTargetsAreSpreadOverAllClasses) {
+  const std::vector<double> x{0.5, -1, 2, 0}, target{0.025, 0.025, 0.925, 0.025};
+  double sum = 0, expected = 0;
+  for (const double value : x) sum += std::exp(value);
+  for (std::size_t i = 0; i < 4; ++i) expected -= target[i] * std::log(std::exp(x[i]) / sum);
+  const std::vector<Tensor> inputs{Tensor({1, 4}, x), labels({2})};
+  EXPECT_NEAR(doubles(compute(losses({.smoothing = 0.1}), inputs))[0], expected, 1e-14);
+  const std::vector<double> dx = doubles(compute(gradient_of({.smoothing = 0.1}), inputs));
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(dx[i], std::exp(x[i]) / sum - target[i], 1e-14);
+}
+
+TEST(SparseSoftmaxCrossEntropy, IgnoredRowsHaveNeitherLossNorGradient) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor logits({3, 2}, std::vector<float>{nan, 1, 0, 0, 5, 9});
+  for (const std::int32_t ignored : {-100, 1}) {
+    const Tensor given = labels({ignored, 0, ignored});
+    const std::vector<double> y = doubles(compute(losses({.ignored = ignored}), {logits, given}));
+    EXPECT_NEAR(y[1], std::log(2.0), 1e-7);
+    EXPECT_EQ(y[0], 0);
+    EXPECT_EQ(y[2], 0);
+    EXPECT_EQ(doubles(compute(gradient_of({.ignored = ignored}), {logits, given})),
+              (std::vector<double>{0, 0, -0.5, 0.5, 0, 0}));
+  }
+}
+
+TEST(SparseSoftmaxCrossEntropy, KeepsItsContractWithOptions) {
+  check_op({.build = losses({.smoothing = 0.2}),
+            .inputs = {random_values({5, 7}), labels({0, 6, 3, 3, 1})}});
+  check_op({.build = losses({.smoothing = 1}),
+            .inputs = {random_values({3, 1500}), labels({0, 1499, 1023})}});
+  check_op({.build = losses({.smoothing = 0.1, .ignored = -1}),
+            .inputs = {random_values({5, 7}), labels({0, -1, 3, 6, -1})},
+            .nan = false});
+  const Builder mean = [](Inputs x) { return cross_entropy(x[0], x[1], {.smoothing = 0.1}); };
+  check_op({.build = mean, .inputs = {random_values({4, 10}), labels({9, 0, 2, 5})}});
+}
+
+TEST(SparseSoftmaxCrossEntropy, RefusesSecondDerivativesOfIgnoredRows) {
+  const Builder twice = [](Inputs x) {
+    return gradients(gradient_of({.ignored = -1})(x)[0], {x[0]})[0];
+  };
+  try {
+    compute(twice, {random_values({2, 3}), labels({0, -1})});
+    FAIL() << "was accepted";
+  } catch (const NotFound& error) {
+    EXPECT_NE(std::string(error.what()).find("with ignored labels"), std::string::npos);
+  }
+}
+
+TEST(SparseSoftmaxCrossEntropy, RefusesToSmoothMoreThanAll) {
+  expect_refused(losses({.smoothing = 1.5}), {{{8, 10}}, {{8}, DType::kI32}},
+                 "smoothing must be from 0 to 1, not 1.5");
+}
+
+// The default ignores nothing, not even the number that stands for that.
+TEST(SparseSoftmaxCrossEntropy, RefusesTheNumberOfNoLabel) {
+  const Tensor wide({1}, std::vector<std::int64_t>{kNoLabel});
+  EXPECT_THROW(compute(kLosses, {random_values({1, 3}), wide}), InvalidArgument);
 }
 
 TEST(SparseSoftmaxCrossEntropy, NamesARowWhoseLabelIsNoClass) {

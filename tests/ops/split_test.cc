@@ -79,7 +79,7 @@ TEST(Split, LeavesAnUnknownDimensionToTheSizeThatIsOpen) {
   EXPECT_EQ(shapes_of(split(x, {3, -1}, 0)), (std::vector<Shape>{{3, 4}, {kUnknown, 4}}));
   const std::vector<Output> named = split(x, {3, 4}, 0);
   EXPECT_EQ(shapes_of(named), (std::vector<Shape>{{3, 4}, {4, 4}}));
-  const std::vector<Feed> eight{{x, random_values({8, 4})}};
+  const std::vector<FeedValue> eight{{x, random_values({8, 4})}};
   EXPECT_THROW(evaluate(named, eight), InvalidArgument);
   EXPECT_EQ(evaluate(split(x, {3, -1}, 0), eight)[1].shape(), (Shape{5, 4}));
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {

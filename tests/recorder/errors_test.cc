@@ -3,6 +3,7 @@
 // are restored.
 #include <set>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/ops/conv2d.h"
 #include "belfry/tests/recorder/recorder_support.h"
 

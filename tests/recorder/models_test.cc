@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/recorder/library_calls.h"

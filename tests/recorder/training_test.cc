@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/passes/segments.h"
 #include "belfry/ops/dropout.h"

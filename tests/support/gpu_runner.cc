@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/graph/node.h"
 #include "belfry/framework/graph/op.h"

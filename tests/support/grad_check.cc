@@ -4,6 +4,8 @@
 #include <cmath>
 #include <random>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/tests/support/interpreter.h"
@@ -48,7 +50,7 @@ class Projection {
 
   // <direction, y> with input `i` replaced.
   double with(std::size_t i, const Tensor& value) const {
-    std::vector<Feed> feeds = all_feeds();
+    std::vector<FeedValue> feeds = all_feeds();
     feeds[i].what = value;
     return dot(evaluate(y_, feeds), direction_);
   }
@@ -61,8 +63,8 @@ class Projection {
   }
 
  private:
-  std::vector<Feed> all_feeds() const {
-    std::vector<Feed> feeds;
+  std::vector<FeedValue> all_feeds() const {
+    std::vector<FeedValue> feeds;
     for (std::size_t i = 0; i < xs_.size(); ++i) feeds.push_back({xs_[i], inputs_[i]});
     feeds.push_back(direction_feed_);
     return feeds;
@@ -73,7 +75,7 @@ class Projection {
   std::vector<Output> xs_, floating_, gradients_;
   Output y_;
   Tensor direction_;
-  Feed direction_feed_;
+  FeedValue direction_feed_;
 };
 
 // Differences of more elements than this are taken of some, spread over the tensor, and of all

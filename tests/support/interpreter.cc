@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/tests/support/parts.h"
@@ -31,7 +32,7 @@ class Evaluation {
   Evaluation(const InterpreterOptions& options, std::uint64_t step, Stored stored)
       : options_(options), step_(step), stored_(std::move(stored)) {}
 
-  void feed(const Feed& feed) {
+  void feed(const FeedValue& feed) {
     require(
         feed.where.shape().compatible(feed.what.shape()) && feed.where.dtype() == feed.what.dtype(),
         feed.where.node().describe(), ": cannot be fed with ", type_of(feed.what));
@@ -140,17 +141,19 @@ class Evaluation {
       return {same};
     }
     for (const TensorType& type : output_types) outputs.push_back(poisoned(type));
-    const bool whole_only = kernel_source && !options_.reference && op.split != Split::kElements;
-    const std::vector<Range> ranges =
+    const bool whole_only =
+        kernel_source && !options_.reference && op.split != WorkSplit::kElements;
+    const std::vector<WorkRange> ranges =
         divide(extent(node, input_types, output_types), whole_only ? 0 : options_.shift,
-               op.split == Split::kSerial || whole_only ? 1 : options_.parts);
-    if (op.split == Split::kBatch || op.split == Split::kBatchReduce) {
+               op.split == WorkSplit::kSerial || whole_only ? 1 : options_.parts);
+    if (op.split == WorkSplit::kBatch || op.split == WorkSplit::kBatchReduce) {
       run_by_batch(node, inputs, input_types, output_types, ranges, outputs);
     } else {
-      const Range whole{0, ranges.back().end};
+      const WorkRange whole{0, ranges.back().end};
       const auto [kernel, workspace] = prepare(node, input_types, output_types, whole);
       const std::vector<int> over = overwritten(op, inputs, outputs);
-      for (const Range& range : ranges) call(node, kernel, workspace, range, inputs, outputs, over);
+      for (const WorkRange& range : ranges)
+        call(node, kernel, workspace, range, inputs, outputs, over);
       for (std::size_t i = 0; i < over.size(); ++i)
         if (over[i] >= 0)
           std::memcpy(outputs[i].mutable_raw(), inputs[static_cast<std::size_t>(over[i])].raw(),
@@ -165,19 +168,19 @@ class Evaluation {
 
   void run_by_batch(const Node& node, std::vector<Tensor>& inputs,
                     std::span<const TensorType> input_types,
-                    std::span<const TensorType> output_types, const std::vector<Range>& ranges,
+                    std::span<const TensorType> output_types, const std::vector<WorkRange>& ranges,
                     std::vector<Tensor>& outputs) {
     std::vector<std::vector<Tensor>> partial(outputs.size());
-    for (const Range& range : ranges) {
+    for (const WorkRange& range : ranges) {
       const auto [kernel, workspace] = prepare(node, input_types, output_types, range);
       call(node, kernel, workspace, range, inputs, outputs, {});
-      if (node.op().split != Split::kBatchReduce) continue;
+      if (node.op().split != WorkSplit::kBatchReduce) continue;
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         partial[i].push_back(outputs[i]);
         outputs[i] = poisoned(output_types[i]);
       }
     }
-    if (node.op().split == Split::kBatchReduce)
+    if (node.op().split == WorkSplit::kBatchReduce)
       for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = tree_sum(partial[i]);
   }
 
@@ -187,7 +190,7 @@ class Evaluation {
   };
 
   Prepared prepare(const Node& node, std::span<const TensorType> inputs,
-                   std::span<const TensorType> outputs, Range range) const {
+                   std::span<const TensorType> outputs, WorkRange range) const {
     const Op& op = node.op();
     KernelPlan plan(node, inputs, outputs, range);
     KernelRun kernel;
@@ -211,8 +214,8 @@ class Evaluation {
     return over;
   }
 
-  void call(const Node& node, const KernelRun& kernel, std::int64_t workspace_bytes, Range range,
-            std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+  void call(const Node& node, const KernelRun& kernel, std::int64_t workspace_bytes,
+            WorkRange range, std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
             const std::vector<int>& over) const {
     Tensor workspace = poisoned({Shape{workspace_bytes}, DType::kU8});
     std::vector<void*> in, out;
@@ -264,10 +267,11 @@ const Tensor& Interpreter::stored(const Node& variable) {
              info.copy_of ? stored(*info.copy_of) : evaluate(info.initial, {}, start);
 }
 
-std::vector<Tensor> Interpreter::run(std::span<const Fetch> fetches, std::span<const Feed> feeds) {
+std::vector<Tensor> Interpreter::run(std::span<const Fetch> fetches,
+                                     std::span<const FeedValue> feeds) {
   Evaluation evaluation(options_, step_,
                         [this](const Node& node) -> const Tensor& { return stored(node); });
-  for (const Feed& feed : feeds) evaluation.feed(feed);
+  for (const FeedValue& feed : feeds) evaluation.feed(feed);
   evaluation.run(fetches);
   std::vector<Tensor> results;
   for (const Fetch& fetch : fetches)
@@ -278,20 +282,20 @@ std::vector<Tensor> Interpreter::run(std::span<const Fetch> fetches, std::span<c
   return results;
 }
 
-Tensor Interpreter::run(Output fetch, std::span<const Feed> feeds) {
+Tensor Interpreter::run(Output fetch, std::span<const FeedValue> feeds) {
   const Fetch fetches[] = {fetch};
   return run(fetches, feeds).front();
 }
 
 CpuKernel set_kernel_source(CpuKernel source) { return std::exchange(kernel_source, source); }
 
-std::vector<Tensor> evaluate(std::span<const Output> outputs, std::span<const Feed> feeds,
+std::vector<Tensor> evaluate(std::span<const Output> outputs, std::span<const FeedValue> feeds,
                              InterpreterOptions options) {
   const std::vector<Fetch> fetches(outputs.begin(), outputs.end());
   return Interpreter(options).run(fetches, feeds);
 }
 
-Tensor evaluate(Output output, std::span<const Feed> feeds, InterpreterOptions options) {
+Tensor evaluate(Output output, std::span<const FeedValue> feeds, InterpreterOptions options) {
   return Interpreter(options).run(output, feeds);
 }
 

@@ -14,9 +14,9 @@ namespace belfry {
 struct InterpreterOptions {
   // Runs the plain kernel of each op instead of the fast one.
   bool reference = false;
-  // Divides the work of each node as its Split allows: by elements and rows the kernel is prepared
-  // once and called per part, by batch it is prepared per part, by batch-reduce each part has its
-  // own outputs, which are added by the canonical tree. At most as many parts as units.
+  // Divides the work of each node as its WorkSplit allows: by elements and rows the kernel is
+  // prepared once and called per part, by batch it is prepared per part, by batch-reduce each part
+  // has its own outputs, which are added by the canonical tree. At most as many parts as units.
   int parts = 1;
   // Elements (or rows) cut off as a first part of their own, before the rest is divided.
   std::int64_t shift = 0;
@@ -39,12 +39,12 @@ class Interpreter {
 
   // Node fetches give an empty tensor. Reads see what the last write with a path to them wrote,
   // else the value from before the run.
-  std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const Feed> feeds = {});
+  std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const FeedValue> feeds = {});
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches,
-                          std::initializer_list<Feed> feeds = {}) {
+                          std::initializer_list<FeedValue> feeds = {}) {
     return run(std::span(fetches.begin(), fetches.size()), std::span(feeds.begin(), feeds.size()));
   }
-  Tensor run(Output fetch, std::span<const Feed> feeds = {});
+  Tensor run(Output fetch, std::span<const FeedValue> feeds = {});
 
  private:
   const Tensor& stored(const Node& variable);
@@ -60,8 +60,9 @@ class Interpreter {
 CpuKernel set_kernel_source(CpuKernel source);
 
 // Runs once, with variables at their initial values.
-std::vector<Tensor> evaluate(std::span<const Output> outputs, std::span<const Feed> feeds = {},
+std::vector<Tensor> evaluate(std::span<const Output> outputs, std::span<const FeedValue> feeds = {},
                              InterpreterOptions options = {});
-Tensor evaluate(Output output, std::span<const Feed> feeds = {}, InterpreterOptions options = {});
+Tensor evaluate(Output output, std::span<const FeedValue> feeds = {},
+                InterpreterOptions options = {});
 
 }  // namespace belfry

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
@@ -67,7 +68,7 @@ class Case {
   std::size_t forward_ = 0;
   Graph graph_;
 
-  bool any(Split split) const {
+  bool any(WorkSplit split) const {
     for (std::size_t id = 0; id < graph_.size(); ++id)
       if (graph_.node(id).op().split == split) return true;
     return false;
@@ -77,7 +78,7 @@ class Case {
   bool is_pointwise() const {
     if (forward_ != 1) return false;
     const Node& node = outputs_[0].node();
-    if (node.op().split != Split::kElements || node.inputs().size() != xs_.size()) return false;
+    if (node.op().split != WorkSplit::kElements || node.inputs().size() != xs_.size()) return false;
     return std::ranges::all_of(xs_, [&](const Output& x) {
       return x.shape() == outputs_[0].shape() && x.shape().elements() > 0 &&
              std::ranges::find(node.inputs(), x) != node.inputs().end();
@@ -99,8 +100,8 @@ class Case {
     }
   }
 
-  std::vector<Feed> feeds(const std::vector<Tensor>& inputs) const {
-    std::vector<Feed> result;
+  std::vector<FeedValue> feeds(const std::vector<Tensor>& inputs) const {
+    std::vector<FeedValue> result;
     for (std::size_t i = 0; i < xs_.size(); ++i) result.push_back({xs_[i], inputs[i]});
     return result;
   }
@@ -135,7 +136,7 @@ void expect_near(const Case& tested, const std::vector<Tensor>& actual,
 
 void check_parts(const OpTest& test, const Case& tested, DType dtype,
                  const std::vector<Tensor>& whole) {
-  const bool sums = test.library || tested.any(Split::kBatchReduce);
+  const bool sums = test.library || tested.any(WorkSplit::kBatchReduce);
   const double tolerance = !sums ? 0 : dtype == DType::kF32 ? 1e-6 : 1e-12;
   for (const bool reference : {false, true}) {
     const std::vector<Tensor> expected = reference ? tested.run({.reference = true}) : whole;
@@ -143,7 +144,7 @@ void check_parts(const OpTest& test, const Case& tested, DType dtype,
       expect_near(tested, tested.run({.reference = reference, .parts = parts}), expected, tolerance,
                   cat(parts, " parts", reference ? " (reference)" : ""));
   }
-  if (tested.any(Split::kElements))
+  if (tested.any(WorkSplit::kElements))
     for (int shift = 0; shift < 32; ++shift)
       expect_near(tested, tested.run({.shift = shift}), whole, tolerance,
                   cat("a first part of ", shift));

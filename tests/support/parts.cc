@@ -30,23 +30,23 @@ std::int64_t extent(const Node& node, std::span<const TensorType> inputs,
                     std::span<const TensorType> outputs) {
   const TensorType& first = outputs.empty() ? inputs[0] : outputs[0];
   switch (node.op().split) {
-    case Split::kSerial: return 1;
-    case Split::kElements:
+    case WorkSplit::kSerial: return 1;
+    case WorkSplit::kElements:
       return outputs.empty() ? first.shape.elements() : elements(node, outputs);
-    case Split::kRows:
-    case Split::kBatch: return rows(first.shape);
-    case Split::kBatchReduce: return rows(inputs[0].shape);
+    case WorkSplit::kRows:
+    case WorkSplit::kBatch: return rows(first.shape);
+    case WorkSplit::kBatchReduce: return rows(inputs[0].shape);
   }
   return 1;
 }
 
-std::vector<Range> divide(std::int64_t units, std::int64_t shift, std::int64_t parts) {
-  std::vector<Range> ranges;
+std::vector<WorkRange> divide(std::int64_t units, std::int64_t shift, std::int64_t parts) {
+  std::vector<WorkRange> ranges;
   const std::int64_t start = std::min(shift, units);
   if (start > 0) ranges.push_back({0, start});
   for (std::int64_t part = 0; part < parts; ++part) {
-    const Range range{start + (units - start) * part / parts,
-                      start + (units - start) * (part + 1) / parts};
+    const WorkRange range{start + (units - start) * part / parts,
+                          start + (units - start) * (part + 1) / parts};
     if (range.size() > 0) ranges.push_back(range);
   }
   if (ranges.empty()) ranges.push_back({0, units});

@@ -8,13 +8,13 @@
 
 namespace belfry {
 
-// How many units the work of a node has, by its op's Split.
+// How many units the work of a node has, by its op's WorkSplit.
 std::int64_t extent(const Node& node, std::span<const TensorType> inputs,
                     std::span<const TensorType> outputs);
 
 // [0, units) cut after `shift` units, and the rest into `parts`. No part is empty, unless there are
 // no units at all.
-std::vector<Range> divide(std::int64_t units, std::int64_t shift, std::int64_t parts);
+std::vector<WorkRange> divide(std::int64_t units, std::int64_t shift, std::int64_t parts);
 
 // The canonical tree over at least one part: split at ceil(n / 2), left + right.
 Tensor tree_sum(std::span<const Tensor> parts);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry::test {
 

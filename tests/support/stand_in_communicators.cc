@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 #include "belfry/tests/support/rank_sum.h"
 #include "belfry/tests/support/stand_in_stream.h"

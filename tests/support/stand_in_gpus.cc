@@ -6,6 +6,8 @@
 
 #include <sys/mman.h>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/tests/support/stand_in_communicators.h"
 #include "belfry/tests/support/stand_in_stream.h"
@@ -307,7 +309,7 @@ GpuRun StandInGpus::in_stream(int gpu, KernelRun run, Memory memory) const {
     accesses.push_back(accessed(workspace, memory.workspace, true));
     if (memory.step) accesses.push_back(accessed(&in.step(), sizeof in.step(), false));
     in.enqueue(
-        [kernel, inputs, outputs, workspace, range = Range{p.begin(), p.end()},
+        [kernel, inputs, outputs, workspace, range = WorkRange{p.begin(), p.end()},
          first_row = p.first_row(), step = memory.step ? &in.step() : nullptr] {
           (*kernel)(Pointers(inputs, outputs, workspace, range, step ? *step : 0, first_row));
         },

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry::test {

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 
 namespace belfry::test {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/tests/towers/towers_test_support.h"
 #include "belfry/towers/least_loaded_device_setter.h"

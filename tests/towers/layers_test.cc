@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/tests/support/interpreter.h"
@@ -126,11 +127,85 @@ TEST(Layers, RefuseWrongInputs) {
   EXPECT_THAT(message_of([&] { dense(tower, "", row, {.units = 4}); }), HasSubstr("needs a name"));
   EXPECT_THAT(message_of([&] { dense(tower, "fc", row, {}); }), HasSubstr("at least 1 unit"));
   EXPECT_THAT(message_of([&] { conv2d(tower, "conv", image, {}); }), HasSubstr("needs filters"));
+  EXPECT_THAT(message_of([&] { layer_norm(tower, "ln", row, {.epsilon = -1}); }),
+              HasSubstr("epsilon must not be negative"));
   EXPECT_THAT(
       message_of([&] {
         dense(tower, "fc", placeholder(graph, "x", DType::kF32, {2, kUnknown}), {.units = 4});
       }),
       HasSubstr("must be known"));
+}
+
+TEST(LayerNormLayer, ScalesAndShiftsEachRow) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = constant(graph, Tensor({2, 2}, std::vector<float>{1, 3, 12, 8}));
+  const Output y = layer_norm(tower, "ln", x, {.epsilon = 0, .gamma = init::constant(3)});
+  EXPECT_THAT(names_of(tower.variables()), ElementsAre("ln/gamma", "ln/beta"));
+  Interpreter interpreter;
+  interpreter.write(tower.variables()[1], Tensor({2}, std::vector<float>{0, 10}));
+  EXPECT_EQ(interpreter.run(y), Tensor({2, 2}, std::vector<float>{-3, 13, 3, 7}));
+}
+
+TEST(RmsNormLayer, ScalesEachRow) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = constant(graph, Tensor({2, 2}, std::vector<float>{-2, 2, 4, 4}));
+  const Output y = rms_norm(tower, "norm", x, {.epsilon = 0});
+  EXPECT_THAT(names_of(tower.variables()), ElementsAre("norm/gamma"));
+  EXPECT_EQ(evaluate(y), Tensor({2, 2}, std::vector<float>{-1, 1, 1, 1}));
+}
+
+TEST(Layers, OfRowNormsComputeInF32ForShortTypes) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = placeholder(graph, "x", DType::kBF16, {kUnknown, 4});
+  const Output y = rms_norm(tower, "rms", layer_norm(tower, "ln", x));
+  EXPECT_EQ(y.type(), (TensorType{{kUnknown, 4}, DType::kBF16}));
+  for (const Variable v : tower.variables()) EXPECT_EQ(v.dtype(), DType::kF32) << v.name();
+}
+
+TEST(EmbeddingLayer, TakesTheRowsThatIdsName) {
+  Graph graph;
+  Tower tower(graph);
+  const Tensor table({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  const Output ids = constant(graph, Tensor({2, 2}, std::vector<std::int32_t>{2, 0, 0, 1}));
+  const Output y =
+      embedding(tower, "words", ids, {.rows = 3, .width = 2, .init = init::value(table)});
+  EXPECT_THAT(names_of(tower.variables()), ElementsAre("words/W"));
+  EXPECT_EQ(evaluate(y), Tensor({2, 2, 2}, std::vector<float>{5, 6, 1, 2, 1, 2, 3, 4}));
+}
+
+TEST(EmbeddingLayer, StartsAsNormalWithASmallDeviation) {
+  Graph graph;
+  Tower tower(graph);
+  embedding(tower, "words", placeholder(graph, "ids", DType::kI32, {kUnknown}),
+            {.rows = 100, .width = 64});
+  double squares = 0;
+  const Tensor w = evaluate(tower.variables()[0]);
+  for (const float x : w.data<float>()) squares += x * x;
+  EXPECT_NEAR(std::sqrt(squares / 6400), 0.02, 0.001);
+}
+
+TEST(EmbeddingLayer, GivesTheTypeThatIsAskedFor) {
+  Graph graph;
+  Tower tower(graph);
+  const Output ids = placeholder(graph, "ids", DType::kI64, {kUnknown});
+  const Output half = embedding(tower, "half", ids, {.rows = 3, .width = 2, .dtype = DType::kF16});
+  EXPECT_EQ(half.type(), (TensorType{{kUnknown, 2}, DType::kF16}));
+  EXPECT_EQ(embedding(tower, "wide", ids, {.rows = 3, .width = 2, .dtype = DType::kF64}).dtype(),
+            DType::kF64);
+  EXPECT_EQ(tower.variables()[0].dtype(), DType::kF32);
+  EXPECT_EQ(tower.variables()[1].dtype(), DType::kF64);
+}
+
+TEST(EmbeddingLayer, RefusesToBeWithoutRows) {
+  Graph graph;
+  Tower tower(graph);
+  const Output ids = placeholder(graph, "ids", DType::kI32, {kUnknown});
+  EXPECT_THAT(message_of([&] { embedding(tower, "words", ids, {.width = 8}); }),
+              AllOf(HasSubstr("embedding layer 'words' (built at layers_test.cc:"),
+                    HasSubstr("not 0 and 8")));
 }
 
 TEST(DropoutLayer, ActsInTrainingOnly) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/towers/towers_test_support.h"
 
 namespace belfry {

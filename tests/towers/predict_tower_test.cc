@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/run/session.h"
@@ -106,7 +107,7 @@ TEST(PredictTower, AlonePredictsByTheValuesOfACheckpoint) {
   Session saved(training, {.device_count = {{"CPU", 2}}}), restored(inference);
   save_checkpoint(saved, path);
   const auto predict = [&](Session& session, const TowerRecord& tower) {
-    const std::vector<Feed> feeds{{tower.get("x"), rows}};
+    const std::vector<FeedValue> feeds{{tower.get("x"), rows}};
     return session.run(tower.get("y"), feeds);
   };
   EXPECT_NE(predict(saved, trained), predict(restored, alone));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/split.h"
 #include "belfry/tests/towers/towers_test_support.h"

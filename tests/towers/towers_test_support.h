@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/graph/scopes.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/independence.h"
 
 namespace belfry {

@@ -24,7 +24,7 @@ class ByteLimit {
 
   std::int64_t elements_;
   Allocator memory_;
-  std::vector<Buffer> buffers_;
+  std::vector<MemoryBlock> buffers_;
   std::vector<float*> streams_;
   WorkerPool pool_;
 };

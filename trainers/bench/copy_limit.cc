@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/util/device_list.h"
 
@@ -17,10 +18,10 @@ CopyLimit::CopyLimit(std::span<const DeviceSpec> devices, int logical_gpus, std:
         std::ranges::find_if(devices_, [&](const auto& device) { return device->spec == spec; });
     require(found != devices_.end() && (*found)->backend, "there is no GPU device ", spec);
     Allocator& memory = (*found)->memory;
-    Buffer counter(streams_.counters(), sizeof(std::int64_t));
+    MemoryBlock counter(streams_.counters(), sizeof(std::int64_t));
     const Stamp stamp(*reinterpret_cast<std::int64_t*>(counter.data()));
-    buffers_.push_back({static_cast<int>(found - devices_.begin()), Buffer(memory, size),
-                        Buffer(memory, size), std::move(counter), stamp});
+    buffers_.push_back({static_cast<int>(found - devices_.begin()), MemoryBlock(memory, size),
+                        MemoryBlock(memory, size), std::move(counter), stamp});
   }
 }
 

@@ -24,8 +24,8 @@ class CopyLimit {
 
   struct Copied {
     int device;  // among devices_
-    Buffer from, to;
-    Buffer counter;
+    MemoryBlock from, to;
+    MemoryBlock counter;
     Stamp stamp;
   };
 

@@ -9,6 +9,7 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {

@@ -5,7 +5,9 @@
 #include <variant>
 
 #include "belfry/allreduce/choice.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/bench/equivalence.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
@@ -126,7 +128,7 @@ std::string Equivalence::to_table() const {
                 " after ", steps, steps == 1 ? " step" : " steps"));
   if (diverged > 0)
     table.add(cat("but training diverged in ", diverged, " of ", ran,
-                  " modes, and all NaNs count as equal: try again with a smaller --learning_rate "
+                  " modes, and all NaNs count as equal: try again with a smaller learning rate "
                   "or fewer steps"));
   return table.str();
 }

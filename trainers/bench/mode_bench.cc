@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
@@ -73,7 +75,7 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
 void require_memory(const ModePlan& plan, std::int64_t available) {
   const std::string refusal =
       memory_refusal(plan.mode.name(), plan.bytes, available,
-                     "use a smaller --batch_size or --image_size, or fewer --devices");
+                     "use a smaller batch, smaller samples or fewer devices");
   require<OutOfMemory>(refusal.empty(), refusal);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/busy.h"
 
 namespace belfry {
@@ -98,8 +100,8 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
     TrainerOptions wanted = mode.applied_to(options);
     require(kind.packs_gradients || (wanted.aggregation.gradient_repacking == 0 &&
                                      wanted.aggregation.small_tensors_kb == 0),
-            "--trainer=", mode.trainer,
-            " lays no gradients end to end; leave out --gradient_repacking and --small_tensors_kb");
+            "the trainer ", mode.trainer,
+            " lays no gradients end to end; leave out gradient_repacking and small_tensors_kb");
     const Busy busy(cat("building the model for ", mode.name()));
     return std::make_unique<Trainer>(kind, std::move(wanted), train);
   } catch (const InvalidArgument& error) {

@@ -4,12 +4,15 @@
 
 #include "belfry/allreduce/choice.h"
 #include "belfry/allreduce/cost_model.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/bench/reduction_check.h"
 #include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 
@@ -132,7 +135,7 @@ class Bench {
     entry.result.out_of_place.predicted = predicted(*entry.out_of_place);
   }
 
-  bool describes_here(const Machine& machine) const {
+  bool describes_here(const MachineDescription& machine) const {
     return machine.links.empty() && machine.devices_for(options_.devices) == options_.devices;
   }
 
@@ -220,7 +223,7 @@ std::string reduction_refusal(const std::vector<Shape>& shapes, std::string_view
   try {
     std::vector<TensorType> types;
     for (const Shape& shape : shapes) types.push_back({shape, options.dtype});
-    const Machine machine{.devices = options.devices, .bandwidth = {{1, 1, 1}}};
+    const MachineDescription machine{.devices = options.devices, .bandwidth = {{1, 1, 1}}};
     predict_reduction(*made, types, options.devices, machine, options.reduction);
     return "";
   } catch (const Error& error) {

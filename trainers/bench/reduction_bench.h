@@ -26,7 +26,7 @@ struct ReductionBenchOptions {
   bool list_refused = false;
   // What "auto" chooses by, among the strategies of the replicated trainer; borrowed, may be null.
   // Also predicts what is timed, if it is measured here.
-  const Machine* machine = nullptr;
+  const MachineDescription* machine = nullptr;
   bool auto_any = false;  // "auto" may take strategies that are not canonical
   // Where it shows how far it is, whenever that is due; borrowed, may be null.
   Console* console = nullptr;

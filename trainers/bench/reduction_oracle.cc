@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/kernels/half.h"
 
 namespace belfry {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 namespace {
 

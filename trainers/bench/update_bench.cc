@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/run/session.h"
@@ -14,6 +15,7 @@
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/optimizers/optimizer.h"
 #include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 #include "belfry/trainers/util/statistics.h"

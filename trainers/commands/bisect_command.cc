@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/program/flag_parser.h"

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "belfry/framework/base/not_finite.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/runs/checkpoint_diff.h"

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/runs/plot_runs.h"

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/statistics.h"
 

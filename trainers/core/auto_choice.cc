@@ -4,6 +4,7 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/choice.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/util/device_list.h"
@@ -55,9 +56,9 @@ StrategyChoice predict(const TrainerOptions& options, const GradientTable& gradi
   for (const Gradient& gradient : gradients.row(0))
     types.push_back({gradient.variable.shape(), gradient.value.dtype()});
   const AutoOptions& choice = options.aggregation.choice;
-  const Machine machine = choice.machine
-                              ? choice.machine()
-                              : find_machine(local_file_system(), measured_devices(options));
+  const MachineDescription machine =
+      choice.machine ? choice.machine()
+                     : find_machine(local_file_system(), measured_devices(options));
   TrainerOptions candidate = options;
   return choose_strategy(accepted_strategies(candidates.accepts), types,
                          machine.devices_for(options.devices), machine,

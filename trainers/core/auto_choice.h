@@ -13,7 +13,7 @@
 
 namespace belfry {
 
-struct Machine;
+struct MachineDescription;
 struct MeasuredDevices;
 struct TrainerOptions;
 
@@ -37,7 +37,7 @@ struct AutoOptions {
   // what was asked for.
   std::vector<double> buckets = {kDefaultBucketMb, 1, 16, 0};
   // What to predict for; called when a choice has to be made. None: find_machine() of the devices.
-  std::function<Machine()> machine = {};
+  std::function<MachineDescription()> machine = {};
   // Taken, and nothing predicted, by runs on the same devices that pack gradients in the same way.
   std::optional<KeptChoice> kept = {};
   bool choose_anew = false;  // even so: for --remeasure

@@ -1,15 +1,11 @@
-// What happens around the steps of a training run.
+// What happens around the steps of a training run. progress.h and evaluation.h have two that every
+// recipe has.
 #pragma once
-#include <cstdint>
 #include <exception>
-#include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "belfry/framework/base/json.h"
-#include "belfry/trainers/util/console.h"
-#include "belfry/trainers/util/rate.h"
+#include "belfry/trainers/util/learning_rate.h"
 
 namespace belfry {
 
@@ -51,77 +47,6 @@ struct Callback {
   // Takes what state() gave, before setup(). It is not called if the checkpoint has no state of
   // this name. Throws InvalidArgument for what state() cannot give, and has then changed nothing.
   virtual void restore(const Json&) {}
-};
-
-// Shows steps, loss, metrics, speed, and the time that is left. On a terminal: one line that
-// updates itself and gives up details until it fits the terminal's width. Elsewhere: a line for the
-// first step and for the end of each epoch. And in between whenever one is due (Console::due).
-//
-// The speed is that of the steps since the last line, without what happens between steps. The time
-// left is that until the last step of the run, if the rest goes on as the run has gone since the
-// end of its first step, with evaluations, checkpoints and other callbacks.
-class Progress final : public Callback {
- public:
-  explicit Progress(Console& console) : console_(console) {}
-  void setup(Trainer& trainer) override;
-  void before_step(Trainer& trainer, const StepInfo& info) override;
-  void after_step(Trainer& trainer, const StepInfo& info) override;
-  void after_epoch(Trainer& trainer, const StepInfo& info) override;
-
-  // Of the line. Those of the highest rank give way first.
-  struct Part {
-    std::string text;
-    int rank;
-  };
-
- private:
-  std::vector<Part> parts(const Trainer& trainer) const;
-  void show(const Trainer& trainer);
-
-  Console& console_;
-  std::int64_t total_steps_ = 0;
-  std::int64_t first_step_ = -1, done_ = 0;  // of this run; complete ones of all runs
-  int epoch_ = 0;                            // of the last step
-  // Seconds since training began.
-  double began_ = 0, ended_ = 0;  // the last step
-  double first_ended_ = 0;        // the first step
-  std::int64_t shown_step_ = -1;
-  // Of the steps since the last line.
-  std::int64_t rate_steps_ = 0;
-  double rate_seconds_ = 0;
-  // Parts from this rank on are hidden, until the width changes, so that the status line is steady.
-  int hidden_rank_ = 0;
-  std::size_t width_ = 0;
-};
-
-class Evaluator;
-
-// Evaluates the test data after each epoch, and after a last epoch that was cut short, unless a
-// signal cut it: sets the metrics "validation_loss" and "validation_<metric>" of the trainer and
-// prints a line; before it, how many samples have been tested, whenever that is due. A run that
-// goes on from the end of an epoch first does the evaluation that was due there. Without test data
-// it does nothing.
-class Evaluation final : public Callback {
- public:
-  explicit Evaluation(Console& console);
-  ~Evaluation() override;
-  void setup(Trainer& trainer) override;
-  void before_step(Trainer& trainer, const StepInfo& info) override;
-  void after_epoch(Trainer& trainer, const StepInfo& info) override;
-  void after_training(Trainer& trainer, const StepInfo& info) override;
-  std::string name() const override { return "evaluation"; }
-  Json state() const override;
-  void restore(const Json& state) override;
-
- private:
-  void evaluate(Trainer& trainer, const StepInfo& info);
-
-  Console& console_;
-  std::unique_ptr<Evaluator> evaluator_;
-  std::int64_t evaluated_at_ = 0;  // steps
-  bool evaluated_ = false;         // by this run
-  bool knows_ = false;             // evaluated_at_ is of the run that this one goes on from
-  bool is_due_ = false;            // before the first step of this run
 };
 
 }  // namespace belfry

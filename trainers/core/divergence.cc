@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "belfry/framework/base/not_finite.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/util/console.h"
 
 namespace belfry {
 

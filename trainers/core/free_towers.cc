@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/base/threads.h"
 
 namespace belfry {
@@ -79,7 +80,7 @@ void FreeTowers::loop(std::size_t tower) {
   try {
     TrainingStep& step = options_.towers[tower];
     Prefetcher input(options_.data, options_.plan, options_.start, Prefetcher::kSlots,
-                     static_cast<std::int64_t>(tower));
+                     TowerSpan(static_cast<std::int64_t>(tower)));
     for (std::int64_t i = 0; i < options_.steps; ++i) {
       const Batch& batch = input.next();
       double rate;

@@ -21,7 +21,7 @@ namespace belfry {
 class FreeTowers {
  public:
   struct Options {
-    std::span<TrainingStep> towers;  // of Locks::kEachVariable, one per tower
+    std::span<TrainingStep> towers;  // of LockDuration::kEachVariable, one per tower
     const Dataset& data;
     const BatchPlan& plan;
     BatchPlan::Position start;  // of every tower

@@ -7,6 +7,7 @@
 
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/placeholder.h"

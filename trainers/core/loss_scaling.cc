@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/all_finite.h"

@@ -1,5 +1,8 @@
 #include "belfry/trainers/core/model.h"
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 
 std::vector<std::size_t> Model::arities() const {

@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 
 std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/kernels/onednn.h"

@@ -1,5 +1,6 @@
 #include "belfry/trainers/core/step_timer.h"
 
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/clock.h"
 

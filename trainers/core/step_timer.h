@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {

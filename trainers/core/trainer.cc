@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/free_towers.h"
@@ -20,10 +23,19 @@
 namespace belfry {
 namespace {
 
+ProcessPlace place_of(const TrainerOptions& options) {
+  return options.session.processes ? options.session.processes->place() : ProcessPlace();
+}
+
+// Of all processes.
+std::int64_t towers_of(const TrainerOptions& options) {
+  return std::ssize(options.devices) * place_of(options).size;
+}
+
 // What the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
-  if (options.session.dry_run) return std::ssize(options.devices) * options.batch_size;
+  if (options.session.dry_run) return towers_of(options) * options.batch_size;
   return checked_size(train, "training data");
 }
 
@@ -43,20 +55,22 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       options_(std::move(options)),
       train_(train),
       test_(test),
-      batches_(samples_of(options_, train), std::ssize(options_.devices), options_.batch_size,
+      batches_(samples_of(options_, train), towers_of(options_), options_.batch_size,
                options_.seed, options_.batches),
-      graph_(options_.seed) {
+      graph_(options_.seed, place_of(options_)) {
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
   options_.session.device_count = device_count(options_.devices);
+  for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.place());
   const std::vector<Dataset::Field> fields = train.signature();
+  const std::vector<BatchForm> forms = own_forms();
   TrainingGraphOptions wanted{
       .model = options_.model,
       .devices = options_.devices,
       .variables = options_.parameters_on_cpu && kind.spreads_variables() ? VariablePolicy::kOnHost
                                                                           : kind.variables,
       .fields = fields,
-      .forms = batches_.forms(),
+      .forms = forms,
       .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
         if (kind.choose) choice_ += kind.choose(options_, gradients);
         return kind.update(options_, gradients, form);
@@ -74,8 +88,20 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
   prepare();
 }
 
+// Of the towers of this process.
+std::vector<BatchForm> Trainer::own_forms() const {
+  const std::size_t own = options_.devices.size();
+  std::vector<BatchForm> forms;
+  for (const BatchForm& form : batches_.forms()) {
+    require(graph_.place().size == 1 || form.equal(),
+            "several processes take batches of one size: leave samples out that do not fill one");
+    forms.push_back(form.of_towers(static_cast<std::size_t>(graph_.place().rank) * own, own));
+  }
+  return forms;
+}
+
 void Trainer::choose_shards(bool apart) {
-  const auto devices = static_cast<int>(options_.devices.size());
+  const auto devices = static_cast<int>(towers_of(options_));
   if (options_.shards == 0) {
     default_shards_ = apart || std::ranges::any_of(options_.devices, &DeviceSpec::is_gpu)
                           ? devices
@@ -100,7 +126,7 @@ void Trainer::prepare() {
         *session_,
         TrainingForm{.batch = batches_.forms()[0].of_tower(t), .train_op = built_.tower_ops[t]},
         std::span(built_.towers).subspan(t, 1), built_.learning_rates,
-        PrepareOptions{.locks = Locks::kEachVariable});
+        PrepareOptions{.locks = LockDuration::kEachVariable});
 }
 
 std::int64_t Trainer::total_steps() const {
@@ -161,6 +187,11 @@ struct Trainer::Source {
   std::unique_ptr<FreeTowers> free;
 };
 
+TowerSpan Trainer::own_towers() const {
+  const auto own = std::ssize(options_.devices);
+  return {graph_.place().rank * own, own};
+}
+
 std::unique_ptr<Trainer::Source> Trainer::open_source() {
   const std::int64_t last = total_steps();
   if (options_.on_trace) {
@@ -171,7 +202,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
   const BatchPlan::Position start{epochs_, epoch_step_};
   if (built_.tower_ops.empty())
     source->input = std::make_unique<Prefetcher>(train_, batches_, start, Prefetcher::kSlots,
-                                                 std::nullopt, stager(training_steps_));
+                                                 own_towers(), stager(training_steps_));
   else
     source->free =
         std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,

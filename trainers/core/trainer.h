@@ -19,6 +19,8 @@
 
 namespace belfry {
 
+struct TowerSpan;
+
 // Steps `first` to `last`, both of them, counted from 1.
 struct StepRange {
   std::int64_t first = 0, last = -1;  // none
@@ -151,7 +153,7 @@ class Trainer {
   std::int64_t steps() const { return steps_; }
   // Of these, made since resume().
   std::int64_t steps_of_run() const { return steps_ - first_step_; }
-  // What the learning rate is, for comparisons with other runs: Rate::str(run).
+  // What the learning rate is, for comparisons with other runs: LearningRate::str(run).
   std::string learning_rate() const { return options_.optimizer.rate().str(info()); }
   // Whether the steps so far had other rates in a run of so many steps in all.
   bool rates_differ(std::int64_t total) const {
@@ -204,6 +206,8 @@ class Trainer {
 
  private:
   struct Source;
+  std::vector<BatchForm> own_forms() const;
+  TowerSpan own_towers() const;
   void choose_shards(bool apart);
   void prepare();
   std::unique_ptr<Source> open_source();

@@ -1,6 +1,8 @@
 #include <map>
 
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -17,9 +19,10 @@ void check_precision(const TrainerOptions& options, const TrainerKind& kind) {
           " scales the loss, and this trainer does not take ",
           apart ? "one scale for towers that run free" : "the scale out of gradients",
           "; bf16 needs none");
-  require(options.optimizer.unscales(), "precision ", name, " scales the loss, and the optimizer ",
-          options.optimizer.name(),
-          " does not take the scale out of gradients (Optimizer::Rule::unscales); bf16 needs none");
+  require(options.optimizer.takes_loss_scale(), "precision ", name,
+          " scales the loss, and the optimizer ", options.optimizer.name(),
+          " does not take the scale out of gradients (Optimizer::Rule::takes_loss_scale); bf16 "
+          "needs none");
 }
 
 std::string field_text(const Dataset::Field& field) {

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

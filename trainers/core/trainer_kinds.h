@@ -70,9 +70,10 @@ std::vector<std::string> trainer_names();
 // (Upstream nothing orders them.)
 //
 // async "free": a thread and a plan per tower, each over its own share of the samples, with no
-// barrier between towers; a tower reads what others have written by then (Locks::kEachVariable).
-// No two runs need give the same bits. Batch norm's averages move by each tower's own moments.
-// Session::step() counts tower steps; `threads` counts for evaluation alone.
+// barrier between towers; a tower reads what others have written by then
+// (LockDuration::kEachVariable). No two runs need give the same bits. Batch norm's averages move by
+// each tower's own moments. Session::step() counts tower steps; `threads` counts for evaluation
+// alone.
 //
 // What callbacks, the report and checkpoints call a step is then any K tower steps, in the order in
 // which they end, and metrics are the means over these; towers need not be at the same sample. A

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/run_identity.h"

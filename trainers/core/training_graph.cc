@@ -7,13 +7,19 @@
 #include <optional>
 #include <set>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/concat.h"
 #include "belfry/ops/loss_scale.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/reshape.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/other_updates.h"
 
@@ -99,12 +105,26 @@ bool every_tower_has_samples(const BatchForm& form) {
 
 // Where differentiation of each tower's loss starts, with no loss scale. A power of two changes no
 // digit of a gradient, and spares a division of its sum.
-double seed_of(const TrainingGraphOptions& options) {
-  const std::size_t towers = options.devices.size();
+double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
+  const std::size_t towers = options.devices.size() * static_cast<std::size_t>(graph.place().size);
   const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
   const bool seeds = options.takes_sums && std::has_single_bit(towers) && alike &&
                      options.precision != Precision::kF16;
   return seeds ? 1.0 / static_cast<double>(towers) : 1;
+}
+
+// TrainingForm::of_all_towers.
+Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers) {
+  if (graph.place().size == 1) return {};
+  NameScope names(graph, "losses_of_all_towers");
+  const DeviceScope on(graph, towers[0].device);
+  std::vector<Output> values;
+  for (const TowerRecord& tower : towers) {
+    values.push_back(reshape(cast(tower.loss, DType::kF64), {1}));
+    for (const NamedOutput& metric : tower.metrics)
+      values.push_back(reshape(cast(metric.value, DType::kF64), {1}));
+  }
+  return gather_over_processes(concat(values, 0), graph.place());
 }
 
 // Builds the steps of one graph whose towers exist.
@@ -114,7 +134,7 @@ class Forms {
       : graph_(graph),
         built_(built),
         options_(options),
-        seed_(seed_of(options)),
+        seed_(seed_of(graph, options)),
         rows_(std::move(rows)),
         updates_(graph.nodes(kUpdateOps)) {
     // The gradients of all uses are then one sum, which adds tower by tower if each has one use.
@@ -139,13 +159,13 @@ class Forms {
     } else {
       const std::size_t first = graph_.combined_gradients().size();
       const GradientTable table(joint ? joint_rows(form) : separate_rows(batch));
-      const bool weighs = !equal && !joint;
+      const bool weighted = !equal && !joint;
       form.train_op =
           &update(table, batch,
-                  {.weights = weighs ? weights(table, batch) : std::vector<Output>(),
+                  {.weights = weighted ? weights(table, batch) : std::vector<Output>(),
                    .reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum,
                    .slots = built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
-                   .unscaling = unscaling(table, batch, weighs)});
+                   .unscaling = unscaling(table, batch, weighted)});
       form.gradients = combined_gradients(graph_, first, table);
       if (equal) plain_ = form.train_op;
       if (equal) plain_gradients_ = form.gradients;
@@ -242,12 +262,12 @@ class Forms {
   }
 
   // Sums are of as many gradients as there are towers or, with weights, samples.
-  Unscaling unscaling(const GradientTable& table, const BatchForm& batch, bool weighs) {
+  Unscaling unscaling(const GradientTable& table, const BatchForm& batch, bool weighted) {
     Rows rows;
     for (int t = 0; t < table.towers(); ++t) rows.push_back(table.row(t));
-    const auto total = static_cast<double>(weighs ? batch.total() : std::ssize(rows));
+    const auto total = static_cast<double>(weighted ? batch.total() : std::ssize(rows));
     return unscaling_of(built_.loss_scale, rows, total,
-                        [&](std::size_t t) { return !weighs || batch.samples[t] > 0; });
+                        [&](std::size_t t) { return !weighted || batch.samples[t] > 0; });
   }
 
   Node& update(const GradientTable& table, const BatchForm& batch, const UpdateForm& form) {
@@ -305,7 +325,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   result.loss_scale = make_loss_scale(graph, options);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
-        tower.is_training() ? rows_of_all(options.forms, tower.index()) : kUnknown;
+        tower.is_training() ? rows_of_all(options.forms, tower.here()) : kUnknown;
     const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
     {
       const AutocastScope types(graph, autocasting(options.precision));
@@ -317,7 +337,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
       rows.push_back(compute_gradients(
           tower.loss(), tower.trainables(),
           {.colocate = true,
-           .initial = initial_gradients(result.loss_scale, tower.loss(), seed_of(options))}));
+           .initial = initial_gradients(result.loss_scale, tower.loss(), seed_of(graph, options))}));
   };
   result.towers = replicate(graph, options.devices, options.variables, build,
                             apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
@@ -326,6 +346,8 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   } else {
     Forms forms(graph, result, options, std::move(rows));
     for (const BatchForm& form : options.forms) forms.add(form);
+    const Output of_all = losses_of_all(graph, result.towers);
+    for (TrainingForm& form : result.forms) form.of_all_towers = of_all;
   }
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
   for (const TowerRecord& tower : result.towers)

@@ -64,6 +64,10 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
     if (samples > 0) towers_.push_back({fetches.size(), equal ? 1 : static_cast<double>(samples)});
     if (form.runs(t)) add_fetches(towers[t], fetches);
   }
+  if (form.of_all_towers) {
+    of_all_ = fetches.size();
+    fetches.emplace_back(form.of_all_towers);
+  }
   const std::size_t inputs = feeds.size();
   for (const Output& rate : rates) feeds.push_back({rate, {}});
   for (const FeedType& zero : form.zero_feeds()) feeds.push_back(zero);
@@ -111,6 +115,11 @@ std::vector<NamedTensor> TrainingStep::gradients() const {
 
 double TrainingStep::metric(std::size_t m) const {
   double sum = 0, weights = 0;
+  if (of_all_ > 0) {
+    const std::span<const double> values = step_->fetched(of_all_).data<double>();
+    for (std::size_t i = m; i < values.size(); i += metrics_) sum += values[i];
+    return sum / static_cast<double>(values.size() / metrics_);
+  }
   for (const Counted& tower : towers_) {
     sum += tower.weight * scalar_value(step_->fetched(tower.first + m));
     weights += tower.weight;

@@ -62,6 +62,7 @@ class TrainingStep {
   bool stages_;
   std::size_t metrics_, rates_;
   std::vector<Counted> towers_;
+  std::size_t of_all_ = 0;  // the fetch of TrainingForm::of_all_towers; 0: there is none
   // Only if there are more than the inputs: those, rates and zeros. Of a run; and to be staged.
   std::vector<Tensor> feeds_, next_feeds_;
 };

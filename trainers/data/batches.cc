@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/counter_random_impl.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -94,6 +96,14 @@ std::string BatchForm::str() const { return equal() ? cat(samples[0]) : join(sam
 
 BatchForm BatchForm::of_tower(std::size_t t) const {
   return {.samples = {samples[t]}, .rows = {rows[t]}, .begins = {0}};
+}
+
+BatchForm BatchForm::of_towers(std::size_t first, std::size_t count) const {
+  const auto some = [&](const std::vector<std::int64_t>& all) {
+    const std::span<const std::int64_t> part = std::span(all).subspan(first, count);
+    return std::vector(part.begin(), part.end());
+  };
+  return {.samples = some(samples), .rows = some(rows), .begins = some(begins)};
 }
 
 BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size,

@@ -46,6 +46,8 @@ struct BatchForm {
   std::string str() const;     // "8", or "6 + 3 + 3" where towers differ
   // What tower t has of it, as a batch of its own.
   BatchForm of_tower(std::size_t t) const;
+  // What `count` towers from `first` on have of it: their rows begin where they do in the whole.
+  BatchForm of_towers(std::size_t first, std::size_t count) const;
   bool operator==(const BatchForm&) const = default;
 };
 

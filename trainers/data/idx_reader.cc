@@ -9,6 +9,8 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

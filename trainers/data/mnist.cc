@@ -4,6 +4,8 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/data/generated_digits.h"
 #include "belfry/trainers/data/idx_reader.h"
 

@@ -34,8 +34,15 @@ struct Batch {
 // Of one batch.
 std::int64_t bytes_of_batch(const Dataset& dataset, std::int64_t samples);
 
+// Some towers of a BatchPlan that follow each other.
+struct TowerSpan {
+  TowerSpan(std::int64_t tower) : first(tower) {}  // NOLINT: one is a span
+  TowerSpan(std::int64_t begin, std::int64_t towers) : first(begin), count(towers) {}
+  std::int64_t first, count = 1;
+};
+
 // An endless stream of batches in the order of a BatchPlan, epoch after epoch, of all towers or of
-// one of them, gathered by one thread into a ring of slots. The batches do not depend on timing or
+// some of them, gathered by one thread into a ring of slots. The batches do not depend on timing or
 // on the number of slots. Neither side allocates once the constructor has returned. One thread
 // consumes.
 class Prefetcher {
@@ -44,12 +51,12 @@ class Prefetcher {
   // Sends a batch to the step of its form, as Step::stage does.
   using Stage = std::function<StagedFeeds(const Batch&, std::stop_token)>;
 
-  // The first batch is that of the step at `start`. `dataset` must outlive this. With `tower`,
-  // batches have that tower's samples alone. The thread stages each batch that it has gathered, if
+  // The first batch is that of the step at `start`. `dataset` must outlive this. With `towers`,
+  // batches have the samples of those alone. The thread stages each batch that it has gathered, if
   // `stage` is given. Throws InvalidArgument for fewer than 2 slots, or a plan of
   // another number of samples or without that step or tower.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
-             std::int64_t slots = kSlots, std::optional<std::int64_t> tower = {}, Stage stage = {});
+             std::int64_t slots = kSlots, std::optional<TowerSpan> towers = {}, Stage stage = {});
   // Stops the thread at its next batch and waits for it.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
@@ -63,25 +70,25 @@ class Prefetcher {
 
  private:
   // A batch of one form.
-  struct Place {
+  struct FormBatch {
     Batch batch;
     std::vector<std::byte*> memory;  // of batch.tensors
   };
   struct Slot {
-    std::vector<Place> places;  // one per form
-    std::size_t form = 0;       // that is filled
-    Place& place() { return places[form]; }
+    std::vector<FormBatch> batches;  // one per form
+    std::size_t form = 0;            // that is filled
+    FormBatch& filled() { return batches[form]; }
   };
 
-  Place make_place(std::size_t form) const;
+  FormBatch make_form_batch(std::size_t form) const;
   // On the consumer's thread, because it looks at how many copies of a tensor there are.
-  static void refresh(Place& place);
+  static void refresh(FormBatch& batch);
   Slot& slot(std::int64_t i) { return slots_[static_cast<std::size_t>(i % std::ssize(slots_))]; }
   void fill(Slot& slot, BatchPlan::Position position);
   void produce(std::stop_token stop);
 
   const Dataset& dataset_;
-  const BatchPlan plan_;
+  const BatchPlan batch_plan_;
   const BatchPlan::Position start_;
   const std::int64_t first_tower_, towers_;
   const Stage stage_;

@@ -1,6 +1,8 @@
 #include "belfry/trainers/data/synthetic_data.h"
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/counter_random_impl.h"
 
 namespace belfry {

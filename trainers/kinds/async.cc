@@ -1,4 +1,5 @@
 #include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"

@@ -2,6 +2,7 @@
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -13,7 +14,7 @@ bool accepts(std::string_view spec) { return !parse_all_reduce_spec(spec).uses("
 std::unique_ptr<Strategy> assemble(const TrainerOptions& options) {
   std::unique_ptr<Strategy> strategy = make_strategy(options.aggregation.allreduce);
   if (options.aggregation.gradient_repacking > 0)
-    strategy = packed(std::move(strategy), options.aggregation.gradient_repacking);
+    strategy = packed_strategy(std::move(strategy), options.aggregation.gradient_repacking);
   else if (options.aggregation.bucket_mb > 0)
     strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
   if (const int kib = options.aggregation.small_tensors_kb; kib > 0)

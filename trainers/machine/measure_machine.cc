@@ -10,6 +10,8 @@
 
 #include "belfry/allreduce/collective.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
@@ -79,7 +81,7 @@ class Measurement {
  public:
   explicit Measurement(const MeasuredDevices& here) : here_(here) {}
 
-  Machine run(std::int64_t largest_bytes) {
+  MachineDescription run(std::int64_t largest_bytes) {
     machine_.devices = here_.devices;
     machine_.workers = workers();
     machine_.run_us = empty_step(here_.devices.size(), false) * 1e6;
@@ -219,7 +221,7 @@ class Measurement {
   }
 
   const MeasuredDevices& here_;
-  Machine machine_;
+  MachineDescription machine_;
   std::map<std::pair<std::size_t, bool>, double> empty_steps_;
 };
 
@@ -233,17 +235,17 @@ std::string name_of(const MeasuredDevices& here, int threads) {
   return cat(count, here.logical_gpus > 1 ? "-logical-gpus-" : "-gpus-", name);
 }
 
-Machine read_machine(FileSystem& files, const std::string& path) {
+MachineDescription read_machine(FileSystem& files, const std::string& path) {
   const std::vector<std::byte> bytes = files.read(path, kMostJsonBytes);
   return parse_machine(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
 // The machine that is kept there, if it is of these devices.
-std::optional<Machine> kept(FileSystem& files, const std::string& path,
-                            std::span<const DeviceSpec> devices) {
+std::optional<MachineDescription> kept(FileSystem& files, const std::string& path,
+                                       std::span<const DeviceSpec> devices) {
   if (!files.exists(path)) return {};
   try {
-    Machine machine = read_machine(files, path);
+    MachineDescription machine = read_machine(files, path);
     if (std::ranges::equal(machine.devices, devices)) return machine;
     log_info(path, " is of other devices; measuring again");
   } catch (const Error& error) {
@@ -254,7 +256,7 @@ std::optional<Machine> kept(FileSystem& files, const std::string& path,
 
 }  // namespace
 
-Machine measure_machine(const MeasuredDevices& here, std::int64_t largest_bytes) {
+MachineDescription measure_machine(const MeasuredDevices& here, std::int64_t largest_bytes) {
   MeasuredDevices known = here;
   if (known.threads == 0) known.threads = usable_cores();
   return Measurement(known).run(largest_bytes);
@@ -282,8 +284,8 @@ std::string cache_directory() {
   return home && home[0] == '/' ? cat(home, "/.cache/belfry") : "";
 }
 
-Machine find_machine(FileSystem& files, const MeasuredDevices& here,
-                     const MachineOptions& options) {
+MachineDescription find_machine(FileSystem& files, const MeasuredDevices& here,
+                                const MachineOptions& options) {
   if (!options.links.empty()) {
     try {
       return read_machine(files, options.links);
@@ -295,11 +297,11 @@ Machine find_machine(FileSystem& files, const MeasuredDevices& here,
   const int threads = here.threads > 0 ? here.threads : usable_cores();
   const std::string path = cat(options.cache, "/machine-", name_of(here, threads), ".json");
   if (!options.cache.empty() && !options.remeasure)
-    if (std::optional<Machine> machine = kept(files, path, here.devices))
+    if (std::optional<MachineDescription> machine = kept(files, path, here.devices))
       return *std::move(machine);
   log_info("measuring what ", here.devices.size(), " devices on ", threads, " threads can do");
   const Busy busy("measuring this machine");
-  Machine machine = options.measure({here.devices, threads, here.logical_gpus});
+  MachineDescription machine = options.measure({here.devices, threads, here.logical_gpus});
   if (options.cache.empty()) return machine;
   try {
     files.create_directory(options.cache);

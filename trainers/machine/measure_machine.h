@@ -19,7 +19,8 @@ struct MeasuredDevices {
 // Times small steps on these devices: empty ones, chains of launches on one device and to and fro
 // between two, additions that touch up to so many bytes on one worker and on all, a shared
 // all-reduce, and copies between GPUs with a memory each. Takes a few seconds.
-Machine measure_machine(const MeasuredDevices& here, std::int64_t largest_bytes = 128 << 20);
+MachineDescription measure_machine(const MeasuredDevices& here,
+                                   std::int64_t largest_bytes = 128 << 20);
 
 // Throws InvalidArgument naming a device that is not here to be measured, but only declared, and
 // for CPUs beside GPUs, and several logical GPUs on several physical ones.
@@ -32,16 +33,15 @@ struct MachineOptions {
   std::string links = {};                 // a file to read the machine from instead (parse_machine)
   bool remeasure = false;                 // even if there is a figure in the cache
   std::string cache = cache_directory();  // "": keep nothing
-  std::function<Machine(const MeasuredDevices&)> measure = [](const MeasuredDevices& here) {
-    return measure_machine(here);
-  };
+  std::function<MachineDescription(const MeasuredDevices&)> measure =
+      [](const MeasuredDevices& here) { return measure_machine(here); };
 };
 
 // The machine of the file `links`; else that which an earlier call kept for as many devices and
 // threads, or GPUs of the same name; else it is measured and kept. What is wrong with the cache is
 // logged, and costs no more than the time to measure. Throws OptionError naming the file for
 // what is wrong with that, and InvalidArgument as require_measurable() does where there is no file.
-Machine find_machine(FileSystem& files, const MeasuredDevices& here,
-                     const MachineOptions& options = {});
+MachineDescription find_machine(FileSystem& files, const MeasuredDevices& here,
+                                const MachineOptions& options = {});
 
 }  // namespace belfry

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
@@ -55,7 +57,7 @@ Output fed_rate(Graph& graph, const std::string& optimizer, DType dtype, At at) 
 
 // Those that have a value, in their order.
 std::vector<Gradient> provided(std::span<const Gradient> all, const std::string& optimizer,
-                               Site site) {
+                               SourceLine site) {
   require(!all.empty(), "No variables provided. ", optimizer, " (built at ", site.str(),
           ") has no gradients to apply");
   std::vector<Gradient> result;
@@ -74,7 +76,7 @@ std::vector<Gradient> provided(std::span<const Gradient> all, const std::string&
 
 }  // namespace
 
-Optimizer Optimizer::with_rate(Rate rate) const {
+Optimizer Optimizer::with_rate(LearningRate rate) const {
   Optimizer copy = *this;
   copy.rule_.rate = std::move(rate);
   return copy;
@@ -128,10 +130,10 @@ std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> 
                                          UpdateOrder order, At at, OptimizerSlots slots,
                                          const Unscaling& unscaling) const {
   require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
-  require(rule_.unscales || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
+  require(rule_.takes_loss_scale || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
           at.site.str(),
           ") cannot apply gradients of a scaled loss: its rule does not say that it ",
-          "heeds Update::factor (.unscales)");
+          "heeds Update::factor (.takes_loss_scale)");
   Shared shared{.order = order, .state = slots, .unscaling = unscaling};
   std::vector<Node*> updates;
   for (const std::vector<Gradient>& row : rows)

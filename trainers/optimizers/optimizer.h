@@ -9,7 +9,7 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/scaled_gradient.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
-#include "belfry/trainers/util/rate.h"
+#include "belfry/trainers/util/learning_rate.h"
 
 namespace belfry {
 
@@ -20,7 +20,7 @@ class GradientTable;
 enum class OptimizerSlots { kMake, kReuse };
 
 // Collection of the scalar placeholders through which schedules reach the graph. Whoever runs the
-// graph feeds them Rate::at() of each step.
+// graph feeds them LearningRate::at() of each step.
 inline constexpr std::string_view kLearningRates = "learning_rates";
 
 // How several updates of the same variables follow each other.
@@ -45,11 +45,11 @@ class Optimizer {
   };
   struct Rule {
     std::string name;  // of scopes, of the step counter and, by convention, of slots
-    Rate rate = 0;
+    LearningRate rate = 0;
     std::vector<std::string> slots = {};  // each a variable "<variable>/<slot>", zeros at first
     bool counts_steps = false;
     // Heeds Update::factor: multiplies the gradient by it and, where it is 0, writes nothing.
-    bool unscales = false;
+    bool takes_loss_scale = false;
     // Returns a node that waits for all that it adds. If it needs the variable's value it asks
     // Variable::read(), which sees what updates before it have written.
     std::function<Node&(const Update&)> update;
@@ -60,13 +60,13 @@ class Optimizer {
 
   // Whether there is one: a rule with an update.
   explicit operator bool() const { return static_cast<bool>(rule_.update); }
-  const Rate& rate() const { return rule_.rate; }
+  const LearningRate& rate() const { return rule_.rate; }
   const std::optional<WeightAverages>& averages() const { return averages_; }
   const std::string& name() const { return rule_.name; }
-  // Can apply gradients of a scaled loss (Rule::unscales).
-  bool unscales() const { return rule_.unscales; }
+  // Can apply gradients of a scaled loss (Rule::takes_loss_scale).
+  bool takes_loss_scale() const { return rule_.takes_loss_scale; }
   // The same rule with another rate.
-  Optimizer with_rate(Rate rate) const;
+  Optimizer with_rate(LearningRate rate) const;
   // The same rule, whose updates move the averages of what they update, too (weight_averages.h).
   // Throws as check_averages() does.
   Optimizer with_averages(WeightAverages averages) const;
@@ -111,13 +111,13 @@ class Optimizer {
 };
 
 // w -= rate * g.
-Optimizer sgd(Rate rate);
+Optimizer sgd(LearningRate rate);
 
 // m = momentum * m + g;  w -= rate * m (momentum_update.h). Slot "Momentum".
-Optimizer momentum(Rate rate, double momentum = 0.9);
+Optimizer momentum(LearningRate rate, double momentum = 0.9);
 
 struct AdamOptions {
-  Rate rate = 1e-3;
+  LearningRate rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   std::string name = "Adam";  // two optimizers of one graph need two names
 };

@@ -5,20 +5,20 @@
 
 namespace belfry {
 
-Optimizer sgd(Rate rate) {
+Optimizer sgd(LearningRate rate) {
   return Optimizer({.name = "SGD",
                     .rate = std::move(rate),
-                    .unscales = true,
+                    .takes_loss_scale = true,
                     .update = [](const Optimizer::Update& u) -> Node& {
                       return sgd_update(u.variable, {u.gradient, u.factor}, u.rate, u.at);
                     }});
 }
 
-Optimizer momentum(Rate rate, double momentum) {
+Optimizer momentum(LearningRate rate, double momentum) {
   return Optimizer({.name = "Momentum",
                     .rate = std::move(rate),
                     .slots = {"Momentum"},
-                    .unscales = true,
+                    .takes_loss_scale = true,
                     .update = [momentum](const Optimizer::Update& u) -> Node& {
                       return momentum_update(u.variable, u.slots[0], {u.gradient, u.factor}, u.rate,
                                              {.momentum = momentum}, u.at);
@@ -31,7 +31,7 @@ Optimizer adam(AdamOptions options) {
                     .rate = std::move(options.rate),
                     .slots = {options.name, options.name + "_1"},
                     .counts_steps = true,
-                    .unscales = true,
+                    .takes_loss_scale = true,
                     .update = [factors](const Optimizer::Update& u) -> Node& {
                       return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
                                          {u.gradient, u.factor}, u.rate, factors, u.at);

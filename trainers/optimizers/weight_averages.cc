@@ -1,5 +1,7 @@
 #include "belfry/trainers/optimizers/weight_averages.h"
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/cast.h"

@@ -2,6 +2,8 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 

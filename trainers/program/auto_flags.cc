@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "belfry/allreduce/machine.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 
@@ -40,9 +42,9 @@ void check_measurable(const MeasuredDevices& here) {
   }
 }
 
-Machine machine_for(const AutoFlags& flags, const MeasuredDevices& here) {
+MachineDescription machine_for(const AutoFlags& flags, const MeasuredDevices& here) {
   if (flags.links.empty()) check_measurable(here);
-  Machine machine =
+  MachineDescription machine =
       find_machine(local_file_system(), here, {.links = flags.links, .remeasure = flags.remeasure});
   if (!flags.links.empty())
     as_flag(cat("--links=", flags.links), [&] { return machine.devices_for(here.devices); });

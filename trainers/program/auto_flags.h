@@ -26,6 +26,6 @@ void check_auto_flags(const AutoFlags& flags, bool any, bool chooses, std::strin
 void check_measurable(const MeasuredDevices& here);
 
 // find_machine() for these flags. Throws FlagError naming a file whose machine has fewer devices.
-Machine machine_for(const AutoFlags& flags, const MeasuredDevices& here);
+MachineDescription machine_for(const AutoFlags& flags, const MeasuredDevices& here);
 
 }  // namespace belfry

@@ -4,6 +4,7 @@
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -120,7 +121,9 @@ class FlagChecks {
   // One device has nothing to combine, so what says how is left out. No error, as it would end
   // every sweep over numbers of devices.
   void leave_out_combining() {
-    if (trainer_.devices.size() != 1 || given("--trainer") || flags_.check_equivalence > 0) return;
+    if (trainer_.devices.size() != 1 || flags_.launcher.size > 1 || given("--trainer") ||
+        flags_.check_equivalence > 0)
+      return;
     if (given("--allreduce"))
       as_flag(written("--allreduce"),
               [&] { parse_all_reduce_spec(underscores_in_names(aggregation_.allreduce)); });
@@ -146,7 +149,7 @@ class FlagChecks {
   }
 
   void choose_trainer() {
-    const auto towers = std::ssize(trainer_.devices);
+    const auto towers = std::ssize(trainer_.devices) * flags_.launcher.size;
     flags_.kind = given("--trainer") ? underscores_in_names(flags_.kind)
                   : towers == 1      ? "simple"
                                      : "replicated";
@@ -300,7 +303,7 @@ class FlagChecks {
 
 void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   if (flags.global_batch_size == 0) return;
-  const auto devices = static_cast<int>(flags.trainer.devices.size());
+  const auto devices = static_cast<int>(flags.trainer.devices.size()) * flags.launcher.size;
   const std::string given = parser.flag("--global_batch_size").written;
   require<FlagError>(!parser.given("--batch_size"), given, " is for all devices together, ",
                      parser.flag("--batch_size").written,

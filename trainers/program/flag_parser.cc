@@ -7,7 +7,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/program/flag_spellings.h"
 
 namespace belfry {
 namespace {

@@ -7,10 +7,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "belfry/trainers/program/flag_spellings.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
+
+struct FlagSpelling;
 
 // Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
 // A flag that has a letter, too, is also read as -n value, -nvalue and -n=value. parse() sets the

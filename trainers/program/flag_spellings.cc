@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
 namespace belfry {

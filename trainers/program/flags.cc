@@ -4,6 +4,8 @@
 
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/small_tensors.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/device_flag.h"
@@ -249,6 +251,11 @@ void TrainFlagSet::add_execution(FlagParser& parser) {
   parser.add("--threads", flags_.trainer.session.threads, 0, kMostThreads, "N",
              cat("worker threads, the main thread included, at most ", kMostThreads,
                  "; 0: all usable cores (", usable_cores(), " here) [0]"));
+  parser.add(
+      "--mpi",
+      [&to = flags_.without_mpi](const WrittenFlag& flag) { to = is_second(flag, "auto", "off"); },
+      "auto|off",
+      "off: this process trains alone, whatever launcher of MPI has started it with others [auto]");
   parser.add("--json", flags_.json, "FILE", "write the results there, as one JSON object [none]");
 }
 
@@ -270,6 +277,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   TrainFlags flags = flags_;
   if (batch_size && !parser_.given("--batch_size")) flags.trainer.batch_size = *batch_size;
   check_devices(parser_, device_flags(flags), flags.plans());
+  flags.launcher = find_launcher(environment_variable, !flags.without_mpi);
   divide_global_batch(flags, parser_);
   check_flags(flags, parser_, compares_auto);
   SessionOptions& session = flags.trainer.session;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/group/launcher.h"
 #include "belfry/trainers/core/early_stop.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/program/auto_flags.h"
@@ -49,6 +50,8 @@ struct TrainFlags {
   std::string trace_file, memory_report, save_checkpoint, restore_checkpoint, json;
   bool overwrite = false;  // another model's checkpoint at save_checkpoint, or the run
   RunFlags run;
+  bool without_mpi = false;      // --mpi=off
+  LauncherFound launcher;        // of several processes
   bool batch_given = false;      // --batch_size, --global_batch_size or --shards
   Json config = Json::object();  // config_of() the command line
   std::string help;              // not empty if --help was given: print it and do nothing else

@@ -2,11 +2,13 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/evaluator.h"
 #include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
 
 namespace belfry {

@@ -4,6 +4,7 @@
 
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/program/memory_report.h"

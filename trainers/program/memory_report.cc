@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/plan/plan_graph.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/data/prefetch.h"

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 namespace {
 

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"
@@ -67,7 +68,7 @@ std::string program_name(int argc, const char* const* argv) {
   return std::string(text.substr(text.rfind('/') + 1));
 }
 
-std::span<const char* const> arguments(int argc, const char* const* argv) {
+std::span<const char* const> program_arguments(int argc, const char* const* argv) {
   const std::span all(argv, static_cast<std::size_t>(argc));
   return all.subspan(std::min<std::size_t>(all.size(), 1));
 }
@@ -93,7 +94,7 @@ int run_program_without_flags(int argc, const char* const* argv, const std::stri
                               const std::function<int()>& body) {
   return run_program([&] {
     FlagParser parser(description, program_name(argc, argv));
-    const std::string help = parser.parse(arguments(argc, argv));
+    const std::string help = parser.parse(program_arguments(argc, argv));
     if (help.empty()) return body();
     std::fputs(help.c_str(), stdout);
     return 0;

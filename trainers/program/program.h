@@ -11,7 +11,7 @@ namespace belfry {
 std::string program_name(int argc, const char* const* argv);
 
 // What follows argv[0].
-std::span<const char* const> arguments(int argc, const char* const* argv);
+std::span<const char* const> program_arguments(int argc, const char* const* argv);
 
 // Calls body() and returns its exit code. What it throws becomes one line "error: ..." on standard
 // error, and 2 if it was a FlagError, else 1. The line of an OptionError names the option's flag,
@@ -31,7 +31,7 @@ int run_program_without_flags(int argc, const char* const* argv, const std::stri
 template <class Parse, class Run>
 int run_program(int argc, const char* const* argv, const Parse& parse, const Run& run) {
   return run_program([&] {
-    const auto flags = parse(arguments(argc, argv), program_name(argc, argv));
+    const auto flags = parse(program_arguments(argc, argv), program_name(argc, argv));
     if (flags.help.empty()) return run(flags);
     std::fputs(flags.help.c_str(), stdout);
     return 0;

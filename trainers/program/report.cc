@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/util/statistics.h"
 

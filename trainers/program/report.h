@@ -31,7 +31,7 @@ struct Report {
     int gradient_repacking = 0;       // 0: not packed
     int small_tensors_kb = 0;         // 0: not packed
     double bucket_mb = 0;             // most MiB of gradients combined at once; 0: no buckets
-    std::string learning_rate;        // what it is: Rate::str()
+    std::string learning_rate;        // what it is: LearningRate::str()
     std::string async;                // "ordered" or "free"; "" for other trainers than async
     bool fuse_updates = true, share_replicas = true;
     // Whether this trainer and strategy are promised to give, for so many devices, the bits of the

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/flag_parser.h"
 

@@ -4,6 +4,7 @@
 
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/tf_fixed_spellings_impl.h"
@@ -65,7 +66,7 @@ std::string strategy_of_range(const WrittenFlag& self, std::string_view range, i
 // With aliases as what they stand for.
 std::vector<AllReduceRange> ranges_of(const std::string& spec) {
   std::vector<AllReduceRange> ranges = parse_all_reduce_spec(underscores_in_names(spec)).ranges;
-  for (AllReduceRange& range : ranges) range.strategy = main_name(range.strategy);
+  for (AllReduceRange& range : ranges) range.strategy = main_strategy_name(range.strategy);
   return ranges;
 }
 

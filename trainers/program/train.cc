@@ -5,8 +5,12 @@
 
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/towers/balance.h"
 #include "belfry/trainers/bench/equivalence.h"
+#include "belfry/trainers/core/evaluation.h"
+#include "belfry/trainers/core/progress.h"
 #include "belfry/trainers/core/save_checkpoint.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -17,11 +21,13 @@
 #include "belfry/trainers/program/make_report.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program.h"
+#include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/report.h"
 #include "belfry/trainers/program/trainer_options.h"
 #include "belfry/trainers/program/training_run.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
@@ -174,10 +180,10 @@ int print_config(const TrainFlags& flags) {
   return 0;
 }
 
-// The files that flags name, opened before anything is built, so that what cannot be written costs
-// no training.
-struct Outputs {
-  explicit Outputs(const TrainFlags& flags)
+// The files for reports that flags name, opened before anything is built, so that what cannot be
+// written costs no training.
+struct ReportFiles {
+  explicit ReportFiles(const TrainFlags& flags)
       : files(local_file_system()),
         json((reserve_inputs(flags), files.open("--json", flags.json))),
         memory(files.open("--memory_report", flags.memory_report)),
@@ -202,6 +208,17 @@ struct Outputs {
   OutputFile *json, *memory, *trace;
 };
 
+// Rank 0 of several processes does.
+bool speaks(const TrainFlags& flags) {
+  const std::shared_ptr<Processes>& processes = flags.trainer.session.processes;
+  return !processes || processes->rank() == 0;
+}
+
+std::FILE* silence() {
+  static std::FILE* const nowhere = std::fopen("/dev/null", "w");
+  return nowhere;
+}
+
 // One call of a training program.
 class Program {
  public:
@@ -209,10 +226,12 @@ class Program {
       : name_(std::move(name)),
         flags_(flags),
         recipe_(recipe),
-        outputs_(flags),
-        algorithms_(local_file_system(), outputs_.files, flags.algorithms,
+        report_files_(flags),
+        algorithms_(local_file_system(), report_files_.files, flags.algorithms,
                     flags.trainer.session.deterministic),
-        console_(outputs_.files.on_stdout() ? stderr : stdout),
+        console_(!speaks(flags)                    ? silence()
+                 : report_files_.files.on_stdout() ? stderr
+                                                   : stdout),
         run_(flags, console_),
         options_(trainer_options(flags, recipe.model, recipe.optimizer)) {}
 
@@ -223,16 +242,16 @@ class Program {
     test_data_ = recipe_.data(dirs, false);
     require(train_data_ != nullptr, "the recipe's data source gave no training data");
     for (const Dataset* data : {train_data_.get(), test_data_.get()})
-      if (data) outputs_.reserve_data(flags_, *data);
+      if (data) report_files_.reserve_data(flags_, *data);
     int status = 0;
     if (flags_.plans()) {
-      inspect(flags_, options_, *train_data_, test_data_.get(), console_, outputs_.json,
-              outputs_.memory);
+      inspect(flags_, options_, *train_data_, test_data_.get(), console_, report_files_.json,
+              report_files_.memory);
     } else {
       load(*train_data_, test_data_.get());
       status = flags_.check_equivalence > 0 ? compare() : train();
     }
-    outputs_.files.finish();
+    report_files_.files.finish();
     return status;
   }
 
@@ -246,8 +265,8 @@ class Program {
     };
     session.log_device_placement = prints || !flags_.run.directory.empty();
     save_ = add_callbacks(options_, flags_, recipe_, console_, run_);
-    if (outputs_.trace)
-      options_.on_trace = [this](const Trace& trace) { outputs_.trace->write(trace.str()); };
+    if (report_files_.trace)
+      options_.on_trace = [this](const Trace& trace) { report_files_.trace->write(trace.str()); };
     options_.traced = flags_.run.traced;
     if (options_.traced)
       options_.on_trace = [this](const Trace& trace) {
@@ -260,7 +279,7 @@ class Program {
 
   int compare() {
     const int status = report_equivalence(options_, *train_data_, flags_.check_equivalence,
-                                          console_, outputs_.json);
+                                          console_, report_files_.json);
     algorithms_.write();
     return status;
   }
@@ -310,11 +329,12 @@ class Program {
   }
 
   void report_results() {
-    if (outputs_.trace && !outputs_.trace->asked_to_write()) warn_of_no_trace(flags_, *trainer_);
+    if (report_files_.trace && !report_files_.trace->asked_to_write())
+      warn_of_no_trace(flags_, *trainer_);
     algorithms_.write();
     console_.line(to_table(report_));
-    if (outputs_.json) outputs_.json->write(to_json(report_).str(2) + "\n");
-    if (outputs_.memory) write_memory_report(trainer_->session(), *outputs_.memory);
+    if (report_files_.json) report_files_.json->write(to_json(report_).str(2) + "\n");
+    if (report_files_.memory) write_memory_report(trainer_->session(), *report_files_.memory);
   }
 
   void say_why_it_ended() {
@@ -337,14 +357,14 @@ class Program {
       if (const Json* const value = results.find(key))
         console_.line(
             cat(key, ": ", value->kind() == Json::Kind::kString ? value->text() : value->str()));
-    if (outputs_.json) outputs_.json->write(results.str(2) + "\n");
+    if (report_files_.json) report_files_.json->write(results.str(2) + "\n");
     return 0;
   }
 
   std::string name_;
   const TrainFlags& flags_;
   const Recipe& recipe_;
-  Outputs outputs_;
+  ReportFiles report_files_;
   AlgorithmsFile algorithms_;
   Console console_;  // whoever asked for a file on stdout gets nothing else there
   TrainingRun run_;
@@ -369,7 +389,14 @@ int train(int argc, char** argv, const Recipe& recipe) {
   };
   const auto run = [&](const TrainFlags& flags) {
     if (flags.run.print_config) return print_config(flags);
-    return Program(program_name(argc, argv), flags, recipe).run();
+    const std::string name = program_name(argc, argv);
+    const std::shared_ptr<Processes> processes = join_processes(flags);
+    if (!processes) return Program(name, flags, recipe).run();
+    return run_process(*processes, [&] {
+      TrainFlags own = of_process(flags, *processes);
+      own.trainer.session.processes = processes;
+      return Program(name, own, recipe).run();
+    });
   };
   return run_program(argc, argv, parse, run);
 }

@@ -4,22 +4,24 @@
 #include <optional>
 
 #include "belfry/allreduce/machine.h"
+#include "belfry/framework/base/require.h"
 
 namespace belfry {
 namespace {
 
 // Found once, for all modes that choose.
-std::function<Machine()> machine_of(const TrainFlags& flags) {
+std::function<MachineDescription()> machine_of(const TrainFlags& flags) {
   const TrainerOptions& trainer = flags.trainer;
-  return [found = std::make_shared<std::optional<Machine>>(), given = flags.automatic,
+  return [found = std::make_shared<std::optional<MachineDescription>>(), given = flags.automatic,
           here = measured_devices(trainer)] {
     if (!*found) *found = machine_for(given, here);
     return **found;
   };
 }
 
-Rate rate_of(const TrainFlags& flags, const Optimizer& optimizer) {
-  const Rate rate = flags.learning_rate ? Rate(*flags.learning_rate) : optimizer.rate();
+LearningRate rate_of(const TrainFlags& flags, const Optimizer& optimizer) {
+  const LearningRate rate =
+      flags.learning_rate ? LearningRate(*flags.learning_rate) : optimizer.rate();
   if (!flags.lr_schedule) return warm_up(rate, flags.warmup_steps);
   require<FlagError>(rate.is_constant(), "--lr_schedule=", *flags.lr_schedule,
                      " starts from a constant rate, and the program's is a schedule of its own (",

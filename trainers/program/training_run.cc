@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
@@ -11,6 +13,7 @@
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_error.h"
 #include "belfry/trainers/runs/tensorboard.h"
+#include "belfry/trainers/util/console.h"
 
 namespace belfry {
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/trainers/util/statistics.h"
 

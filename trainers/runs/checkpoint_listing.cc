@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/util/statistics.h"

@@ -1,6 +1,7 @@
 #include "belfry/trainers/runs/memory_watch.h"
 
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 
 namespace belfry {

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/line_chart.h"
 
 namespace belfry {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/graph.h"
@@ -58,7 +60,7 @@ Predictor::~Predictor() = default;
 
 Tensor Predictor::operator()(std::string_view output, const std::map<std::string, Tensor>& feeds) {
   const Output wanted = state_->tower.get(output);
-  std::vector<Feed> values;
+  std::vector<FeedValue> values;
   for (const auto& [name, value] : feeds) {
     const auto at = std::ranges::find(state_->inputs, name, &PredictorInput::name);
     std::vector<std::string> names;

@@ -1,6 +1,7 @@
 #include "belfry/trainers/runs/replica_check.h"
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 

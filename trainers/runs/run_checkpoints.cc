@@ -1,6 +1,8 @@
 #include "belfry/trainers/runs/run_checkpoints.h"
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/runs/run_directory.h"
 
 namespace belfry {

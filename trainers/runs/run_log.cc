@@ -5,6 +5,7 @@
 #include <span>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {

@@ -8,6 +8,8 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/util/clock.h"
@@ -109,7 +111,8 @@ void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
 void RunSaver::point(const char* link, std::int64_t steps) try {
   directory_.point(link, steps);
 } catch (const IoError& error) {
-  if (first_time(cat("no link: ", directory_.path()))) log_warning("no link: ", error.what());
+  if (first_time_logged(cat("no link: ", directory_.path())))
+    log_warning("no link: ", error.what());
 }
 
 // What cannot be removed is no reason to end.

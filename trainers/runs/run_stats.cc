@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/runs/run_directory.h"
 
 namespace belfry {

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 
 namespace belfry {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/trainers/core/trainer.h"
 
 namespace belfry {

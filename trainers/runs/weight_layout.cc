@@ -6,6 +6,8 @@
 #include <iterator>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/stored_checkpoint.h"
 
 namespace belfry {

@@ -5,6 +5,8 @@
 #include <cstdio>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/axis.h"
 #include "belfry/trainers/util/svg.h"
 

@@ -4,6 +4,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/base/threads.h"
 
 namespace belfry {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/util/flag_values.h"
@@ -9,14 +10,14 @@
 namespace belfry {
 namespace {
 
-// The items of a list, with errors that begin with the flag.
+// The items of a list, with errors that begin with the name of the flag or option.
 class ListParser {
  public:
-  explicit ListParser(std::string_view flag) : flag_(flag) {}
+  explicit ListParser(std::string_view name) : name_(name) {}
 
   DeviceSpec named(std::string_view item) const {
     check(!item.empty(), "an item of the list is empty");
-    const DeviceSpec spec = as_flag(flag_, [&] { return DeviceSpec(item); });
+    const DeviceSpec spec = as_flag(name_, [&] { return DeviceSpec(item); });
     check(spec.type && spec.index, "'", shown(item), "' does not name one device; say e.g. /cpu:1");
     const std::string type = known_type(spec.type->str(), item);
     check(*spec.index < kMostDevices, "'", item, "': at most ", kMostDevices, " devices");
@@ -31,7 +32,7 @@ class ListParser {
     const std::string type = known_type(text.substr(0, colon), text);
     const std::string_view number = text.substr(colon + 1);
     const auto count = parse_number<std::int64_t>(
-        cat(flag_, ": '", shown(text), "': '", shown(number), "'"), number);
+        cat(name_, ": '", shown(text), "': '", shown(number), "'"), number);
     check(count >= 1 && count <= kMostDevices, "'", shown(text),
           "' is a count; it must be between 1 and ", kMostDevices,
           " (one device is named with a slash: /", shown(text), ")");
@@ -42,7 +43,7 @@ class ListParser {
 
   template <class... Parts>
   void check(bool condition, const Parts&... why) const {
-    require<FlagError>(condition, flag_, ": ", why...);
+    require<FlagError>(condition, name_, ": ", why...);
   }
 
  private:
@@ -53,13 +54,13 @@ class ListParser {
     return type;
   }
 
-  std::string_view flag_;
+  std::string_view name_;
 };
 
 }  // namespace
 
-std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view flag) {
-  const ListParser parser(flag);
+std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view name) {
+  const ListParser parser(name);
   if (text.find(',') == text.npos && !text.starts_with('/')) return parser.counted(text);
   std::vector<DeviceSpec> devices;
   int cpus = 0, gpus = 0;  // that must exist, as numbers are counted from 0

@@ -11,9 +11,9 @@
 namespace belfry {
 
 // "cpu:4" and "gpu:8" are counts; a comma list, or an item that begins with "/", names devices,
-// which need not exist. Full names in the order given. Throws FlagError "<flag>: ...", also for
+// which need not exist. Full names in the order given. Throws FlagError "<name>: ...", also for
 // duplicates.
-std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view flag = "--devices");
+std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view name = "devices");
 
 // How many devices of each type must exist so that all of `devices` do: for SessionOptions. Throws
 // InvalidArgument for one without a type or an index.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
 namespace belfry {

@@ -35,11 +35,11 @@ T parse_number(const std::string& what, std::string_view text) {
   T value{};
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  require<FlagError>(error != std::errc::result_out_of_range, what, " is out of range");
-  require<FlagError>(error == std::errc() && stop == end, what, " is not ",
-                     std::is_floating_point_v<T> ? "a number"
-                     : std::is_signed_v<T>       ? "a whole number"
-                                                 : "a whole number >= 0");
+  detail::require<FlagError>(error != std::errc::result_out_of_range, what, " is out of range");
+  detail::require<FlagError>(error == std::errc() && stop == end, what, " is not ",
+                             std::is_floating_point_v<T> ? "a number"
+                             : std::is_signed_v<T>       ? "a whole number"
+                                                         : "a whole number >= 0");
   return value;
 }
 
@@ -51,8 +51,8 @@ void read_integer(const WrittenFlag& flag, std::type_identity_t<T> least,
   std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t> number{};
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = error == std::errc() && stop == text.data() + text.size();
-  require<FlagError>(whole && number >= least && number <= most, flag.written,
-                     " is not a whole number between ", least, " and ", most);
+  detail::require<FlagError>(whole && number >= least && number <= most, flag.written,
+                             " is not a whole number between ", least, " and ", most);
   value = static_cast<T>(number);
 }
 
@@ -80,7 +80,7 @@ decltype(auto) as_flag(std::string_view written, const F& look_up) {
   try {
     return look_up();
   } catch (const InvalidArgument& error) {
-    throw FlagError(cat(written, ": ", error.what()));
+    throw FlagError(detail::cat(written, ": ", error.what()));
   }
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <map>
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 namespace {
 

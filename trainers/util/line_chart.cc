@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/svg.h"
 
 namespace belfry {

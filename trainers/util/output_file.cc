@@ -5,6 +5,8 @@
 #include <span>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/util/flag_values.h"
 

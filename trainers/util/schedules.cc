@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
@@ -131,17 +132,17 @@ RateSchedule interpolated_schedule(std::vector<RatePoint> points) {
           }};
 }
 
-Rate scheduled(double base, const RateSchedule& schedule, std::int64_t warmup_steps) {
+LearningRate scheduled(double base, const RateSchedule& schedule, std::int64_t warmup_steps) {
   if (schedule.is_constant()) return warm_up(base, warmup_steps);
-  const Rate rate([base, schedule, begin = static_cast<double>(warmup_steps)](
-                      const StepInfo& info) { return schedule.at(base, info, begin); },
-                  cat(schedule.str(), " from ", base));
+  const LearningRate rate([base, schedule, begin = static_cast<double>(warmup_steps)](
+                              const StepInfo& info) { return schedule.at(base, info, begin); },
+                          cat(schedule.str(), " from ", base));
   return warm_up(rate, warmup_steps);
 }
 
-Rate set_each_epoch(double first, std::function<double(int epochs, double rate)> next) {
+LearningRate set_each_epoch(double first, std::function<double(int epochs, double rate)> next) {
   require(static_cast<bool>(next), "the function of set_each_epoch() is empty");
-  return Rate([first, next = std::move(next)](const StepInfo& info) {
+  return LearningRate([first, next = std::move(next)](const StepInfo& info) {
     double rate = first;
     const std::int64_t epochs =
         info.steps_per_epoch > 0 ? info.step / info.steps_per_epoch : info.epoch;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/trainers/util/rate.h"
+#include "belfry/trainers/util/learning_rate.h"
 
 namespace belfry {
 
@@ -72,10 +72,10 @@ std::string schedule_help();
 
 // A schedule from a base rate on, with a warm-up (warm_up()) of so many steps. Without either it
 // is the base rate, as a constant.
-Rate scheduled(double base, const RateSchedule& schedule, std::int64_t warmup_steps = 0);
+LearningRate scheduled(double base, const RateSchedule& schedule, std::int64_t warmup_steps = 0);
 
 // Tensorpack's HyperParamSetterWithFunc: after each epoch, of which `epochs` are then complete, the
-// rate becomes next(epochs, rate). It is a function of the user's (Schedule).
-Rate set_each_epoch(double first, std::function<double(int epochs, double rate)> next);
+// rate becomes next(epochs, rate). It is a function of the user's (RateFunction).
+LearningRate set_each_epoch(double first, std::function<double(int epochs, double rate)> next);
 
 }  // namespace belfry

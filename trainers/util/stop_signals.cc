@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include "belfry/trainers/util/clock.h"
+
 namespace belfry {
 namespace {
 

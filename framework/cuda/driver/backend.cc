@@ -3,6 +3,7 @@
 
 #include <belfry_build_identity.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/driver/driving_backend.h"
 #include "belfry/framework/cuda/runtime/handles.h"
 #include "belfry/framework/cuda/runtime/nccl_library.h"

@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/driver/cuda_stream.h"
 #include "belfry/framework/cuda/kernels/tree_sum.h"
 #include "belfry/framework/graph/node.h"
@@ -22,17 +24,17 @@ ncclDataType_t nccl_type(DType dtype) {
 
 }  // namespace
 
-// The communicators of some ranks.
-class Communicators::Held {
+// Locks of the communicators of some ranks, held for a scope.
+class Communicators::RankLocks {
  public:
-  Held(Communicators& all, std::span<const RankTensors> ranks) : all_(all), ranks_(ranks) {
+  RankLocks(Communicators& all, std::span<const RankTensors> ranks) : all_(all), ranks_(ranks) {
     for (const RankTensors& of : ranks_) mutex(of).lock();
   }
-  ~Held() {
+  ~RankLocks() {
     for (const RankTensors& of : ranks_) mutex(of).unlock();
   }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
+  RankLocks(const RankLocks&) = delete;
+  RankLocks& operator=(const RankLocks&) = delete;
 
  private:
   std::mutex& mutex(const RankTensors& of) const {
@@ -118,7 +120,7 @@ bool Communicators::finalize() noexcept {
 
 void Communicators::all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                                const std::atomic<bool>& failed) {
-  const Held held(*this, ranks);
+  const RankLocks locks(*this, ranks);
   enqueue(what, ranks);
   for (const RankTensors& of : ranks) {
     Rank& rank = ranks_[static_cast<std::size_t>(of.rank)];

@@ -35,7 +35,7 @@ class Communicators final : public GpuCommunicators {
     ncclComm_t comm = nullptr;
     std::mutex mutex = {};  // NCCL takes one thread at a time in a communicator
   };
-  class Held;
+  class RankLocks;
   class Group;
 
   void make();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {

@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/driver/cuda_stream.h"
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/driver/copies.h"
 #include "belfry/framework/cuda/driver/cuda_segment.h"
 #include "belfry/framework/cuda/driver/stamp.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/driver/communicators.h"
 #include "belfry/framework/cuda/driver/cuda_stream.h"
 #include "belfry/framework/cuda/kernels/fused_kernel.h"

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
+
 namespace belfry::cuda {
 namespace {
 

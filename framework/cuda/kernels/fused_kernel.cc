@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/node.h"
 

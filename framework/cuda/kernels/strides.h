@@ -3,6 +3,7 @@
 #include <span>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/kernels/broadcast.h"
 #include "belfry/framework/kernels/simd.h"

@@ -1,3 +1,4 @@
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/cuda/kernels/sum_kernel.h"
 #include "belfry/framework/cuda/kernels/tree_sum.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {

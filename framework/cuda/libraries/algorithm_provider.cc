@@ -1,6 +1,8 @@
 #include "belfry/framework/cuda/libraries/algorithm_provider.h"
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry::cuda {
 

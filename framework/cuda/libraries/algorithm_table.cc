@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry::cuda {
 namespace {

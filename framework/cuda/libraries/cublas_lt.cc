@@ -3,6 +3,9 @@
 #include <bit>
 #include <limits>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
 namespace belfry::cuda {
 namespace {
 

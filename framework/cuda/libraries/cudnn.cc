@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/cuda/libraries/cudnn_answers.h"
 
 namespace belfry::cuda {

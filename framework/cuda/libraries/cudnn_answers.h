@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/kernels/calls.h"
 #include "belfry/framework/cuda/kernels/where.h"
 #include "belfry/framework/cuda/runtime/cuda_check.h"

@@ -1,3 +1,4 @@
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/libraries/cudnn.h"
 
 namespace belfry::cuda {

@@ -1,5 +1,7 @@
 #include "belfry/framework/cuda/libraries/gpu_algorithms.h"
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry::cuda {
 
 GpuAlgorithms::GpuAlgorithms(std::string device, std::string gpu)

@@ -1,5 +1,7 @@
 #include "belfry/framework/cuda/runtime/cuda_check.h"
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry::cuda {
 namespace {
 

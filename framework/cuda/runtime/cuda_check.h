@@ -14,6 +14,7 @@
 #include <cudnn.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry::cuda {
 

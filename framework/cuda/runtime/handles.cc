@@ -1,5 +1,7 @@
 #include "belfry/framework/cuda/runtime/handles.h"
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry::cuda {
 namespace {
 

@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry::cuda {
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/runtime/cuda_check.h"
 
 namespace belfry::cuda {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -23,7 +24,7 @@ using ::testing::HasSubstr;
 TEST(Allocator, CountsWhatIsInUseAndItsCalls) {
   Allocator allocator("here");
   {
-    const Buffer a(allocator, 100), b(allocator, 0);
+    const MemoryBlock a(allocator, 100), b(allocator, 0);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a.data()) % 64, 0u);
     EXPECT_EQ(allocator.in_use(), 100);
     EXPECT_EQ(allocator.calls(), 2);
@@ -33,20 +34,20 @@ TEST(Allocator, CountsWhatIsInUseAndItsCalls) {
 
 TEST(Allocator, KeepsItsLimit) {
   Allocator allocator("cpu:0", 1000);
-  Buffer most(allocator, 900);
-  EXPECT_THAT(message_of<OutOfMemory>([&] { Buffer more(allocator, 101); }),
+  MemoryBlock most(allocator, 900);
+  EXPECT_THAT(message_of<OutOfMemory>([&] { MemoryBlock more(allocator, 101); }),
               AllOf(HasSubstr("cpu:0: cannot allocate 101 bytes"), HasSubstr("900 in use"),
                     HasSubstr("a limit of 1000")));
-  const Buffer rest(allocator, 100);
+  const MemoryBlock rest(allocator, 100);
   most.reset();
-  const Buffer again(allocator, 900);
+  const MemoryBlock again(allocator, 900);
   EXPECT_EQ(allocator.in_use(), 1000);
 }
 
 TEST(Allocator, ARefusalOfTheMachineIsOutOfMemory) {
   if (kSanitized) GTEST_SKIP() << "sanitizers end the program where memory is short";
   Allocator allocator("cpu:0");
-  EXPECT_THAT(message_of<OutOfMemory>([&] { Buffer much(allocator, std::size_t{1} << 60); }),
+  EXPECT_THAT(message_of<OutOfMemory>([&] { MemoryBlock much(allocator, std::size_t{1} << 60); }),
               HasSubstr("cannot allocate"));
   EXPECT_EQ(allocator.in_use(), 0);
 }
@@ -56,7 +57,7 @@ TEST(Allocator, TakesNoMoreOfTheMachineThanItGives) {
   if (kSanitized) GTEST_SKIP() << "sanitizers take memory of their own";
   constexpr std::size_t kBytes = (std::size_t{2} << 20) + 4096, kCount = 32;
   Allocator allocator("here");
-  std::vector<Buffer> buffers;
+  std::vector<MemoryBlock> buffers;
   buffers.reserve(kCount);
   const std::int64_t before = resident_bytes();
   for (std::size_t i = 0; i < kCount; ++i) {
@@ -66,13 +67,13 @@ TEST(Allocator, TakesNoMoreOfTheMachineThanItGives) {
   EXPECT_LT(resident_bytes() - before, static_cast<std::int64_t>(kCount * kBytes + (8 << 20)));
 }
 
-TEST(Buffer, MovesItsMemory) {
+TEST(MemoryBlock, MovesItsMemory) {
   Allocator allocator("here");
-  Buffer a(allocator, 64);
+  MemoryBlock a(allocator, 64);
   std::byte* const data = a.data();
-  Buffer b(std::move(a));
+  MemoryBlock b(std::move(a));
   EXPECT_EQ(b.data(), data);
-  Buffer c;
+  MemoryBlock c;
   c = std::move(b);
   EXPECT_EQ(c.data(), data);
   EXPECT_EQ(c.bytes(), 64u);
@@ -107,7 +108,7 @@ TEST_F(HookTest, ASessionSurvivesTheFailureOfAnyAllocation) {
   Node& write = assign_add(v, add_n({x, constant(graph, floats({1, 1}))}));
   const Output y = add_n({x, v, replica});
   const std::vector<Fetch> fetches = {y, write};
-  const Feed feeds[] = {{x, floats({10, 20})}};
+  const FeedValue feeds[] = {{x, floats({10, 20})}};
   const std::int64_t before = host_allocator().in_use();
   const Tensor expected_y = floats({12, 22}), expected_v = floats({12, 22});
 

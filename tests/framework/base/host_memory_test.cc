@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 
 namespace belfry {

@@ -37,9 +37,9 @@ TEST(Log, TakesBracesAsText) {
 }
 
 TEST(FirstTime, IsSoOncePerText) {
-  EXPECT_TRUE(first_time("log_test: a"));
-  EXPECT_TRUE(first_time("log_test: b"));
-  EXPECT_FALSE(first_time("log_test: a"));
+  EXPECT_TRUE(first_time_logged("log_test: a"));
+  EXPECT_TRUE(first_time_logged("log_test: b"));
+  EXPECT_FALSE(first_time_logged("log_test: a"));
 }
 
 TEST(BeforeLog, IsCalledBeforeEachLineWhileItLives) {

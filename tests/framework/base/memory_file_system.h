@@ -15,6 +15,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/require.h"
 
 namespace belfry {
 

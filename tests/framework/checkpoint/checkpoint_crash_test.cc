@@ -1,4 +1,5 @@
 // The machine goes down, or the disk fails, at every single call of a save.
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"

@@ -2,6 +2,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/framework/core_ops/initializers.h"

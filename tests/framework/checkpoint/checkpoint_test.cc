@@ -1,5 +1,6 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/framework/checkpoint/checkpoint_test_support.h"

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

@@ -1,6 +1,7 @@
 // GPUs that are not there, and do nothing.
 #pragma once
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry::test {

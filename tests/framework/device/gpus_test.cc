@@ -84,8 +84,9 @@ TEST(GpuModule, OfAnotherBuildIsRefused) {
 }
 
 TEST(GpuModule, WithoutItsEntryIsRefused) {
-  EXPECT_THAT(Gpus::load(kLibraries + "libgpu_module_no_entry.so").why_none(),
-              EndsWith("libgpu_module_no_entry.so is no GPU module: it has no belfry_gpu_backend"));
+  EXPECT_THAT(
+      Gpus::load(kLibraries + "libgpu_module_no_entry.so").why_none(),
+      EndsWith("libgpu_module_no_entry.so is another library: it has no belfry_gpu_backend"));
 }
 
 TEST(GpuModule, IsLoadedOnceByWhicheverThreadAsksFirst) {

@@ -1,6 +1,7 @@
 // Devices of a session, their limits, the log of placements, and sessions that only plan.
 #include <algorithm>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"

@@ -1,5 +1,6 @@
 #include "belfry/framework/graph/device_spec.h"
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {

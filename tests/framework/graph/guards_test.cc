@@ -1,3 +1,4 @@
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/random.h"
@@ -55,10 +56,10 @@ TEST(Guards, ThatEndOutOfOrderAreTakenAwayAndReported) {
   check_nesting<DeviceScope>(
       "Exiting device scope without proper scope nesting. (scope "
       "/job:a, opened at ",
-      "x", graph, DeviceSpec("/job:a"), Site{"model.cc", 7});
+      "x", graph, DeviceSpec("/job:a"), SourceLine{"model.cc", 7});
   check_nesting<NameScope>(
       "Exiting name scope without proper scope nesting. ('names', opened at model.cc:8)", "x_1",
-      graph, "names", Site{"model.cc", 8});
+      graph, "names", SourceLine{"model.cc", 8});
   check_nesting<VariableScope>("Exiting variable scope without proper scope nesting. ('vars', ",
                                "x_2", graph, "vars");
   check_nesting<ControlDependencies>(
@@ -68,7 +69,7 @@ TEST(Guards, ThatEndOutOfOrderAreTakenAwayAndReported) {
   check_nesting<ColocateWith>("Exiting colocation scope without proper scope nesting.", "x_4",
                               graph, nullptr);
   check_nesting<SiteScope>("Exiting site scope without proper scope nesting.", "x_5", graph,
-                           Site{"model.cc", 7});
+                           SourceLine{"model.cc", 7});
   check_nesting<ReplicaScope>("Exiting replica scope without proper scope nesting.", "x_6", graph,
                               "tower1/", 1);
   EXPECT_EQ(graph.scopes().frames().size(), 0u);
@@ -90,7 +91,7 @@ TEST(Guards, ThatTheStandardLibraryMakesNameTheNewestLineOfTheGraph) {
               guards_line(line) + " or later");
   }
   const unsigned line = __LINE__ + 1;
-  const auto named = std::make_unique<DeviceScope>(graph, "/cpu:1", Site::here());
+  const auto named = std::make_unique<DeviceScope>(graph, "/cpu:1", SourceLine::here());
   EXPECT_EQ(fill(graph, {}, 0).node().device_reasons()[0].site.str(), guards_line(line));
 }
 
@@ -146,9 +147,9 @@ TEST(Guards, ThatAreRefusedWhereTheStandardLibraryMakesThemNameTheNewestLine) {
 
 TEST(SiteScope, NodesNameTheOutermostLine) {
   Graph graph;
-  const Site users{"somewhere/model.cc", 41};
+  const SourceLine users{"somewhere/model.cc", 41};
   SiteScope outer(graph, users);
-  SiteScope inner(graph, Site::here());
+  SiteScope inner(graph, SourceLine::here());
   DeviceScope on(graph, "/cpu:1");
   const Node& node = fill(graph, {}, 0).node();
   EXPECT_EQ(node.describe(), "Fill 'Fill' (built at model.cc:41)");
@@ -157,7 +158,7 @@ TEST(SiteScope, NodesNameTheOutermostLine) {
 
 TEST(SiteScope, EndsWithItsBlock) {
   Graph graph;
-  { SiteScope scope(graph, Site{"model.cc", 1}); }
+  { SiteScope scope(graph, SourceLine{"model.cc", 1}); }
   EXPECT_THAT(fill(graph, {}, 0).node().origin().site.str(),
               ::testing::StartsWith("guards_test.cc:"));
 }

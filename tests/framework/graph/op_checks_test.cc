@@ -19,22 +19,22 @@ KernelRun shifted_by(KernelPlan& plan, F f) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [f](const Pointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
-        p.output<T>()[i] = p.input<T>(0)[i] + static_cast<T>(f(i, Range{p.begin(), p.end()}));
+        p.output<T>()[i] = p.input<T>(0)[i] + static_cast<T>(f(i, WorkRange{p.begin(), p.end()}));
     };
   });
 }
 
 KernelRun copies(KernelPlan& plan) {
-  return shifted_by(plan, [](std::int64_t, Range) { return 0.0; });
+  return shifted_by(plan, [](std::int64_t, WorkRange) { return 0.0; });
 }
 KernelRun adds_a_little(KernelPlan& plan) {
-  return shifted_by(plan, [](std::int64_t, Range) { return 1e-4; });
+  return shifted_by(plan, [](std::int64_t, WorkRange) { return 1e-4; });
 }
 KernelRun depends_on_index(KernelPlan& plan) {
-  return shifted_by(plan, [](std::int64_t i, Range) { return i % 4 == 3 ? 1e-6 : 0.0; });
+  return shifted_by(plan, [](std::int64_t i, WorkRange) { return i % 4 == 3 ? 1e-6 : 0.0; });
 }
 KernelRun depends_on_range(KernelPlan& plan) {
-  return shifted_by(plan, [](std::int64_t i, Range r) { return i - r.begin < 8 ? 0.0 : 1e-6; });
+  return shifted_by(plan, [](std::int64_t i, WorkRange r) { return i - r.begin < 8 ? 0.0 : 1e-6; });
 }
 KernelRun swallows_nan(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
@@ -70,46 +70,46 @@ const Op kRight{.name = "Right",
                 .inputs = 1,
                 .shape = same_as_input,
                 .gradient = pass_on,
-                .split = Split::kElements,
+                .split = WorkSplit::kElements,
                 .cpu = copies,
                 .reference = copies};
 const Op kOtherThanReference{.name = "OtherThanReference",
                              .inputs = 1,
                              .shape = same_as_input,
                              .gradient = pass_on,
-                             .split = Split::kElements,
+                             .split = WorkSplit::kElements,
                              .cpu = adds_a_little,
                              .reference = copies};
 const Op kDependsOnIndex{.name = "DependsOnIndex",
                          .inputs = 1,
                          .shape = same_as_input,
                          .gradient = pass_on,
-                         .split = Split::kElements,
+                         .split = WorkSplit::kElements,
                          .reference = depends_on_index};
 const Op kDependsOnRange{.name = "DependsOnRange",
                          .inputs = 1,
                          .shape = same_as_input,
                          .gradient = pass_on,
-                         .split = Split::kElements,
+                         .split = WorkSplit::kElements,
                          .reference = depends_on_range};
 const Op kSwallowsNan{.name = "SwallowsNan",
                       .inputs = 1,
                       .shape = same_as_input,
                       .gradient = pass_on,
-                      .split = Split::kElements,
+                      .split = WorkSplit::kElements,
                       .reference = swallows_nan};
 const Op kLeavesOut{.name = "LeavesOut",
                     .inputs = 1,
                     .shape = same_as_input,
                     .gradient = pass_on,
-                    .split = Split::kElements,
+                    .split = WorkSplit::kElements,
                     .cpu = leaves_the_last_out,
                     .reference = copies};
 const Op kWrongPartialSums{.name = "WrongPartialSums",
                            .inputs = 1,
                            .shape = one_value,
                            .no_gradient = "it is not needed",
-                           .split = Split::kBatchReduce,
+                           .split = WorkSplit::kBatchReduce,
                            .reference = mean_of_part};
 
 std::vector<Output> too_large(const Node&, std::span<const Output> grads) {
@@ -119,7 +119,7 @@ const Op kWrongGradient{.name = "WrongGradient",
                         .inputs = 1,
                         .shape = same_as_input,
                         .gradient = too_large,
-                        .split = Split::kElements,
+                        .split = WorkSplit::kElements,
                         .reference = copies};
 
 // What check_op has to say about an op.

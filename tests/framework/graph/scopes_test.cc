@@ -1,5 +1,6 @@
 #include "belfry/framework/graph/scopes.h"
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/framework/framework_test_support.h"

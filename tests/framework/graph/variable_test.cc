@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"

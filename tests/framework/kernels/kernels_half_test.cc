@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/reduce.h"
 

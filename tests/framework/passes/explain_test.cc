@@ -1,5 +1,6 @@
 #include "belfry/framework/passes/explain.h"
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"

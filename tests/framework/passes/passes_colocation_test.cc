@@ -1,5 +1,6 @@
 // Which nodes share a device, what soft placement lets go, and every text of a refusal. The vectors
 // are what TensorFlow 1.15.5 does and prints.
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"

@@ -16,7 +16,8 @@ using ::testing::ElementsAre;
 
 class CopyVariablesTest : public ::testing::Test {
  protected:
-  Plan plan_of(const std::vector<Fetch>& fetches, Locks locks = Locks::kEachVariable) {
+  Plan plan_of(const std::vector<Fetch>& fetches,
+               LockDuration locks = LockDuration::kEachVariable) {
     PlanContext context = plan_context(devices, graph);
     context.locks = locks;
     return compile(fetches, {}, context);
@@ -45,7 +46,8 @@ TEST_F(CopyVariablesTest, APlanBeginsByCopyingWhatItReads) {
   Node& update = assign_add(v, sum, "update");
   EXPECT_THAT(launches(plan_of({update})),
               ElementsAre("v/read/copy", "w/read/copy", "twos", "sum", "update"));
-  EXPECT_THAT(launches(plan_of({update}, Locks::kWholeRun)), ElementsAre("twos", "sum", "update"));
+  EXPECT_THAT(launches(plan_of({update}, LockDuration::kWholeRun)),
+              ElementsAre("twos", "sum", "update"));
 }
 
 TEST_F(CopyVariablesTest, KernelsGetCopiesAndWritesTheVariableItself) {

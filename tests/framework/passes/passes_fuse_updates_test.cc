@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/fused_update.h"
@@ -234,7 +235,7 @@ const Op kGreedyTest{.name = "GreedyTest",
                      .inputs = 2,
                      .shape = same_as_input,
                      .no_gradient = "it is for tests",
-                     .split = Split::kElements,
+                     .split = WorkSplit::kElements,
                      .writes = 1,
                      .elementwise_input = 1,
                      .reference = greedy_kernel};

@@ -1,4 +1,5 @@
 // What the passes make of graphs on GPUs.
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/fused_update.h"
@@ -192,9 +193,9 @@ TEST_F(GpuPlanTest, CopiesBetweenGpusAreOnTheStrandOfTheirDestination) {
 TEST_F(GpuPlanTest, UpdatesAreFusedOnOneGpu) {
   const Towers towers("GPU", 2);
   const Plan made = plan({1, 2}, towers.fetches(), towers.feed_types());
-  EXPECT_LT(planned(made, kAllReduce), 0);
-  const int fused = planned(made, kFusedUpdate);
-  ASSERT_GE(fused, 0);
+  EXPECT_FALSE(planned(made, kAllReduce));
+  const NodeIndex fused = planned(made, kFusedUpdate);
+  ASSERT_TRUE(fused);
   const Launch& launch = made.launches[at(launch_of(made, fused))];
   EXPECT_EQ(launch.parts(), 1);
   EXPECT_TRUE(launch.enqueue);
@@ -203,9 +204,9 @@ TEST_F(GpuPlanTest, UpdatesAreFusedOnOneGpu) {
 TEST_F(GpuPlanTest, UpdatesOnSeveralGpusAreNotFused) {
   const Towers towers("GPU", 2);
   const Plan made = plan({2, 1}, towers.fetches(), towers.feed_types());
-  EXPECT_LT(planned(made, kFusedUpdate), 0);
-  const int sum = planned(made, kAllReduce);
-  ASSERT_GE(sum, 0);
+  EXPECT_FALSE(planned(made, kFusedUpdate));
+  const NodeIndex sum = planned(made, kAllReduce);
+  ASSERT_TRUE(sum);
   EXPECT_GE(made.strands[made.launches[at(launch_of(made, sum))].strand].gpu, 0);
   EXPECT_NE(made.buffer({sum, 0}), made.buffer({sum, 1}));
 }
@@ -248,7 +249,7 @@ TEST_F(GpuPlanTest, UpdatesWithoutACollectiveAreGroupedOnEachGpu) {
     if (node.fusion()) {
       EXPECT_EQ(std::ranges::count(node.devices, node.device()), std::ssize(node.devices));
     }
-  EXPECT_LT(planned(plan_of_gpus, kSgdUpdate), 0);
+  EXPECT_FALSE(planned(plan_of_gpus, kSgdUpdate));
   Updates on_cpu(*this, cpu(0), 5);
   EXPECT_THAT(sizes_of_fused(plan({1, 1}, {group(graph, on_cpu.updates)}, on_cpu.feeds)),
               ::testing::IsEmpty());
@@ -274,7 +275,7 @@ TEST_F(GpuPlanTest, UpdatesThatWaitForOthersAreNotGrouped) {
   made.add(*this, gpu(0), on(gpu(0), [&] { return identity(made.variables[2].read()); }));
   const Plan made_plan = plan({1, 1}, {group(graph, made.updates)}, made.feeds);
   EXPECT_THAT(sizes_of_fused(made_plan), ElementsAre(3));
-  EXPECT_GE(planned(made_plan, kSgdUpdate), 0);
+  EXPECT_TRUE(planned(made_plan, kSgdUpdate));
 }
 
 TEST_F(GpuPlanTest, UpdatesThatReadAnothersVariableAreNotGrouped) {

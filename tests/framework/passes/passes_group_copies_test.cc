@@ -1,5 +1,6 @@
 // What hosts do with small tensors of GPUs, as batch norm's averages, comes last in a step, from
 // one copy per memory space.
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/identity.h"

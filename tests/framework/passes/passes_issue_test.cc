@@ -34,7 +34,7 @@ class Model {
       std::vector<StrandIndex> strands;
       for (const StrandIndex s : plan.strands.indices())
         if (at(thread_of[s]) == t) strands.push_back(s);
-      threads_[t].commands = merged(lists, strands);
+      threads_[t] = {.commands = merged(lists, strands), .strands = strands};
     }
   }
 
@@ -44,7 +44,10 @@ class Model {
       std::vector<std::function<void()>> ready;
       for (Thread& thread : threads_)
         if (thread.next < thread.commands.size() && passes(thread.commands[thread.next]))
-          ready.emplace_back([&] { act(thread.commands[thread.next++]); });
+          ready.emplace_back([&] {
+            act(thread.commands[thread.next++]);
+            if (thread.next == thread.commands.size()) end(thread);
+          });
       for (std::deque<InStream>& stream : streams_)
         if (!stream.empty() && happened(stream.front()))
           ready.emplace_back([&] { happen(stream); });
@@ -57,6 +60,7 @@ class Model {
   struct Thread {
     std::vector<Command> commands;
     std::size_t next = 0;
+    std::vector<StrandIndex> strands = {};
   };
   // An event is waited for as it was last recorded when the wait was enqueued.
   struct Event {
@@ -94,6 +98,12 @@ class Model {
     }
   }
 
+  void end(const Thread& thread) const {
+    for (const StrandIndex s : thread.strands)
+      EXPECT_TRUE(streams_[s].empty())
+          << "a thread ends before strand " << s.str() << " of its GPU";
+  }
+
   bool happened(const InStream& work) const {
     return work.command.kind != Kind::kWaitEvent ||
            recorded_[at(work.command.number)].done >= work.recording;
@@ -109,22 +119,22 @@ class Model {
   }
 
   void launch(const Command& command) {
-    const int node = plan_.launches[command.launch].node;
-    for (const int before : deps_[at(node)])
-      EXPECT_TRUE(done_[at(before)])
-          << plan_.node(node).name() << " runs before " << plan_.node(before).name();
-    done_[at(node)] = true;
+    const NodeIndex node = plan_.launches[command.launch].node;
+    for (const NodeIndex before : deps_[node])
+      EXPECT_TRUE(done_[before]) << plan_.node(node).name() << " runs before "
+                                 << plan_.node(before).name();
+    done_[node] = true;
     ++ran_;
   }
 
   const Plan& plan_;
-  const std::vector<std::vector<int>> deps_;  // by node
+  const NodeLists deps_;
   std::mt19937 random_;
   std::vector<Thread> threads_;
   Indexed<Strand, int> signalled_, stamped_;
   Indexed<Strand, std::deque<InStream>> streams_;
   std::vector<Event> recorded_;
-  std::vector<char> done_;  // by node
+  Indexed<PlanNode, char> done_;
   int ran_ = 0;
 };
 

@@ -13,9 +13,9 @@ std::vector<std::vector<std::size_t>> uses_of_buffers(const Plan& plan) {
   std::vector<std::vector<std::size_t>> uses(plan.buffers.size());
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
     const Launch& launch = plan.launches[l];
-    for (const Value& input : plan.nodes[index(launch.node)].inputs)
+    for (const Value& input : plan.node(launch.node).inputs)
       uses[index(plan.buffer(input).value())].push_back(l);
-    for (const BufferIndex buffer : plan.buffer_of[index(launch.node)])
+    for (const BufferIndex buffer : plan.buffer_of[launch.node])
       uses[index(buffer.value())].push_back(l);
     if (plan.workspaces[l]) uses[index(plan.workspaces[l].value())].push_back(l);
   }
@@ -74,14 +74,14 @@ TEST(Memory, AValueIsOverwrittenByItsLastUserOnly) {
     const Plan plan = compiled(devices, random.fetches);
     const auto before = happens_before(plan);
     for (std::size_t l = 0; l < plan.launches.size(); ++l) {
-      const int n = plan.launches[l].node;
-      for (std::size_t i = 0; i < plan.nodes[index(n)].types.size(); ++i) {
-        const BufferIndex buffer = plan.buffer_of[index(n)][i];
+      const NodeIndex n = plan.launches[l].node;
+      for (std::size_t i = 0; i < plan.nodes[n].types.size(); ++i) {
+        const BufferIndex buffer = plan.buffer_of[n][i];
         if (plan.buffers[buffer].kind != BufferKind::kArena) continue;
         // Every other launch that reads the buffer either reads this value, later, or is done.
         for (std::size_t other = 0; other < plan.launches.size(); ++other) {
           if (other == l) continue;
-          for (const Value& input : plan.nodes[index(plan.launches[other].node)].inputs) {
+          for (const Value& input : plan.node(plan.launches[other].node).inputs) {
             if (plan.buffer(input) != buffer) continue;
             if (root_of(plan, input) == Value{n, static_cast<int>(i)}) {
               ASSERT_TRUE(before[other][l]);
@@ -153,7 +153,7 @@ TEST_F(PeakTest, ResultsOfABucketAreOneTensorEachInPlace) {
   const auto devices = cpu_devices(1);
   const Plan plan = compiled(devices, {sums[0][0], sums[1][2]});
   EXPECT_EQ(plan.arena_bytes[0], 3 * (1024 + 512));
-  const std::vector<BufferIndex>& buffers = plan.buffer_of[index(planned(plan, sums[0][0].node()))];
+  const std::vector<BufferIndex>& buffers = plan.buffer_of[planned(plan, sums[0][0].node())];
   for (const std::size_t t : {1, 2}) {
     EXPECT_EQ(buffers[t], buffers[0]);
     EXPECT_EQ(buffers[3 + t], buffers[3]);

@@ -36,16 +36,16 @@ class OrderWritesTest : public ::testing::Test {
   Output twos() { return fill(graph, {2}, 2); }
 
   // There is a path from the first to the second.
-  static bool path(const Plan& plan, int from, int to) {
-    const auto consumers = consumers_of(plan);
-    std::vector<int> open{from};
-    std::vector<char> seen(plan.nodes.size());
+  static bool path(const Plan& plan, NodeIndex from, NodeIndex to) {
+    const NodeLists consumers = consumers_of(plan);
+    std::vector<NodeIndex> open{from};
+    Indexed<PlanNode, char> seen(plan.nodes.size());
     while (!open.empty()) {
-      const int n = open.back();
+      const NodeIndex n = open.back();
       open.pop_back();
       if (n == to) return true;
-      if (seen[static_cast<std::size_t>(n)]++) continue;
-      const auto& next = consumers[static_cast<std::size_t>(n)];
+      if (seen[n]++) continue;
+      const auto& next = consumers[n];
       open.insert(open.end(), next.begin(), next.end());
     }
     return false;

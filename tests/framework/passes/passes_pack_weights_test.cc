@@ -76,8 +76,8 @@ TEST(PackWeights, ChangesNoBit) {
   step.run(std::vector{images(8, 0)});
   for (std::int64_t shard = 0; shard < 4; ++shard) {
     const Tensor part = images(2, static_cast<float>(shard * 2 * 8 * 8 * 16));
-    const std::vector<Tensor> alone =
-        plain.run(std::vector<Fetch>{net.y, net.gradient[0]}, std::vector<Feed>{{net.x, part}});
+    const std::vector<Tensor> alone = plain.run(std::vector<Fetch>{net.y, net.gradient[0]},
+                                                std::vector<FeedValue>{{net.x, part}});
     for (std::size_t i = 0; i < 2; ++i) {
       const auto want = alone[i].data<float>();
       const auto all = step.fetched(i).data<float>();

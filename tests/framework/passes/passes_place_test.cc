@@ -192,8 +192,7 @@ TEST_F(PlaceTest, OutputsOfACollectiveAreWhereItsInputsAre) {
   const Output parts[] = {on("/cpu:1"), on("/cpu:0"), on("/cpu:2")};
   const auto sums = all_reduce(parts);
   const Plan plan = placed({sums[0], sums[1], sums[2]});
-  EXPECT_EQ(plan.nodes[static_cast<std::size_t>(planned(plan, kAllReduce))].devices,
-            (std::vector{1, 0, 2}));
+  EXPECT_EQ(plan.node(planned(plan, kAllReduce)).devices, (std::vector{1, 0, 2}));
   for (std::size_t i = 0; i < 3; ++i)
     EXPECT_EQ(plan.nodes[plan.nodes.size() - 3 + i].device(), (std::vector{1, 0, 2})[i]);
   EXPECT_TRUE(

@@ -1,3 +1,4 @@
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -65,30 +66,29 @@ TEST_F(PruneTest, KeepsControlInputsAndTheirOrder) {
   ControlDependencies after(graph, {&write});
   const Output z = constant(graph, 2);
   const Plan plan = pruned({identity(z, "z")});
-  const int at = planned(plan, graph.find("z"));
-  ASSERT_GE(planned(plan, write), 0);
+  const NodeIndex at = planned(plan, graph.find("z"));
+  ASSERT_TRUE(planned(plan, write));
   EXPECT_TRUE(plan.writes);
   EXPECT_THAT(plan.variables, ElementsAre(&v.node()));
   // The constant was made inside, so the wait is its.
-  EXPECT_THAT(plan.nodes[static_cast<std::size_t>(at)].after, ElementsAre());
-  EXPECT_THAT(plan.nodes[static_cast<std::size_t>(planned(plan, z.node()))].after,
-              ElementsAre(planned(plan, write)));
+  EXPECT_THAT(plan.node(at).after, ElementsAre());
+  EXPECT_THAT(plan.node(planned(plan, z.node())).after, ElementsAre(planned(plan, write)));
 }
 
 TEST_F(PruneTest, LooksNotBehindAFedInnerNode) {
   const Plan plan = pruned({unused}, {{y, {1, 2}}});
   EXPECT_THAT(names(plan), ElementsAre("y", "unused", "unused/fetch"));
   EXPECT_EQ(plan.nodes[0].feed(), 0);
-  EXPECT_EQ(plan.find(y.node()), -1);
-  EXPECT_EQ(plan.find(unused.node()), 1);
+  EXPECT_FALSE(plan.find(y.node()));
+  EXPECT_EQ(plan.find(unused.node()), NodeIndex(1));
 }
 
 TEST_F(PruneTest, ANodeWithOneFedOutputStillGivesTheOthers) {
   const auto parts = split(constant(graph, floats({1, 2})), 2, 0);
   const Output both = add_n({parts[0], parts[1]});
   const Plan plan = pruned({both}, {{parts[0], {1}}});
-  const PlanNode& sum = plan.nodes[static_cast<std::size_t>(planned(plan, both.node()))];
-  EXPECT_EQ(plan.nodes[static_cast<std::size_t>(sum.inputs[0].node)].feed(), 0);
+  const PlanNode& sum = plan.node(planned(plan, both.node()));
+  EXPECT_EQ(plan.node(sum.inputs[0].node).feed(), 0);
   EXPECT_EQ(sum.inputs[1], (Value{planned(plan, parts[1].node()), 1}));
 }
 
@@ -99,9 +99,9 @@ TEST_F(PruneTest, AFedNodeStillRunsForThoseThatWaitForIt) {
   const Output sum = add_n({write.output(), constant(graph, 2)});
   const Output late = add_n({x, x});
   const Plan plan = pruned({sum, late}, {{write.output(), {}}, {x, {1, 2}}});
-  EXPECT_GE(planned(plan, write), 0);
-  const PlanNode& node = plan.nodes[static_cast<std::size_t>(planned(plan, sum.node()))];
-  EXPECT_EQ(plan.nodes[static_cast<std::size_t>(node.inputs[0].node)].feed(), 0);
+  EXPECT_TRUE(planned(plan, write));
+  const PlanNode& node = plan.node(planned(plan, sum.node()));
+  EXPECT_EQ(plan.node(node.inputs[0].node).feed(), 0);
 }
 
 TEST_F(PruneTest, FetchesOfNodesHaveNoCopy) {

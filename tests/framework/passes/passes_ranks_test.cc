@@ -1,4 +1,5 @@
 // Collectives by ranks in plans: one part per physical GPU, on a communication strand of its own.
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
 namespace belfry {
@@ -92,9 +93,9 @@ TEST(Ranks, KeepTheNamesOfWhatTheyGive) {
   Session session(graph, on_gpus({2, 2}));
   const Plan& plan = *session.prepare({sums[0][0], sums[1][3]}).plan();
   std::vector<std::string> names;
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+  for (const NodeIndex n : plan.nodes.indices())
     for (std::size_t i = 0; plan.nodes[n].rank() && i < plan.nodes[n].types.size(); ++i)
-      names.push_back(plan.name({static_cast<int>(n), static_cast<int>(i)}));
+      names.push_back(plan.name({n, static_cast<int>(i)}));
   EXPECT_THAT(names,
               ElementsAre("sum", "sum:1", "sum:4", "sum:5", "sum:2", "sum:3", "sum:6", "sum:7"));
 }

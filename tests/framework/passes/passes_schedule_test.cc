@@ -107,7 +107,7 @@ TEST(Schedule, CollectivesTakeTurnsOnTheirDevices) {
   const Plan plan = compiled(devices, fetches);
   std::vector<int> turns(3);
   for (const Launch& launch : plan.launches)
-    if (plan.nodes[static_cast<std::size_t>(launch.node)].op == &kAllReduce)
+    if (plan.node(launch.node).op == &kAllReduce)
       ++turns[static_cast<std::size_t>(plan.strands[launch.strand].device)];
   EXPECT_EQ(turns, (std::vector{2, 2, 2}));
 }

@@ -28,8 +28,7 @@ class SortTest : public ::testing::Test {
     context.fuse_updates = false;
     const Plan plan = compile(std::vector<Fetch>{write, *last}, {}, context);
     std::vector<std::string> names;
-    for (const Launch& launch : plan.launches)
-      names.push_back(plan.nodes[static_cast<std::size_t>(launch.node)].name());
+    for (const Launch& launch : plan.launches) names.push_back(plan.node(launch.node).name());
     return names;
   }
 

@@ -1,3 +1,4 @@
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/copy.h"
@@ -36,7 +37,6 @@ class TransfersTest : public ::testing::Test {
     add_transfers(plan, context);
     return plan;
   }
-  const PlanNode& node(const Plan& plan, int n) { return plan.nodes[static_cast<std::size_t>(n)]; }
 
   Graph graph;
   std::vector<std::unique_ptr<Device>> devices = cpu_devices(4);
@@ -71,15 +71,15 @@ TEST_F(TransfersTest, EveryInputIsOnTheDeviceOfItsNodeAfterwards) {
   for (const PlanNode& planned : plan.nodes) {
     if (planned.op == &kTransfer) continue;
     for (const Value& input : planned.inputs)
-      EXPECT_EQ(node(plan, input.node).device(), planned.device()) << planned.name();
+      EXPECT_EQ(plan.node(input.node).device(), planned.device()) << planned.name();
   }
 }
 
 TEST_F(TransfersTest, NodesStayInTopologicalOrder) {
   const Output x = source(0);
   const Plan plan = moved({sum(1, {x, sum(2, {x, x})})});
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
-    for (const Value& input : plan.nodes[n].inputs) EXPECT_LT(input.node, static_cast<int>(n));
+  for (const NodeIndex n : plan.nodes.indices())
+    for (const Value& input : plan.nodes[n].inputs) EXPECT_LT(input.node, n);
 }
 
 TEST_F(TransfersTest, AReadStaysWithItsVariableAndItsValueTravels) {
@@ -87,8 +87,8 @@ TEST_F(TransfersTest, AReadStaysWithItsVariableAndItsValueTravels) {
     return variable(graph, "v", {2}, {.initializer = init::zeros(), .caching_device = cpu(2)});
   });
   const Plan plan = moved({sum(3, {v, v}), sum(2, {v, v})});
-  const int read = planned(plan, kRead);
-  EXPECT_EQ(node(plan, read).device(), 1);
+  const NodeIndex read = planned(plan, kRead);
+  EXPECT_EQ(plan.node(read).device(), 1);
   ASSERT_EQ(plan.transfers.size(), 2u);  // to the cache, and from there
   EXPECT_EQ(plan.transfers[0].from, 1);
   EXPECT_EQ(plan.transfers[0].to, 2);
@@ -112,7 +112,7 @@ TEST_F(TransfersTest, ACopyIsMadeOncePerMemorySpaceAndReportedOncePerDevice) {
   EXPECT_EQ(copies[0]->inputs[0], (Value{planned(plan, x.node()), 0}));
   ASSERT_EQ(transfers.size(), 2u);
   EXPECT_EQ(transfers[0]->device(), 2);  // the copy's memory
-  EXPECT_EQ(&node(plan, transfers[0]->inputs[0].node), copies[0]);
+  EXPECT_EQ(&plan.node(transfers[0]->inputs[0].node), copies[0]);
   EXPECT_EQ(transfers[1]->device(), 1);  // the source's
   EXPECT_EQ(transfers[1]->inputs[0].node, planned(plan, x.node()));
   ASSERT_EQ(plan.transfers.size(), 3u);
@@ -129,8 +129,8 @@ TEST_F(TransfersTest, ACopyIsALaunchOnItsDeviceWithMemoryOfItsOwn) {
   devices[1]->memory_space = 1;
   const Output x = source(0);
   const Plan plan = compiled(devices, {sum(1, {x, x}), sum(0, {x, x})});
-  const int copy = planned(plan, kCopy);
-  ASSERT_GE(copy, 0);
+  const NodeIndex copy = planned(plan, kCopy);
+  ASSERT_TRUE(copy);
   const int launch = launch_of(plan, copy);
   ASSERT_GE(launch, 0);
   EXPECT_EQ(plan.strands[plan.launches[at(launch)].strand].device, 1);

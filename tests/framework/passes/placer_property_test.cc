@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/identity.h"
@@ -202,7 +203,7 @@ void prepare_some(Session& session, RandomPlacement& random) {
     EXPECT_FALSE(refused);
     for (const PlanNode& planned : plan.nodes) {
       const Node& node = *planned.node;
-      if (plan.find(node) != &planned - plan.nodes.data()) continue;
+      if (plan.find(node) != NodeIndex(&planned - plan.nodes.data())) continue;
       EXPECT_EQ(session.devices()[at(planned.device())].str(), devices[at(node.id())])
           << node.describe();
     }

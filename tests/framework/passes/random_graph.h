@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -171,9 +172,9 @@ inline std::vector<std::vector<char>> happens_before(const Plan& plan) {
 }
 
 // The launches that plan node n must wait for, aliases followed.
-inline void collect_deps(const Plan& plan, int n, std::vector<int>& deps) {
-  const PlanNode& node = plan.nodes[static_cast<std::size_t>(n)];
-  const auto add = [&](int earlier) {
+inline void collect_deps(const Plan& plan, NodeIndex n, std::vector<int>& deps) {
+  const PlanNode& node = plan.node(n);
+  const auto add = [&](NodeIndex earlier) {
     const int launch = launch_of(plan, earlier);
     if (launch >= 0)
       deps.push_back(launch);
@@ -181,7 +182,7 @@ inline void collect_deps(const Plan& plan, int n, std::vector<int>& deps) {
       collect_deps(plan, earlier, deps);
   };
   for (const Value& input : node.inputs) add(input.node);
-  for (const int earlier : node.after) add(earlier);
+  for (const NodeIndex earlier : node.after) add(earlier);
 }
 
 }  // namespace belfry

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/tests/framework/passes/random_graph.h"

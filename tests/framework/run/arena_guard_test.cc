@@ -20,7 +20,7 @@ TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
   const Output c = add_n({b, b});
   Session session(graph);
   const Plan& plan = *session.prepare({c}).plan();
-  std::vector<Buffer> arenas;
+  std::vector<MemoryBlock> arenas;
   arenas.emplace_back(host_allocator(), static_cast<std::size_t>(plan.arena_bytes[0]));
   const ArenaGuard guard(plan, arenas);
   const std::byte* const arena = arenas[0].data();
@@ -34,8 +34,7 @@ TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
   int closed = 0;
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
     guard.before(LaunchIndex(l));
-    for (const BufferIndex tensor :
-         plan.buffer_of[static_cast<std::size_t>(plan.launches[l].node)]) {
+    for (const BufferIndex tensor : plan.buffer_of[plan.launches[l].node]) {
       const BufferRecord& record = plan.buffers[tensor];
       if (record.kind != BufferKind::kArena) continue;
       EXPECT_TRUE(open(record.offset));

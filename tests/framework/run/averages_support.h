@@ -1,5 +1,6 @@
 // Steps in which moments of GPUs move averages on /cpu:0, for tests of how these get there.
 #pragma once
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"

@@ -1,5 +1,6 @@
 // Averages on /cpu:0 that moments of GPUs move, as those of batch norm: what steps leave in them,
 // and who sees it.
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
@@ -129,7 +130,7 @@ TEST_F(Averages, AreReadByOtherSteps) {
 
 TEST_F(Averages, AreReadByStepsThatShareTheSession) {
   Session& on = session();
-  Step& twice = on.prepare({model.twice}, {}, {.locks = Locks::kEachVariable});
+  Step& twice = on.prepare({model.twice}, {}, {.locks = LockDuration::kEachVariable});
   for (int i = 0; i < 4; ++i) {
     model.train(on, i, i + 1);
     twice.run();

@@ -1,6 +1,7 @@
 // What goes into a session and what comes out of it.
 #include <thread>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -106,7 +107,7 @@ TEST(Fetches, NeverAliasMemoryOfTheSession) {
   const Tensor feed = floats({3, 4});
   Session session(graph);
   const std::vector<Fetch> fetches = {v, write.output(), c, identity(c), x, identity(identity(v))};
-  const Feed feeds[] = {{x, feed}};
+  const FeedValue feeds[] = {{x, feed}};
   auto got = session.run(fetches, feeds);
   const std::vector<Tensor> kept = got;
   const auto again = session.run(fetches, feeds);
@@ -157,7 +158,7 @@ TEST(Session, RunsFromSeveralThreadsAtOnce) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 40; ++i) {
         const auto value = static_cast<float>(100 * t + i);
-        const Feed feed{x, Tensor({3}, std::vector<float>(3, value))};
+        const FeedValue feed{x, Tensor({3}, std::vector<float>(3, value))};
         const Tensor got = session.run(y, {&feed, 1});
         for (const float element : got.data<float>()) wrong += element != 8 * value;
         session.run({count});

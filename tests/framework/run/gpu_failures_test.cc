@@ -1,4 +1,5 @@
 // What fails in a step on GPUs: every strand is released, and what may have been written is known.
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/passes/segments.h"

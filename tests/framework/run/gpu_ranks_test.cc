@@ -1,4 +1,5 @@
 // Steps with NCCL, which is stood in for: sums, failures, and what is left after them.
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/kernels/half_bits.h"
 #include "belfry/ops/cast.h"
@@ -73,7 +74,7 @@ TEST(GpuRanks, SumABucketOfAnySizes) {
       for (const auto& sums : nccl_all_reduce_bucket(tensors, {.mean = mean}))
         fetches.insert(fetches.end(), sums.begin(), sums.end());
       Session session(graph, on_gpus(layout));
-      const std::vector<Tensor> got = session.run(fetches, std::span<const Feed>());
+      const std::vector<Tensor> got = session.run(fetches, std::span<const FeedValue>());
       for (std::size_t f = 0; f < got.size(); ++f) {
         const std::span<const T> of = got[f].data<T>();
         ASSERT_EQ(std::ssize(of), sizes[f / at(towers)]);
@@ -121,7 +122,7 @@ TEST(GpuRanks, RoundSixteenBitsOnceOnAGpuAndAtEachAdditionBetweenThem) {
     const auto sums = nccl_all_reduce_bucket(tensors, {.mean = mean});
     for (const Output& sum : sums[0]) fetches.emplace_back(cast(sum, DType::kF32));
     Session session(graph, on_gpus(layout));
-    for (const Tensor& sum : session.run(fetches, std::span<const Feed>()))
+    for (const Tensor& sum : session.run(fetches, std::span<const FeedValue>()))
       EXPECT_EQ(sum.item<float>(), expected)
           << layout.physical << " x " << layout.logical << (mean ? ", mean" : "");
   };

@@ -1,5 +1,6 @@
 // Steps whose work for GPUs is captured at the second run, for the other slot of feeds at the
 // third, and replayed from there on.
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/passes/segments.h"

@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/fused_update.h"
@@ -240,7 +241,7 @@ TEST(GpuStep, RefusesRunsBesideEachOther) {
   const Output y = fill(graph, {4}, 1);
   Session session(graph, on_gpus({1, 1}));
   EXPECT_THAT(message_of<InvalidArgument>(
-                  [&] { session.prepare({y}, {}, {.locks = Locks::kEachVariable}); }),
+                  [&] { session.prepare({y}, {}, {.locks = LockDuration::kEachVariable}); }),
               AllOf(HasSubstr("work on"), HasSubstr("device:GPU:0"), HasSubstr("CPUs alone")));
 }
 
@@ -367,8 +368,8 @@ void expect_agreement(unsigned first, unsigned last, Layout layout, int cpus) {
     options.plan_hook = [&](Plan& plan) { watch_hosts(plan, gpus); };
     Session session(random.graph, options);
     for (int run = 0; run < 3; ++run) {
-      const auto expected = interpreter.run(random.fetches, std::span<const Feed>());
-      const auto got = session.run(random.fetches, std::span<const Feed>());
+      const auto expected = interpreter.run(random.fetches, std::span<const FeedValue>());
+      const auto got = session.run(random.fetches, std::span<const FeedValue>());
       ASSERT_EQ(got.size(), expected.size());
       for (std::size_t i = 0; i < got.size(); ++i)
         ASSERT_EQ(got[i], expected[i]) << "seed " << seed << ", result " << i;

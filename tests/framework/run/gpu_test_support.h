@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"

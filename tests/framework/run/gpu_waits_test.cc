@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
 

@@ -4,6 +4,8 @@
 #include <thread>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
@@ -104,7 +106,7 @@ TEST(IdleWorkers, AreAsManyAsThereAreStrandsOrMoreForParts) {
   EXPECT_EQ(workers_for(plan, 4), 1);
   for (const int device : {0, 1}) plan.strands.push_back({device, {}});
   plan.launches.push_back(
-      {.node = 0, .strand = StrandIndex(0), .position = 0, .range = {0, 7}, .part = 7});
+      {.node = NodeIndex(0), .strand = StrandIndex(0), .position = 0, .range = {0, 7}, .part = 7});
   EXPECT_EQ(workers_for(plan, 4), 2);
   EXPECT_EQ(workers_for(plan, 1), 1);
   plan.launches[0].part = 3;
@@ -124,7 +126,7 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakePartsOfCollectives) {
   const Output sum = all_reduce(parts)[0];
   std::atomic<std::thread::id> first{};
   std::atomic<bool> helped{false};
-  set_collective_hook([&](const Node&, Range) {
+  set_collective_hook([&](const Node&, WorkRange) {
     std::thread::id none{};
     const std::thread::id self = std::this_thread::get_id();
     if (!first.compare_exchange_strong(none, self) && none != self) helped = true;
@@ -151,7 +153,7 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesHelpAStepThatWasCompiledAgain) 
   std::atomic<std::thread::id> first{};
   std::atomic<bool> helped{false};
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  set_collective_hook([&](const Node&, Range) {
+  set_collective_hook([&](const Node&, WorkRange) {
     std::thread::id none{};
     const std::thread::id self = std::this_thread::get_id();
     if (!first.compare_exchange_strong(none, self) && none != self) helped = true;
@@ -167,7 +169,7 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesSurviveAFailure) {
   const std::vector<Output> parts(2, fill(graph, {200'000}, 2));
   const Output sum = all_reduce(parts)[0];
   std::atomic<int> calls{0};
-  set_collective_hook([&](const Node&, Range) {
+  set_collective_hook([&](const Node&, WorkRange) {
     if (++calls % 5 == 3) throw CommError("lost a peer");
   });
   Session session(graph, {.device_count = {{"CPU", 3}}, .threads = 3, .all_workers = true});

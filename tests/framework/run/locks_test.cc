@@ -1,8 +1,9 @@
-// Runs of one session beside each other: Locks::kEachVariable.
+// Runs of one session beside each other: LockDuration::kEachVariable.
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -26,7 +27,7 @@ namespace locks_test {
 constexpr int kThreads = 4;
 constexpr int kRuns = 200;
 constexpr std::int64_t kElements = 4096;
-constexpr PrepareOptions kApart{.locks = Locks::kEachVariable};
+constexpr PrepareOptions kApart{.locks = LockDuration::kEachVariable};
 
 // Calls f(t) on thread t of kThreads, at once.
 template <class F>

@@ -12,7 +12,7 @@ template <class Runtime>
 std::vector<Tensor> results(Runtime& runtime, const RandomGraph& random) {
   std::vector<Tensor> all;
   for (int run = 0; run < 3; ++run)
-    for (Tensor& tensor : runtime.run(random.fetches, std::span<const Feed>()))
+    for (Tensor& tensor : runtime.run(random.fetches, std::span<const FeedValue>()))
       all.push_back(std::move(tensor));
   for (const Variable v : random.variables) all.push_back(runtime.read(v));
   return all;

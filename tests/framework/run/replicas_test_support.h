@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"

@@ -3,6 +3,8 @@
 #include <cfenv>
 #include <thread>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -67,7 +69,7 @@ struct Net {
 };
 
 Tensor fed(Session& session, const Net& net, float value) {
-  const Feed feed{net.x, floats({value})};
+  const FeedValue feed{net.x, floats({value})};
   return session.run(net.y, {&feed, 1});
 }
 
@@ -95,7 +97,7 @@ TEST(RunFailure, OfSeveralKernelsGivesOneOfTheirErrors) {
   const Output y = add_n(trips);
   Session session(graph, {.device_count = {{"CPU", 4}}, .threads = 4, .all_workers = true});
   for (int i = 0; i < 50; ++i) {
-    const Feed bad{x, floats({-1})}, good{x, floats({1})};
+    const FeedValue bad{x, floats({-1})}, good{x, floats({1})};
     EXPECT_THAT(message_of<DeviceError>([&] {
                   session.run(y, {&bad, 1});
                 }),
@@ -226,7 +228,7 @@ TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
   const auto second = all_reduce(first);
   std::atomic<int> left{0};
   std::atomic<int> calls{0};
-  set_collective_hook([&](const Node&, Range) {
+  set_collective_hook([&](const Node&, WorkRange) {
     ++calls;
     if (left.fetch_sub(1) == 1) throw CommError("lost a peer");
   });

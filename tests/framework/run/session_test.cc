@@ -23,9 +23,9 @@ TEST(Session, ComputesAFetchFromAFeed) {
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown});
   const Output y = add_n({x, x, x});
   Session session(graph);
-  const Feed feed{x, Tensor({2}, std::vector{1.f, 2.f})};
+  const FeedValue feed{x, Tensor({2}, std::vector{1.f, 2.f})};
   EXPECT_EQ(session.run(y, {&feed, 1}), Tensor({2}, std::vector{3.f, 6.f}));
-  const Feed longer{x, Tensor({3}, std::vector{1.f, 2.f, 3.f})};
+  const FeedValue longer{x, Tensor({3}, std::vector{1.f, 2.f, 3.f})};
   EXPECT_EQ(session.run(y, {&longer, 1}), Tensor({3}, std::vector{3.f, 6.f, 9.f}));
 }
 

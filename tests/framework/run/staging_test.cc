@@ -3,6 +3,7 @@
 #include <mutex>
 #include <thread>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/passes/segments.h"
 #include "belfry/framework/trace/trace.h"

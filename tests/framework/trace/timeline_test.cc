@@ -1,6 +1,7 @@
 // Slices, arrows and levels of plans whose recordings are made by hand.
 #include "belfry/framework/trace/timeline.h"
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/placeholder.h"

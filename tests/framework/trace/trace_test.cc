@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
@@ -75,7 +76,9 @@ struct Net {
     }
     write = &assign(v, norm);
   }
-  std::vector<Feed> feeds() const { return {{x, Tensor({kSize}, std::vector<float>(kSize, 1))}}; }
+  std::vector<FeedValue> feeds() const {
+    return {{x, Tensor({kSize}, std::vector<float>(kSize, 1))}};
+  }
 
   static constexpr std::int64_t kSize = 50'000;
   Graph graph;
@@ -149,7 +152,7 @@ TEST(Trace, PartsThatAnotherWorkerRanAreOnItsTrack) {
   std::atomic<std::thread::id> first{};
   std::atomic<bool> helped{false};
   // The owner of the launch goes on when the other worker, which waits for it, has come to help.
-  set_collective_hook([&](const Node&, Range) {
+  set_collective_hook([&](const Node&, WorkRange) {
     std::thread::id none{};
     const std::thread::id self = std::this_thread::get_id();
     if (!first.compare_exchange_strong(none, self) && none != self) helped = true;
@@ -229,7 +232,7 @@ TEST(Trace, TimesHaveThreeDecimals) {
 
 TEST(Trace, NamesOfAnyLettersAreJson) {
   Graph graph;
-  const Site odd{"dir/a\"b\\\n\xff.cc", 7};
+  const SourceLine odd{"dir/a\"b\\\n\xff.cc", 7};
   const Output x = fill(graph, {2}, 1, DType::kF32, At(odd));
   Session session(graph);
   Trace trace;
@@ -284,7 +287,7 @@ TEST(Trace, OfARunThatThrowsIsEmpty) {
   Trace trace;
   session.run({net.y}, {{net.x, net.feeds()[0].what}}, {.trace = &trace});
   EXPECT_FALSE(trace.empty());
-  set_collective_hook([](const Node&, Range) { throw CommError("lost a peer"); });
+  set_collective_hook([](const Node&, WorkRange) { throw CommError("lost a peer"); });
   EXPECT_THROW(session.run({net.y}, {{net.x, net.feeds()[0].what}}, {.trace = &trace}), CommError);
   set_collective_hook({});
   EXPECT_TRUE(trace.empty());

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/machine/machines.h"
 #include "belfry/tests/trainers/util/fake_console.h"
@@ -62,7 +63,7 @@ TEST(RequireMemory, RefusesWhatTheMachineLacks) {
     FAIL();
   } catch (const OutOfMemory& error) {
     EXPECT_THAT(error.what(), HasSubstr("replicated naive needs 3.00 MiB of memory, but this "
-                                        "machine has 3.00 MiB; use a smaller --batch_size"));
+                                        "machine has 3.00 MiB; use a smaller batch, "));
   }
 }
 

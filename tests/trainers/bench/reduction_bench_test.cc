@@ -167,7 +167,7 @@ TEST(ReductionBench, TimesSeveralReductionsInAStep) {
   asked.threads = asked.iterations = 1;
   asked.aggregate = 3;
   std::vector<int> reduced;  // by node
-  set_collective_hook([&](const Node& node, Range) { reduced.push_back(node.id()); });
+  set_collective_hook([&](const Node& node, WorkRange) { reduced.push_back(node.id()); });
   const ReductionBench bench = bench_reduction({{5}}, {"collective"}, asked);
   set_collective_hook({});
   EXPECT_EQ(bench.results[0].in_place.wrong, 0);
@@ -253,7 +253,7 @@ TEST(ReductionBench, ThrowsWhatAStrategySaysUnlessRefusalsAreListed) {
 }
 
 TEST(ReductionBench, ResolvesAutoByTheMachineAndPredictsWhatItTimes) {
-  Machine machine{
+  MachineDescription machine{
       .devices = parse_devices("cpu:2"), .workers = 2, .run_us = 1, .bandwidth = {{1, 10, 20}}};
   ReductionBenchOptions asked = options("cpu:2");
   asked.machine = &machine;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
@@ -80,7 +81,7 @@ class AutoTraining : public ::testing::Test {
   }
 
   // --links of a file that describes this machine.
-  std::string links(const Machine& machine, const char* name = "links.json") const {
+  std::string links(const MachineDescription& machine, const char* name = "links.json") const {
     const std::string path = folder_.path() + "/" + name;
     write_text_file(local_file_system(), path, to_json(machine).str());
     return "--links=" + path;
@@ -88,7 +89,7 @@ class AutoTraining : public ::testing::Test {
 
   // The path of a file that keeps what was measured of so many devices on two threads, below an
   // XDG_CACHE_HOME that is folder_.
-  std::string keep(const Machine& machine, int devices) const {
+  std::string keep(const MachineDescription& machine, int devices) const {
     local_file_system().create_directory(folder_.path() + "/belfry");
     const std::string path =
         cat(folder_.path(), "/belfry/machine-", devices, "-devices-2-threads.json");
@@ -102,24 +103,24 @@ class AutoTraining : public ::testing::Test {
 };
 
 // Everything costs its launches: one for all tensors is best.
-Machine slow_to_launch(int devices) {
-  Machine machine = machine_of_workers(devices);
+MachineDescription slow_to_launch(int devices) {
+  MachineDescription machine = machine_of_workers(devices);
   machine.launch_us = 1000;
   return machine;
 }
 
 // Nothing but bytes costs anything, and two workers are twice as fast as one: they do best with two
 // tensors at a time.
-Machine free_to_launch(int devices) {
-  Machine machine = machine_of_workers(devices);
+MachineDescription free_to_launch(int devices) {
+  MachineDescription machine = machine_of_workers(devices);
   machine.launch_us = machine.wait_us = machine.share_us = machine.run_us = 0;
   machine.bandwidth = {{1, 10, 20}};
   return machine;
 }
 
 // Links of a ring are fast, and all others hardly there.
-Machine ring_of_four() {
-  Machine machine = machine_of_links(4, {.latency_us = 1, .gbps = 100});
+MachineDescription ring_of_four() {
+  MachineDescription machine = machine_of_links(4, {.latency_us = 1, .gbps = 100});
   for (const auto& [a, b] : {std::pair{0, 2}, {1, 3}})
     machine.links[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] =
         machine.links[static_cast<std::size_t>(b)][static_cast<std::size_t>(a)] = {10000, 0.001};
@@ -149,7 +150,7 @@ TEST_F(AutoTraining, PrintsTheTableOnceAndReportsWhatItChose) {
 }
 
 TEST_F(AutoTraining, ChoosesStrategiesAndBucketsByTheMachineWithTheSameBits) {
-  const Machine slow_links = machine_of_links(4, {.latency_us = 50, .gbps = 1});
+  const MachineDescription slow_links = machine_of_links(4, {.latency_us = 50, .gbps = 1});
   const struct {
     const char* devices;
     std::string links;

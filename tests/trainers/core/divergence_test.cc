@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/stop_gradient.h"
 #include "belfry/tests/trainers/program/train_support.h"

@@ -7,15 +7,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/base/threads.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/max_pool.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/kinds/async_support.h"
+#include "belfry/trainers/core/evaluation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/mnist.h"
+#include "belfry/trainers/util/console.h"
 
 namespace belfry {
 namespace free_towers_test {

@@ -5,11 +5,13 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/ops/gelu.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/ops/silu.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/ops/square.h"
 #include "belfry/tests/trainers/core/small_problem.h"
@@ -59,6 +61,15 @@ Output two_uses_of_a_synchronised_layer(Tower& tower, Output images, Output labe
   return loss_of(tower, relu(matmul(relu(matmul(x, w)), w)), labels);
 }
 
+// Row norms, gates, and labels as ids of an embedding.
+Output block_of_a_transformer(Tower& tower, Output images, Output labels) {
+  Output x = dense(tower, "in", flatten(images), {.units = 6});
+  x = layer_norm(tower, "ln", x + embedding(tower, "ids", labels, {.rows = 5, .width = 6}));
+  x = rms_norm(tower, "rms", x + gelu(dense(tower, "up", x, {.units = 6})));
+  const Output logits = dense(tower, "fc", silu(x), {.units = 5});
+  return cross_entropy(logits, labels, {.smoothing = 0.1, .ignored = 3});
+}
+
 Output with_l2_term(Tower& tower, Output images, Output labels) {
   const Output loss = loss_of(tower, flatten(images), labels);
   return loss + reduce_sum(square(tower.trainables()[0])) * 0.01;
@@ -86,7 +97,7 @@ const Op kClipGradient{.name = "ClipGradient",
                        .inputs = 1,
                        .shape = identity_shape,
                        .gradient = clipped,
-                       .split = Split::kElements,
+                       .split = WorkSplit::kElements,
                        .reference = copy,
                        .cpu_only = "a test"};
 
@@ -164,6 +175,11 @@ TEST(Independence, HoldsForSynchronisedBatchNorm) {
 TEST(Independence, HoldsForAVariableWithTwoUses) {
   expect_same_bits({.model = two_uses});
   expect_same_bits({.model = two_uses_of_a_synchronised_layer});
+}
+
+TEST(Independence, HoldsForRowNormsAndEmbeddings) {
+  expect_same_bits({.model = block_of_a_transformer});
+  expect_same_bits({.model = block_of_a_transformer, .trainer = "parameter_server"});
 }
 
 TEST(Independence, HoldsForAnUpdateOfOnesOwn) {

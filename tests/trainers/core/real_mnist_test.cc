@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/core/evaluation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

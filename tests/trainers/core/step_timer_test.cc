@@ -7,6 +7,7 @@
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/util/console.h"
 
 namespace belfry {
 namespace step_timer_test {

@@ -1,6 +1,7 @@
 // What users hand in wrong is refused by name, before anything is built or trained.
 #include <limits>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -95,7 +96,7 @@ TEST(TrainerChecks, NameFunctionsThatAreEmpty) {
   options.model = std::function<Output(Tower&, Output, Output)>();
   EXPECT_THAT(refusal(options), HasSubstr("TrainerOptions::model is empty"));
   options = good_options();
-  options.optimizer = sgd(Schedule());
+  options.optimizer = sgd(RateFunction());
   EXPECT_THAT(refusal(options), HasSubstr("the learning rate is an empty function"));
 }
 

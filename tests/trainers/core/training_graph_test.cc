@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/tests/support/sanitizers.h"

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/uneven_support.h"
 #include "belfry/tests/trainers/data/idx_files.h"

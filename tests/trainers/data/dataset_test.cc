@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 
 namespace belfry {

@@ -11,6 +11,8 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry::test {
 

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/trainers/data/generated_digits.h"
 

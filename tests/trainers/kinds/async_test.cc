@@ -54,13 +54,13 @@ class ByHand {
   void step(const Batch& batch) {
     for (std::size_t v = 0; v < variables_.size(); ++v)
       model_session_->write(records_[0].trainables[v], session_->read(variables_[v]));
-    std::vector<Feed> feeds;
+    std::vector<FeedValue> feeds;
     for (std::size_t t = 0; t < records_.size(); ++t)
       for (std::size_t f = 0; f < 2; ++f)
         feeds.push_back({records_[t].inputs[f], batch.tensors[2 * t + f]});
     const std::vector<Tensor> gradients = model_session_->run(fetches_, feeds);
     for (std::size_t t = 0; t < records_.size(); ++t) {
-      std::vector<Feed> one;
+      std::vector<FeedValue> one;
       for (std::size_t v = 0; v < inputs_.size(); ++v) {
         Tensor gradient = gradients[t * inputs_.size() + v];
         for (double& x : gradient.mutable_data<double>()) x /= towers_;

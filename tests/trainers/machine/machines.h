@@ -1,12 +1,13 @@
 // Machines for `auto` to choose by, so that tests need not measure the one that they run on.
 #pragma once
 #include "belfry/allreduce/machine.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/device_flag.h"
 
 namespace belfry {
 
 // `devices` logical CPU devices in one memory, on two workers.
-inline Machine machine_of_workers(int devices) {
+inline MachineDescription machine_of_workers(int devices) {
   return {.devices = parse_devices(cat("cpu:", devices)),
           .workers = 2,
           .run_us = 1,
@@ -17,7 +18,7 @@ inline Machine machine_of_workers(int devices) {
 }
 
 // `devices` GPUs, each with a link to each other one.
-inline Machine machine_of_links(int devices, const Link& link) {
+inline MachineDescription machine_of_links(int devices, const Link& link) {
   const auto count = static_cast<std::size_t>(devices);
   return {.devices = parse_devices(cat("gpu:", devices)),
           .launch_us = 5,

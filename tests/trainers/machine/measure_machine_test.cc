@@ -20,11 +20,11 @@ using testing::StartsWith;
 
 constexpr const char* kCached = "/cache/machine-2-devices-2-threads.json";
 
-Machine cheap() {
+MachineDescription cheap() {
   return {.devices = parse_devices("cpu:2"), .workers = 2, .run_us = 1, .bandwidth = {{1, 10, 20}}};
 }
 
-Machine measured(const MeasuredDevices& here) {
+MachineDescription measured(const MeasuredDevices& here) {
   return {
       .devices = here.devices, .workers = here.threads, .run_us = 2, .bandwidth = {{1, 10, 20}}};
 }
@@ -43,7 +43,8 @@ TEST(MeasureMachine, TimesWhatItCanAndKeepsItForTheNextTime) {
   const auto measure = [](const MeasuredDevices& here) {
     return measure_machine(here, 1 << 20);  // more takes long under sanitizers
   };
-  const Machine machine = find_machine(files, kTwo, {.cache = "/cache", .measure = measure});
+  const MachineDescription machine =
+      find_machine(files, kTwo, {.cache = "/cache", .measure = measure});
   EXPECT_EQ(machine.devices, kTwo.devices);
   EXPECT_EQ(machine.workers, 2);
   EXPECT_GT(machine.run_us, 0);
@@ -63,7 +64,8 @@ TEST(MeasureMachine, TakesLogicalGpusOfOneForOneMemory) {
   MemoryFileSystem files("/cache");
   const MeasuredDevices here{parse_devices("gpu:2"), 2, 2};
   const auto measure = [](const MeasuredDevices& all) { return measure_machine(all, 256 << 10); };
-  const Machine machine = find_machine(files, here, {.cache = "/cache", .measure = measure});
+  const MachineDescription machine =
+      find_machine(files, here, {.cache = "/cache", .measure = measure});
   EXPECT_EQ(machine.devices, here.devices);
   EXPECT_EQ(machine.workers, 1);
   EXPECT_TRUE(machine.links.empty());
@@ -84,7 +86,7 @@ TEST(MeasureMachine, TakesLogicalGpusOfOneForOneMemory) {
 TEST(MeasureMachine, MeasuresTheLinksOfGpus) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
-  const Machine machine = measure_machine({parse_devices("gpu:2"), 2}, 256 << 10);
+  const MachineDescription machine = measure_machine({parse_devices("gpu:2"), 2}, 256 << 10);
   EXPECT_EQ(machine.workers, 0);
   ASSERT_EQ(machine.links.size(), 2u);
   EXPECT_GT(machine.links[0][1].gbps, 0);

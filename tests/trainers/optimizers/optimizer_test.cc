@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/framework/device/fake_gpus.h"
 

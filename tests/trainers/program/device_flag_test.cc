@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/device/fake_gpus.h"
 #include "belfry/trainers/program/flag_parser.h"
 
@@ -15,13 +16,14 @@ using testing::HasSubstr;
 
 std::vector<std::string> names(std::string_view devices) {
   std::vector<std::string> result;
-  for (const DeviceSpec& device : parse_devices(devices)) result.push_back(device.str());
+  for (const DeviceSpec& device : parse_devices(devices, "--devices"))
+    result.push_back(device.str());
   return result;
 }
 
 std::string device_refusal(std::string_view devices) {
   try {
-    parse_devices(devices);
+    parse_devices(devices, "--devices");
   } catch (const FlagError& error) {
     return error.what();
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/flag_spellings.h"
 #include "belfry/trainers/program/program.h"
 
 namespace belfry {
@@ -192,10 +193,10 @@ TEST(FlagValues, RefuseWhatIsNoNumberOfBytes) {
 
 TEST(Arguments, AreWhatFollowsTheProgramsName) {
   const char* const argv[] = {"program", "--a", "b"};
-  EXPECT_EQ(arguments(3, argv).size(), 2u);
-  EXPECT_EQ(arguments(3, argv)[0], argv[1]);
-  EXPECT_TRUE(arguments(1, argv).empty());
-  EXPECT_TRUE(arguments(0, nullptr).empty());
+  EXPECT_EQ(program_arguments(3, argv).size(), 2u);
+  EXPECT_EQ(program_arguments(3, argv)[0], argv[1]);
+  EXPECT_TRUE(program_arguments(1, argv).empty());
+  EXPECT_TRUE(program_arguments(0, nullptr).empty());
 }
 
 TEST(ShortNames, AreSeparatedByBlanks) {

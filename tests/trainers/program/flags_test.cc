@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flag_parser.h"

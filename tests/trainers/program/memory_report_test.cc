@@ -5,6 +5,7 @@
 #include <map>
 
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 

@@ -1,4 +1,5 @@
 // Hashes that a run notes, and copies of variables that must be equal.
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/run_support.h"
 #include "belfry/trainers/runs/hash_log.h"
 

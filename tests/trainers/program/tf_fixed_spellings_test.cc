@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/program/parsed_flags.h"
+#include "belfry/trainers/program/flag_spellings.h"
 #include "belfry/trainers/program/tf_spellings.h"
 
 namespace belfry {

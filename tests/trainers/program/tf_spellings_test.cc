@@ -7,8 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
 #include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/program/flag_spellings.h"
 
 namespace belfry {
 namespace tf_spellings_test {

@@ -1,4 +1,5 @@
 // Training runs as from a command line: what they print, report and refuse.
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/train_support.h"
 
 namespace belfry {

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/runs/saved_runs.h"
 
 namespace belfry {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/runs/saved_runs.h"
 #include "belfry/trainers/runs/checkpoint_listing.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/runs/run_files.h"

@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/trainers/program/train_support.h"
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/graph.h"

@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/runs/event_reader.h"
 #include "belfry/tests/trainers/util/fake_console.h"
+#include "belfry/trainers/core/evaluation.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/runs/stats_log.h"

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {

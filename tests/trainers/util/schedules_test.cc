@@ -20,7 +20,7 @@ StepInfo at_step(std::int64_t step) {
       .step = step, .steps_per_epoch = 4, .epoch = static_cast<int>(step) / 4, .total_steps = 40};
 }
 
-std::vector<double> rates(const Rate& rate, std::vector<std::int64_t> steps) {
+std::vector<double> rates(const LearningRate& rate, std::vector<std::int64_t> steps) {
   std::vector<double> values;
   for (const std::int64_t step : steps) values.push_back(rate.at(at_step(step)));
   return values;
@@ -76,7 +76,8 @@ TEST(Schedules, InterpolateBetweenPointsAfterWholeEpochsAndNeverBeyond) {
 }
 
 TEST(Schedules, CallAFunctionAfterEachEpoch) {
-  const Rate rate = set_each_epoch(1, [](int complete, double now) { return now / complete; });
+  const LearningRate rate =
+      set_each_epoch(1, [](int complete, double now) { return now / complete; });
   EXPECT_THAT(rates(rate, {0, 3, 4, 8, 12, 11}), ElementsAre(1, 1, 1, .5, .5 / 3, .5));
   EXPECT_FALSE(rate.is_described());
   EXPECT_THROW(set_each_epoch(1, {}), InvalidArgument);
@@ -89,7 +90,7 @@ TEST(Schedules, SayWhatTheyAreInTheirOwnGrammar) {
     EXPECT_EQ(parse_schedule(text).str(), text);
   EXPECT_EQ(parse_schedule("cosine").str(), "cosine:0");
   EXPECT_EQ(parse_schedule("step:30").str(), "step:30@0.1");
-  const Rate rate = scheduled(0.1, parse_schedule("cosine:0@90"), 500);
+  const LearningRate rate = scheduled(0.1, parse_schedule("cosine:0@90"), 500);
   EXPECT_EQ(rate.str(), "cosine:0@90 from 0.1, warm-up of 500 steps");
   EXPECT_TRUE(scheduled(0.1, parse_schedule("constant")).is_constant());
 }

@@ -1,0 +1,16 @@
+// How the gradients of all processes are combined (framework/core_ops/between_processes.h).
+#pragma once
+#include <vector>
+
+#include "belfry/allreduce/verify/gradient_table.h"
+
+namespace belfry {
+
+// What Strategy::sum or Strategy::mean returns for a graph of one of several processes: the
+// canonical sum over the towers of all, or its mean. Each process sums what its own towers give
+// first. With `together`, all tensors of the table, which have one dtype, travel as one. 16 bits
+// are summed and sent as f32, and rounded once.
+std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
+                                                     bool together);
+
+}  // namespace belfry

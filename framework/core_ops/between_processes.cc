@@ -1,0 +1,284 @@
+#include "belfry/framework/core_ops/between_processes.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/graph/exchange.h"
+#include "belfry/framework/kernels/reduce.h"
+
+namespace belfry {
+namespace {
+
+constexpr char kCollection[] = "exchanges";
+constexpr const char* kNoGradient = "gradients are taken in each process";
+
+struct ScatterOptions {
+  int rank, size;
+  int towers;  // of each process
+  int tag;
+};
+struct AddOptions {
+  int size, towers;
+  bool mean;
+};
+struct GatherOptions {
+  int rank, size;
+  std::int64_t elements;  // of all pieces of one tensor; -1: rows, equally many of each process
+  int tag;
+};
+
+// What process `rank` adds of a tensor: whole cache lines, if it is large.
+WorkRange piece_of(std::int64_t elements, int rank, int size) {
+  constexpr std::int64_t kUnit = 16;
+  const std::int64_t units = (elements + kUnit - 1) / kUnit;
+  const auto begin = [&](int r) { return std::min(elements, units * r / size * kUnit); };
+  return {begin(rank), begin(rank + 1)};
+}
+
+void add_covering(TreeNode node, TreeNode range, std::vector<TreeNode>& found) {
+  if (range.begin <= node.begin && node.end <= range.end) return found.push_back(node);
+  if (node.end <= range.begin || range.end <= node.begin) return;
+  const int middle = node.begin + (node.end - node.begin + 1) / 2;
+  add_covering({node.begin, middle}, range, found);
+  add_covering({middle, node.end}, range, found);
+}
+
+std::vector<TreeNode> covering_nodes_of(int rank, int size, int towers) {
+  return covering_nodes({rank * towers, (rank + 1) * towers}, size * towers);
+}
+
+// Of all processes, in order.
+std::vector<TreeNode> all_covering_nodes(int size, int towers) {
+  std::vector<TreeNode> all;
+  for (int r = 0; r < size; ++r) {
+    const std::vector<TreeNode> some = covering_nodes_of(r, size, towers);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+std::span<std::byte> bytes_at(const void* tensor, WorkRange elements, DType dtype) {
+  const std::size_t size = size_of(dtype);
+  // Messages that are sent are not written.
+  auto* const begin = static_cast<std::byte*>(const_cast<void*>(tensor));
+  return {begin + static_cast<std::size_t>(elements.begin) * size,
+          static_cast<std::size_t>(elements.size()) * size};
+}
+
+OutputTypes scatter_shape(const ShapeContext& c) {
+  const auto& [rank, size, towers, tag] = c.options<ScatterOptions>();
+  c.require_same_dtype();
+  c.require(c.dtype() == DType::kF32 || c.dtype() == DType::kF64,
+            "sums over processes are of f32 or f64, not of ", name_of(c.dtype()));
+  c.require(c.inputs() == covering_nodes_of(rank, size, towers).size(), "takes ",
+            covering_nodes_of(rank, size, towers).size(), " tensors, not ", c.inputs());
+  c.require(c.input(0).rank() == 1 && c.input(0).is_fully_known(),
+            "takes tensors of one dimension "
+            "whose size is known, not ",
+            c.input(0));
+  const std::int64_t own = piece_of(c.input(0)[0], rank, size).size();
+  return {Shape{static_cast<std::int64_t>(all_covering_nodes(size, towers).size()), own}};
+}
+
+// Each row of the output is a covering node's piece of this process.
+Exchange scatter_exchange(const Node& node, const Pointers& p) {
+  const auto& [rank, size, towers, tag] = node.options<ScatterOptions>();
+  const TensorType& type = node.input(0).type();
+  const std::int64_t length = piece_of(type.shape[0], rank, size).size();
+  Exchange exchange;
+  std::int64_t row = 0;
+  for (int r = 0; r < size; ++r) {
+    const auto nodes = std::ssize(covering_nodes_of(r, size, towers));
+    for (std::int64_t i = 0; i < nodes && r != rank; ++i)
+      exchange.received.push_back(
+          {r, tag,
+           bytes_at(p.output<void>(), {(row + i) * length, (row + i + 1) * length}, type.dtype)});
+    row += nodes;
+    for (std::size_t i = 0; i < p.inputs() && r != rank; ++i)
+      exchange.sent.push_back(
+          {r, tag, bytes_at(p.input<void>(i), piece_of(type.shape[0], r, size), type.dtype)});
+  }
+  return exchange;
+}
+
+KernelRun scatter_kernel(KernelPlan& plan) {
+  const auto& [rank, size, towers, tag] = plan.options<ScatterOptions>();
+  const WorkRange own = piece_of(plan.input(0).shape[0], rank, size);
+  std::int64_t before = 0;
+  for (int r = 0; r < rank; ++r) before += std::ssize(covering_nodes_of(r, size, towers));
+  return [own, before, dtype = plan.dtype()](const Pointers& p) {
+    for (std::size_t i = 0; i < p.inputs(); ++i) {
+      const std::int64_t row = (before + static_cast<std::int64_t>(i)) * own.size();
+      std::ranges::copy(bytes_at(p.input<void>(i), own, dtype),
+                        bytes_at(p.output<void>(), {row, row + own.size()}, dtype).begin());
+    }
+  };
+}
+
+// Adds covering nodes as the canonical tree does.
+class CoveringSum {
+ public:
+  CoveringSum(int size, int towers)
+      : nodes_(all_covering_nodes(size, towers)), root_{0, size * towers} {}
+
+  template <class T>
+  void add(std::span<const void* const> rows, T* sum, std::int64_t begin, std::int64_t end) const {
+    for (std::int64_t from = begin; from < end; from += kBlock)
+      add_block(rows, nodes_, root_, sum + from, from, std::min(kBlock, end - from));
+  }
+
+ private:
+  static constexpr std::int64_t kBlock = 1024;
+  using Nodes = std::span<const TreeNode>;
+
+  template <class T>
+  void add_block(std::span<const void* const> rows, Nodes nodes, TreeNode node, T* sum,
+                 std::int64_t from, std::int64_t size) const {
+    if (nodes.size() == 1) {
+      std::copy_n(static_cast<const T*>(rows[0]) + from, size, sum);
+      return;
+    }
+    const int middle = node.begin + (node.end - node.begin + 1) / 2;
+    const auto left = static_cast<std::size_t>(
+        std::ranges::lower_bound(nodes, middle, {}, &TreeNode::begin) - nodes.begin());
+    T terms[2][kBlock];
+    add_block(rows.first(left), nodes.first(left), {node.begin, middle}, terms[0], from, size);
+    add_block(rows.subspan(left), nodes.subspan(left), {middle, node.end}, terms[1], from, size);
+    const void* const both[] = {terms[0], terms[1]};
+    void* const into[] = {sum};
+    kernels::tree_sum<T>(both, into, 0, size);
+  }
+
+  const std::vector<TreeNode> nodes_;
+  const TreeNode root_;
+};
+
+OutputTypes add_shape(const ShapeContext& c) {
+  c.require_rank(0, 2);
+  return {Shape{c.input(0)[1]}};
+}
+
+template <class T>
+KernelRun add_kernel_of(KernelPlan& plan) {
+  const auto& [size, towers, mean] = plan.options<AddOptions>();
+  const auto divisor = static_cast<T>(mean ? size * towers : 1);
+  return [sum = CoveringSum(size, towers), divisor, rows = plan.input(0).shape[0],
+          length = plan.input(0).shape[1]](const Pointers& p) {
+    std::vector<const void*> terms;
+    for (std::int64_t r = 0; r < rows; ++r) terms.push_back(p.input<T>(0) + r * length);
+    sum.add(terms, p.output<T>(), p.begin(), p.end());
+    if (divisor == 1) return;
+    for (std::int64_t i = p.begin(); i < p.end(); ++i) p.output<T>()[i] /= divisor;
+  };
+}
+
+KernelRun add_kernel(KernelPlan& plan) {
+  return plan.dtype() == DType::kF32 ? add_kernel_of<float>(plan) : add_kernel_of<double>(plan);
+}
+
+// Where a process's piece lies in the output.
+WorkRange gathered_piece(const GatherOptions& options, std::int64_t own, int rank) {
+  return options.elements < 0 ? WorkRange{rank * own, (rank + 1) * own}
+                              : piece_of(options.elements, rank, options.size);
+}
+
+OutputTypes gather_shape(const ShapeContext& c) {
+  const auto& options = c.options<GatherOptions>();
+  if (options.elements >= 0) return {Shape{options.elements}};
+  c.require(c.input(0).rank() > 0 && c.input(0).is_fully_known(),
+            "takes rows, of which the number is known, not ", c.input(0));
+  Shape shape = c.input(0);
+  shape[0] *= options.size;
+  return {shape};
+}
+
+Exchange gather_exchange(const Node& node, const Pointers& p) {
+  const auto& options = node.options<GatherOptions>();
+  const TensorType& type = node.input(0).type();
+  const std::int64_t own = type.shape.elements();
+  Exchange exchange;
+  for (int r = 0; r < options.size; ++r) {
+    if (r == options.rank) continue;
+    exchange.received.push_back(
+        {r, options.tag, bytes_at(p.output<void>(), gathered_piece(options, own, r), type.dtype)});
+    exchange.sent.push_back({r, options.tag, bytes_at(p.input<void>(0), {0, own}, type.dtype)});
+  }
+  return exchange;
+}
+
+KernelRun gather_kernel(KernelPlan& plan) {
+  const auto& options = plan.options<GatherOptions>();
+  const std::int64_t own = plan.input(0).shape.elements();
+  return [own, at = gathered_piece(options, own, options.rank),
+          dtype = plan.dtype()](const Pointers& p) {
+    std::ranges::copy(bytes_at(p.input<void>(0), {0, own}, dtype),
+                      bytes_at(p.output<void>(), at, dtype).begin());
+  };
+}
+
+// Another for each exchange of a graph.
+int next_tag(const Graph& graph) { return static_cast<int>(graph.nodes(kCollection).size()); }
+
+Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, NodeOptions options,
+                 At at) {
+  Node& node = graph.add(op, inputs, at, std::move(options));
+  graph.add_to_collection(kCollection, node);
+  return node.output();
+}
+
+}  // namespace
+
+const Op kScatterPieces{.name = "ScatterPieces",
+                        .inputs = kVariadic,
+                        .shape = scatter_shape,
+                        .no_gradient = kNoGradient,
+                        .exchange = scatter_exchange,
+                        .reference = scatter_kernel,
+                        .cpu_only = "it moves memory of hosts"};
+
+const Op kAddPieces{.name = "AddPieces",
+                    .inputs = 1,
+                    .shape = add_shape,
+                    .no_gradient = kNoGradient,
+                    .split = WorkSplit::kElements,
+                    .reference = add_kernel,
+                    .cpu_only = "it moves memory of hosts"};
+
+const Op kGatherPieces{.name = "GatherPieces",
+                       .inputs = 1,
+                       .shape = gather_shape,
+                       .no_gradient = kNoGradient,
+                       .exchange = gather_exchange,
+                       .reference = gather_kernel,
+                       .half = true,
+                       .cpu_only = "it moves memory of hosts"};
+
+std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
+  std::vector<TreeNode> found;
+  add_covering({0, leaves}, range, found);
+  return found;
+}
+
+Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
+                          At at) {
+  Graph& graph = own[0].graph();
+  const std::int64_t elements = own[0].shape().elements();
+  const Output pieces =
+      exchanged(graph, kScatterPieces, own,
+                NodeOptions(ScatterOptions{place.rank, place.size, towers, next_tag(graph)}), at);
+  const Output sum =
+      graph.add(kAddPieces, {pieces}, at, NodeOptions(AddOptions{place.size, towers, mean}))
+          .output();
+  return exchanged(graph, kGatherPieces, {&sum, 1},
+                   NodeOptions(GatherOptions{place.rank, place.size, elements, next_tag(graph)}),
+                   at);
+}
+
+Output gather_over_processes(Output rows, ProcessPlace place, At at) {
+  Graph& graph = rows.graph();
+  return exchanged(graph, kGatherPieces, {&rows, 1},
+                   NodeOptions(GatherOptions{place.rank, place.size, -1, next_tag(graph)}), at);
+}
+
+}  // namespace belfry

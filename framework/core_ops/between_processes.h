@@ -1,0 +1,32 @@
+// Ops that move tensors between processes. Each process builds the same ones in the same order.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "belfry/framework/graph/graph.h"
+#include "belfry/framework/group/process_place.h"
+
+namespace belfry {
+
+// A node of the canonical tree over the towers of all processes: the balanced tree over leaves 0 ..
+// n - 1, split at ceil(n / 2). Half-open.
+struct TreeNode {
+  int begin, end;
+  bool operator==(const TreeNode&) const = default;
+};
+
+// The largest nodes of the tree over `leaves` that lie in [begin, end), in order.
+std::vector<TreeNode> covering_nodes(TreeNode range, int leaves);
+
+// The canonical sum over the towers of all processes, or their mean. `own`: the sums of this
+// process's covering nodes, one each, 1-D tensors of one type, of `towers` towers here. Each
+// process adds one piece of all, and sends it to the others. Returns the same tensor in all.
+Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
+                          At at = {});
+
+// Rows of all processes, by rank: [n, ...] gives [size * n, ...].
+Output gather_over_processes(Output rows, ProcessPlace place, At at = {});
+
+extern const Op kScatterPieces, kAddPieces, kGatherPieces;
+
+}  // namespace belfry

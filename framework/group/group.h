@@ -1,0 +1,64 @@
+// The processes of one run, as one of them reaches the others. A group moves bytes and ends all
+// processes together; it knows nothing of tensors. One thread at a time calls it.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace belfry {
+
+// Bytes on their way to or from another process. The message and its bytes stay where they are
+// until it is done. Messages of one tag between two processes arrive in the order in which they
+// were posted.
+struct GroupMessage {
+  int peer = 0;
+  int tag = 0;  // from 0 up
+  std::span<std::byte> bytes = {};
+  bool done = false;
+};
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // The name of the machine that a process runs on.
+  virtual const std::string& host(int rank) const = 0;
+  // What carries the messages: "MPI", "TCP".
+  virtual std::string carrier() const = 0;
+
+  // Both post a message, and return at once. A receiver expects exactly as many bytes as are sent.
+  virtual void send(GroupMessage& message) = 0;
+  virtual void receive(GroupMessage& message) = 0;
+  // Moves what can be moved without waiting. True if a message is done since the last call. Throws
+  // CommError naming the process that failed, ended, or sent another number of bytes.
+  virtual bool poll() = 0;
+  // Ends what waits in other processes: their poll() throws CommError with `why`.
+  virtual void abort(const std::string& why) noexcept = 0;
+};
+
+// "rank 3, node7".
+std::string describe_rank(const ProcessGroup& group, int rank);
+
+// Polls until all messages are done. Naps when nothing moves.
+void finish(ProcessGroup& group, std::span<GroupMessage> messages);
+
+// Each process gives bytes, and gets those of all, by rank. All processes call it in the same
+// order.
+std::vector<std::string> gather(ProcessGroup& group, const std::string& own);
+
+// Sleeps longer and longer while nothing moves, so that a thread that polls leaves the cores to
+// those that compute.
+class Backoff {
+ public:
+  void moved() { idle_ = 0; }
+  void nap();
+
+ private:
+  int idle_ = 0;  // naps since something moved
+};
+
+}  // namespace belfry

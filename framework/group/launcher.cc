@@ -1,0 +1,88 @@
+#include "belfry/framework/group/launcher.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/group/mpi_module.h"
+
+namespace belfry {
+namespace {
+
+int number_in(const Environment& environment, const char* name, int least, int most) {
+  const char* const text = environment(name);
+  int value = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stopped, error] = std::from_chars(text, end, value);
+  require(error == std::errc() && stopped == end && value >= least && value <= most,
+          "the environment has ", name, "=", text, "; it must be a number from ", least, " to ",
+          most);
+  return value;
+}
+
+constexpr int kMostProcesses = 1 << 16;
+
+// The variable in which a launcher of MPI says how many processes it has started; null: none has.
+const char* mpi_size_variable(const Environment& environment) {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (environment(name)) return name;
+  const char* const slurm = "SLURM_STEP_NUM_TASKS";
+  return environment("PMIX_RANK") && environment(slurm) ? slurm : nullptr;
+}
+
+int port_in(const Environment& environment) {
+  constexpr int kMostPort = 65535;
+  if (environment("BELFRY_PORT")) return number_in(environment, "BELFRY_PORT", 1, kMostPort);
+  const int port = number_in(environment, "MASTER_PORT", 1, kMostPort);
+  const char* const agent = environment("TORCHELASTIC_USE_AGENT_STORE");
+  return agent && std::strcmp(agent, "True") == 0 ? port + 1 : port;
+}
+
+TcpGroupOptions tcp_options(const Environment& environment, int size) {
+  TcpGroupOptions options{.rank = number_in(environment, "RANK", 0, size - 1),
+                          .size = size,
+                          .address = environment("MASTER_ADDR"),
+                          .port = port_in(environment)};
+  for (const char* const name : {"TORCHELASTIC_RUN_ID", "BELFRY_TOKEN"})
+    if (const char* const token = environment(name)) options.token = token;
+  return options;
+}
+
+}  // namespace
+
+LauncherFound find_launcher(const Environment& environment, bool mpi) {
+  if (const char* const name = mpi ? mpi_size_variable(environment) : nullptr) {
+    const int size = number_in(environment, name, 1, kMostProcesses);
+    const auto kind = size > 1 ? LauncherFound::Kind::kMpi : LauncherFound::Kind::kNone;
+    return {.kind = kind, .size = size, .evidence = cat(name, "=", size)};
+  }
+  for (const char* const name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    if (!environment(name)) return {};
+  const int size = number_in(environment, "WORLD_SIZE", 1, kMostProcesses);
+  if (size == 1) return {};
+  return {.kind = LauncherFound::Kind::kTcp,
+          .size = size,
+          .evidence = cat("WORLD_SIZE=", size),
+          .tcp = tcp_options(environment, size)};
+}
+
+std::shared_ptr<Processes> join_processes(const LauncherFound& found) {
+  switch (found.kind) {
+    case LauncherFound::Kind::kNone: return nullptr;
+    case LauncherFound::Kind::kTcp:
+      return std::make_shared<Processes>([tcp = found.tcp] { return connect_tcp(tcp); });
+    case LauncherFound::Kind::kMpi: break;
+  }
+  auto processes = std::make_shared<Processes>(open_mpi);
+  require<CommError>(
+      processes->size() == found.size, "the environment says ", found.evidence, ", but MPI knows ",
+      processes->size(),
+      " processes: the launcher and libbelfry_mpi.so are of two MPIs; take the mpirun "
+      "of the MPI that Belfry was built with");
+  return processes;
+}
+
+const char* environment_variable(const char* name) { return std::getenv(name); }
+
+}  // namespace belfry

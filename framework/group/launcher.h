@@ -1,0 +1,38 @@
+// How this process was started together with others, as its environment says.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "belfry/framework/group/processes.h"
+#include "belfry/framework/group/tcp_group.h"
+
+namespace belfry {
+
+// The value of an environment variable, or null.
+using Environment = std::function<const char*(const char* name)>;
+
+struct LauncherFound {
+  enum class Kind { kNone, kMpi, kTcp };
+  Kind kind = Kind::kNone;
+  int size = 1;              // processes that it has started
+  std::string evidence;      // "OMPI_COMM_WORLD_SIZE=4"
+  TcpGroupOptions tcp = {};  // of kTcp
+};
+
+// MPI, if a launcher of MPI started several processes: OMPI_COMM_WORLD_SIZE, PMI_SIZE, or PMIX_RANK
+// with SLURM_STEP_NUM_TASKS. Else TCP, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, as
+// torchrun sets them. SLURM_NTASKS alone says nothing: a lone process in a batch script has it. A
+// torchrun whose agent holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True) leaves BELFRY_PORT, or
+// the next port. Throws InvalidArgument naming a variable whose value cannot be.
+LauncherFound find_launcher(const Environment& environment, bool mpi = true);
+
+// Joins the others; null if this process was started alone. Throws CommError if MPI's number of
+// processes is not the launcher's.
+std::shared_ptr<Processes> join_processes(const LauncherFound& found);
+
+// getenv(3).
+const char* environment_variable(const char* name);
+
+}  // namespace belfry

@@ -1,0 +1,14 @@
+// Which one of how many processes.
+#pragma once
+
+namespace belfry {
+
+// Towers are numbered over all processes: those of rank r with K devices are r * K .. r * K + K
+// - 1.
+struct ProcessPlace {
+  int rank = 0;
+  int size = 1;
+  bool operator==(const ProcessPlace&) const = default;
+};
+
+}  // namespace belfry

@@ -1,0 +1,104 @@
+#include "belfry/framework/group/processes.h"
+
+#include <utility>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/threads.h"
+
+namespace belfry {
+namespace {
+
+// A function as work that ends at once.
+class Call final : public Processes::Work {
+ public:
+  explicit Call(const std::function<void(ProcessGroup&)>& what) : what_(what) {}
+  Progress advance(ProcessGroup& group) override {
+    what_(group);
+    return Progress::kEnded;
+  }
+
+ private:
+  const std::function<void(ProcessGroup&)>& what_;
+};
+
+}  // namespace
+
+Processes::Processes(std::function<std::unique_ptr<ProcessGroup>()> open) : open_(std::move(open)) {
+  thread_ = start_thread({"the messages between processes", "let it start one more thread"},
+                         [this](std::stop_token stop) { serve(std::move(stop)); });
+  call([this](ProcessGroup& group) {
+    place_ = {group.rank(), group.size()};
+    for (int r = 0; r < place_.size; ++r) hosts_.push_back(group.host(r));
+    carrier_ = group.carrier();
+  });
+}
+
+Processes::~Processes() {
+  thread_.request_stop();
+  changed_.notify_all();
+}
+
+void Processes::begin(Work& work) {
+  {
+    const std::lock_guard lock(mutex_);
+    require<Internal>(work_ == nullptr, "the processes already have work");
+    work_ = &work;
+    error_ = nullptr;
+  }
+  changed_.notify_all();
+}
+
+void Processes::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return work_ == nullptr; });
+  if (const std::exception_ptr error = std::exchange(error_, nullptr))
+    std::rethrow_exception(error);
+}
+
+std::vector<std::string> Processes::gather(const std::string& own) {
+  std::vector<std::string> all;
+  call([&](ProcessGroup& group) { all = belfry::gather(group, own); });
+  return all;
+}
+
+void Processes::abort(const std::string& why) {
+  call([&](ProcessGroup& group) { group.abort(why); });
+}
+
+void Processes::call(const std::function<void(ProcessGroup&)>& what) {
+  Call work(what);
+  begin(work);
+  wait();
+}
+
+void Processes::serve(std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [&] { return work_ != nullptr; })) {
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      run(*work_);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    error_ = error;
+    work_ = nullptr;
+    changed_.notify_all();
+  }
+  group_.reset();
+}
+
+void Processes::run(Work& work) {
+  if (!group_) group_ = open_();
+  Backoff backoff;
+  for (;;) {
+    switch (work.advance(*group_)) {
+      case Work::Progress::kEnded: return;
+      case Work::Progress::kSome: backoff.moved(); break;
+      case Work::Progress::kNone: backoff.nap(); break;
+    }
+  }
+}
+
+}  // namespace belfry

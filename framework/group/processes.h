@@ -1,0 +1,67 @@
+// The processes of a run, and the one thread of this process that talks to the others.
+#pragma once
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "belfry/framework/group/group.h"
+#include "belfry/framework/group/process_place.h"
+
+namespace belfry {
+
+class Processes {
+ public:
+  // What the thread does piece by piece.
+  class Work {
+   public:
+    enum class Progress { kNone, kSome, kEnded };
+    virtual ~Work() = default;
+    // Does what can be done without waiting. Not called again after kEnded, or when it has thrown.
+    virtual Progress advance(ProcessGroup& group) = 0;
+  };
+
+  // `open` makes the group, in the thread. Throws what it throws.
+  explicit Processes(std::function<std::unique_ptr<ProcessGroup>()> open);
+  // Ends the group.
+  ~Processes();
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  ProcessPlace place() const { return place_; }
+  int rank() const { return place_.rank; }
+  int size() const { return place_.size; }
+  const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+  const std::string& carrier() const { return carrier_; }  // ProcessGroup::carrier()
+
+  // begin() hands work to the thread, and wait() waits until it has ended; it throws what the work
+  // threw. One work at a time.
+  void begin(Work& work);
+  void wait();
+  // gather() of group.h.
+  std::vector<std::string> gather(const std::string& own);
+  // The other processes throw CommError with `why`, and this one can do nothing with them any more.
+  void abort(const std::string& why);
+
+ private:
+  void call(const std::function<void(ProcessGroup&)>& what);
+  void serve(std::stop_token stop);
+  void run(Work& work);
+
+  std::function<std::unique_ptr<ProcessGroup>()> open_;
+  std::unique_ptr<ProcessGroup> group_;  // the thread's
+  ProcessPlace place_;
+  std::vector<std::string> hosts_;
+  std::string carrier_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  Work* work_ = nullptr;
+  std::exception_ptr error_;
+  std::jthread thread_;
+};
+
+}  // namespace belfry

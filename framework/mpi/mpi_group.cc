@@ -1,0 +1,205 @@
+// The module libbelfry_mpi.so: processes that MPI has started. The only place that knows MPI. It
+// blocks in no call but those that begin and end MPI.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include <belfry_build_identity.h>
+#include <mpi.h>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/group/mpi_module.h"
+
+namespace belfry {
+namespace {
+
+// Counts of MPI are ints, so larger messages go in pieces.
+constexpr std::size_t kPiece = std::size_t{1} << 30;
+constexpr int kAbortTag = 32767;  // the largest that every MPI has
+constexpr std::size_t kLongestReason = 4096;
+
+std::string text_of(int error) {
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(error, text, &length);
+  return {text, static_cast<std::size_t>(length)};
+}
+
+void check(int error, const char* call) {
+  require<CommError>(error == MPI_SUCCESS, call, ": ", text_of(error));
+}
+
+class MpiGroup final : public ProcessGroup {
+ public:
+  MpiGroup() {
+    int threads = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &threads), "MPI_Init_thread");
+    require<CommError>(threads >= MPI_THREAD_SERIALIZED,
+                       "this MPI serves one thread alone; take one with MPI_THREAD_SERIALIZED");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(all_, &rank_);
+    int size = 0;
+    MPI_Comm_size(all_, &size);
+    learn_hosts(size);
+    check(MPI_Irecv(reason_.data(), static_cast<int>(reason_.size()), MPI_CHAR, MPI_ANY_SOURCE,
+                    kAbortTag, all_, &aborted_by_other_),
+          "MPI_Irecv");
+  }
+  MpiGroup(const MpiGroup&) = delete;
+  MpiGroup& operator=(const MpiGroup&) = delete;
+  ~MpiGroup() override {
+    if (failed_) return;  // others may never come to the end; the launcher ends them
+    MPI_Cancel(&aborted_by_other_);
+    MPI_Wait(&aborted_by_other_, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&all_);
+    MPI_Finalize();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(hosts_.size()); }
+  const std::string& host(int rank) const override {
+    return hosts_[static_cast<std::size_t>(rank)];
+  }
+  std::string carrier() const override { return "MPI"; }
+
+  void send(GroupMessage& message) override { post(message, true); }
+  void receive(GroupMessage& message) override { post(message, false); }
+
+  bool poll() override {
+    hear_of_aborts();
+    if (requests_.empty()) return std::exchange(moved_, false);
+    const int posted = static_cast<int>(requests_.size());
+    int count = 0;
+    finished_.resize(requests_.size());
+    statuses_.resize(requests_.size());
+    const int error =
+        MPI_Testsome(posted, requests_.data(), &count, finished_.data(), statuses_.data());
+    if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS) fail("MPI_Testsome", error);
+    for (int i = 0; i < count; ++i) end_piece(finished_[at(i)], statuses_[at(i)], error);
+    if (count > 0) forget_finished();
+    return std::exchange(moved_, false);
+  }
+
+  void abort(const std::string& why) noexcept override {
+    failed_ = true;
+    const int length = static_cast<int>(std::min(why.size(), kLongestReason));
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank_) continue;
+      MPI_Request request;  // the process ends soon: nobody waits for it
+      MPI_Isend(why.data(), length, MPI_CHAR, r, kAbortTag, all_, &request);
+      MPI_Request_free(&request);
+    }
+  }
+
+ private:
+  struct Piece {
+    GroupMessage* message;
+    std::size_t bytes;
+    bool sent;
+  };
+
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+  void learn_hosts(int size) {
+    using Name = std::array<char, MPI_MAX_PROCESSOR_NAME>;
+    Name own{};
+    int length = 0;
+    MPI_Get_processor_name(own.data(), &length);
+    std::vector<Name> names(at(size));
+    check(MPI_Allgather(own.data(), sizeof(Name), MPI_CHAR, names.data(), sizeof(Name), MPI_CHAR,
+                        all_),
+          "MPI_Allgather");
+    for (const Name& name : names) hosts_.emplace_back(name.data());
+  }
+
+  void post(GroupMessage& message, bool sends) {
+    message.done = false;
+    for (std::size_t from = 0; from == 0 || from < message.bytes.size(); from += kPiece) {
+      const std::size_t size = std::min(kPiece, message.bytes.size() - from);
+      std::byte* const bytes = message.bytes.data() + from;
+      MPI_Request request = MPI_REQUEST_NULL;
+      const int count = static_cast<int>(size);
+      const int error =
+          sends ? MPI_Isend(bytes, count, MPI_BYTE, message.peer, message.tag, all_, &request)
+                : MPI_Irecv(bytes, count, MPI_BYTE, message.peer, message.tag, all_, &request);
+      if (error != MPI_SUCCESS) fail(describe_rank(*this, message.peer).c_str(), error);
+      requests_.push_back(request);
+      pieces_.push_back({&message, size, sends});
+    }
+  }
+
+  void end_piece(int i, const MPI_Status& status, int error) {
+    const Piece& piece = pieces_[at(i)];
+    const std::string peer = describe_rank(*this, piece.message->peer);
+    if (error == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS)
+      fail(peer.c_str(), status.MPI_ERROR);
+    int count = 0;
+    if (!piece.sent) MPI_Get_count(&status, MPI_BYTE, &count);
+    require<CommError>(piece.sent || at(count) == piece.bytes, peer, ": sends ", count,
+                       " bytes where ", piece.bytes, " are expected (tag ", piece.message->tag,
+                       "): the processes do not run the same plan");
+    ++ended_[piece.message];
+    const std::size_t pieces =
+        std::max<std::size_t>(1, (piece.message->bytes.size() + kPiece - 1) / kPiece);
+    if (ended_[piece.message] < pieces) return;
+    ended_.erase(piece.message);
+    piece.message->done = moved_ = true;
+  }
+
+  void forget_finished() {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] == MPI_REQUEST_NULL) continue;
+      requests_[kept] = requests_[i];
+      pieces_[kept++] = pieces_[i];
+    }
+    requests_.resize(kept);
+    pieces_.resize(kept);
+  }
+
+  void hear_of_aborts() {
+    int heard = 0;
+    MPI_Status status;
+    check(MPI_Test(&aborted_by_other_, &heard, &status), "MPI_Test");
+    if (!heard) return;
+    failed_ = true;
+    int length = 0;
+    MPI_Get_count(&status, MPI_CHAR, &length);
+    throw CommError(cat(describe_rank(*this, status.MPI_SOURCE), ": ",
+                        std::string(reason_.data(), at(length))));
+  }
+
+  [[noreturn]] void fail(const char* what, int error) {
+    failed_ = true;
+    throw CommError(cat(what, ": ", text_of(error)));
+  }
+
+  MPI_Comm all_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  std::vector<std::string> hosts_;
+  std::vector<MPI_Request> requests_;
+  std::vector<Piece> pieces_;                         // of each request
+  std::map<const GroupMessage*, std::size_t> ended_;  // pieces of messages that are not done
+  std::vector<int> finished_;
+  std::vector<MPI_Status> statuses_;
+  bool moved_ = false;
+  bool failed_ = false;
+  std::array<char, kLongestReason> reason_ = {};
+  MPI_Request aborted_by_other_ = MPI_REQUEST_NULL;
+};
+
+}  // namespace
+}  // namespace belfry
+
+extern "C" belfry::ProcessGroup* belfry_open_mpi(const char* wanted, std::string* why) {
+  try {
+    if (std::strcmp(wanted, BELFRY_BUILD_IDENTITY) == 0) return new belfry::MpiGroup;
+    *why = "is of another build (" BELFRY_BUILD_IDENTITY "); build both again";
+  } catch (const std::exception& error) {
+    *why = error.what();
+  }
+  return nullptr;
+}

@@ -1,0 +1,35 @@
+// What the thread between processes does in a run: it follows the command list of the strand of
+// messages, launch by launch.
+#pragma once
+#include <vector>
+
+#include "belfry/framework/graph/exchange.h"
+#include "belfry/framework/group/processes.h"
+#include "belfry/framework/run/linked_plan.h"
+#include "belfry/framework/run/run_state.h"
+
+namespace belfry {
+
+class Exchanger final : public Processes::Work {
+ public:
+  Exchanger(const LinkedPlan& linked, RunState& run) : linked_(linked), run_(run) {}
+
+  // Before a run.
+  void begin();
+  // Ends when the list is done, or the run has failed. Throws nothing: RunState::fail().
+  Progress advance(ProcessGroup& group) override;
+
+ private:
+  // Each returns whether it came further.
+  bool follow(ProcessGroup& group);
+  bool finish(ProcessGroup& group);
+  void start(LaunchIndex launch, ProcessGroup& group);
+
+  const LinkedPlan& linked_;
+  RunState& run_;
+  std::size_t next_ = 0;                // of LinkedPlan::exchanges
+  LaunchIndex under_way_;               // or none
+  std::vector<GroupMessage> messages_;  // of that launch
+};
+
+}  // namespace belfry

@@ -1,0 +1,80 @@
+#include "belfry/framework/group/launcher.h"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/tests/framework/framework_test_support.h"
+
+namespace belfry {
+namespace launcher_test {
+
+using ::testing::HasSubstr;
+using Kind = LauncherFound::Kind;
+
+LauncherFound found(const std::map<std::string, std::string>& environment, bool mpi = true) {
+  return find_launcher(
+      [&](const char* name) {
+        const auto variable = environment.find(name);
+        return variable == environment.end() ? nullptr : variable->second.c_str();
+      },
+      mpi);
+}
+
+TEST(Launcher, MpiIsKnownByItsVariables) {
+  EXPECT_EQ(found({{"OMPI_COMM_WORLD_SIZE", "4"}}).kind, Kind::kMpi);
+  EXPECT_EQ(found({{"OMPI_COMM_WORLD_SIZE", "4"}}).size, 4);
+  EXPECT_EQ(found({{"PMI_SIZE", "2"}}).kind, Kind::kMpi);
+  EXPECT_EQ(found({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "3"}}).size, 3);
+}
+
+TEST(Launcher, OneProcessIsAlone) {
+  EXPECT_EQ(found({}).kind, Kind::kNone);
+  EXPECT_EQ(found({{"OMPI_COMM_WORLD_SIZE", "1"}}).kind, Kind::kNone);
+  // A batch script has these.
+  EXPECT_EQ(found({{"SLURM_NTASKS", "8"}}).kind, Kind::kNone);
+  EXPECT_EQ(found({{"SLURM_STEP_NUM_TASKS", "8"}}).kind, Kind::kNone);
+  EXPECT_EQ(found({{"OMPI_COMM_WORLD_SIZE", "4"}}, false).kind, Kind::kNone);
+}
+
+const std::map<std::string, std::string> kTorchrun = {
+    {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+
+std::map<std::string, std::string> torchrun_with(const std::string& name,
+                                                 const std::string& value) {
+  auto environment = kTorchrun;
+  environment[name] = value;
+  return environment;
+}
+
+TEST(Launcher, TcpIsWhatTorchrunSets) {
+  const LauncherFound tcp = found(kTorchrun);
+  ASSERT_EQ(tcp.kind, Kind::kTcp);
+  EXPECT_EQ(tcp.tcp.rank, 1);
+  EXPECT_EQ(tcp.tcp.size, 2);
+  EXPECT_EQ(tcp.tcp.address, "node1");
+  EXPECT_EQ(tcp.tcp.port, 29500);
+  for (const auto& [name, value] : kTorchrun) {
+    auto environment = kTorchrun;
+    environment.erase(name);
+    EXPECT_EQ(found(environment).kind, Kind::kNone) << name;
+  }
+}
+
+TEST(Launcher, ThePortOfTheAgentIsLeftToIt) {
+  EXPECT_EQ(found(torchrun_with("TORCHELASTIC_USE_AGENT_STORE", "True")).tcp.port, 29501);
+  EXPECT_EQ(found(torchrun_with("TORCHELASTIC_USE_AGENT_STORE", "False")).tcp.port, 29500);
+  EXPECT_EQ(found(torchrun_with("BELFRY_PORT", "4000")).tcp.port, 4000);
+}
+
+TEST(Launcher, WhatCannotBeIsNamed) {
+  for (const auto& [name, value] : std::map<std::string, std::string>{
+           {"RANK", "2"}, {"RANK", "x"}, {"WORLD_SIZE", "0"}, {"MASTER_PORT", "70000"}})
+    EXPECT_THAT(message_of<InvalidArgument>([&] { found(torchrun_with(name, value)); }),
+                HasSubstr(name + "=" + value));
+}
+
+}  // namespace launcher_test
+}  // namespace belfry

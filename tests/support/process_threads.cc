@@ -1,0 +1,37 @@
+#include "belfry/tests/support/process_threads.h"
+
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "belfry/framework/group/socket_impl.h"
+
+namespace belfry::test {
+
+int free_port() { return detail::Socket::listen_on(0).port(); }
+
+TcpGroupOptions local_processes(int size) {
+  return {.size = size, .port = free_port(), .token = "test", .timeout = std::chrono::seconds(30)};
+}
+
+void run_processes(int size, const std::function<void(std::shared_ptr<Processes>)>& body) {
+  TcpGroupOptions options = local_processes(size);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      options.rank = rank;
+      threads.emplace_back([&, options, rank] {
+        try {
+          body(std::make_shared<Processes>([options] { return connect_tcp(options); }));
+        } catch (...) {
+          errors[static_cast<std::size_t>(rank)] = std::current_exception();
+        }
+      });
+    }
+  }
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+}  // namespace belfry::test

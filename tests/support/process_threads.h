@@ -1,0 +1,21 @@
+// Processes of one run as threads of a test, which reach each other by TCP.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "belfry/framework/group/processes.h"
+#include "belfry/framework/group/tcp_group.h"
+
+namespace belfry::test {
+
+// A port that nobody listens at.
+int free_port();
+
+// Of rank 0 of `size` processes, to be given the others' ranks.
+TcpGroupOptions local_processes(int size);
+
+// Calls body() in a thread for each of `size` processes, and waits for all. Rethrows what the one of
+// the lowest rank threw.
+void run_processes(int size, const std::function<void(std::shared_ptr<Processes>)>& body);
+
+}  // namespace belfry::test

@@ -1,0 +1,69 @@
+#include "belfry/trainers/core/evaluation.h"
+
+#include <utility>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/evaluator.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/util/statistics.h"
+
+namespace belfry {
+
+Evaluation::Evaluation(Console& console) : console_(console) {}
+
+Evaluation::~Evaluation() = default;
+
+void Evaluation::setup(Trainer& trainer) {
+  const Dataset* data = trainer.test_data();
+  if (!data) return;
+  evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.built().predictors, *data,
+                                           trainer.options().batch_size);
+  is_due_ = trainer.steps() > 0 && trainer.position().samples == 0 &&
+            evaluated_at_ != trainer.steps() && knows_;
+}
+
+Json Evaluation::state() const { return Json::object().set("step", evaluated_at_); }
+
+void Evaluation::restore(const Json& state) {
+  evaluated_at_ = state.at("step").integer();
+  knows_ = true;
+}
+
+void Evaluation::before_step(Trainer& trainer, const StepInfo& info) {
+  if (!std::exchange(is_due_, false)) return;
+  StepInfo last = info;
+  --last.epoch;
+  evaluate(trainer, last);
+}
+
+void Evaluation::after_epoch(Trainer& trainer, const StepInfo& info) {
+  if (!trainer.interrupted()) evaluate(trainer, info);
+}
+
+void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
+  if ((evaluated_ && info.step == evaluated_at_) || trainer.interrupted()) return;
+  // Nothing was left to train: the epoch before ended here.
+  StepInfo last = info;
+  if (trainer.position().samples == 0 && last.epoch > 0) --last.epoch;
+  evaluate(trainer, last);
+}
+
+void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
+  evaluated_at_ = info.step;
+  evaluated_ = true;
+  if (!evaluator_) return;
+  const std::string when = cat("epoch ", info.epoch + 1, ", step ", info.step);
+  const std::int64_t samples = trainer.test_data()->size();
+  std::string line = when + ": test";
+  const std::vector<NamedValue> means = evaluator_->run([&](std::int64_t tested) {
+    show_if_due(&console_, when, ": tested ", tested, "/", samples);
+  });
+  for (const NamedValue& mean : means) {
+    trainer.set_metric("validation_" + mean.name, mean.value);
+    line += cat("  ", mean.name, " ", significant(mean.value));
+  }
+  console_.line(line);
+  trainer.evaluated(info);
+}
+
+}  // namespace belfry

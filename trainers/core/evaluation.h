@@ -1,0 +1,42 @@
+// Tests what a training has learned, epoch by epoch.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/util/console.h"
+
+namespace belfry {
+
+class Evaluator;
+
+// Evaluates the test data after each epoch, and after a last epoch that was cut short, unless a
+// signal cut it: sets the metrics "validation_loss" and "validation_<metric>" of the trainer and
+// prints a line; before it, how many samples have been tested, whenever that is due. A run that
+// goes on from the end of an epoch first does the evaluation that was due there. Without test data
+// it does nothing.
+class Evaluation final : public Callback {
+ public:
+  explicit Evaluation(Console& console);
+  ~Evaluation() override;
+  void setup(Trainer& trainer) override;
+  void before_step(Trainer& trainer, const StepInfo& info) override;
+  void after_epoch(Trainer& trainer, const StepInfo& info) override;
+  void after_training(Trainer& trainer, const StepInfo& info) override;
+  std::string name() const override { return "evaluation"; }
+  Json state() const override;
+  void restore(const Json& state) override;
+
+ private:
+  void evaluate(Trainer& trainer, const StepInfo& info);
+
+  Console& console_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::int64_t evaluated_at_ = 0;  // steps
+  bool evaluated_ = false;         // by this run
+  bool knows_ = false;             // evaluated_at_ is of the run that this one goes on from
+  bool is_due_ = false;            // before the first step of this run
+};
+
+}  // namespace belfry

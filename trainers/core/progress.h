@@ -1,0 +1,53 @@
+// The line that says how far a training is.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/util/console.h"
+
+namespace belfry {
+
+// Shows steps, loss, metrics, speed, and the time that is left. On a terminal: one line that
+// updates itself and gives up details until it fits the terminal's width. Elsewhere: a line for the
+// first step and for the end of each epoch. And in between whenever one is due (Console::due).
+//
+// The speed is that of the steps since the last line, without what happens between steps. The time
+// left is that until the last step of the run, if the rest goes on as the run has gone since the
+// end of its first step, with evaluations, checkpoints and other callbacks.
+class Progress final : public Callback {
+ public:
+  explicit Progress(Console& console) : console_(console) {}
+  void setup(Trainer& trainer) override;
+  void before_step(Trainer& trainer, const StepInfo& info) override;
+  void after_step(Trainer& trainer, const StepInfo& info) override;
+  void after_epoch(Trainer& trainer, const StepInfo& info) override;
+
+  // Of the line. Those of the highest rank give way first.
+  struct Part {
+    std::string text;
+    int rank;
+  };
+
+ private:
+  std::vector<Part> parts(const Trainer& trainer) const;
+  void show(const Trainer& trainer);
+
+  Console& console_;
+  std::int64_t total_steps_ = 0;
+  std::int64_t first_step_ = -1, done_ = 0;  // of this run; complete ones of all runs
+  int epoch_ = 0;                            // of the last step
+  // Seconds since training began.
+  double began_ = 0, ended_ = 0;  // the last step
+  double first_ended_ = 0;        // the first step
+  std::int64_t shown_step_ = -1;
+  // Of the steps since the last line.
+  std::int64_t rate_steps_ = 0;
+  double rate_seconds_ = 0;
+  // Parts from this rank on are hidden, until the width changes, so that the status line is steady.
+  int hidden_rank_ = 0;
+  std::size_t width_ = 0;
+};
+
+}  // namespace belfry

@@ -1,0 +1,84 @@
+#include "belfry/trainers/program/program_processes.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sched.h>
+
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/device/device.h"
+#include "belfry/trainers/util/flag_values.h"
+
+namespace belfry {
+namespace {
+
+// The cores that this process may use, as text to compare: "host 1100".
+std::string own_cores(const Processes& processes) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  std::string text = processes.host(processes.rank()) + " ";
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return text;
+  for (int core = 0; core < CPU_SETSIZE; ++core) text += CPU_ISSET(core, &mask) ? '1' : '0';
+  return text;
+}
+
+// Processes that may use the same cores share them; others have all of their own.
+int share_of_cores(Processes& processes) {
+  const std::string own = own_cores(processes);
+  const std::vector<std::string> all = processes.gather(own);
+  const auto sharers = static_cast<int>(std::ranges::count(all, own));
+  return std::max(1, usable_cores() / sharers);
+}
+
+void require_possible(const TrainFlags& flags) {
+  const std::pair<const char*, bool> refused[] = {
+      {"--check_equivalence", flags.check_equivalence > 0},
+      {"--explain", !flags.explain.empty()},
+      {"--run_dir", !flags.run.directory.empty()},
+      {"--precision=f16", flags.trainer.precision == Precision::kF16},
+      {"--trainer=async", !flags.async().empty()},
+      {"a device on a GPU", std::ranges::any_of(flags.trainer.devices, &DeviceSpec::is_gpu)}};
+  for (const auto& [what, given] : refused)
+    require<FlagError>(!given, what,
+                       " is for one process, and this is one of several; --mpi=off "
+                       "makes each a training of its own");
+  require<FlagError>(
+      flags.kind == "replicated" && flags.trainer.aggregation.allreduce == "collective",
+      "several processes train with --trainer=replicated --allreduce=collective, not ", flags.kind,
+      " and ", flags.trainer.aggregation.allreduce);
+}
+
+}  // namespace
+
+std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
+  return join_processes(flags.launcher);
+}
+
+TrainFlags of_process(TrainFlags flags, Processes& processes) {
+  require_possible(flags);
+  flags.trainer.session.threads =
+      flags.trainer.session.threads > 0 ? flags.trainer.session.threads : share_of_cores(processes);
+  if (processes.rank() == 0) return flags;
+  for (std::string* const file :
+       {&flags.json, &flags.memory_report, &flags.trace_file, &flags.save_checkpoint})
+    file->clear();
+  return flags;
+}
+
+int run_process(Processes& processes, const std::function<int()>& body) try {
+  return body();
+} catch (const std::exception& error) {
+  try {
+    processes.abort(error.what());
+  } catch (const Error& other) {
+    log_debug("the other processes cannot be told: ", other.what());
+  }
+  std::throw_with_nested(Error(
+      cat("[rank ", processes.rank(), ", ", processes.host(processes.rank()), "] ", error.what())));
+}
+
+}  // namespace belfry
