@@ -37,7 +37,7 @@ class ProcessGroup {
   // CommError naming the process that failed, ended, or sent another number of bytes.
   virtual bool poll() = 0;
   // Ends what waits in other processes: their poll() throws CommError with `why`.
-  virtual void abort(const std::string& why) noexcept = 0;
+  virtual void end_others(const std::string& why) noexcept = 0;
 };
 
 // "rank 3, node7".

@@ -61,8 +61,8 @@ std::vector<std::string> Processes::gather(const std::string& own) {
   return all;
 }
 
-void Processes::abort(const std::string& why) {
-  call([&](ProcessGroup& group) { group.abort(why); });
+void Processes::end_others(const std::string& why) {
+  call([&](ProcessGroup& group) { group.end_others(why); });
 }
 
 void Processes::call(const std::function<void(ProcessGroup&)>& what) {

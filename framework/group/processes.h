@@ -45,7 +45,7 @@ class Processes {
   // gather() of group.h.
   std::vector<std::string> gather(const std::string& own);
   // The other processes throw CommError with `why`, and this one can do nothing with them any more.
-  void abort(const std::string& why);
+  void end_others(const std::string& why);
 
  private:
   void call(const std::function<void(ProcessGroup&)>& what);

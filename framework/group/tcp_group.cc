@@ -28,8 +28,8 @@ struct Head {
 };
 constexpr std::uint32_t kMagic = 0xbe1f2701;
 // The tag of the last message of a process that ends all: its bytes say why.
-constexpr std::uint32_t kAbort = 0xffffffff;
-// What a process that aborts says is no longer.
+constexpr std::uint32_t kEnd = 0xffffffff;
+// What a process that ends the others says is no longer.
 constexpr std::uint64_t kLongestReason = 1 << 16;
 // A message that nobody has asked for yet takes memory of its own.
 constexpr std::uint64_t kLongestEarly = std::uint64_t{1} << 32;
@@ -63,7 +63,7 @@ class Peer {
       fail(name, "the process has ended");
     return (!closed_ && write(name)) || received;
   }
-  void abort(const std::string& why) noexcept;
+  void end_others(const std::string& why) noexcept;
 
   std::string host;
 
@@ -162,7 +162,7 @@ bool Peer::read(const std::string& name) {
 
 void Peer::begin_message(const std::string& name) {
   if (head_.magic != kMagic) fail(name, "sends what is no message");
-  if (head_.tag == kAbort) {
+  if (head_.tag == kEnd) {
     kept_.resize(std::min(head_.size, kLongestReason));
     return;
   }
@@ -181,7 +181,7 @@ void Peer::begin_message(const std::string& name) {
 // True if somebody has asked for it.
 bool Peer::end_message(const std::string& name) {
   read_ = 0;
-  if (head_.tag == kAbort)
+  if (head_.tag == kEnd)
     fail(name, std::string(reinterpret_cast<const char*>(kept_.data()), kept_.size()));
   if (GroupMessage* const into = std::exchange(into_, nullptr)) return into->done = true;
   // It may have been asked for since it began.
@@ -195,10 +195,10 @@ bool Peer::end_message(const std::string& name) {
   return true;
 }
 
-void Peer::abort(const std::string& why) noexcept {
+void Peer::end_others(const std::string& why) noexcept {
   // What is on its way cannot be ended in the middle; the closed connection then says enough.
   if (sent_ > 0) return;
-  const Head head{kAbort, kMagic, std::min<std::uint64_t>(why.size(), kLongestReason)};
+  const Head head{kEnd, kMagic, std::min<std::uint64_t>(why.size(), kLongestReason)};
   std::ignore = ::send(socket_.file(), &head, sizeof(head), MSG_NOSIGNAL | MSG_DONTWAIT);
   std::ignore = ::send(socket_.file(), why.data(), head.size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -231,9 +231,9 @@ class TcpGroup final : public ProcessGroup {
       if (r != rank_) done = peer(r).poll(describe_rank(*this, r)) || done;
     return done;
   }
-  void abort(const std::string& why) noexcept override {
+  void end_others(const std::string& why) noexcept override {
     for (const std::unique_ptr<Peer>& peer : peers_)
-      if (peer) peer->abort(why);
+      if (peer) peer->end_others(why);
   }
 
  private:

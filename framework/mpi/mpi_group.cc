@@ -17,7 +17,7 @@ namespace {
 
 // Counts of MPI are ints, so larger messages go in pieces.
 constexpr std::size_t kPiece = std::size_t{1} << 30;
-constexpr int kAbortTag = 32767;  // the largest that every MPI has
+constexpr int kEndTag = 32767;  // the largest that every MPI has
 constexpr std::size_t kLongestReason = 4096;
 
 std::string text_of(int error) {
@@ -45,15 +45,15 @@ class MpiGroup final : public ProcessGroup {
     MPI_Comm_size(all_, &size);
     learn_hosts(size);
     check(MPI_Irecv(reason_.data(), static_cast<int>(reason_.size()), MPI_CHAR, MPI_ANY_SOURCE,
-                    kAbortTag, all_, &aborted_by_other_),
+                    kEndTag, all_, &ended_by_other_),
           "MPI_Irecv");
   }
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
   ~MpiGroup() override {
     if (failed_) return;  // others may never come to the end; the launcher ends them
-    MPI_Cancel(&aborted_by_other_);
-    MPI_Wait(&aborted_by_other_, MPI_STATUS_IGNORE);
+    MPI_Cancel(&ended_by_other_);
+    MPI_Wait(&ended_by_other_, MPI_STATUS_IGNORE);
     MPI_Comm_free(&all_);
     MPI_Finalize();
   }
@@ -69,7 +69,7 @@ class MpiGroup final : public ProcessGroup {
   void receive(GroupMessage& message) override { post(message, false); }
 
   bool poll() override {
-    hear_of_aborts();
+    hear_of_end();
     if (requests_.empty()) return std::exchange(moved_, false);
     const int posted = static_cast<int>(requests_.size());
     int count = 0;
@@ -83,13 +83,13 @@ class MpiGroup final : public ProcessGroup {
     return std::exchange(moved_, false);
   }
 
-  void abort(const std::string& why) noexcept override {
+  void end_others(const std::string& why) noexcept override {
     failed_ = true;
     const int length = static_cast<int>(std::min(why.size(), kLongestReason));
     for (int r = 0; r < size(); ++r) {
       if (r == rank_) continue;
       MPI_Request request;  // the process ends soon: nobody waits for it
-      MPI_Isend(why.data(), length, MPI_CHAR, r, kAbortTag, all_, &request);
+      MPI_Isend(why.data(), length, MPI_CHAR, r, kEndTag, all_, &request);
       MPI_Request_free(&request);
     }
   }
@@ -160,10 +160,10 @@ class MpiGroup final : public ProcessGroup {
     pieces_.resize(kept);
   }
 
-  void hear_of_aborts() {
+  void hear_of_end() {
     int heard = 0;
     MPI_Status status;
-    check(MPI_Test(&aborted_by_other_, &heard, &status), "MPI_Test");
+    check(MPI_Test(&ended_by_other_, &heard, &status), "MPI_Test");
     if (!heard) return;
     failed_ = true;
     int length = 0;
@@ -188,7 +188,7 @@ class MpiGroup final : public ProcessGroup {
   bool moved_ = false;
   bool failed_ = false;
   std::array<char, kLongestReason> reason_ = {};
-  MPI_Request aborted_by_other_ = MPI_REQUEST_NULL;
+  MPI_Request ended_by_other_ = MPI_REQUEST_NULL;
 };
 
 }  // namespace

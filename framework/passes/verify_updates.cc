@@ -216,7 +216,8 @@ class UpdateChecks {
 
   // A copy whose tower was not in the table would be left behind.
   void check_participants(const CombinedGradient& combined, const Node& update) {
-    if (combined.variables[0] == combined.variables[1]) return;  // towers share it
+    if (combined.towers() > 1 && combined.variables[0] == combined.variables[1])
+      return;  // towers share it
     if (copies_.empty()) {
       const Graph& graph = update.graph();
       for (std::size_t id = 0; id < graph.size(); ++id)

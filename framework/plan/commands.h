@@ -36,7 +36,7 @@ struct Command {
   int position = 0;  // of a launch in `strand`
   int number = 0;    // of an event, a segment, one of fed_gpus(), or a strand
 
-  // "wait 1 #3", "launch 7".
+  // "wait 1 #3", "launch 7", "record event 2 in strand 1".
   std::string str() const;
 };
 

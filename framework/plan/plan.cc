@@ -62,7 +62,7 @@ std::string Command::str() const {
     case Kind::kSignal:
     case Kind::kExpect:
     case Kind::kStamp: return cat(name, " ", strand, " #", position);
-    default: return cat(name, " ", number);
+    default: return cat(name, " ", number, " in strand ", strand);
   }
 }
 
@@ -129,6 +129,23 @@ std::string PlanGraph::name(Value value) const {
   return found.node->output(at(value.index)).name();
 }
 
+namespace {
+
+std::string list_lines(const Plan& plan, const std::vector<Command>& list) {
+  std::string lines;
+  for (const Command& command : list) {
+    lines += cat("  ", command.str());
+    if (command.kind == Command::Kind::kLaunch) {
+      const PlanNode& planned = plan.node(plan.launches[command.launch].node);
+      lines += cat(" ", planned.name(), ": (", planned.op->name, ")");
+    }
+    lines += '\n';
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const {
   std::string out;
   for (std::size_t d = 0; d < arena_bytes.size(); ++d)
@@ -138,16 +155,10 @@ std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const
     const Strand& strand = strands[s];
     out += cat("strand ", s, ": ", devices[at(strand.device)]->spec,
                strand.communicates ? ", communication" : "",
-               strand.shards > 1 ? cat(", in ", strand.shards, " shards") : "", "\n");
-    const bool segments = !commands.in_segments.empty() && strand.gpu >= 0;
-    for (const Command& command : (segments ? commands.in_segments : commands.lists)[s]) {
-      out += cat("  ", command.str());
-      if (command.kind == Command::Kind::kLaunch) {
-        const PlanNode& planned = node(launches[command.launch].node);
-        out += cat(" ", planned.name(), ": (", planned.op->name, ")");
-      }
-      out += '\n';
-    }
+               strand.shards > 1 ? cat(", in ", strand.shards, " shards") : "", "\n",
+               list_lines(*this, commands.lists[s]));
+    if (!commands.in_segments.empty() && strand.gpu >= 0)
+      out += cat("strand ", s, " in segments:\n", list_lines(*this, commands.in_segments[s]));
   }
   return out;
 }

@@ -18,7 +18,7 @@ void Exchanger::begin() {
 Processes::Work::Progress Exchanger::advance(ProcessGroup& group) {
   try {
     if (run_.failed()) {
-      group.abort("a step has failed there");
+      group.end_others("a step has failed there");
       return Progress::kEnded;
     }
     const bool moved = under_way_ ? finish(group) : follow(group);
@@ -45,6 +45,7 @@ void Exchanger::start(LaunchIndex launch, ProcessGroup& group) {
   const Node& node = linked_.node_of(launch);
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
   under_way_ = launch;
+  linked_.guard->before(launch);
   const Pointers pointers = linked.pointers(linked.range, run_.step);
   auto [received, sent] = node.op().exchange(node, pointers);
   messages_ = std::move(received);
@@ -59,6 +60,7 @@ bool Exchanger::finish(ProcessGroup& group) {
   const bool moved = group.poll();
   if (!std::ranges::all_of(messages_, &GroupMessage::done)) return moved;
   if (run_.recording) run_.recording->launches[under_way_].end = run_.recording->now();
+  linked_.guard->after(under_way_);
   under_way_ = {};
   return true;
 }

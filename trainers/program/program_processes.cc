@@ -73,7 +73,7 @@ int run_process(Processes& processes, const std::function<int()>& body) try {
   return body();
 } catch (const std::exception& error) {
   try {
-    processes.abort(error.what());
+    processes.end_others(error.what());
   } catch (const Error& other) {
     log_debug("the other processes cannot be told: ", other.what());
   }

@@ -214,11 +214,6 @@ bool speaks(const TrainFlags& flags) {
   return !processes || processes->rank() == 0;
 }
 
-std::FILE* silence() {
-  static std::FILE* const nowhere = std::fopen("/dev/null", "w");
-  return nowhere;
-}
-
 // One call of a training program.
 class Program {
  public:
@@ -229,7 +224,7 @@ class Program {
         report_files_(flags),
         algorithms_(local_file_system(), report_files_.files, flags.algorithms,
                     flags.trainer.session.deterministic),
-        console_(!speaks(flags)                    ? silence()
+        console_(!speaks(flags)                    ? nullptr
                  : report_files_.files.on_stdout() ? stderr
                                                    : stdout),
         run_(flags, console_),

@@ -16,7 +16,11 @@ constexpr double kSecondsBetweenUpdates = 0.1;
 constexpr double kMostSecondsBetweenLines = 10;
 
 void write(std::FILE* stream, std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stream);
+  if (stream) std::fwrite(text.data(), 1, text.size(), stream);
+}
+
+void flush(std::FILE* stream) {
+  if (stream) std::fflush(stream);  // fflush of null flushes all streams
 }
 
 std::string_view environment(const char* name) {
@@ -34,6 +38,7 @@ int terminal_columns(int descriptor) {
 }
 
 Console::Screen screen_of(std::FILE* stream) {
+  if (!stream) return {};
   const int descriptor = fileno(stream);
   const std::string_view term = environment("TERM");
   return {.rewrites = isatty(descriptor) == 1 && !term.empty() && term != "dumb",
@@ -61,7 +66,7 @@ Console::Console(std::FILE* stream, Screen screen, Clock clock)
   before_log_.emplace([this] {
     const std::lock_guard lock(mutex_);
     clear_status();
-    std::fflush(stream_);
+    flush(stream_);
   });
 }
 
@@ -79,7 +84,7 @@ void Console::line(std::string_view text) {
   clear_status();
   write(stream_, text);
   write(stream_, "\n");
-  std::fflush(stream_);
+  flush(stream_);
   if (copy_) copy_(text);
   note_output();
 }
@@ -89,7 +94,7 @@ void Console::status(std::string_view text) {
   const std::lock_guard lock(mutex_);
   write(stream_, "\r\x1b[K");
   write(stream_, fitting(text, status_columns()));
-  std::fflush(stream_);
+  flush(stream_);
   shows_status_ = true;
   note_output();
 }

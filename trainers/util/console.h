@@ -12,9 +12,9 @@
 
 namespace belfry {
 
-// Writes to a stream of the process (stdout or stderr, borrowed). On a terminal there may be one
-// status line, which is rewritten in place and gives way to lines that stay, those of the log among
-// them.
+// Writes to a stream of the process (stdout or stderr, borrowed), or to none (null). On a terminal
+// there may be one status line, which is rewritten in place and gives way to lines that stay, those
+// of the log among them.
 //
 // Who works long says how far the work is: asks due() after each part of it, and shows where it is.
 class Console {

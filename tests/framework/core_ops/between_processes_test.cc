@@ -1,7 +1,15 @@
 #include "belfry/framework/core_ops/between_processes.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "belfry/framework/kernels/reduce.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/ops/ops.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
 namespace between_processes_test {
@@ -34,6 +42,56 @@ TEST(CoveringNodes, OfAllProcessesCoverEveryTowerOnce) {
         }
       EXPECT_EQ(next, size * towers);
     }
+}
+
+// What tower t gives: numbers whose sum depends on the order of additions.
+std::vector<float> gradient_of(int tower, std::size_t elements) {
+  std::vector<float> values;
+  for (std::size_t i = 0; i < elements; ++i)
+    values.push_back(
+        std::pow(-3.7f, static_cast<float>((static_cast<std::size_t>(tower) + i) % 9)));
+  return values;
+}
+
+// That of the canonical tree over all towers.
+std::vector<float> sum_of_all(int towers, std::size_t elements) {
+  std::vector<std::vector<float>> gradients;
+  std::vector<const void*> terms;
+  for (int t = 0; t < towers; ++t) gradients.push_back(gradient_of(t, elements));
+  for (const std::vector<float>& gradient : gradients) terms.push_back(gradient.data());
+  std::vector<float> sum(elements);
+  void* const into[] = {sum.data()};
+  kernels::tree_sum<float>(terms, into, 0, static_cast<std::int64_t>(elements));
+  return sum;
+}
+
+// The part of the canonical tree that one process adds up by itself.
+Output sum_of_node(Graph& graph, TreeNode node, std::size_t elements) {
+  std::vector<Output> gradients;
+  for (int t = node.begin; t < node.end; ++t)
+    gradients.push_back(constant(graph, floats(gradient_of(t, elements))));
+  return gradients.size() == 1 ? gradients[0] : add_n(gradients);
+}
+
+// ScatterPieces, AddPieces and GatherPieces, in this order.
+TEST(SumOverProcesses, IsTheCanonicalSum) {
+  for (const auto& [size, towers] : {std::pair(2, 1), std::pair(3, 2), std::pair(2, 3)}) {
+    for (const std::size_t elements : {1u, 7u, 5000u}) {
+      const std::vector<float> expected = sum_of_all(size * towers, elements);
+      test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+        const ProcessPlace place = processes->place();
+        Graph graph(1, place);
+        std::vector<Output> own;
+        const TreeNode here{place.rank * towers, (place.rank + 1) * towers};
+        for (const TreeNode& node : covering_nodes(here, size * towers))
+          own.push_back(sum_of_node(graph, node, elements));
+        const Output sum = sum_over_processes(own, place, towers, false);
+        Session session(graph, {.threads = 1, .processes = processes});
+        EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected))
+            << size << " x " << towers << ", " << elements << " elements";
+      });
+    }
+  }
 }
 
 }  // namespace between_processes_test

@@ -124,7 +124,7 @@ TEST(TcpGroup, WhoEndsIsNamed) {
 
 TEST(TcpGroup, WhoAbortsSaysWhy) {
   run(2, [](ProcessGroup& group) {
-    if (group.rank() == 0) return group.abort("the disk is full");
+    if (group.rank() == 0) return group.end_others("the disk is full");
     std::vector<int> values(10);
     GroupMessage message{0, 3, bytes_of(values)};
     group.receive(message);

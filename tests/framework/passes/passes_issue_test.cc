@@ -221,5 +221,26 @@ TEST(Commands, ArePrintedByStrand) {
   EXPECT_THAT(text, HasSubstr("  wait 0 #0\n  launch 1 AddN: (AddN)\n"));
 }
 
+// A step may run either list of a GPU's strand, so both are printed.
+TEST(Commands, OfGpusArePrintedWithSegmentsAndWithout) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  Graph graph;
+  const auto fetched = [&] {
+    const DeviceScope scope(graph, gpu(0));
+    const Output a = fill(graph, {2}, 1);
+    return add_n({add_n({a, a}), a});
+  }();
+  const Session session(graph, on_gpus({1, 1}));
+  const std::string text = session.prepare({fetched}).plan()->str(session.devices());
+  const std::size_t in_segments = text.find(" in segments:\n");
+  ASSERT_NE(in_segments, text.npos) << text;
+  const std::string by_launch = text.substr(0, in_segments), rest = text.substr(in_segments);
+  EXPECT_THAT(by_launch, HasSubstr("  stamp 1 #"));
+  EXPECT_THAT(by_launch, Not(HasSubstr("begin segment")));
+  EXPECT_THAT(rest, HasSubstr("  begin segment 0 in strand 1\n"));
+  for (const std::string& lists : {by_launch, rest}) EXPECT_THAT(lists, HasSubstr(": (AddN)\n"));
+}
+
 }  // namespace passes_issue_test
 }  // namespace belfry

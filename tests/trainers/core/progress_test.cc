@@ -253,6 +253,17 @@ TEST(Console, AsksTheTerminalForItsWidthEachTime) {
   close(terminal);
 }
 
+TEST(Console, WithoutAStreamCopiesItsLinesAlone) {
+  Console console(nullptr);
+  std::string copied;
+  console.copy_to([&](std::string_view text) { copied += text; });
+  testing::internal::CaptureStdout();
+  console.line("step 1/2");
+  console.status("step 2/2");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(copied, "step 1/2");
+}
+
 TEST(Console, TakesItsStatusLineAwayBeforeALineOfTheLog) {
   std::FILE* const file = std::tmpfile();
   {
