@@ -29,7 +29,7 @@ Output sum_here(const GradientTable& grads, TreeNode towers, int first, int last
 
 // Of variables [first, last): one tensor each.
 std::vector<Output> combine(const GradientTable& grads, int first, int last, bool mean) {
-  const ProcessPlace place = grads.graph().place();
+  const ProcessPlace place = grads.graph().process();
   const int towers = grads.towers(), before = place.rank * towers;
   std::vector<Output> own;
   for (const TreeNode& node : covering_nodes({before, before + towers}, place.size * towers))

@@ -28,7 +28,7 @@ class Collective final : public Strategy {
     return combine(grads, true);
   }
   std::vector<std::vector<Output>> combine(const GradientTable& grads, bool mean) const {
-    return grads.graph().place().size > 1
+    return grads.graph().process().size > 1
                ? sums_over_processes(grads, mean, in_one_node_)
                : by_collectives(grads, mean, in_one_node_, all_reduce_bucket);
   }

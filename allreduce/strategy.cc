@@ -147,7 +147,7 @@ void require_rounded_once(const Graph& graph, std::size_t first) {
 
 GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options, At at) const {
   require_weights(grads, options.weights, at.site);
-  const bool several = grads.graph().place().size > 1;
+  const bool several = grads.graph().process().size > 1;
   const bool mean = options.reduction == Reduction::kMean;
   const bool alone = grads.towers() == 1 && !several;
   const bool plain = change_nothing(options.weights, options.reduction);

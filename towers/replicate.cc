@@ -189,7 +189,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
                                       MovingAverages averages, At at) {
   require_devices(devices, at.site);
   require_function(build, at.site);
-  const int own = static_cast<int>(devices.size()), before = graph.place().rank * own;
+  const int own = static_cast<int>(devices.size()), before = graph.process().rank * own;
   std::vector<TowerRecord> records;
   std::vector<std::vector<BatchMoments>> moments;
   std::vector<Variable> main_made;
@@ -202,7 +202,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
                 {.name = cat("tower", before + t),
                  .index = before + t,
                  .here = t,
-                 .total = own * graph.place().size,
+                 .total = own * graph.process().size,
                  .device = devices[t],
                  .setter = setter.get(),
                  .own_variables = replicated && t > 0,
@@ -226,7 +226,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
   }
   collectives.close();
   require(
-      graph.place().size == 1 || std::ranges::all_of(moments, &std::vector<BatchMoments>::empty),
+      graph.process().size == 1 || std::ranges::all_of(moments, &std::vector<BatchMoments>::empty),
       "replicate (", at.site.str(),
       "): batch norm does not combine its moments over processes "
       "yet; train this model in one process");

@@ -53,7 +53,8 @@ struct SessionOptions {
   // Where log_device_placement prints: whole lines. Standard output by default. May not call the
   // session.
   std::function<void(std::string_view)> placement_sink = {};
-  // Makes a collective and the optimizer updates that alone read its results one pass over memory;
+  // Makes a collective, or a sum over shards, and the optimizer updates that alone read its results
+  // one pass over memory;
   // on GPUs, several other updates one launch.
   bool fuse_updates = true;
   // Lets replicas (VariableOptions::copy_of) in one memory space lie in one storage, if the same

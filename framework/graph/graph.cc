@@ -22,8 +22,8 @@ std::regex expression(std::string_view collection, std::string_view scope) {
 
 }  // namespace
 
-Graph::Graph(std::uint64_t seed, ProcessPlace place)
-    : scopes_(std::make_unique<ScopeStack>()), seed_(seed), place_(place) {
+Graph::Graph(std::uint64_t seed, ProcessPlace process)
+    : scopes_(std::make_unique<ScopeStack>()), seed_(seed), process_(process) {
   all_ops();  // a build with an incomplete op fails here, with all names
 }
 

@@ -27,8 +27,8 @@ struct Explanation;
 // TensorFlow.
 class Graph {
  public:
-  // `place`: of the process that builds it, and the towers of its own devices alone.
-  explicit Graph(std::uint64_t seed = 1, ProcessPlace place = {});
+  // `process`: the one that builds the graph, with the towers of its own devices alone.
+  explicit Graph(std::uint64_t seed = 1, ProcessPlace process = {});
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -71,7 +71,7 @@ class Graph {
 
   // Seeds initialisers and random ops.
   std::uint64_t seed() const { return seed_; }
-  ProcessPlace place() const { return place_; }
+  ProcessPlace process() const { return process_; }
 
   // What the graph alone knows of where a node goes: no device and no candidates.
   Explanation explain(const Output& output) const;
@@ -132,7 +132,7 @@ class Graph {
   std::vector<CombinedGradient> combined_;
   std::unique_ptr<ScopeStack> scopes_;
   const std::uint64_t seed_;
-  const ProcessPlace place_;
+  const ProcessPlace process_;
   std::uint64_t version_ = 0;
   bool frozen_ = false;
   bool placing_ = false;  // a setter or function is deciding

@@ -43,7 +43,8 @@ void share_replicas(PlanGraph& plan, const PlanContext& context);
 // InvalidArgument if feeds of one device differ in their samples.
 void shards(PlanGraph& plan, const PlanContext& context);
 
-// Replaces a collective by one FusedUpdate, together with the updates that read its results, if
+// Replaces a collective, or a sum over shards, by one FusedUpdate, together with the updates that
+// read its results, if
 // nothing else reads them. On a GPU it also fuses several updates of one op that follow no
 // collective. A fusion never moves a read to another version of a variable.
 void fuse_updates(PlanGraph& plan, const PlanContext& context);

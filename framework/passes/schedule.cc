@@ -17,7 +17,8 @@
 namespace belfry {
 namespace {
 
-// Bytes that one worker sums at a time: all K buffers of a part fit in its cache.
+// Bytes of results above which a launch is cut into parts. A part reads twice as many bytes at
+// most, so what a worker sums at a time fits in its cache.
 constexpr std::int64_t kWorkerPart = 64 << 10;
 
 // Of a device: for what runs once, for what runs once per shard, and for communication.

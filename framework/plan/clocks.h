@@ -10,7 +10,7 @@ namespace belfry {
 struct Strand;
 
 // A clock says how many launches of each strand have run. A step has as many clocks as launches,
-// and as many strands as devices; but most clocks differ from an earlier one in a few strands. So a
+// and up to three strands per device; but most clocks differ from an earlier one in a few strands. So a
 // clock is a tree whose nodes never change, and clocks share those in which they are equal.
 class Clocks {
  public:

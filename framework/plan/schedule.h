@@ -35,9 +35,9 @@ struct Launch {
   WorkRange range;          // of the whole, or of a shard
   std::vector<Wait> waits;  // for other strands, without those that other waits imply
   Clocks::Clock clock;      // how far the other strands are at least when the launch starts
-  std::int64_t part;        // units that a worker takes at a time; range.size() if it is not shared
-  KernelRun run;            // on strands of CPUs
-  GpuRun enqueue;           // on strands of GPUs
+  std::int64_t part;  // units that a worker takes at a time; at least range.size() if not shared
+  KernelRun run;      // on strands of CPUs
+  GpuRun enqueue;     // on strands of GPUs
   std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls for one rank of a collective
   bool captured = true;                   // on strands of GPUs: may be a part of a segment
   std::int64_t workspace_bytes = 0;       // for each shard

@@ -1,4 +1,4 @@
-// How a step runs on CPUs: workers claim strands and follow their commands, and share long launches
+// How a step runs on CPUs: workers claim queues (a strand, or a shard of one) and follow their commands, and share long launches
 // part by part.
 #pragma once
 #include <atomic>

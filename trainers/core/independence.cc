@@ -101,14 +101,14 @@ bool is_mean(const Output& loss) {
 
 std::string Trainer::k_dependence() const {
   for (const std::string& because : {of_powers(options_), of_shards(options_, default_shards_),
-                                     of_sums(options_, kind_), of_towers()})
+                                     of_sums(options_, kind_), tower_dependence()})
     if (!because.empty()) return because;
   return built_.canonical ? ""
                           : "a variable has two uses, or a tower no samples, under layers that are "
                             "synchronised over towers which share variables";
 }
 
-std::string Trainer::of_towers() const {
+std::string Trainer::tower_dependence() const {
   for (const std::string& because :
        {of_powers(options_), of_batches(batches_.forms(), options_.shards)})
     if (!because.empty()) return because;
@@ -188,7 +188,7 @@ Json bit_sources(const Trainer& trainer) {
       .set(kTypes, types_of(options.devices))
       .set(kArithmetic, arithmetic_of(options.devices))
       .set(kSums, other_sum(trainer))
-      .set(kTowers, trainer.of_towers())
+      .set(kTowers, trainer.tower_dependence())
       .set(kChance, chance(trainer));
 }
 

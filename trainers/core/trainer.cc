@@ -55,13 +55,13 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       options_(std::move(options)),
       train_(train),
       test_(test),
-      batches_(samples_of(options_, train), towers_of(options_), options_.batch_size,
-               options_.seed, options_.batches),
+      batches_(samples_of(options_, train), towers_of(options_), options_.batch_size, options_.seed,
+               options_.batches),
       graph_(options_.seed, place_of(options_)) {
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
   options_.session.device_count = device_count(options_.devices);
-  for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.place());
+  for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.process());
   const std::vector<Dataset::Field> fields = train.signature();
   const std::vector<BatchForm> forms = own_forms();
   TrainingGraphOptions wanted{
@@ -93,9 +93,9 @@ std::vector<BatchForm> Trainer::own_forms() const {
   const std::size_t own = options_.devices.size();
   std::vector<BatchForm> forms;
   for (const BatchForm& form : batches_.forms()) {
-    require(graph_.place().size == 1 || form.equal(),
+    require(graph_.process().size == 1 || form.equal(),
             "several processes take batches of one size: leave samples out that do not fill one");
-    forms.push_back(form.of_towers(static_cast<std::size_t>(graph_.place().rank) * own, own));
+    forms.push_back(form.of_towers(static_cast<std::size_t>(graph_.process().rank) * own, own));
   }
   return forms;
 }
@@ -189,7 +189,7 @@ struct Trainer::Source {
 
 TowerSpan Trainer::own_towers() const {
   const auto own = std::ssize(options_.devices);
-  return {graph_.place().rank * own, own};
+  return {graph_.process().rank * own, own};
 }
 
 std::unique_ptr<Trainer::Source> Trainer::open_source() {

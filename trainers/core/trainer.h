@@ -190,7 +190,7 @@ class Trainer {
   std::string k_dependence() const;
   // The same for a number of shards that does not follow K, and gradients that are added
   // canonically for every K.
-  std::string of_towers() const;
+  std::string tower_dependence() const;
 
   // None unless the precision is f16.
   std::optional<LossScaleState> loss_scale();

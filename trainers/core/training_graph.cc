@@ -106,7 +106,8 @@ bool every_tower_has_samples(const BatchForm& form) {
 // Where differentiation of each tower's loss starts, with no loss scale. A power of two changes no
 // digit of a gradient, and spares a division of its sum.
 double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
-  const std::size_t towers = options.devices.size() * static_cast<std::size_t>(graph.place().size);
+  const std::size_t towers =
+      options.devices.size() * static_cast<std::size_t>(graph.process().size);
   const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
   const bool seeds = options.takes_sums && std::has_single_bit(towers) && alike &&
                      options.precision != Precision::kF16;
@@ -115,7 +116,7 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
 
 // TrainingForm::of_all_towers.
 Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers) {
-  if (graph.place().size == 1) return {};
+  if (graph.process().size == 1) return {};
   NameScope names(graph, "losses_of_all_towers");
   const DeviceScope on(graph, towers[0].device);
   std::vector<Output> values;
@@ -124,7 +125,7 @@ Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers) {
     for (const NamedOutput& metric : tower.metrics)
       values.push_back(reshape(cast(metric.value, DType::kF64), {1}));
   }
-  return gather_over_processes(concat(values, 0), graph.place());
+  return gather_over_processes(concat(values, 0), graph.process());
 }
 
 // Builds the steps of one graph whose towers exist.
@@ -337,7 +338,8 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
       rows.push_back(compute_gradients(
           tower.loss(), tower.trainables(),
           {.colocate = true,
-           .initial = initial_gradients(result.loss_scale, tower.loss(), seed_of(graph, options))}));
+           .initial =
+               initial_gradients(result.loss_scale, tower.loss(), seed_of(graph, options))}));
   };
   result.towers = replicate(graph, options.devices, options.variables, build,
                             apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);

@@ -5,9 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/ops/ops.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
 

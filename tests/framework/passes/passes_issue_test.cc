@@ -231,8 +231,9 @@ TEST(Commands, OfGpusArePrintedWithSegmentsAndWithout) {
     const Output a = fill(graph, {2}, 1);
     return add_n({add_n({a, a}), a});
   }();
-  const Session session(graph, on_gpus({1, 1}));
-  const std::string text = session.prepare({fetched}).plan()->str(session.devices());
+  Session session(graph, on_gpus({1, 1}));
+  const auto devices = make_devices(on_gpus({1, 1}));
+  const std::string text = session.prepare({fetched}).plan()->str(devices);
   const std::size_t in_segments = text.find(" in segments:\n");
   ASSERT_NE(in_segments, text.npos) << text;
   const std::string by_launch = text.substr(0, in_segments), rest = text.substr(in_segments);
