@@ -1,14 +1,19 @@
 #include "belfry/towers/moving_average.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/concat.h"
 #include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/slice.h"
 #include "belfry/ops/weigh.h"
 
 namespace belfry {
@@ -74,6 +79,52 @@ Moments combined(std::span<const std::vector<BatchMoments>> towers, std::size_t 
   return combine_moments(means, variances, counts);
 }
 
+// All moments of a tower as one row [1, n].
+Output row_of(const std::vector<BatchMoments>& tower) {
+  std::vector<Output> moments;
+  for (const BatchMoments& layer : tower)
+    moments.insert(moments.end(), {layer.mean, layer.variance});
+  const Output all = concat(moments, 0);
+  return reshape(all, {1, all.shape().elements()});
+}
+
+// The moments of the towers of all processes, from those of this one's. They travel as one message.
+std::vector<std::vector<BatchMoments>> of_all_processes(
+    std::span<const std::vector<BatchMoments>> towers) {
+  const BatchMoments& first = towers[0][0];
+  Graph& graph = first.mean.graph();
+  HostScope host(graph, first.mean_average.device());
+  std::vector<Output> rows;
+  for (const std::vector<BatchMoments>& tower : towers) rows.push_back(row_of(tower));
+  const Output gathered = gather_over_processes(concat(rows, 0), graph.process());
+  std::vector<std::vector<BatchMoments>> all;
+  for (std::int64_t t = 0; t < gathered.shape()[0]; ++t) {
+    std::int64_t taken = 0;
+    const auto next = [&](const Shape& shape) {
+      const std::int64_t from = std::exchange(taken, taken + shape[0]);
+      return reshape(slice(gathered, {t, from}, {1, shape[0]}), shape);
+    };
+    for (BatchMoments& layer : all.emplace_back(towers[0])) {
+      layer.mean = next(layer.mean.shape());
+      layer.variance = next(layer.variance.shape());
+    }
+  }
+  return all;
+}
+
+// Moves the averages of all layers.
+void move_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
+                   const AverageOptions& options) {
+  for (std::size_t layer = 0; layer < towers[0].size(); ++layer) {
+    const BatchMoments& main = towers[0][layer];
+    SiteScope site(graph, main.site);
+    HostScope host(graph, main.mean_average.device());
+    const Moments batch = combined(towers, layer, options.samples);
+    move_average(main.mean_average, batch.mean, main.momentum, options);
+    move_average(main.variance_average, batch.variance, main.momentum, options);
+  }
+}
+
 }  // namespace
 
 void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
@@ -87,14 +138,8 @@ void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMomen
                     " numbers of samples");
   NameScope root(graph, "");
   NameScope names(graph, "moving_averages");
-  for (std::size_t layer = 0; layer < towers[0].size(); ++layer) {
-    const BatchMoments& main = towers[0][layer];
-    SiteScope site(graph, main.site);
-    HostScope host(graph, main.mean_average.device());
-    const Moments batch = combined(towers, layer, samples);
-    move_average(main.mean_average, batch.mean, main.momentum, options);
-    move_average(main.variance_average, batch.variance, main.momentum, options);
-  }
+  if (graph.process().size == 1) return move_averages(graph, towers, options);
+  move_averages(graph, of_all_processes(towers), options);
 }
 
 }  // namespace belfry

@@ -32,7 +32,8 @@ struct AverageOptions {
 // move already are moved after these: a layer that was applied several times per tower moves its
 // averages several times, in order of application. Towers count equally, or by `samples`, one
 // number per tower; one without samples is left out. `towers[t]` are the moments of tower t in
-// order of creation. Throws InvalidArgument naming both lines if towers differ in their layers.
+// order of creation; those of other processes count, too. Throws InvalidArgument naming both lines
+// if towers differ in their layers.
 void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
                             const AverageOptions& options = {});
 

@@ -225,11 +225,6 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
       Pair{t, at.site}.compare_uses(records[0], records[t], made);
   }
   collectives.close();
-  require(
-      graph.process().size == 1 || std::ranges::all_of(moments, &std::vector<BatchMoments>::empty),
-      "replicate (", at.site.str(),
-      "): batch norm does not combine its moments over processes "
-      "yet; train this model in one process");
   verify_tower_collectives(graph, first, own);
   if (averages == MovingAverages::kOfAllTowers) {
     update_moving_averages(graph, moments);

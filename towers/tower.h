@@ -20,9 +20,9 @@ struct NamedOutput {
 // How a tower is built; replicate() and predict_tower() (replicate.h) fill this in.
 struct TowerOptions {
   std::string name;  // of its name scope, e.g. "tower1"; "" opens none
-  int index = 0;  // over all processes
-  int here = 0;   // over those of this process
-  int total = 1;  // of all processes
+  int index = 0;     // over all processes
+  int here = 0;      // over those of this process
+  int total = 1;     // of all processes
   bool training = true;
   DeviceSpec device;               // where it computes
   DeviceSetter* setter = nullptr;  // places its nodes instead of `device`; borrowed

@@ -218,7 +218,7 @@ KernelRun gather_kernel(KernelPlan& plan) {
 }
 
 // Another for each exchange of a graph.
-int next_tag(const Graph& graph) { return static_cast<int>(graph.nodes(kCollection).size()); }
+int next_tag(const Graph& graph) { return static_cast<int>(exchanges(graph).size()); }
 
 Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, NodeOptions options,
                  At at) {
@@ -253,6 +253,8 @@ const Op kGatherPieces{.name = "GatherPieces",
                        .reference = gather_kernel,
                        .half = true,
                        .cpu_only = "it moves memory of hosts"};
+
+std::vector<Node*> exchanges(const Graph& graph) { return graph.nodes(kCollection); }
 
 std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
   std::vector<TreeNode> found;

@@ -27,6 +27,9 @@ Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int t
 // Rows of all processes, by rank: [n, ...] gives [size * n, ...].
 Output gather_over_processes(Output rows, ProcessPlace place, At at = {});
 
+// The nodes of the graph that send to other processes, in order of creation.
+std::vector<Node*> exchanges(const Graph& graph);
+
 extern const Op kScatterPieces, kAddPieces, kGatherPieces;
 
 }  // namespace belfry

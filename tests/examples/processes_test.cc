@@ -73,6 +73,17 @@ TEST(Processes, WhatTheyCannotDoIsNamed) {
   }
 }
 
+TEST(Processes, AFlagThatDiffersIsNamed) {
+  const Finished all = shell(
+      cat("p=", test::free_port(), "; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ",
+          kMnist, kArguments, " --devices=cpu:1 --seed=3 & ",
+          "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ", kMnist, kArguments,
+          " --devices=cpu:1; status=$?; wait; exit $status"));
+  EXPECT_EQ(all.status, 1);
+  EXPECT_THAT(all.errors, HasSubstr("rank 1 on "));
+  EXPECT_THAT(all.errors, HasSubstr("--seed"));
+}
+
 TEST(Processes, AMissingOneIsNamed) {
   const Finished alone = shell("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=x " + kMnist);
   EXPECT_EQ(alone.status, 1);

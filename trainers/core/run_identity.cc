@@ -7,6 +7,7 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/kernels/onednn.h"
@@ -111,6 +112,12 @@ void add_data(const Dataset& data, Json& identity) {
     identity.set("files", std::move(files));
 }
 
+std::string text_in(const Json& json, std::string_view key) {
+  const Json* const value = json.find(key);
+  return !value ? "" : value->kind() == Json::Kind::kString ? value->text() : value->str();
+}
+
+constexpr std::string_view kModel = "model";
 constexpr std::string_view kRates = "rates";  // compared as far as both runs go
 
 const std::pair<std::string_view, std::string_view> kNames[] = {
@@ -126,7 +133,29 @@ const std::pair<std::string_view, std::string_view> kNames[] = {
     {"files", "the training data"},
     {"checksum", "the training data"},
     {"optimizer", "the optimizer"},
-    {"model", "the model's graph (its ops, options or shapes)"}};
+    {kModel, "the model's graph (its ops, options or shapes)"}};
+
+std::string hash_of(const Tensor& tensor) {
+  Fnv1a hash;
+  hash.add({tensor.raw(), static_cast<std::size_t>(tensor.bytes())});
+  return hex(hash.value(), 16);
+}
+
+void add_variables(Trainer& trainer, std::vector<AgreedItem>& items) {
+  for (const Variable variable : original_variables(trainer.graph())) {
+    const Node& node = variable.node();
+    items.push_back({cat("variable '", variable.logical_name(), "'"),
+                     cat(node.output().type(), ", built at ", node.origin().site.str(),
+                         ", with the value ", hash_of(trainer.session().read(variable)))});
+  }
+}
+
+void add_messages(const Graph& graph, std::vector<AgreedItem>& items) {
+  for (const Node* const node : exchanges(graph))
+    items.push_back({cat("message '", node->logical_name(), "'"),
+                     cat(node->op().name, " of ", node->output().type(), ", built at ",
+                         node->origin().site.str())});
+}
 
 }  // namespace
 
@@ -134,7 +163,7 @@ Json run_identity(const Trainer& trainer, const Dataset& data) {
   const TrainerOptions& options = trainer.options();
   const std::optional<WeightAverages>& averages = options.optimizer.averages();
   Json identity = Json::object();
-  identity.set("model", hash_of_model(trainer))
+  identity.set(std::string(kModel), hash_of_model(trainer))
       .set("precision", std::string(name_of(options.precision)))
       .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(trainer.graph())))
       .set(kRates, trainer.learning_rate())
@@ -146,6 +175,23 @@ Json run_identity(const Trainer& trainer, const Dataset& data) {
            averages ? cat(averages->decay, averages->counts_updates ? " counted" : "") : "none");
   add_data(data, identity);
   return identity;
+}
+
+std::vector<AgreedItem> agreed_items(Trainer& trainer) {
+  const TrainerOptions& options = trainer.options();
+  std::vector<AgreedItem> items{
+      {"the version of Belfry", BELFRY_VERSION},
+      {"the number of devices of each process", std::to_string(options.devices.size())},
+      {"the number of shards", std::to_string(options.shards)},
+      {"the step to begin with", std::to_string(trainer.steps() + 1)},
+      {"the last step", std::to_string(trainer.total_steps())}};
+  const Json& identity = trainer.identity();
+  for (const auto& [key, name] : kNames)
+    if (key != kModel) items.push_back({std::string(name), text_in(identity, key)});
+  add_variables(trainer, items);
+  items.push_back({"the model's graph", text_in(identity, kModel)});
+  add_messages(trainer.graph(), items);
+  return items;
 }
 
 std::string checksum_of_file(FileSystem& files, const std::string& path) {
@@ -170,10 +216,6 @@ std::string checksum_of_file(FileSystem& files, const std::string& path) {
 }
 
 std::string first_difference(const Json& before, const Json& now) {
-  const auto text_in = [](const Json& json, std::string_view key) -> std::string {
-    const Json* const value = json.find(key);
-    return !value ? "" : value->kind() == Json::Kind::kString ? value->text() : value->str();
-  };
   for (const auto& [key, name] : kNames) {
     const std::string then = text_in(before, key), current = text_in(now, key);
     if (then == current || (key == kRates && same_rates(then, current))) continue;

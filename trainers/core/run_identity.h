@@ -2,9 +2,11 @@
 #pragma once
 #include <span>
 #include <string>
+#include <vector>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/group/agreement.h"
 #include "belfry/framework/graph/device_spec.h"
 
 namespace belfry {
@@ -16,6 +18,10 @@ struct Dataset;
 // its rates, global batch, seed and data. Not in it: devices, trainer, strategy, threads, epochs,
 // steps. Reads the data: files up to 64 MiB whole, of larger ones the first and the last MiB.
 Json run_identity(const Trainer& trainer, const Dataset& data);
+
+// What the processes of one training must have alike: the version of Belfry, run_identity(), each
+// variable with its line and present value, and what they send to each other. Reads all variables.
+std::vector<AgreedItem> agreed_items(Trainer& trainer);
 
 // 16 hexadecimal digits: of a file up to 64 MiB, or of the first and the last MiB of a larger one.
 // Reads nothing else.

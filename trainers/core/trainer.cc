@@ -237,9 +237,23 @@ void Trainer::tell(Callback& callback, const std::exception& error) try {
   log_error("a callback that was told of an error failed: ", other.what());
 }
 
+// Before the first step, as processes that differ would wait for each other, or train apart.
+void Trainer::agree() {
+  Processes* const processes = options_.session.processes.get();
+  if (!processes) return;
+  require_agreement(*processes, agreed_items(*this));
+  const std::vector<std::string> arithmetic = processes->gather(arithmetic_of(options_.devices));
+  for (std::size_t r = 1; r < arithmetic.size() && processes->rank() == 0; ++r)
+    if (arithmetic[r] != arithmetic[0])
+      log_warning("rank ", r, " on ", processes->host(static_cast<int>(r)), " computes with ",
+                  arithmetic[r], ", rank 0 with ", arithmetic[0],
+                  ": bits may differ from those of one process");
+}
+
 void Trainer::run() {
   call([&](Callback& c) { c.setup(*this); });
   graph_.freeze();
+  agree();
   std::unique_ptr<Source> source = open_source();
   began_ = seconds_now();
   const std::int64_t last = total_steps();

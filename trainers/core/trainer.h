@@ -211,6 +211,7 @@ class Trainer {
   void choose_shards(bool apart);
   void prepare();
   std::unique_ptr<Source> open_source();
+  void agree();
   void run();
   void tell(Callback& callback, const std::exception& error);
   bool run_step(Source& source, const StepInfo& step);

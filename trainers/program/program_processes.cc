@@ -11,6 +11,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/framework/group/agreement.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
@@ -52,6 +53,19 @@ void require_possible(const TrainFlags& flags) {
       " and ", flags.trainer.aggregation.allreduce);
 }
 
+// Flags that each process may have for itself.
+constexpr std::string_view kOwnFlags[] = {"data_dir",        "json",    "memory_report",
+                                          "save_checkpoint", "threads", "trace_file"};
+
+std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
+  std::vector<AgreedItem> items;
+  for (const auto& [name, value] : flags.config.members())
+    if (std::ranges::find(kOwnFlags, name) == std::end(kOwnFlags))
+      items.push_back(
+          {"--" + name, value.kind() == Json::Kind::kString ? value.text() : value.str()});
+  return items;
+}
+
 }  // namespace
 
 std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
@@ -59,6 +73,7 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
 }
 
 TrainFlags of_process(TrainFlags flags, Processes& processes) {
+  require_agreement(processes, agreed_flags(flags));
   require_possible(flags);
   flags.trainer.session.threads =
       flags.trainer.session.threads > 0 ? flags.trainer.session.threads : share_of_cores(processes);

@@ -54,9 +54,13 @@ std::string hash_tensors(std::vector<NamedTensor> tensors) {
   return hex(hash.value(), 16);
 }
 
+std::vector<Variable> original_variables(const Graph& graph) {
+  return originals(all_variables(graph));
+}
+
 std::vector<NamedTensor> read_state(Session& session, const Graph& graph) {
   std::vector<NamedTensor> tensors;
-  for (const Variable variable : originals(all_variables(graph)))
+  for (const Variable variable : original_variables(graph))
     tensors.push_back({std::string(variable.logical_name()), session.read(variable)});
   return tensors;
 }

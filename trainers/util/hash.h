@@ -1,28 +1,13 @@
 // Fingerprints of what a training run has learned: equal models have equal hashes, whatever the
 // devices, the trainer and the strategy that made them.
 #pragma once
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/run/session.h"
 
 namespace belfry {
-
-// 64-bit FNV-1a (Fowler, Noll, Vo) over a stream of bytes.
-class Fnv1a {
- public:
-  void add(std::span<const std::byte> bytes) {
-    for (const std::byte b : bytes) value_ = (value_ ^ static_cast<std::uint8_t>(b)) * kPrime;
-  }
-  std::uint64_t value() const { return value_; }
-
- private:
-  static constexpr std::uint64_t kPrime = 0x100000001b3;
-  std::uint64_t value_ = 0xcbf29ce484222325;
-};
 
 struct NamedTensor {
   std::string name;
@@ -34,7 +19,9 @@ struct NamedTensor {
 // integers, its dense little-endian bytes.
 std::string hash_tensors(std::vector<NamedTensor> tensors);
 
-// All variables and optimizer slots that are no copies of others, under their logical names.
+// All variables and optimizer slots that are no copies of others.
+std::vector<Variable> original_variables(const Graph& graph);
+// Their values, under their logical names.
 std::vector<NamedTensor> read_state(Session& session, const Graph& graph);
 
 // Over the trainable variables, respectively over all variables and optimizer slots, that are no

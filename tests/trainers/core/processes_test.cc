@@ -17,16 +17,23 @@ using ::testing::HasSubstr;
 
 constexpr int kGlobalBatch = 24, kSteps = 6;
 
+// smooth_model with batch norm, whose averages all processes move alike.
+Output normalised_model(Tower& tower, Output x, Output y) {
+  const Output hidden = tanh(batch_norm(tower, "bn", dense(tower, "fc0", x, {.units = 5})));
+  const Output wider = batch_norm(tower, "bn1", dense(tower, "fc1", hidden, {.units = 3}));
+  return reduce_mean(square(dense(tower, "fc2", wider, {.units = 1}) - y));
+}
+
 struct Trained {
-  std::string hash;
+  std::string hash, state;
   double loss;
   bool operator==(const Trained&) const = default;
 };
 
-Trained train(int devices, const std::shared_ptr<Processes>& processes, double bucket_mb) {
+TrainerOptions options_of(int devices, const std::shared_ptr<Processes>& processes,
+                          double bucket_mb, Model model) {
   const int towers = devices * (processes ? processes->size() : 1);
-  const auto data = smooth_data(5 * kGlobalBatch);
-  TrainerOptions options{.model = smooth_model,
+  TrainerOptions options{.model = std::move(model),
                          .optimizer = adam(0.01),
                          .aggregation = {.allreduce = "collective", .bucket_mb = bucket_mb},
                          .batch_size = kGlobalBatch / towers,
@@ -35,27 +42,46 @@ Trained train(int devices, const std::shared_ptr<Processes>& processes, double b
                          .session = {.threads = 1, .processes = processes}};
   options.devices.clear();
   for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local("CPU", d));
-  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+  return options;
+}
+
+Trained train(int devices, const std::shared_ptr<Processes>& processes, double bucket_mb,
+              Model model = smooth_model) {
+  const auto data = smooth_data(5 * kGlobalBatch);
+  Trainer trainer(find_trainer("replicated"),
+                  options_of(devices, processes, bucket_mb, std::move(model)), *data);
   trainer.train();
-  return {params_hash(trainer.session(), trainer.graph()), trainer.metric("loss")};
+  return {params_hash(trainer.session(), trainer.graph()),
+          state_hash(trainer.session(), trainer.graph()), trainer.metric("loss")};
 }
 
 class Layouts : public testing::TestWithParam<std::tuple<int, int>> {};
 
+// What each process ends with.
+std::vector<Trained> train_in(int size, int devices, double bucket_mb, const Model& model) {
+  std::mutex mutex;
+  std::vector<Trained> all;
+  test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+    const Trained one = train(devices, processes, bucket_mb, model);
+    const std::lock_guard lock(mutex);
+    all.push_back(one);
+  });
+  EXPECT_EQ(std::ssize(all), size);
+  return all;
+}
+
 TEST_P(Layouts, GiveOneHash) {
   const auto [size, devices] = GetParam();
-  for (const double bucket_mb : {0.0, 1e-4, 25.0}) {
-    const Trained alone = train(size * devices, nullptr, bucket_mb);
-    std::mutex mutex;
-    std::vector<Trained> all;
-    test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
-      const Trained one = train(devices, processes, bucket_mb);
-      const std::lock_guard lock(mutex);
-      all.push_back(one);
-    });
-    EXPECT_THAT(all, testing::Each(alone)) << bucket_mb;
-    EXPECT_EQ(std::ssize(all), size);
-  }
+  for (const double bucket_mb : {0.0, 1e-4, 25.0})
+    EXPECT_THAT(train_in(size, devices, bucket_mb, smooth_model),
+                testing::Each(train(size * devices, nullptr, bucket_mb)))
+        << bucket_mb;
+}
+
+TEST_P(Layouts, MoveAveragesOfBatchNormAlike) {
+  const auto [size, devices] = GetParam();
+  EXPECT_THAT(train_in(size, devices, 25, normalised_model),
+              testing::Each(train(size * devices, nullptr, 25, normalised_model)));
 }
 
 // 3 x 2 and 2 x 3 have processes whose towers are no node of the tree.
@@ -73,6 +99,66 @@ TEST(Processes, AnErrorInOneEndsTheOthers) {
               testing::AllOf(HasSubstr("rank 1, "), HasSubstr("no memory")));
 }
 
+// What processes are told of which rank 1 trains with other options, or another model.
+std::string refusal(const std::function<void(TrainerOptions&)>& change) {
+  return message_of<InvalidArgument>([&] {
+    test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+      TrainerOptions options = options_of(1, processes, 0, smooth_model);
+      if (processes->rank() == 1) change(options);
+      const auto data = smooth_data(5 * kGlobalBatch);
+      Trainer(find_trainer("replicated"), std::move(options), *data).train();
+    });
+  });
+}
+
+Output wider_model(Tower& tower, Output x, Output y) {
+  const Output hidden = tanh(dense(tower, "fc0", x, {.units = 6}));
+  return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
+}
+Output other_model(Tower& tower, Output x, Output y) {
+  const Output hidden = square(dense(tower, "fc0", x, {.units = 5}));
+  return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
+}
+
+TEST(Processes, ThatDisagreeAreRefusedBeforeTheFirstStep) {
+  const std::pair<const char*, std::function<void(TrainerOptions&)>> changes[] = {
+      {"the seed is 7 there, and 1 in rank 0", [](auto& o) { o.seed = 7; }},
+      {"the optimizer is ", [](auto& o) { o.optimizer = sgd(0.01); }},
+      {"the optimizer is ", [](auto& o) { o.optimizer = adam({.rate = 0.01, .beta1 = 0.5}); }},
+      {"the learning rate is ", [](auto& o) { o.optimizer = adam(0.02); }},
+      {"the global batch is 10 there, and 24 in rank 0", [](auto& o) { o.batch_size = 5; }},
+      {"the last step is 7 there, and 6 in rank 0", [](auto& o) { o.max_steps = 7; }},
+      {"variable 'fc0/W' is f32 [3, 6]", [](auto& o) { o.model = wider_model; }},
+      {"the model's graph ", [](auto& o) { o.model = other_model; }},
+      {"message 'SumOverProcesses/", [](auto& o) { o.aggregation.bucket_mb = 25; }},
+      {"the number of devices of each process is 2", [](auto& o) {
+         o.devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
+       }}};
+  for (const auto& [why, change] : changes) {
+    const std::string message = refusal(change);
+    EXPECT_THAT(message, HasSubstr("rank 1 on "));
+    EXPECT_THAT(message, HasSubstr(why));
+  }
+}
+
+TEST(Processes, WhoseFirstValuesDifferAreRefused) {
+  const std::string message = message_of<InvalidArgument>([&] {
+    test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+      const auto data = smooth_data(5 * kGlobalBatch);
+      Trainer trainer(find_trainer("replicated"), options_of(1, processes, 0, smooth_model), *data);
+      if (processes->rank() == 1) {
+        const Variable w = trainer.graph().variables(kTrainableVariables)[0];
+        Tensor value = trainer.session().read(w);
+        value.mutable_data<float>()[0] += 1;
+        trainer.session().write(w, value);
+      }
+      trainer.train();
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("variable 'fc0/W' is f32"));
+  EXPECT_THAT(message, HasSubstr("with the value"));
+}
+
 TEST(Processes, OtherStrategiesAreRefused) {
   EXPECT_THAT(message_of<InvalidArgument>([&] {
                 test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
@@ -86,6 +172,19 @@ TEST(Processes, OtherStrategiesAreRefused) {
                 });
               }),
               HasSubstr("combined by strategy collective"));
+}
+
+TEST(Processes, SynchronisedBatchNormIsRefused) {
+  const Model model = [](Tower& tower, Output x, Output y) {
+    return reduce_mean(square(batch_norm(tower, "bn", x, {.synchronised = true}) - y));
+  };
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+                  train(1, processes, 0, model);
+                });
+              }),
+              testing::AllOf(HasSubstr("synchronised batch norm 'bn' (built at"),
+                             HasSubstr("does not reach the towers of other processes")));
 }
 
 }  // namespace processes_test

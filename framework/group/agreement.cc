@@ -1,0 +1,79 @@
+#include "belfry/framework/group/agreement.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "belfry/framework/base/fnv1a.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
+namespace belfry {
+namespace {
+
+constexpr char kEnd = '\0';  // of a name or a value
+
+std::string text_of(std::span<const AgreedItem> items) {
+  std::string text;
+  for (const AgreedItem& item : items) text += cat(item.name, kEnd, item.value, kEnd);
+  return text;
+}
+
+std::vector<AgreedItem> items_in(std::string_view text) {
+  std::vector<AgreedItem> items;
+  const auto next = [&] {
+    const std::size_t end = text.find(kEnd);
+    std::string part(text.substr(0, end));
+    text.remove_prefix(end + 1);
+    return part;
+  };
+  while (!text.empty()) {
+    std::string name = next();
+    items.push_back({std::move(name), next()});
+  }
+  return items;
+}
+
+std::string digest(std::string_view text) {
+  Fnv1a hash;
+  hash.add(std::as_bytes(std::span(text)));
+  return std::to_string(hash.value());
+}
+
+std::string told(const std::string& value) { return value.empty() ? "none" : shown(value); }
+
+bool has(std::span<const AgreedItem> items, const std::string& name) {
+  return std::ranges::find(items, name, &AgreedItem::name) != items.end();
+}
+
+// "the seed is 2 there, and 1 in rank 0".
+std::string difference(std::span<const AgreedItem> first, std::span<const AgreedItem> other) {
+  const auto [ours, theirs] = std::ranges::mismatch(first, other);
+  const bool both = ours != first.end() && theirs != other.end();
+  if (both && ours->name == theirs->name)
+    return cat(ours->name, " is ", told(theirs->value), " there, and ", told(ours->value),
+               " in rank 0");
+  if (theirs != other.end() && !has(first, theirs->name))
+    return cat("rank 0 lacks ", theirs->name, ", which is ", told(theirs->value), " there");
+  if (ours != first.end() && !has(other, ours->name))
+    return cat("it lacks ", ours->name, ", which is ", told(ours->value), " in rank 0");
+  return cat(theirs->name, " comes where rank 0 has ", ours->name);
+}
+
+}  // namespace
+
+void require_agreement(Processes& processes, std::span<const AgreedItem> items) {
+  const std::string own = text_of(items);
+  const std::vector<std::string> digests = processes.gather(digest(own));
+  const auto differs = std::ranges::find_if(digests, [&](auto& d) { return d != digests[0]; });
+  if (differs == digests.end()) return;
+  const auto rank = static_cast<int>(differs - digests.begin());
+  const bool compared = processes.rank() == 0 || processes.rank() == rank;
+  const std::vector<std::string> texts = processes.gather(compared ? own : "");
+  throw InvalidArgument(
+      cat("rank ", rank, " on ", processes.host(rank), " does not agree with rank 0 on ",
+          processes.host(0), ": ",
+          difference(items_in(texts[0]), items_in(texts[static_cast<std::size_t>(rank)])),
+          "; start all processes with the same program, flags and data"));
+}
+
+}  // namespace belfry
