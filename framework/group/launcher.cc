@@ -67,14 +67,14 @@ LauncherFound find_launcher(const Environment& environment, bool mpi) {
           .tcp = tcp_options(environment, size)};
 }
 
-std::shared_ptr<Processes> join_processes(const LauncherFound& found) {
+std::shared_ptr<Processes> join_processes(const LauncherFound& found, WatchOptions watch) {
   switch (found.kind) {
     case LauncherFound::Kind::kNone: return nullptr;
     case LauncherFound::Kind::kTcp:
-      return std::make_shared<Processes>([tcp = found.tcp] { return connect_tcp(tcp); });
+      return std::make_shared<Processes>([tcp = found.tcp] { return connect_tcp(tcp); }, watch);
     case LauncherFound::Kind::kMpi: break;
   }
-  auto processes = std::make_shared<Processes>(open_mpi);
+  auto processes = std::make_shared<Processes>(open_mpi, watch);
   require<CommError>(
       processes->size() == found.size, "the environment says ", found.evidence, ", but MPI knows ",
       processes->size(),

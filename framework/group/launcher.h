@@ -30,7 +30,7 @@ LauncherFound find_launcher(const Environment& environment, bool mpi = true);
 
 // Joins the others; null if this process was started alone. Throws CommError if MPI's number of
 // processes is not the launcher's.
-std::shared_ptr<Processes> join_processes(const LauncherFound& found);
+std::shared_ptr<Processes> join_processes(const LauncherFound& found, WatchOptions watch = {});
 
 // getenv(3).
 const char* environment_variable(const char* name);

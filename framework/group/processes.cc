@@ -8,11 +8,14 @@
 namespace belfry {
 namespace {
 
+// How often an idle thread looks whether the others live.
+constexpr std::chrono::milliseconds kIdleBeat{50};
+
 // A function as work that ends at once.
 class Call final : public Processes::Work {
  public:
   explicit Call(const std::function<void(ProcessGroup&)>& what) : what_(what) {}
-  Progress advance(ProcessGroup& group) override {
+  Progress advance(WatchedGroup& group) override {
     what_(group);
     return Progress::kEnded;
   }
@@ -23,7 +26,8 @@ class Call final : public Processes::Work {
 
 }  // namespace
 
-Processes::Processes(std::function<std::unique_ptr<ProcessGroup>()> open) : open_(std::move(open)) {
+Processes::Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchOptions watch)
+    : open_(std::move(open)), watch_(watch) {
   thread_ = start_thread({"the messages between processes", "let it start one more thread"},
                          [this](std::stop_token stop) { serve(std::move(stop)); });
   call([this](ProcessGroup& group) {
@@ -73,14 +77,21 @@ void Processes::call(const std::function<void(ProcessGroup&)>& what) {
 
 void Processes::serve(std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [&] { return work_ != nullptr; })) {
+  while (!stop.stop_requested()) {
+    const bool wanted = changed_.wait_for(lock, stop, kIdleBeat, [&] { return work_ != nullptr; });
     lock.unlock();
+    if (!wanted) {
+      if (group_) group_->beat();
+      lock.lock();
+      continue;
+    }
     std::exception_ptr error;
     try {
       run(*work_);
     } catch (...) {
       error = std::current_exception();
     }
+    if (group_) group_->tell({});
     lock.lock();
     error_ = error;
     work_ = nullptr;
@@ -90,13 +101,17 @@ void Processes::serve(std::stop_token stop) {
 }
 
 void Processes::run(Work& work) {
-  if (!group_) group_ = open_();
+  if (!group_) group_ = std::make_unique<WatchedGroup>(open_(), watch_);
+  group_->tell([&work] { return work.doing(); });
   Backoff backoff;
   for (;;) {
     switch (work.advance(*group_)) {
       case Work::Progress::kEnded: return;
       case Work::Progress::kSome: backoff.moved(); break;
-      case Work::Progress::kNone: backoff.nap(); break;
+      case Work::Progress::kNone:
+        group_->beat();
+        backoff.nap();
+        break;
     }
   }
 }

@@ -11,6 +11,7 @@
 
 #include "belfry/framework/group/group.h"
 #include "belfry/framework/group/process_place.h"
+#include "belfry/framework/group/watched_group.h"
 
 namespace belfry {
 
@@ -22,12 +23,14 @@ class Processes {
     enum class Progress { kNone, kSome, kEnded };
     virtual ~Work() = default;
     // Does what can be done without waiting. Not called again after kEnded, or when it has thrown.
-    virtual Progress advance(ProcessGroup& group) = 0;
+    virtual Progress advance(WatchedGroup& group) = 0;
+    // What this process does, for the others: "computes 'fc0/MatMul'"; empty between two steps.
+    virtual std::string doing() const { return ""; }
   };
 
   // `open` makes the group, in the thread. Throws what it throws.
-  explicit Processes(std::function<std::unique_ptr<ProcessGroup>()> open);
-  // Ends the group.
+  explicit Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchOptions watch = {});
+  // Waits until the other processes end theirs, too, if nothing has failed.
   ~Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
@@ -53,7 +56,8 @@ class Processes {
   void run(Work& work);
 
   std::function<std::unique_ptr<ProcessGroup>()> open_;
-  std::unique_ptr<ProcessGroup> group_;  // the thread's
+  const WatchOptions watch_;
+  std::unique_ptr<WatchedGroup> group_;  // the thread's
   ProcessPlace place_;
   std::vector<std::string> hosts_;
   std::string carrier_;

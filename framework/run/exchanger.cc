@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/run/failed_launch.h"
 
 namespace belfry {
@@ -15,7 +16,7 @@ void Exchanger::begin() {
   messages_.clear();
 }
 
-Processes::Work::Progress Exchanger::advance(ProcessGroup& group) {
+Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
   try {
     if (run_.failed()) {
       group.end_others("a step has failed there");
@@ -30,8 +31,20 @@ Processes::Work::Progress Exchanger::advance(ProcessGroup& group) {
   }
 }
 
+std::string Exchanger::doing() const {
+  if (next_ == linked_.exchanges.size()) return "ends its step";
+  if (under_way_) return cat("sends and receives ", linked_.node_of(under_way_).describe());
+  const Command& next = linked_.exchanges[next_];
+  if (next.kind != Kind::kWait) return "is about to send";
+  // The first launch of that strand that has not run.
+  int run = 0;
+  while (run < next.position && run_.reached(next.strand, run)) ++run;
+  const LaunchIndex launch = linked_.plan->strands[next.strand].launches[at(run)];
+  return cat("computes ", linked_.node_of(launch).describe());
+}
+
 // Up to a launch, or to what must wait.
-bool Exchanger::follow(ProcessGroup& group) {
+bool Exchanger::follow(WatchedGroup& group) {
   const Command& command = linked_.exchanges[next_];
   if (command.kind == Kind::kWait && !run_.reached(command.strand, command.position)) return false;
   if (command.kind == Kind::kLaunch) start(command.launch, group);
@@ -40,11 +53,13 @@ bool Exchanger::follow(ProcessGroup& group) {
   return true;
 }
 
-void Exchanger::start(LaunchIndex launch, ProcessGroup& group) {
+void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   const LinkedLaunch& linked = linked_.linked(launch);
   const Node& node = linked_.node_of(launch);
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
   under_way_ = launch;
+  began_ = std::chrono::steady_clock::now();
+  group.count_launch();
   linked_.guard->before(launch);
   const Pointers pointers = linked.pointers(linked.range, run_.step);
   auto [received, sent] = node.op().exchange(node, pointers);
@@ -56,9 +71,12 @@ void Exchanger::start(LaunchIndex launch, ProcessGroup& group) {
   (*linked.run)(pointers);  // what is this process's own
 }
 
-bool Exchanger::finish(ProcessGroup& group) {
+bool Exchanger::finish(WatchedGroup& group) {
   const bool moved = group.poll();
-  if (!std::ranges::all_of(messages_, &GroupMessage::done)) return moved;
+  if (!std::ranges::all_of(messages_, &GroupMessage::done)) {
+    if (!moved) group.waiting(linked_.node_of(under_way_).describe(), began_);
+    return moved;
+  }
   if (run_.recording) run_.recording->launches[under_way_].end = run_.recording->now();
   linked_.guard->after(under_way_);
   under_way_ = {};

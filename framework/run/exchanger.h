@@ -1,6 +1,8 @@
 // What the thread between processes does in a run: it follows the command list of the strand of
 // messages, launch by launch.
 #pragma once
+#include <chrono>
+#include <string>
 #include <vector>
 
 #include "belfry/framework/graph/exchange.h"
@@ -17,19 +19,21 @@ class Exchanger final : public Processes::Work {
   // Before a run.
   void begin();
   // Ends when the list is done, or the run has failed. Throws nothing: RunState::fail().
-  Progress advance(ProcessGroup& group) override;
+  Progress advance(WatchedGroup& group) override;
+  std::string doing() const override;
 
  private:
   // Each returns whether it came further.
-  bool follow(ProcessGroup& group);
-  bool finish(ProcessGroup& group);
-  void start(LaunchIndex launch, ProcessGroup& group);
+  bool follow(WatchedGroup& group);
+  bool finish(WatchedGroup& group);
+  void start(LaunchIndex launch, WatchedGroup& group);
 
   const LinkedPlan& linked_;
   RunState& run_;
-  std::size_t next_ = 0;                // of LinkedPlan::exchanges
-  LaunchIndex under_way_;               // or none
-  std::vector<GroupMessage> messages_;  // of that launch
+  std::size_t next_ = 0;                         // of LinkedPlan::exchanges
+  LaunchIndex under_way_;                        // or none
+  std::vector<GroupMessage> messages_;           // of that launch
+  std::chrono::steady_clock::time_point began_;  // it was
 };
 
 }  // namespace belfry

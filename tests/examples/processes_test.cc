@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/process_threads.h"
@@ -53,7 +54,9 @@ TEST(Processes, ByMpiGiveTheHashOfOne) {
   if (shell("command -v mpirun").status != 0 ||
       !std::filesystem::exists(BELFRY_BIN_DIR "/../lib/libbelfry_mpi.so"))
     GTEST_SKIP() << "no MPI here; scripts/setup installs one";
-  const std::string mpirun = "mpirun --allow-run-as-root --bind-to none --oversubscribe -n ";
+  // Open MPI leaves memory behind when it ends.
+  const std::string mpirun =
+      "ASAN_OPTIONS=detect_leaks=0 mpirun --allow-run-as-root --bind-to none --oversubscribe -n ";
   const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + kArguments));
   for (const auto& [size, devices] : {std::pair(2, "cpu:2"), std::pair(4, "cpu:1")}) {
     const Finished all = shell(cat(mpirun, size, " ", kMnist, " --devices=", devices, kArguments));
@@ -73,6 +76,21 @@ TEST(Processes, WhatTheyCannotDoIsNamed) {
   }
 }
 
+TEST(Processes, AreInTheReport) {
+  const Finished all =
+      shell(by_tcp(2, " --devices=cpu:2 --json=-" + kArguments, test::free_port()));
+  EXPECT_EQ(all.status, 0) << all.errors;
+  const nlohmann::json report = nlohmann::json::parse(all.output);
+  EXPECT_EQ(report["processes"], 2);
+  EXPECT_EQ(report["hosts"].size(), 2u);
+  EXPECT_EQ(report["hosts"][0], report["hosts"][1]);
+  ASSERT_EQ(report["devices"].size(), 4u);
+  EXPECT_EQ(report["devices"][0], "/job:worker/replica:0/task:0/device:CPU:0");
+  EXPECT_EQ(report["devices"][3], "/job:worker/replica:0/task:1/device:CPU:1");
+  EXPECT_EQ(report["replicas_equal"], true);
+  EXPECT_EQ(report["global_batch_size"], 32);
+}
+
 TEST(Processes, AFlagThatDiffersIsNamed) {
   const Finished all = shell(
       cat("p=", test::free_port(), "; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ",
@@ -82,6 +100,32 @@ TEST(Processes, AFlagThatDiffersIsNamed) {
   EXPECT_EQ(all.status, 1);
   EXPECT_THAT(all.errors, HasSubstr("rank 1 on "));
   EXPECT_THAT(all.errors, HasSubstr("--seed"));
+}
+
+// Two processes that would train for hours. When both do, `then` is run, a script that knows rank
+// 1 as $other and rank 0 as $first, which writes to the file $log.
+Finished while_training(const std::string& then) {
+  return shell(cat(
+      "log=$(mktemp); export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", test::free_port(),
+      "; run='", kMnist, " --devices=cpu:1 --global_batch_size=32",
+      " --epochs=10000 --threads=1 --stall_warn_seconds=0.5'\n",
+      "RANK=1 $run > /dev/null 2>&1 & other=$!\n", "RANK=0 $run > $log 2>&1 & first=$!\n",
+      "until grep -q '^batch: ' $log; do sleep 0.1; done\n", then,
+      "\nkill -9 $other $first 2> /dev/null; cat $log; rm $log"));
+}
+
+TEST(Processes, AKilledOneEndsTheOthersAndIsNamed) {
+  const Finished all = while_training("kill -9 $other; wait $first; echo status $? >> $log");
+  EXPECT_THAT(all.output, testing::ContainsRegex("error: .*rank 1, .*(has ended|is lost)"));
+  EXPECT_THAT(all.output, HasSubstr("status 1"));
+}
+
+TEST(Processes, AStoppedOneIsToldFromALostOne) {
+  const Finished all = while_training(
+      "kill -STOP $other; until grep -q 'is stopped' $log; do sleep 0.1; done; sleep 6\n"
+      "kill -CONT $other; sleep 1; kill -0 $first && kill -0 $other && echo both live >> $log");
+  EXPECT_THAT(all.output, testing::ContainsRegex("has waited .* late: rank 1, .*: is stopped"));
+  EXPECT_THAT(all.output, HasSubstr("both live"));
 }
 
 TEST(Processes, AMissingOneIsNamed) {

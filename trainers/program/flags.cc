@@ -256,6 +256,21 @@ void TrainFlagSet::add_execution(FlagParser& parser) {
       [&to = flags_.without_mpi](const WrittenFlag& flag) { to = is_second(flag, "auto", "off"); },
       "auto|off",
       "off: this process trains alone, whatever launcher of MPI has started it with others [auto]");
+  const auto add_stall = [&](const char* name, std::chrono::milliseconds& to,
+                             const std::string& text) {
+    const auto read = [&to](const WrittenFlag& flag) {
+      double seconds = 0;
+      read_number(
+          flag, "a number of at least 0", [](double x) { return x >= 0; }, seconds);
+      to = std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, 1e9) * 1000));
+    };
+    parser.add(name, read, "X", text);
+  };
+  add_stall("--stall_warn_seconds", flags_.watch.stall_warn,
+            "with several processes: tell which of them are late, and what they do, when a message "
+            "between them has waited X seconds; 0: never [10]");
+  add_stall("--stall_abort_seconds", flags_.watch.stall_end,
+            "end with an error when it has waited X seconds for one that computes; 0: never [600]");
   parser.add("--json", flags_.json, "FILE", "write the results there, as one JSON object [none]");
 }
 

@@ -52,6 +52,7 @@ struct TrainFlags {
   RunFlags run;
   bool without_mpi = false;      // --mpi=off
   LauncherFound launcher;        // of several processes
+  WatchOptions watch;            // over them
   bool batch_given = false;      // --batch_size, --global_batch_size or --shards
   Json config = Json::object();  // config_of() the command line
   std::string help;              // not empty if --help was given: print it and do nothing else

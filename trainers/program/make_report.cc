@@ -1,10 +1,12 @@
 #include "belfry/trainers/program/make_report.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/program/memory_report.h"
@@ -40,6 +42,34 @@ Report::Losses losses_report(Trainer& trainer) {
   return losses;
 }
 
+std::vector<std::string> hosts_of(const Processes* processes) {
+  std::vector<std::string> hosts;
+  for (int r = 0; processes && r < processes->size(); ++r) hosts.push_back(processes->host(r));
+  return hosts;
+}
+
+// Each process has as many devices.
+std::vector<DeviceSpec> devices_of_all(const std::vector<DeviceSpec>& own,
+                                       const Processes* processes) {
+  if (!processes) return own;
+  std::vector<DeviceSpec> all;
+  for (int r = 0; r < processes->size(); ++r)
+    for (const DeviceSpec& device : own) all.push_back(device.of_process({r, processes->size()}));
+  return all;
+}
+
+// All processes call it. Whether they end with the same values.
+bool equal_in_all(Processes* processes, const std::string& hash) {
+  if (!processes) return true;
+  const std::vector<std::string> hashes = processes->gather(hash);
+  const auto other = std::ranges::find_if(hashes, [&](auto& h) { return h != hashes[0]; });
+  if (other == hashes.end()) return true;
+  const auto rank = static_cast<int>(other - hashes.begin());
+  log_error("rank ", rank, " on ", processes->host(rank),
+            " ends with other values of variables than rank 0");
+  return false;
+}
+
 }  // namespace
 
 Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
@@ -48,9 +78,13 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
   const TrainerOptions& made = trainer.options();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
   if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
+  Processes* const processes = made.session.processes.get();
+  const std::string state = state_hash(session, trainer.graph());
+  const bool equal = equal_in_all(processes, state) && differing.empty();
   return {.program = program,
           .flags = values_of(recipe.flags),
-          .devices = made.devices,
+          .devices = devices_of_all(made.devices, processes),
+          .hosts = hosts_of(processes),
           .deterministic = made.session.deterministic,
           .precision = std::string(name_of(made.precision)),
           .threads = session.threads(),
@@ -68,8 +102,8 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
                        .examples_per_second = trainer.examples_per_second()},
           .losses = losses_report(trainer),
           .variables = {.params_hash = params_hash(session, trainer.graph()),
-                        .state_hash = state_hash(session, trainer.graph()),
-                        .replicas_equal = differing.empty(),
+                        .state_hash = state,
+                        .replicas_equal = equal,
                         .replicas_shared = count_shared(session, trainer.graph())}};
 }
 

@@ -69,7 +69,7 @@ std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
 }  // namespace
 
 std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
-  return join_processes(flags.launcher);
+  return join_processes(flags.launcher, flags.watch);
 }
 
 TrainFlags of_process(TrainFlags flags, Processes& processes) {

@@ -1,5 +1,7 @@
 #include "belfry/trainers/program/report.h"
 
+#include <algorithm>
+
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
 #include "belfry/framework/base/text.h"
@@ -19,6 +21,8 @@ std::string row(std::string name, const std::string& value) {
 Json to_json(const Report& report) {
   Json devices = Json::array();
   for (const DeviceSpec& device : report.devices) devices.push(device.str());
+  Json hosts = Json::array();
+  for (const std::string& host : report.hosts) hosts.push(host);
   Json peaks = Json::object();
   for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes)) peaks.set(device, bytes);
   Json weights = Json::array();
@@ -34,6 +38,8 @@ Json to_json(const Report& report) {
   json.set("program", report.program)
       .set("flags", std::move(flags))
       .set("devices", std::move(devices))
+      .set("processes", std::max<std::int64_t>(1, std::ssize(report.hosts)))
+      .set("hosts", std::move(hosts))
       .set("trainer", report.update.trainer)
       .set("allreduce", report.update.allreduce.empty() ? Json() : Json(report.update.allreduce))
       .set("allreduce_requested", report.update.allreduce_requested.empty()

@@ -16,9 +16,10 @@ namespace belfry {
 
 struct Report {
   std::string program;
-  OwnValues flags = {};  // the recipe's own
-  std::vector<DeviceSpec> devices;
-  bool deterministic = false;  // --deterministic
+  OwnValues flags = {};                 // the recipe's own
+  std::vector<DeviceSpec> devices;      // of all processes
+  std::vector<std::string> hosts = {};  // of each process; empty for one alone
+  bool deterministic = false;           // --deterministic
   std::string precision = "f32";
   int threads = 0;
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device

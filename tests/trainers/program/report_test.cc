@@ -64,6 +64,8 @@ TEST(ReportJson, HasEveryField) {
                                              "/job:localhost/replica:0/task:0/device:CPU:2"}));
   EXPECT_EQ(json["flags"],
             (nlohmann::json{{"rate", 0.5}, {"layers", 3}, {"deep", true}, {"name", "x"}}));
+  EXPECT_EQ(json["processes"], 1);
+  EXPECT_EQ(json["hosts"], nlohmann::json::array());
   EXPECT_EQ(json["trainer"], "replicated");
   EXPECT_EQ(json["allreduce"], "naive");
   EXPECT_EQ(json["allreduce_requested"], "auto");
@@ -103,6 +105,14 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["planned_bytes"], 4 << 20);
   EXPECT_EQ(json["rss_before_plan_bytes"], 5 << 20);
   EXPECT_EQ(json["peak_rss_bytes"], 10 << 20);
+}
+
+TEST(ReportJson, NamesTheHostOfEachProcess) {
+  Report report = example();
+  report.hosts = {"node7", "node7", "node8"};
+  const nlohmann::json json = nlohmann::json::parse(to_json(report).str());
+  EXPECT_EQ(json["processes"], 3);
+  EXPECT_EQ(json["hosts"], (nlohmann::json{"node7", "node7", "node8"}));
 }
 
 TEST(ReportJson, HasNullForWhatDoesNotExist) {

@@ -1,0 +1,96 @@
+// A group whose processes tell each other that they live, and what they do.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/group/group.h"
+
+namespace belfry {
+
+struct WatchOptions {
+  std::chrono::milliseconds beat{200};  // from one sign of life to the next
+  // A process is lost that gives no sign of life in so many beats of the one that listens. So a
+  // listener that was stopped itself blames nobody.
+  int most_silent = 25;
+  // How long a message may wait before a warning names the processes that are late, and before the
+  // run ends; 0: for ever. Processes that are between two steps never end it.
+  std::chrono::milliseconds stall_warn{10'000}, stall_end{600'000};
+};
+
+// Forwards to the group that it is made of. Each function throws CommError naming a process that is
+// lost: one without a sign of life, unless the system shows it as stopped, and one that has left
+// while messages to or from it are under way. The first error is thrown again by all later calls.
+class WatchedGroup final : public ProcessGroup {
+ public:
+  explicit WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options = {});
+  // Waits until all others leave, too, if nothing has failed.
+  ~WatchedGroup() override;
+  WatchedGroup(const WatchedGroup&) = delete;
+  WatchedGroup& operator=(const WatchedGroup&) = delete;
+
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  const std::string& host(int rank) const override { return group_->host(rank); }
+  std::string carrier() const override { return group_->carrier(); }
+  void send(GroupMessage& message) override;
+  void receive(GroupMessage& message) override;
+  bool poll() override;
+  void end_others(const std::string& why) noexcept override;
+
+  // poll() for those who wait for no message: the next call of another function throws what it
+  // would throw. Call it at least every 100 ms.
+  void beat() noexcept;
+  // What this process does in a step, asked for each beat; empty: it is between two steps.
+  void tell(std::function<std::string()> doing) { doing_ = std::move(doing); }
+  // To be called while messages of `what` wait, since `began`: warns once, or throws CommError,
+  // after the times of WatchOptions. Names the processes that have begun fewer messages of steps.
+  void waiting(const std::string& what, std::chrono::steady_clock::time_point began);
+  // This process has begun the messages of one more launch of a step.
+  void count_launch() { ++launches_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Beat {
+    std::uint32_t pid = 0;
+    std::uint32_t leaves = 0;  // it is the last
+    std::int64_t launches = 0;
+    char doing[240] = {};
+  };
+  struct Peer {
+    int rank = 0;
+    Beat in, out, last;  // on its way here; on its way there; that came last
+    GroupMessage received, sent;
+    int silent = 0;  // beats since it came
+    bool left = false;
+    std::vector<GroupMessage*> messages;  // under way
+  };
+
+  void require_intact() const;
+  Peer& peer_of(const GroupMessage& message);
+  bool turn();
+  void hear(Peer& peer);
+  void send_beats(bool leaving);
+  void look_for_lost();
+  bool is_stopped(const Peer& peer) const;
+  bool is_late(const Peer& peer) const;
+  std::string late_processes() const;
+  void leave();
+
+  std::unique_ptr<ProcessGroup> group_;
+  const WatchOptions options_;
+  std::vector<Peer> peers_;
+  Clock::time_point next_beat_;
+  std::function<std::string()> doing_;
+  std::int64_t launches_ = 0;
+  Clock::time_point warned_ = {};  // of a wait that began then
+  bool leaving_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace belfry

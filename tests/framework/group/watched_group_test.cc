@@ -1,0 +1,176 @@
+#include "belfry/framework/group/watched_group.h"
+
+#include <atomic>
+#include <latch>
+#include <thread>
+
+#include "belfry/framework/group/tcp_group.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/process_threads.h"
+
+namespace belfry {
+namespace watched_group_test {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr WatchOptions kQuick{.beat = milliseconds(10), .most_silent = 20};
+constexpr int kPatient = 1 << 20;
+
+// Calls body(group) in a thread per process.
+void run(int size, WatchOptions options, const std::function<void(WatchedGroup&)>& body) {
+  TcpGroupOptions tcp = test::local_processes(size);
+  std::vector<std::jthread> threads;
+  for (tcp.rank = 0; tcp.rank < size; ++tcp.rank)
+    threads.emplace_back([=] {
+      WatchedGroup group(connect_tcp(tcp), options);
+      body(group);
+    });
+}
+
+// Looks at the group until it fails, and returns why.
+std::string failure_of(WatchedGroup& group) {
+  return message_of<CommError>([&] {
+    for (;;) {
+      group.poll();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+}
+
+void look_until(WatchedGroup& group, const std::atomic<bool>& over) {
+  while (!over) {
+    group.beat();
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+TEST(WatchedGroup, AProcessWithoutASignOfLifeIsNamed) {
+  std::latch noticed(2);
+  run(3, kQuick, [&](WatchedGroup& group) {
+    if (group.rank() == 2) return noticed.wait();
+    EXPECT_THAT(failure_of(group), AllOf(HasSubstr("rank 2, "), HasSubstr("no sign of life for")));
+    noticed.count_down();
+    // All later calls say the same.
+    EXPECT_THAT(failure_of(group), HasSubstr("rank 2, "));
+  });
+}
+
+TEST(WatchedGroup, OnesThatLiveAreNotBlamed) {
+  run(3, kQuick, [&](WatchedGroup& group) {
+    for (int i = 0; i < 400; ++i) {
+      EXPECT_NO_THROW(group.poll());
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+}
+
+// It counts the beats that it could have heard.
+TEST(WatchedGroup, AListenerThatWasStoppedBlamesNobody) {
+  std::atomic<bool> over = false;
+  WatchOptions patient = kQuick;
+  patient.most_silent = kPatient;
+  TcpGroupOptions tcp = test::local_processes(2);
+  std::jthread other([&, options = tcp]() mutable {
+    options.rank = 1;
+    WatchedGroup group(connect_tcp(options), patient);
+    look_until(group, over);
+  });
+  WatchedGroup group(connect_tcp(tcp), kQuick);
+  for (int i = 0; i < 10; ++i) EXPECT_NO_THROW(group.poll());
+  std::this_thread::sleep_for(2 * kQuick.most_silent * kQuick.beat);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_NO_THROW(group.poll());
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  over = true;
+}
+
+TEST(WatchedGroup, AllLeaveTogether) {
+  std::atomic<int> working = 2;
+  run(2, kQuick, [&](WatchedGroup& group) {
+    if (group.rank() == 1) std::this_thread::sleep_for(milliseconds(50));
+    --working;
+  });
+  EXPECT_EQ(working, 0);
+}
+
+TEST(WatchedGroup, AProcessThatLeavesEarlyIsNamedByThoseWhoWaitForIt) {
+  run(2, kQuick, [](WatchedGroup& group) {
+    if (group.rank() == 1) return;
+    std::byte byte{};
+    GroupMessage message{1, 3, {&byte, 1}};
+    group.receive(message);
+    EXPECT_THAT(failure_of(group), AllOf(HasSubstr("rank 1, "), HasSubstr("before the others")));
+  });
+}
+
+TEST(WatchedGroup, WhoEndsTheOthersIsNamedWhileNothingIsSent) {
+  run(2, kQuick, [](WatchedGroup& group) {
+    if (group.rank() == 1) return group.end_others("the disk is full");
+    EXPECT_THAT(failure_of(group), AllOf(HasSubstr("rank 1, "), HasSubstr("the disk is full")));
+  });
+}
+
+class Waiting : public ::testing::Test {
+ protected:
+  // What rank 0 says while it waits for rank 1, which does `doing`.
+  void wait(WatchOptions options, const std::string& doing,
+            const std::function<void(WatchedGroup&)>& look) {
+    std::atomic<bool> over = false;
+    options.beat = milliseconds(10);
+    options.most_silent = kPatient;
+    run(2, options, [&](WatchedGroup& group) {
+      group.tell([&] { return doing; });
+      if (group.rank() == 1) return look_until(group, over);
+      group.count_launch();
+      look(group);
+      over = true;
+    });
+  }
+};
+
+TEST_F(Waiting, TellsOnceWhoIsLateAndWhatItDoes) {
+  ::testing::internal::CaptureStderr();
+  wait({.stall_warn = milliseconds(100), .stall_end = {}}, "computes 'fc0'", [](auto& group) {
+    const auto began = std::chrono::steady_clock::now();
+    for (int i = 0; i < 300; ++i) {
+      group.poll();
+      group.waiting("node 'Sum'", began);
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, AllOf(HasSubstr("node 'Sum' has waited 0.1"), HasSubstr("rank 1, "),
+                          HasSubstr(": computes 'fc0'")));
+  EXPECT_EQ(told.find("has waited"), told.rfind("has waited")) << told;
+}
+
+TEST_F(Waiting, EndsAfterTheLimit) {
+  wait({.stall_warn = {}, .stall_end = milliseconds(100)}, "computes 'fc0'", [](auto& group) {
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_THAT(message_of<CommError>([&] {
+                  for (;;) {
+                    group.poll();
+                    group.waiting("node 'Sum'", began);
+                  }
+                }),
+                AllOf(HasSubstr("node 'Sum' has waited"), HasSubstr("computes 'fc0'")));
+  });
+}
+
+// It may save, evaluate or read, which takes as long as it takes.
+TEST_F(Waiting, NeverEndsForAProcessBetweenTwoSteps) {
+  wait({.stall_warn = {}, .stall_end = milliseconds(20)}, "", [](auto& group) {
+    const auto began = std::chrono::steady_clock::now();
+    for (int i = 0; i < 200; ++i) {
+      group.poll();
+      EXPECT_NO_THROW(group.waiting("node 'Sum'", began));
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+}
+
+}  // namespace watched_group_test
+}  // namespace belfry
