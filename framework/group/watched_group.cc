@@ -67,13 +67,13 @@ WatchedGroup::~WatchedGroup() {
 void WatchedGroup::send(GroupMessage& message) {
   require_intact();
   group_->send(message);
-  peer_of(message).messages.push_back(&message);
+  note(message);
 }
 
 void WatchedGroup::receive(GroupMessage& message) {
   require_intact();
   group_->receive(message);
-  peer_of(message).messages.push_back(&message);
+  note(message);
 }
 
 bool WatchedGroup::poll() {
@@ -119,8 +119,9 @@ void WatchedGroup::require_intact() const {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-WatchedGroup::Peer& WatchedGroup::peer_of(const GroupMessage& message) {
-  return peers_[static_cast<std::size_t>(message.peer)];
+// One that is done at once may be gone at the next turn().
+void WatchedGroup::note(GroupMessage& message) {
+  if (!message.done) peers_[static_cast<std::size_t>(message.peer)].messages.push_back(&message);
 }
 
 // One look at everything. Whether something moved.

@@ -72,7 +72,7 @@ class WatchedGroup final : public ProcessGroup {
   };
 
   void require_intact() const;
-  Peer& peer_of(const GroupMessage& message);
+  void note(GroupMessage& message);
   bool turn();
   void hear(Peer& peer);
   void send_beats(bool leaving);

@@ -51,9 +51,9 @@ TEST(WatchedGroup, AProcessWithoutASignOfLifeIsNamed) {
   run(3, kQuick, [&](WatchedGroup& group) {
     if (group.rank() == 2) return noticed.wait();
     EXPECT_THAT(failure_of(group), AllOf(HasSubstr("rank 2, "), HasSubstr("no sign of life for")));
-    noticed.count_down();
     // All later calls say the same.
     EXPECT_THAT(failure_of(group), HasSubstr("rank 2, "));
+    noticed.arrive_and_wait();
   });
 }
 
