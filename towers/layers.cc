@@ -137,7 +137,8 @@ Output wide_batch_norm(Tower& tower, Output x, const BatchNormLayer& layer, At a
                           .mean = batch_mean,
                           .variance = batch_variance,
                           .momentum = layer.momentum,
-                          .site = at.site});
+                          .site = at.site,
+                          .synchronised = layer.synchronised});
   };
   if (layer.synchronised) {
     const Moments all = shared_moments(tower, x, at);

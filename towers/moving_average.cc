@@ -1,6 +1,7 @@
 #include "belfry/towers/moving_average.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "belfry/framework/base/require.h"
@@ -79,11 +80,12 @@ Moments combined(std::span<const std::vector<BatchMoments>> towers, std::size_t 
   return combine_moments(means, variances, counts);
 }
 
-// All moments of a tower as one row [1, n].
-Output row_of(const std::vector<BatchMoments>& tower) {
+// The moments of a tower's own batch as one row [1, n]; none if all are synchronised.
+std::optional<Output> row_of(const std::vector<BatchMoments>& tower) {
   std::vector<Output> moments;
   for (const BatchMoments& layer : tower)
-    moments.insert(moments.end(), {layer.mean, layer.variance});
+    if (!layer.synchronised) moments.insert(moments.end(), {layer.mean, layer.variance});
+  if (moments.empty()) return {};
   const Output all = concat(moments, 0);
   return reshape(all, {1, all.shape().elements()});
 }
@@ -95,16 +97,19 @@ std::vector<std::vector<BatchMoments>> of_all_processes(
   Graph& graph = first.mean.graph();
   HostScope host(graph, first.mean_average.device());
   std::vector<Output> rows;
-  for (const std::vector<BatchMoments>& tower : towers) rows.push_back(row_of(tower));
-  const Output gathered = gather_over_processes(concat(rows, 0), graph.process());
+  for (const std::vector<BatchMoments>& tower : towers)
+    if (const std::optional<Output> row = row_of(tower)) rows.push_back(*row);
+  Output gathered;
+  if (!rows.empty()) gathered = gather_over_processes(concat(rows, 0), graph.process());
   std::vector<std::vector<BatchMoments>> all;
-  for (std::int64_t t = 0; t < gathered.shape()[0]; ++t) {
+  for (std::int64_t t = 0; t < graph.process().size * std::ssize(towers); ++t) {
     std::int64_t taken = 0;
     const auto next = [&](const Shape& shape) {
       const std::int64_t from = std::exchange(taken, taken + shape[0]);
       return reshape(slice(gathered, {t, from}, {1, shape[0]}), shape);
     };
     for (BatchMoments& layer : all.emplace_back(towers[0])) {
+      if (layer.synchronised) continue;
       layer.mean = next(layer.mean.shape());
       layer.variance = next(layer.variance.shape());
     }

@@ -10,13 +10,13 @@
 namespace belfry {
 
 // What one training tower hands over at one batch norm layer: its batch's moments, on its device,
-// and the averages that they are to move. Moments that are synchronised over towers are the same
-// Output in all.
+// and the averages that they are to move. Synchronised moments are the same Output in all.
 struct BatchMoments {
   Variable mean_average, variance_average;
   Output mean, variance;
   double momentum = 0.9;
   SourceLine site;
+  bool synchronised = false;  // the moments are those of all towers of all processes
 };
 
 struct AverageOptions {

@@ -9,8 +9,6 @@ namespace belfry {
 Node& TowerCollectives::join(int tower, const Op& op, std::span<const Output> inputs,
                              std::string_view what, At at, NodeOptions options) {
   const SourceLine site = graph_.scopes().site_or(at.site);
-  require(graph_.process().size == 1, what, " (built at ", site.str(),
-          ") does not reach the towers of other processes yet; train this model in one process");
   if (tower == 0) {
     Node& node = graph_.add_open(op, inputs, at, std::move(options));
     entries_.push_back({&node, std::string(what), site});

@@ -17,7 +17,7 @@ class TowerCollectives {
 
   // Tower `tower` comes to its next node, which `what` names. The inputs of a node are those of
   // tower 0, then of tower 1, and so on. Throws InvalidArgument naming both lines unless tower 0
-  // has the same op and name there, or in one of several processes.
+  // has the same op and name there.
   Node& join(int tower, const Op& op, std::span<const Output> inputs, std::string_view what, At at,
              NodeOptions options);
   // Throws InvalidArgument naming the line of a node that the tower, replicated at `call`, did not

@@ -22,6 +22,7 @@ class Expansion {
         sum_(std::move(sum)),
         by_rows_(std::move(by_rows)) {}
 
+  const Node& node() const { return *node_.node; }
   std::size_t inputs() const { return node_.inputs.size(); }
   Value input(std::size_t i) const { return node_.inputs[i]; }
   const TensorType& output(std::size_t i) const { return node_.types[i]; }

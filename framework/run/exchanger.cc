@@ -55,20 +55,20 @@ bool Exchanger::follow(WatchedGroup& group) {
 
 void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   const LinkedLaunch& linked = linked_.linked(launch);
-  const Node& node = linked_.node_of(launch);
+  const PlanNode& planned = linked_.plan->node(linked_.plan->launches[launch].node);
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
   under_way_ = launch;
   began_ = std::chrono::steady_clock::now();
   group.count_launch();
   linked_.guard->before(launch);
   const Pointers pointers = linked.pointers(linked.range, run_.step);
-  auto [received, sent] = node.op().exchange(node, pointers);
+  (*linked.run)(pointers);  // what is this process's own
+  auto [received, sent] = planned.op->exchange(*planned.node, pointers);
   messages_ = std::move(received);
   const std::size_t first_sent = messages_.size();
   messages_.insert(messages_.end(), sent.begin(), sent.end());
   for (std::size_t i = 0; i < messages_.size(); ++i)
     i < first_sent ? group.receive(messages_[i]) : group.send(messages_[i]);
-  (*linked.run)(pointers);  // what is this process's own
 }
 
 bool Exchanger::finish(WatchedGroup& group) {

@@ -3,13 +3,18 @@
 #include <algorithm>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/plan/expansion.h"
+#include "belfry/ops/concat.h"
 #include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/normalization/batch_moments.h"
+#include "belfry/ops/normalization/gather_moments.h"
+#include "belfry/ops/slice.h"
 
 namespace belfry {
 namespace {
@@ -31,11 +36,44 @@ OutputTypes statistics_shape(const ShapeContext& c) {
   return {channels, channels, Shape{}};
 }
 
+// The terms of a gradient that the towers of this process have added up, in their order.
+std::vector<Output> terms_of(Output gradient, int towers) {
+  if (towers == 1) return {gradient};
+  const Node& sum = gradient.node();
+  require<Internal>(&sum.op() == &kAddN && std::ssize(sum.inputs()) == towers, sum.describe(),
+                    " is no sum over ", towers, " towers");
+  return {sum.inputs().begin(), sum.inputs().end()};
+}
+
+// [dmean, dvariance] over the towers of all processes, along the canonical tree.
+Output gradient_of_all(const Node& node, Output dmean, Output dvariance) {
+  const ProcessPlace process = node.graph().process();
+  const auto towers = static_cast<int>(node.inputs().size() / kStride),
+             before = process.rank * towers;
+  const std::vector<Output> means = terms_of(dmean, towers),
+                            variances = terms_of(dvariance, towers);
+  std::vector<Output> own;
+  for (const TreeNode& some : covering_nodes({before, before + towers}, process.size * towers)) {
+    const auto sum = [&](const std::vector<Output>& terms) {
+      return add_n(std::span(terms).subspan(static_cast<std::size_t>(some.begin - before),
+                                            static_cast<std::size_t>(some.end - some.begin)));
+    };
+    own.push_back(concat({sum(means), sum(variances)}, 0));
+  }
+  return sum_over_processes(own, process, towers, false);
+}
+
 // Each part's is beside the part.
 std::vector<Output> statistics_gradient(const Node& node, std::span<const Output> grads) {
   const Output mean = node.output(0), count = node.output(2);
   const auto given = [&](std::size_t i) { return grads[i] ? grads[i] : fill_like(mean, 0); };
-  const Output dmean = given(0), dvariance = given(1);
+  Output dmean = given(0), dvariance = given(1);
+  if (node.graph().process().size > 1 && grads[0] && grads[1]) {
+    const Output all = gradient_of_all(node, dmean, dvariance);
+    const std::int64_t channels = mean.shape()[0];
+    dmean = slice(all, {0}, {channels});
+    dvariance = slice(all, {channels}, {channels});
+  }
   std::vector<Output> result;
   for (std::size_t i = 0; i < node.inputs().size(); i += kStride) {
     const Output x = node.input(i), weight = node.input(i + 1);
@@ -80,6 +118,8 @@ KernelRun statistics_reference(KernelPlan& plan) {
   });
 }
 
+void set_result(Expansion& e, NodeIndex all) { e.result = {{all, 0}, {all, 1}, {all, 2}}; }
+
 void expand_statistics(Expansion& e) {
   const TensorType &channels = e.output(0), &count = e.output(2);
   std::vector<Value> parts;
@@ -87,8 +127,14 @@ void expand_statistics(Expansion& e) {
     for (const Value& value :
          e.add_beside(kBatchMoments, e.input(i), {e.input(i + 1)}, {channels, channels, count}))
       parts.push_back(value);
-  const NodeIndex all = e.add_once(kCombineMoments, parts, {channels, channels, count});
-  e.result = {{all, 0}, {all, 1}, {all, 2}};
+  const int processes = e.node().graph().process().size;
+  const auto combine = [&](const Op& op, std::vector<Value> from) {
+    return e.add_once(op, std::move(from), {channels, channels, count});
+  };
+  if (processes == 1) return set_result(e, combine(kCombineMoments, parts));
+  const Shape rows{processes * std::ssize(parts) / 3, 2 * channels.shape[0] + 1};
+  const NodeIndex gathered = e.add_once(kGatherMoments, parts, {{rows, count.dtype}});
+  set_result(e, combine(kCombineGathered, {{gathered, 0}}));
 }
 
 OutputTypes grad_shape(const ShapeContext& c) { return {c.type(0)}; }

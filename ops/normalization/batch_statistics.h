@@ -10,9 +10,11 @@ namespace belfry {
 // weight 0 does not count. With batch_norm_inference() this makes a batch norm over several
 // tensors.
 //
+// In a graph of one of several processes the parts of all of them are meant, equally many of each.
+//
 // A plan makes BatchMoments beside each part, or beside each shard of it, and one CombineMoments of
-// them all. Inputs part by part: x, weight; so parts can be added to an open node
-// (Graph::add_open).
+// them all, behind GatherMoments if there are several processes. Inputs part by part: x, weight; so
+// parts can be added to an open node (Graph::add_open).
 extern const Op kBatchStatistics;
 // All parts count.
 Moments batch_statistics(std::span<const Output> parts, At at = {});

@@ -27,18 +27,24 @@ struct Sum {
   T mean, squares, count;
 };
 
-// Of element i.
+// One of the parts.
 template <class T>
-Sum<T> combine(const Pointers& p, std::size_t first, std::size_t number, std::int64_t i) {
+struct Part {
+  const T *mean, *squares;
+  T count;
+};
+
+// Of element i of parts [first, first + number); part(k) is one of them.
+template <class T, class F>
+Sum<T> combine(const F& part, std::size_t first, std::size_t number, std::int64_t i) {
   if (number == 1) {
-    const std::size_t part = kStride * first;
-    const T count = p.input<T>(part + 2)[0];
-    if (count == 0) return {0, 0, 0};
-    return {p.input<T>(part)[i], p.input<T>(part + 1)[i], count};
+    const Part<T> one = part(first);
+    if (one.count == 0) return {0, 0, 0};
+    return {one.mean[i], one.squares[i], one.count};
   }
   const std::size_t half = (number + 1) / 2;
-  const Sum<T> left = combine<T>(p, first, half, i);
-  const Sum<T> right = combine<T>(p, first + half, number - half, i);
+  const Sum<T> left = combine<T>(part, first, half, i);
+  const Sum<T> right = combine<T>(part, first + half, number - half, i);
   if (left.count == 0) return right;
   if (right.count == 0) return left;
   const T distance = right.mean - left.mean, count = left.count + right.count;
@@ -47,18 +53,47 @@ Sum<T> combine(const Pointers& p, std::size_t first, std::size_t number, std::in
           left.squares + right.squares + distance * distance * (left.count * share), count};
 }
 
+template <class T, class F>
+void combine_all(const F& part, std::size_t parts, const Pointers& p) {
+  T total = 0;
+  for (std::size_t k = 0; k < parts; ++k) total += part(k).count;
+  if (p.begin() == 0) p.output<T>(2)[0] = total;
+  for (std::int64_t i = p.begin(); i < p.end(); ++i) {
+    const Sum<T> all = combine<T>(part, 0, parts, i);
+    p.output<T>(0)[i] = all.mean;
+    p.output<T>(1)[i] = total == 0 ? T(0) : all.squares / total;
+  }
+}
+
 KernelRun combine_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
     return [](const Pointers& p) {
-      const std::size_t parts = p.inputs() / kStride;
-      T total = 0;
-      for (std::size_t k = 0; k < parts; ++k) total += p.input<T>(kStride * k + 2)[0];
-      if (p.begin() == 0) p.output<T>(2)[0] = total;
-      for (std::int64_t i = p.begin(); i < p.end(); ++i) {
-        const Sum<T> all = combine<T>(p, 0, parts, i);
-        p.output<T>(0)[i] = all.mean;
-        p.output<T>(1)[i] = total == 0 ? T(0) : all.squares / total;
-      }
+      const auto part = [&](std::size_t k) {
+        return Part<T>{p.input<T>(kStride * k), p.input<T>(kStride * k + 1),
+                       p.input<T>(kStride * k + 2)[0]};
+      };
+      combine_all<T>(part, p.inputs() / kStride, p);
+    };
+  });
+}
+
+OutputTypes rows_shape(const ShapeContext& c) {
+  c.require_rank(0, 2);
+  c.require_floating(0);
+  const Shape channels{(c.input(0)[1] - 1) / 2};
+  return {channels, channels, Shape{}};
+}
+
+KernelRun rows_reference(KernelPlan& plan) {
+  const auto parts = static_cast<std::size_t>(plan.input(0).shape[0]);
+  const std::int64_t channels = plan.output(0).shape[0];
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const auto part = [&](std::size_t k) {
+        const T* const row = p.input<T>(0) + static_cast<std::int64_t>(k) * (2 * channels + 1);
+        return Part<T>{row, row + channels, row[2 * channels]};
+      };
+      combine_all<T>(part, parts, p);
     };
   });
 }
@@ -71,6 +106,14 @@ const Op kCombineMoments{.name = "CombineMoments",
                          .no_gradient = "it belongs to nodes that have one",
                          .split = WorkSplit::kElements,
                          .reference = combine_reference};
+
+const Op kCombineGathered{.name = "CombineGathered",
+                          .inputs = 1,
+                          .shape = rows_shape,
+                          .no_gradient = "it belongs to nodes that have one",
+                          .split = WorkSplit::kElements,
+                          .reference = rows_reference,
+                          .cpu_only = "its input comes from other processes"};
 
 Moments combine_moments(std::span<const Output> means, std::span<const Output> variances,
                         std::span<const Output> counts, At at) {

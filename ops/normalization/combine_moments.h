@@ -15,6 +15,8 @@ struct Moments {
 //
 // Inputs part by part: mean, sum of squares, count.
 extern const Op kCombineMoments;
+// The same of the rows of gather_moments.h, in one tensor. Plans make it.
+extern const Op kCombineGathered;
 // Of population variances instead of sums of squares. Without counts the parts are of equal size.
 Moments combine_moments(std::span<const Output> means, std::span<const Output> variances,
                         std::span<const Output> counts = {}, At at = {});

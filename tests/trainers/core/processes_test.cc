@@ -18,9 +18,11 @@ using ::testing::HasSubstr;
 constexpr int kGlobalBatch = 24, kSteps = 6;
 
 // smooth_model with batch norm, whose averages all processes move alike.
-Output normalised_model(Tower& tower, Output x, Output y) {
-  const Output hidden = tanh(batch_norm(tower, "bn", dense(tower, "fc0", x, {.units = 5})));
-  const Output wider = batch_norm(tower, "bn1", dense(tower, "fc1", hidden, {.units = 3}));
+Output normalised_model(Tower& tower, Output x, Output y, bool first, bool second) {
+  const Output hidden =
+      tanh(batch_norm(tower, "bn", dense(tower, "fc0", x, {.units = 5}), {.synchronised = first}));
+  const Output wider =
+      batch_norm(tower, "bn1", dense(tower, "fc1", hidden, {.units = 3}), {.synchronised = second});
   return reduce_mean(square(dense(tower, "fc2", wider, {.units = 1}) - y));
 }
 
@@ -78,10 +80,16 @@ TEST_P(Layouts, GiveOneHash) {
         << bucket_mb;
 }
 
-TEST_P(Layouts, MoveAveragesOfBatchNormAlike) {
+TEST_P(Layouts, NormaliseAlike) {
   const auto [size, devices] = GetParam();
-  EXPECT_THAT(train_in(size, devices, 25, normalised_model),
-              testing::Each(train(size * devices, nullptr, 25, normalised_model)));
+  for (const auto& [first, second] : {std::pair(false, false), {true, false}, {true, true}}) {
+    const Model model = [first, second](Tower& tower, Output x, Output y) {
+      return normalised_model(tower, x, y, first, second);
+    };
+    EXPECT_THAT(train_in(size, devices, 25, model),
+                testing::Each(train(size * devices, nullptr, 25, model)))
+        << first << second;
+  }
 }
 
 // 3 x 2 and 2 x 3 have processes whose towers are no node of the tree.
@@ -172,19 +180,6 @@ TEST(Processes, OtherStrategiesAreRefused) {
                 });
               }),
               HasSubstr("combined by strategy collective"));
-}
-
-TEST(Processes, SynchronisedBatchNormIsRefused) {
-  const Model model = [](Tower& tower, Output x, Output y) {
-    return reduce_mean(square(batch_norm(tower, "bn", x, {.synchronised = true}) - y));
-  };
-  EXPECT_THAT(message_of<InvalidArgument>([&] {
-                test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
-                  train(1, processes, 0, model);
-                });
-              }),
-              testing::AllOf(HasSubstr("synchronised batch norm 'bn' (built at"),
-                             HasSubstr("does not reach the towers of other processes")));
 }
 
 }  // namespace processes_test

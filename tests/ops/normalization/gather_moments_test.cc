@@ -1,0 +1,48 @@
+// BatchStatistics of several processes: GatherMoments and CombineGathered stand in its plan.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/ops/normalization/batch_statistics.h"
+#include "belfry/tests/support/process_threads.h"
+
+namespace belfry {
+namespace gather_moments_test {
+
+using Values = std::vector<float>;
+
+// That of a tower: [3, 2], different in each.
+Output part_of(Graph& graph, int tower) {
+  Values values;
+  for (int i = 0; i < 6; ++i) values.push_back(static_cast<float>((7 * tower + 3 * i) % 11) / 3.f);
+  return constant(graph, Tensor({3, 2}, values));
+}
+
+// Mean and variance over towers [begin, end), as the graph's process sees them.
+Values moments_of(Graph& graph, int begin, int end, const std::shared_ptr<Processes>& processes) {
+  std::vector<Output> parts;
+  for (int t = begin; t < end; ++t) parts.push_back(part_of(graph, t));
+  const Moments all = batch_statistics(parts);
+  Session session(graph, {.threads = 1, .processes = processes});
+  Values values;
+  for (const Tensor& tensor : session.run({all.mean, all.variance}))
+    for (const float value : tensor.data<float>()) values.push_back(value);
+  return values;
+}
+
+TEST(GatherMoments, GivesTheMomentsOfOneProcess) {
+  for (const auto& [size, towers] : {std::pair(2, 1), std::pair(3, 2), std::pair(2, 3)}) {
+    Graph graph;
+    const Values alone = moments_of(graph, 0, size * towers, nullptr);
+    test::run_processes(size, [&, towers = towers](const std::shared_ptr<Processes>& processes) {
+      Graph own(1, processes->place());
+      const int first = processes->rank() * towers;
+      EXPECT_EQ(moments_of(own, first, first + towers, processes), alone)
+          << processes->size() << " x " << towers;
+    });
+  }
+}
+
+}  // namespace gather_moments_test
+}  // namespace belfry
