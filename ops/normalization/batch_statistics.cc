@@ -36,13 +36,26 @@ OutputTypes statistics_shape(const ShapeContext& c) {
   return {channels, channels, Shape{}};
 }
 
-// The terms of a gradient that the towers of this process have added up, in their order.
-std::vector<Output> terms_of(Output gradient, int towers) {
-  if (towers == 1) return {gradient};
+// The terms of a gradient that the towers of this process have added up, in their order: by one
+// AddN, or by one of two halves (framework/gradients/gradient_sum.cc).
+void add_terms(Output gradient, std::ptrdiff_t towers, std::vector<Output>& terms) {
+  if (towers == 1) return terms.push_back(gradient);
   const Node& sum = gradient.node();
-  require<Internal>(&sum.op() == &kAddN && std::ssize(sum.inputs()) == towers, sum.describe(),
-                    " is no sum over ", towers, " towers");
-  return {sum.inputs().begin(), sum.inputs().end()};
+  const std::span<const Output> inputs = sum.inputs();
+  require<Internal>(&sum.op() == &kAddN && (inputs.size() == 2 || std::ssize(inputs) == towers),
+                    sum.describe(), " is no sum over ", towers, " towers");
+  if (std::ssize(inputs) == towers) {
+    terms.insert(terms.end(), inputs.begin(), inputs.end());
+    return;
+  }
+  add_terms(inputs[0], (towers + 1) / 2, terms);
+  add_terms(inputs[1], towers / 2, terms);
+}
+
+std::vector<Output> terms_of(Output gradient, int towers) {
+  std::vector<Output> terms;
+  add_terms(gradient, towers, terms);
+  return terms;
 }
 
 // [dmean, dvariance] over the towers of all processes, along the canonical tree.

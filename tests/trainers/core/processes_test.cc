@@ -107,25 +107,25 @@ TEST(Processes, AnErrorInOneEndsTheOthers) {
               testing::AllOf(HasSubstr("rank 1, "), HasSubstr("no memory")));
 }
 
+// Built by the same lines, whatever is wanted.
+Model varied_model(int units, bool squares) {
+  return [=](Tower& tower, Output x, Output y) {
+    const Output sum = dense(tower, "fc0", x, {.units = units});
+    const Output hidden = squares ? square(sum) : tanh(sum);
+    return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
+  };
+}
+
 // What processes are told of which rank 1 trains with other options, or another model.
 std::string refusal(const std::function<void(TrainerOptions&)>& change) {
   return message_of<InvalidArgument>([&] {
     test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
-      TrainerOptions options = options_of(1, processes, 0, smooth_model);
+      TrainerOptions options = options_of(1, processes, 0, varied_model(5, false));
       if (processes->rank() == 1) change(options);
       const auto data = smooth_data(5 * kGlobalBatch);
       Trainer(find_trainer("replicated"), std::move(options), *data).train();
     });
   });
-}
-
-Output wider_model(Tower& tower, Output x, Output y) {
-  const Output hidden = tanh(dense(tower, "fc0", x, {.units = 6}));
-  return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
-}
-Output other_model(Tower& tower, Output x, Output y) {
-  const Output hidden = square(dense(tower, "fc0", x, {.units = 5}));
-  return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
 }
 
 TEST(Processes, ThatDisagreeAreRefusedBeforeTheFirstStep) {
@@ -136,8 +136,8 @@ TEST(Processes, ThatDisagreeAreRefusedBeforeTheFirstStep) {
       {"the learning rate is ", [](auto& o) { o.optimizer = adam(0.02); }},
       {"the global batch is 10 there, and 24 in rank 0", [](auto& o) { o.batch_size = 5; }},
       {"the last step is 7 there, and 6 in rank 0", [](auto& o) { o.max_steps = 7; }},
-      {"variable 'fc0/W' is f32 [3, 6]", [](auto& o) { o.model = wider_model; }},
-      {"the model's graph ", [](auto& o) { o.model = other_model; }},
+      {"variable 'fc0/W' is f64[4,6]", [](auto& o) { o.model = varied_model(6, false); }},
+      {"the model's graph ", [](auto& o) { o.model = varied_model(5, true); }},
       {"message 'SumOverProcesses/", [](auto& o) { o.aggregation.bucket_mb = 25; }},
       {"the number of devices of each process is 2", [](auto& o) {
          o.devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
@@ -157,13 +157,13 @@ TEST(Processes, WhoseFirstValuesDifferAreRefused) {
       if (processes->rank() == 1) {
         const Variable w = trainer.graph().variables(kTrainableVariables)[0];
         Tensor value = trainer.session().read(w);
-        value.mutable_data<float>()[0] += 1;
+        value.mutable_data<double>()[0] += 1;
         trainer.session().write(w, value);
       }
       trainer.train();
     });
   });
-  EXPECT_THAT(message, HasSubstr("variable 'fc0/W' is f32"));
+  EXPECT_THAT(message, HasSubstr("variable 'fc0/W' is f64"));
   EXPECT_THAT(message, HasSubstr("with the value"));
 }
 
