@@ -21,6 +21,7 @@
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/memory_report.h"
+#include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/program/trainer_options.h"
 #include "belfry/trainers/util/console.h"
@@ -177,10 +178,11 @@ void print_header(Console& console, const BenchFlags& wanted) {
   std::vector<std::string> fields;
   for (const Dataset::Field& field : wanted.model.fields)
     fields.push_back(cat(field.name, " ", name_of(field.dtype), field.shape));
-  console.line(cat(
-      "model: ", wanted.model.name, " on ", short_names(options.devices), ", seed ", options.seed,
-      options.precision == Precision::kF32 ? "" : cat(", ", name_of(options.precision))));
-  const auto towers = std::ssize(options.devices);
+  console.line(
+      cat("model: ", wanted.model.name, " on ", short_names(devices_of_all(wanted.training)),
+          ", seed ", options.seed,
+          options.precision == Precision::kF32 ? "" : cat(", ", name_of(options.precision))));
+  const auto towers = std::ssize(devices_of_all(wanted.training));
   const BatchForm batch{.samples = divide_samples(options.batch_size * towers, towers,
                                                   options.batches.tower_weights)};
   console.line(cat("batch: ", batch.str(), " per device, ", batch.total(), " in all; synthetic ",
@@ -228,7 +230,7 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
 BenchedModel benched(const BenchFlags& wanted) {
   const TrainerOptions& options = wanted.training.trainer;
   return {wanted.model.name,
-          options.devices,
+          devices_of_all(wanted.training),
           options.batch_size,
           options.batches.tower_weights,
           options.session.deterministic,
@@ -248,7 +250,7 @@ void report(const BenchFlags& wanted, std::span<const BenchResult> results,
 std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions& training,
                                  std::span<const Mode> modes, const Dataset& data,
                                  Console& console) {
-  const int towers = static_cast<int>(training.devices.size());
+  const auto towers = static_cast<int>(devices_of_all(wanted.training).size());
   ModeBenchOptions bench{.steps = wanted.num_batches,
                          .timer = {.warmup = wanted.num_warmup_batches,
                                    .display_every = wanted.compares ? 0 : wanted.display_every,
@@ -281,12 +283,12 @@ int train_bench(const BenchFlags& wanted) {
   AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,
                             wanted.training.trainer.session.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
-  Console console(outputs.on_stdout() ? stderr : stdout);
+  Console console(!speaks(wanted.training) ? nullptr : outputs.on_stdout() ? stderr : stdout);
   const TrainFlags& flags = wanted.training;
   TrainerOptions training = trainer_options(flags, wanted.model.model, wanted.model.optimizer);
   const std::unique_ptr<Dataset> data =
       synthetic_data(wanted.model.fields, wanted.model.classes,
-                     training.batch_size * std::ssize(training.devices), training.seed);
+                     training.batch_size * std::ssize(devices_of_all(flags)), training.seed);
   print_header(console, wanted);
   std::vector<ModePlan> refused;
   const std::vector<Mode> modes = plan(wanted, training, *data, console, refused, memory);
@@ -318,4 +320,16 @@ int train_bench(const BenchFlags& wanted) {
   return 1;
 }
 
-int main(int argc, char** argv) { return run_program(argc, argv, parse, train_bench); }
+// One of several processes, or the only one.
+int run(const BenchFlags& wanted) {
+  const std::shared_ptr<Processes> processes = join_processes(wanted.training);
+  if (!processes) return train_bench(wanted);
+  return run_process(*processes, [&] {
+    BenchFlags own = wanted;
+    own.training = of_process(wanted.training, processes);
+    if (!speaks(own.training)) own.plot.clear();
+    return train_bench(own);
+  });
+}
+
+int main(int argc, char** argv) { return run_program(argc, argv, parse, run); }

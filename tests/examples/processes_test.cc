@@ -30,11 +30,12 @@ std::string hash_in(const Finished& finished) {
 }
 
 // Rank 0 speaks.
-std::string by_tcp(int size, const std::string& arguments, int port) {
+std::string by_tcp(int size, const std::string& arguments, int port,
+                   const std::string& program = kMnist) {
   std::string command;
   for (int rank = size; rank-- > 0;)
     command += cat("RANK=", rank, " WORLD_SIZE=", size, " MASTER_ADDR=127.0.0.1 MASTER_PORT=", port,
-                   " ", kMnist, arguments, rank > 0 ? " & " : "; status=$?; wait; exit $status");
+                   " ", program, arguments, rank > 0 ? " & " : "; status=$?; wait; exit $status");
   return command;
 }
 
@@ -63,6 +64,18 @@ TEST(Processes, ByMpiGiveTheHashOfOne) {
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
   }
+}
+
+TEST(Processes, OfABenchmarkGiveTheHashOfOne) {
+  const std::string program = BELFRY_BIN_DIR "/train_bench";
+  const std::string arguments =
+      " --model=resnet20 --batch_norm=synchronised --global_batch_size=8 --num_batches=2 "
+      "--num_warmup_batches=1 --threads=1 --shards=4";
+  const std::string alone = hash_in(shell(cat(program, " --devices=cpu:2", arguments)));
+  const Finished all =
+      shell(by_tcp(2, cat(" --devices=cpu:1", arguments), test::free_port(), program));
+  EXPECT_EQ(all.status, 0) << all.errors;
+  EXPECT_EQ(hash_in(all), alone);
 }
 
 TEST(Processes, WhatTheyCannotDoIsNamed) {

@@ -10,6 +10,7 @@
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/program/memory_report.h"
+#include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -48,16 +49,6 @@ std::vector<std::string> hosts_of(const Processes* processes) {
   return hosts;
 }
 
-// Each process has as many devices.
-std::vector<DeviceSpec> devices_of_all(const std::vector<DeviceSpec>& own,
-                                       const Processes* processes) {
-  if (!processes) return own;
-  std::vector<DeviceSpec> all;
-  for (int r = 0; r < processes->size(); ++r)
-    for (const DeviceSpec& device : own) all.push_back(device.of_process({r, processes->size()}));
-  return all;
-}
-
 // All processes call it. Whether they end with the same values.
 bool equal_in_all(Processes* processes, const std::string& hash) {
   if (!processes) return true;
@@ -83,7 +74,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
   const bool equal = equal_in_all(processes, state) && differing.empty();
   return {.program = program,
           .flags = values_of(recipe.flags),
-          .devices = devices_of_all(made.devices, processes),
+          .devices = devices_of_all(flags),
           .hosts = hosts_of(processes),
           .deterministic = made.session.deterministic,
           .precision = std::string(name_of(made.precision)),

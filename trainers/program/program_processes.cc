@@ -72,16 +72,32 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
   return join_processes(flags.launcher, flags.watch);
 }
 
-TrainFlags of_process(TrainFlags flags, Processes& processes) {
-  require_agreement(processes, agreed_flags(flags));
+TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
+  require_agreement(*processes, agreed_flags(flags));
   require_possible(flags);
-  flags.trainer.session.threads =
-      flags.trainer.session.threads > 0 ? flags.trainer.session.threads : share_of_cores(processes);
-  if (processes.rank() == 0) return flags;
+  SessionOptions& session = flags.trainer.session;
+  if (session.threads == 0) session.threads = share_of_cores(*processes);
+  session.processes = std::move(processes);
+  if (speaks(flags)) return flags;
   for (std::string* const file :
        {&flags.json, &flags.memory_report, &flags.trace_file, &flags.save_checkpoint})
     file->clear();
   return flags;
+}
+
+bool speaks(const TrainFlags& flags) {
+  const std::shared_ptr<Processes>& processes = flags.trainer.session.processes;
+  return !processes || processes->rank() == 0;
+}
+
+std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags) {
+  const std::shared_ptr<Processes>& processes = flags.trainer.session.processes;
+  if (!processes) return flags.trainer.devices;
+  std::vector<DeviceSpec> all;
+  for (int r = 0; r < processes->size(); ++r)
+    for (const DeviceSpec& device : flags.trainer.devices)
+      all.push_back(device.of_process({r, processes->size()}));
+  return all;
 }
 
 int run_process(Processes& processes, const std::function<int()>& body) try {

@@ -1,6 +1,7 @@
 // A training program as one of several processes: who speaks, and which cores each takes.
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/program/flags.h"
@@ -11,8 +12,14 @@ namespace belfry {
 std::shared_ptr<Processes> join_processes(const TrainFlags& flags);
 
 // The flags of one of several processes: rank 0 alone writes files, and without --threads those of
-// one host share its cores. Throws FlagError for what several processes cannot do yet.
-TrainFlags of_process(TrainFlags flags, Processes& processes);
+// one host share its cores. Throws FlagError for what several processes cannot do yet, and
+// InvalidArgument for flags that differ.
+TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes);
+
+// Rank 0 of several processes does, and one that is alone.
+bool speaks(const TrainFlags& flags);
+// Those of all processes, each of which has as many.
+std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags);
 
 // Runs one of several processes: what it throws ends the others, and says which one it was.
 int run_process(Processes& processes, const std::function<int()>& body);

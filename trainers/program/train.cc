@@ -208,12 +208,6 @@ struct ReportFiles {
   OutputFile *json, *memory, *trace;
 };
 
-// Rank 0 of several processes does.
-bool speaks(const TrainFlags& flags) {
-  const std::shared_ptr<Processes>& processes = flags.trainer.session.processes;
-  return !processes || processes->rank() == 0;
-}
-
 // One call of a training program.
 class Program {
  public:
@@ -387,11 +381,8 @@ int train(int argc, char** argv, const Recipe& recipe) {
     const std::string name = program_name(argc, argv);
     const std::shared_ptr<Processes> processes = join_processes(flags);
     if (!processes) return Program(name, flags, recipe).run();
-    return run_process(*processes, [&] {
-      TrainFlags own = of_process(flags, *processes);
-      own.trainer.session.processes = processes;
-      return Program(name, own, recipe).run();
-    });
+    return run_process(*processes,
+                       [&] { return Program(name, of_process(flags, processes), recipe).run(); });
   };
   return run_program(argc, argv, parse, run);
 }
