@@ -10,6 +10,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/framework/group/launcher.h"
 #include "belfry/trainers/bench/mode_bench.h"
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/bench/reduction_bench.h"
@@ -238,6 +239,9 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   define(parser, flags);
   flags.help = parser.parse(arguments);
   if (!flags.help.empty()) return flags;
+  const LauncherFound launcher = find_launcher(environment_variable);
+  require<FlagError>(launcher.size == 1, launcher.evidence, ": ", program,
+                     " measures the devices of one process; train_bench runs as several");
   check_types(flags, parser);
   read_sizes(flags, parser);
   require<FlagError>(!flags.updates || flags.bench.aggregate == 1,

@@ -104,6 +104,13 @@ TEST(Processes, AreInTheReport) {
   EXPECT_EQ(report["global_batch_size"], 32);
 }
 
+TEST(Processes, OfABenchmarkForOneAreRefused) {
+  const Finished all =
+      shell(by_tcp(2, " -e 4K", test::free_port(), BELFRY_BIN_DIR "/allreduce_bench"));
+  EXPECT_NE(all.status, 0);
+  EXPECT_THAT(all.errors, HasSubstr("WORLD_SIZE=2: allreduce_bench measures the devices of one"));
+}
+
 TEST(Processes, AFlagThatDiffersIsNamed) {
   const Finished all = shell(
       cat("p=", test::free_port(), "; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ",
