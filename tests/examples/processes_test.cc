@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/process_threads.h"
@@ -78,6 +79,31 @@ TEST(Processes, OfABenchmarkGiveTheHashOfOne) {
   EXPECT_EQ(hash_in(all), alone);
 }
 
+// The number of processes may change where a run goes on.
+TEST(Processes, GoOnFromARunDirectory) {
+  const auto part = [](int size, int steps, const std::string& run_dir) {
+    const std::string arguments =
+        cat(" --devices=cpu:", 2 / size, " --global_batch_size=32 --threads=1",
+            " --max_steps=", steps, run_dir);
+    return shell(size == 1 ? kMnist + arguments : by_tcp(size, arguments, test::free_port()));
+  };
+  const std::string whole = hash_in(part(1, 12, ""));
+  for (const auto& [first, second] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
+    const std::string directory =
+        cat(testing::TempDir(), "processes_test.", getpid(), ".", first, second);
+    const std::string flag = " --run_dir=" + directory;
+    EXPECT_EQ(part(first, 7, flag).status, 0);
+    const Finished rest = part(second, 12, flag);
+    EXPECT_EQ(rest.status, 0) << rest.errors;
+    EXPECT_THAT(rest.output, HasSubstr("going on at step 7"));
+    EXPECT_EQ(hash_in(rest), whole) << first << ", then " << second;
+    const Finished again = part(second, 12, flag);
+    EXPECT_EQ(again.status, 0) << again.errors;
+    EXPECT_THAT(again.output, HasSubstr("this run has ended before"));
+    std::filesystem::remove_all(directory);
+  }
+}
+
 TEST(Processes, WhatTheyCannotDoIsNamed) {
   for (const auto& [flag, why] :
        {std::pair(" --allreduce=ring", "--allreduce=collective, not replicated and ring"),
@@ -138,6 +164,15 @@ TEST(Processes, AKilledOneEndsTheOthersAndIsNamed) {
   const Finished all = while_training("kill -9 $other; wait $first; echo status $? >> $log");
   EXPECT_THAT(all.output, testing::ContainsRegex("error: .*rank 1, .*(has ended|is lost)"));
   EXPECT_THAT(all.output, HasSubstr("status 1"));
+}
+
+TEST(Processes, ASignalToOneStopsAllBehindTheSameStep) {
+  const Finished all = while_training(
+      "kill -TERM $other; wait $other; echo other $? >> $log; wait $first; "
+      "echo first $? >> $log");
+  EXPECT_THAT(all.output, HasSubstr("SIGTERM in another process: step "));
+  EXPECT_THAT(all.output, HasSubstr("other 143"));
+  EXPECT_THAT(all.output, HasSubstr("first 143"));
 }
 
 TEST(Processes, AStoppedOneIsToldFromALostOne) {

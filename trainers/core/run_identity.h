@@ -6,8 +6,8 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
-#include "belfry/framework/group/agreement.h"
 #include "belfry/framework/graph/device_spec.h"
+#include "belfry/framework/group/agreement.h"
 
 namespace belfry {
 

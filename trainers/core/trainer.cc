@@ -237,6 +237,16 @@ void Trainer::tell(Callback& callback, const std::exception& error) try {
   log_error("a callback that was told of an error failed: ", other.what());
 }
 
+void Trainer::interrupt(int signal) {
+  if (graph_.process().size == 1) return end_by(signal);
+  for (TrainingStep& step : training_steps_) step.request(signal);
+}
+
+void Trainer::end_by(int signal) {
+  stopped_ = true;
+  interruption_ = signal;
+}
+
 // Before the first step, as processes that differ would wait for each other, or train apart.
 void Trainer::agree() {
   Processes* const processes = options_.session.processes.get();
@@ -301,6 +311,7 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
     training_step.run(std::move(batch.staged), batch.tensors, rate,
                       {.trace = trace ? &*trace : nullptr});
     last_step_ = &training_step;
+    if (const int signal = training_step.requested()) end_by(signal);
     for (std::size_t m = 0; m < step_metrics_.size(); ++m)
       step_metrics_[m].value = training_step.metric(m);
   }

@@ -114,9 +114,11 @@ class Trainer {
   // callbacks.
   void stop() { stopped_ = true; }
   // The same, for a signal: what has not been done then, as an evaluation, is left to the run that
-  // goes on.
-  void interrupt() { stopped_ = interrupted_ = true; }
-  bool interrupted() const { return interrupted_; }
+  // goes on. One of several processes tells the others in its next step, and all end behind that.
+  void interrupt(int signal);
+  bool interrupted() const { return interruption_ != 0; }
+  // The signal, in whichever process it came; 0 for none.
+  int interruption() const { return interruption_; }
   // For the callback that has evaluated: calls Callback::after_evaluation() of all.
   void evaluated(const StepInfo& info);
 
@@ -212,6 +214,7 @@ class Trainer {
   void prepare();
   std::unique_ptr<Source> open_source();
   void agree();
+  void end_by(int signal);
   void run();
   void tell(Callback& callback, const std::exception& error);
   bool run_step(Source& source, const StepInfo& step);
@@ -239,7 +242,8 @@ class Trainer {
   std::int64_t steps_ = 0, first_step_ = 0;
   std::int64_t epoch_step_ = 0;  // steps of the current epoch
   int epochs_ = 0;
-  bool stopped_ = false, interrupted_ = false, warned_ = false;
+  bool stopped_ = false, warned_ = false;
+  int interruption_ = 0;
   mutable std::optional<Json> identity_;
   std::optional<std::int64_t> not_finite_since_;
   double began_ = 0;          // by seconds_now()

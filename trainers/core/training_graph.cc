@@ -115,17 +115,26 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
 }
 
 // TrainingForm::of_all_towers.
-Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers) {
-  if (graph.process().size == 1) return {};
-  NameScope names(graph, "losses_of_all_towers");
-  const DeviceScope on(graph, towers[0].device);
+Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers, Output request) {
   std::vector<Output> values;
   for (const TowerRecord& tower : towers) {
     values.push_back(reshape(cast(tower.loss, DType::kF64), {1}));
     for (const NamedOutput& metric : tower.metrics)
       values.push_back(reshape(cast(metric.value, DType::kF64), {1}));
   }
+  values.push_back(reshape(request, {1}));
   return gather_over_processes(concat(values, 0), graph.process());
+}
+
+void add_values_of_all(Graph& graph, TrainingGraph& built) {
+  NameScope names(graph, "values_of_all_towers");
+  const DeviceScope on(graph, built.towers[0].device);
+  const Output request = placeholder(graph, "request", DType::kF64, {});
+  const Output values = losses_of_all(graph, built.towers, request);
+  for (TrainingForm& form : built.forms) {
+    form.of_all_towers = values;
+    form.request = request;
+  }
 }
 
 // Builds the steps of one graph whose towers exist.
@@ -348,8 +357,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   } else {
     Forms forms(graph, result, options, std::move(rows));
     for (const BatchForm& form : options.forms) forms.add(form);
-    const Output of_all = losses_of_all(graph, result.towers);
-    for (TrainingForm& form : result.forms) form.of_all_towers = of_all;
+    if (graph.process().size > 1) add_values_of_all(graph, result);
   }
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
   for (const TowerRecord& tower : result.towers)

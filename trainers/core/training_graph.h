@@ -21,9 +21,10 @@ struct TrainingForm {
   Node* train_op = nullptr;  // updates of variables, slots and moving averages
   // Of all towers together, by tower 0's variables; none where towers update by their own.
   std::vector<Gradient> gradients;
-  // Of all towers of all processes, where there are several: each one's loss and metrics, one tower
-  // after the other, f64. Else empty.
+  // Where there are several processes, else empty: f64, process by process, each tower's loss and
+  // metrics, then what was fed to `request` there.
   Output of_all_towers;
+  Output request;  // a scalar placeholder, f64: see Trainer::interrupt()
   // To be fed with zeros: what towers that do not count would compute for layers over all towers.
   std::vector<Output> zeros;
   // Feeds with zeros, of which there are no rows where a size is unknown.

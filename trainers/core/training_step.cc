@@ -52,7 +52,9 @@ void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches) {
 TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
                            std::span<const TowerRecord> towers, std::span<const Output> rates,
                            PrepareOptions options, bool keeps_gradients)
-    : metrics_(1 + towers[0].metrics.size()), rates_(rates.size()) {
+    : metrics_(1 + towers[0].metrics.size()),
+      rates_(rates.size()),
+      per_process_(towers.size() * metrics_ + 1) {
   const bool equal = form.batch.equal();
   std::vector<Fetch> fetches{*form.train_op};
   std::vector<FeedType> feeds;
@@ -70,6 +72,7 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
   }
   const std::size_t inputs = feeds.size();
   for (const Output& rate : rates) feeds.push_back({rate, {}});
+  if (form.request) feeds.push_back({form.request, {}});
   for (const FeedType& zero : form.zero_feeds()) feeds.push_back(zero);
   if (keeps_gradients)
     for (const Gradient& gradient : form.gradients) {
@@ -103,6 +106,7 @@ void TrainingStep::run(StagedFeeds staged, std::span<const Tensor> inputs, doubl
       using T = decltype(type);
       feeds_[i].mutable_data<T>()[0] = static_cast<T>(rate);
     });
+  if (of_all_ > 0) feeds_[inputs.size() + rates_].mutable_data<double>()[0] = request_;
   const InputsInFront held(feeds_, inputs);
   step_->run(std::move(staged), feeds_, options);
 }
@@ -113,12 +117,23 @@ std::vector<NamedTensor> TrainingStep::gradients() const {
   return result;
 }
 
+int TrainingStep::requested() const {
+  double most = 0;
+  if (of_all_ == 0) return 0;
+  const std::span<const double> values = step_->fetched(of_all_).data<double>();
+  for (std::size_t i = per_process_ - 1; i < values.size(); i += per_process_)
+    most = std::max(most, values[i]);
+  return static_cast<int>(most);
+}
+
 double TrainingStep::metric(std::size_t m) const {
   double sum = 0, weights = 0;
   if (of_all_ > 0) {
     const std::span<const double> values = step_->fetched(of_all_).data<double>();
-    for (std::size_t i = m; i < values.size(); i += metrics_) sum += values[i];
-    return sum / static_cast<double>(values.size() / metrics_);
+    for (std::size_t first = 0; first < values.size(); first += per_process_)
+      for (std::size_t i = m; i + 1 < per_process_; i += metrics_, ++weights)
+        sum += values[first + i];
+    return sum / weights;
   }
   for (const Counted& tower : towers_) {
     sum += tower.weight * scalar_value(step_->fetched(tower.first + m));

@@ -43,6 +43,10 @@ class TrainingStep {
   // With the inputs that were staged. `rate` is fed to the placeholders, if there are any.
   void run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
            RunOptions options = {});
+  // Feeds a number above 0 to TrainingForm::request from the next run on.
+  void request(int number) { request_ = number; }
+  // The largest that was fed in the last run in any process; 0 if there is one process.
+  int requested() const;
   // Of the last run, the mean over the towers, by their samples: metric m, 0 being the loss.
   double metric(std::size_t m) const;
   std::size_t metrics() const { return metrics_; }
@@ -62,7 +66,9 @@ class TrainingStep {
   bool stages_;
   std::size_t metrics_, rates_;
   std::vector<Counted> towers_;
-  std::size_t of_all_ = 0;  // the fetch of TrainingForm::of_all_towers; 0: there is none
+  std::size_t of_all_ = 0;   // the fetch of TrainingForm::of_all_towers; 0: there is none
+  std::size_t per_process_;  // so many values of it
+  int request_ = 0;
   // Only if there are more than the inputs: those, rates and zeros. Of a run; and to be staged.
   std::vector<Tensor> feeds_, next_feeds_;
 };

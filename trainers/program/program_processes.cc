@@ -39,7 +39,6 @@ void require_possible(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.check_equivalence > 0},
       {"--explain", !flags.explain.empty()},
-      {"--run_dir", !flags.run.directory.empty()},
       {"--precision=f16", flags.trainer.precision == Precision::kF16},
       {"--trainer=async", !flags.async().empty()},
       {"a device on a GPU", std::ranges::any_of(flags.trainer.devices, &DeviceSpec::is_gpu)}};
@@ -82,6 +81,7 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   for (std::string* const file :
        {&flags.json, &flags.memory_report, &flags.trace_file, &flags.save_checkpoint})
     file->clear();
+  flags.run.traced.reset();
   return flags;
 }
 

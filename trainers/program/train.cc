@@ -286,7 +286,8 @@ class Program {
     if (flags_.trainer.session.log_device_placement)
       console_.line(balance_report(trainer_->graph(), options_.devices).str());
     run_.restore(*trainer_);
-    if (const std::optional<Json> results = run_.finished(*trainer_)) return repeat(*results);
+    const std::optional<Json> results = run_.finished(*trainer_);
+    if (rank_0_says(results.has_value())) return results ? repeat(*results) : 0;
     run_.begin(*trainer_, placement_);
     try {
       const std::exception_ptr error = run_training(*trainer_, save_.get(), run_);
@@ -315,6 +316,12 @@ class Program {
     if (signal != 0) say_why_it_ended();
     run_.end(*trainer_, to_json(report_), status, nullptr);
     return status;
+  }
+
+  // Rank 0 alone has the run directory.
+  bool rank_0_says(bool own) const {
+    Processes* const processes = options_.session.processes.get();
+    return processes ? processes->gather(own ? "yes" : "")[0] == "yes" : own;
   }
 
   void report_results() {

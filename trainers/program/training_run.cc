@@ -9,6 +9,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
+#include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/runs/replica_check.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_error.h"
@@ -27,6 +28,12 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   return paths;
 }
 
+bool has_checkpoints(const std::string& directory) try {
+  return is_run_directory(directory) && !checkpoints_of_run(directory).empty();
+} catch (const NotFound&) {
+  return false;
+}
+
 // 0 if the checkpoint does not say.
 std::int64_t integer_in(const CheckpointInfo& info, const char* key) {
   const Json* const value = info.extra.find(key);
@@ -37,7 +44,7 @@ std::int64_t integer_in(const CheckpointInfo& info, const char* key) {
 
 TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
     : flags_(flags), console_(console) {
-  if (!flags.run.directory.empty()) take_directory(flags);
+  if (!flags.run.directory.empty() && speaks(flags)) take_directory(flags);
   find(flags);
   if (directory_) require_room(flags);
   if (directory_) {
@@ -68,14 +75,14 @@ void TrainingRun::take_directory(const TrainFlags& flags) {
 
 void TrainingRun::find(const TrainFlags& flags) {
   const std::string& resume = flags.run.resume;
-  if (resume == "never" || (resume == "auto" && !directory_)) return;
+  if (resume == "never" || (resume == "auto" && flags.run.directory.empty())) return;
   const bool automatic = resume == "auto";
   written_ =
       automatic
           ? cat("--run_dir=", flags.run.directory)
           : cat(flags.restore_checkpoint.empty() ? "--resume=" : "--restore_checkpoint=", resume);
-  if (automatic && directory_->checkpoints().empty()) return;
-  candidates_ = checkpoints_at(automatic ? directory_->path() : resume);
+  if (automatic && !has_checkpoints(flags.run.directory)) return;
+  candidates_ = checkpoints_at(automatic ? flags.run.directory : resume);
   std::string why;
   while (!candidates_.empty()) try {
       found_ = inspect_checkpoint(candidates_.front());
@@ -109,7 +116,7 @@ void TrainingRun::require_room(const TrainFlags& flags) {
 
 void TrainingRun::adopt(TrainerOptions& options) const {
   if (!found_ || flags_.batch_given) return;
-  const auto devices = std::ssize(options.devices);
+  const auto devices = std::ssize(devices_of_all(flags_));
   const std::int64_t global = integer_in(*found_, "global_batch");
   const std::int64_t shards = integer_in(*found_, "shards");
   if (global <= 0) return;

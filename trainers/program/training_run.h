@@ -23,8 +23,9 @@ namespace belfry {
 // Use it in the order of its members.
 class TrainingRun {
  public:
-  // Takes the run directory, if there is to be one, and finds the newest checkpoint. Throws
-  // FlagError for what `flags` must not do to the run that is there.
+  // Takes the run directory, if there is to be one, and finds the newest checkpoint. Of several
+  // processes rank 0 alone takes it; the others read. Throws FlagError for what `flags` must not do
+  // to the run that is there.
   TrainingRun(const TrainFlags& flags, Console& console);
   ~TrainingRun();
 
