@@ -20,6 +20,7 @@
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/avg_pool.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/causal_attention.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/conv2d.h"
 #include "belfry/ops/dropout.h"
@@ -114,6 +115,9 @@ const HalfCase kCases[] = {
     {"softmax", {{5, 7}}, [](Inputs x) { return softmax(x[0]); }},
     {"layer_norm", {{5, 7}, {7}, {7}}, [](Inputs x) { return layer_norm(x[0], x[1], x[2]); }},
     {"rms_norm", {{5, 7}, {7}}, [](Inputs x) { return rms_norm(x[0], x[1]); }},
+    {"causal_attention",
+     {{2, 70, 6}, {2, 70, 6}, {2, 70, 6}},
+     [](Inputs x) { return causal_attention(x[0], x[1], x[2], {.heads = 2}); }},
     {"reduce_sum", {{5, 7}}, [](Inputs x) { return reduce_sum(x[0], {0}); }},
     {"reduce_mean", {{5, 7}}, [](Inputs x) { return reduce_mean(x[0]); }},
     {"concat", {{5, 7}, {5, 3}}, [](Inputs x) { return concat(x, 1); }},
