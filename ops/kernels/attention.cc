@@ -133,20 +133,6 @@ void attend(const HeadBlocks<T>& head, const AttentionScratch<T>& scratch, std::
 }  // namespace
 
 template <class T>
-void StoredElements<T>::load(const void* x, std::int64_t at, std::int64_t count, T* to) const {
-  if constexpr (sizeof(T) == sizeof(float))
-    if (half_) return half_->widen(static_cast<const std::uint16_t*>(x) + at, to, count);
-  std::memcpy(to, static_cast<const T*>(x) + at, static_cast<std::size_t>(count) * sizeof(T));
-}
-
-template <class T>
-void StoredElements<T>::store(const T* from, std::int64_t count, void* x, std::int64_t at) const {
-  if constexpr (sizeof(T) == sizeof(float))
-    if (half_) return half_->narrow(from, static_cast<std::uint16_t*>(x) + at, count);
-  std::memcpy(static_cast<T*>(x) + at, from, static_cast<std::size_t>(count) * sizeof(T));
-}
-
-template <class T>
 std::int64_t attention_workspace(const AttentionShape& shape) {
   return AttentionScratch<T>(HeadBlocks<T>(shape), nullptr).bytes;
 }
@@ -171,8 +157,6 @@ void attention_head(const AttentionShape& shape, const StoredElements<T>& stored
   }
 }
 
-template class StoredElements<float>;
-template class StoredElements<double>;
 template std::int64_t attention_workspace<float>(const AttentionShape&);
 template std::int64_t attention_workspace<double>(const AttentionShape&);
 template void attention_head(const AttentionShape&, const StoredElements<float>&,

@@ -3,10 +3,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
-#include "belfry/framework/base/dtype.h"
-#include "belfry/framework/kernels/half.h"
+#include "belfry/ops/kernels/stored_elements.h"
 
 namespace belfry::kernels {
 
@@ -20,20 +18,6 @@ struct AttentionShape {
   std::int64_t offset(std::int64_t sample, std::int64_t head) const {
     return sample * time * width() + head * head_dim;
   }
-};
-
-// Elements of tensors that are computed with in T, f32 or f64: stored as T, or as 16 bits for f32.
-template <class T>
-class StoredElements {
- public:
-  explicit StoredElements(DType dtype) {
-    if (is_half(dtype)) half_ = half_conversion(dtype);
-  }
-  void load(const void* x, std::int64_t at, std::int64_t count, T* to) const;
-  void store(const T* from, std::int64_t count, void* x, std::int64_t at) const;
-
- private:
-  std::optional<HalfConversion> half_;
 };
 
 // The bytes of scratch memory that the functions below take.

@@ -34,6 +34,7 @@
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/ops/rotary_embedding.h"
 #include "belfry/ops/sigmoid.h"
 #include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"
@@ -118,6 +119,9 @@ const HalfCase kCases[] = {
     {"causal_attention",
      {{2, 70, 6}, {2, 70, 6}, {2, 70, 6}},
      [](Inputs x) { return causal_attention(x[0], x[1], x[2], {.heads = 2}); }},
+    {"rotary_embedding",
+     {{2, 7, 12}},
+     [](Inputs x) { return rotary_embedding(x[0], {.heads = 2}); }},
     {"reduce_sum", {{5, 7}}, [](Inputs x) { return reduce_sum(x[0], {0}); }},
     {"reduce_mean", {{5, 7}}, [](Inputs x) { return reduce_mean(x[0]); }},
     {"concat", {{5, 7}, {5, 3}}, [](Inputs x) { return concat(x, 1); }},
