@@ -22,7 +22,7 @@ struct AttentionScratch {
     rows = carver.take(head.block());
     scores = carver.take(kAttentionBlock * kAttentionBlock);
     queries.largest = carver.take(kAttentionBlock);
-    queries.sums = carver.take(kAttentionBlock * BlockVector<T>::kLanes);
+    queries.sums = carver.take(kAttentionBlock * BlockLanes<T>::kCount);
     queries.y = carver.take(head.block());
     bytes = carver.bytes();
   }
@@ -41,7 +41,7 @@ BELFRY_HD void hide_later_keys(std::int64_t query, T* scores) {
 
 template <class T>
 BELFRY_HD T largest_of(const T* scores) {
-  constexpr std::int64_t kLanes = BlockVector<T>::kLanes;
+  constexpr std::int64_t kLanes = BlockLanes<T>::kCount;
   T lanes[kLanes];
   for (std::int64_t x = 0; x < kLanes; ++x) lanes[x] = scores[x];
   for (std::int64_t k = kLanes; k < kAttentionBlock; k += kLanes)
@@ -55,7 +55,7 @@ BELFRY_HD T largest_of(const T* scores) {
 
 template <class T>
 BELFRY_HD T sum_of_lanes(const T* from) {
-  constexpr std::int64_t kLanes = BlockVector<T>::kLanes;
+  constexpr std::int64_t kLanes = BlockLanes<T>::kCount;
   T lanes[kLanes];
   for (std::int64_t x = 0; x < kLanes; ++x) lanes[x] = from[x];
   for (std::int64_t half = kLanes / 2; half > 0; half /= 2)
@@ -66,7 +66,7 @@ BELFRY_HD T sum_of_lanes(const T* from) {
 // Scores become weights e^(score - shift); `sums` and y, of other keys, are multiplied by `factor`.
 template <class T>
 BELFRY_HD void weigh_row(T shift, T factor, std::int64_t columns, T* scores, T* sums, T* y) {
-  constexpr std::int64_t kLanes = BlockVector<T>::kLanes;
+  constexpr std::int64_t kLanes = BlockLanes<T>::kCount;
   BELFRY_INDEPENDENT
   for (std::int64_t k = 0; k < kAttentionBlock; ++k) scores[k] = math::exp(scores[k] - shift);
   T lanes[kLanes];
@@ -95,14 +95,14 @@ BELFRY_KERNEL void weigh_scores(const QueryBlock<T>& queries, std::int64_t rows,
   for (std::int64_t r = 0; r < rows; ++r) factor[r] = math::exp(factor[r] - shift[r]);
   for (std::int64_t r = 0; r < rows; ++r)
     weigh_row(shift[r], factor[r], columns, scores + r * kAttentionBlock,
-              queries.sums + r * BlockVector<T>::kLanes, queries.y + r * columns);
+              queries.sums + r * BlockLanes<T>::kCount, queries.y + r * columns);
 }
 
 template <class T>
 BELFRY_KERNEL void forget_keys(const QueryBlock<T>& queries, std::int64_t block) {
   for (std::int64_t r = 0; r < kAttentionBlock; ++r)
     queries.largest[r] = -math::Format<T>::kInfinity;
-  for (std::int64_t i = 0; i < kAttentionBlock * BlockVector<T>::kLanes; ++i) queries.sums[i] = 0;
+  for (std::int64_t i = 0; i < kAttentionBlock * BlockLanes<T>::kCount; ++i) queries.sums[i] = 0;
   for (std::int64_t i = 0; i < block; ++i) queries.y[i] = 0;
 }
 
@@ -110,7 +110,7 @@ template <class T>
 BELFRY_KERNEL void divide_by_sums(const QueryBlock<T>& queries, std::int64_t rows,
                                   std::int64_t columns, T* log_sums) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    const T sum = sum_of_lanes(queries.sums + r * BlockVector<T>::kLanes);
+    const T sum = sum_of_lanes(queries.sums + r * BlockLanes<T>::kCount);
     log_sums[r] = queries.largest[r] + math::log(sum);
     for (std::int64_t c = 0; c < columns; ++c) queries.y[r * columns + c] /= sum;
   }

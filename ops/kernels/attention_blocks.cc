@@ -33,20 +33,28 @@ struct BlockProduct {
 // Rows of C that are computed at once: the last group may go beyond the rows that are asked for.
 constexpr std::int64_t kGroupRows = 4;
 
-template <class T, std::int64_t kVectors>
-using GroupSums = typename BlockVector<T>::Type[kGroupRows][kVectors];
+// Vectors as wide as registers of an instruction set: wider ones would lie in memory.
+template <class T, std::int64_t kBytes>
+struct RegisterVector {
+  typedef T Type __attribute__((vector_size(kBytes)));
+  static constexpr std::int64_t kLanes = kBytes / static_cast<std::int64_t>(sizeof(T));
+};
+
+// So many vectors of each row of a group.
+template <class V, std::int64_t kVectors>
+using GroupSums = typename V::Type[kGroupRows][kVectors];
 
 // Adds a term to rows [kFirst, kEnd) of a group. Vectors are copied one at a time: a longer copy
 // would keep the sums in memory.
-template <std::int64_t kFirst, std::int64_t kEnd, std::int64_t kVectors, class T>
+template <class V, std::int64_t kFirst, std::int64_t kEnd, std::int64_t kVectors, class T>
 BELFRY_HD void add_term(const BlockProduct<T>& p, const T* a, const T* b, std::int64_t term,
-                        GroupSums<T, kVectors>& sums) {
+                        GroupSums<V, kVectors>& sums) {
   a += term * p.a_term;
   b += term * p.b_row;
-  typename BlockVector<T>::Type right[kVectors];
+  typename V::Type right[kVectors];
   BELFRY_UNROLL
   for (std::int64_t v = 0; v < kVectors; ++v)
-    __builtin_memcpy(&right[v], b + v * BlockVector<T>::kLanes, sizeof right[v]);
+    __builtin_memcpy(&right[v], b + v * V::kLanes, sizeof right[v]);
   BELFRY_UNROLL
   for (std::int64_t r = kFirst; r < kEnd; ++r) {
     BELFRY_UNROLL
@@ -54,64 +62,110 @@ BELFRY_HD void add_term(const BlockProduct<T>& p, const T* a, const T* b, std::i
   }
 }
 
-template <std::int64_t kVectors, class T>
-BELFRY_HD void load_group(const T* c, std::int64_t step, GroupSums<T, kVectors>& sums) {
+template <class V, std::int64_t kVectors, class T>
+BELFRY_HD void load_group(const T* c, std::int64_t step, GroupSums<V, kVectors>& sums) {
   BELFRY_UNROLL
   for (std::int64_t r = 0; r < kGroupRows; ++r) {
     BELFRY_UNROLL
     for (std::int64_t v = 0; v < kVectors; ++v)
-      __builtin_memcpy(&sums[r][v], c + r * step + v * BlockVector<T>::kLanes, sizeof sums[r][v]);
+      __builtin_memcpy(&sums[r][v], c + r * step + v * V::kLanes, sizeof sums[r][v]);
   }
 }
 
-template <std::int64_t kVectors, class T>
-BELFRY_HD void store_group(const GroupSums<T, kVectors>& sums, std::int64_t step, T* c) {
+template <class V, std::int64_t kVectors, class T>
+BELFRY_HD void store_group(const GroupSums<V, kVectors>& sums, std::int64_t step, T* c) {
   BELFRY_UNROLL
   for (std::int64_t r = 0; r < kGroupRows; ++r) {
     BELFRY_UNROLL
     for (std::int64_t v = 0; v < kVectors; ++v)
-      __builtin_memcpy(c + r * step + v * BlockVector<T>::kLanes, &sums[r][v], sizeof sums[r][v]);
+      __builtin_memcpy(c + r * step + v * V::kLanes, &sums[r][v], sizeof sums[r][v]);
   }
 }
 
-template <std::int64_t kVectors, Terms terms, bool adds, class T>
+template <class V, std::int64_t kVectors, class Form, class T>
 BELFRY_HD void multiply_group(const BlockProduct<T>& p, std::int64_t row, std::int64_t column) {
+  static_assert(kGroupRows == 4);
   const T *const a = p.a + row * p.a_row, *const b = p.b + column;
   T* const c = p.c + row * p.c_row + column;
-  GroupSums<T, kVectors> sums = {};
-  if constexpr (adds) load_group<kVectors>(c, p.c_row, sums);
+  GroupSums<V, kVectors> sums = {};
+  if constexpr (Form::kAdds) load_group<V, kVectors>(c, p.c_row, sums);
   std::int64_t term = 0, end = p.depth;
-  if constexpr (terms == Terms::kFromRow) {
-    add_term<0, 1, kVectors>(p, a, b, row, sums);
-    add_term<0, 2, kVectors>(p, a, b, row + 1, sums);
-    add_term<0, 3, kVectors>(p, a, b, row + 2, sums);
+  if constexpr (Form::kTerms == Terms::kFromRow) {
+    add_term<V, 0, 1, kVectors>(p, a, b, row, sums);
+    add_term<V, 0, 2, kVectors>(p, a, b, row + 1, sums);
+    add_term<V, 0, 3, kVectors>(p, a, b, row + 2, sums);
     term = row + 3;
   }
-  if constexpr (terms == Terms::kUpToRow) end = row + 1;
-  for (; term < end; ++term) add_term<0, kGroupRows, kVectors>(p, a, b, term, sums);
-  if constexpr (terms == Terms::kUpToRow) {
-    add_term<1, 4, kVectors>(p, a, b, row + 1, sums);
-    add_term<2, 4, kVectors>(p, a, b, row + 2, sums);
-    add_term<3, 4, kVectors>(p, a, b, row + 3, sums);
+  if constexpr (Form::kTerms == Terms::kUpToRow) end = row + 1;
+  for (; term < end; ++term) add_term<V, 0, kGroupRows, kVectors>(p, a, b, term, sums);
+  if constexpr (Form::kTerms == Terms::kUpToRow) {
+    add_term<V, 1, 4, kVectors>(p, a, b, row + 1, sums);
+    add_term<V, 2, 4, kVectors>(p, a, b, row + 2, sums);
+    add_term<V, 3, 4, kVectors>(p, a, b, row + 3, sums);
   }
-  store_group<kVectors>(sums, p.c_row, c);
+  store_group<V, kVectors>(sums, p.c_row, c);
 }
 
-// All groups, a strip of B at a time, which stays in the first cache. With `triangle`, columns
-// behind the last row of a group are left as they are.
-template <Terms terms, bool adds, bool triangle, class T>
-BELFRY_KERNEL void multiply_blocks(const BlockProduct<T>& p) {
-  constexpr std::int64_t kLanes = BlockVector<T>::kLanes;
-  for (std::int64_t column = 0; column < p.columns; column += 2 * kLanes) {
-    const std::int64_t first = triangle ? column : 0;
-    if (p.columns - column > kLanes) {
+// All groups, a strip of B at a time, which stays in the first cache.
+template <std::int64_t kBytes, class Form, class T>
+BELFRY_HD void multiply_strips(const BlockProduct<T>& p) {
+  using V = RegisterVector<T, kBytes>;
+  for (std::int64_t column = 0; column < p.columns; column += 2 * V::kLanes) {
+    const std::int64_t first = Form::kTriangle ? column : 0;
+    if (p.columns - column > V::kLanes) {
       for (std::int64_t row = first; row < p.rows; row += kGroupRows)
-        multiply_group<2, terms, adds>(p, row, column);
+        multiply_group<V, 2, Form>(p, row, column);
     } else {
       for (std::int64_t row = first; row < p.rows; row += kGroupRows)
-        multiply_group<1, terms, adds>(p, row, column);
+        multiply_group<V, 1, Form>(p, row, column);
     }
   }
+}
+
+// Whether a product is added to C, and whether columns behind the last row of a group are left as
+// they are.
+template <Terms terms, bool adds, bool triangle>
+struct ProductForm {
+  static constexpr Terms kTerms = terms;
+  static constexpr bool kAdds = adds, kTriangle = triangle;
+};
+
+template <class T>
+using Multiply = void(const BlockProduct<T>&);
+
+template <class Form, class T>
+void multiply_by_16_bytes(const BlockProduct<T>& p) {
+  multiply_strips<16, Form>(p);
+}
+
+// As vectors differ, target_clones cannot make these.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+template <class Form, class T>
+[[gnu::target("arch=x86-64-v3")]] void multiply_by_32_bytes(const BlockProduct<T>& p) {
+  multiply_strips<32, Form>(p);
+}
+template <class Form, class T>
+[[gnu::target("arch=x86-64-v4")]] void multiply_by_64_bytes(const BlockProduct<T>& p) {
+  multiply_strips<64, Form>(p);
+}
+
+template <class Form, class T>
+Multiply<T>* fastest_multiply() {
+  if (__builtin_cpu_supports("x86-64-v4")) return multiply_by_64_bytes<Form, T>;
+  if (__builtin_cpu_supports("x86-64-v3")) return multiply_by_32_bytes<Form, T>;
+  return multiply_by_16_bytes<Form, T>;
+}
+#else
+template <class Form, class T>
+Multiply<T>* fastest_multiply() {
+  return multiply_by_16_bytes<Form, T>;
+}
+#endif
+
+template <Terms terms, bool adds, bool triangle, class T>
+void multiply_blocks(const BlockProduct<T>& product) {
+  static Multiply<T>* const multiply = fastest_multiply<ProductForm<terms, adds, triangle>, T>();
+  multiply(product);
 }
 
 template <class T>

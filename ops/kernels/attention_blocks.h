@@ -8,10 +8,10 @@
 
 namespace belfry::kernels {
 
+// Columns of blocks come in lanes of 64 bytes, the widest vectors.
 template <class T>
-struct BlockVector {
-  typedef T Type __attribute__((vector_size(64)));
-  static constexpr std::int64_t kLanes = 64 / sizeof(T);
+struct BlockLanes {
+  static constexpr std::int64_t kCount = 64 / sizeof(T);
 };
 
 // Queries, and keys, of a block.
@@ -23,8 +23,8 @@ struct HeadBlocks {
   explicit HeadBlocks(const AttentionShape& of)
       : shape(of),
         count((of.time + kAttentionBlock - 1) / kAttentionBlock),
-        columns((of.head_dim + BlockVector<T>::kLanes - 1) / BlockVector<T>::kLanes *
-                BlockVector<T>::kLanes) {}
+        columns((of.head_dim + BlockLanes<T>::kCount - 1) / BlockLanes<T>::kCount *
+                BlockLanes<T>::kCount) {}
 
   std::int64_t block() const { return kAttentionBlock * columns; }
   std::int64_t all() const { return count * block(); }

@@ -27,7 +27,7 @@ struct AttentionGradScratch {
 template <class T>
 BELFRY_KERNEL void dot_rows(const T* a, const T* b, std::int64_t rows, std::int64_t columns,
                             T* products) {
-  constexpr std::int64_t kLanes = BlockVector<T>::kLanes;
+  constexpr std::int64_t kLanes = BlockLanes<T>::kCount;
   for (std::int64_t r = 0; r < rows; ++r) {
     T lanes[kLanes] = {};
     for (std::int64_t c = r * columns; c < (r + 1) * columns; c += kLanes)
