@@ -32,6 +32,11 @@ std::vector<Output> rotary_gradient(const Node& node, std::span<const Output> gr
   return {rotary_embedding(grads[0], options)};
 }
 
+Rotations rotations_of(const KernelPlan& plan) {
+  const auto& options = plan.options<RotaryEmbeddingOptions>();
+  return {plan.input(0).shape, options.heads, options.base, options.inverse};
+}
+
 // Cosines and sines [time, pairs].
 template <class T>
 struct RotationTable {
@@ -90,7 +95,7 @@ void rotate_head(const kernels::StoredElements<T>& stored, const void* x, std::i
 }
 
 KernelRun rotary_cpu(KernelPlan& plan) {
-  const Rotations of(plan.input(0).shape, plan.options<RotaryEmbeddingOptions>());
+  const Rotations of = rotations_of(plan);
   return visit_rotated(plan, [&]<class T>(T) -> KernelRun {
     return [of, table = std::make_shared<const RotationTable<T>>(of),
             stored = kernels::StoredElements<T>(plan.dtype())](const Pointers& p) {
@@ -123,7 +128,7 @@ void plain_rotate_head(const kernels::StoredElements<T>& stored, const void* x, 
 
 KernelRun rotary_reference(KernelPlan& plan) {
   const auto& options = plan.options<RotaryEmbeddingOptions>();
-  const Rotations of(plan.input(0).shape, options);
+  const Rotations of = rotations_of(plan);
   return visit_rotated(plan, [&]<class T>(T) -> KernelRun {
     return [of, options, stored = kernels::StoredElements<T>(plan.dtype())](const Pointers& p) {
       for_each_rotation(of, p, [&](std::int64_t at, std::int64_t angles) {

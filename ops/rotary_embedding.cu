@@ -2,6 +2,7 @@
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/ops/kernels/rotation.h"
+#include "belfry/ops/rotary_embedding.h"
 
 namespace belfry::cuda {
 namespace {
@@ -50,7 +51,8 @@ struct RotatePairs {
 
 QueueRun rotary_embedding(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
-  const Rotations of(x, plan.options<RotaryEmbeddingOptions>());
+  const auto& options = plan.options<RotaryEmbeddingOptions>();
+  const Rotations of(x, options.heads, options.base, options.inverse);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const std::int64_t angles = of.time * of.pairs, pairs = x.elements() / 2;
     plan.workspace(angles * static_cast<std::int64_t>(sizeof(Rotation<T>)));

@@ -4,7 +4,6 @@
 
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/framework/kernels/trig.h"
-#include "belfry/ops/rotary_embedding.h"
 
 namespace belfry::kernels {
 
@@ -16,12 +15,13 @@ struct Rotation {
 
 // Heads of x [batch, time, heads * 2 * pairs].
 struct Rotations {
-  Rotations(const Shape& x, const RotaryEmbeddingOptions& options)
+  // `inverse`: by the negative angles.
+  Rotations(const Shape& x, std::int64_t of_heads, double base, bool inverse)
       : time(x[1]),
-        heads(options.heads),
+        heads(of_heads),
         pairs(x[2] / heads / 2),
-        log_base(std::log(options.base)),
-        sign(options.inverse ? -1 : 1) {}
+        log_base(std::log(base)),
+        sign(inverse ? -1 : 1) {}
 
   // Of a pair at time t, found in f64.
   template <class T>
