@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
 
@@ -56,6 +57,13 @@ std::vector<Output> concat_grad_gradient(const Node& node, std::span<const Outpu
   return result;
 }
 
+// Along the batch, rows of the whole are not those of shards.
+template <class Options>
+Sharding concat_shards(const ShardContext& c) {
+  const int axis = c.node.options<Options>().axis;
+  return from_end(axis, c.inputs[0].shape.rank()) == 0 ? Sharding() : row_shards(c, ~0u);
+}
+
 std::vector<std::int64_t> offset_along(std::size_t rank, std::size_t axis, std::int64_t offset) {
   std::vector<std::int64_t> result(rank);
   result[axis] = offset;
@@ -104,6 +112,7 @@ const Op kConcat{.name = "Concat",
                  .shape = concat_shape,
                  .gradient = concat_gradient,
                  .split = WorkSplit::kRows,
+                 .shards = concat_shards<ConcatOptions>,
                  .reference = concat_kernel,
                  .half = true};
 const Op kConcatGrad{.name = "ConcatGrad",
@@ -111,6 +120,7 @@ const Op kConcatGrad{.name = "ConcatGrad",
                      .shape = concat_grad_shape,
                      .gradient = concat_grad_gradient,
                      .split = WorkSplit::kRows,
+                     .shards = concat_shards<ConcatGradOptions>,
                      .reference = concat_grad_kernel,
                      .half = true};
 

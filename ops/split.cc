@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
@@ -55,6 +56,12 @@ std::vector<Output> split_gradient(const Node& node, std::span<const Output> gra
   return {concat(grads, node.options<SplitOptions>().axis)};
 }
 
+// Along the batch, parts are not those of shards.
+Sharding split_shards(const ShardContext& c) {
+  const int axis = c.node.options<SplitOptions>().axis;
+  return from_end(axis, c.inputs[0].shape.rank()) == 0 ? Sharding() : row_shards(c, 1);
+}
+
 struct SplitPart {
   BoxCopy copy;
   std::int64_t rows;
@@ -91,6 +98,7 @@ const Op kSplit{.name = "Split",
                 .shape = split_shape,
                 .gradient = split_gradient,
                 .split = WorkSplit::kRows,
+                .shards = split_shards,
                 .reference = split_kernel,
                 .half = true};
 

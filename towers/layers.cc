@@ -5,12 +5,16 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/causal_attention.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/rotary_embedding.h"
+#include "belfry/ops/split.h"
 
 namespace belfry {
 namespace {
@@ -190,6 +194,40 @@ Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer
                                .initializer = layer.init ? layer.init : init::normal(0.02)},
                               at.site);
   return cast(gather(w, ids, at.site), layer.dtype);
+}
+
+namespace {
+
+// A dense layer over the last dimension of x [N,time,width].
+Output project(Tower& tower, std::string_view name, Output x, const DenseLayer& layer, At at) {
+  const Output rows = reshape(x, {kUnknown, x.shape()[2]}, at.site);
+  const Output y = dense(tower, name, rows, layer, at.site);
+  return reshape(y, {kUnknown, x.shape()[1], layer.units}, at.site);
+}
+
+}  // namespace
+
+Output causal_self_attention(Tower& tower, std::string_view name, Output x,
+                             SelfAttentionLayer layer, At at) {
+  constexpr std::string_view kWhat = "causal_self_attention";
+  require_channels(kWhat, name, x, 3, at.site);
+  const std::int64_t width = x.shape()[2];
+  require_layer(x.shape()[1] != kUnknown, kWhat, name, at.site,
+                cat("the time of ", x.type(), " must be known"));
+  require_layer(layer.heads > 0 && width % layer.heads == 0, kWhat, name, at.site,
+                cat(layer.heads, " heads do not divide the width of ", x.type()));
+  LayerScope scope(tower, kWhat, name, at);
+  const DenseLayer into{
+      .units = static_cast<int>(3 * width), .bias = layer.bias, .init = layer.init};
+  const DenseLayer out{.units = static_cast<int>(width),
+                       .bias = layer.bias,
+                       .init = layer.out ? layer.out : layer.init};
+  std::vector<Output> qkv = split(project(tower, "qkv", x, into, at), 3, 2, at.site);
+  if (layer.rotary)
+    for (Output* turned : {&qkv[0], &qkv[1]})
+      *turned = rotary_embedding(*turned, {.heads = layer.heads, .base = layer.base}, at.site);
+  const Output y = causal_attention(qkv[0], qkv[1], qkv[2], {.heads = layer.heads}, at.site);
+  return project(tower, "out", y, out, at);
 }
 
 Output dropout(Tower& tower, Output x, double rate, At at) {

@@ -83,6 +83,21 @@ struct EmbeddingLayer {
 // [0, rows). Variable W [rows,width].
 Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer layer, At at = {});
 
+struct SelfAttentionLayer {
+  int heads = 0;          // required; they divide the width of x
+  bool bias = true;       // of both projections; biases start at zero
+  bool rotary = false;    // queries and keys are turned by their times (ops/rotary_embedding.h)
+  double base = 10000;    // of those rotations
+  Initializer init = {};  // of qkv/W; Glorot uniform by default
+  Initializer out = {};   // of out/W; `init` by default
+};
+
+// x [N,time,width] -> y like x: a projection to queries, keys and values, side by side, attention
+// of each position to those up to it (ops/causal_attention.h), and a projection of what it gives.
+// All but N must be known. Variables qkv/W [width,3 width], qkv/b, out/W [width,width] and out/b.
+Output causal_self_attention(Tower& tower, std::string_view name, Output x,
+                             SelfAttentionLayer layer, At at = {});
+
 // Sets elements to zero with probability `rate` in training towers, scaling the others by
 // 1 / (1 - rate); the identity elsewhere.
 Output dropout(Tower& tower, Output x, double rate, At at = {});

@@ -20,6 +20,7 @@
 #include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/reduce.h"
+#include "belfry/ops/rotary_embedding.h"
 #include "belfry/ops/sigmoid.h"
 #include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"
@@ -150,6 +151,11 @@ TEST(HostBits, OfSoftmaxAndLosses) {
       expect_host_bits(gradient(f, 2), {logits, labels, random_values({5}, -1, 1, 2)});
     }
   }
+}
+
+TEST(HostBits, OfRotatedPairs) {
+  const Builder rotated = [](Inputs x) { return rotary_embedding(x[0], {.heads = 3}); };
+  expect_host_bits(rotated, {random_values({2, 300, 42}, -3, 5)});
 }
 
 TEST(HostBits, OfNormalisedRows) {

@@ -20,6 +20,7 @@
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/avg_pool.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/causal_attention.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/conv2d.h"
 #include "belfry/ops/dropout.h"
@@ -33,6 +34,7 @@
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/ops/rotary_embedding.h"
 #include "belfry/ops/sigmoid.h"
 #include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"
@@ -80,6 +82,9 @@ const HalfCase kCases[] = {
     {"matmul_transposed",
      {{7, 5}, {3, 7}},
      [](Inputs x) { return matmul(x[0], x[1], {.transpose_a = true, .transpose_b = true}); }},
+    {"matmul_batched",
+     {{3, 5, 7}, {3, 4, 7}},
+     [](Inputs x) { return matmul(x[0], x[1], {.transpose_b = true}); }},
     {"matmul_of_nothing", {{3, 0}, {0, 3}}, [](Inputs x) { return matmul(x[0], x[1]); }},
     {"conv2d", {{2, 5, 6, 3}, {4, 3, 3, 3}}, [](Inputs x) { return conv2d(x[0], x[1]); }},
     {"conv2d_odd_padding",
@@ -111,6 +116,12 @@ const HalfCase kCases[] = {
     {"softmax", {{5, 7}}, [](Inputs x) { return softmax(x[0]); }},
     {"layer_norm", {{5, 7}, {7}, {7}}, [](Inputs x) { return layer_norm(x[0], x[1], x[2]); }},
     {"rms_norm", {{5, 7}, {7}}, [](Inputs x) { return rms_norm(x[0], x[1]); }},
+    {"causal_attention",
+     {{2, 70, 6}, {2, 70, 6}, {2, 70, 6}},
+     [](Inputs x) { return causal_attention(x[0], x[1], x[2], {.heads = 2}); }},
+    {"rotary_embedding",
+     {{2, 7, 12}},
+     [](Inputs x) { return rotary_embedding(x[0], {.heads = 2}); }},
     {"reduce_sum", {{5, 7}}, [](Inputs x) { return reduce_sum(x[0], {0}); }},
     {"reduce_mean", {{5, 7}}, [](Inputs x) { return reduce_mean(x[0]); }},
     {"concat", {{5, 7}, {5, 3}}, [](Inputs x) { return concat(x, 1); }},

@@ -50,6 +50,17 @@ TEST(MatMul, MultipliesEachMatrixOfABatch) {
   EXPECT_EQ(doubles(compute(product(), {a, b})), (std::vector<double>{17, 53}));
 }
 
+// Queries times keys, head by head: [2,1,3] rows against [2,2,3] rows.
+TEST(MatMul, TransposesEachMatrixOfABatch) {
+  const Tensor q({2, 1, 3}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  const Tensor k({2, 2, 3}, std::vector<float>{1, 0, 1, 0, 1, 0, 2, 0, 0, 0, 0, 2});
+  EXPECT_EQ(doubles(compute(product({.transpose_b = true}), {q, k})),
+            (std::vector<double>{4, 2, 8, 12}));
+  const Tensor columns({2, 3, 1}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(doubles(compute(product({.transpose_a = true, .transpose_b = true}), {columns, k})),
+            (std::vector<double>{4, 2, 8, 12}));
+}
+
 TEST(MatMul, KeepsItsContractForTinyMatrices) {
   for (const bool ta : {false, true})
     for (const bool tb : {false, true})
@@ -75,6 +86,12 @@ TEST(MatMul, KeepsItsContractForBatchesOfMatrices) {
 TEST(MatMul, RefusesInnerDimensionsThatDiffer) {
   expect_refused(product(), {{{64, 784}}, {{800, 10}}},
                  "inner dimensions differ: [64,784] x [800,10]");
+}
+
+TEST(MatMul, RefusesBatchesOfDifferentSizes) {
+  expect_refused(product(), {{{2, 6, 4, 5}}, {{2, 3, 5, 4}}},
+                 "leading dimension 1 differs: [2,6,4,5] x [2,3,5,4]");
+  expect_refused(product(), {{{2, 4, 5}}, {{5, 4}}}, "needs two tensors of one rank, 2 or more");
 }
 
 TEST(MatMul, RefusesVectors) {

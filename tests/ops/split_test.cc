@@ -1,13 +1,17 @@
 #include "belfry/ops/split.h"
 
 #include <limits>
+#include <map>
 
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/arithmetic.h"
+#include "belfry/ops/concat.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -38,6 +42,21 @@ TEST(Split, MakesEqualParts) {
 TEST(Split, KeepsItsContract) {
   for (const int axis : {0, 1, 2})
     check_op({.build = into(2, axis), .inputs = {random_values({4, 2, 6})}});
+}
+
+// Its gradient is a concat.
+TEST(Split, IsComputedByTheShardsOfABatchButAlongIt) {
+  for (const int axis : {0, 1}) {
+    Graph graph;
+    const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 8});
+    const std::vector<Output> parts = split(x, 2, axis);
+    const Output dx = gradients(mul(parts[0], parts[0]), {x})[0];
+    Session session(graph, {.threads = 1, .shards_per_device = 4});
+    const Step& step = session.prepare({parts[0], parts[1], dx}, {FeedType{x, {8, 8}, 0}});
+    std::map<const Op*, int> runs;
+    for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
+    for (const Op* op : {&kSplit, &kConcat}) EXPECT_EQ(runs.at(op), axis == 0 ? 1 : 4) << op->name;
+  }
 }
 
 // TensorFlow 1.15.5: tf.split(tf.ones([10, 4]), [3, 4, 3], 0) has the shapes [[3, 4], [4, 4],

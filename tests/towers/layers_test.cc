@@ -165,6 +165,73 @@ TEST(Layers, OfRowNormsComputeInF32ForShortTypes) {
   for (const Variable v : tower.variables()) EXPECT_EQ(v.dtype(), DType::kF32) << v.name();
 }
 
+// Queries are 0, so that weights are equal; values are x with its columns exchanged.
+TEST(SelfAttentionLayer, ProjectsTheMeanOfValuesUpToAPosition) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = constant(graph, Tensor({1, 3, 2}, std::vector<float>{1, 2, 3, 6, 5, 10}));
+  const Tensor qkv({2, 6}, std::vector<float>{0, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0});
+  const Tensor out({2, 2}, std::vector<float>{1, 0, 0, 10});
+  const Output y = causal_self_attention(
+      tower, "attn", x, {.heads = 2, .init = init::value(qkv), .out = init::value(out)});
+  const std::vector<Variable> variables = tower.variables();
+  EXPECT_THAT(names_of(variables),
+              ElementsAre("attn/qkv/W", "attn/qkv/b", "attn/out/W", "attn/out/b"));
+  Interpreter interpreter;
+  interpreter.write(variables[1], Tensor({6}, std::vector<float>{0, 0, 0, 0, 1, 0}));
+  interpreter.write(variables[3], Tensor({2}, std::vector<float>{0, 100}));
+  // Values are (3, 1), (7, 3) and (11, 5).
+  const Tensor expected({1, 3, 2}, std::vector<float>{3, 110, 5, 120, 7, 130});
+  const Tensor actual = interpreter.run(y);
+  ASSERT_EQ(actual.shape(), expected.shape());
+  for (std::size_t i = 0; i < 6; ++i)
+    EXPECT_NEAR(actual.data<float>()[i], expected.data<float>()[i], 1e-4) << i;
+}
+
+// Equal vectors have scores that depend on how far apart they are, if they are turned.
+TEST(SelfAttentionLayer, CanTurnQueriesAndKeysByTheirTimes) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = constant(graph, Tensor({1, 2, 2}, std::vector<float>{1, 0, 1, 1}));
+  const Tensor qkv({2, 6}, std::vector<float>{2, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0});
+  const Tensor out({2, 2}, std::vector<float>{1, 0, 0, 1});
+  const Output y = causal_self_attention(tower, "attn", x,
+                                         {.heads = 1,
+                                          .bias = false,
+                                          .rotary = true,
+                                          .init = init::value(qkv),
+                                          .out = init::value(out)});
+  EXPECT_THAT(names_of(tower.variables()), ElementsAre("attn/qkv/W", "attn/out/W"));
+  // Scores of position 1 are 4 cos(1) / sqrt(2) and 4 / sqrt(2); values are 0 and 1.
+  const double weight = 1 / (1 + std::exp(4 * (std::cos(1.0) - 1) / std::sqrt(2.0)));
+  EXPECT_NEAR(evaluate(y).data<float>()[2], weight, 1e-6);
+}
+
+TEST(SelfAttentionLayer, TakesShortTypesAndBatchesOfAnySize) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = placeholder(graph, "x", DType::kBF16, {kUnknown, 5, 6});
+  EXPECT_EQ(causal_self_attention(tower, "attn", x, {.heads = 3}).type(), x.type());
+  for (const Variable v : tower.variables()) EXPECT_EQ(v.dtype(), DType::kF32) << v.name();
+}
+
+TEST(SelfAttentionLayer, RefusesHeadsThatDoNotFit) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = placeholder(graph, "x", DType::kF32, {2, 5, 6});
+  EXPECT_THAT(message_of([&] { causal_self_attention(tower, "attn", x, {.heads = 4}); }),
+              AllOf(HasSubstr("causal_self_attention layer 'attn' (built at layers_test.cc:"),
+                    HasSubstr("4 heads do not divide the width of f32[2,5,6]")));
+  EXPECT_THAT(message_of([&] { causal_self_attention(tower, "attn", x, {}); }),
+              HasSubstr("0 heads do not divide"));
+  const Output untimed = placeholder(graph, "z", DType::kF32, {2, kUnknown, 6});
+  EXPECT_THAT(message_of([&] { causal_self_attention(tower, "attn", untimed, {.heads = 2}); }),
+              HasSubstr("must be known"));
+  const Output row = placeholder(graph, "row", DType::kF32, {2, 6});
+  EXPECT_THAT(message_of([&] { causal_self_attention(tower, "attn", row, {.heads = 2}); }),
+              HasSubstr("takes a tensor of rank 3"));
+}
+
 TEST(EmbeddingLayer, TakesTheRowsThatIdsName) {
   Graph graph;
   Tower tower(graph);

@@ -61,10 +61,12 @@ Output two_uses_of_a_synchronised_layer(Tower& tower, Output images, Output labe
   return loss_of(tower, relu(matmul(relu(matmul(x, w)), w)), labels);
 }
 
-// Row norms, gates, and labels as ids of an embedding.
+// Row norms, gates, attention over three times, and labels as ids of an embedding.
 Output block_of_a_transformer(Tower& tower, Output images, Output labels) {
   Output x = dense(tower, "in", flatten(images), {.units = 6});
   x = layer_norm(tower, "ln", x + embedding(tower, "ids", labels, {.rows = 5, .width = 6}));
+  const Output times = reshape(x, {kUnknown, 3, 2});
+  x = x + flatten(causal_self_attention(tower, "attn", times, {.heads = 1, .rotary = true}));
   x = rms_norm(tower, "rms", x + gelu(dense(tower, "up", x, {.units = 6})));
   const Output logits = dense(tower, "fc", silu(x), {.units = 5});
   return cross_entropy(logits, labels, {.smoothing = 0.1, .ignored = 3});

@@ -1,0 +1,25 @@
+// Elements of tensors of f16, bf16, f32 and f64, for kernels that compute in f32 or f64.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "belfry/framework/base/dtype.h"
+#include "belfry/framework/kernels/half.h"
+
+namespace belfry::kernels {
+
+// They are computed with in T, f32 or f64. 16 bits are widened to f32, and rounded once.
+template <class T>
+class StoredElements {
+ public:
+  explicit StoredElements(DType dtype) {
+    if (is_half(dtype)) half_ = half_conversion(dtype);
+  }
+  void load(const void* x, std::int64_t at, std::int64_t count, T* to) const;
+  void store(const T* from, std::int64_t count, void* x, std::int64_t at) const;
+
+ private:
+  std::optional<HalfConversion> half_;
+};
+
+}  // namespace belfry::kernels
