@@ -2,7 +2,7 @@
 #include "belfry/belfry.h"
 using namespace belfry;
 
-Output convnet(Tower& tower, Output image, Output label, double rate) {
+Output convnet(Tower& tower, Output image, Output label, double rate, double smoothing) {
   Output x = relu(conv2d(tower, "conv0", image, {.filters = 32, .kernel = 3}));
   x = max_pool(x, {.window = 2});
   x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
@@ -12,13 +12,13 @@ Output convnet(Tower& tower, Output image, Output label, double rate) {
   Output logits = dense(tower, "fc1", x, {.units = 10});
   tower.output("logits", logits);
   tower.metric("accuracy", accuracy(logits, label));
-  return cross_entropy(logits, label);
+  return cross_entropy(logits, label, {.smoothing = smoothing});
 }
 
 int main(int argc, char** argv) {
-  double rate = 0;
-  const auto model = [&rate](Tower& tower, Output image, Output label) {
-    return convnet(tower, image, label, rate);
+  double rate = 0, smoothing = 0;
+  const auto model = [&](Tower& tower, Output image, Output label) {
+    return convnet(tower, image, label, rate, smoothing);
   };
   return train(
       argc, argv,
@@ -31,5 +31,9 @@ int main(int argc, char** argv) {
                   .variable = &rate,
                   .text = "probability that a unit of fc0 is zero in a training step",
                   .range = {"a number >= 0 and below 1", [](double x) { return x >= 0 && x < 1; }},
-                  .unit = "RATE"}}});
+                  .unit = "RATE"},
+                 {.name = "label_smoothing",
+                  .variable = &smoothing,
+                  .text = "share of the target that is spread evenly over all classes",
+                  .range = {"a number from 0 to 1", [](double x) { return x >= 0 && x <= 1; }}}}});
 }

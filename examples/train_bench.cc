@@ -35,6 +35,7 @@ struct BenchFlags {
   std::string model_name = "mnist";
   int image_size = 0;  // 0: the model's
   BatchNormOver batch_norm = BatchNormOver::kTower;
+  double label_smoothing = 0;
   ModelSpec model;
   StrategyList strategies;  // --strategies
   TrainFlags training;
@@ -60,6 +61,13 @@ void add_flags(FlagParser& parser, BenchFlags& wanted) {
       "NAME",
       "tower|synchronised: statistics of each device's batch, or of all devices' together; with "
       "the latter the bits do not depend on the number of devices [tower]");
+  parser.add(
+      "--label_smoothing",
+      [&to = wanted.label_smoothing](const WrittenFlag& flag) {
+        read_number(
+            flag, "a number from 0 to 1", [](double x) { return x >= 0 && x <= 1; }, to);
+      },
+      "X", "share of the target that is spread evenly over all classes [0]");
   parser.add("--num_batches", wanted.num_batches, 1, kMost, "N", "timed steps [100]");
   parser.add("--num_warmup_batches", wanted.num_warmup_batches, 0, kMost, "N",
              "steps before those [10]");
@@ -160,7 +168,8 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   wanted.help = parser.parse(arguments);
   if (!wanted.help.empty()) return wanted;
   wanted.model = as_flag(parser.flag("--model").shown_name(), [&] {
-    return find_model(wanted.model_name, wanted.image_size, wanted.batch_norm);
+    return find_model(wanted.model_name, wanted.image_size,
+                      {wanted.batch_norm, wanted.label_smoothing});
   });
   const StrategyList& list = wanted.strategies;
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
@@ -234,7 +243,10 @@ BenchedModel benched(const BenchFlags& wanted) {
           options.batch_size,
           options.batches.tower_weights,
           options.session.deterministic,
-          std::string(name_of(options.precision))};
+          std::string(name_of(options.precision)),
+          wanted.training.weight_decay.value_or(wanted.model.optimizer.weight_decay()),
+          options.clip_norm,
+          wanted.label_smoothing};
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,

@@ -15,6 +15,7 @@ OutputTypes adam_shape(const ShapeContext& c) {
   for (const double beta : {options.beta1, options.beta2})
     c.require(beta >= 0 && beta < 1, "the betas must be in [0, 1), not ", beta);
   c.require(options.epsilon >= 0, "epsilon must not be negative, but is ", options.epsilon);
+  kernels::require_decay(c, options.weight_decay);
   OutputTypes types = kernels::update_types(c, 3, 4, 5);
   c.require(c.dtype(3) == DType::kI64 && c.input(3).rank() == 0, "the step is ", c.type(3),
             ", but a scalar i64 is needed");
@@ -44,7 +45,7 @@ void plain_step(std::int64_t begin, std::int64_t end, kernels::AdamStep<T> f, co
     const T g = f.factor * gradient[i];
     m[i] = f.beta1 * m[i] + f.rest1 * g;
     v[i] = f.beta2 * v[i] + f.rest2 * (g * g);
-    x[i] -= f.rate * m[i] / (std::sqrt(v[i]) + f.epsilon);
+    x[i] = f.keep * x[i] - f.rate * m[i] / (std::sqrt(v[i]) + f.epsilon);
   }
 }
 

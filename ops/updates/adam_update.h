@@ -1,19 +1,27 @@
-// AdamUpdate: a step of Adam (Kingma and Ba 2015), in TensorFlow's form.
+// AdamUpdate: a step of Adam (Kingma and Ba 2015), in TensorFlow's form, or of AdamW (Loshchilov
+// and Hutter 2019), in PyTorch's.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
 
 namespace belfry {
 
+// What epsilon is added to: sqrt(v), as TensorFlow does, or sqrt(v / (1 - beta2^t)), as PyTorch.
+enum class AdamEpsilon { kToRoot, kToCorrectedRoot };
+
 struct AdamUpdateOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
+  double weight_decay = 0;  // finite, >= 0
+  AdamEpsilon form = AdamEpsilon::kToRoot;
 };
 
 // With t = step, a scalar i64 that counts updates from 1:
 //   m = beta1 * m + (1 - beta1) * gradient
 //   v = beta2 * v + (1 - beta2) * gradient^2
+//   variable -= rate * weight_decay * variable
 //   variable -= rate * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)
+// where kToCorrectedRoot has epsilon * sqrt(1 - beta2^t) in the place of epsilon.
 // rate is a scalar; all but the step and the gradient's factor are of the variable's type, f32 or
 // f64. Outputs are the new values of variable, m and v. A run fails with InvalidArgument if t < 1,
 // unless the factor is 0.

@@ -7,8 +7,10 @@ namespace belfry {
 namespace {
 
 OutputTypes momentum_shape(const ShapeContext& c) {
-  const double momentum = c.options<MomentumUpdateOptions>().momentum;
-  c.require(momentum >= 0 && momentum < 1, "momentum must be in [0, 1), not ", momentum);
+  const auto& options = c.options<MomentumUpdateOptions>();
+  c.require(options.momentum >= 0 && options.momentum < 1, "momentum must be in [0, 1), not ",
+            options.momentum);
+  kernels::require_decay(c, options.weight_decay);
   return kernels::update_types(c, 2, 2, 3);
 }
 
@@ -20,27 +22,34 @@ BELFRY_KERNEL void momentum_steps(std::int64_t begin, std::int64_t end,
 }
 
 KernelRun momentum_cpu(KernelPlan& plan) {
-  const double momentum = plan.options<MomentumUpdateOptions>().momentum;
-  return visit_floating(plan.dtype(), [momentum]<class T>(T) -> KernelRun {
-    return [momentum](const Pointers& p) {
+  const auto& options = plan.options<MomentumUpdateOptions>();
+  return visit_floating(plan.dtype(), [options]<class T>(T) -> KernelRun {
+    return [options](const Pointers& p) {
       const T factor = kernels::factor_of<T>(p, 4);
       if (factor == 0) return;
-      momentum_steps<T>(p.begin(), p.end(), {static_cast<T>(momentum), *p.input<T>(3), factor},
+      momentum_steps<T>(p.begin(), p.end(),
+                        kernels::MomentumStep<T>::of(options, *p.input<T>(3), factor),
                         p.input<T>(2), p.written<T>(0), p.written<T>(1));
     };
   });
 }
 
 KernelRun momentum_reference(KernelPlan& plan) {
-  const double momentum = plan.options<MomentumUpdateOptions>().momentum;
-  return visit_floating(plan.dtype(), [momentum]<class T>(T) -> KernelRun {
-    return [momentum](const Pointers& p) {
+  const auto& options = plan.options<MomentumUpdateOptions>();
+  return visit_floating(plan.dtype(), [options]<class T>(T) -> KernelRun {
+    return [options](const Pointers& p) {
+      const T momentum = static_cast<T>(options.momentum);
       const T factor = kernels::factor_of<T>(p, 4);
       if (factor == 0) return;
       for (std::int64_t i = p.begin(); i < p.end(); ++i) {
-        T& sum = p.written<T>(1)[i];
-        sum = static_cast<T>(momentum) * sum + factor * p.input<T>(2)[i];
-        p.written<T>(0)[i] -= *p.input<T>(3) * sum;
+        T &x = p.written<T>(0)[i], &sum = p.written<T>(1)[i];
+        T g = factor * p.input<T>(2)[i];
+        if (options.weight_decay != 0) g += static_cast<T>(options.weight_decay) * x;
+        sum = momentum * sum + g;
+        if (options.form == MomentumForm::kNesterov)
+          x -= *p.input<T>(3) * (g + momentum * sum);
+        else
+          x -= *p.input<T>(3) * sum;
       }
     };
   });

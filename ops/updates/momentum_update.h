@@ -1,17 +1,24 @@
-// MomentumUpdate: a step of gradient descent with momentum, as TensorFlow's.
+// MomentumUpdate: a step of gradient descent with momentum, as TensorFlow's and PyTorch's.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
 
 namespace belfry {
 
+enum class MomentumForm { kPlain, kNesterov };
+
 struct MomentumUpdateOptions {
   double momentum = 0.9;
+  double weight_decay = 0;  // finite, >= 0
+  MomentumForm form = MomentumForm::kPlain;
 };
 
-// sum = momentum * sum + gradient; variable -= rate * sum. rate is a scalar; all are of the
-// variable's type, f32 or f64, but the gradient's factor. Outputs are the new values of variable
-// and sum.
+// With g = gradient + weight_decay * variable:
+//   sum = momentum * sum + g
+//   variable -= rate * sum                     (plain)
+//   variable -= rate * (g + momentum * sum)    (Nesterov, in PyTorch's form)
+// rate is a scalar; all are of the variable's type, f32 or f64, but the gradient's factor. Outputs
+// are the new values of variable and sum.
 extern const Op kMomentumUpdate;
 Node& momentum_update(Variable variable, Variable sum, ScaledGradient gradient, Output rate,
                       MomentumUpdateOptions options = {}, At at = {});

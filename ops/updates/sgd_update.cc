@@ -6,7 +6,10 @@
 namespace belfry {
 namespace {
 
-OutputTypes sgd_shape(const ShapeContext& c) { return kernels::update_types(c, 1, 1, 2); }
+OutputTypes sgd_shape(const ShapeContext& c) {
+  kernels::require_decay(c, c.options<SgdUpdateOptions>().weight_decay);
+  return kernels::update_types(c, 1, 1, 2);
+}
 
 template <class T>
 BELFRY_KERNEL void sgd_steps(std::int64_t begin, std::int64_t end, kernels::SgdStep<T> step,
@@ -16,22 +19,29 @@ BELFRY_KERNEL void sgd_steps(std::int64_t begin, std::int64_t end, kernels::SgdS
 }
 
 KernelRun sgd_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+  const double decay = plan.options<SgdUpdateOptions>().weight_decay;
+  return visit_floating(plan.dtype(), [decay]<class T>(T) -> KernelRun {
+    return [decay = static_cast<T>(decay)](const Pointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
-      sgd_steps<T>(p.begin(), p.end(), {*p.input<T>(2), factor}, p.input<T>(1), p.written<T>(0));
+      sgd_steps<T>(p.begin(), p.end(), {*p.input<T>(2), factor, decay}, p.input<T>(1),
+                   p.written<T>(0));
     };
   });
 }
 
 KernelRun sgd_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+  const double decay = plan.options<SgdUpdateOptions>().weight_decay;
+  return visit_floating(plan.dtype(), [decay]<class T>(T) -> KernelRun {
+    return [decay = static_cast<T>(decay)](const Pointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
-      for (std::int64_t i = p.begin(); i < p.end(); ++i)
-        p.written<T>(0)[i] -= *p.input<T>(2) * (factor * p.input<T>(1)[i]);
+      for (std::int64_t i = p.begin(); i < p.end(); ++i) {
+        T& x = p.written<T>(0)[i];
+        T g = factor * p.input<T>(1)[i];
+        if (decay != 0) g += decay * x;
+        x -= *p.input<T>(2) * g;
+      }
     };
   });
 }
@@ -49,10 +59,11 @@ const Op kSgdUpdate{.name = "SgdUpdate",
                     .cpu = sgd_cpu,
                     .reference = sgd_reference};
 
-Node& sgd_update(Variable variable, ScaledGradient gradient, Output rate, At at) {
+Node& sgd_update(Variable variable, ScaledGradient gradient, Output rate, SgdUpdateOptions options,
+                 At at) {
   return rate.graph().add(
       kSgdUpdate, kernels::update_inputs({variable.ref(), gradient.value, rate}, gradient.factor),
-      at);
+      at, NodeOptions(options));
 }
 
 }  // namespace belfry

@@ -5,9 +5,14 @@
 
 namespace belfry {
 
-// variable -= rate * gradient. rate is a scalar; all are of the variable's type, f32 or f64, but
-// the gradient's factor. Output 0 is the new value.
+struct SgdUpdateOptions {
+  double weight_decay = 0;  // finite, >= 0
+};
+
+// variable -= rate * (gradient + weight_decay * variable), as PyTorch's. rate is a scalar; all are
+// of the variable's type, f32 or f64, but the gradient's factor. Output 0 is the new value.
 extern const Op kSgdUpdate;
-Node& sgd_update(Variable variable, ScaledGradient gradient, Output rate, At at = {});
+Node& sgd_update(Variable variable, ScaledGradient gradient, Output rate,
+                 SgdUpdateOptions options = {}, At at = {});
 
 }  // namespace belfry

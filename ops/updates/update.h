@@ -1,5 +1,6 @@
 // What optimizer updates share.
 #pragma once
+#include <cmath>
 #include <initializer_list>
 #include <vector>
 
@@ -34,6 +35,11 @@ inline OutputTypes update_types(const ShapeContext& c, std::size_t variables, st
   OutputTypes types;
   for (std::size_t i = 0; i < variables; ++i) types.emplace_back(c.type(0));
   return types;
+}
+
+inline void require_decay(const ShapeContext& c, double decay) {
+  c.require(decay >= 0 && std::isfinite(decay),
+            "the weight decay must be a finite number >= 0, not ", decay);
 }
 
 // The inputs of an update: those up to the rate, and the factor, if there is one.

@@ -3,6 +3,7 @@
 #include "belfry/framework/cuda/kernels/update_kernel.h"
 #include "belfry/ops/updates/adam_update.h"
 #include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/ops/updates/update_steps.h"
 
@@ -13,15 +14,17 @@ template <class T>
 struct Sgd {
   using Step = kernels::SgdStep<T>;
   static constexpr std::size_t kVariables = 1, kGradient = 1;
+  T decay;
   const T* rate;
   const float* factor;
   BELFRY_HD bool read(Step& step) const {
-    step = {*rate, factor_at<T>(factor)};
+    step = {*rate, factor_at<T>(factor), decay};
     return step.factor != T(0);
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0]); }
-  static auto maker(const Node&) {
-    return [](const Operands& in, Queue&) { return Sgd{in.at<T>(2), in.factor(3)}; };
+  static auto maker(const Node& node) {
+    const auto decay = static_cast<T>(node.options<SgdUpdateOptions>().weight_decay);
+    return [decay](const Operands& in, Queue&) { return Sgd{decay, in.at<T>(2), in.factor(3)}; };
   }
 };
 
@@ -29,18 +32,36 @@ template <class T>
 struct Momentum {
   using Step = kernels::MomentumStep<T>;
   static constexpr std::size_t kVariables = 2, kGradient = 2;
-  T momentum;
+  MomentumUpdateOptions options;
   const T* rate;
   const float* factor;
   BELFRY_HD bool read(Step& step) const {
-    step = {momentum, *rate, factor_at<T>(factor)};
+    step = Step::of(options, *rate, factor_at<T>(factor));
     return step.factor != T(0);
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0], at[1]); }
   static auto maker(const Node& node) {
-    return [m = static_cast<T>(node.options<MomentumUpdateOptions>().momentum)](const Operands& in,
-                                                                                Queue&) {
-      return Momentum{m, in.at<T>(3), in.factor(4)};
+    return [options = node.options<MomentumUpdateOptions>()](const Operands& in, Queue&) {
+      return Momentum{options, in.at<T>(3), in.factor(4)};
+    };
+  }
+};
+
+template <class T>
+struct RmsProp {
+  using Step = kernels::RmsPropStep<T>;
+  static constexpr std::size_t kVariables = 3, kGradient = 3;
+  RmsPropUpdateOptions options;
+  const T* rate;
+  const float* factor;
+  BELFRY_HD bool read(Step& step) const {
+    step = Step::of(options, *rate, factor_at<T>(factor));
+    return step.factor != T(0);
+  }
+  BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0], at[1], at[2]); }
+  static auto maker(const Node& node) {
+    return [options = node.options<RmsPropUpdateOptions>()](const Operands& in, Queue&) {
+      return RmsProp{options, in.at<T>(4), in.factor(5)};
     };
   }
 };
@@ -91,12 +112,12 @@ const GpuKernel kernels_of_ops[] = {
     {kSgdUpdate, update<Sgd>},
     {kMomentumUpdate, update<Momentum>},
     {kAdamUpdate, update<Adam>},
+    {kRmsPropUpdate, update<RmsProp>},
 };
 
 const FusedKernel fused_kernels[] = {
-    {kSgdUpdate, fused<Sgd>},
-    {kMomentumUpdate, fused<Momentum>},
-    {kAdamUpdate, fused<Adam>},
+    {kSgdUpdate, fused<Sgd>},   {kMomentumUpdate, fused<Momentum>},
+    {kAdamUpdate, fused<Adam>}, {kRmsPropUpdate, fused<RmsProp>},
     {kAssign, fused<Assign>},
 };
 

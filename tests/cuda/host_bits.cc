@@ -31,6 +31,7 @@
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/ops/transpose.h"
+#include "belfry/ops/updates/global_norm.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -279,6 +280,18 @@ TEST(HostBits, AreNearlyThoseOfMomentsOfManyRows) {
       expect_near_host(
           [=](Inputs x) { return gradients(normal(x)[0], {x[which]}, {.initial = {x[3]}})[0]; },
           inputs);
+  }
+}
+
+TEST(HostBits, OfNormsOfManyTensors) {
+  for (const std::size_t tensors : {1, 3, 300}) {
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0; i < tensors; ++i)
+      inputs.push_back(random_values({static_cast<std::int64_t>(i * 777 % 9001)}, -1, 1,
+                                     static_cast<unsigned>(i)));
+    inputs.push_back(random_values({1100003}));
+    expect_host_bits([](Inputs x) { return global_norm(x); }, inputs);
+    expect_host_bits([](Inputs x) { return clip_by_global_norm(x, 0.5).back(); }, inputs);
   }
 }
 

@@ -42,6 +42,27 @@ TEST(Programs, MnistTrainsOnGeneratedDigitsAndWritesItsJson) {
   EXPECT_EQ(report["params_hash"].get<std::string>().size(), 16u);
 }
 
+TEST(Programs, MnistSmoothsItsLabelsAndClipsItsGradients) {
+  const std::string json = temporary_path(".json");
+  const auto report = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--global_batch_size=64", "--max_steps=2", "--json=" + json});
+    const Finished done = run("mnist", flags);
+    EXPECT_EQ(done.status, 0) << done.errors;
+    return nlohmann::json::parse(text_of(json));
+  };
+  const auto plain = report({}), smooth = report({"--label_smoothing=0.1"});
+  EXPECT_EQ(plain["flags"]["label_smoothing"], 0);
+  EXPECT_EQ(smooth["flags"]["label_smoothing"], 0.1);
+  EXPECT_NE(smooth["params_hash"], plain["params_hash"]);
+  const auto clipped = report({"--clip_norm=0.01"});
+  EXPECT_EQ(clipped["k_independent"], true);
+  EXPECT_EQ(report({"--clip_norm=0.01", "--devices=cpu:4"})["state_hash"], clipped["state_hash"]);
+  const Finished refused = run("mnist", {"--label_smoothing=2"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("--label_smoothing=2 is not a number from 0 to 1"));
+  local_file_system().remove(json);
+}
+
 // Which units are zero depends on the row of the global batch alone.
 TEST(Programs, MnistDropsTheSameUnitsOnAnyNumberOfDevices) {
   const std::string json = temporary_path(".json");

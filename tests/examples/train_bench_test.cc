@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <regex>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -116,7 +117,7 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   for (const char* strategy : {"collective", "naive", "colocate"}) {
     ASSERT_TRUE(results.contains(strategy)) << strategy;
     const auto& result = results[strategy];
-    EXPECT_EQ(result.size(), 25u);
+    EXPECT_EQ(result.size(), 28u);
     EXPECT_EQ(result["devices"], 3);
     EXPECT_EQ(result["shards"], 3);
     EXPECT_EQ(result["canonical"], true) << strategy;
@@ -245,6 +246,26 @@ TEST(TrainBench, ListsOnOneDeviceWhatNeedsSeveral) {
   EXPECT_THAT(done.output,
               AllOf(HasSubstr("hierarchical: refused: "), HasSubstr("nccl: refused: ")));
   EXPECT_EQ(nlohmann::json::parse(take(json)), nlohmann::json::array());
+}
+
+TEST(TrainBench, TakesWeightDecayClippingAndSmoothedLabels) {
+  const std::string json = temporary_path(".json");
+  std::set<std::string> hashes;
+  for (const char* flag :
+       {"--seed=1", "--weight_decay=0.25", "--clip_norm=0.125", "--label_smoothing=0.5"}) {
+    const Finished done =
+        bench({"--model=mlp", "--image_size=4", "--devices=cpu:2", "--batch_size=8",
+               "--num_batches=2", "--num_warmup_batches=1", flag, "--json=" + json});
+    EXPECT_EQ(done.status, 0) << done.errors;
+    const auto report = nlohmann::json::parse(take(json));
+    const std::string_view given = flag;
+    EXPECT_EQ(report["weight_decay"], given.starts_with("--weight") ? 0.25 : 0);
+    EXPECT_EQ(report["clip_norm"], given.starts_with("--clip") ? 0.125 : 0);
+    EXPECT_EQ(report["label_smoothing"], given.starts_with("--label") ? 0.5 : 0);
+    hashes.insert(report["params_hash"].get<std::string>());
+  }
+  EXPECT_EQ(hashes.size(), 4u);
+  EXPECT_THAT(refusal({"--label_smoothing=2"}), HasSubstr("--label_smoothing=2"));
 }
 
 TEST(TrainBench, ThatDivergesWritesItsJsonAndExitsWithOne) {

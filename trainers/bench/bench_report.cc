@@ -48,6 +48,9 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                        .k_dependent_because = run.k_dependent_because,
                        .tower_weights = model.tower_weights,
                        .precision = model.precision,
+                       .weight_decay = model.weight_decay,
+                       .clip_norm = model.clip_norm,
+                       .label_smoothing = model.label_smoothing,
                        .loss_scale = run.loss_scale,
                        .divergence = run.divergence,
                        .images_per_second = images,
@@ -81,7 +84,10 @@ Json to_json(const BenchResult& result) {
     for (const double weight : result.tower_weights) weights.push(weight);
     json.set("tower_weights", std::move(weights));
   }
-  json.set("precision", result.precision);
+  json.set("precision", result.precision)
+      .set("weight_decay", result.weight_decay)
+      .set("clip_norm", result.clip_norm)
+      .set("label_smoothing", result.label_smoothing);
   if (result.loss_scale)
     json.set("loss_scale", result.loss_scale->scale)
         .set("skipped_steps", result.loss_scale->skipped_steps);

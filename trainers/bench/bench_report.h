@@ -26,9 +26,10 @@ struct BenchResult {
   std::string k_dependent_because = {};
   std::vector<double> tower_weights = {};
   std::string precision = "f32";
-  std::optional<LossScaleState> loss_scale = {};  // of f16, after the last round
-  Divergence divergence = {};                     // in the last round
-  double images_per_second = 0;                   // of all devices: the median over rounds
+  double weight_decay = 0, clip_norm = 0, label_smoothing = 0;  // 0: none
+  std::optional<LossScaleState> loss_scale = {};                // of f16, after the last round
+  Divergence divergence = {};                                   // in the last round
+  double images_per_second = 0;  // of all devices: the median over rounds
   double images_per_second_per_device = 0;
   double uncertainty = 0, jitter = 0;  // of all steps, as in statistics.h
   double ratio = 1;                    // to the reference, the median over rounds
@@ -45,6 +46,7 @@ struct BenchedModel {
   std::vector<double> tower_weights = {};  // none: equal
   bool deterministic = false;              // as in SessionOptions
   std::string precision = "f32";
+  double weight_decay = 0, clip_norm = 0, label_smoothing = 0;  // 0: none
 };
 
 // One result per entry of `runs`, in their order; ratios are to runs[reference], round by round.

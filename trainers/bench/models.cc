@@ -18,10 +18,10 @@ namespace belfry {
 namespace models {
 namespace {
 
-Output classify(Tower& tower, Output logits, Output label) {
+Output classify(Tower& tower, Output logits, Output label, const ModelOptions& options) {
   tower.output("logits", logits);
   tower.metric("accuracy", accuracy(logits, label));
-  return cross_entropy(logits, label);
+  return cross_entropy(logits, label, {.smoothing = options.label_smoothing});
 }
 
 // A residual network: its layers.
@@ -72,42 +72,54 @@ Output ResNet::bottleneck(const std::string& name, Output x, int width, int stri
   return relu(x + shortcut);
 }
 
-}  // namespace
-
-Output mnist(Tower& tower, Output image, Output label) {
+Output build_mnist(Tower& tower, Output image, Output label, const ModelOptions& options) {
   Output x = relu(conv2d(tower, "conv0", image, {.filters = 32, .kernel = 3}));
   x = max_pool(x, {.window = 2});
   x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
   x = max_pool(x, {.window = 2});
   x = relu(dense(tower, "fc0", flatten(x), {.units = 128}));
-  return classify(tower, dense(tower, "fc1", x, {.units = 10}), label);
+  return classify(tower, dense(tower, "fc1", x, {.units = 10}), label, options);
 }
 
-Output mlp(Tower& tower, Output image, Output label) {
+Output build_mlp(Tower& tower, Output image, Output label, const ModelOptions& options) {
   Output x = relu(dense(tower, "fc0", flatten(image), {.units = 512}));
   x = relu(dense(tower, "fc1", x, {.units = 512}));
-  return classify(tower, dense(tower, "fc2", x, {.units = 10}), label);
+  return classify(tower, dense(tower, "fc2", x, {.units = 10}), label, options);
 }
 
-Output resnet20(Tower& tower, Output image, Output label, BatchNormOver over) {
-  const ResNet net{tower, over};
+Output build_resnet20(Tower& tower, Output image, Output label, const ModelOptions& options) {
+  const ResNet net{tower, options.batch_norm};
   constexpr int kGroups = 3, kBlocks = 3;
   Output x = relu(net.conv_bn("conv0", image, {.filters = 16}));
   for (int g = 0; g < kGroups; ++g)
     for (int b = 0; b < kBlocks; ++b)
       x = net.basic_block(cat("group", g, "/block", b), x, 16 << g, b == 0 && g > 0 ? 2 : 1);
-  return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 10}), label);
+  return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 10}), label, options);
 }
 
-Output resnet50(Tower& tower, Output image, Output label, BatchNormOver over) {
-  const ResNet net{tower, over};
+Output build_resnet50(Tower& tower, Output image, Output label, const ModelOptions& options) {
+  const ResNet net{tower, options.batch_norm};
   constexpr int kBlocks[] = {3, 4, 6, 3};
   Output x = relu(net.conv_bn("conv0", image, {.filters = 64, .kernel = 7, .stride = 2}));
   x = max_pool(x, {.window = 3, .stride = 2});
   for (int g = 0; g < 4; ++g)
     for (int b = 0; b < kBlocks[g]; ++b)
       x = net.bottleneck(cat("group", g, "/block", b), x, 64 << g, b == 0 && g > 0 ? 2 : 1);
-  return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 1000}), label);
+  return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 1000}), label,
+                  options);
+}
+
+}  // namespace
+
+Output mnist(Tower& tower, Output image, Output label) {
+  return build_mnist(tower, image, label, {});
+}
+Output mlp(Tower& tower, Output image, Output label) { return build_mlp(tower, image, label, {}); }
+Output resnet20(Tower& tower, Output image, Output label) {
+  return build_resnet20(tower, image, label, {});
+}
+Output resnet50(Tower& tower, Output image, Output label) {
+  return build_resnet50(tower, image, label, {});
 }
 
 }  // namespace models
@@ -117,27 +129,17 @@ namespace {
 // A spec but for the size of its images.
 struct Entry {
   const char* name;
-  Output (*build)(Tower&, Output, Output);
-  Output (*synchronised)(Tower&, Output, Output);  // null: no batch norm
+  Output (*build)(Tower&, Output, Output, const ModelOptions&);
+  bool has_batch_norm;
   int image_size, channels, classes, batch_size;
   Optimizer (*optimizer)();
 };
 
-// The model with batch norm over `over`.
-template <auto build, BatchNormOver over>
-Output with_batch_norm(Tower& tower, Output image, Output label) {
-  return build(tower, image, label, over);
-}
-
 constexpr Entry kEntries[] = {
-    {"mnist", models::mnist, nullptr, 28, 1, 10, 64, [] { return adam(1e-3); }},
-    {"mlp", models::mlp, nullptr, 28, 1, 10, 64, [] { return momentum(0.01); }},
-    {"resnet20", with_batch_norm<models::resnet20, BatchNormOver::kTower>,
-     with_batch_norm<models::resnet20, BatchNormOver::kSynchronised>, 32, 3, 10, 128,
-     [] { return momentum(0.01); }},
-    {"resnet50", with_batch_norm<models::resnet50, BatchNormOver::kTower>,
-     with_batch_norm<models::resnet50, BatchNormOver::kSynchronised>, 224, 3, 1000, 32,
-     [] { return momentum(0.01); }},
+    {"mnist", models::build_mnist, false, 28, 1, 10, 64, [] { return adam(1e-3); }},
+    {"mlp", models::build_mlp, false, 28, 1, 10, 64, [] { return momentum(0.01); }},
+    {"resnet20", models::build_resnet20, true, 32, 3, 10, 128, [] { return momentum(0.01); }},
+    {"resnet50", models::build_resnet50, true, 224, 3, 1000, 32, [] { return momentum(0.01); }},
 };
 
 }  // namespace
@@ -156,15 +158,17 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-ModelSpec find_model(std::string_view name, int image_size, BatchNormOver over) {
+ModelSpec find_model(std::string_view name, int image_size, ModelOptions options) {
   require(image_size >= 0, "images of ", image_size, " pixels: the size must be at least 1");
   for (const Entry& entry : kEntries) {
     if (name != entry.name) continue;
-    const bool synchronised = over == BatchNormOver::kSynchronised;
-    require(!synchronised || entry.synchronised, "the model ", name, " has no batch norm");
+    require(options.batch_norm == BatchNormOver::kTower || entry.has_batch_norm, "the model ", name,
+            " has no batch norm");
     const std::int64_t size = image_size > 0 ? image_size : entry.image_size;
     return {.name = entry.name,
-            .model = synchronised ? entry.synchronised : entry.build,
+            .model = [build = entry.build, options](
+                         Tower& tower, Output image,
+                         Output label) { return build(tower, image, label, options); },
             .fields = {{"image", DType::kF32, {size, size, entry.channels}},
                        {"label", DType::kI32, {}}},
             .classes = entry.classes,

@@ -15,6 +15,11 @@ enum class BatchNormOver { kTower, kSynchronised };  // a tower's batch, or that
 // "tower" or "synchronised". Throws InvalidArgument with both and the nearest one.
 BatchNormOver find_batch_norm_over(std::string_view name);
 
+struct ModelOptions {
+  BatchNormOver batch_norm = BatchNormOver::kTower;
+  double label_smoothing = 0;  // of the loss (CrossEntropyOptions)
+};
+
 // Tower functions: image [n, height, width, channels], label i32 [n] -> the mean cross entropy.
 // Each has the output "logits" and the metric "accuracy".
 namespace models {
@@ -24,12 +29,10 @@ Output mnist(Tower& tower, Output image, Output label);
 Output mlp(Tower& tower, Output image, Output label);
 // ResNet-20 for CIFAR (He et al. 2015, section 4.2, n = 3): 10 classes, batch norm; shortcuts have
 // no parameters (option A), so 269,722 are trained.
-Output resnet20(Tower& tower, Output image, Output label,
-                BatchNormOver over = BatchNormOver::kTower);
+Output resnet20(Tower& tower, Output image, Output label);
 // ResNet-50 v1.5 (a block's stride is in its 3x3 convolution): 1000 classes; 25,557,032 parameters
 // are trained.
-Output resnet50(Tower& tower, Output image, Output label,
-                BatchNormOver over = BatchNormOver::kTower);
+Output resnet50(Tower& tower, Output image, Output label);
 }  // namespace models
 
 struct ModelSpec {
@@ -47,8 +50,7 @@ std::vector<std::string> model_names();
 // `image_size`, in pixels, replaces the model's own: 28 for mnist and mlp, 32 for resnet20, 224 for
 // resnet50; 0 keeps it. Throws InvalidArgument with all names and the nearest one, if the size is
 // negative, and for synchronised batch norm of a model that has none.
-ModelSpec find_model(std::string_view name, int image_size = 0,
-                     BatchNormOver over = BatchNormOver::kTower);
+ModelSpec find_model(std::string_view name, int image_size = 0, ModelOptions options = {});
 
 // What the model trains, and so its gradients, in order of creation. Builds one tower.
 std::vector<TensorType> trainable_types(const ModelSpec& spec);

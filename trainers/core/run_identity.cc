@@ -73,12 +73,20 @@ std::string hash_of_model(const Trainer& trainer) {
   return hash.str();
 }
 
+// "{0.9}" of "{0.9,0,0}", and "" of "{0}": an option that is added behind the others and is off by
+// default leaves the text as it was.
+std::string without_last_zeros(std::string options) {
+  while (options.ends_with(",0}")) options.replace(options.size() - 3, 3, "}");
+  return options == "{0}" ? "" : options;
+}
+
 // Its ops and their options, as updates of the variables have them; rates are told apart.
 std::string hash_of_optimizer(const Graph& graph) {
   std::set<std::string> updates;
   for (std::size_t id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    if (node.op().writes > 0) updates.insert(cat(node.op().name, node.raw_options().str()));
+    if (node.op().writes > 0)
+      updates.insert(cat(node.op().name, without_last_zeros(node.raw_options().str())));
   }
   TextHash hash;
   for (const std::string& update : updates) hash.add(update);
@@ -132,6 +140,8 @@ const std::pair<std::string_view, std::string_view> kNames[] = {
     {"fields", "the fields of the training data"},
     {"files", "the training data"},
     {"checksum", "the training data"},
+    {"weight_decay", "the weight decay"},
+    {"clip_norm", "the largest norm of gradients (clip_norm)"},
     {"optimizer", "the optimizer"},
     {kModel, "the model's graph (its ops, options or shapes)"}};
 
@@ -177,6 +187,10 @@ Json run_identity(const Trainer& trainer, const Dataset& data) {
       .set("tower_weights", join(options.batches.tower_weights, ","))
       .set("averages",
            averages ? cat(averages->decay, averages->counts_updates ? " counted" : "") : "none");
+  // Absent where there is none, as in what older versions have saved.
+  if (const double decay = options.optimizer.weight_decay(); decay != 0)
+    identity.set("weight_decay", cat(decay));
+  if (options.clip_norm != 0) identity.set("clip_norm", cat(options.clip_norm));
   add_data(data, identity);
   return identity;
 }

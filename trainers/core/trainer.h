@@ -59,6 +59,9 @@ struct TrainerOptions {
   // Of what models compute; variables are f32. f16 scales the loss.
   Precision precision = Precision::kF32;
   LossScaleOptions loss_scale = {};
+  // The largest norm of all gradients together, once they are combined and before the optimizer
+  // takes them: larger ones are scaled down. 0: any.
+  double clip_norm = 0;
   // For Trainer::gradients(): each step gives them, too, so that none is fused with its update.
   bool keeps_gradients = false;
   bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
@@ -179,7 +182,7 @@ class Trainer {
 
   // Of the last step, if options().keeps_gradients: all towers' gradients together, by the logical
   // names of tower 0's variables. None before the first step, and where towers update by their own.
-  // With f16 they are scaled as the loss is.
+  // With f16 they are scaled as the loss is. They are not clipped.
   std::vector<NamedTensor> gradients() const;
 
   // The step, counted from 1 as steps() does, since which every loss was NaN or infinite; none if

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <map>
 
 #include "belfry/framework/base/host_memory.h"
@@ -23,6 +24,15 @@ void check_precision(const TrainerOptions& options, const TrainerKind& kind) {
           " scales the loss, and the optimizer ", options.optimizer.name(),
           " does not take the scale out of gradients (Optimizer::Rule::takes_loss_scale); bf16 "
           "needs none");
+}
+
+// Clipping is a factor, too.
+void check_factor(const TrainerOptions& options) {
+  require<OptionError>(options.clip_norm == 0 || options.optimizer.takes_loss_scale(),
+                       "clip_norm=", options.clip_norm,
+                       " needs an optimizer that heeds the factor of "
+                       "gradients (Optimizer::Rule::takes_loss_scale), and ",
+                       options.optimizer.name(), " does not");
 }
 
 std::string field_text(const Dataset::Field& field) {
@@ -108,6 +118,19 @@ void check_shards(const TrainerOptions& options, const TrainerKind& kind) {
                        batch / devices * devices);
 }
 
+void check_clipping(const TrainerOptions& options, const TrainerKind& kind) {
+  const double most = options.clip_norm;
+  require<OptionError>(most >= 0 && std::isfinite(most), "clip_norm=", most,
+                       " is no finite number >= 0");
+  if (most == 0) return;
+  require<OptionError>(
+      kind.takes_clip_norm, "clip_norm=", most, " bounds the norm of combined gradients, and ",
+      kind.takes_async() ? cat("the trainer ", kind.name,
+                               " combines none: each tower updates the variables by its own")
+                         : cat("the trainer ", kind.name, " does not heed it"),
+      "; leave it out, or use the trainer replicated");
+}
+
 void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(static_cast<bool>(options.model),
           "there is no model: TrainerOptions::model is empty; it is a function of a tower and one "
@@ -130,6 +153,8 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(options.aggregation.allreduce != "auto" || kind.choose,
           "this trainer cannot choose: allreduce=auto needs a TrainerKind::choose");
   check_precision(options, kind);
+  check_clipping(options, kind);
+  check_factor(options);
 }
 
 void check_data(const Dataset& train, const Dataset* test, bool dry_run) {

@@ -36,6 +36,7 @@ struct TrainerKind {
   bool takes_unequal_batches = false;
   bool takes_sums = false;        // `update` heeds UpdateForm::reduction
   bool takes_loss_scale = false;  // `update` heeds UpdateForm::unscaling: takes --precision=f16
+  bool takes_clip_norm = false;   // `update` heeds TrainerOptions::clip_norm
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;

@@ -1,5 +1,6 @@
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/optimizers/clipping.h"
 
 namespace belfry {
 namespace {
@@ -9,9 +10,9 @@ Node& update_spread(const TrainerOptions& options, const GradientTable& gradient
   std::unique_ptr<Strategy> strategy = make_strategy("colocate");
   if (options.aggregation.bucket_mb > 0)
     strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
-  return apply_gradients(options.optimizer,
-                         strategy->reduce(gradients, {form.reduction, form.weights}), {},
-                         form.slots, form.unscaling);
+  const GradientTable combined = strategy->reduce(gradients, {form.reduction, form.weights});
+  return apply_gradients(options.optimizer, combined, {}, form.slots,
+                         clipped(combined, options.clip_norm, form.unscaling));
 }
 
 const TrainerRegistration kParameterServer({
@@ -25,6 +26,7 @@ const TrainerRegistration kParameterServer({
     .takes_unequal_batches = true,
     .takes_sums = true,
     .takes_loss_scale = true,
+    .takes_clip_norm = true,
     .canonical = true,
 });
 

@@ -4,6 +4,7 @@
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/optimizers/clipping.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -38,9 +39,10 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
 
 Node& update_replicas(const TrainerOptions& options, const GradientTable& gradients,
                       const UpdateForm& form) {
-  return apply_gradients(options.optimizer,
-                         assemble(options)->reduce(gradients, {form.reduction, form.weights}), {},
-                         form.slots, form.unscaling);
+  const GradientTable combined =
+      assemble(options)->reduce(gradients, {form.reduction, form.weights});
+  return apply_gradients(options.optimizer, combined, {}, form.slots,
+                         clipped(combined, options.clip_norm, form.unscaling));
 }
 
 const TrainerRegistration kReplicated({
@@ -56,6 +58,7 @@ const TrainerRegistration kReplicated({
     .takes_unequal_batches = true,
     .takes_sums = true,
     .takes_loss_scale = true,
+    .takes_clip_norm = true,
     .canonical = true,
 });
 

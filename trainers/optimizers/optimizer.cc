@@ -82,6 +82,17 @@ Optimizer Optimizer::with_rate(LearningRate rate) const {
   return copy;
 }
 
+Optimizer Optimizer::with_weight_decay(double weight_decay) const {
+  require(rule_.takes_weight_decay || weight_decay == 0, "the optimizer ", rule_.name,
+          " takes no weight decay, here of ", weight_decay,
+          " (Optimizer::Rule::takes_weight_decay); sgd, momentum, rms_prop and adamw do");
+  require(weight_decay >= 0 && std::isfinite(weight_decay),
+          "the weight decay must be a finite number >= 0, not ", weight_decay);
+  Optimizer copy = *this;
+  copy.rule_.weight_decay = weight_decay;
+  return copy;
+}
+
 Optimizer Optimizer::with_averages(WeightAverages averages) const {
   check_averages(averages);
   Optimizer copy = *this;
@@ -130,10 +141,11 @@ std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> 
                                          UpdateOrder order, At at, OptimizerSlots slots,
                                          const Unscaling& unscaling) const {
   require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
-  require(rule_.takes_loss_scale || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
-          at.site.str(),
-          ") cannot apply gradients of a scaled loss: its rule does not say that it ",
-          "heeds Update::factor (.takes_loss_scale)");
+  require(
+      rule_.takes_loss_scale || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
+      at.site.str(),
+      ") cannot apply gradients of a scaled loss, or clipped ones: its rule does not say that it "
+      "heeds Update::factor (.takes_loss_scale)");
   Shared shared{.order = order, .state = slots, .unscaling = unscaling};
   std::vector<Node*> updates;
   for (const std::vector<Gradient>& row : rows)
@@ -177,8 +189,9 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
     const NameScope update(graph, cat("update_", variable.logical_name()));
     const ColocateWith with(variable.ref(), at.site);
     const ControlDependencies after(graph, shared.before(variable));
-    updates.push_back(&rule_.update({variable, slots, value, shared.unscaling.factor,
-                                     shared.rates[variable.dtype()], step, At(at.site)}));
+    updates.push_back(
+        &rule_.update({variable, slots, value, shared.unscaling.factor,
+                       shared.rates[variable.dtype()], step, rule_.weight_decay, At(at.site)}));
     if (averages) updates.push_back(&average(variable, *updates.back(), shared, at));
     shared.last[&variable.node()] = {updates.back()};
   }

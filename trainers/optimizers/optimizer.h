@@ -41,6 +41,7 @@ class Optimizer {
     Output rate;    // scalar of the variable's dtype
     // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
     Output step;
+    double weight_decay;  // Rule::weight_decay
     At at;
   };
   struct Rule {
@@ -50,6 +51,9 @@ class Optimizer {
     bool counts_steps = false;
     // Heeds Update::factor: multiplies the gradient by it and, where it is 0, writes nothing.
     bool takes_loss_scale = false;
+    // Heeds Update::weight_decay, by which weights shrink in proportion to themselves.
+    bool takes_weight_decay = false;
+    double weight_decay = 0;
     // Returns a node that waits for all that it adds. If it needs the variable's value it asks
     // Variable::read(), which sees what updates before it have written.
     std::function<Node&(const Update&)> update;
@@ -65,8 +69,12 @@ class Optimizer {
   const std::string& name() const { return rule_.name; }
   // Can apply gradients of a scaled loss (Rule::takes_loss_scale).
   bool takes_loss_scale() const { return rule_.takes_loss_scale; }
+  double weight_decay() const { return rule_.weight_decay; }
   // The same rule with another rate.
   Optimizer with_rate(LearningRate rate) const;
+  // The same rule with another weight decay, 0 for none. Throws InvalidArgument for a rule that
+  // takes none (Rule::takes_weight_decay), and unless it is finite and at least 0.
+  Optimizer with_weight_decay(double weight_decay) const;
   // The same rule, whose updates move the averages of what they update, too (weight_averages.h).
   // Throws as check_averages() does.
   Optimizer with_averages(WeightAverages averages) const;
@@ -110,11 +118,35 @@ class Optimizer {
   std::optional<WeightAverages> averages_;
 };
 
-// w -= rate * g.
-Optimizer sgd(LearningRate rate);
+// The weight decay of sgd, momentum and rms_prop is added to the gradient of every variable, as
+// PyTorch does: g is gradient + weight_decay * w.
 
-// m = momentum * m + g;  w -= rate * m (momentum_update.h). Slot "Momentum".
+struct SgdOptions {
+  double weight_decay = 0;
+};
+
+// w -= rate * g.
+Optimizer sgd(LearningRate rate, SgdOptions options = {});
+
+struct MomentumOptions {
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+};
+
+// m = momentum * m + g;  w -= rate * m, or rate * (g + momentum * m) (momentum_update.h). Slot
+// "Momentum".
+Optimizer momentum(LearningRate rate, MomentumOptions options);
 Optimizer momentum(LearningRate rate, double momentum = 0.9);
+
+struct RmsPropOptions {
+  double alpha = 0.99, epsilon = 1e-8, momentum = 0;
+  double weight_decay = 0;
+};
+
+// RMSprop in PyTorch's form (rms_prop_update.h). Slots "RMSProp" (mean square) and "RMSProp_1"
+// (sum), also without momentum.
+Optimizer rms_prop(LearningRate rate, RmsPropOptions options = {});
 
 struct AdamOptions {
   LearningRate rate = 1e-3;
@@ -124,7 +156,18 @@ struct AdamOptions {
 
 // Adam in TensorFlow's form (adam_update.h). Slots "<name>" (m) and "<name>_1" (v).
 Optimizer adam(AdamOptions options = {});
+// Takes no weight decay; adamw() does.
 Optimizer adam(double rate);
+
+struct AdamWOptions {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0.01;
+};
+
+// AdamW in PyTorch's form (adam_update.h): before each step of Adam w -= rate * weight_decay * w,
+// but for variables of rank 0 and 1, such as biases and the gains of norms, which do not decay.
+// Slots "AdamW" (m) and "AdamW_1" (v).
+Optimizer adamw(LearningRate rate, AdamWOptions options = {});
 
 // Applies a table of combined gradients: once per tower, on the tower's device, if each has its own
 // variables; once if all towers share them. Returns one node that waits for all updates, named as

@@ -1,27 +1,56 @@
 #include "belfry/ops/updates/adam_update.h"
 #include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/trainers/optimizers/optimizer.h"
 
 namespace belfry {
 
-Optimizer sgd(LearningRate rate) {
+Optimizer sgd(LearningRate rate, SgdOptions options) {
   return Optimizer({.name = "SGD",
                     .rate = std::move(rate),
                     .takes_loss_scale = true,
+                    .takes_weight_decay = true,
+                    .weight_decay = options.weight_decay,
                     .update = [](const Optimizer::Update& u) -> Node& {
-                      return sgd_update(u.variable, {u.gradient, u.factor}, u.rate, u.at);
+                      return sgd_update(u.variable, {u.gradient, u.factor}, u.rate,
+                                        {.weight_decay = u.weight_decay}, u.at);
                     }});
 }
 
+Optimizer momentum(LearningRate rate, MomentumOptions options) {
+  const MomentumForm form = options.nesterov ? MomentumForm::kNesterov : MomentumForm::kPlain;
+  return Optimizer(
+      {.name = "Momentum",
+       .rate = std::move(rate),
+       .slots = {"Momentum"},
+       .takes_loss_scale = true,
+       .takes_weight_decay = true,
+       .weight_decay = options.weight_decay,
+       .update = [momentum = options.momentum, form](const Optimizer::Update& u) -> Node& {
+         return momentum_update(
+             u.variable, u.slots[0], {u.gradient, u.factor}, u.rate,
+             {.momentum = momentum, .weight_decay = u.weight_decay, .form = form}, u.at);
+       }});
+}
+
 Optimizer momentum(LearningRate rate, double momentum) {
-  return Optimizer({.name = "Momentum",
+  return belfry::momentum(std::move(rate), MomentumOptions{.momentum = momentum});
+}
+
+Optimizer rms_prop(LearningRate rate, RmsPropOptions options) {
+  RmsPropUpdateOptions factors{options.alpha, options.epsilon, options.momentum};
+  return Optimizer({.name = "RMSProp",
                     .rate = std::move(rate),
-                    .slots = {"Momentum"},
+                    .slots = {"RMSProp", "RMSProp_1"},
                     .takes_loss_scale = true,
-                    .update = [momentum](const Optimizer::Update& u) -> Node& {
-                      return momentum_update(u.variable, u.slots[0], {u.gradient, u.factor}, u.rate,
-                                             {.momentum = momentum}, u.at);
+                    .takes_weight_decay = true,
+                    .weight_decay = options.weight_decay,
+                    .update = [factors](const Optimizer::Update& u) -> Node& {
+                      RmsPropUpdateOptions own = factors;
+                      own.weight_decay = u.weight_decay;
+                      return rms_prop_update(u.variable, u.slots[0], u.slots[1],
+                                             {u.gradient, u.factor}, u.rate, own, u.at);
                     }});
 }
 
@@ -39,5 +68,25 @@ Optimizer adam(AdamOptions options) {
 }
 
 Optimizer adam(double rate) { return adam(AdamOptions{.rate = rate}); }
+
+Optimizer adamw(LearningRate rate, AdamWOptions options) {
+  const AdamUpdateOptions factors{.beta1 = options.beta1,
+                                  .beta2 = options.beta2,
+                                  .epsilon = options.epsilon,
+                                  .form = AdamEpsilon::kToCorrectedRoot};
+  return Optimizer({.name = "AdamW",
+                    .rate = std::move(rate),
+                    .slots = {"AdamW", "AdamW_1"},
+                    .counts_steps = true,
+                    .takes_loss_scale = true,
+                    .takes_weight_decay = true,
+                    .weight_decay = options.weight_decay,
+                    .update = [factors](const Optimizer::Update& u) -> Node& {
+                      AdamUpdateOptions own = factors;
+                      if (u.variable.shape().rank() >= 2) own.weight_decay = u.weight_decay;
+                      return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
+                                         {u.gradient, u.factor}, u.rate, own, u.at);
+                    }});
+}
 
 }  // namespace belfry

@@ -83,6 +83,7 @@ class FlagChecks {
     check_links();
     check_shares();
     as_option([&] { check_shards(trainer_, *kind_); });
+    as_option([&] { check_clipping(trainer_, *kind_); });
   }
 
  private:

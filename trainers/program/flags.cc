@@ -185,6 +185,26 @@ void TrainFlagSet::add_rates(FlagParser& parser) {
   parser.add("--warmup_steps", flags_.warmup_steps, 0, std::numeric_limits<std::int64_t>::max(),
              "N", "let the rate grow to what it is over the first N steps [0]");
   parser.add(
+      "--weight_decay",
+      [&to = flags_.weight_decay](const WrittenFlag& flag) {
+        read_number(
+            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to.emplace());
+      },
+      "X",
+      "by which share of themselves weights shrink per unit of the rate; sgd, momentum and "
+      "rms_prop "
+      "add it to gradients, adamw takes it by itself and leaves biases alone, adam takes none; 0: "
+      "none [the program's]");
+  parser.add(
+      "--clip_norm",
+      [&to = flags_.trainer.clip_norm](const WrittenFlag& flag) {
+        read_number(
+            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to);
+      },
+      "X",
+      "scale combined gradients down where the norm of all together is above X, before weight "
+      "decay; 0: do not [0]");
+  parser.add(
       "--moving_average",
       [&to = flags_.moving_average](const WrittenFlag& flag) {
         read_number(

@@ -39,6 +39,7 @@ struct TrainFlags {
   int global_batch_size = 0;            // instead of the batch size per device; 0: not given
   std::string algorithms;               // a file; "" for none
   std::optional<double> learning_rate;  // instead of the recipe's
+  std::optional<double> weight_decay;   // instead of the recipe's
   std::optional<RateSchedule> lr_schedule;
   std::int64_t warmup_steps = 0;
   std::optional<double> moving_average;  // the decay

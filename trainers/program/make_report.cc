@@ -26,6 +26,8 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
           .small_tensors_kb = aggregation.small_tensors_kb,
           .bucket_mb = aggregation.bucket_mb,
           .learning_rate = made.optimizer.rate().str(),
+          .weight_decay = made.optimizer.weight_decay(),
+          .clip_norm = made.clip_norm,
           .async = flags.async(),
           .fuse_updates = made.session.fuse_updates,
           .share_replicas = made.session.share_replicas,

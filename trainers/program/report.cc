@@ -53,6 +53,8 @@ Json to_json(const Report& report) {
       .set("canonical", report.update.canonical)
       .set("bucket_mb", report.update.bucket_mb)
       .set("learning_rate", report.update.learning_rate)
+      .set("weight_decay", report.update.weight_decay)
+      .set("clip_norm", report.update.clip_norm)
       .set("async", report.update.async.empty() ? Json() : Json(report.update.async))
       .set("batch_size", report.batches.batch_size)
       .set("global_batch_size", report.batches.global_batch_size)

@@ -33,6 +33,8 @@ struct Report {
     int small_tensors_kb = 0;         // 0: not packed
     double bucket_mb = 0;             // most MiB of gradients combined at once; 0: no buckets
     std::string learning_rate;        // what it is: LearningRate::str()
+    double weight_decay = 0;          // of the optimizer; 0: none
+    double clip_norm = 0;             // the largest norm of gradients; 0: any
     std::string async;                // "ordered" or "free"; "" for other trainers than async
     bool fuse_updates = true, share_replicas = true;
     // Whether this trainer and strategy are promised to give, for so many devices, the bits of the

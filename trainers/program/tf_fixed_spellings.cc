@@ -52,11 +52,11 @@ void add_precision(Table& table) {
 }
 
 void add_model(Table& table) {
-  table.add("it is part of the model's source; --learning_rate alone has a flag",
+  table.add("gradients are not clipped one by one; --clip_norm=X bounds the norm of all together",
+            {{"gradient_clip", ""}});
+  table.add("it is part of the model's source; --learning_rate and --weight_decay have flags",
             {{"optimizer", ""},
              {"momentum", ""},
-             {"weight_decay", ""},
-             {"gradient_clip", ""},
              {"rmsprop_decay", ""},
              {"rmsprop_momentum", ""},
              {"rmsprop_epsilon", ""},

@@ -226,6 +226,7 @@ std::vector<FlagSpelling> tf_refusals(const std::string& why) {
   std::vector<FlagSpelling> all;
   for (const FlagSpelling& other : tf_spellings({.program = "", .benchmark = true}))
     all.push_back(only(other.name, other.unit, "", why));
+  all.push_back(only("weight_decay", "X", "", why));  // training programs have it as it is
   return all;
 }
 

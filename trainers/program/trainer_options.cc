@@ -5,6 +5,7 @@
 
 #include "belfry/allreduce/machine.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {
@@ -36,6 +37,9 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
   TrainerOptions options = flags.trainer;
   options.model = model;
   options.optimizer = optimizer.with_rate(rate_of(flags, optimizer));
+  if (const std::optional<double> decay = flags.weight_decay)
+    options.optimizer = as_flag(cat("--weight_decay=", *decay),
+                                [&] { return options.optimizer.with_weight_decay(*decay); });
   if (flags.moving_average)
     options.optimizer = options.optimizer.with_averages({.decay = *flags.moving_average});
   options.keeps_gradients = flags.run.hash_every > 0;

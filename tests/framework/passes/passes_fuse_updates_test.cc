@@ -7,6 +7,8 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/framework/run/replicas_test_support.h"
 
@@ -347,11 +349,17 @@ class FusedBits : public ::testing::TestWithParam<Case> {
     if (name == "sgd") return sgd_update(w, sum, rate);
     if (name == "assign") return assign(w, sum);
     const Variable m = make("m");
+    if (name == "rms_prop")
+      return rms_prop_update(w, make("s"), m, sum, rate, {.momentum = 0.5, .weight_decay = 0.01});
+    if (name == "nesterov")
+      return momentum_update(w, m, sum, rate,
+                             {.weight_decay = 0.01, .form = MomentumForm::kNesterov});
     if (name == "momentum") return momentum_update(w, m, sum, rate, {.momentum = 0.9});
     const Variable steps = variable(graph, cat("steps", sum.index()), {},
                                     {.dtype = DType::kI64, .initializer = init::zeros()});
     const Output step = assign_add(steps, constant(graph, 1, DType::kI64)).output();
-    return adam_update(w, m, make("v"), step, sum, rate);
+    const double decay = name == "adamw" ? 0.01 : 0;
+    return adam_update(w, m, make("v"), step, sum, rate, {.weight_decay = decay});
   }
 };
 
@@ -373,6 +381,10 @@ INSTANTIATE_TEST_SUITE_P(Sizes, FusedBits,
                                            Case{"momentum", 2, 4096, DType::kF32, true},
                                            Case{"momentum", 8, 4099, DType::kF32, true},
                                            Case{"momentum", 5, 30011, DType::kF64, false},
+                                           Case{"nesterov", 3, 20003, DType::kF32, true},
+                                           Case{"rms_prop", 4, 20001, DType::kF32, true},
+                                           Case{"rms_prop", 2, 4099, DType::kF64, false},
+                                           Case{"adamw", 4, 20002, DType::kF32, true},
                                            Case{"adam", 4, 20000, DType::kF32, true},
                                            Case{"adam", 3, 2049, DType::kF64, true},
                                            Case{"assign", 8, 12345, DType::kF32, false},

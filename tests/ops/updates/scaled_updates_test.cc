@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/updates/adam_update.h"
 #include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/support/update_check.h"
 
@@ -24,23 +25,34 @@ struct Rule {
 
 ScaledGradient gradient_of(Inputs x) { return x.size() > 1 ? ScaledGradient{x[0], x[1]} : x[0]; }
 
-const Rule kRules[] = {{"sgd", 0,
-                        [](std::span<const Variable> v, Inputs x) -> Node& {
-                          return sgd_update(v[0], gradient_of(x),
-                                            constant(x[0].graph(), 0.1, x[0].dtype()));
-                        }},
-                       {"momentum", 1,
-                        [](std::span<const Variable> v, Inputs x) -> Node& {
-                          return momentum_update(v[0], v[1], gradient_of(x),
-                                                 constant(x[0].graph(), 0.1, x[0].dtype()));
-                        }},
-                       // The counter does not move in updates that are skipped, so it may be 0.
-                       {"adam", 2, [](std::span<const Variable> v, Inputs x) -> Node& {
-                          const Output rate = constant(x[0].graph(), 0.1, x[0].dtype());
-                          const std::int64_t step = x.size() > 2 ? 0 : 1;
-                          return adam_update(v[0], v[1], v[2], constant(x[0].graph(), Tensor(step)),
-                                             gradient_of(x), rate);
-                        }}};
+const Rule kRules[] = {
+    {"sgd", 0,
+     [](std::span<const Variable> v, Inputs x) -> Node& {
+       return sgd_update(v[0], gradient_of(x), constant(x[0].graph(), 0.1, x[0].dtype()));
+     }},
+    {"momentum", 1,
+     [](std::span<const Variable> v, Inputs x) -> Node& {
+       return momentum_update(v[0], v[1], gradient_of(x),
+                              constant(x[0].graph(), 0.1, x[0].dtype()));
+     }},
+    {"sgd with decay", 0,
+     [](std::span<const Variable> v, Inputs x) -> Node& {
+       return sgd_update(v[0], gradient_of(x), constant(x[0].graph(), 0.1, x[0].dtype()),
+                         {.weight_decay = 0.5});
+     }},
+    {"rms_prop", 2,
+     [](std::span<const Variable> v, Inputs x) -> Node& {
+       return rms_prop_update(v[0], v[1], v[2], gradient_of(x),
+                              constant(x[0].graph(), 0.1, x[0].dtype()),
+                              {.momentum = 0.9, .weight_decay = 0.5});
+     }},
+    // The counter does not move in updates that are skipped, so it may be 0.
+    {"adam", 2, [](std::span<const Variable> v, Inputs x) -> Node& {
+       const Output rate = constant(x[0].graph(), 0.1, x[0].dtype());
+       const std::int64_t step = x.size() > 2 ? 0 : 1;
+       return adam_update(v[0], v[1], v[2], constant(x[0].graph(), Tensor(step)), gradient_of(x),
+                          rate, {.weight_decay = 0.5});
+     }}};
 
 std::vector<Tensor> variables_of(const Rule& rule) {
   std::vector<Tensor> variables;

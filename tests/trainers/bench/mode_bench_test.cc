@@ -185,9 +185,17 @@ TEST(BenchResults, AreMediansAndRatiosToTheReference) {
 }
 
 TEST(BenchResults, HaveEveryFieldAsJson) {
-  const auto json =
-      nlohmann::json::parse(to_json(bench_results({"mlp", cpus(2), 4}, two_runs(), 0)[1]).str());
-  EXPECT_EQ(json.size(), 25u);
+  const BenchedModel model{.name = "mlp",
+                           .devices = cpus(2),
+                           .batch_size = 4,
+                           .weight_decay = 0.25,
+                           .clip_norm = 2,
+                           .label_smoothing = 0.125};
+  const auto json = nlohmann::json::parse(to_json(bench_results(model, two_runs(), 0)[1]).str());
+  EXPECT_EQ(json.size(), 28u);
+  EXPECT_EQ(json["weight_decay"], 0.25);
+  EXPECT_EQ(json["clip_norm"], 2);
+  EXPECT_EQ(json["label_smoothing"], 0.125);
   EXPECT_TRUE(json["first_nonfinite_step"].is_null());
   EXPECT_TRUE(json["nonfinite_variable"].is_null());
   EXPECT_EQ(json["model"], "mlp");

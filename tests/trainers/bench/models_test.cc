@@ -105,6 +105,23 @@ TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(model_names()),
                          [](const auto& test) { return test.param; });
 
+// The loss of guessing with smoothed targets lies above that of the labels alone, and training by
+// it ends elsewhere.
+TEST(Models, SmoothTheirLabels) {
+  const auto loss = [](double smoothing) {
+    const ModelSpec spec = find_model("mlp", 4, {.label_smoothing = smoothing});
+    const auto data = synthetic_data(spec.fields, spec.classes, 8, 7);
+    Trainer trainer(find_trainer("simple"),
+                    {.model = spec.model, .optimizer = sgd(1), .batch_size = 8, .epochs = 10},
+                    *data);
+    trainer.train();
+    return trainer.metric("loss");
+  };
+  // With all of the target on all classes, guessing is best: log(10).
+  EXPECT_GE(loss(1), std::log(10) - 1e-5);
+  EXPECT_GT(loss(0.5), loss(0) + 0.1);
+}
+
 // A 1x1 convolution whose filter is the identity over the channels that there are.
 TEST(Models, ShortcutsOfResnet20SubsampleAndPadWithZeros) {
   Graph graph;

@@ -126,6 +126,7 @@ struct Run {
   Optimizer optimizer = adam(0.01);
   Precision precision = Precision::kF32;
   BatchOptions batches = {};
+  double clip_norm = 0;
 };
 
 std::unique_ptr<Trainer> trainer_of(const Run& run) {
@@ -140,7 +141,8 @@ std::unique_ptr<Trainer> trainer_of(const Run& run) {
                          .shards = run.shards,
                          .batches = run.batches,
                          .max_steps = 3,
-                         .precision = run.precision};
+                         .precision = run.precision,
+                         .clip_norm = run.clip_norm};
   options.session.all_workers = true;
   const std::string trainer =
       run.devices == 1 && run.trainer == "replicated" ? "simple" : run.trainer;
@@ -182,6 +184,11 @@ TEST(Independence, HoldsForAVariableWithTwoUses) {
 TEST(Independence, HoldsForRowNormsAndEmbeddings) {
   expect_same_bits({.model = block_of_a_transformer});
   expect_same_bits({.model = block_of_a_transformer, .trainer = "parameter_server"});
+}
+
+TEST(Independence, HoldsForClippedGradients) {
+  expect_same_bits({.model = convnet, .optimizer = adamw(0.01), .clip_norm = 0.01});
+  expect_same_bits({.model = convnet, .trainer = "parameter_server", .clip_norm = 0.01});
 }
 
 TEST(Independence, HoldsForAnUpdateOfOnesOwn) {

@@ -404,7 +404,7 @@ TEST(Precision, IsRefusedWhereItMakesNoSense) {
   TrainerOptions own = spiced_options(2);
   own.optimizer =
       Optimizer({.name = "Own", .rate = 0.1, .update = [](const Optimizer::Update& u) -> Node& {
-                   return sgd_update(u.variable, u.gradient, u.rate, u.at);
+                   return sgd_update(u.variable, u.gradient, u.rate, {}, u.at);
                  }});
   EXPECT_THAT(trainer_refusal("replicated", own), HasSubstr("the optimizer Own"));
   TrainerOptions odd = spiced_options(2);

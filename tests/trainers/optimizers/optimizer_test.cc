@@ -89,6 +89,93 @@ TEST(Adam, CorrectsTheBiasOfItsMoments) {
   expect_near(sequence(adam({.rate = 0.01, .beta1 = 0.8, .beta2 = 0.95}), 5), wanted);
 }
 
+// The oracles below are PyTorch's loops, written out; the gradient of sequence() is 0.5.
+TEST(Sgd, AddsWeightDecayAsPyTorch) {
+  std::vector<double> wanted;
+  double w = 1;
+  for (int t = 1; t <= 4; ++t) wanted.push_back(w -= 0.1 * (0.5 + 0.2 * w));
+  expect_near(sequence(sgd(0.1, {.weight_decay = 0.2}), 4), wanted);
+  expect_near(sequence(sgd(0.1).with_weight_decay(0.2), 4), wanted);
+}
+
+TEST(Momentum, LooksAheadAndDecaysAsPyTorch) {
+  for (const bool nesterov : {false, true}) {
+    std::vector<double> wanted;
+    double w = 1, buffer = 0;
+    for (int t = 1; t <= 5; ++t) {
+      const double g = 0.5 + 0.2 * w;
+      buffer = 0.9 * buffer + g;
+      w -= 0.1 * (nesterov ? g + 0.9 * buffer : buffer);
+      wanted.push_back(w);
+    }
+    expect_near(sequence(momentum(0.1, {.nesterov = nesterov, .weight_decay = 0.2}), 5), wanted);
+  }
+}
+
+TEST(RmsProp, FollowsPyTorch) {
+  for (const double momentum : {0.0, 0.6}) {
+    std::vector<double> wanted;
+    double w = 1, square = 0, buffer = 0;
+    for (int t = 1; t <= 5; ++t) {
+      const double g = 0.5 + 0.2 * w;
+      square = 0.9 * square + 0.1 * g * g;
+      buffer = momentum * buffer + g / (std::sqrt(square) + 0.01);
+      w -= 0.1 * buffer;
+      wanted.push_back(w);
+    }
+    const RmsPropOptions options{
+        .alpha = 0.9, .epsilon = 0.01, .momentum = momentum, .weight_decay = 0.2};
+    expect_near(sequence(rms_prop(0.1, options), 5), wanted);
+  }
+}
+
+// Of a variable of ones with a gradient of 0.5, after three steps of AdamW.
+double after_adamw(Shape shape) {
+  Graph graph;
+  const Variable w =
+      variable(graph, "w", shape, {.dtype = DType::kF64, .initializer = init::constant(1)});
+  const Gradient g{init::constant(0.5)(graph, shape, DType::kF64), w};
+  Node& step = adamw(0.1, {.epsilon = 0.01, .weight_decay = 0.2}).apply({&g, 1});
+  Session session(graph);
+  for (int i = 0; i < 3; ++i) session.run({step});
+  return session.read(w).data<double>()[0];
+}
+
+TEST(AdamW, DecaysAsPyTorchWhatHasTwoDimensionsAndNothingElse) {
+  const auto wanted = [](double decay) {
+    double w = 1, m = 0, v = 0;
+    for (int t = 1; t <= 3; ++t) {
+      w *= 1 - 0.1 * decay;
+      m = 0.9 * m + 0.1 * 0.5;
+      v = 0.999 * v + 0.001 * 0.25;
+      const double root = std::sqrt(v) / std::sqrt(1 - std::pow(0.999, t));
+      w -= 0.1 / (1 - std::pow(0.9, t)) * m / (root + 0.01);
+    }
+    return w;
+  };
+  EXPECT_NEAR(after_adamw({2, 3}), wanted(0.2), 1e-12);
+  EXPECT_NEAR(after_adamw({2, 1, 1, 2}), wanted(0.2), 1e-12);
+  EXPECT_NEAR(after_adamw({6}), wanted(0), 1e-12);
+  EXPECT_NEAR(after_adamw({}), wanted(0), 1e-12);
+}
+
+TEST(Optimizer, WithWeightDecayIsForRulesThatTakeIt) {
+  EXPECT_EQ(momentum(0.1, {.weight_decay = 0.2}).weight_decay(), 0.2);
+  EXPECT_EQ(adamw(0.1).weight_decay(), 0.01);
+  EXPECT_EQ(adamw(0.1).with_weight_decay(0).weight_decay(), 0);
+  EXPECT_EQ(rms_prop(0.1).with_weight_decay(1e-4).weight_decay(), 1e-4);
+  expect_near(sequence(adam(0.1).with_weight_decay(0), 1), sequence(adam(0.1), 1));
+  try {
+    adam(0.1).with_weight_decay(0.5);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("the optimizer Adam takes no weight decay"),
+                                    HasSubstr("0.5"), HasSubstr("adamw")));
+  }
+  for (const double decay : {-0.5, std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(sgd(0.1).with_weight_decay(decay), InvalidArgument);
+}
+
 TEST(Optimizer, WithRateKeepsTheRule) {
   expect_near(sequence(momentum(0.5).with_rate(0.1), 2), {0.95, 0.855});
 }
@@ -99,8 +186,12 @@ TEST(Optimizer, NamesSlotsAfterVariableAndSlotAndDoesNotTrainThem) {
   const Gradient both[] = {gradient(w, 1), gradient(b, 1)};
   momentum(0.1).apply(both);
   adam(0.1).apply(both);
-  for (const char* name : {"conv0/W/Momentum", "conv0/b/Momentum", "conv0/W/Adam", "conv0/W/Adam_1",
-                           "conv0/b/Adam", "conv0/b/Adam_1", "Adam/step"}) {
+  adamw(0.1).apply(both);
+  rms_prop(0.1).apply(both);
+  for (const char* name :
+       {"conv0/W/AdamW", "conv0/W/AdamW_1", "AdamW/step", "conv0/W/RMSProp", "conv0/W/RMSProp_1",
+        "conv0/W/Momentum", "conv0/b/Momentum", "conv0/W/Adam", "conv0/W/Adam_1", "conv0/b/Adam",
+        "conv0/b/Adam_1", "Adam/step"}) {
     const Variable slot = graph.stored_variable(name);
     ASSERT_TRUE(slot) << name;
     EXPECT_FALSE(slot.trainable()) << name;

@@ -251,7 +251,7 @@ TEST(Flags, NameThemselvesInEveryError) {
       "--num_gpus",       "--device",         "--num_epochs",     "--variable_update",
       "--num_batches",    "--use_fp16",       "--remeasure",      "--all_reduce_spec",
       "--tf_random_seed", "--lr_schedule",    "--warmup_steps",   "--early_stop",
-      "--moving_average"};
+      "--moving_average", "--weight_decay",   "--clip_norm"};
   for (const char* flag : flags)
     for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
       const std::string argument = cat(flag, "=", value);
@@ -267,6 +267,22 @@ TEST(Flags, RefuseLearningRatesThatAreNegativeOrNotFinite) {
     EXPECT_THAT(refusal({argument}), HasSubstr("is not a finite number >= 0")) << argument;
   EXPECT_THAT(refusal({"--learning_rate", "-1"}), HasSubstr("--learning_rate=-1"));
   EXPECT_EQ(parse({"--learning_rate=0"}).learning_rate, 0.0);
+}
+
+TEST(Flags, TakeWeightDecayAndTheLargestNorm) {
+  EXPECT_FALSE(parse({}).weight_decay);
+  EXPECT_EQ(parse({}).trainer.clip_norm, 0);
+  EXPECT_EQ(parse({"--weight_decay=0"}).weight_decay, 0.0);
+  const TrainFlags flags = parse({"--weight-decay=0.25", "--clip_norm=0.5"});
+  EXPECT_EQ(flags.weight_decay, 0.25);
+  EXPECT_EQ(flags.trainer.clip_norm, 0.5);
+  ASSERT_TRUE(flags.config.find("weight_decay") && flags.config.find("clip_norm"));
+  EXPECT_EQ(flags.config.find("weight_decay")->str(), "0.25");
+  EXPECT_EQ(flags.config.find("clip_norm")->str(), "0.5");
+  for (const char* argument : {"--weight_decay=inf", "--weight_decay=-1", "--clip_norm=nan"})
+    EXPECT_THAT(refusal({argument}), HasSubstr("is not a finite number >= 0")) << argument;
+  EXPECT_THAT(refusal({"--clip_norm=1", "--trainer=async"}),
+              AllOf(HasSubstr("--clip_norm=1"), HasSubstr("the trainer async combines none")));
 }
 
 TEST(Flags, LeaveOutDataDirForProgramsWithoutFiles) {
@@ -324,6 +340,8 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--lr_schedule",
                              "cosine:TO@UNTIL",
                              "--warmup_steps",
+                             "--weight_decay",
+                             "--clip_norm",
                              "--moving_average",
                              "--early_stop",
                              "--seed",

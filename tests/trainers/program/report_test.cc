@@ -33,6 +33,8 @@ Report example() {
                      .small_tensors_kb = 16,
                      .bucket_mb = 0.5,
                      .learning_rate = "0.5, warm-up of 9 steps",
+                     .weight_decay = 0.125,
+                     .clip_norm = 2.5,
                      .canonical = false},
           .batches = {.batch_size = 64,
                       .uneven = "weight",
@@ -77,6 +79,8 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["canonical"], false);
   EXPECT_EQ(json["bucket_mb"], 0.5);
   EXPECT_EQ(json["learning_rate"], "0.5, warm-up of 9 steps");
+  EXPECT_EQ(json["weight_decay"], 0.125);
+  EXPECT_EQ(json["clip_norm"], 2.5);
   EXPECT_TRUE(json["async"].is_null());
   EXPECT_EQ(json["batch_size"], 64);
   EXPECT_EQ(json["uneven"], "weight");

@@ -32,6 +32,7 @@ TEST(TfFixedSpellings, SayWhatToWrite) {
       {"--tfprof_file=f", "--trace_file=FILE"},
       {"--graph_file=f", "--log_device_placement"},
       {"--rmsprop_decay=0.9", "--learning_rate"},
+      {"--gradient_clip=4", "--clip_norm=X"},
       {"--allow_growth=false", "--dry_run"},
       {"--kmp_blocktime=0", "--threads=N"}};
   for (const auto& [flag, advice] : refusals)

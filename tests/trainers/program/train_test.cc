@@ -246,6 +246,35 @@ TEST_F(TrainTest, ReplacesTheRecipesScheduleByTheFlag) {
   EXPECT_NE(report()["params_hash"], scheduled);
 }
 
+TEST_F(TrainTest, TakesWeightDecayAndTheLargestNormFromItsFlags) {
+  const auto run = [&](std::vector<std::string> flags, const Optimizer& optimizer) {
+    Recipe recipe = small_recipe();
+    recipe.optimizer = optimizer;
+    flags.push_back("--json=" + json_.string());
+    EXPECT_EQ(run_train(flags, recipe).code, 0);
+    return report();
+  };
+  const Optimizer decaying = sgd(0.1, {.weight_decay = 0.25});
+  const nlohmann::json plain = run({}, sgd(0.1)), decayed = run({}, decaying);
+  EXPECT_EQ(plain["weight_decay"], 0);
+  EXPECT_EQ(decayed["weight_decay"], 0.25);
+  EXPECT_NE(decayed["params_hash"], plain["params_hash"]);
+  const nlohmann::json by_flag = run({"--weight_decay=0.25"}, sgd(0.1));
+  EXPECT_EQ(by_flag["weight_decay"], 0.25);
+  EXPECT_EQ(by_flag["params_hash"], decayed["params_hash"]);
+  EXPECT_EQ(run({"--weight_decay=0"}, decaying)["params_hash"], plain["params_hash"]);
+  const nlohmann::json clipped = run({"--clip_norm=0.125"}, sgd(0.1));
+  EXPECT_EQ(clipped["clip_norm"], 0.125);
+  EXPECT_NE(clipped["params_hash"], plain["params_hash"]);
+  EXPECT_EQ(run({"--clip_norm=0"}, sgd(0.1))["params_hash"], plain["params_hash"]);
+  Recipe adam_recipe = small_recipe();
+  adam_recipe.optimizer = adam(0.1);
+  const TrainResult refused = run_train({"--weight_decay=0.25"}, adam_recipe);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("--weight_decay=0.25: the optimizer Adam takes no "),
+                                   HasSubstr("adamw do")));
+}
+
 TEST_F(TrainTest, TrainsInOrderAndFreeAndSaysWhich) {
   const std::string json = "--json=" + json_.string();
   for (const std::string async : {"ordered", "free"}) {

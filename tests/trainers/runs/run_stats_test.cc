@@ -12,8 +12,6 @@
 namespace belfry {
 namespace run_stats_test {
 
-using test::message_of;
-
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;

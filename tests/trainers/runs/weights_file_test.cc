@@ -9,8 +9,6 @@
 namespace belfry {
 namespace weights_file_test {
 
-using test::message_of;
-
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;

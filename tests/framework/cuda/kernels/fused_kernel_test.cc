@@ -19,6 +19,7 @@
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/updates/adam_update.h"
 #include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/cuda/host_queue.h"
 
@@ -49,8 +50,9 @@ class Bucket {
         const Output& gradient = tensors[b][static_cast<std::size_t>(t)];
         feeds.push_back({gradient, {sizes[b]}});
         if (once && t > 0) continue;
-        updates.push_back(&update(optimizer == "any" ? kOptimizers[b % 5] : optimizer, b, t,
-                                  sums[b][static_cast<std::size_t>(t)]));
+        updates.push_back(
+            &update(optimizer == "any" ? kOptimizers[b % std::size(kOptimizers)] : optimizer, b, t,
+                    sums[b][static_cast<std::size_t>(t)]));
       }
     const Fetch update(group(graph_, updates));
     PlanContext context = plan_context();
@@ -106,7 +108,8 @@ class Bucket {
   }
 
  private:
-  inline static const std::string kOptimizers[] = {"sgd", "momentum", "adam", "assign", "scaled"};
+  inline static const std::string kOptimizers[] = {"sgd",    "momentum", "adam",    "assign",
+                                                   "scaled", "nesterov", "rms_prop"};
 
   static std::byte* aligned(std::vector<std::byte>& bytes) {
     void* start = bytes.data();
@@ -129,7 +132,14 @@ class Bucket {
     if (optimizer == "momentum") return momentum_update(w, make("m"), sum, rate);
     if (optimizer == "assign") return assign(w, sum);
     if (optimizer == "scaled") return sgd_update(w, {sum, constant(graph_, 0.5)}, rate);
-    return adam_update(w, make("m"), make("v"), constant(graph_, 3, DType::kI64), sum, rate);
+    if (optimizer == "nesterov")
+      return momentum_update(w, make("m"), sum, rate,
+                             {.weight_decay = 0.1, .form = MomentumForm::kNesterov});
+    if (optimizer == "rms_prop")
+      return rms_prop_update(w, make("m"), make("v"), sum, rate, {.weight_decay = 0.1});
+    const double decay = optimizer == "adamw" ? 0.1 : 0;
+    return adam_update(w, make("m"), make("v"), constant(graph_, 3, DType::kI64), sum, rate,
+                       {.weight_decay = decay});
   }
 
   Graph graph_;
@@ -162,7 +172,8 @@ TEST(FusedKernel, IsEnteredForEachOpThatGpusFuse) {
 }
 
 TEST(FusedKernel, GivesTheHostsBitsForEveryOptimizer) {
-  for (const std::string optimizer : {"sgd", "momentum", "adam", "assign", "scaled", "any"})
+  for (const std::string optimizer :
+       {"sgd", "momentum", "nesterov", "rms_prop", "adam", "adamw", "assign", "scaled", "any"})
     for (const int towers : {1, 2, 3, 8, 9, 24}) {
       SCOPED_TRACE(cat(optimizer, " of ", towers, " towers"));
       expect_host_bits(Bucket(optimizer, towers, kSizes));

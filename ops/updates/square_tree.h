@@ -1,0 +1,31 @@
+// The order in which squares are added, one for hosts and GPUs and for any division of work: lanes
+// 256 elements apart, over parts of a tensor; the sums of lanes by halves; the sums of parts in the
+// same way. All in f64.
+#pragma once
+#include <cstdint>
+
+#include "belfry/framework/kernels/math.h"
+
+namespace belfry::kernels {
+
+inline constexpr int kSquareLanes = 256;
+inline constexpr int kSquaresEach = 16;  // of a lane in a part
+inline constexpr std::int64_t kSquarePart = std::int64_t{kSquareLanes} * kSquaresEach;
+
+constexpr std::int64_t square_parts(std::int64_t elements) {
+  return (elements + kSquarePart - 1) / kSquarePart;
+}
+
+// What each gradient is multiplied by so that the norm of all, each `times` what it is, is at most
+// `most`. Of a norm that is no number, NaN; 0 if `times` is, and else never.
+BELFRY_HD float clip_factor(double norm, double most, float times) {
+  if (times == 0) return 0;
+  const double scaled = norm * static_cast<double>(times);
+  if (!(scaled <= 0x1.fffffffffffffp1023)) return math::Format<float>::kNan;
+  const double share = most / scaled;
+  const auto factor = static_cast<float>(share < 1 ? share * static_cast<double>(times)
+                                                   : static_cast<double>(times));
+  return factor == 0 ? 0x1p-126f : factor;
+}
+
+}  // namespace belfry::kernels

@@ -1,0 +1,128 @@
+#include "belfry/ops/updates/global_norm.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/tests/support/op_test.h"
+
+namespace belfry {
+namespace global_norm_test {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+Tensor vector(std::vector<float> values) {
+  return Tensor({static_cast<std::int64_t>(values.size())}, values);
+}
+
+double norm_of(const std::vector<Tensor>& tensors) {
+  return compute([](Inputs x) { return global_norm(x); }, tensors).item<double>();
+}
+
+std::vector<double> clipped(const std::vector<Tensor>& tensors, double max_norm, std::size_t i) {
+  return doubles(compute([=](Inputs x) { return clip_by_global_norm(x, max_norm)[i]; }, tensors));
+}
+
+TEST(GlobalNorm, IsTheRootOfAllSquares) {
+  EXPECT_EQ(norm_of({vector({3, 0}), vector({4})}), 5);
+  EXPECT_EQ(norm_of({Tensor(Shape{0}, DType::kF32), Tensor(-2.0f)}), 2);
+  // Squares that f32 does not hold.
+  EXPECT_EQ(norm_of({vector({3e30f}), Tensor(4e30f)}),
+            std::sqrt(double{3e30f} * 3e30f + double{4e30f} * 4e30f));
+  EXPECT_TRUE(std::isnan(norm_of({vector({1, kNaN}), vector({1})})));
+  EXPECT_EQ(norm_of({vector({static_cast<float>(-kInfinity)}), vector({1})}), kInfinity);
+}
+
+TEST(GlobalNorm, IsNearTheExactOneForEverySize) {
+  for (const std::int64_t size : {1, 255, 256, 257, 4095, 4096, 4097, 70001, 1100003}) {
+    const Tensor x = random_values({size});
+    long double exact = 0;
+    for (const double value : doubles(x)) exact += value * value;
+    const auto sum = static_cast<double>(exact);
+    for (const DType dtype : {DType::kF32, DType::kF64})
+      EXPECT_NEAR(norm_of({to(x, dtype)}), std::sqrt(sum), 1e-14 * std::sqrt(sum)) << size;
+  }
+}
+
+TEST(GlobalNorm, KeepsItsContract) {
+  check_op({.build = [](Inputs x) { return global_norm(x); },
+            .inputs = {random_values({5, 7}), random_values({3}, -1, 1, 2)},
+            .gradient = -1,
+            .unknown = false});
+}
+
+TEST(GlobalNorm, HasTheSameBitsOnAnyDevices) {
+  const auto on_devices = [](int devices) {
+    Graph graph;
+    std::vector<Output> xs;
+    for (int i = 0; i < 7; ++i) {
+      const DeviceScope on(graph, "/cpu:" + std::to_string(5 * i % devices));
+      xs.push_back(
+          constant(graph, random_values({1000 * i + 3}, -1, 1, static_cast<unsigned>(i) + 1)));
+    }
+    const Output norm = global_norm(xs);
+    Session session(graph, {.device_count = {{"CPU", devices}}});
+    return session.run(norm).item<double>();
+  };
+  for (const int devices : {2, 3, 4}) EXPECT_EQ(on_devices(devices), on_devices(1)) << devices;
+}
+
+TEST(GlobalNorm, NeedsATensor) {
+  EXPECT_THROW(global_norm({}), InvalidArgument);
+  EXPECT_THROW(clip_by_global_norm({}, 1), InvalidArgument);
+}
+
+TEST(GlobalNorm, RefusesIntegers) {
+  expect_refused([](Inputs x) { return global_norm(x); }, {{{2}, DType::kI32}}, "SumsOfSquares");
+}
+
+TEST(ClipByGlobalNorm, ScalesWhatIsLongerAndNothingElse) {
+  const std::vector<Tensor> tensors{vector({3, 0}), vector({-4})};  // of norm 5
+  EXPECT_EQ(clipped(tensors, 2.5, 0), (std::vector<double>{1.5, 0}));
+  EXPECT_EQ(clipped(tensors, 2.5, 1), (std::vector<double>{-2}));
+  EXPECT_EQ(clipped(tensors, 5, 1), (std::vector<double>{-4}));
+  EXPECT_EQ(clipped(tensors, 1e30, 0), (std::vector<double>{3, 0}));
+  EXPECT_EQ(clipped({vector({0}), vector({0})}, 1, 0), (std::vector<double>{0}));
+}
+
+// As TensorFlow's: so who looks at the weights sees it.
+TEST(ClipByGlobalNorm, MakesAllNaNIfTheNormIsNoNumber) {
+  for (const float bad : {kNaN, std::numeric_limits<float>::infinity()})
+    EXPECT_TRUE(std::isnan(clipped({vector({1}), vector({bad})}, 1, 0)[0]));
+}
+
+TEST(ClipByGlobalNorm, KeepsItsContract) {
+  for (const double max_norm : {0.5, 1e6})
+    check_op({.build = [=](Inputs x) { return clip_by_global_norm(x, max_norm)[0]; },
+              .inputs = {random_values({5, 7}), random_values({3}, -1, 1, 2)},
+              .gradient = -1,
+              .unknown = false});
+}
+
+float factor_of(double norm, double max_norm, float times) {
+  return compute([=](Inputs x) { return clip_factor(x[0], max_norm, x[1]); },
+                 {Tensor(norm), Tensor(times)})
+      .item<float>();
+}
+
+TEST(ClipFactor, HeedsAFactorThatGradientsGetAnyway) {
+  EXPECT_EQ(factor_of(1024, 2, 0x1p-10f), 0x1p-10f);  // a norm of 1
+  EXPECT_EQ(factor_of(4096, 2, 0x1p-10f), 0x1p-11f);  // of 4
+  EXPECT_EQ(factor_of(kInfinity, 2, 0), 0);
+  EXPECT_TRUE(std::isnan(factor_of(kInfinity, 2, 0x1p-10f)));
+}
+
+// 0 would mean that the update is skipped.
+TEST(ClipFactor, IsNever0ForHugeNorms) { EXPECT_GT(factor_of(1e300, 1, 1), 0); }
+
+TEST(ClipFactor, RefusesALimitThatIsNotPositive) {
+  for (const double limit : {0.0, -1.0, kInfinity})
+    EXPECT_THROW(factor_of(1, limit, 1), InvalidArgument) << limit;
+}
+
+}  // namespace global_norm_test
+}  // namespace belfry

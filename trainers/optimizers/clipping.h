@@ -1,0 +1,15 @@
+// Clipping of gradients by the norm of all of them (ops/updates/global_norm.h).
+#pragma once
+#include "belfry/ops/scaled_gradient.h"
+
+namespace belfry {
+
+class GradientTable;
+
+// What updates are to make of combined gradients so that their norm, over all variables, is at most
+// max_norm: `unscaling` with a smaller factor, one for all towers; itself for a max_norm of 0. The
+// norm is that of gradients after `unscaling`. Towers that have variables of their own share the
+// work. So no update is fused with the sum of its gradient.
+Unscaling clipped(const GradientTable& combined, double max_norm, const Unscaling& unscaling);
+
+}  // namespace belfry
