@@ -58,7 +58,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()).str());
-  EXPECT_EQ(json.size(), 48u);
+  EXPECT_EQ(json.size(), 50u);
   EXPECT_EQ(json["k_independent"], true);
   EXPECT_TRUE(json["k_dependent_because"].is_null());
   EXPECT_EQ(json["program"], "mnist");
