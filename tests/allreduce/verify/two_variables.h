@@ -87,7 +87,7 @@ struct TwoVariables {
   Node& update(int t, Variable variable, Output gradient) {
     const SourceLine site{"update.cc", 80 + static_cast<unsigned>(t)};
     ColocateWith beside(variable.ref());
-    return sgd_update(variable, gradient, constant(graph, 1.0, variable.dtype(), site), site);
+    return sgd_update(variable, gradient, constant(graph, 1.0, variable.dtype(), site), {}, site);
   }
   // Of all variables on all towers.
   std::vector<Fetch> updates(const GradientTable& combined) {

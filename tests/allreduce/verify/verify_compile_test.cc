@@ -239,7 +239,7 @@ std::vector<Way> wrong_updates() {
              std::vector<Fetch> updates = m.updates(g);
              updates[4] =
                  sgd_update(g.at(2, 0).variable, g.at(2, 0).value,
-                            constant(m.graph, 0.5, DType::kF32), SourceLine{"update.cc", 99});
+                            constant(m.graph, 0.5, DType::kF32), {}, SourceLine{"update.cc", 99});
              m.compile(updates);
            },
            {"update.cc:99", "updates variable 'w'", "model.cc:41", "tower 2", "update.cc:80",
