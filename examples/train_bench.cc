@@ -33,7 +33,7 @@ using namespace belfry;
 
 struct BenchFlags {
   std::string model_name = "mnist";
-  int image_size = 0;  // 0: the model's
+  int image_size = 0, sequence_length = 0;  // 0: the model's
   BatchNormOver batch_norm = BatchNormOver::kTower;
   double label_smoothing = 0;
   ModelSpec model;
@@ -53,6 +53,8 @@ void add_flags(FlagParser& parser, BenchFlags& wanted) {
   parser.add("--model", wanted.model_name, "NAME", join(model_names(), "|") + " [mnist]");
   parser.add("--image_size", wanted.image_size, 1, 1 << 14, "N",
              "height and width of the synthetic images, pixels [the model's]");
+  parser.add("--sequence_length", wanted.sequence_length, 1, 1 << 16, "N",
+             "synthetic tokens of a sample, for --model=gpt; a sample counts as an image [256]");
   parser.add(
       "--batch_norm",
       [&to = wanted.batch_norm](const WrittenFlag& flag) {
@@ -169,7 +171,7 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   if (!wanted.help.empty()) return wanted;
   wanted.model = as_flag(parser.flag("--model").shown_name(), [&] {
     return find_model(wanted.model_name, wanted.image_size,
-                      {wanted.batch_norm, wanted.label_smoothing});
+                      {wanted.batch_norm, wanted.label_smoothing, wanted.sequence_length});
   });
   const StrategyList& list = wanted.strategies;
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);

@@ -8,6 +8,7 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops.h"
+#include "belfry/ops/updates/global_norm.h"
 
 // Running them.
 #include "belfry/framework/base/log.h"

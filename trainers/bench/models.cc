@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/accuracy.h"
+#include "belfry/ops/gelu.h"
 #include "belfry/ops/max_pool.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
@@ -109,6 +110,33 @@ Output build_resnet50(Tower& tower, Output image, Output label, const ModelOptio
                   options);
 }
 
+constexpr int kCharacters = 65, kWidth = 384, kHeads = 6, kLayers = 6;
+
+// Of x [n, time, width]: attention, then two dense layers, each beside a shortcut.
+Output transformer_block(Tower& tower, const std::string& name, Output x) {
+  const std::int64_t time = x.shape()[1];
+  const Initializer init = init::normal(0.02);
+  x = x + causal_self_attention(tower, name + "/attention", layer_norm(tower, name + "/norm0", x),
+                                {.heads = kHeads, .init = init});
+  Output y = reshape(layer_norm(tower, name + "/norm1", x), {kUnknown, kWidth});
+  y = gelu(dense(tower, name + "/fc0", y, {.units = 4 * kWidth, .init = init}),
+           {.form = GeluForm::kByTanh});
+  y = dense(tower, name + "/fc1", y, {.units = kWidth, .init = init});
+  return x + reshape(y, {kUnknown, time, kWidth});
+}
+
+Output build_gpt(Tower& tower, Output tokens, Output label, const ModelOptions& options) {
+  const Variable positions = variable(tower.graph(), "positions", {tokens.shape()[1], kWidth},
+                                      {.initializer = init::normal(0.02)});
+  Output x = embedding(tower, "tokens", tokens, {.rows = kCharacters, .width = kWidth}) + positions;
+  for (int layer = 0; layer < kLayers; ++layer)
+    x = transformer_block(tower, cat("block", layer), x);
+  x = reshape(layer_norm(tower, "norm", x), {kUnknown, kWidth});
+  const Output logits =
+      dense(tower, "head", x, {.units = kCharacters, .bias = false, .init = init::normal(0.02)});
+  return classify(tower, logits, reshape(label, {kUnknown}), options);
+}
+
 }  // namespace
 
 Output mnist(Tower& tower, Output image, Output label) {
@@ -122,17 +150,26 @@ Output resnet50(Tower& tower, Output image, Output label) {
   return build_resnet50(tower, image, label, {});
 }
 
+Output gpt(Tower& tower, Output tokens, Output label) {
+  return build_gpt(tower, tokens, label, {});
+}
+
 }  // namespace models
 
 namespace {
 
-// A spec but for the size of its images.
+// A spec but for the size of its images, or the number of its tokens.
 struct Entry {
   const char* name;
   Output (*build)(Tower&, Output, Output, const ModelOptions&);
   bool has_batch_norm;
-  int image_size, channels, classes, batch_size;
+  int size, channels, classes, batch_size;  // without channels, of tokens
   Optimizer (*optimizer)();
+
+  std::vector<Dataset::Field> fields(std::int64_t of) const {
+    if (channels == 0) return {{"tokens", DType::kI32, {of}}, {"label", DType::kI32, {of}}};
+    return {{"image", DType::kF32, {of, of, channels}}, {"label", DType::kI32, {}}};
+  }
 };
 
 constexpr Entry kEntries[] = {
@@ -140,6 +177,7 @@ constexpr Entry kEntries[] = {
     {"mlp", models::build_mlp, false, 28, 1, 10, 64, [] { return momentum(0.01); }},
     {"resnet20", models::build_resnet20, true, 32, 3, 10, 128, [] { return momentum(0.01); }},
     {"resnet50", models::build_resnet50, true, 224, 3, 1000, 32, [] { return momentum(0.01); }},
+    {"gpt", models::build_gpt, false, 256, 0, 65, 8, [] { return adamw(3e-4); }},
 };
 
 }  // namespace
@@ -164,13 +202,15 @@ ModelSpec find_model(std::string_view name, int image_size, ModelOptions options
     if (name != entry.name) continue;
     require(options.batch_norm == BatchNormOver::kTower || entry.has_batch_norm, "the model ", name,
             " has no batch norm");
-    const std::int64_t size = image_size > 0 ? image_size : entry.image_size;
+    const bool text = entry.channels == 0;
+    require(!text || image_size == 0, "the model ", name, " has no images, but tokens");
+    require(text || options.sequence_length == 0, "the model ", name, " has no tokens, but images");
+    const int wanted = text ? options.sequence_length : image_size;
     return {.name = entry.name,
             .model = [build = entry.build, options](
                          Tower& tower, Output image,
                          Output label) { return build(tower, image, label, options); },
-            .fields = {{"image", DType::kF32, {size, size, entry.channels}},
-                       {"label", DType::kI32, {}}},
+            .fields = entry.fields(wanted > 0 ? wanted : entry.size),
             .classes = entry.classes,
             .batch_size = entry.batch_size,
             .optimizer = entry.optimizer()};

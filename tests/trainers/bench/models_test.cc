@@ -11,6 +11,7 @@
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace models_test {
@@ -44,6 +45,48 @@ TEST(Models, SmallOnesHaveTheParametersOfTheirLayers) {
             32 * 9 + 32 + 64 * 9 * 32 + 64 + 7 * 7 * 64 * 128 + 128 + 128 * 10 + 10);
 }
 
+// Tokens and positions; per block two norms, queries, keys and values, what projects them, and two
+// dense layers; the last norm and the head: those of a model of PyTorch with the same layers.
+TEST(Models, GptHasTheParametersOfItsLayers) {
+  constexpr std::int64_t c = 384, v = 65, t = 256;
+  const std::int64_t block = 2 * 2 * c + c * 3 * c + 3 * c + c * c + c + 2 * 4 * c * c + 5 * c;
+  EXPECT_EQ(trained_elements("gpt"), v * c + t * c + 6 * block + 2 * c + c * v);
+}
+
+TEST(Models, TakeTokensOfTheirOwnNumberOrAnother) {
+  const ModelSpec spec = find_model("gpt");
+  EXPECT_EQ(spec.fields[0], (Dataset::Field{"tokens", DType::kI32, {256}}));
+  EXPECT_EQ(spec.fields[1], (Dataset::Field{"label", DType::kI32, {256}}));
+  EXPECT_EQ(find_model("gpt", 0, {.sequence_length = 16}).fields[1].shape, (Shape{16}));
+  EXPECT_THAT(message_of<InvalidArgument>([] { find_model("gpt", 28); }),
+              testing::HasSubstr("gpt has no images"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { find_model("mlp", 0, {.sequence_length = 8}); }),
+              testing::HasSubstr("mlp has no tokens"));
+}
+
+// Equal bits for every number of towers.
+TEST(Models, GptTrainsAlikeOnOneTwoAndFourDevices) {
+  const ModelSpec spec = find_model("gpt", 0, {.sequence_length = 6});
+  const auto data = synthetic_data(spec.fields, spec.classes, 4, 1);
+  std::string one;
+  for (const int devices : {1, 2, 4}) {
+    TrainerOptions options{.model = spec.model,
+                           .optimizer = spec.optimizer,
+                           .aggregation = {.allreduce = devices > 1 ? "collective" : ""},
+                           .batch_size = 4 / devices,
+                           .shards = 4,
+                           .max_steps = 2};
+    options.devices.clear();
+    for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local("CPU", d));
+    Trainer trainer(find_trainer(devices > 1 ? "replicated" : "simple"), std::move(options), *data);
+    EXPECT_EQ(trainer.k_dependence(), "");
+    trainer.train();
+    const std::string hash = params_hash(trainer.session(), trainer.graph());
+    EXPECT_EQ(one.empty() ? hash : one, hash) << devices;
+    one = hash;
+  }
+}
+
 TEST(Models, TakeImagesOfTheirOwnSizeOrAnother) {
   const ModelSpec spec = find_model("resnet50");
   ASSERT_EQ(spec.fields.size(), 2u);
@@ -64,10 +107,10 @@ TEST(Models, RefuseUnknownNamesAndSizes) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(),
                  "unknown model 'resnet5'; did you mean 'resnet50'? (models: mnist, mlp, resnet20, "
-                 "resnet50)");
+                 "resnet50, gpt)");
   }
   EXPECT_THROW(find_model("mlp", -1), InvalidArgument);
-  EXPECT_THAT(model_names(), testing::ElementsAre("mnist", "mlp", "resnet20", "resnet50"));
+  EXPECT_THAT(model_names(), testing::ElementsAre("mnist", "mlp", "resnet20", "resnet50", "gpt"));
 }
 
 class EveryModel : public testing::TestWithParam<std::string> {};
@@ -75,7 +118,8 @@ class EveryModel : public testing::TestWithParam<std::string> {};
 // Random labels of one batch can be learned by heart.
 TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
   if (kSanitized && GetParam() == std::string_view("resnet50")) GTEST_SKIP() << "resnet20 does";
-  const ModelSpec spec = find_model(GetParam(), 16);
+  const bool text = GetParam() == "gpt";
+  const ModelSpec spec = find_model(GetParam(), text ? 0 : 16, {.sequence_length = text ? 8 : 0});
   const auto data = synthetic_data(spec.fields, spec.classes, 8, 7);
   struct Losses final : Callback {
     void after_step(Trainer& trainer, const StepInfo&) override {
