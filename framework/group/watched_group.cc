@@ -121,7 +121,10 @@ void WatchedGroup::require_intact() const {
 
 // One that is done at once may be gone at the next turn().
 void WatchedGroup::note(GroupMessage& message) {
-  if (!message.done) peers_[static_cast<std::size_t>(message.peer)].messages.push_back(&message);
+  if (message.done) return;
+  Peer& peer = peers_[static_cast<std::size_t>(message.peer)];
+  if (peer.messages.empty()) peer.waits_since = Clock::now();
+  peer.messages.push_back(&message);
 }
 
 // One look at everything. Whether something moved.
@@ -169,6 +172,7 @@ void WatchedGroup::look_for_lost() {
     require<CommError>(peer.left || peer.silent <= options_.most_silent || is_stopped(peer), name,
                        ": no sign of life for ", seconds(peer.silent * options_.beat),
                        " s; its process or its machine has ended, or the link to it is down");
+    if (!peer.messages.empty() && !(doing_ && !doing_().empty())) warn_between_steps(peer);
   }
 }
 
@@ -183,17 +187,30 @@ bool WatchedGroup::is_late(const Peer& peer) const {
   return peer.rank != rank() && !peer.left && peer.last.launches < launches_;
 }
 
+// waiting() tells of messages of steps.
+void WatchedGroup::warn_between_steps(const Peer& peer) {
+  const Clock::duration waited = Clock::now() - peer.waits_since;
+  if (options_.stall_warn.count() == 0 || waited < options_.stall_warn) return;
+  if (std::exchange(warned_, peer.waits_since) == peer.waits_since) return;
+  log_warning("a message between two steps has waited ", seconds(waited),
+              " s; late: ", describe(peer));
+}
+
+// "rank 3, node7: is stopped".
+std::string WatchedGroup::describe(const Peer& peer) const {
+  const double silent = seconds(peer.silent * options_.beat);
+  return cat(describe_rank(*group_, peer.rank), ": ",
+             is_stopped(peer)     ? "is stopped (SIGCONT lets it go on)"
+             : peer.silent > 5    ? cat("no sign of life for ", silent, " s")
+             : peer.last.doing[0] ? std::string(peer.last.doing)
+                                  : "is between two steps");
+}
+
 // "rank 2, node7: computes 'fc0/MatMul' (built at mnist.cc:30); rank 3, node7: is stopped".
 std::string WatchedGroup::late_processes() const {
   std::string all;
   for (const Peer& peer : peers_) {
-    if (!is_late(peer)) continue;
-    const double silent = seconds(peer.silent * options_.beat);
-    const std::string doing = is_stopped(peer)     ? "is stopped (SIGCONT lets it go on)"
-                              : peer.silent > 5    ? cat("no sign of life for ", silent, " s")
-                              : peer.last.doing[0] ? std::string(peer.last.doing)
-                                                   : "is between two steps";
-    all += cat(all.empty() ? "" : "; ", describe_rank(*group_, peer.rank), ": ", doing);
+    if (is_late(peer)) all += cat(all.empty() ? "" : "; ", describe(peer));
   }
   return all.empty() ? "no process; the message itself is slow" : all;
 }

@@ -18,7 +18,8 @@ struct WatchOptions {
   // listener that was stopped itself blames nobody.
   int most_silent = 25;
   // How long a message may wait before a warning names the processes that are late, and before the
-  // run ends; 0: for ever. Processes that are between two steps never end it.
+  // run ends; 0: for ever. Processes that are between two steps never end it, and messages between
+  // two steps do not either.
   std::chrono::milliseconds stall_warn{10'000}, stall_end{600'000};
 };
 
@@ -69,6 +70,7 @@ class WatchedGroup final : public ProcessGroup {
     int silent = 0;  // beats since it came
     bool left = false;
     std::vector<GroupMessage*> messages;  // under way
+    Clock::time_point waits_since;        // the first of them
   };
 
   void require_intact() const;
@@ -79,7 +81,9 @@ class WatchedGroup final : public ProcessGroup {
   void look_for_lost();
   bool is_stopped(const Peer& peer) const;
   bool is_late(const Peer& peer) const;
+  std::string describe(const Peer& peer) const;
   std::string late_processes() const;
+  void warn_between_steps(const Peer& peer);
   void leave();
 
   std::unique_ptr<ProcessGroup> group_;

@@ -147,6 +147,24 @@ TEST_F(Waiting, TellsOnceWhoIsLateAndWhatItDoes) {
   EXPECT_EQ(told.find("has waited"), told.rfind("has waited")) << told;
 }
 
+TEST_F(Waiting, BetweenTwoStepsTellsOnceWhoIsLate) {
+  ::testing::internal::CaptureStderr();
+  wait({.stall_warn = milliseconds(100), .stall_end = milliseconds(150)}, "", [](auto& group) {
+    std::byte byte{};
+    GroupMessage message{1, 3, {&byte, 1}};
+    group.receive(message);
+    for (int i = 0; i < 300; ++i) {
+      EXPECT_NO_THROW(group.poll());
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    group.end_others("that was all");
+  });
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, AllOf(HasSubstr("a message between two steps has waited 0."),
+                          HasSubstr("late: rank 1, "), HasSubstr(": is between two steps")));
+  EXPECT_EQ(told.find("has waited"), told.rfind("has waited")) << told;
+}
+
 TEST_F(Waiting, EndsAfterTheLimit) {
   wait({.stall_warn = {}, .stall_end = milliseconds(100)}, "computes 'fc0'", [](auto& group) {
     const auto began = std::chrono::steady_clock::now();
