@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/support/op_test.h"
