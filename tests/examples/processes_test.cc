@@ -156,7 +156,7 @@ Finished while_training(const std::string& then) {
       "; run='", kMnist, " --devices=cpu:1 --global_batch_size=32",
       " --epochs=10000 --threads=1 --stall_warn_seconds=0.5'\n",
       "RANK=1 $run > /dev/null 2>&1 & other=$!\n", "RANK=0 $run > $log 2>&1 & first=$!\n",
-      "until grep -q '^batch: ' $log; do sleep 0.1; done\n", then,
+      "until grep -q '^memory: ' $log; do sleep 0.1; done\n", then,
       "\nkill -9 $other $first 2> /dev/null; cat $log; rm $log"));
 }
 
@@ -168,7 +168,7 @@ TEST(Processes, AKilledOneEndsTheOthersAndIsNamed) {
 
 TEST(Processes, ASignalToOneStopsAllBehindTheSameStep) {
   const Finished all = while_training(
-      "kill -TERM $other; wait $other; echo other $? >> $log; wait $first; "
+      "sleep 1; kill -TERM $other; wait $other; echo other $? >> $log; wait $first; "
       "echo first $? >> $log");
   EXPECT_THAT(all.output, HasSubstr("SIGTERM in another process: step "));
   EXPECT_THAT(all.output, HasSubstr("other 143"));
