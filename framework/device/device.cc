@@ -12,8 +12,8 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpu_memory.h"
 #include "belfry/framework/device/gpus.h"
-#include "belfry/framework/group/processes.h"
 #include "belfry/framework/device/session_options.h"
+#include "belfry/framework/group/processes.h"
 
 namespace belfry {
 

@@ -10,8 +10,8 @@ namespace belfry {
 struct Strand;
 
 // A clock says how many launches of each strand have run. A step has as many clocks as launches,
-// and up to three strands per device; but most clocks differ from an earlier one in a few strands. So a
-// clock is a tree whose nodes never change, and clocks share those in which they are equal.
+// and up to three strands per device; but most clocks differ from an earlier one in a few strands.
+// So a clock is a tree whose nodes never change, and clocks share those in which they are equal.
 class Clocks {
  public:
   using Clock = int;                    // its root

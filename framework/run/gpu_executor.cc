@@ -41,7 +41,8 @@ void GpuExecutor::make_streams() {
   for (const StrandIndex s : plan_.strands.indices()) {
     const Strand& strand = plan_.strands[s];
     if (strand.gpu < 0) continue;
-    require(plan_.locks == LockDuration::kWholeRun, "a step of LockDuration::kEachVariable has work on ",
+    require(plan_.locks == LockDuration::kWholeRun,
+            "a step of LockDuration::kEachVariable has work on ",
             runtime_.devices[at(strand.device)]->spec, ", but runs on CPUs alone");
     std::byte* const counter = counters_.data() + kLine * at(s.value());
     streams_[s] = {&runtime_.gpus->of(strand.device, strand.communicates),

@@ -207,8 +207,8 @@ TEST(TrainBench, RefusesWhatTheMachineHasNoMemoryFor) {
   EXPECT_EQ(done.status, 1);
   EXPECT_THAT(done.output, HasSubstr("memory: replicated collective needs "));
   EXPECT_THAT(done.output, Not(HasSubstr("warm up")));
-  EXPECT_THAT(done.errors,
-              AllOf(HasSubstr("TiB of memory, but this machine has"), HasSubstr("a smaller batch")));
+  EXPECT_THAT(done.errors, AllOf(HasSubstr("TiB of memory, but this machine has"),
+                                 HasSubstr("a smaller batch")));
 }
 
 TEST(TrainBench, PlansForGpusThatAreNotThere) {

@@ -14,8 +14,8 @@ int free_port();
 // Of rank 0 of `size` processes, to be given the others' ranks.
 TcpGroupOptions local_processes(int size);
 
-// Calls body() in a thread for each of `size` processes, and waits for all. Rethrows what the one of
-// the lowest rank threw.
+// Calls body() in a thread for each of `size` processes, and waits for all. Rethrows what the one
+// of the lowest rank threw.
 void run_processes(int size, const std::function<void(std::shared_ptr<Processes>)>& body);
 
 }  // namespace belfry::test
