@@ -1,5 +1,5 @@
-// FusedUpdate: a collective and the updates that apply its results, in one pass over memory; on
-// GPUs also updates without a collective, in one launch.
+// FusedUpdate: a collective, or a sum over shards, and the updates that apply its results, in one
+// pass over memory; on GPUs also updates without a sum, in one launch.
 #pragma once
 #include "belfry/framework/graph/node.h"
 

@@ -5,7 +5,7 @@
 // which enqueues for all its strands; what is enqueued waits in its stream for events of other
 // streams. The thread itself waits for a strand of a CPU, and until the thread of another GPU has
 // recorded the event that a stream of its own shall wait for. Lists hold for any number of workers:
-// they say nothing of which worker serves which strand.
+// they do not say which worker follows which strand.
 #include <algorithm>
 #include <map>
 #include <ranges>

@@ -31,7 +31,7 @@ class WriteOrder {
   }
 
  private:
-  // The writes to each variable , in order of creation.
+  // The writes to each variable, in order of creation.
   std::map<NodeIndex, std::vector<NodeIndex>> collect_writes() const {
     std::map<NodeIndex, std::vector<NodeIndex>> writes;
     for (const NodeIndex n : plan_.nodes.indices())

@@ -1,6 +1,6 @@
-// The passes of compile(), in their order. Each turns a plan that the earlier ones made into one
-// that the next can use. Each has its own test and its own file, but for check_ranks and
-// split_ranks, which share ranks.cc.
+// The passes of compile(), in the order of compile.cc but for check_ranks. Each turns a plan that
+// the earlier ones made into one that the next can use. Each has its own test and its own file, but
+// for check_ranks and split_ranks, which share ranks.cc.
 #pragma once
 #include "belfry/framework/passes/compile.h"
 
@@ -43,10 +43,10 @@ void share_replicas(PlanGraph& plan, const PlanContext& context);
 // InvalidArgument if feeds of one device differ in their samples.
 void shards(PlanGraph& plan, const PlanContext& context);
 
-// Replaces a collective, or a sum over shards, by one FusedUpdate, together with the updates that
-// read its results, if
-// nothing else reads them. On a GPU it also fuses several updates of one op that follow no
-// collective. A fusion never moves a read to another version of a variable.
+// Replaces a collective, with the sums over shards before it, or such a sum by one FusedUpdate,
+// together with the updates that read its results, if nothing else reads them. On a GPU it also
+// fuses several updates of one op that follow no sum. A fusion never moves a read to another
+// version of a variable.
 void fuse_updates(PlanGraph& plan, const PlanContext& context);
 
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
@@ -101,7 +101,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
 KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference);
 // For tensors of 16 bits, which Op::half does not cover: the reference kernel, on f32.
 KernelRun prepare_half_kernel(const Op& op, KernelPlan& kernel);
-// That of a FusedUpdate: the collective's, then its updates', on parts that fit in a cache.
+// That of a FusedUpdate: the sum's, then its updates', on parts that fit in a cache.
 KernelRun prepare_fused_update(const PlanGraph& plan, const PlanNode& node, bool reference);
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's

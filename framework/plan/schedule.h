@@ -90,11 +90,13 @@ struct ExecutionSchedule {
 // The physical GPUs that a plan has strands of, in order.
 std::vector<int> gpus_of(const ExecutionSchedule& schedule);
 // How many of `most` workers a plan has work for: all if there are parts of launches for those
-// without launches of their own; else at most one per strand of a CPU, and at least one.
+// without launches of their own; else at most one per strand of a CPU or shard of it, and at least
+// one.
 int workers_for(const ExecutionSchedule& schedule, int most);
 // The thread that looks first at each shard of each strand. Workers come first: each has contiguous
-// shards of CPUs, in the numeric order of their devices. What runs once belongs to the worker of
-// the first shard. Thread `workers` + i enqueues for the strands of the i-th of gpus_of().
+// shards of CPUs, in the numeric order of their devices. What runs once, the worker of
+// the first shard looks at first. Thread `workers` + i enqueues for the strands of the i-th of
+// gpus_of().
 Indexed<Strand, std::vector<int>> deal_shards(const ExecutionSchedule& schedule, int workers);
 // The thread of the first shard of each.
 Indexed<Strand, int> deal_strands(const ExecutionSchedule& schedule, int workers);

@@ -172,7 +172,7 @@ class Session {
   MemoryReport memory_report() const;
   // Bytes planned per device: DeviceUse::peak_bytes.
   std::map<std::string, std::int64_t> peak_bytes() const;
-  // Workers that were asked for; no more of them run than there are devices.
+  // Workers that were asked for; no more of them run than there are shards on CPUs.
   int threads() const;
 
   // Runs that wrote variables so far: random ops are keyed by it.

@@ -81,10 +81,6 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train) {
   return digits;
 }
 
-}  // namespace
-
-namespace {
-
 std::unique_ptr<Dataset> load_mnist(const RunDirs& dirs, bool train) {
   const char* kind = train ? " training" : " test";
   if (dirs.data_dir.empty()) {
