@@ -20,6 +20,7 @@
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/inspect.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/strategy_list.h"
@@ -224,6 +225,9 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
       peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));
     console.line(cat("memory: ", mode.name(), " needs ", byte_text(planned.bytes),
                      " with its input; planned peaks: ", join(peaks)));
+    if (wanted.training.dry_run)
+      console.line(cat(wanted.compares ? cat(mode.name(), ": ") : "",
+                       without_line_break(shards_text(planned.shards))));
     if (memory)
       memories.push(memory_json(planned.memory, kBatchesHeld).set("strategy", mode.allreduce));
     require_memory(planned, available);

@@ -1,5 +1,6 @@
 #include "belfry/ops/slice.h"
 
+#include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/box_copy.h"
 
 namespace belfry {
@@ -63,6 +64,13 @@ KernelRun slice_grad_kernel(KernelPlan& plan) {
   };
 }
 
+// All rows of a batch are those of its shards; a part of them is not.
+template <unsigned own>
+Sharding slice_shards(const ShardContext& c) {
+  const auto& begin = c.node.options<SliceOptions>().begin;
+  return begin.empty() || begin[0] != 0 ? Sharding() : row_shards(c, own);
+}
+
 }  // namespace
 
 const Op kSlice{.name = "Slice",
@@ -70,6 +78,7 @@ const Op kSlice{.name = "Slice",
                 .shape = slice_shape,
                 .gradient = slice_gradient,
                 .split = WorkSplit::kRows,
+                .shards = slice_shards<1>,
                 .reference = slice_kernel,
                 .half = true};
 const Op kSliceGrad{.name = "SliceGrad",
@@ -77,6 +86,7 @@ const Op kSliceGrad{.name = "SliceGrad",
                     .shape = slice_grad_shape,
                     .gradient = slice_grad_gradient,
                     .split = WorkSplit::kRows,
+                    .shards = slice_shards<3>,
                     .reference = slice_grad_kernel,
                     .half = true};
 

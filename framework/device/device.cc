@@ -7,6 +7,7 @@
 
 #include <sched.h>
 
+#include "belfry/framework/base/host_cores.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -172,7 +173,8 @@ int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return CPU_COUNT(&set);
+  const int limit = core_limit();
+  return limit > 0 ? std::min(limit, CPU_COUNT(&set)) : CPU_COUNT(&set);
 }
 
 }  // namespace belfry

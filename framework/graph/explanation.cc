@@ -40,6 +40,20 @@ std::string Explanation::str() const {
                                            : "  - ",
                 candidate.device, ": ", candidate.reason, "\n");
   if (!fallback.empty()) text += cat("  soft placement: ", fallback, "\n");
+  return text + shards_text();
+}
+
+std::string Explanation::shards_text() const {
+  if (shards == 0) return "";
+  std::string text = cat("  shards of the device: ", shards, "; runs ",
+                         runs == 1 ? "once" : "once for each", "\n");
+  for (const DividedOutput& output : outputs) {
+    text += cat("    ", output.type, ": ", output.division);
+    if (!output.added_by.empty()) text += cat(", added up by ", join(output.added_by));
+    text += "\n";
+  }
+  for (const WholeCopy& copy : copies)
+    text += cat("    copy ", copy.name, ", ", copy.bytes, " bytes, for ", join(copy.users), "\n");
   return text;
 }
 

@@ -1,4 +1,5 @@
-// Why a node is where it is: what Graph::explain and Session::explain answer.
+// Why a node is where it is, and how it is divided: what Graph::explain, Session::explain and
+// explain_shards answer.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -27,6 +28,19 @@ struct Explanation {
     std::string why;  // "reference edge", "colocation group w"
   };
 
+  // How a step cuts an output into the shards of its device's batch.
+  struct DividedOutput {
+    std::string type;                   // of the whole
+    std::string division;               // "whole", "2 rows of each sample", "partial sums"
+    std::vector<std::string> added_by;  // fusions that add up its partial sums
+  };
+  // A whole tensor that is planned beside the shards of an output, for nodes that run once.
+  struct WholeCopy {
+    std::string name;
+    std::int64_t bytes = 0;
+    std::vector<std::string> users;
+  };
+
   std::string node, type;
   std::string requested;  // "" for none
   std::string device;     // "" where only the graph is known
@@ -38,9 +52,17 @@ struct Explanation {
   // Elements per device when a setter decided.
   std::map<std::string, std::int64_t> load;
   std::string fallback;  // what soft placement let go, "" for nothing
+  // Of a step (explain_shards): shards of the node's device, 0 where no step was looked at or it
+  // has no such node; how often the node runs; what it makes.
+  int shards = 0, runs = 0;
+  std::vector<DividedOutput> outputs;
+  std::vector<WholeCopy> copies;
 
   // For people, in lines.
   std::string str() const;
+
+ private:
+  std::string shards_text() const;
 };
 
 }  // namespace belfry

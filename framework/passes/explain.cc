@@ -1,6 +1,9 @@
 #include "belfry/framework/passes/explain.h"
 
+#include <algorithm>
+
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/passes/placer.h"
 
@@ -62,7 +65,43 @@ class Explainer {
   Placer placer_;
 };
 
+std::string shown_division(const Division& division) {
+  if (division.kind == Division::Kind::kPartial) return "partial sums";
+  if (!division) return "whole";
+  return cat(division.rows, division.rows == 1 ? " row" : " rows", " of each sample");
+}
+
+// Names of the nodes that take a value whole.
+std::vector<std::string> users_of(Value value, const PlanGraph& plan) {
+  std::vector<std::string> users;
+  for (const PlanNode& user : plan.nodes)
+    if (std::ranges::find(user.inputs, value) != user.inputs.end()) users.push_back(user.name());
+  return users;
+}
+
 }  // namespace
+
+void explain_shards(const Node& node, const PlanGraph& plan, Explanation& result) {
+  const NodeIndex n = plan.find(node);
+  if (!n) return;
+  const PlanNode& planned = plan.node(n);
+  result.shards = plan.batches.empty() ? 1 : plan.shards_per_device;
+  result.runs = plan.runs(planned);
+  for (std::size_t i = 0; i < planned.types.size(); ++i)
+    result.outputs.push_back(
+        {planned.types[i].str(), shown_division(planned.division(static_cast<int>(i))), {}});
+  for (const NodeIndex u : plan.nodes.indices()) {
+    const PlanNode& user = plan.node(u);
+    const bool copies = user.op == &kSumShards || user.op == &kGatherShards;
+    for (const Value& input : user.inputs) {
+      if (input.node != n || input.shard > 0 || (!copies && input.shard == Value::kOwn)) continue;
+      if (copies)
+        result.copies.push_back({user.name(), user.types[0].bytes(), users_of({u, 0}, plan)});
+      else
+        result.outputs[at(input.index)].added_by.push_back(user.name());
+    }
+  }
+}
 
 Explanation explain_placement(const Output& output, const Placement& placement) {
   Explanation result = output.graph().explain(output);

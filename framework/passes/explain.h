@@ -1,11 +1,16 @@
-// Why the placer put a node where it is.
+// Why the placer put a node where it is, and how a plan divides it.
 #pragma once
 #include "belfry/framework/graph/explanation.h"
 #include "belfry/framework/passes/placement.h"
+#include "belfry/framework/plan/plan_graph.h"
 
 namespace belfry {
 
 // Session::explain: places the graph again, and looks on.
 Explanation explain_placement(const Output& output, const Placement& placement);
+
+// Adds how `plan` cuts the node into shards, and which whole copies it makes; nothing for a node
+// that it does not run.
+void explain_shards(const Node& node, const PlanGraph& plan, Explanation& result);
 
 }  // namespace belfry

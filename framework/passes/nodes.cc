@@ -9,6 +9,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/copy.h"
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
 
@@ -108,7 +109,8 @@ bool reads_partial_sums(const PlanGraph& plan, const PlanNode& node) {
 
 // eager[n]: node n goes as soon as it may. Writes, collectives and what makes shards whole do, or
 // reads their partial sums: what they read is still in cache, and its memory is free after. Copies
-// go with those who wait for them, and what costs nothing keeps nobody waiting.
+// go with those who wait for them, and what costs nothing keeps nobody waiting. So does what the
+// gradient of a loss starts from.
 Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const NodeLists& consumers) {
   Indexed<PlanNode, char> eager(plan.nodes.size());
   for (const NodeIndex n : plan.nodes.indices() | std::views::reverse) {
@@ -119,7 +121,8 @@ Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const NodeLists& consu
       eager[n] = std::ranges::any_of(consumers[n], [&](NodeIndex user) { return eager[user]; });
     else
       eager[n] = node.writes() > 0 || node.op->collective || node.node->origin().eager ||
-                 node.op == &kGatherShards || reads_partial_sums(plan, node);
+                 node.op == &kGatherShards || reads_partial_sums(plan, node) ||
+                 (node.op == &kFillLike && node.inputs.empty());
   }
   return eager;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "belfry/framework/base/require.h"
@@ -20,6 +19,9 @@ namespace {
 // Bytes of results above which a launch is cut into parts. A part reads twice as many bytes at
 // most, so what a worker sums at a time fits in its cache.
 constexpr std::int64_t kWorkerPart = 64 << 10;
+
+// Bytes of partial sums that may wait to be added, whatever comes after.
+constexpr std::int64_t kSmallSums = 64 << 10;
 
 // Of a device: for what runs once, for what runs once per shard, and for communication.
 constexpr std::size_t kMostStrands = 3;
@@ -81,13 +83,20 @@ class Scheduler {
   }
 
   // Partial sums take S times the memory of the tensor. So that not all of a step live at once,
-  // what is divided runs ahead of the sums by one sum at most.
+  // what is divided runs ahead of the sums by one sum at most. Small ones, such as the loss, count
+  // once they are many, so that no shard waits for the others because of one.
   void note_sum(NodeIndex n) {
-    std::set<int> devices;
+    std::map<int, std::int64_t> bytes;  // by device
     for (const Value& input : graph_.node(n).inputs)
       if (input.shard != Value::kOwn && graph_.division(input) == Division::partial())
-        devices.insert(graph_.device(input));
-    for (const int device : devices) sums_[device].push_back(launch_of_[n]);
+        bytes[graph_.device(input)] += graph_.type(input).bytes();
+    for (const auto& [device, of_node] : bytes) {
+      std::int64_t& open = open_bytes_[device];
+      open += of_node;
+      if (open <= kSmallSums) continue;
+      open = 0;
+      sums_[device].push_back(launch_of_[n]);
+    }
   }
 
   // Waits for dependencies that the clock does not cover yet, latest launches first, so that one
@@ -185,7 +194,9 @@ class Scheduler {
   Indexed<PlanNode, LaunchIndex> launch_of_;
   ExecutionSchedule made_;
   std::map<std::tuple<int, bool, int>, StrandIndex> strands_;
-  std::map<int, std::vector<LaunchIndex>> sums_;  // by device: what reads its partial sums
+  // By device: what reads its partial sums, and the bytes of those since that are small.
+  std::map<int, std::vector<LaunchIndex>> sums_;
+  std::map<int, std::int64_t> open_bytes_;
   int collectives_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/tower_dependence.h"
@@ -72,6 +73,8 @@ class ShardMaker {
     }
     const Sharding sharding = batch.samples > 0 ? ask(node, batch.samples) : Sharding();
     if (!sharding.divides()) {
+      // All shapes are known: backward passes need not wait for the losses of all shards.
+      if (node.op == &kFillLike) node.inputs.clear();
       gather_inputs(node);
       return finish(append(std::move(node), cut));
     }

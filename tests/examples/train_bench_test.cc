@@ -103,6 +103,21 @@ TEST(TrainBench, WritesWhatPlannedMemoryIsForInADryRun) {
   EXPECT_EQ(report["largest_tensors"][0]["kind"], "activations");
 }
 
+// Products of few rows are slow, so the MLP has fewer shards than devices may want.
+TEST(TrainBench, SaysInADryRunWhichShardsGiveEqualBits) {
+  const Finished mlp =
+      bench({"--model=mlp", "--global_batch_size=256", "--devices=cpu:2", "--dry_run"});
+  EXPECT_THAT(mlp.output, AllOf(HasSubstr("the global batch of 256 has 2 shards\n"),
+                                HasSubstr("1 and 2 devices give the same bits\n"),
+                                HasSubstr("--shards=8 gives the same bits on 1, 2, 4, ... up to 8 "
+                                          "devices; fewer are faster for this model\n")));
+  const Finished both = bench({"--model=mlp", "--strategies=naive,ring", "--dry_run", "--shards=2"});
+  EXPECT_THAT(both.output,
+              AllOf(HasSubstr("replicated naive: the global batch of 128 has 2 shards\n"),
+                    HasSubstr("the number of devices changes bits: the strategy ring"),
+                    Not(HasSubstr("--shards="))));
+}
+
 TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   const std::string json = temporary_path(".json"), plot = temporary_path(".svg");
   const Finished done = bench({"--model=mlp", "--image_size=6", "--batch_size=2", "--devices=cpu:3",

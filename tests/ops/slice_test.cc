@@ -1,7 +1,14 @@
 #include "belfry/ops/slice.h"
 
+#include <map>
+
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/ops/arithmetic.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -49,6 +56,28 @@ TEST(Slice, RefusesBoxesThatLeaveTheTensor) {
 }
 
 Output padded(Inputs x) { return slice_grad(x[0], x[1], {1, 2}, {2, 2}); }
+
+TEST(Slice, IsComputedByTheShardsOfABatchIfItHasAllRows) {
+  for (const bool all : {true, false}) {
+    Graph graph;
+    const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 8});
+    const Output y = slice(x, {all ? 0 : 2, 3}, {-1, 4});
+    const Output dx = gradients(mul(y, y), {x})[0];
+    Session session(graph, {.threads = 1, .shards_per_device = 4});
+    Step& step = session.prepare({y, dx}, {FeedType{x, {8, 8}, 0}});
+    std::map<const Op*, int> runs;
+    for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
+    for (const Op* op : {&kSlice, &kSliceGrad}) EXPECT_EQ(runs.at(op), all ? 4 : 1) << op->name;
+    const Tensor rows = random_values({8, 8});
+    step.run(std::vector{rows});
+    for (std::size_t row = 0; row < 8; ++row)
+      for (std::size_t column = 0; column < 8; ++column) {
+        const bool inside = (all || row >= 2) && column >= 3 && column < 7;
+        const float value = rows.data<float>()[8 * row + column];
+        EXPECT_EQ(step.fetched(1).data<float>()[8 * row + column], inside ? 2 * value : 0);
+      }
+  }
+}
 
 TEST(SliceGrad, WritesIntoZeros) {
   const Tensor y = compute(padded, {Tensor({2, 2}, std::vector<float>{1, 2, 3, 4}), digits()});

@@ -66,6 +66,7 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
   if (!trainer) return plan;
   plan.choice = trainer->choice();
   plan.kept = trainer->kept_choice();
+  plan.shards = shard_report(*trainer);
   plan.use = trainer->session().device_use();
   if (tells_memory) plan.memory = trainer->session().memory_report();
   plan.bytes = planned_bytes(*trainer, train);

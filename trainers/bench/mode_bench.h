@@ -10,6 +10,7 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/step_timer.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/machine/planned_memory.h"
@@ -26,9 +27,10 @@ struct ModePlan {
   std::string refusal;                  // why the mode cannot serve; all below is then empty
   std::string choice = {};              // of "auto": lines for people
   std::optional<KeptChoice> kept = {};  // that choice
-  std::vector<DeviceUse> use;           // per device
-  MemoryReport memory = {};             // if it was asked for
-  std::int64_t bytes = 0;  // of the host: the peaks of its devices, and the batches in flight
+  ShardReport shards = {};
+  std::vector<DeviceUse> use;  // per device
+  MemoryReport memory = {};    // if it was asked for
+  std::int64_t bytes = 0;      // of the host: the peaks of its devices, and the batches in flight
 };
 
 // Plans a training step in a dry run.

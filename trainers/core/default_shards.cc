@@ -2,42 +2,105 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/causal_attention.h"
 #include "belfry/ops/conv2d.h"
 #include "belfry/ops/matmul.h"
 
 namespace belfry {
 namespace {
 
-double known(std::int64_t size) { return static_cast<double>(std::max<std::int64_t>(1, size)); }
+// What a loss is made of, with the shapes that a batch of `samples` samples gives.
+class LossWork {
+ public:
+  LossWork(const TowerRecord& tower, std::int64_t samples) : tower_(tower), samples_(samples) {}
 
-// Of dimensions [first, last).
-double product(const Shape& shape, std::size_t first, std::size_t last) {
-  double result = 1;
-  for (std::size_t i = first; i < last; ++i) result *= known(shape[i]);
-  return result;
-}
-
-// For one sample: dimension 0 of the output counts as 1.
-double multiply_adds(const Node& node) {
-  if (node.origin().forward) return 0;
-  const Shape& out = node.output_type(0).shape;
-  if (&node.op() == &kConv2d) {
-    const Shape& filter = node.input(1).shape();
-    return product(out, 1, out.rank()) * product(filter, 1, filter.rank());
+  double multiply_adds() {
+    double sum = 0;
+    const std::vector<char> needed = needed_nodes();
+    for (std::size_t id = 0; id < needed.size(); ++id)
+      if (needed[id]) sum += visit(tower_.graph->node(id));
+    return sum;
   }
-  if (&node.op() != &kMatMul) return 0;
-  return product(out, 1, out.rank()) * known(node.input(0).shape().back());
-}
+
+ private:
+  struct Made {
+    std::vector<TensorType> types;
+    bool of_samples = false;  // follows from what is fed
+  };
+
+  std::vector<char> needed_nodes() const {
+    std::vector<char> needed(tower_.graph->size());
+    std::vector<const Node*> open{&tower_.loss.node()};
+    while (!open.empty()) {
+      const Node* const node = open.back();
+      open.pop_back();
+      if (std::exchange(needed[static_cast<std::size_t>(node->id())], 1)) continue;
+      for (const Output& input : node->inputs()) open.push_back(&input.node());
+    }
+    return needed;
+  }
+
+  double visit(const Node& node) {
+    Made made;
+    std::vector<TensorType> inputs;
+    for (const Output& input : node.inputs()) {
+      const Made& from = made_.at(input.node().id());
+      inputs.push_back(from.types[static_cast<std::size_t>(input.index())]);
+      made.of_samples = made.of_samples || from.of_samples;
+    }
+    if (&node.op() == &kPlaceholder) {
+      Shape shape = node.output_type(0).shape;
+      made.of_samples = shape.rank() > 0;
+      for (std::size_t i = 0; i < shape.rank(); ++i)
+        if (shape[i] == kUnknown) shape[i] = samples_;
+      made.types = {{shape, node.output_type(0).dtype}};
+    } else {
+      made.types = infer_types(node, inputs);
+    }
+    const bool counts = made.of_samples && node.origin().tower == tower_.number;
+    const double sum = counts ? of_node(node, inputs, made.types[0].shape) : 0;
+    made_.emplace(node.id(), std::move(made));
+    return sum;
+  }
+
+  // Of dimensions [first, last).
+  static double product(const Shape& shape, std::size_t first, std::size_t last) {
+    double result = 1;
+    for (std::size_t i = first; i < last; ++i) result *= static_cast<double>(shape[i]);
+    return result;
+  }
+
+  // The elements of an output that belong to one sample. Dimension 0 has rows of each sample, or it
+  // is none of samples.
+  double elements(const Shape& out) const {
+    const std::int64_t rows = out[0] % samples_ == 0 ? out[0] / samples_ : 1;
+    return static_cast<double>(rows) * product(out, 1, out.rank());
+  }
+
+  double of_node(const Node& node, std::span<const TensorType> inputs, const Shape& out) const {
+    if (&node.op() == &kConv2d) {
+      const Shape& filter = inputs[1].shape;
+      return elements(out) * product(filter, 1, filter.rank());
+    }
+    if (&node.op() == &kMatMul) return elements(out) * static_cast<double>(inputs[0].shape.back());
+    // Scores of all earlier times and the mean by them: half of both squares.
+    if (&node.op() == &kCausalAttention) return elements(out) * static_cast<double>(out[1]);
+    return 0;
+  }
+
+  const TowerRecord& tower_;
+  std::int64_t samples_;
+  std::map<int, Made> made_;  // by the id of the node
+};
 
 }  // namespace
 
-ModelWork work_of(const TowerRecord& tower) {
+ModelWork work_of(const TowerRecord& tower, std::int64_t samples) {
   ModelWork work;
-  for (std::size_t id = 0; id < tower.graph->size(); ++id) {
-    const Node& node = tower.graph->node(id);
-    if (node.origin().tower == tower.number) work.multiply_adds += multiply_adds(node);
-  }
+  work.multiply_adds = LossWork(tower, std::max<std::int64_t>(1, samples)).multiply_adds();
   for (const Variable& variable : tower.trainables)
     work.weights += static_cast<double>(variable.shape().elements());
   return work;

@@ -121,6 +121,24 @@ std::string Trainer::tower_dependence() const {
   return "";
 }
 
+int Trainer::shards_for_equal_bits() const {
+  constexpr std::size_t kDevices = 8;
+  const int wanted =
+      static_cast<int>(std::max(kDevices, std::bit_ceil(batches_.forms()[0].samples.size())));
+  const bool by_default = default_shards_ > 0 && !any_gpu(options_);
+  const bool possible = of_powers(options_).empty() && of_sums(options_, kind_).empty() &&
+                        tower_dependence().empty() && built_.canonical &&
+                        batches_.global_batch() % wanted == 0;
+  return by_default && default_shards_ < wanted && possible ? wanted : 0;
+}
+
+ShardReport shard_report(const Trainer& trainer) {
+  return {.global_batch = trainer.batches().global_batch(),
+          .shards = trainer.options().shards,
+          .for_equal_bits = trainer.shards_for_equal_bits(),
+          .k_dependent_because = trainer.k_dependence()};
+}
+
 namespace {
 
 // How gradients are added, where that is not by the canonical sum.

@@ -1,5 +1,6 @@
 // What decides the bits of a run beside run_identity(), and how reports tell it.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "belfry/framework/base/json.h"
@@ -17,6 +18,15 @@ Json bit_sources(const Trainer& trainer);
 // checkpoint notes `before`: the first reason; "" if it does, as far as one can know. What `before`
 // lacks is not compared.
 std::string why_other_bits(const Json& before, const Json& now);
+
+// Of a planned run.
+struct ShardReport {
+  std::int64_t global_batch = 0;
+  int shards = 1;
+  int for_equal_bits = 0;           // Trainer::shards_for_equal_bits()
+  std::string k_dependent_because;  // Trainer::k_dependence()
+};
+ShardReport shard_report(const Trainer& trainer);
 
 // Adds k_independent, and k_dependent_because, which is null if it is. `because`:
 // Trainer::k_dependence().

@@ -102,10 +102,11 @@ std::vector<BatchForm> Trainer::own_forms() const {
 
 void Trainer::choose_shards(bool apart) {
   const auto devices = static_cast<int>(towers_of(options_));
+  const bool one_each = apart || std::ranges::any_of(options_.devices, &DeviceSpec::is_gpu);
   if (options_.shards == 0) {
-    default_shards_ = apart || std::ranges::any_of(options_.devices, &DeviceSpec::is_gpu)
-                          ? devices
-                          : default_shards(work_of(built_.towers[0]), batches_.global_batch());
+    default_shards_ = one_each ? devices
+                               : default_shards(work_of(built_.towers[0], own_forms()[0].rows[0]),
+                                                batches_.global_batch());
     options_.shards = (default_shards_ + devices - 1) / devices * devices;
   }
   options_.session.shards_per_device = options_.shards / devices;
@@ -386,6 +387,12 @@ std::optional<LossScaleState> Trainer::loss_scale() {
   if (!state) return {};
   return LossScaleState{.scale = session_->read(state.scale).item<float>(),
                         .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
+}
+
+std::vector<std::shared_ptr<const Plan>> Trainer::plans() const {
+  std::vector<std::shared_ptr<const Plan>> plans;
+  for (const TrainingStep& step : training_steps_) plans.push_back(step.plan());
+  return plans;
 }
 
 std::int64_t Trainer::bytes_moved() const {

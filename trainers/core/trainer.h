@@ -196,9 +196,15 @@ class Trainer {
   // The same for a number of shards that does not follow K, and gradients that are added
   // canonically for every K.
   std::string tower_dependence() const;
+  // The number of shards that gives the same bits on 1, 2, 4 and 8 devices, and on as many as
+  // these, where the default number does not; 0: it does, or no number would, or options had one.
+  int shards_for_equal_bits() const;
 
   // None unless the precision is f16.
   std::optional<LossScaleState> loss_scale();
+
+  // Of the training steps: one for each form of batches, or one for each tower that runs free.
+  std::vector<std::shared_ptr<const Plan>> plans() const;
 
   // Bytes that cross devices in one training step, by its plan; in one with a full batch.
   std::int64_t bytes_moved() const;

@@ -3,8 +3,9 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/passes/explain.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/evaluator.h"
-#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/util/busy.h"
@@ -62,6 +63,25 @@ const Node& node_to_explain(Trainer& trainer, const TrainFlags& flags) {
   }
 }
 
+Json shards_json(const Explanation& explanation) {
+  Json outputs = Json::array(), copies = Json::array();
+  for (const Explanation::DividedOutput& output : explanation.outputs)
+    outputs.push(Json::object()
+                     .set("type", output.type)
+                     .set("division", output.division)
+                     .set("added_by", Json::array(output.added_by)));
+  for (const Explanation::WholeCopy& copy : explanation.copies)
+    copies.push(Json::object()
+                    .set("name", copy.name)
+                    .set("bytes", copy.bytes)
+                    .set("users", Json::array(copy.users)));
+  return Json::object()
+      .set("count", explanation.shards)
+      .set("runs", explanation.runs)
+      .set("outputs", std::move(outputs))
+      .set("copies", std::move(copies));
+}
+
 Json to_json(const Explanation& explanation) {
   Json scopes = Json::array(), pulls = Json::array(), candidates = Json::array();
   Json load = Json::object();
@@ -87,7 +107,8 @@ Json to_json(const Explanation& explanation) {
       .set("pulls", std::move(pulls))
       .set("candidates", std::move(candidates))
       .set("load", std::move(load))
-      .set("fallback", explanation.fallback.empty() ? Json() : Json(explanation.fallback));
+      .set("fallback", explanation.fallback.empty() ? Json() : Json(explanation.fallback))
+      .set("shards", explanation.shards == 0 ? Json() : shards_json(explanation));
 }
 
 // Plans all that a run would run: on many devices that takes long.
@@ -102,27 +123,22 @@ std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& 
 
 }  // namespace
 
-namespace {
-
-// What decides the bits of a run.
-void print_shards(const TrainFlags& flags, const Trainer& trainer, Console& console, Json& json) {
-  constexpr int kDevices = 8;
-  const int shards = trainer.options().shards;
-  const std::int64_t batch = trainer.batches().global_batch();
-  const std::string because = trainer.k_dependence();
-  console.line(
-      cat("the global batch of ", batch, " has ", shards, shards == 1 ? " shard" : " shards"));
-  console.line(because.empty() ? cat("1, 2, 4, ... up to ", shards, " devices give the same bits")
-                               : cat("the number of devices changes bits: ", because));
-  const bool on_gpus = std::ranges::any_of(trainer.options().devices, &DeviceSpec::is_gpu);
-  if (flags.trainer.shards == 0 && shards < kDevices && batch % kDevices == 0 && !on_gpus)
-    console.line(cat("more shards than this are slower; --shards=", kDevices,
-                     " is what gives the same bits on up to ", kDevices, " devices"));
-  json.set("global_batch_size", batch).set("shards", shards);
-  add_k_dependence(json, because);
+std::string shards_text(const ShardReport& report) {
+  const int shards = report.shards;
+  std::string text = cat("the global batch of ", report.global_batch, " has ", shards,
+                         shards == 1 ? " shard\n" : " shards\n");
+  if (!report.k_dependent_because.empty())
+    text += cat("the number of devices changes bits: ", report.k_dependent_because, "\n");
+  else if (shards <= 2)
+    text += shards == 1 ? "more devices than one give other bits\n"
+                        : "1 and 2 devices give the same bits\n";
+  else
+    text += cat("1, 2, 4, ... up to ", shards, " devices give the same bits\n");
+  if (const int wanted = report.for_equal_bits; wanted > 0)
+    text += cat("--shards=", wanted, " gives the same bits on 1, 2, 4, ... up to ", wanted,
+                " devices; fewer are faster for this model\n");
+  return text;
 }
-
-}  // namespace
 
 void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
              const Dataset* test, Console& console, OutputFile* file, OutputFile* memory) {
@@ -134,14 +150,19 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
   if (flags.dry_run) {
-    print_shards(flags, trainer, console, json);
+    const ShardReport shards = shard_report(trainer);
+    console.line(without_line_break(shards_text(shards)));
+    json.set("global_batch_size", shards.global_batch).set("shards", shards.shards);
+    add_k_dependence(json, shards.k_dependent_because);
     console.line(without_line_break(placement));
     devices = print_device_use(trainer.session(), console);
     if (flags.trainer.session.logical_gpus > 1)
       physical = print_physical_use(trainer.session(), console);
   }
   if (node) {
-    const Explanation explanation = trainer.session().explain(node->output());
+    Explanation explanation = trainer.session().explain(node->output());
+    for (const std::shared_ptr<const Plan>& plan : trainer.plans())
+      if (explanation.shards == 0) explain_shards(*node, *plan, explanation);
     console.line(without_line_break(explanation.str()));
     json = to_json(explanation);
   }

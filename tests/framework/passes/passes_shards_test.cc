@@ -2,6 +2,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
@@ -73,7 +74,7 @@ TEST(Shards, CutRowsAndLeavePartialSums) {
   EXPECT_EQ(only(plan, kMatMul).division(0), rows);
   EXPECT_EQ(only(plan, kRelu).division(0), rows);
   EXPECT_EQ(only(plan, kMatMulTransposeA).division(0), Division::partial());
-  EXPECT_EQ(count(plan, kSumShards), 3);  // of both gradients; of the loss, at which they begin
+  EXPECT_EQ(count(plan, kSumShards), 2);  // of both gradients
   EXPECT_EQ(count(plan, kGatherShards), 0);
   EXPECT_EQ(only(plan, kSumShards).inputs.size(), 4u);
   for (const Launch& launch : plan.launches)
@@ -135,12 +136,31 @@ TEST(Shards, GiveTheResultsOfTheWhole) {
 
 // Two sums at most are under way, however many layers there are.
 TEST(Shards, DoNotKeepAllPartialSums) {
-  constexpr std::int64_t kWidth = 64, kWeights = kWidth * kWidth * 8;
+  constexpr std::int64_t kWidth = 128, kWeights = kWidth * kWidth * 8;
   const Net net(12, kWidth);
   Session session(net.graph, {.threads = 1, .shards_per_device = 2});
   const Plan plan = *net.prepare(session, net.updates, 2).plan();
   EXPECT_LT(plan.slices[0].bytes, 4 * kWeights);
-  EXPECT_EQ(count(plan, kSumShards), 25);
+  EXPECT_EQ(count(plan, kSumShards), 24);
+}
+
+// From its first row to its last gradient: what starts the backward pass is known before it, and
+// the sum of the loss is small.
+TEST(Shards, OfASmallNetWaitForNothingButVariables) {
+  const Net net(3);
+  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
+  std::vector<Fetch> fetches{net.loss};
+  fetches.insert(fetches.end(), net.updates.begin(), net.updates.end());
+  const Plan plan = *net.prepare(session, fetches, 8).plan();
+  EXPECT_TRUE(only(plan, kFillLike).inputs.empty());
+  bool began = false;
+  for (const Launch& launch : plan.launches) {
+    if (plan.strands[launch.strand].shards == 1) continue;
+    if (plan.node(launch.node).op == &kMatMulTransposeA) began = true;
+    if (!began) continue;
+    EXPECT_THAT(launch.waits, testing::IsEmpty()) << plan.node(launch.node).name();
+  }
+  EXPECT_TRUE(began);
 }
 
 // The quotient of a sum of integers is not the sum of quotients.

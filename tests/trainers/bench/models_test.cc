@@ -87,6 +87,24 @@ TEST(Models, GptTrainsAlikeOnOneTwoAndFourDevices) {
   }
 }
 
+// Its 256 tokens are work enough for the weights of a shard.
+TEST(Models, GptHasEightShardsByDefaultOnAnyNumberOfDevices) {
+  const ModelSpec spec = find_model("gpt");
+  const auto data = synthetic_data(spec.fields, spec.classes, 8, 1);
+  for (const int devices : {1, 2, 4}) {
+    TrainerOptions options{.model = spec.model,
+                           .optimizer = spec.optimizer,
+                           .aggregation = {.allreduce = devices > 1 ? "collective" : ""},
+                           .batch_size = 8 / devices};
+    options.devices.clear();
+    for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local("CPU", d));
+    options.session.dry_run = true;
+    Trainer trainer(find_trainer(devices > 1 ? "replicated" : "simple"), std::move(options), *data);
+    EXPECT_EQ(trainer.options().shards, 8);
+    EXPECT_EQ(trainer.k_dependence(), "");
+  }
+}
+
 TEST(Models, TakeImagesOfTheirOwnSizeOrAnother) {
   const ModelSpec spec = find_model("resnet50");
   ASSERT_EQ(spec.fields.size(), 2u);

@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/ops/causal_attention.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
@@ -31,6 +35,37 @@ TEST(DefaultShards, LeaveEachShardEnoughWorkForItsWeights) {
   EXPECT_EQ(default_shards(mlp, 4096), 32);
   EXPECT_EQ(default_shards({}, 64), 8);
   EXPECT_EQ(default_shards(resnet, std::int64_t{1} << 40), 256);
+}
+
+// Six rows of 18 numbers a sample, times a product of weights, then attention over the rows.
+Output tokens(Tower& tower, Output images, Output labels) {
+  const VariableOptions normal{.initializer = init::he_normal()};
+  const Variable a = variable(tower.graph(), "a", {18, 5}, normal);
+  const Variable b = variable(tower.graph(), "b", {5, 4}, normal);
+  const Output x = matmul(reshape(images, {kUnknown, 18}), matmul(a, b));
+  const Output y = reshape(x, {kUnknown, 6, 4});
+  return reduce_mean(sparse_softmax_cross_entropy(
+      dense(tower, "fc", flatten(causal_attention(y, y, y)), {.units = 5}), labels));
+}
+
+TEST(DefaultShards, CountAllRowsOfASample) {
+  const auto data =
+      synthetic_data({{"image", DType::kF32, {6, 6, 3}}, {"label", DType::kI32, {}}}, 5, 63, 1);
+  for (const int devices : {1, 2, 4})
+    for (const Uneven uneven : {Uneven::kDrop, Uneven::kWeight}) {
+      TrainerOptions options{.model = tokens,
+                             .optimizer = momentum(0.1),
+                             .devices = cpus(devices),
+                             .batch_size = 16 / devices,
+                             .batches = {.uneven = uneven}};
+      if (devices > 1) options.aggregation.allreduce = "collective";
+      options.session.dry_run = true;
+      const Trainer trainer(find_trainer(devices == 1 ? "simple" : "replicated"),
+                            std::move(options), *data);
+      const ModelWork work = work_of(trainer.towers()[0], 16 / devices);
+      EXPECT_EQ(work.multiply_adds, 6 * 18 * 4 + 6 * 6 * 4 + 24 * 5) << devices;
+      EXPECT_EQ(work.weights, 18 * 5 + 5 * 4 + 24 * 5 + 5);
+    }
 }
 
 // A convolution, a mask, and a product, so that most rules are met.

@@ -42,7 +42,15 @@ TEST_F(TrainTest, SaysInADryRunWhatTheNumberOfDevicesChanges) {
               HasSubstr("the number of devices changes bits: 3 devices: not a power of two\n"));
   EXPECT_EQ(report()["k_dependent_because"], "3 devices: not a power of two");
   EXPECT_THAT(dry({"--devices=cpu:1", "--global_batch_size=16"}),
-              HasSubstr("--shards=8 is what gives the same bits on up to 8 devices\n"));
+              AllOf(HasSubstr("the global batch of 16 has 1 shard\n"),
+                    HasSubstr("more devices than one give other bits\n"),
+                    HasSubstr("--shards=8 gives the same bits on 1, 2, 4, ... up to 8 devices; ")));
+  EXPECT_THAT(dry({"--devices=cpu:8", "--global_batch_size=16"}),
+              AllOf(HasSubstr("the default of 1 shard was raised to 8, one per device\n"),
+                    HasSubstr("--shards=8 gives the same bits")));
+  for (const char* flag : {"--allreduce=ring", "--shards=2", "--global_batch_size=12"})
+    EXPECT_THAT(dry({"--devices=cpu:2", flag}), testing::Not(HasSubstr("gives the same bits")))
+        << flag;
 }
 
 TEST_F(TrainTest, WarnsWhereARunGoesOnWithAnotherNumberOfShards) {
@@ -131,6 +139,33 @@ TEST_F(TrainTest, ExplainsANodeWithoutTraining) {
   EXPECT_TRUE(json["colocation"].is_array());
   EXPECT_TRUE(json["load"].is_object());
   EXPECT_TRUE(json["fallback"].is_null());
+}
+
+TEST_F(TrainTest, ExplainsHowANodeIsDividedIntoShards) {
+  const auto explain = [&](const std::string& node) {
+    const TrainResult result =
+        run_train({"--explain=" + node, "--devices=cpu:2", "--global_batch_size=16", "--shards=8",
+                   "--json=" + json_.string()},
+                  unreadable_recipe());
+    EXPECT_EQ(result.code, 0) << result.error;
+    return result.out;
+  };
+  EXPECT_THAT(explain("tower1/fc0/MatMul"),
+              HasSubstr("  shards of the device: 4; runs once for each\n"
+                        "    f64[8,5]: 1 row of each sample\n"));
+  EXPECT_TRUE(report()["shards"]["copies"].empty());
+  EXPECT_THAT(
+      explain("tower0/gradients/fc0/MatMul_grad/MatMulTransposeA"),
+      HasSubstr("    f64[4,5]: partial sums, added up by AllReduceGrads/AllReduce/update\n"));
+  EXPECT_EQ(report()["shards"]["outputs"][0]["added_by"].size(), 1u);
+  EXPECT_THAT(explain("tower0/ReduceMean"),
+              HasSubstr("    f64[]: partial sums\n"
+                        "    copy tower0/ReduceMean/sum, 8 bytes, for tower0/"));
+  EXPECT_EQ(report()["shards"]["copies"][0]["bytes"], 8);
+  EXPECT_THAT(explain("train_op"), HasSubstr("  shards of the device: 4; runs once\n"));
+  EXPECT_EQ(report()["shards"]["runs"], 1);
+  EXPECT_THAT(explain("tower-pred-1/fc0/MatMul"), testing::Not(HasSubstr("shards of")));
+  EXPECT_TRUE(report()["shards"].is_null());
 }
 
 TEST_F(TrainTest, ADryRunMayExplainToo) {
