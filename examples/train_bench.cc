@@ -23,6 +23,7 @@
 #include "belfry/trainers/program/inspect.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/program/run_flags.h"
 #include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/program/trainer_options.h"
 #include "belfry/trainers/util/console.h"
@@ -168,7 +169,7 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   BenchFlags wanted;
   add_flags(parser, wanted);
   const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
-  wanted.help = parser.parse(arguments);
+  wanted.help = parse_with_config(parser, arguments);
   if (!wanted.help.empty()) return wanted;
   wanted.model = as_flag(parser.flag("--model").shown_name(), [&] {
     return find_model(wanted.model_name, wanted.image_size,
@@ -340,6 +341,10 @@ int train_bench(const BenchFlags& wanted) {
 
 // One of several processes, or the only one.
 int run(const BenchFlags& wanted) {
+  if (wanted.training.run.print_config) {
+    print_config(wanted.training.config);
+    return 0;
+  }
   const std::shared_ptr<Processes> processes = join_processes(wanted.training);
   if (!processes) return train_bench(wanted);
   return run_process(*processes, [&] {

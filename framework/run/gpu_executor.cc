@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/plan/rank_launch.h"
+#include "belfry/framework/run/failed_launch.h"
 #include "belfry/framework/run/gpu_timers.h"
 
 namespace belfry {
@@ -118,7 +119,7 @@ bool GpuExecutor::act(const Command& command) {
       break;
     case Kind::kWaitStamp:
       if (!await(strand, command.position)) return false;
-      stream(strand).check_inputs();
+      check_inputs(strand);
       break;
     case Kind::kBeginSegment:
     case Kind::kEndSegment: break;  // not here
@@ -126,7 +127,20 @@ bool GpuExecutor::act(const Command& command) {
   return true;
 }
 
-void GpuExecutor::enqueue(LaunchIndex launch) {
+// The stream knows the node, but not the device, which may be one of several on its GPU.
+void GpuExecutor::check_inputs(StrandIndex strand) const try {
+  stream(strand).check_inputs();
+} catch (FailedLaunch& launch) {
+  launch.device = runtime_.devices[at(plan_.strands[strand].device)]->spec;
+  throw;
+}
+
+void GpuExecutor::enqueue(LaunchIndex launch) try { enqueue_timed(launch); } catch (...) {
+  const PlanNode& node = plan_.node(plan_.launches[launch].node);
+  rethrow_with_launch(*node.node, runtime_.devices[at(node.device())]->spec);
+}
+
+void GpuExecutor::enqueue_timed(LaunchIndex launch) {
   const LinkedLaunch& linked = linked_.linked(launch);
   GpuStream& of = stream(linked.launch->strand);
   of.serve(linked_.node_of(launch));

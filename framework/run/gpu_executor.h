@@ -56,7 +56,9 @@ class GpuExecutor {
   GpuStream& serving(const Command& command) const;
   bool follow(const std::vector<Command>& commands);
   bool act(const Command& command);
+  void check_inputs(StrandIndex strand) const;
   void enqueue(LaunchIndex launch);
+  void enqueue_timed(LaunchIndex launch);
   void replay(const Command& begin);
   // Until the GPU has stamped the launch; false if a thread failed.
   bool await(StrandIndex strand, int position);

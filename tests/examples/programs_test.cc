@@ -84,6 +84,49 @@ TEST(Programs, MnistDropsTheSameUnitsOnAnyNumberOfDevices) {
   local_file_system().remove(json);
 }
 
+// The sources of programs that train: they call train(), or have its flags.
+std::vector<std::string> training_programs() {
+  std::vector<std::string> names;
+  const std::string folder = cat(BELFRY_SOURCE_DIR, "/examples");
+  for (const std::string& file : local_file_system().list(folder)) {
+    if (!file.ends_with(".cc")) continue;
+    const std::string text = text_of(cat(folder, "/", file));
+    if (text.find("return train(") != text.npos || text.find("TrainFlagSet") != text.npos)
+      names.push_back(file.substr(0, file.size() - 3));
+  }
+  return names;
+}
+
+TEST(Programs, GiveTheSameRunAgainByTheirConfiguration) {
+  EXPECT_THAT(training_programs(),
+              testing::IsSupersetOf({"linear_regression", "mnist", "train_bench"}));
+  const std::string json = temporary_path(".json"), config = temporary_path(".config");
+  for (const std::string& program : training_programs()) {
+    SCOPED_TRACE(program);
+    std::vector<std::string> flags{"--devices=cpu:2", "--global_batch_size=8", "--seed=3",
+                                   "--learning_rate=0.01"};
+    if (program == "train_bench")
+      flags.insert(flags.end(), {"--num_batches=2", "--num_warmup_batches=0"});
+    else
+      flags.emplace_back("--max_steps=2");
+    const auto hash = [&](std::vector<std::string> arguments) {
+      arguments.push_back("--json=" + json);
+      const Finished done = run(program, arguments);
+      EXPECT_EQ(done.status, 0) << done.errors;
+      return nlohmann::json::parse(text_of(json))["state_hash"].get<std::string>();
+    };
+    const std::string first = hash(flags);
+    flags.emplace_back("--print_config");
+    const Finished printed = run(program, flags);
+    ASSERT_EQ(printed.status, 0) << printed.errors;
+    write_text_file(local_file_system(), config, printed.output);
+    EXPECT_EQ(hash({"--config=" + config}), first);
+    EXPECT_NE(hash({"--config=" + config, "--seed=4"}), first);
+    EXPECT_EQ(run(program, {"--config=" + config, "--print_config"}).output, printed.output);
+  }
+  for (const std::string& path : {json, config}) local_file_system().remove(path);
+}
+
 TEST(Programs, LinearRegressionFindsItsLine) {
   const std::string json = cat(testing::TempDir(), "programs_test.", getpid(), ".line.json");
   const Finished done = run("linear_regression", {"--json", json});

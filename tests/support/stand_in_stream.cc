@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
+#include "belfry/framework/run/failed_launch.h"
 
 namespace belfry::test {
 
@@ -64,11 +65,16 @@ void StandInStream::release() {
 
 void StandInStream::enqueue(std::function<void()> what, std::vector<Access> accesses) {
   const Turn turn(*this);
-  push({[this, what = std::move(what)] {
+  push({[this, node = node_, what = std::move(what)] {
           try {
             what();
           } catch (const InvalidArgument&) {
-            refuse_input(std::current_exception());
+            try {
+              if (!node) throw;
+              rethrow_with_launch(*node, {});
+            } catch (const InvalidArgument&) {
+              refuse_input(std::current_exception());
+            }
           }
         },
         std::move(accesses)});
@@ -88,6 +94,7 @@ void StandInStream::check_inputs() const {
 void StandInStream::serve(const Node& node) {
   const Turn turn(*this);
   served_ = std::string(node.name());
+  node_ = &node;
 }
 
 void StandInStream::copy(void* to, const void* from, std::size_t bytes) {

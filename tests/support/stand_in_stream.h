@@ -109,7 +109,8 @@ class StandInStream final : public GpuStream {
   int gpu_;
   int number_;  // among all streams
   std::string served_ = "nothing";
-  bool lost_ = false;  // a wait, right now
+  const Node* node_ = nullptr;  // that is served
+  bool lost_ = false;           // a wait, right now
   Clock clock_;
   std::shared_ptr<StandInCapture> capture_;  // that goes on
   StandInCapture::Front front_;

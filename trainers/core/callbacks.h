@@ -15,10 +15,10 @@ class Trainer;
 // TrainerOptions::callbacks. An exception ends the training and leaves train(), so that callbacks
 // behind it are not called, but for on_error().
 //
-// For a recipe the order is: StopOnRequest, MemoryWatch, StatsLog, HashLog, TensorBoard, what
-// saves, Progress, Evaluation, TellMemory, EarlyStop, then the recipe's own in the order of its
-// list. So an epoch is saved before anything that may fail looks at it; and what a callback writes
-// to variables behind an epoch is in the next checkpoint, not in that of the epoch.
+// For a recipe the order is: StopOnRequest, RunLog, MemoryWatch, StatsLog, HashLog, ReplicaCheck,
+// TensorBoard, what saves, Progress, Evaluation, TellMemory, EarlyStop, then the recipe's own in
+// the order of its list. So an epoch is saved before anything that may fail looks at it; and what a
+// callback writes to variables behind an epoch is in the next checkpoint, not in that of the epoch.
 struct Callback {
   virtual ~Callback() = default;
   // Graph and session exist; before the first step.

@@ -16,8 +16,11 @@ Evaluation::~Evaluation() = default;
 void Evaluation::setup(Trainer& trainer) {
   const Dataset* data = trainer.test_data();
   if (!data) return;
-  evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.built().predictors, *data,
-                                           trainer.options().batch_size);
+  evaluator_ = std::make_unique<Evaluator>(
+      trainer.session(), trainer.built().predictors, *data,
+      Evaluator::Options{.global_batch = trainer.batches().global_batch(),
+                         .shards = trainer.options().shards,
+                         .towers = trainer.batches().towers()});
   is_due_ = trainer.steps() > 0 && trainer.position().samples == 0 &&
             evaluated_at_ != trainer.steps() && knows_;
 }

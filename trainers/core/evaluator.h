@@ -1,7 +1,9 @@
 // Measures a model on data that it does not train on.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/run/session.h"
@@ -17,33 +19,40 @@ Step& prepare_predictors(Session& session, std::span<const TowerRecord> predicto
 
 class Evaluator {
  public:
-  // Compiles the predictors for `batch` samples each; and the first for `batch` samples and for the
-  // shorter batch that may be left at the end. Borrows all.
+  struct Options {
+    std::int64_t global_batch;  // the most samples at once, on all devices
+    std::int64_t shards;        // of it, as the session has them
+    std::int64_t towers;        // of all processes; each process tests everything on its own
+  };
+
+  // Compiles the predictors for the blocks of an EvaluationPlan. Borrows all.
   Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
-            std::int64_t batch);
+            const Options& options);
 
   // The loss and each metric of the predictors, in their order: means over all samples, each taken
-  // exactly once. Batches count by their numbers of samples. The bits do not depend on the number
-  // of predictors. Calls `on_samples`, if there is one, with how many have been taken, again and
-  // again.
+  // exactly once. Blocks count by their numbers of samples. For numbers of predictors and shards
+  // that are powers of two, the bits do not depend on the number of predictors. Calls `on_samples`,
+  // if there is one, with how many have been taken, again and again.
   std::vector<NamedValue> run(const std::function<void(std::int64_t)>& on_samples = {});
 
  private:
-  // Some of the predictors, compiled for batches of one size.
+  // Some of the predictors, compiled for the blocks of a run.
   struct Shot {
     std::size_t predictors = 0;
+    std::int64_t batch = 0;  // samples of each
     Step* step = nullptr;
     std::vector<Tensor> inputs;      // all fields of predictor 0, then of 1, ...
     std::vector<std::byte*> memory;  // of inputs
   };
 
   Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;
-  void add(Shot& shot, std::int64_t first, std::vector<NamedValue>& sums) const;
+  void take(Shot& shot, std::int64_t first, std::vector<std::vector<double>>& values) const;
 
   std::span<const TowerRecord> predictors_;
   const Dataset& data_;
   EvaluationPlan plan_;
-  Shot all_, one_, last_;  // those that the data need
+  std::vector<DType> types_;  // of loss and metrics
+  std::vector<Shot> shots_;   // one for each run of the plan
 };
 
 }  // namespace belfry

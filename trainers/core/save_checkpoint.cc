@@ -49,48 +49,66 @@ void SaveCheckpoint::setup(Trainer& trainer) {
 void SaveCheckpoint::after_epoch(Trainer& trainer, const StepInfo& info) { save(trainer, info); }
 
 void SaveCheckpoint::after_training(Trainer& trainer, const StepInfo& info) {
-  if (info.step != saved_at_) save(trainer, info);
+  settle();
+  if (info.step != saved_.steps) save(trainer, info);
+  settle();
 }
+
+void SaveCheckpoint::on_error(Trainer&, const std::exception&) { settle(); }
 
 void SaveCheckpoint::save(Trainer& trainer, const StepInfo& info) {
+  settle();
+  require_no_divergence(trainer, path_);
   replaced_ = waits_ && trainer.test_data() ? find_training(path_) : std::nullopt;
   if (replaced_ && !has_good_losses(*replaced_)) replaced_.reset();
-  try {
-    manifest_ =
-        save_training(trainer, path_, {.overwrite = overwrite_, .keep_old = replaced_.has_value()});
-    failure_.clear();
-    saved_path_ = path_;
-  } catch (const IoError& error) {
-    save_beside(trainer, error.what());
-  }
+  begun_ = {.steps = info.step, .epochs = trainer.epochs(), .manifest = "", .why = ""};
+  saving_.begin(trainer, Json::object(),
+                [this, keep_old = replaced_.has_value()](const CheckpointSnapshot& snapshot) {
+                  write(snapshot, keep_old);
+                });
   is_tested_ = false;
-  saved_at_ = info.step;
-  epochs_ = trainer.epochs();
 }
 
-void SaveCheckpoint::save_beside(Trainer& trainer, const std::string& why) {
-  replaced_.reset();
+void SaveCheckpoint::write(const CheckpointSnapshot& snapshot, bool keep_old) {
+  SaveOptions options = training_save_options(overwrite_);
+  options.keep_old = keep_old;
   try {
-    save_training(trainer, beside(), {.overwrite = overwrite_});
-  } catch (const Error&) {
-    throw IoError(why);
+    begun_.manifest = snapshot.save(path_, local_file_system(), options);
+  } catch (const IoError& error) {
+    begun_.why = error.what();
   }
-  saved_path_ = beside();
+  if (begun_.why.empty()) return;
+  try {
+    snapshot.save(beside(), local_file_system(), training_save_options(overwrite_));
+  } catch (const Error&) {
+    throw IoError(begun_.why);
+  }
+}
+
+void SaveCheckpoint::settle() {
+  if (!saving_.settle()) return;
+  saved_ = begun_;
   const bool is_new = failure_.empty();
-  failure_ = cat(why, "; step ", trainer.steps(), " was saved at ", beside());
+  failure_.clear();
+  saved_path_ = path_;
+  if (saved_.why.empty()) return;
+  saved_path_ = beside();
+  replaced_.reset();
+  failure_ = cat(saved_.why, "; step ", saved_.steps, " was saved at ", saved_path_);
   if (is_new) log_warning(failure_, ", and training goes on");
 }
 
 void SaveCheckpoint::after_evaluation(Trainer& trainer, const StepInfo&) {
+  settle();
   if (!waits_ || std::exchange(is_tested_, true)) return;
   const bool good = std::isfinite(trainer.metric("validation_loss"));
   if (!good && replaced_) return put_back(trainer);
   if (!good) {  // noted, so that it may be replaced
-    save_training(trainer, saved_path_, {.overwrite = overwrite_, .test_diverged = true});
+    save_training(trainer, saved_path_, overwrite_, note_of_test_loss(trainer));
     return;
   }
   try {
-    if (replaced_) settle_checkpoint(path_, manifest_, /*keep_new=*/true);
+    if (replaced_) settle_checkpoint(path_, saved_.manifest, /*keep_new=*/true);
   } catch (const IoError& error) {
     log_warning("the checkpoint ", path_,
                 " is saved, but the one before stays behind: ", error.what());
@@ -98,23 +116,24 @@ void SaveCheckpoint::after_evaluation(Trainer& trainer, const StepInfo&) {
 }
 
 void SaveCheckpoint::put_back(Trainer& trainer) {
-  if (!settle_checkpoint(path_, manifest_, /*keep_new=*/false)) return;
-  save_training(trainer, beside(), {.overwrite = overwrite_, .test_diverged = true});
+  if (!settle_checkpoint(path_, saved_.manifest, /*keep_new=*/false)) return;
+  save_training(trainer, beside(), overwrite_, note_of_test_loss(trainer));
   saved_path_ = beside();
   log_warning("the test loss is ", significant(trainer.metric("validation_loss")), " after step ",
-              saved_at_, ", so the checkpoint ", path_, " of step ", steps_in(*replaced_),
+              saved_.steps, ", so the checkpoint ", path_, " of step ", steps_in(*replaced_),
               " was kept; the present values are saved at ", beside());
 }
 
 std::string SaveCheckpoint::saved() const {
-  if (saved_at_ < 0) return "";
+  if (saved_.steps < 0) return "";
   const std::optional<CheckpointInfo> now = find_training(saved_path_);
-  if (!now) return cat("step ", saved_at_, " was saved at ", saved_path_, ", but is there no more");
-  if (steps_in(*now) != saved_at_)
-    return cat("step ", saved_at_, " was saved at ", saved_path_, ", but now ", now->path,
+  if (!now)
+    return cat("step ", saved_.steps, " was saved at ", saved_path_, ", but is there no more");
+  if (steps_in(*now) != saved_.steps)
+    return cat("step ", saved_.steps, " was saved at ", saved_path_, ", but now ", now->path,
                " holds step ", steps_in(*now));
-  return cat("the checkpoint ", now->path, " holds step ", saved_at_, ", ", epochs_,
-             epochs_ == 1 ? " whole epoch" : " whole epochs");
+  return cat("the checkpoint ", now->path, " holds step ", saved_.steps, ", ", saved_.epochs,
+             saved_.epochs == 1 ? " whole epoch" : " whole epochs");
 }
 
 }  // namespace belfry

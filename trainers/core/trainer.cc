@@ -300,16 +300,16 @@ void Trainer::run() {
 
 // Whether it was traced.
 bool Trainer::run_step(Source& source, const StepInfo& step) {
-  const double rate = built_.learning_rates.empty() ? 0 : options_.optimizer.rate().at(step);
+  step_rate_ = options_.optimizer.rate().at(step);
   std::optional<Trace> trace;
   if (source.free) {
-    source.free->next(rate, batches_.steps_per_epoch() - epoch_step_, step_metrics_);
+    source.free->next(step_rate_, batches_.steps_per_epoch() - epoch_step_, step_metrics_);
     trace = source.free->take_trace();
   } else {
     if (traced_.contains(steps_ + 1)) trace.emplace();
     Batch& batch = source.input->next();
     TrainingStep& training_step = training_steps_[batch.form];
-    training_step.run(std::move(batch.staged), batch.tensors, rate,
+    training_step.run(std::move(batch.staged), batch.tensors, step_rate_,
                       {.trace = trace ? &*trace : nullptr});
     last_step_ = &training_step;
     if (const int signal = training_step.requested()) end_by(signal);

@@ -212,6 +212,8 @@ class Trainer {
   // Training samples of all towers per second of training: without the first step, evaluations and
   // other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;
+  // Of the last step, by the optimizer's schedule; 0 before it.
+  double step_learning_rate() const { return step_rate_; }
   // In the last step alone, which may be the first; 0 before it.
   double step_examples_per_second() const { return step_examples_per_second_; }
 
@@ -247,7 +249,7 @@ class Trainer {
   std::vector<TrainingStep> training_steps_;  // one for each form, or one for each tower
   StepRange traced_ = {};
   std::vector<NamedValue> step_metrics_, other_metrics_;
-  double step_examples_per_second_ = 0;
+  double step_examples_per_second_ = 0, step_rate_ = 0;
   std::int64_t steps_ = 0, first_step_ = 0;
   std::int64_t epoch_step_ = 0;  // steps of the current epoch
   int epochs_ = 0;

@@ -127,17 +127,6 @@ CheckpointInfo restore_whole(Session& session, const std::string& path) {
 constexpr char kNotFiniteSince[] = "loss_not_finite_since";  // a step
 constexpr char kTestLoss[] = "test_loss_not_finite_after";   // a step
 
-// Weights that are finite may have no use either: a loss that is not finite says so. They replace
-// none but their like.
-void require_no_divergence(const Trainer& trainer, const std::string& path) {
-  const std::optional<std::int64_t> since = trainer.not_finite_since();
-  if (!since) return;
-  const std::optional<CheckpointInfo> old = find_training(path);
-  require(!old || !has_good_losses(*old), "the loss is not finite since step ", *since,
-          ", so nothing was saved, and the checkpoint ", old ? old->path : path,
-          " was kept; save to another path to keep the present values, too");
-}
-
 void warn_of_divergence(const CheckpointInfo& info) {
   const std::pair<const char*, const char*> losses[] = {
       {kNotFiniteSince, "a loss that was not finite since step "},
@@ -200,22 +189,32 @@ Json extra_of(Trainer& trainer) {
 
 }  // namespace
 
-std::string save_training(Trainer& trainer, const std::string& path,
-                          const TrainingSaveOptions& options) {
-  require_equal_replicas(trainer.session(), trainer.graph(), trainer.steps());
-  require_no_divergence(trainer, path);
-  Json extra = extra_of(trainer);
-  if (options.test_diverged) extra.set(kTestLoss, trainer.steps());
-  SaveOptions save = training_save_options(options.overwrite);
-  save.keep_old = options.keep_old;
-  return save_checkpoint(trainer.session(), path, extra, local_file_system(), save);
-}
-
 CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more) {
   require_equal_replicas(trainer.session(), trainer.graph(), trainer.steps());
   Json extra = extra_of(trainer);
   for (const auto& [key, value] : more.members()) extra.set(key, value);
   return CheckpointSnapshot(trainer.session(), extra);
+}
+
+// Weights that are finite may have no use either: a loss that is not finite says so. They replace
+// none but their like.
+void require_no_divergence(const Trainer& trainer, const std::string& path) {
+  const std::optional<std::int64_t> since = trainer.not_finite_since();
+  if (!since) return;
+  const std::optional<CheckpointInfo> old = find_training(path);
+  require(!old || !has_good_losses(*old), "the loss is not finite since step ", *since,
+          ", so nothing was saved, and the checkpoint ", old ? old->path : path,
+          " was kept; save to another path to keep the present values, too");
+}
+
+void save_training(Trainer& trainer, const std::string& path, bool overwrite, const Json& more) {
+  require_no_divergence(trainer, path);
+  snapshot_training(trainer, more)
+      .save(path, local_file_system(), training_save_options(overwrite));
+}
+
+Json note_of_test_loss(const Trainer& trainer) {
+  return Json::object().set(kTestLoss, trainer.steps());
 }
 
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {

@@ -12,25 +12,23 @@ namespace belfry {
 class Trainer;
 struct TrainingPosition;
 
-struct TrainingSaveOptions {
-  bool overwrite = false;  // a checkpoint of another model, too
-  bool keep_old = false;   // of SaveOptions
-  bool test_diverged =
-      false;  // the manifest notes that the test loss of these values is not finite
-};
+// The state of a run, with members that `more` adds, copied between two steps: to be saved while
+// training goes on, with training_save_options(). Throws as require_equal_replicas().
+CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more);
 
-// Throws as save_checkpoint() (framework/checkpoint/checkpoint.h) and require_equal_replicas() do,
-// and InvalidArgument while the loss is not finite, if that replaced the checkpoint of a run whose
-// losses were. Returns what save_checkpoint() does.
-std::string save_training(Trainer& trainer, const std::string& path,
-                          const TrainingSaveOptions& options = {});
-
+// `overwrite`: a checkpoint of another model, too.
 SaveOptions training_save_options(bool overwrite);
 
-// What save_training() would write, with members that `more` adds, copied at the end of a step: to
-// be saved while training goes on, with training_save_options(). Throws as
-// require_equal_replicas().
-CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more);
+// What snapshot_training() is given where the test loss of these values is not finite.
+Json note_of_test_loss(const Trainer& trainer);
+
+// Throws InvalidArgument while the loss is not finite, if a save to `path` replaced the checkpoint
+// of a run whose losses were.
+void require_no_divergence(const Trainer& trainer, const std::string& path);
+
+// All this at once: saves, and waits until that is done. Throws as CheckpointSnapshot::save(), too.
+void save_training(Trainer& trainer, const std::string& path, bool overwrite = false,
+                   const Json& more = Json::object());
 
 // A checkpoint of another run: with another model, optimizer, global batch, seed or other data.
 class OtherRun : public InvalidArgument {
@@ -45,7 +43,7 @@ std::optional<CheckpointInfo> find_training(const std::string& path);
 // what save_training() writes.
 TrainingPosition position_in(const CheckpointInfo& info);
 
-// Unless save_training() has noted that the loss, or the test loss, was not finite.
+// Unless it notes that the loss, or the test loss, was not finite.
 bool has_good_losses(const CheckpointInfo& info);
 
 // What becomes of a checkpoint whose run had another model, optimizer, global batch, seed or data.

@@ -54,8 +54,10 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
                            PrepareOptions options, bool keeps_gradients)
     : metrics_(1 + towers[0].metrics.size()),
       rates_(rates.size()),
+      types_{towers[0].loss.dtype()},
+      equal_(form.batch.equal()),
       per_process_(towers.size() * metrics_ + 1) {
-  const bool equal = form.batch.equal();
+  for (const NamedOutput& metric : towers[0].metrics) types_.push_back(metric.value.dtype());
   std::vector<Fetch> fetches{*form.train_op};
   std::vector<FeedType> feeds;
   for (std::size_t t = 0; t < towers.size(); ++t) {
@@ -63,7 +65,7 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
     const bool all_count = samples == rows;
     add_feeds(towers[t], rows, all_count ? std::optional(form.batch.begins[t]) : std::nullopt,
               feeds);
-    if (samples > 0) towers_.push_back({fetches.size(), equal ? 1 : static_cast<double>(samples)});
+    if (samples > 0) towers_.push_back({fetches.size(), static_cast<double>(samples)});
     if (form.runs(t)) add_fetches(towers[t], fetches);
   }
   if (form.of_all_towers) {
@@ -127,14 +129,18 @@ int TrainingStep::requested() const {
 }
 
 double TrainingStep::metric(std::size_t m) const {
-  double sum = 0, weights = 0;
   if (of_all_ > 0) {
     const std::span<const double> values = step_->fetched(of_all_).data<double>();
-    for (std::size_t first = 0; first < values.size(); first += per_process_)
-      for (std::size_t i = m; i + 1 < per_process_; i += metrics_, ++weights)
-        sum += values[first + i];
-    return sum / weights;
+    const std::size_t own = (per_process_ - 1) / metrics_;
+    return tower_mean(values.size() / per_process_ * own, types_[m], [&](std::size_t t) {
+      return values[t / own * per_process_ + t % own * metrics_ + m];
+    });
   }
+  if (equal_)
+    return tower_mean(towers_.size(), types_[m], [&](std::size_t t) {
+      return scalar_value(step_->fetched(towers_[t].first + m));
+    });
+  double sum = 0, weights = 0;
   for (const Counted& tower : towers_) {
     sum += tower.weight * scalar_value(step_->fetched(tower.first + m));
     weights += tower.weight;

@@ -19,6 +19,23 @@ struct NamedValue {
 // Of a floating-point scalar.
 double scalar_value(const Tensor& tensor);
 
+// The mean of value(0), ..., value(towers - 1), which towers have computed in `dtype`: added along
+// the canonical tree in f32, or f64 if that is the type. So it has the bits of the mean that one
+// tower computes over all rows, if their number and that of towers are powers of two.
+template <class F>
+double tower_mean(std::size_t towers, DType dtype, const F& value) {
+  const auto sum = [&](auto type, auto& self, std::size_t first, std::size_t count) {
+    using T = decltype(type);
+    if (count == 1) return static_cast<T>(value(first));
+    const std::size_t left = (count + 1) / 2;
+    const T a = self(type, self, first, left), b = self(type, self, first + left, count - left);
+    return a + b;
+  };
+  const double total = dtype == DType::kF64 ? sum(double(), sum, 0, towers)
+                                            : static_cast<double>(sum(float(), sum, 0, towers));
+  return total / static_cast<double>(towers);
+}
+
 // Adds the inputs of a tower, for so many rows.
 // `first`: the number of its first row in the batch of all towers; none if rows do not count.
 void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::int64_t> first,
@@ -47,7 +64,8 @@ class TrainingStep {
   void request(int number) { request_ = number; }
   // The largest that was fed in the last run in any process; 0 if there is one process.
   int requested() const;
-  // Of the last run, the mean over the towers, by their samples: metric m, 0 being the loss.
+  // Of the last run, the mean over the towers, by their samples: metric m, 0 being the loss. Where
+  // all have as many, it is tower_mean().
   double metric(std::size_t m) const;
   std::size_t metrics() const { return metrics_; }
   // Of the last run: TrainingForm::gradients, by the logical names of variables.
@@ -58,13 +76,15 @@ class TrainingStep {
   // A tower that counts.
   struct Counted {
     std::size_t first;  // fetch of its loss
-    double weight;      // its samples, or 1 if all towers have as many
+    double weight;      // its samples
   };
 
   Step* step_;
   std::vector<std::pair<std::string, std::size_t>> gradients_;  // variable and fetch
   bool stages_;
   std::size_t metrics_, rates_;
+  std::vector<DType> types_;  // of the metrics
+  bool equal_;                // all towers have as many samples
   std::vector<Counted> towers_;
   std::size_t of_all_ = 0;   // the fetch of TrainingForm::of_all_towers; 0: there is none
   std::size_t per_process_;  // so many values of it

@@ -1,6 +1,7 @@
 #include "belfry/trainers/data/batches.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -183,23 +184,32 @@ std::span<const std::int64_t> BatchPlan::rows(std::span<const std::int64_t> orde
                        static_cast<std::size_t>(form.rows[t]));
 }
 
-EvaluationPlan::EvaluationPlan(std::int64_t samples, std::int64_t batch_size)
-    : batch_size_(batch_size) {
+EvaluationPlan::EvaluationPlan(std::int64_t samples, std::int64_t global_batch, std::int64_t shards,
+                               std::int64_t towers) {
   require(samples >= 0, "cannot evaluate ", samples, " samples");
-  require(batch_size >= 1, "an evaluation batch of ", batch_size, ": it must be at least 1");
+  require(towers >= 1 && global_batch >= towers && global_batch % towers == 0, "an evaluation of ",
+          global_batch, " samples at once on ", towers, " devices");
+  require(shards >= 1 && shards % towers == 0, shards, " shards on ", towers, " devices");
   order_.resize(static_cast<std::size_t>(samples));
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
+  const std::int64_t unit = shards <= global_batch ? shards : towers;
+  std::int64_t first = 0;
+  const auto add = [&](std::int64_t block, bool is_divided) {
+    const std::int64_t blocks = (samples - first) / block;
+    if (blocks > 0) runs_.push_back({first, block, blocks, is_divided});
+    first += blocks * block;
+  };
+  const auto most = static_cast<std::uint64_t>(global_batch / unit);
+  for (auto each = static_cast<std::int64_t>(std::bit_floor(most)); each > 0; each /= 2)
+    add(each * unit, true);
+  add(1, false);
 }
 
-std::int64_t EvaluationPlan::batches() const {
-  return std::ssize(order_) / batch_size_ + (std::ssize(order_) % batch_size_ != 0);
-}
-
-std::span<const std::int64_t> EvaluationPlan::rows(std::int64_t i) const {
-  require(i >= 0 && i < batches(), "batch ", i, " of ", batches());
-  const std::int64_t from = i * batch_size_;
-  const std::int64_t count = std::min(batch_size_, std::ssize(order_) - from);
-  return std::span(order_).subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(count));
+std::span<const std::int64_t> EvaluationPlan::rows(std::int64_t first, std::int64_t count) const {
+  require(first >= 0 && count >= 0 && first <= samples() - count, count, " samples from ", first,
+          " of ", samples());
+  return std::span(order_).subspan(static_cast<std::size_t>(first),
+                                   static_cast<std::size_t>(count));
 }
 
 }  // namespace belfry

@@ -112,19 +112,32 @@ class BatchPlan {
   std::vector<BatchForm> forms_;
 };
 
-// Evaluation: samples 0 to samples - 1 in order, each exactly once, the last batch perhaps short.
+// Evaluation: samples 0 to samples - 1 in order, each exactly once, in blocks. A block has so many
+// samples that every shard takes a power of two of them, or it is one sample. So sums over blocks
+// do not depend on how many devices have the shards.
 class EvaluationPlan {
  public:
-  // Throws InvalidArgument unless samples >= 0 and batch_size >= 1.
-  EvaluationPlan(std::int64_t samples, std::int64_t batch_size);
+  struct Run {
+    std::int64_t first;    // sample of the first block
+    std::int64_t samples;  // of each block
+    std::int64_t blocks;
+    bool is_divided;  // among the devices; else one takes it
+  };
 
-  std::int64_t batches() const;
-  // The samples of batch i; valid while the plan lives.
-  std::span<const std::int64_t> rows(std::int64_t i) const;
+  // Blocks of at most `global_batch` samples, the largest first, in `shards` parts; of `towers` if
+  // the batch has fewer samples than shards. Throws InvalidArgument unless samples >= 0, towers >=
+  // 1, and `global_batch` and `shards` are multiples of it.
+  EvaluationPlan(std::int64_t samples, std::int64_t global_batch, std::int64_t shards,
+                 std::int64_t towers);
+
+  std::span<const Run> runs() const { return runs_; }
+  std::int64_t samples() const { return std::ssize(order_); }
+  // The samples from `first` on; valid while the plan lives.
+  std::span<const std::int64_t> rows(std::int64_t first, std::int64_t count) const;
 
  private:
-  std::int64_t batch_size_;
   std::vector<std::int64_t> order_;
+  std::vector<Run> runs_;
 };
 
 }  // namespace belfry

@@ -1,6 +1,8 @@
 #include "belfry/trainers/program/flags.h"
 
 #include <limits>
+#include <utility>
+#include <variant>
 
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/small_tensors.h"
@@ -10,6 +12,7 @@
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flag_checks_impl.h"
+#include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/tf_spellings.h"
 
 namespace belfry {
@@ -302,6 +305,7 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
   add_auto_flags(parser, flags_.automatic, flags_.trainer.aggregation.choice.any);
   add_training(parser);
   if (!defaults_.benchmark) add_files(parser);
+  if (defaults_.benchmark) add_config_flags(parser, flags_.run);
   add_inspection(parser);
   add_own_flags(parser, defaults_.own);
   add_execution(parser);
@@ -319,6 +323,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   session.dry_run = flags.plans();
   session.log_device_placement = session.log_device_placement || flags.dry_run;
   if (!defaults_.benchmark) read_run(flags);
+  flags.config = resolved_config(flags);
   return flags;
 }
 
@@ -338,26 +343,30 @@ void TrainFlagSet::read_run(TrainFlags& flags) const {
   if (!flags.restore_checkpoint.empty()) flags.run.resume = flags.restore_checkpoint;
   for (const char* const flag : {"--batch_size", "--global_batch_size", "--shards"})
     flags.batch_given = flags.batch_given || parser_.given(flag);
-  flags.config = config_of(parser_);
-  const std::pair<const char*, Json> defaults[] = {
-      {"devices", join(full_names(flags.trainer.devices), ",")},
-      {"epochs", flags.trainer.epochs},
-      {"seed", flags.trainer.seed}};
-  for (const auto& [name, value] : defaults)
-    if (!flags.config.find(name)) flags.config.set(name, value);
-  if (!flags.config.find("batch_size") && !flags.config.find("global_batch_size"))
-    flags.config.set("global_batch_size",
-                     flags.trainer.batch_size * std::ssize(flags.trainer.devices));
+}
+
+// The flags that were given, and the defaults that another machine or version may have otherwise.
+Json TrainFlagSet::resolved_config(const TrainFlags& flags) const {
+  Json config = config_of(parser_);
+  const auto add = [&](const std::string& name, Json value) {
+    if (!config.find(name)) config.set(name, std::move(value));
+  };
+  add("devices", join(full_names(flags.trainer.devices), ","));
+  if (parser_.has("--epochs")) add("epochs", flags.trainer.epochs);
+  add("seed", flags.trainer.seed);
+  if (!config.find("batch_size"))
+    add("global_batch_size", flags.trainer.batch_size * std::ssize(devices_of_all(flags)));
+  for (const OwnFlag& flag : defaults_.own)
+    if (flag.value() != OwnFlag::Value(""))  // which no command line gives
+      std::visit([&](const auto& value) { add(flag.name, Json(value)); }, flag.value());
+  return config;
 }
 
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {
   FlagParser parser("Trains on one or more devices. Flags may be spelled with - or _.",
                     defaults.program);
   const TrainFlagSet set(parser, defaults);
-  const std::vector<std::string> all = with_config(arguments);
-  std::vector<const char*> texts;
-  for (const std::string& argument : all) texts.push_back(argument.c_str());
-  std::string help = parser.parse(texts);
+  std::string help = parse_with_config(parser, arguments);
   if (!help.empty()) return {.help = std::move(help)};
   return set.read();
 }

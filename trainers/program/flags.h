@@ -90,6 +90,7 @@ class TrainFlagSet {
   void add_inspection(FlagParser& parser);
   void add_execution(FlagParser& parser);
   void read_run(TrainFlags& flags) const;
+  Json resolved_config(const TrainFlags& flags) const;
 
   const FlagParser& parser_;
   FlagDefaults defaults_;

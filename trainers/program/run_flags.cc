@@ -1,6 +1,7 @@
 #include "belfry/trainers/program/run_flags.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <optional>
 
@@ -22,7 +23,8 @@ constexpr std::string_view kOfOneCall[] = {"config",        "print_config",
                                            "trace_file",    "trace_steps",
                                            "memory_report", "dry_run",
                                            "explain",       "load",
-                                           "algorithms",    "check_equivalence"};
+                                           "algorithms",    "check_equivalence",
+                                           "plot"};
 
 BestMetric parse_best(const WrittenFlag& flag) {
   const std::size_t colon = flag.value.rfind(':');
@@ -174,6 +176,10 @@ void add_run_flags(FlagParser& parser, RunFlags& flags) {
       [&to = flags.traced](const WrittenFlag& flag) { to = parse_steps(flag.written, flag.value); },
       "FIRST-LAST",
       "record these steps for Perfetto or chrome://tracing, a file each in --run_dir [none]");
+  add_config_flags(parser, flags);
+}
+
+void add_config_flags(FlagParser& parser, RunFlags& flags) {
   parser.add(
       "--config", [](const WrittenFlag&) {}, "FILE",
       "take flags from this JSON object, as --print_config prints and --run_dir keeps it; those of "
@@ -221,6 +227,15 @@ std::vector<std::string> with_config(std::span<const char* const> arguments) {
   all.insert(all.end(), arguments.begin(), arguments.end());
   return all;
 }
+
+std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments) {
+  const std::vector<std::string> all = with_config(arguments);
+  std::vector<const char*> texts;
+  for (const std::string& argument : all) texts.push_back(argument.c_str());
+  return parser.parse(texts);
+}
+
+void print_config(const Json& config) { std::puts(config.str(2).c_str()); }
 
 Json config_of(const FlagParser& parser) {
   Json config = Json::object();

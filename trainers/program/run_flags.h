@@ -29,6 +29,8 @@ struct RunFlags {
 };
 
 void add_run_flags(FlagParser& parser, RunFlags& flags);
+// Of these --config and --print_config alone, for programs that keep nothing of a run.
+void add_config_flags(FlagParser& parser, RunFlags& flags);
 
 // Throws FlagError for what has no use together.
 void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overwrite);
@@ -38,9 +40,14 @@ void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overw
 // FlagError naming the file and the line.
 std::vector<std::string> with_config(std::span<const char* const> arguments);
 
+// FlagParser::parse() of these.
+std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments);
+
 // What such a file has to hold for this run: the flags that were given, but for those that name
 // what one run reads and writes.
 Json config_of(const FlagParser& parser);
+// What --print_config prints.
+void print_config(const Json& config);
 
 // Of "100-102", or "100" for one step. Throws FlagError unless 1 <= first <= last.
 StepRange parse_steps(const std::string& written, std::string_view text);

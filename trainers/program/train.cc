@@ -70,10 +70,18 @@ class SaveForFlag final : public SaveCheckpoint {
   void after_evaluation(Trainer& trainer, const StepInfo& info) override {
     naming(written_, [&] { SaveCheckpoint::after_evaluation(trainer, info); });
   }
+  void on_error(Trainer& trainer, const std::exception& error) override {
+    naming(written_, [&] { SaveCheckpoint::on_error(trainer, error); });
+  }
 
  private:
   std::string written_;
 };
+
+// Whether a copy of the state is held now and then.
+bool saves(const TrainFlags& flags) {
+  return !flags.run.directory.empty() || !flags.save_checkpoint.empty();
+}
 
 // In the order that callbacks.h states. Returns the one of --save_checkpoint, if that is given.
 std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
@@ -88,7 +96,7 @@ std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainF
   }
   options.callbacks.push_back(std::make_shared<Progress>(console));
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
-  options.callbacks.push_back(std::make_shared<TellMemory>(console, !flags.run.directory.empty()));
+  options.callbacks.push_back(std::make_shared<TellMemory>(console, saves(flags)));
   if (flags.early_stop)
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
@@ -173,11 +181,6 @@ void load(const Dataset& train, const Dataset* test) {
   const Busy busy("reading the data");
   train.size();
   if (test) test->size();
-}
-
-int print_config(const TrainFlags& flags) {
-  std::puts(flags.config.str(2).c_str());
-  return 0;
 }
 
 // The files for reports that flags name, opened before anything is built, so that what cannot be
@@ -294,8 +297,7 @@ class Program {
       report_ = make_report(name_, flags_, recipe_, *trainer_);
       report_.progress.startup_seconds = startup_seconds;
       report_.progress.seconds = seconds_now() - began;
-      report_.memory =
-          memory_use(*trainer_, *train_data_, rss_before_plan, !flags_.run.directory.empty());
+      report_.memory = memory_use(*trainer_, *train_data_, rss_before_plan, saves(flags_));
       report_results();
       if (error) std::rethrow_exception(error);
       require<Error>(!report_.losses.divergence, "training diverged: ", report_.losses.divergence,
@@ -384,7 +386,10 @@ int train(int argc, char** argv, const Recipe& recipe) {
                                    .own = recipe.flags});
   };
   const auto run = [&](const TrainFlags& flags) {
-    if (flags.run.print_config) return print_config(flags);
+    if (flags.run.print_config) {
+      print_config(flags.config);
+      return 0;
+    }
     const std::string name = program_name(argc, argv);
     const std::shared_ptr<Processes> processes = join_processes(flags);
     if (!processes) return Program(name, flags, recipe).run();

@@ -49,10 +49,12 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
   if (directory_) require_room(flags);
   if (directory_) {
     const OnSaveError on_error = flags.run.schedule.on_error;
+    log_ = std::make_shared<RunLog>(directory_->files(), directory_->path_of(kLogFile));
     memory_ = std::make_shared<MemoryWatch>(flags.run.memory_every);
     stats_ = std::make_shared<StatsLog>(directory_->files(), directory_->path_of(kStatsFile),
                                         on_error, memory_);
-    saver_ = std::make_shared<RunSaver>(*directory_, flags.run.schedule, *stats_);
+    saver_ = std::make_shared<RunSaver>(*directory_, flags.run.schedule);
+    saver_->keep_in_step(stats_->file());
     if (flags.run.hash_every > 0) {
       hashes_ = std::make_shared<HashLog>(directory_->files(), directory_->path_of(kHashesFile),
                                           flags.run.hash_every, on_error);
@@ -65,7 +67,11 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
 TrainingRun::~TrainingRun() { console_.copy_to({}); }
 
 void TrainingRun::take_directory(const TrainFlags& flags) {
-  directory_ = std::make_unique<RunDirectory>(flags.run.directory);
+  try {
+    directory_ = std::make_unique<RunDirectory>(flags.run.directory);
+  } catch (const IoError& error) {
+    throw IoError(cat("--run_dir=", flags.run.directory, ": ", error.what()));
+  }
   if (flags.run.resume != "never" || directory_->is_empty()) return;
   require<FlagError>(flags.overwrite, "--resume=never: ", directory_->path(),
                      " holds a run already; name another directory, go on with that run "
@@ -130,7 +136,7 @@ void TrainingRun::adopt(TrainerOptions& options) const {
 
 std::vector<std::shared_ptr<Callback>> TrainingRun::callbacks() {
   std::vector<std::shared_ptr<Callback>> result{stop_};
-  if (stats_) result.insert(result.end(), {memory_, stats_});
+  if (stats_) result.insert(result.end(), {log_, memory_, stats_});
   if (hashes_) result.push_back(hashes_);
   if (flags_.run.check_replicas_every > 0)
     result.push_back(std::make_shared<ReplicaCheck>(flags_.run.check_replicas_every));
@@ -175,9 +181,7 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
           trainer, path, flags_.run.resume == "auto" ? OtherRuns::kRefuse : OtherRuns::kTell);
       console_.line(line);
       resumed_from_ = trainer.steps();
-      if (is_own(path))
-        stats_bytes_ = static_cast<std::uint64_t>(
-            std::max<std::int64_t>(0, integer_in(inspect_checkpoint(path), "stats_bytes")));
+      if (is_own(path)) line_positions_ = line_positions(inspect_checkpoint(path));
       return;
     } catch (const OtherRun& error) {
       throw FlagError(cat(written_, ": ", error.what()));
@@ -222,8 +226,9 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
         .set("shards", trainer.options().shards);
   directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
-  stats_->file().go_on(stats_bytes_);
-  log_ = std::make_unique<RunLog>(directory_->files(), directory_->path_of(kLogFile));
+  stats_->file().go_on(line_positions_);
+  if (hashes_) hashes_->file().go_on(line_positions_);
+  log_->open();
   console_.copy_to([this](std::string_view text) { log_->line(text); });
   console_.line(
       cat("run: ", directory_->path(),

@@ -64,7 +64,7 @@ class TrainingRun {
   const TrainFlags& flags_;
   Console& console_;
   std::unique_ptr<RunDirectory> directory_;
-  std::unique_ptr<RunLog> log_;
+  std::shared_ptr<RunLog> log_;
   std::shared_ptr<MemoryWatch> memory_;
   std::shared_ptr<StatsLog> stats_;
   std::shared_ptr<HashLog> hashes_;
@@ -78,7 +78,7 @@ class TrainingRun {
   // checkpoints of these steps.
   bool replaces_ = false;
   std::vector<std::int64_t> later_;
-  std::uint64_t stats_bytes_ = 0;
+  Json line_positions_ = Json::object();  // of the checkpoint, if it is of this directory
 };
 
 }  // namespace belfry

@@ -71,8 +71,6 @@ HashLog::HashLog(FileSystem& files, std::string path, std::int64_t every, OnSave
   require(every >= 1, "hash_every is ", every, "; it must be at least 1");
 }
 
-void HashLog::setup(Trainer&) { file_.go_on(start_); }
-
 void HashLog::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t steps = info.step + 1;
   if (steps % every_ != 0) return;
@@ -83,10 +81,6 @@ void HashLog::after_step(Trainer& trainer, const StepInfo& info) {
                 .str() +
             "\n");
 }
-
-Json HashLog::state() const { return Json::object().set("bytes", file_.bytes()); }
-
-void HashLog::restore(const Json& state) { start_ = state.at("bytes").unsigned_integer(); }
 
 Parting find_parting(const std::string& run_a, const std::string& run_b, FileSystem& files) {
   const auto a = read_hashes(files, run_a), b = read_hashes(files, run_b);

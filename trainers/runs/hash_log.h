@@ -22,16 +22,11 @@ class HashLog final : public Callback {
   HashLog(FileSystem& files, std::string path, std::int64_t every,
           OnSaveError on_error = OnSaveError::kRetry);
   LineFile& file() { return file_; }
-  void setup(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
-  std::string name() const override { return "hash_log"; }
-  Json state() const override;
-  void restore(const Json& state) override;
 
  private:
   LineFile file_;
   std::int64_t every_;
-  std::uint64_t start_ = 0;  // where the first line of this run begins
 };
 
 // Where two runs part.

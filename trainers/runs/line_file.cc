@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 
@@ -23,19 +24,33 @@ void LineFile::go_on(std::uint64_t bytes) {
   bytes_ = bytes;
 }
 
+std::string LineFile::name() const { return path_.substr(path_.rfind('/') + 1); }
+
+void LineFile::note(Json& positions) const { positions.set(name(), bytes_); }
+
+void LineFile::go_on(const Json& positions) {
+  const Json* const bytes = positions.find(name());
+  go_on(bytes ? bytes->unsigned_integer() : 0);
+}
+
 void LineFile::add(const std::string& line) {
+  if (const std::string warning = add_and_tell(line); !warning.empty()) log_warning(warning);
+}
+
+std::string LineFile::add_and_tell(const std::string& line) {
   waiting_ += line;
   try {
-    write();
+    return write();
   } catch (const IoError& error) {
     if (on_error_ == OnSaveError::kStop) throw;
-    if (!std::exchange(warned_, true))
-      log_warning(error.what(), "; the lines of the next steps wait until it can be written");
+    if (std::exchange(warned_, true)) return "";
+    return cat(error.what(), "; the next lines wait until it can be written");
   }
 }
 
-void LineFile::write() {
-  if (waiting_.empty()) return;
+// Returns what is to be told.
+std::string LineFile::write() {
+  if (waiting_.empty()) return "";
   try {
     if (!file_) file_ = files_.extend(path_, bytes_);
     file_->append(std::as_bytes(std::span(waiting_)));
@@ -46,11 +61,11 @@ void LineFile::write() {
   }
   bytes_ += waiting_.size();
   waiting_.clear();
-  if (std::exchange(warned_, false)) log_warning(path_, " is written again; no line was lost");
+  return std::exchange(warned_, false) ? cat(path_, " is written again; no line was lost") : "";
 }
 
 void LineFile::sync() {
-  write();
+  if (const std::string warning = write(); !warning.empty()) log_warning(warning);
   if (file_) file_->sync();
 }
 

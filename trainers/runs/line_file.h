@@ -1,10 +1,11 @@
-// Files of a run directory that grow by lines: stats.jsonl, hashes.jsonl.
+// Files of a run directory that grow by lines: stats.jsonl, hashes.jsonl, log.txt.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/json.h"
 
 namespace belfry {
 
@@ -26,16 +27,23 @@ class LineFile {
   // Before the first line: goes on behind the first `bytes` of the file, and cuts off the rest. If
   // there are fewer, as the machine died, it warns and goes on behind those. Throws IoError.
   void go_on(std::uint64_t bytes);
-  // Where the next line begins, in bytes; those that wait are not counted.
-  std::uint64_t bytes() const { return bytes_; }
+  // What a checkpoint keeps of the file: adds where its next line begins, in bytes, by its name;
+  // lines that wait are not counted.
+  void note(Json& positions) const;
+  // As above, from where note() has put it; from the start if it did not. Throws InvalidArgument
+  // for what note() cannot give.
+  void go_on(const Json& positions);
   // `line` ends with a line break. What cannot be written waits, and is tried again with the next
   // line: a warning says so, and another that it is written. With kStop it throws IoError.
   void add(const std::string& line);
+  // The same for whoever must not log: returns that warning, "" for none.
+  std::string add_and_tell(const std::string& line);
   // Writes what waits. What was written outlives the machine. Throws IoError.
   void sync();
 
  private:
-  void write();
+  std::string name() const;
+  std::string write();
 
   FileSystem& files_;
   std::string path_;

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <ctime>
-#include <span>
+#include <utility>
 
-#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
@@ -21,16 +21,28 @@ std::string time_text() {
 
 }  // namespace
 
-RunLog::RunLog(FileSystem& files, const std::string& path)
-    : file_(files.extend(path, files.exists(path) ? files.open(path)->size() : 0)),
-      copy_([this](std::string_view text) { line(text); }) {}
+RunLog::RunLog(FileSystem& files, std::string path)
+    : files_(files), file_(files, std::move(path), OnSaveError::kContinue) {}
 
-void RunLog::line(std::string_view text) try {
+void RunLog::open() {
+  const std::string& path = file_.path();
+  file_.go_on(files_.exists(path) ? files_.open(path)->size() : 0);
+  copy_.emplace([this](std::string_view text) { line(text); });
+}
+
+void RunLog::line(std::string_view text) {
   const std::string all = cat(time_text(), text, "\n");
   const std::lock_guard lock(mutex_);
-  if (file_) file_->append(std::as_bytes(std::span(all)));
-} catch (const IoError&) {
-  file_.reset();
+  if (std::string warning = file_.add_and_tell(all); !warning.empty()) warning_ = warning;
+}
+
+void RunLog::tell() {
+  std::string warning;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(warning, warning_);
+  }
+  if (!warning.empty()) log_warning(warning);
 }
 
 }  // namespace belfry

@@ -1,7 +1,6 @@
 #include "belfry/trainers/runs/run_saver.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -16,15 +15,11 @@
 
 namespace belfry {
 
-RunSaver::RunSaver(RunDirectory& directory, SaveSchedule schedule, StatsLog& stats)
-    : directory_(directory), schedule_(std::move(schedule)), stats_(stats) {
-  keep_in_step(stats.file());
-}
+namespace {
 
-// Where training ended with an exception, what was begun is written all the same.
-RunSaver::~RunSaver() {
-  if (writing_.valid()) writing_.wait();
-}
+constexpr char kLinePositions[] = "line_positions";
+
+}  // namespace
 
 void RunSaver::setup(Trainer& trainer) {
   trainer.identity();  // reads the data, which no step shall wait for
@@ -52,8 +47,7 @@ bool RunSaver::is_due(const StepInfo& info) const {
 
 // The step before is complete, and the position of the training is that of its end.
 void RunSaver::before_step(Trainer& trainer, const StepInfo& info) {
-  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
-    settle();
+  if (saving_.is_written()) settle();
   if (info.step > 0 && is_due(info)) save(trainer, info.step);
 }
 
@@ -87,16 +81,18 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   settle();
   begun_at_ = steps;
   begun_time_ = seconds_now();
+  Json positions = Json::object();
   try {
-    for (LineFile* file : files_) file->sync();
+    for (LineFile* file : files_) {
+      file->sync();
+      file->note(positions);
+    }
   } catch (const IoError& error) {
     return fail(error);
   }
-  CheckpointSnapshot snapshot =
-      snapshot_training(trainer, Json::object().set("stats_bytes", stats_.file().bytes()));
+  saving_.begin(trainer, Json::object().set(kLinePositions, std::move(positions)),
+                [this, steps](const CheckpointSnapshot& snapshot) { write(snapshot, steps); });
   failure_.clear();
-  writing_ = std::async(std::launch::async,
-                        [this, snapshot = std::move(snapshot), steps] { write(snapshot, steps); });
 }
 
 void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
@@ -129,9 +125,8 @@ void RunSaver::prune(std::int64_t newest) try {
 
 // Waits for what is being written.
 void RunSaver::settle() {
-  if (!writing_.valid()) return;
   try {
-    writing_.get();
+    if (!saving_.settle()) return;
     failure_.clear();
     saved_ = begun_at_;
   } catch (const Error& error) {
@@ -175,6 +170,15 @@ void RunSaver::restore(const Json& state) {
     return;
   best_ = state.at("best").number();
   best_step_ = state.at("best_step").integer();
+}
+
+Json line_positions(const CheckpointInfo& info) try {
+  const Json* const positions = info.extra.find(kLinePositions);
+  if (!positions) return Json::object();
+  for (const auto& [name, bytes] : positions->members()) bytes.unsigned_integer();
+  return *positions;
+} catch (const InvalidArgument& error) {
+  throw IoError(cat(info.path, "/manifest.json: the positions of lines: ", error.what()));
 }
 
 }  // namespace belfry

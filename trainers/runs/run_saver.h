@@ -1,17 +1,17 @@
 // Saves a run into its directory as it goes, behind the training.
 #pragma once
 #include <cstdint>
-#include <future>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/trainers/core/background_save.h"
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/runs/line_file.h"
 #include "belfry/trainers/runs/run_directory.h"
-#include "belfry/trainers/runs/stats_log.h"
 
 namespace belfry {
 
@@ -36,10 +36,11 @@ struct SaveSchedule {
 // too.
 class RunSaver final : public Callback {
  public:
-  RunSaver(RunDirectory& directory, SaveSchedule schedule, StatsLog& stats);
-  ~RunSaver() override;
+  RunSaver(RunDirectory& directory, SaveSchedule schedule)
+      : directory_(directory), schedule_(std::move(schedule)) {}
 
-  // Lines that are to outlive the machine if the checkpoint of their step does.
+  // Lines that are to outlive the machine if the checkpoint of their step does. The checkpoint
+  // notes where they end: line_positions().
   void keep_in_step(LineFile& file) { files_.push_back(&file); }
   // At the end of the step that is running, whatever the schedule says.
   void save_soon() { asked_ = true; }
@@ -68,7 +69,6 @@ class RunSaver final : public Callback {
 
   RunDirectory& directory_;
   SaveSchedule schedule_;
-  StatsLog& stats_;
   std::vector<LineFile*> files_;
   bool asked_ = false, warned_ = false;
   std::int64_t begun_at_ = -1;  // steps, of the last save that was begun
@@ -76,8 +76,12 @@ class RunSaver final : public Callback {
   std::optional<std::int64_t> saved_;
   std::optional<double> best_;
   std::int64_t best_step_ = -1;
-  std::string failure_;  // of the last save; "" if it did not fail
-  std::future<void> writing_;
+  std::string failure_;    // of the last save; "" if it did not fail
+  BackgroundSave saving_;  // last: it uses the others
 };
+
+// Where lines ended that were kept in step with a checkpoint, for LineFile::go_on(). Throws IoError
+// naming the manifest for what no RunSaver has noted.
+Json line_positions(const CheckpointInfo& info);
 
 }  // namespace belfry

@@ -40,7 +40,7 @@ void TensorBoard::after_step(Trainer& trainer, const StepInfo& info) {
   if (!train_) return;
   const std::int64_t steps = info.step + 1;
   for (const NamedValue& metric : trainer.step_metrics()) train_->add(metric.name, metric.value);
-  train_->add("learning_rate", trainer.options().optimizer.rate().at(info));
+  train_->add("learning_rate", trainer.step_learning_rate());
   train_->add("examples_per_second", trainer.step_examples_per_second());
   if (options_.memory)
     for (const NamedValue& value : options_.memory->values()) train_->add(value.name, value.value);

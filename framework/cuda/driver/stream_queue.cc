@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/run/failed_launch.h"
 
 namespace belfry::cuda {
 namespace {
@@ -42,16 +43,16 @@ Fault* StreamQueue::fault(const std::shared_ptr<const Refusal>& refusal) {
   get_ready({});  // it is, but where what get_ready() was given was another function than this runs
   auto* const faults = static_cast<Fault*>(faults_.get());
   if (const auto found = fault_of_.find(refusal); found != fault_of_.end())
-    return faults + found->second;
+    return faults + found->second.place;
   std::size_t place = fault_of_.size();
   const auto gone = std::ranges::find_if(fault_of_, [](auto& of) { return of.first.expired(); });
   if (gone != fault_of_.end()) {
-    place = gone->second;
+    place = gone->second.place;
     fault_of_.erase(gone);
   }
   require<Internal>(place < kMostFaults, "steps with more than ", kMostFaults,
                     " kernels that may refuse their input, ", where_);
-  fault_of_.emplace(refusal, place);
+  fault_of_.emplace(refusal, Noted{place, where_.node});
   return faults + place;
 }
 
@@ -65,13 +66,19 @@ void StreamQueue::tell_faults() {
 void StreamQueue::raise_fault() const {
   const auto* const told = static_cast<const Fault*>(told_.get());
   std::shared_ptr<const Refusal> first;
-  std::size_t place = kMostFaults;
+  Noted noted{kMostFaults, nullptr};
   for (const auto& [of, at] : fault_of_)
-    if (told[at].first != Fault::kNone && at < place && !of.expired()) {
+    if (told[at.place].first != Fault::kNone && at.place < noted.place && !of.expired()) {
       first = of.lock();
-      place = at;
+      noted = at;
     }
-  if (first) first->raise(told[place].element(), told[place].value());
+  if (!first) return;
+  try {
+    first->raise(told[noted.place].element(), told[noted.place].value());
+  } catch (...) {
+    if (!noted.node) throw;
+    rethrow_with_launch(*noted.node, {});
+  }
 }
 
 void StreamQueue::forget_faults() noexcept {

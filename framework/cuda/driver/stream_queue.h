@@ -43,7 +43,8 @@ class StreamQueue final : public Queue {
   // Enqueues that the host be told of the faults so far.
   void tell_faults();
   // Throws for the first of those that the host was told of, in the order of their places: that in
-  // which they were asked for, where none took the place of one that is gone.
+  // which they were asked for, where none took the place of one that is gone. The error is a
+  // FailedLaunch of their node, without a device.
   void raise_fault() const;
   // Enqueues that there be none. While the host waits for nothing; a failure of the GPU has been
   // reported, or will be.
@@ -59,7 +60,11 @@ class StreamQueue final : public Queue {
   Stream stream_;
   DeviceMemory faults_;  // kFaultBytes, and on the host what was told of them; null before
   PinnedMemory told_;    // get_ready()
-  std::map<std::weak_ptr<const Refusal>, std::size_t, std::owner_less<>> fault_of_;
+  struct Noted {
+    std::size_t place;
+    const Node* node;  // that was served, for errors; null for none
+  };
+  std::map<std::weak_ptr<const Refusal>, Noted, std::owner_less<>> fault_of_;
   DeviceMemory step_;
   CublasLt blas_;
   Cudnn dnn_;

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 
 namespace belfry {
@@ -236,17 +237,42 @@ TEST(Uneven, IsKnownByItsNames) {
               ::testing::HasSubstr("drop, pad, weight, error"));
 }
 
-TEST(EvaluationPlan, TakesEverySampleOnceInOrderWithAShortLastBatch) {
-  const EvaluationPlan plan(7, 3);
-  ASSERT_EQ(plan.batches(), 3);
-  EXPECT_THAT(plan.rows(0), ElementsAre(0, 1, 2));
-  EXPECT_THAT(plan.rows(1), ElementsAre(3, 4, 5));
-  EXPECT_THAT(plan.rows(2), ElementsAre(6));
-  EXPECT_THROW(plan.rows(3), InvalidArgument);
-  EXPECT_EQ(EvaluationPlan(6, 3).batches(), 2);
-  EXPECT_EQ(EvaluationPlan(0, 3).batches(), 0);
-  EXPECT_EQ(EvaluationPlan(2, std::int64_t{1} << 62).batches(), 1);
-  EXPECT_THROW(EvaluationPlan(6, 0), InvalidArgument);
+// "first:samples x blocks" of each run, "one" behind those that a single device takes.
+std::string text_of(const EvaluationPlan& plan) {
+  std::string text;
+  for (const EvaluationPlan::Run& run : plan.runs())
+    text += cat(text.empty() ? "" : ", ", run.first, ":", run.samples, "x", run.blocks,
+                run.is_divided ? "" : " one");
+  return text;
+}
+
+TEST(EvaluationPlan, TakesEverySampleOnceInBlocksOfPowersOfTwoPerShard) {
+  EXPECT_EQ(text_of(EvaluationPlan(1000, 64, 4, 2)), "0:64x15, 960:32x1, 992:8x1");
+  EXPECT_EQ(text_of(EvaluationPlan(103, 96, 4, 1)), "0:64x1, 64:32x1, 96:4x1, 100:1x3 one");
+  EXPECT_EQ(text_of(EvaluationPlan(7, 3, 1, 1)), "0:2x3, 6:1x1");
+  EXPECT_EQ(text_of(EvaluationPlan(9, 6, 3, 3)), "0:6x1, 6:3x1");
+  EXPECT_EQ(text_of(EvaluationPlan(9, 4, 8, 2)), "0:4x2, 8:1x1 one") << "more shards than samples";
+  EXPECT_EQ(text_of(EvaluationPlan(0, 3, 3, 3)), "");
+  EXPECT_EQ(text_of(EvaluationPlan(2, std::int64_t{1} << 62, 2, 2)), "0:2x1");
+  EXPECT_THAT(EvaluationPlan(7, 3, 1, 1).rows(2, 3), ElementsAre(2, 3, 4));
+}
+
+TEST(EvaluationPlan, DoesNotDependOnTheDevicesThatHaveTheShards) {
+  for (const std::int64_t samples : {1, 31, 96, 777})
+    for (const std::int64_t global : {8, 24, 64})
+      for (const std::int64_t towers : {2, 4, 8})
+        EXPECT_EQ(text_of(EvaluationPlan(samples, global, 8, towers)),
+                  text_of(EvaluationPlan(samples, global, 8, 1)));
+}
+
+TEST(EvaluationPlan, RefusesWhatCannotBe) {
+  EXPECT_THROW(EvaluationPlan(-1, 3, 1, 1), InvalidArgument);
+  EXPECT_THROW(EvaluationPlan(6, 0, 1, 1), InvalidArgument);
+  EXPECT_THROW(EvaluationPlan(6, 3, 2, 2), InvalidArgument);
+  EXPECT_THROW(EvaluationPlan(6, 4, 3, 2), InvalidArgument);
+  const EvaluationPlan plan(7, 3, 1, 1);
+  EXPECT_THROW(plan.rows(6, 2), InvalidArgument);
+  EXPECT_THROW(plan.rows(-1, 2), InvalidArgument);
 }
 
 }  // namespace batches_test

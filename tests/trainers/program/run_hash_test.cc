@@ -39,7 +39,15 @@ TEST_F(RunHashTest, NotesHashesByWhichAFlippedBitIsFound) {
   EXPECT_FALSE(same.differs);
   EXPECT_EQ(same.compared, 34);
   EXPECT_THROW(find_parting(path(".a"), path(".none")), NotFound);
-  for (const char* name : {".a", ".b", ".c"}) std::filesystem::remove_all(path(name));
+  // A run that goes on from another's checkpoint has files of its own.
+  std::vector<std::string> all = flags;
+  all.insert(all.end(),
+             {"--run_dir=" + path(".d"), "--resume=" + path(".a") + "/checkpoints/step-00000017"});
+  const TrainResult on = run_train(all);
+  EXPECT_EQ(on.code, 0);
+  EXPECT_THAT(on.error, testing::Not(HasSubstr("lost")));
+  EXPECT_EQ(find_parting(path(".a"), path(".d")).compared, 17);
+  for (const char* name : {".a", ".b", ".c", ".d"}) std::filesystem::remove_all(path(name));
 }
 
 TEST_F(RunHashTest, NotesTheSameGradientsInEachCanonicalWay) {

@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/runs/run_files.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -30,8 +31,9 @@ class RunErrorTest : public TrainTest {
   ~RunErrorTest() override { std::filesystem::remove_all(run_); }
 
   // Of a run that fails. All members are there.
-  nlohmann::json error_of(std::vector<std::string> flags, const Recipe& recipe) {
-    flags.insert(flags.end(), {"--devices=cpu:1", "--run_dir=" + run_});
+  nlohmann::json error_of(std::vector<std::string> flags, const Recipe& recipe,
+                          const std::string& devices = "cpu:1") {
+    flags.insert(flags.end(), {"--devices=" + devices, "--run_dir=" + run_});
     const TrainResult done = run_train(std::move(flags), recipe);
     EXPECT_EQ(done.code, 1) << done.error;
     const nlohmann::json summary = test::summary_of(run_);
@@ -81,6 +83,19 @@ TEST_F(RunErrorTest, NamesOpDeviceAndStepOfAKernelThatFails) {
     EXPECT_THAT(error["what"].get<std::string>(), HasSubstr(error["cause"].get<std::string>()));
   }
   EXPECT_THAT(error["do"].get<std::string>(), HasSubstr("data"));
+}
+
+TEST_F(RunErrorTest, NamesOpAndDeviceOfAKernelThatFailsOnAGpu) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const nlohmann::json error = error_of(
+      {}, {.model = classes, .data = mislabelled_data, .optimizer = sgd(0.01), .batch_size = 8},
+      "gpu:2");
+  EXPECT_EQ(error["code"], "OP");
+  EXPECT_THAT(error["op"].get<std::string>(), HasSubstr("SparseSoftmaxCrossEntropy"));
+  EXPECT_THAT(error["device"].get<std::string>(),
+              testing::MatchesRegex("/job:localhost/replica:0/task:0/device:GPU:[01]"));
+  EXPECT_THAT(error["what"].get<std::string>(), HasSubstr("label"));
 }
 
 TEST_F(RunErrorTest, NamesStepAndVariableOfARunThatDiverges) {

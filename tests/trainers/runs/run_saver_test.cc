@@ -13,6 +13,7 @@
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/runs/stats_log.h"
 
 namespace belfry {
 namespace run_saver_test {
@@ -32,8 +33,8 @@ std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t
   try {
     RunDirectory directory(kRun, disk);
     const auto log = std::make_shared<StatsLog>(lines, kStats, schedule.on_error);
-    StatsLog& stats = *log;
-    const auto saver = std::make_shared<RunSaver>(directory, schedule, stats);
+    const auto saver = std::make_shared<RunSaver>(directory, schedule);
+    saver->keep_in_step(log->file());
     // Steps whose checkpoints are known to be on the disk.
     struct Known final : Callback {
       explicit Known(const RunSaver& s, std::int64_t& t) : saver(s), to(t) {}
@@ -216,6 +217,28 @@ TEST(RunSaver, EndsWithAnErrorIfLinesNeverGetToTheDisk) {
   EXPECT_GE(newest_whole(disk.again()), saved);
   EXPECT_GE(saved, 2);
   EXPECT_GE(lines_in(lines = lines.again()), 4) << "what was written is not cut off";
+}
+
+TEST(RunSaver, NotesWhereTheLinesOfAStepEnd) {
+  MemoryFileSystem disk("/disk"), lines("/stats");
+  std::int64_t saved = -1;
+  EXPECT_EQ(train_on(disk, {.every_steps = 2, .keep = 9}, saved, lines), "");
+  const std::vector<std::byte> all = lines.read(kStats);
+  for (const std::int64_t step : {2, 4, 6}) {
+    const Json positions = line_positions(inspect_checkpoint(checkpoint_in(kRun, step), disk));
+    MemoryFileSystem again = lines.again();
+    LineFile file(again, kStats, OnSaveError::kStop);
+    file.go_on(positions);
+    file.add("");
+    EXPECT_EQ(lines_in(again), step);
+    const std::vector<std::byte> kept = again.read(kStats);
+    EXPECT_TRUE(std::ranges::equal(kept, std::span(all).first(kept.size())));
+  }
+  LineFile other(lines, "/stats/other.jsonl", OnSaveError::kStop);
+  other.go_on(Json::object());
+  other.add("one\n");
+  EXPECT_EQ(lines.read("/stats/other.jsonl").size(), 4u);
+  EXPECT_THROW(other.go_on(Json::object().set("other.jsonl", -1)), InvalidArgument);
 }
 
 TEST(RunSaver, NeedsNoLinks) {

@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/not_finite.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
+#include "belfry/framework/checkpoint/checkpoint_manifest.h"
+#include "belfry/framework/checkpoint/checkpoint_variables_impl.h"
+#include "belfry/framework/checkpoint/safetensors.h"
+#include "belfry/framework/checkpoint/stored_checkpoint_impl.h"
+
+namespace belfry {
+namespace {
+
+// So that nobody trains on from such values unawares.
+void warn_of_values(const std::string& directory, std::span<const Safetensors> contents) {
+  std::vector<std::string> bad;
+  for (const Safetensors& content : contents)
+    for (const auto& [name, tensor] : content.tensors())
+      if (const auto found = find_not_finite(tensor.dtype, content.values(tensor)))
+        bad.push_back(cat("'", shown(name), "' (", *found, ")"));
+  if (bad.empty()) return;
+  log_warning("the checkpoint ", directory, " has values that are not finite: ", bad[0],
+              bad.size() > 1 ? cat(" and ", bad.size() - 1, " more") : "");
+}
+
+// "a, b, c and 9 more".
+std::string some_of(std::span<const std::string> all) {
+  constexpr std::size_t kMost = 8;
+  std::vector<std::string> texts;
+  for (const std::string& name : all.first(std::min(all.size(), kMost)))
+    texts.push_back(shown(name));
+  return cat(join(texts), all.size() > kMost ? cat(" and ", all.size() - kMost, " more") : "");
+}
+
+// Where the value of each original is, and what is left out. Throws unless each variable of the
+// graph is in the checkpoint, but for optional ones.
+using Sources = std::map<const Node*, std::pair<const Safetensors*, const StoredTensor*>>;
+Sources find_sources(const Graph& graph, const std::string& directory,
+                     std::span<const Safetensors> contents, const RestoreOptions& options,
+                     std::vector<std::string>& left_out) {
+  const CheckpointVariables variables = stored_variables(graph);
+  std::set<std::string> stored(options.optional.begin(), options.optional.end());
+  Sources sources;
+  for (const Safetensors& content : contents)
+    for (const auto& [name, tensor] : content.tensors()) {
+      const bool is_optional = !stored.insert(name).second;
+      const auto found = variables.find(name);
+      if (found != variables.end()) {
+        sources[&found->second.node()] = {&content, &tensor};
+        continue;
+      }
+      require(is_optional || !options.whole, content.file(), ": tensor '", shown(name),
+              "' at byte ", tensor.begin, ": the graph has no variable of this name",
+              did_you_mean(name, tensor_keys(variables)));
+      if (!is_optional) left_out.push_back(name);
+    }
+  for (const auto& [name, variable] : variables)
+    if (!stored.contains(name))
+      throw InvalidArgument(cat(variable.node().describe(), ": the checkpoint ", directory,
+                                " has no tensor '", name, "'",
+                                did_you_mean(name, {stored.begin(), stored.end()})));
+  std::ranges::sort(left_out);
+  return sources;
+}
+
+// What each variable and each copy of it shall hold.
+std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
+  std::vector<VariableBytes> values;
+  for (std::size_t id = 0; id < graph.size(); ++id) {
+    Node& node = graph.node(id);
+    if (!node.is_variable()) continue;
+    const auto source = sources.find(&original_of(node));
+    if (source == sources.end()) continue;
+    const auto [content, tensor] = source->second;
+    const TensorType type{tensor->shape, tensor->dtype};
+    require(node.output_type(0) == type, node.describe(), ": is ", node.output_type(0), ", but ",
+            content->file(), " has ", type, " at byte ", tensor->begin);
+    values.push_back({Variable(node), content->values(*tensor)});
+  }
+  return values;
+}
+
+// Takes out those that the graph has with another shape or type.
+std::vector<std::string> take_out_unlike(Sources& sources) {
+  std::vector<std::string> unlike;
+  std::erase_if(sources, [&](const auto& source) {
+    const StoredTensor& tensor = *source.second.second;
+    const TensorType stored{tensor.shape, tensor.dtype}, now = source.first->output_type(0);
+    if (stored == now) return false;
+    unlike.push_back(cat(shown(tensor.name), " (", stored, " there, ", now, " here)"));
+    return true;
+  });
+  std::ranges::sort(unlike);
+  return unlike;
+}
+
+CheckpointInfo info_of(const FoundCheckpoint& found, const Manifest& manifest) {
+  return {.path = found.directory,
+          .is_old = found.is_old,
+          .step = manifest.step,
+          .extra = manifest.extra};
+}
+
+CheckpointInfo restore_once(Session& session, const std::string& path, FileSystem& files,
+                            const RestoreOptions& options) {
+  const FoundCheckpoint found = find_checkpoint(files, path);
+  const std::string& directory = found.directory;
+  const Manifest manifest = read_manifest(files, directory);
+  const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
+                                  read_tensors(files, directory, kStateFile, manifest)};
+  CheckpointInfo info = info_of(found, manifest);
+  const Sources sources =
+      find_sources(session.graph(), directory, contents, options, info.left_out);
+  session.restore(match(session.graph(), sources), manifest.step);
+  warn_of_values(directory, contents);
+  log_info("restored the checkpoint ", directory, " (step ", manifest.step, ")",
+           found.is_old ? ": the previous one, as there is no newer" : "");
+  if (!info.left_out.empty())
+    log_info("left out ", info.left_out.size(),
+             " tensors that the graph has no variables for: ", some_of(info.left_out));
+  return info;
+}
+
+}  // namespace
+
+CheckpointInfo restore_checkpoint(Session& session, const std::string& path, FileSystem& files,
+                                  const RestoreOptions& options) {
+  return read_settled(files, path, [&] { return restore_once(session, path, files, options); });
+}
+
+LoadedVariables load_variables(Session& session, const std::string& path, FileSystem& files) {
+  return read_settled(files, path, [&] {
+    const std::string directory = find_checkpoint(files, path).directory;
+    const Manifest manifest = read_manifest(files, directory);
+    const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
+                                    read_tensors(files, directory, kStateFile, manifest)};
+    LoadedVariables loaded;
+    const std::vector<std::string> all = tensor_keys(stored_variables(session.graph()));
+    Sources sources =
+        find_sources(session.graph(), directory, contents, {.optional = all}, loaded.left_out);
+    loaded.unlike = take_out_unlike(sources);
+    for (const auto& [name, variable] : stored_variables(session.graph()))
+      if (sources.contains(&variable.node()))
+        loaded.taken.push_back(name);
+      else if (!manifest.tensors.contains(name))
+        loaded.initial.push_back(name);
+    std::vector<std::string> others = loaded.left_out;
+    others.insert(others.end(), loaded.unlike.begin(), loaded.unlike.end());
+    require(!loaded.taken.empty(), "the checkpoint ", directory,
+            " has no variable of this graph; it has ", some_of(others));
+    session.restore(match(session.graph(), sources), session.step());
+    warn_of_values(directory, contents);
+    return loaded;
+  });
+}
+
+CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files) {
+  return read_settled(files, path, [&] {
+    const FoundCheckpoint found = find_checkpoint(files, path);
+    return info_of(found, read_manifest(files, found.directory));
+  });
+}
+
+}  // namespace belfry
