@@ -18,8 +18,15 @@ double product(const Shape& shape, std::size_t first, std::size_t last) {
   return result;
 }
 
-// For one sample: dimension 0 of the output counts as 1.
-double multiply_adds(const Node& node) {
+// How many rows of `out` come of one sample: several where a sample has several tokens.
+double rows_of_sample(const Shape& out, std::int64_t samples) {
+  if (samples <= 0 || out.rank() == 0 || out[0] <= 0 || out[0] % samples != 0) return 1;
+  return static_cast<double>(out[0] / samples);
+}
+
+// For one of `samples` samples; unless their number is known, dimension 0 of the output counts
+// as 1.
+double multiply_adds(const Node& node, std::int64_t samples) {
   if (node.origin().forward) return 0;
   const Shape& out = node.output_type(0).shape;
   if (&node.op() == &kConv2d) {
@@ -27,16 +34,20 @@ double multiply_adds(const Node& node) {
     return product(out, 1, out.rank()) * product(filter, 1, filter.rank());
   }
   if (&node.op() != &kMatMul) return 0;
-  return product(out, 1, out.rank()) * known(node.input(0).shape().back());
+  return rows_of_sample(out, samples) * product(out, 1, out.rank()) *
+         known(node.input(0).shape().back());
 }
 
 }  // namespace
 
 ModelWork work_of(const TowerRecord& tower) {
   ModelWork work;
+  std::int64_t samples = kUnknown;
+  if (!tower.inputs.empty() && tower.inputs[0].shape().rank() > 0)
+    samples = tower.inputs[0].shape()[0];
   for (std::size_t id = 0; id < tower.graph->size(); ++id) {
     const Node& node = tower.graph->node(id);
-    if (node.origin().tower == tower.number) work.multiply_adds += multiply_adds(node);
+    if (node.origin().tower == tower.number) work.multiply_adds += multiply_adds(node, samples);
   }
   for (const Variable& variable : tower.trainables)
     work.weights += static_cast<double>(variable.shape().elements());
@@ -51,7 +62,12 @@ int default_shards(const ModelWork& work, std::int64_t global_batch) {
   const double most =
       std::min(static_cast<double>(std::clamp(global_batch / kRows, kShards, kMost)),
                static_cast<double>(global_batch) / fewest);
-  return most < 2 ? 1 : static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(most)));
+  if (most < 2) return 1;
+  // Shards of one size keep results independent of the number of devices, but too few of them leave
+  // cores idle.
+  const auto useful = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)));
+  const std::int64_t even = std::min(useful, global_batch & -global_batch);
+  return static_cast<int>(2 * even >= useful ? even : useful);
 }
 
 }  // namespace belfry

@@ -16,8 +16,9 @@ Evaluation::~Evaluation() = default;
 void Evaluation::setup(Trainer& trainer) {
   const Dataset* data = trainer.test_data();
   if (!data) return;
-  evaluator_ = std::make_unique<Evaluator>(trainer.session(), trainer.built().predictors, *data,
-                                           trainer.options().batch_size);
+  evaluator_ =
+      std::make_unique<Evaluator>(trainer.session(), trainer.built().predictors, *data,
+                                  trainer.options().batch_size, trainer.options().data_workers);
   is_due_ = trainer.steps() > 0 && trainer.position().samples == 0 &&
             evaluated_at_ != trainer.steps() && knows_;
 }

@@ -17,8 +17,11 @@ Step& prepare_predictors(Session& session, std::span<const TowerRecord> predicto
 }
 
 Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
-                     std::int64_t batch)
-    : predictors_(predictors), data_(data), plan_(data.size(), batch) {
+                     std::int64_t batch, int data_workers)
+    : predictors_(predictors),
+      data_(data),
+      plan_(data.size(), batch),
+      gatherer_(data, data_workers, "the test data") {
   const std::int64_t global = batch * std::ssize(predictors);
   if (data.size() >= global) all_ = prepare(session, predictors.size(), batch);
   if (data.size() % global >= batch) one_ = prepare(session, 1, batch);
@@ -38,11 +41,11 @@ Evaluator::Shot Evaluator::prepare(Session& session, std::size_t predictors,
 }
 
 // Runs batches `first`, first + 1, ..., one per predictor.
-void Evaluator::add(Shot& shot, std::int64_t first, std::vector<NamedValue>& sums) const {
+void Evaluator::add(Shot& shot, std::int64_t first, std::vector<NamedValue>& sums) {
   const std::size_t fields = shot.inputs.size() / shot.predictors;
   for (std::size_t p = 0; p < shot.predictors; ++p)
-    data_.gather(plan_.rows(first + static_cast<std::int64_t>(p)),
-                 std::span(shot.memory).subspan(p * fields, fields));
+    gatherer_.gather({}, plan_.rows(first + static_cast<std::int64_t>(p)),
+                     std::span(shot.memory).subspan(p * fields, fields));
   shot.step->run(shot.inputs);
   const auto count = static_cast<double>(shot.inputs[0].shape()[0]);
   for (std::size_t p = 0; p < shot.predictors; ++p)

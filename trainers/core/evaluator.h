@@ -7,6 +7,7 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/core/training_step.h"
 #include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/data/gatherer.h"
 
 namespace belfry {
 
@@ -18,9 +19,9 @@ Step& prepare_predictors(Session& session, std::span<const TowerRecord> predicto
 class Evaluator {
  public:
   // Compiles the predictors for `batch` samples each; and the first for `batch` samples and for the
-  // shorter batch that may be left at the end. Borrows all.
+  // shorter batch that may be left at the end. `data_workers` threads gather a batch. Borrows all.
   Evaluator(Session& session, std::span<const TowerRecord> predictors, const Dataset& data,
-            std::int64_t batch);
+            std::int64_t batch, int data_workers = 1);
 
   // The loss and each metric of the predictors, in their order: means over all samples, each taken
   // exactly once. Batches count by their numbers of samples. The bits do not depend on the number
@@ -38,11 +39,12 @@ class Evaluator {
   };
 
   Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;
-  void add(Shot& shot, std::int64_t first, std::vector<NamedValue>& sums) const;
+  void add(Shot& shot, std::int64_t first, std::vector<NamedValue>& sums);
 
   std::span<const TowerRecord> predictors_;
   const Dataset& data_;
   EvaluationPlan plan_;
+  Gatherer gatherer_;
   Shot all_, one_, last_;  // those that the data need
 };
 
