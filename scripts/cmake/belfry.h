@@ -35,12 +35,18 @@
 #include "belfry/allreduce/strategy.h"
 
 // Training: trainers with their optimizers and callbacks, data, and main functions.
+#include "belfry/trainers/core/text_samples.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/cifar10.h"
+#include "belfry/trainers/data/generated_images.h"
+#include "belfry/trainers/data/image_records.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/data/text_data.h"
 #include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/train.h"
 #include "belfry/trainers/runs/predictor.h"
+#include "belfry/trainers/util/schedules.h"
 
 // IWYU pragma: end_exports

@@ -22,6 +22,16 @@ function(belfry_copied name)
     set_target_properties(ZLIB::ZLIB PROPERTIES
       IMPORTED_LOCATION ${BELFRY_THIRD_PARTY}/lib/libz.so.1
       INTERFACE_INCLUDE_DIRECTORIES ${include})
+  elseif(name STREQUAL JPEG AND EXISTS ${include}/jpeglib.h)
+    add_library(JPEG::JPEG SHARED IMPORTED GLOBAL)
+    set_target_properties(JPEG::JPEG PROPERTIES
+      IMPORTED_LOCATION ${BELFRY_THIRD_PARTY}/lib/libjpeg.so.62
+      INTERFACE_INCLUDE_DIRECTORIES ${include})
+  elseif(name STREQUAL PNG AND EXISTS ${include}/png.h)
+    add_library(PNG::PNG SHARED IMPORTED GLOBAL)
+    set_target_properties(PNG::PNG PROPERTIES
+      IMPORTED_LOCATION ${BELFRY_THIRD_PARTY}/lib/libpng16.so.16
+      INTERFACE_INCLUDE_DIRECTORIES ${include})
   elseif(name STREQUAL GTest AND EXISTS ${sources})
     foreach(library gtest gmock gtest_main)
       string(REGEX REPLACE "^g(test|mock).*" "google\\1" folder ${library})
@@ -58,10 +68,13 @@ belfry_find(spdlog libspdlog-dev)
 belfry_find(CLI11 libcli11-dev)
 belfry_find(nlohmann_json nlohmann-json3-dev)
 belfry_find(ZLIB zlib1g-dev)
+belfry_find(JPEG libjpeg62-turbo-dev)
+belfry_find(PNG libpng-dev)
 if(BELFRY_TESTS)
   belfry_find(GTest "libgtest-dev libgmock-dev")
 endif()
-set(belfry_libraries spdlog::spdlog CLI11::CLI11 nlohmann_json::nlohmann_json ZLIB::ZLIB)
+set(belfry_libraries spdlog::spdlog CLI11::CLI11 nlohmann_json::nlohmann_json ZLIB::ZLIB
+                     JPEG::JPEG PNG::PNG)
 
 # belfry_find_onednn(PROBLEM): makes the target belfry_onednn, or sets PROBLEM to why it cannot. By
 # library and header: Debian's CMake package of oneDNN demands OpenCL headers.

@@ -1,12 +1,16 @@
 #include "belfry/trainers/bench/models.h"
 
+#include <algorithm>
+
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/accuracy.h"
+#include "belfry/ops/gather.h"
 #include "belfry/ops/gelu.h"
+#include "belfry/ops/matmul.h"
 #include "belfry/ops/max_pool.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
@@ -73,7 +77,22 @@ Output ResNet::bottleneck(const std::string& name, Output x, int width, int stri
   return relu(x + shortcut);
 }
 
-Output build_mnist(Tower& tower, Output image, Output label, const ModelOptions& options) {
+// Of x [n, time, width]: attention, then two dense layers, each beside a shortcut.
+Output transformer_block(Tower& tower, const std::string& name, Output x, const GptSize& size) {
+  const std::int64_t time = x.shape()[1];
+  const Initializer init = init::normal(0.02);
+  x = x + causal_self_attention(tower, name + "/attention", layer_norm(tower, name + "/norm0", x),
+                                {.heads = size.heads, .init = init});
+  Output y = reshape(layer_norm(tower, name + "/norm1", x), {kUnknown, size.width});
+  y = gelu(dense(tower, name + "/fc0", y, {.units = 4 * size.width, .init = init}),
+           {.form = size.gelu});
+  y = dense(tower, name + "/fc1", y, {.units = size.width, .init = init});
+  return x + reshape(y, {kUnknown, time, size.width});
+}
+
+}  // namespace
+
+Output mnist(Tower& tower, Output image, Output label, const ModelOptions& options) {
   Output x = relu(conv2d(tower, "conv0", image, {.filters = 32, .kernel = 3}));
   x = max_pool(x, {.window = 2});
   x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
@@ -82,13 +101,13 @@ Output build_mnist(Tower& tower, Output image, Output label, const ModelOptions&
   return classify(tower, dense(tower, "fc1", x, {.units = 10}), label, options);
 }
 
-Output build_mlp(Tower& tower, Output image, Output label, const ModelOptions& options) {
+Output mlp(Tower& tower, Output image, Output label, const ModelOptions& options) {
   Output x = relu(dense(tower, "fc0", flatten(image), {.units = 512}));
   x = relu(dense(tower, "fc1", x, {.units = 512}));
   return classify(tower, dense(tower, "fc2", x, {.units = 10}), label, options);
 }
 
-Output build_resnet20(Tower& tower, Output image, Output label, const ModelOptions& options) {
+Output resnet20(Tower& tower, Output image, Output label, const ModelOptions& options) {
   const ResNet net{tower, options.batch_norm};
   constexpr int kGroups = 3, kBlocks = 3;
   Output x = relu(net.conv_bn("conv0", image, {.filters = 16}));
@@ -98,7 +117,7 @@ Output build_resnet20(Tower& tower, Output image, Output label, const ModelOptio
   return classify(tower, dense(tower, "fc", reduce_mean(x, {1, 2}), {.units = 10}), label, options);
 }
 
-Output build_resnet50(Tower& tower, Output image, Output label, const ModelOptions& options) {
+Output resnet50(Tower& tower, Output image, Output label, const ModelOptions& options) {
   const ResNet net{tower, options.batch_norm};
   constexpr int kBlocks[] = {3, 4, 6, 3};
   Output x = relu(net.conv_bn("conv0", image, {.filters = 64, .kernel = 7, .stride = 2}));
@@ -110,53 +129,47 @@ Output build_resnet50(Tower& tower, Output image, Output label, const ModelOptio
                   options);
 }
 
-constexpr int kCharacters = 65, kWidth = 384, kHeads = 6, kLayers = 6;
+Output vgg16(Tower& tower, Output image, Output label, const ModelOptions& options) {
+  constexpr int kGroups[] = {2, 2, 3, 3, 3}, kHidden = 2, kUnits = 4096;
+  constexpr double kDropped = 0.5;
+  Output x = image;
+  for (int g = 0; g < 5; ++g) {
+    for (int c = 0; c < kGroups[g]; ++c)
+      x = relu(conv2d(tower, cat("group", g, "/conv", c), x,
+                      {.filters = std::min(64 << g, 512), .init = init::he_normal()}));
+    x = max_pool(x, {.window = 2});
+  }
+  x = flatten(x);
+  for (int layer = 0; layer < kHidden; ++layer)
+    x = dropout(tower, relu(dense(tower, cat("fc", layer), x, {.units = kUnits})), kDropped);
+  return classify(tower, dense(tower, "fc2", x, {.units = 1000}), label, options);
+}
 
-// Of x [n, time, width]: attention, then two dense layers, each beside a shortcut.
-Output transformer_block(Tower& tower, const std::string& name, Output x) {
-  const std::int64_t time = x.shape()[1];
+Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
+           const ModelOptions& options) {
   const Initializer init = init::normal(0.02);
-  x = x + causal_self_attention(tower, name + "/attention", layer_norm(tower, name + "/norm0", x),
-                                {.heads = kHeads, .init = init});
-  Output y = reshape(layer_norm(tower, name + "/norm1", x), {kUnknown, kWidth});
-  y = gelu(dense(tower, name + "/fc0", y, {.units = 4 * kWidth, .init = init}),
-           {.form = GeluForm::kByTanh});
-  y = dense(tower, name + "/fc1", y, {.units = kWidth, .init = init});
-  return x + reshape(y, {kUnknown, time, kWidth});
-}
-
-Output build_gpt(Tower& tower, Output tokens, Output label, const ModelOptions& options) {
-  const Variable positions = variable(tower.graph(), "positions", {tokens.shape()[1], kWidth},
-                                      {.initializer = init::normal(0.02)});
-  Output x = embedding(tower, "tokens", tokens, {.rows = kCharacters, .width = kWidth}) + positions;
-  for (int layer = 0; layer < kLayers; ++layer)
-    x = transformer_block(tower, cat("block", layer), x);
-  x = reshape(layer_norm(tower, "norm", x), {kUnknown, kWidth});
+  Graph& graph = tower.graph();
+  const Variable positions =
+      variable(graph, "positions", {tokens.shape()[1], size.width}, {.initializer = init});
+  const Variable table =
+      variable(graph, "tokens/W", {size.tokens, size.width}, {.initializer = init});
+  Output x = gather(table, tokens) + positions;
+  for (int layer = 0; layer < size.layers; ++layer)
+    x = transformer_block(tower, cat("block", layer), x, size);
+  x = reshape(layer_norm(tower, "norm", x), {kUnknown, size.width});
   const Output logits =
-      dense(tower, "head", x, {.units = kCharacters, .bias = false, .init = init::normal(0.02)});
+      size.tied_head ? matmul(x, table, {.transpose_b = true})
+                     : dense(tower, "head", x, {.units = size.tokens, .bias = false, .init = init});
   return classify(tower, logits, reshape(label, {kUnknown}), options);
-}
-
-}  // namespace
-
-Output mnist(Tower& tower, Output image, Output label) {
-  return build_mnist(tower, image, label, {});
-}
-Output mlp(Tower& tower, Output image, Output label) { return build_mlp(tower, image, label, {}); }
-Output resnet20(Tower& tower, Output image, Output label) {
-  return build_resnet20(tower, image, label, {});
-}
-Output resnet50(Tower& tower, Output image, Output label) {
-  return build_resnet50(tower, image, label, {});
-}
-
-Output gpt(Tower& tower, Output tokens, Output label) {
-  return build_gpt(tower, tokens, label, {});
 }
 
 }  // namespace models
 
 namespace {
+
+Output build_gpt(Tower& tower, Output tokens, Output label, const ModelOptions& options) {
+  return models::gpt(tower, tokens, label, {}, options);
+}
 
 // A spec but for the size of its images, or the number of its tokens.
 struct Entry {
@@ -173,11 +186,12 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {"mnist", models::build_mnist, false, 28, 1, 10, 64, [] { return adam(1e-3); }},
-    {"mlp", models::build_mlp, false, 28, 1, 10, 64, [] { return momentum(0.01); }},
-    {"resnet20", models::build_resnet20, true, 32, 3, 10, 128, [] { return momentum(0.01); }},
-    {"resnet50", models::build_resnet50, true, 224, 3, 1000, 32, [] { return momentum(0.01); }},
-    {"gpt", models::build_gpt, false, 256, 0, 65, 8, [] { return adamw(3e-4); }},
+    {"mnist", models::mnist, false, 28, 1, 10, 64, [] { return adam(1e-3); }},
+    {"mlp", models::mlp, false, 28, 1, 10, 64, [] { return momentum(0.01); }},
+    {"resnet20", models::resnet20, true, 32, 3, 10, 128, [] { return momentum(0.01); }},
+    {"resnet50", models::resnet50, true, 224, 3, 1000, 32, [] { return momentum(0.01); }},
+    {"vgg16", models::vgg16, false, 224, 3, 1000, 32, [] { return momentum(0.01); }},
+    {"gpt", build_gpt, false, 256, 0, 65, 8, [] { return adamw(3e-4); }},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "belfry/ops/gelu.h"
 #include "belfry/trainers/core/model.h"
 #include "belfry/trainers/data/dataset.h"
 #include "belfry/trainers/optimizers/optimizer.h"
@@ -25,19 +26,29 @@ struct ModelOptions {
 // Each has the output "logits" and the metric "accuracy".
 namespace models {
 // That of examples/mnist.cc: two convolutions, two dense layers; 10 classes.
-Output mnist(Tower& tower, Output image, Output label);
+Output mnist(Tower& tower, Output image, Output label, const ModelOptions& options = {});
 // 512-512-10 on all pixels.
-Output mlp(Tower& tower, Output image, Output label);
+Output mlp(Tower& tower, Output image, Output label, const ModelOptions& options = {});
 // ResNet-20 for CIFAR (He et al. 2015, section 4.2, n = 3): 10 classes, batch norm; shortcuts have
 // no parameters (option A), so 269,722 are trained.
-Output resnet20(Tower& tower, Output image, Output label);
+Output resnet20(Tower& tower, Output image, Output label, const ModelOptions& options = {});
 // ResNet-50 v1.5 (a block's stride is in its 3x3 convolution): 1000 classes; 25,557,032 parameters
 // are trained.
-Output resnet50(Tower& tower, Output image, Output label);
-// A transformer (decoder, pre-norm): 6 layers of width 384 with 6 heads, learned positions, GELU in
-// its tanh form, a head of its own without bias. Tokens and labels i32 [n, time], 65 characters;
-// each position is a sample of loss and accuracy. 10,795,776 parameters at 256 tokens.
-Output gpt(Tower& tower, Output tokens, Output label);
+Output resnet50(Tower& tower, Output image, Output label, const ModelOptions& options = {});
+// VGG-16 (Simonyan and Zisserman 2014, configuration D) with dropout: 1000 classes; 138,357,544
+// parameters are trained.
+Output vgg16(Tower& tower, Output image, Output label, const ModelOptions& options = {});
+// A transformer (decoder, pre-norm) with learned positions; weights begin normal with deviation
+// 0.02. Tokens and labels i32 [n, time]; each position is a sample of loss and accuracy. By default
+// 10,795,776 parameters at 256 tokens.
+struct GptSize {
+  int tokens = 65;  // that there are
+  int layers = 6, heads = 6, width = 384;
+  bool tied_head = false;  // the head is the table of tokens; else it has weights of its own
+  GeluForm gelu = GeluForm::kByTanh;
+};
+Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
+           const ModelOptions& options = {});
 }  // namespace models
 
 struct ModelSpec {
@@ -50,12 +61,13 @@ struct ModelSpec {
   Optimizer optimizer;
 };
 
-// mnist, mlp, resnet20, resnet50, gpt.
+// mnist, mlp, resnet20, resnet50, vgg16, gpt.
 std::vector<std::string> model_names();
 
 // `image_size`, in pixels, replaces the model's own: 28 for mnist and mlp, 32 for resnet20, 224 for
-// resnet50; 0 keeps it. Throws InvalidArgument with all names and the nearest one, if the size is
-// negative, and for what a model has not: images, tokens (256 for gpt), or synchronised batch norm.
+// resnet50 and vgg16; 0 keeps it. Throws InvalidArgument with all names and the nearest one, if the
+// size is negative, and for what a model has not: images, tokens (256 for gpt), or synchronised
+// batch norm.
 ModelSpec find_model(std::string_view name, int image_size = 0, ModelOptions options = {});
 
 // What the model trains, and so its gradients, in order of creation. Builds one tower.

@@ -37,6 +37,10 @@ struct Callback {
   // All callbacks are told, also when one throws here, which is logged.
   virtual void on_error(Trainer&, const std::exception& /*error*/) {}
 
+  // Instead of all of these, by programs whose run directory has a run that had ended before: its
+  // variables are there, and nothing is trained.
+  virtual void on_ended_run(Trainer&) {}
+
   // A callback that remembers something from step to step has a name, under which checkpoints keep
   // its state. No two callbacks of a run have the same one; "" has no state.
   virtual std::string name() const { return ""; }

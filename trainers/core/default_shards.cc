@@ -114,7 +114,12 @@ int default_shards(const ModelWork& work, std::int64_t global_batch) {
   const double most =
       std::min(static_cast<double>(std::clamp(global_batch / kRows, kShards, kMost)),
                static_cast<double>(global_batch) / fewest);
-  return most < 2 ? 1 : static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(most)));
+  if (most < 2) return 1;
+  // Shards of one size keep results independent of the number of devices, but too few of them leave
+  // cores idle.
+  const auto useful = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)));
+  const std::int64_t even = std::min(useful, global_batch & -global_batch);
+  return static_cast<int>(2 * even >= useful ? even : useful);
 }
 
 }  // namespace belfry

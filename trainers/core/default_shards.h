@@ -22,7 +22,8 @@ ModelWork work_of(const TowerRecord& tower, std::int64_t samples);
 // weight, in which time a core does some 48 multiply-adds a weight. Six multiply-adds a sample and
 // forward one make that less than a tenth if a shard has 80 weights / multiply_adds samples or
 // more. The number is the largest power of two that leaves each shard so many samples, at most 8,
-// or one per 16 samples of larger batches, up to 256.
+// or one per 16 samples of larger batches, up to 256. If it does not divide the global batch, but
+// its half does, it is that.
 int default_shards(const ModelWork& work, std::int64_t global_batch);
 
 }  // namespace belfry

@@ -20,7 +20,8 @@ void Evaluation::setup(Trainer& trainer) {
       trainer.session(), trainer.built().predictors, *data,
       Evaluator::Options{.global_batch = trainer.batches().global_batch(),
                          .shards = trainer.options().shards,
-                         .towers = trainer.batches().towers()});
+                         .towers = trainer.batches().towers(),
+                         .data_workers = trainer.options().data_workers});
   is_due_ = trainer.steps() > 0 && trainer.position().samples == 0 &&
             evaluated_at_ != trainer.steps() && knows_;
 }

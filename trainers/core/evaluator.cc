@@ -21,6 +21,7 @@ Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, 
     : predictors_(predictors),
       data_(data),
       plan_(data.size(), options.global_batch, options.shards, options.towers),
+      gatherer_(data, options.data_workers, "the test data"),
       types_{predictors[0].loss.dtype()} {
   for (const NamedOutput& metric : predictors[0].metrics) types_.push_back(metric.value.dtype());
   for (const EvaluationPlan::Run& run : plan_.runs())
@@ -43,12 +44,11 @@ Evaluator::Shot Evaluator::prepare(Session& session, std::size_t predictors,
 }
 
 // Runs the predictors on samples from `first` on; adds what each gives to `values`, by metric.
-void Evaluator::take(Shot& shot, std::int64_t first,
-                     std::vector<std::vector<double>>& values) const {
+void Evaluator::take(Shot& shot, std::int64_t first, std::vector<std::vector<double>>& values) {
   const std::size_t fields = shot.inputs.size() / shot.predictors;
   for (std::size_t p = 0; p < shot.predictors; ++p)
-    data_.gather(plan_.rows(first + static_cast<std::int64_t>(p) * shot.batch, shot.batch),
-                 std::span(shot.memory).subspan(p * fields, fields));
+    gatherer_.gather({}, plan_.rows(first + static_cast<std::int64_t>(p) * shot.batch, shot.batch),
+                     std::span(shot.memory).subspan(p * fields, fields));
   shot.step->run(shot.inputs);
   for (std::size_t p = 0; p < shot.predictors; ++p)
     for (std::size_t m = 0; m < values.size(); ++m)

@@ -9,6 +9,7 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/core/training_step.h"
 #include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/data/gatherer.h"
 
 namespace belfry {
 
@@ -23,6 +24,7 @@ class Evaluator {
     std::int64_t global_batch;  // the most samples at once, on all devices
     std::int64_t shards;        // of it, as the session has them
     std::int64_t towers;        // of all processes; each process tests everything on its own
+    int data_workers = 1;       // threads that gather a batch
   };
 
   // Compiles the predictors for the blocks of an EvaluationPlan. Borrows all.
@@ -46,11 +48,12 @@ class Evaluator {
   };
 
   Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;
-  void take(Shot& shot, std::int64_t first, std::vector<std::vector<double>>& values) const;
+  void take(Shot& shot, std::int64_t first, std::vector<std::vector<double>>& values);
 
   std::span<const TowerRecord> predictors_;
   const Dataset& data_;
   EvaluationPlan plan_;
+  Gatherer gatherer_;
   std::vector<DType> types_;  // of loss and metrics
   std::vector<Shot> shots_;   // one for each run of the plan
 };

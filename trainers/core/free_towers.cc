@@ -80,7 +80,7 @@ void FreeTowers::loop(std::size_t tower) {
   try {
     TrainingStep& step = options_.towers[tower];
     Prefetcher input(options_.data, options_.plan, options_.start, Prefetcher::kSlots,
-                     TowerSpan(static_cast<std::int64_t>(tower)));
+                     TowerSpan(static_cast<std::int64_t>(tower)), {}, options_.data_workers);
     for (std::int64_t i = 0; i < options_.steps; ++i) {
       const Batch& batch = input.next();
       double rate;

@@ -202,8 +202,9 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
   auto source = std::make_unique<Source>();
   const BatchPlan::Position start{epochs_, epoch_step_};
   if (built_.tower_ops.empty())
-    source->input = std::make_unique<Prefetcher>(train_, batches_, start, Prefetcher::kSlots,
-                                                 own_towers(), stager(training_steps_));
+    source->input =
+        std::make_unique<Prefetcher>(train_, batches_, start, Prefetcher::kSlots, own_towers(),
+                                     stager(training_steps_), options_.data_workers);
   else
     source->free =
         std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,
@@ -211,7 +212,8 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
                                                          .plan = batches_,
                                                          .start = start,
                                                          .steps = last - steps_,
-                                                         .traced = traced_.first - 1 - steps_});
+                                                         .traced = traced_.first - 1 - steps_,
+                                                         .data_workers = options_.data_workers});
   return source;
 }
 

@@ -53,6 +53,7 @@ struct TrainerOptions {
   // GPUs or run free. Trainer::options() has the number.
   int shards = 0;
   BatchOptions batches = {};  // how they are divided among the towers
+  int data_workers = 1;       // threads that decode and gather a batch; results do not depend on it
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
   std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
@@ -70,6 +71,8 @@ struct TrainerOptions {
   // does not make.
   std::function<void(const Trace&)> on_trace = {};
   std::optional<StepRange> traced = {};  // by default the second of the run, or the only one
+  // Shows a line to people; none: nobody looks. Programs print it, of several processes the first.
+  std::function<void(std::string_view)> say = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
   // Of the trainer's session, which has `devices`, whatever device_count says. A dry run plans for
   // devices that need not exist: it reads no data, and train() throws.
@@ -140,7 +143,12 @@ class Trainer {
   // All that was built, these among it.
   const TrainingGraph& built() const { return built_; }
   const BatchPlan& batches() const { return batches_; }
+  const Dataset& train_data() const { return train_; }
   const Dataset* test_data() const { return test_; }
+  // Shows people a line (TrainerOptions::say). For callbacks.
+  void say(std::string_view line) const {
+    if (options_.say) options_.say(line);
+  }
   // run_identity() of this run, worked out when it is first asked for: reads the data.
   const Json& identity() const;
 

@@ -81,6 +81,7 @@ class BatchPlan {
   std::int64_t samples() const { return samples_; }
   std::int64_t towers() const { return towers_; }
   std::int64_t batch_size() const { return batch_size_; }
+  std::uint64_t seed() const { return seed_; }
   std::int64_t global_batch() const { return towers_ * batch_size_; }
   std::int64_t steps_per_epoch() const { return steps_; }
   // Samples that an epoch trains with, each once; and those that it leaves out.

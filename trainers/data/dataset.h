@@ -8,8 +8,17 @@
 #include <vector>
 
 #include "belfry/framework/base/tensor.h"
+#include "belfry/trainers/data/bad_records.h"
 
 namespace belfry {
+
+class Vocabulary;
+
+// One pass over training data: what random changes of its samples are drawn from.
+struct DataPass {
+  std::uint64_t seed = 1;
+  std::int64_t epoch = 0;
+};
 
 // A fixed number of samples, each with one value per field. Immutable: gather() may be called from
 // several threads at once.
@@ -29,12 +38,23 @@ struct Dataset {
   virtual std::int64_t size() const = 0;
 
   // Copies the samples `indices` into `out`, one dense array of indices.size() rows per field of
-  // the signature. Allocates nothing. Throws InvalidArgument if an index is not in [0, size()).
+  // the signature. Allocates nothing if the samples are in memory. Throws InvalidArgument if an
+  // index is not in [0, size()).
   virtual void gather(std::span<const std::int64_t> indices,
                       std::span<std::byte* const> out) const = 0;
 
+  // The same for a step of training, in which samples may be changed or chosen at random: each as a
+  // function of the pass and its index alone. By default they are as they are.
+  virtual void gather_training(const DataPass& /*pass*/, std::span<const std::int64_t> indices,
+                               std::span<std::byte* const> out) const {
+    gather(indices, out);
+  }
+
   // One line for people: what this is, how many samples, from where.
   virtual std::string describe() const = 0;
+
+  // What its tokens stand for; null if it has none, or nobody knows.
+  virtual const Vocabulary* vocabulary() const { return nullptr; }
 
   // Those that it is read from, so that nobody writes there meanwhile. Reads no data.
   virtual std::vector<std::string> files() const { return {}; }
@@ -55,7 +75,12 @@ class LazyDataset final : public Dataset {
               std::span<std::byte* const> out) const override {
     loaded().gather(indices, out);
   }
+  void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
+                       std::span<std::byte* const> out) const override {
+    loaded().gather_training(pass, indices, out);
+  }
   std::string describe() const override { return loaded().describe(); }
+  const Vocabulary* vocabulary() const override { return loaded().vocabulary(); }
   std::vector<std::string> files() const override { return files_; }
 
  private:
@@ -69,9 +94,10 @@ class LazyDataset final : public Dataset {
   mutable std::unique_ptr<Dataset> loaded_;
 };
 
-// What the command line says about places.
+// What the command line says about the data.
 struct RunDirs {
-  std::string data_dir;  // the folder with the data files; empty if none was given
+  std::string data_dir;              // the folder with the data files; empty if none was given
+  BadRecordPolicy bad_records = {};  // of each data set
 };
 
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const RunDirs&, bool train)>;

@@ -2,186 +2,21 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <memory>
-
-#include <zlib.h>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/data/byte_input.h"
 
 namespace belfry {
 namespace {
 
-// Deflate's limit: 258 bytes from a two-bit match.
-constexpr std::uint64_t kGzipLimit = 1032;
 constexpr std::size_t kMaxRank = 8;
 
-// The unpacked bytes of a file, in order.
-class Input {
- public:
-  virtual ~Input() = default;
-  // Fills `out` and returns how many bytes there were: fewer only at the end.
-  virtual std::size_t read(std::span<std::byte> out) = 0;
-  // A bound on the unpacked size of the whole.
-  virtual std::uint64_t most_bytes() const = 0;
-  // How a message about a file below its declared size begins.
-  virtual std::string too_small() const = 0;
-  // Follows a byte offset in messages.
-  virtual const char* of_what() const = 0;
-};
-
-// Reads a file in blocks, so that its start can be looked at.
-class FileBlocks {
- public:
-  explicit FileBlocks(ReadableFile& file) : file_(file), block_(kBlock) {}
-
-  std::uint64_t size() const { return file_.size(); }
-  // How many bytes were taken.
-  std::uint64_t position() const { return position_; }
-  // The next bytes, not taken: `least` of them or more, fewer only at the end.
-  std::span<const std::byte> peek(std::size_t least) {
-    if (rest_.size() < least) {
-      std::ranges::copy(rest_, block_.begin());
-      const std::size_t more = file_.read(std::span(block_).subspan(rest_.size()));
-      rest_ = std::span(block_).first(rest_.size() + more);
-    }
-    return rest_;
-  }
-  void take(std::size_t count) {
-    rest_ = rest_.subspan(count);
-    position_ += count;
-  }
-  std::size_t read(std::span<std::byte> out) {
-    const std::size_t known = std::min(out.size(), rest_.size());
-    std::ranges::copy(rest_.first(known), out.begin());
-    take(known);
-    const std::size_t more = known < out.size() ? file_.read(out.subspan(known)) : 0;
-    position_ += more;
-    return known + more;
-  }
-
- private:
-  static constexpr std::size_t kBlock = 64 << 10;
-  ReadableFile& file_;
-  std::vector<std::byte> block_;
-  std::span<const std::byte> rest_;  // of the block
-  std::uint64_t position_ = 0;
-};
-
-bool is_gzip(std::span<const std::byte> bytes) {
-  return bytes.size() >= 2 && bytes[0] == std::byte{0x1F} && bytes[1] == std::byte{0x8B};
-}
-
-class PlainInput final : public Input {
- public:
-  explicit PlainInput(FileBlocks& blocks) : blocks_(blocks) {}
-
-  std::size_t read(std::span<std::byte> out) override { return blocks_.read(out); }
-  std::uint64_t most_bytes() const override { return blocks_.size(); }
-  std::string too_small() const override { return cat("truncated at byte ", blocks_.size()); }
-  const char* of_what() const override { return ""; }
-
- private:
-  FileBlocks& blocks_;
-};
-
-class GzipInput final : public Input {
- public:
-  GzipInput(FileBlocks& blocks, const std::string& name) : blocks_(blocks), name_(name) {
-    constexpr int kGzipOnly = 16 + MAX_WBITS;
-    require<IoError>(inflateInit2(&stream_, kGzipOnly) == Z_OK, name_, ": zlib cannot start");
-  }
-  ~GzipInput() override { inflateEnd(&stream_); }
-  GzipInput(const GzipInput&) = delete;
-  GzipInput& operator=(const GzipInput&) = delete;
-
-  std::size_t read(std::span<std::byte> out) override {
-    std::size_t done = 0;
-    while (done < out.size() && !ended_) {
-      const uInt room = part(out.size() - done);
-      stream_.next_out = reinterpret_cast<Bytef*>(out.data() + done);
-      stream_.avail_out = room;
-      inflate_some();
-      done += room - stream_.avail_out;
-    }
-    return done;
-  }
-  std::uint64_t most_bytes() const override {
-    return std::min(blocks_.size(), std::numeric_limits<std::uint64_t>::max() / kGzipLimit) *
-           kGzipLimit;
-  }
-  std::string too_small() const override {
-    return cat("truncated or corrupt, as deflate packs at most ", kGzipLimit, " to 1");
-  }
-  const char* of_what() const override { return " of the unpacked data"; }
-
- private:
-  // zlib counts in 32 bits.
-  static uInt part(std::size_t size) {
-    return static_cast<uInt>(std::min<std::size_t>(size, std::numeric_limits<uInt>::max()));
-  }
-
-  void inflate_some() {
-    const std::span<const std::byte> fed = blocks_.peek(1);
-    // zlib does not write to its input; its type is not const for old compilers' sake.
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(fed.data()));
-    stream_.avail_in = static_cast<uInt>(fed.size());
-    const int code = inflate(&stream_, Z_NO_FLUSH);
-    blocks_.take(fed.size() - stream_.avail_in);
-    require<IoError>(code != Z_BUF_ERROR || !fed.empty(), name_, ": truncated at byte ",
-                     blocks_.position(), ": expected more gzip data, found the end");
-    require<IoError>(code == Z_OK || code == Z_BUF_ERROR || code == Z_STREAM_END, name_,
-                     ": corrupt at byte ", blocks_.position(),
-                     ": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense");
-    if (code == Z_STREAM_END) end_member();
-  }
-
-  // Of `cat a.gz b.gz`, another one follows.
-  void end_member() {
-    const std::span<const std::byte> next = blocks_.peek(2);
-    ended_ = next.empty();
-    if (ended_) return;
-    require<IoError>(is_gzip(next), name_, ": trailing bytes from byte ", blocks_.position(),
-                     ": expected the end of the file, or more gzip data, found ",
-                     blocks_.size() - blocks_.position(), " more");
-    inflateReset(&stream_);
-  }
-
-  FileBlocks& blocks_;
-  const std::string& name_;
-  z_stream stream_ = {};
-  bool ended_ = false;
-};
-
-std::unique_ptr<Input> open_input(FileBlocks& blocks, const std::string& name) {
-  if (is_gzip(blocks.peek(2))) return std::make_unique<GzipInput>(blocks, name);
-  return std::make_unique<PlainInput>(blocks);
-}
-
-class BytesFile final : public ReadableFile {
- public:
-  explicit BytesFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  std::uint64_t size() const override { return bytes_.size(); }
-  void seek(std::uint64_t offset) override {
-    used_ = static_cast<std::size_t>(std::min<std::uint64_t>(offset, bytes_.size()));
-  }
-  std::size_t read(std::span<std::byte> out) override {
-    const std::size_t count = std::min(out.size(), bytes_.size() - used_);
-    std::ranges::copy(bytes_.subspan(used_, count), out.begin());
-    used_ += count;
-    return count;
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-  std::size_t used_ = 0;
-};
-
 // The big-endian number at `offset`, which is where `input` stands.
-std::uint32_t read_number(Input& input, const std::string& name, std::size_t offset,
+std::uint32_t read_number(ByteInput& input, const std::string& name, std::size_t offset,
                           const std::string& what) {
   std::array<std::byte, 4> bytes;
   const std::size_t got = input.read(bytes);
@@ -194,7 +29,7 @@ std::uint32_t read_number(Input& input, const std::string& name, std::size_t off
 }
 
 // Reads magic and dimensions, and checks that the values can be in the file.
-Shape read_header(Input& input, const std::string& name, std::size_t rank) {
+Shape read_header(ByteInput& input, const std::string& name, std::size_t rank) {
   const auto wanted = static_cast<std::uint32_t>(0x800 | rank);
   const std::uint32_t magic = read_number(input, name, 0, "the magic number");
   require<IoError>(magic == wanted, name, ": wrong magic number at byte 0", input.of_what(),

@@ -8,15 +8,24 @@
 #include "belfry/framework/base/threads.h"
 
 namespace belfry {
+namespace {
+
+std::string input_name(const std::optional<TowerSpan>& towers) {
+  return "the input of " + (towers ? cat("tower ", towers->first) : "all towers");
+}
+
+}  // namespace
 
 Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start,
-                       std::int64_t slots, std::optional<TowerSpan> towers, Stage stage)
+                       std::int64_t slots, std::optional<TowerSpan> towers, Stage stage,
+                       int workers)
     : dataset_(dataset),
       batch_plan_(plan),
       start_(start),
       first_tower_(towers ? towers->first : 0),
       towers_(towers ? towers->count : plan.towers()),
-      stage_(std::move(stage)) {
+      stage_(std::move(stage)),
+      gatherer_(dataset, workers, input_name(towers)) {
   require(first_tower_ >= 0 && first_tower_ + towers_ <= plan.towers(), "tower ", first_tower_,
           " of ", plan.towers());
   require(start.step >= 0 && start.step < plan.steps_per_epoch(), "step ", start.step,
@@ -29,8 +38,7 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
     for (std::size_t form = 0; form < plan.forms().size(); ++form)
       slot.batches.push_back(make_form_batch(form));
   order_.resize(static_cast<std::size_t>(plan.order_size()));
-  thread_ = start_thread({"the input of " + (towers ? cat("tower ", first_tower_) : "all towers"),
-                          "close other programs"},
+  thread_ = start_thread({input_name(towers), "close other programs"},
                          [this](std::stop_token stop) { produce(stop); });
 }
 
@@ -81,8 +89,9 @@ void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
     const std::span<const std::int64_t> rows =
         batch_plan_.rows(order_, position.step, first_tower_ + t);
     if (rows.empty()) continue;
-    dataset_.gather(rows,
-                    std::span(filled.memory).subspan(static_cast<std::size_t>(t) * fields, fields));
+    gatherer_.gather(
+        DataPass{batch_plan_.seed(), position.epoch}, rows,
+        std::span(filled.memory).subspan(static_cast<std::size_t>(t) * fields, fields));
   }
 }
 

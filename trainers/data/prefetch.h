@@ -12,6 +12,7 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/data/batches.h"
 #include "belfry/trainers/data/dataset.h"
+#include "belfry/trainers/data/gatherer.h"
 
 namespace belfry {
 
@@ -42,9 +43,9 @@ struct TowerSpan {
 };
 
 // An endless stream of batches in the order of a BatchPlan, epoch after epoch, of all towers or of
-// some of them, gathered by one thread into a ring of slots. The batches do not depend on timing or
-// on the number of slots. Neither side allocates once the constructor has returned. One thread
-// consumes.
+// some of them, gathered by a thread into a ring of slots. The batches do not depend on timing or
+// on the numbers of slots and of data workers. Neither side allocates once the constructor has
+// returned. One thread consumes.
 class Prefetcher {
  public:
   static constexpr std::int64_t kSlots = 3;
@@ -53,10 +54,12 @@ class Prefetcher {
 
   // The first batch is that of the step at `start`. `dataset` must outlive this. With `towers`,
   // batches have the samples of those alone. The thread stages each batch that it has gathered, if
-  // `stage` is given. Throws InvalidArgument for fewer than 2 slots, or a plan of
-  // another number of samples or without that step or tower.
+  // `stage` is given. `workers` threads gather a batch, this one among them. Throws InvalidArgument
+  // for fewer than 2 slots or 1 worker, or a plan of another number of samples or without that step
+  // or tower.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
-             std::int64_t slots = kSlots, std::optional<TowerSpan> towers = {}, Stage stage = {});
+             std::int64_t slots = kSlots, std::optional<TowerSpan> towers = {}, Stage stage = {},
+             int workers = 1);
   // Stops the thread at its next batch and waits for it.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
@@ -92,6 +95,7 @@ class Prefetcher {
   const BatchPlan::Position start_;
   const std::int64_t first_tower_, towers_;
   const Stage stage_;
+  Gatherer gatherer_;
   std::vector<Slot> slots_;
   std::vector<std::int64_t> order_;  // of the epoch being gathered; the thread's
   bool holding_ = false;             // the consumer has a batch; the consumer's

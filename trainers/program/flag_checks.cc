@@ -287,8 +287,9 @@ class FlagChecks {
     for (std::size_t t = 0; t < shares.size(); ++t)
       require<FlagError>(shares[t] > 0, written("--tower_weights"), " leaves ",
                          trainer_.devices[t].short_str(), " none of the ", batch, " examples that ",
-                         flags_.global_batch_size > 0 ? written("--global_batch_size")
-                                                      : cat("--batch_size=", trainer_.batch_size),
+                         flags_.global_batch_size > 0
+                             ? cat("--global_batch_size=", flags_.global_batch_size)
+                             : cat("--batch_size=", trainer_.batch_size),
                          " on ", towers, " devices makes; use a larger weight or batch");
   }
 
@@ -305,7 +306,10 @@ class FlagChecks {
 void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   if (flags.global_batch_size == 0) return;
   const auto devices = static_cast<int>(flags.trainer.devices.size()) * flags.launcher.size;
-  const std::string given = parser.flag("--global_batch_size").written;
+  const std::string given =
+      parser.given("--global_batch_size")
+          ? parser.flag("--global_batch_size").written
+          : cat("the program's --global_batch_size=", flags.global_batch_size);
   require<FlagError>(!parser.given("--batch_size"), given, " is for all devices together, ",
                      parser.flag("--batch_size").written,
                      " for each of them; leave one of them out");

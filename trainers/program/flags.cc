@@ -129,9 +129,14 @@ void TrainFlagSet::add_training(FlagParser& parser) {
   parser.group("Training");
   parser.add("--batch_size", trainer.batch_size, 1, kMost, "N",
              cat("examples per device and step [",
-                 defaults_.benchmark ? "the model's" : cat(defaults_.batch_size), "]"));
-  parser.add("--global_batch_size", flags_.global_batch_size, 1, kMost, "N",
-             "examples per step on all devices together, instead of --batch_size on each");
+                 defaults_.benchmark               ? "the model's"
+                 : defaults_.global_batch_size > 0 ? "--global_batch_size divided by devices"
+                                                   : cat(defaults_.batch_size),
+                 "]"));
+  parser.add(
+      "--global_batch_size", flags_.global_batch_size, 1, kMost, "N",
+      cat("examples per step on all devices together, instead of --batch_size on each",
+          defaults_.global_batch_size > 0 ? cat(" [", defaults_.global_batch_size, "]") : ""));
   parser.add("--shards", trainer.shards, 1, kMost, "V",
              "parts of the global batch that are computed apart, as many on each CPU: any core may "
              "compute one, and V alone decides the bits of results [by model and global batch]");
@@ -230,9 +235,21 @@ void TrainFlagSet::add_rates(FlagParser& parser) {
 
 void TrainFlagSet::add_files(FlagParser& parser) {
   parser.group("Data");
-  if (defaults_.reads_files)
+  if (defaults_.reads_files) {
     parser.add("--data_dir", flags_.data_dir, "DIR",
                "folder with the data files [none: the program generates data, if it can]");
+    parser.add(
+        "--bad_records",
+        [&to = flags_.bad_records](const WrittenFlag& flag) {
+          to = as_flag(flag.written, [&] { return parse_bad_records(flag.value); });
+        },
+        "stop|skip:N",
+        "what to do with records of data files that cannot be used: end with an error that names "
+        "the first, or leave out up to N of each data set and warn of each [stop]");
+  }
+  parser.add("--data_workers", flags_.trainer.data_workers, 1, kMostThreads, "N",
+             "threads that decode and change the samples of a batch, beside --threads; results do "
+             "not depend on N [1]");
   parser.group("Checkpoints");
   parser.add("--save_checkpoint", flags_.save_checkpoint, "PATH",
              "directory to save variables and progress in, after each epoch and at the end [none]");
@@ -315,6 +332,8 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
 TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto) const {
   TrainFlags flags = flags_;
   if (batch_size && !parser_.given("--batch_size")) flags.trainer.batch_size = *batch_size;
+  if (!parser_.given("--batch_size") && !parser_.given("--global_batch_size"))
+    flags.global_batch_size = defaults_.global_batch_size;
   check_devices(parser_, device_flags(flags), flags.plans());
   flags.launcher = find_launcher(environment_variable, !flags.without_mpi);
   divide_global_batch(flags, parser_);

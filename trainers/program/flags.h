@@ -20,6 +20,7 @@ namespace belfry {
 struct FlagDefaults {
   std::string program;  // for --help
   int batch_size = 32;
+  int global_batch_size = 0;  // instead of batch_size, whatever the number of devices; 0: none
   int epochs = 1;
   bool reads_files = true;  // false: there is no --data_dir
   // Of benchmarks: they choose data, steps and batch size themselves, so that there are no flags of
@@ -45,6 +46,7 @@ struct TrainFlags {
   std::optional<double> moving_average;  // the decay
   std::optional<EarlyStopOptions> early_stop;
   std::string data_dir;
+  BadRecordPolicy bad_records = {};
   bool dry_run = false;
   std::string explain;        // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead

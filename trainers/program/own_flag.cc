@@ -55,7 +55,13 @@ void read(const OwnFlag& flag, const WrittenFlag& written, double& to) {
               flag.range.allowed ? flag.range.allowed : any, to);
 }
 
-void read(const OwnFlag&, const WrittenFlag& written, std::string& to) { to = written.value; }
+void read(const OwnFlag& flag, const WrittenFlag& written, std::string& to) {
+  const bool allowed =
+      flag.choices.empty() || std::ranges::find(flag.choices, written.value) != flag.choices.end();
+  require<FlagError>(allowed, written.written, " is none of ", join(flag.choices),
+                     allowed ? "" : did_you_mean(written.value, flag.choices));
+  to = written.value;
+}
 
 std::string unit_of(const bool&) { return ""; }
 std::string unit_of(const std::int64_t&) { return "N"; }
@@ -77,7 +83,8 @@ void add(FlagParser& parser, const OwnFlag& flag, T& variable) {
   parser.add(
       "--" + flag.name, [flag, &variable](const WrittenFlag& line) { read(flag, line, variable); },
       unit.empty() || flag.unit.empty() ? unit : flag.unit,
-      cat(flag.text, " [", written.empty() ? "none" : written, "]"));
+      cat(join(flag.choices, "|"), flag.choices.empty() ? "" : ": ", flag.text, " [",
+          written.empty() ? "none" : written, "]"));
 }
 
 }  // namespace

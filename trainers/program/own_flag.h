@@ -31,6 +31,8 @@ struct OwnFlag {
   std::string text;  // for --help
   Range range = {};
   std::string unit = "";  // for --help: "RATE"; "": by the type
+  // Of strings: those that are allowed, which --help lists; none: any.
+  std::vector<std::string> choices = {};
 
   Value value() const;
 };

@@ -39,6 +39,8 @@ void check_recipe(const Recipe& recipe) {
   require(static_cast<bool>(recipe.optimizer), "the recipe has no optimizer; e.g. sgd(0.1)");
   require(recipe.batch_size >= 1 && recipe.epochs >= 1, "the recipe has a batch size of ",
           recipe.batch_size, " and ", recipe.epochs, " epochs; both are at least 1");
+  require(recipe.global_batch_size >= 0, "the recipe has a global batch size of ",
+          recipe.global_batch_size, "; it is at least 1, or 0 for none");
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
@@ -229,7 +231,7 @@ class Program {
 
   int run() {
     prepare_options();
-    const RunDirs dirs{.data_dir = flags_.data_dir};
+    const RunDirs dirs{.data_dir = flags_.data_dir, .bad_records = flags_.bad_records};
     train_data_ = recipe_.data(dirs, true);
     test_data_ = recipe_.data(dirs, false);
     require(train_data_ != nullptr, "the recipe's data source gave no training data");
@@ -256,6 +258,7 @@ class Program {
       placement_ += text;
     };
     session.log_device_placement = prints || !flags_.run.directory.empty();
+    options_.say = [this](std::string_view line) { console_.line(line); };
     save_ = add_callbacks(options_, flags_, recipe_, console_, run_);
     if (report_files_.trace)
       options_.on_trace = [this](const Trace& trace) { report_files_.trace->write(trace.str()); };
@@ -355,6 +358,8 @@ class Program {
       if (const Json* const value = results.find(key))
         console_.line(
             cat(key, ": ", value->kind() == Json::Kind::kString ? value->text() : value->str()));
+    for (const std::shared_ptr<Callback>& callback : options_.callbacks)
+      callback->on_ended_run(*trainer_);
     if (report_files_.json) report_files_.json->write(results.str(2) + "\n");
     return 0;
   }
@@ -381,6 +386,7 @@ int train(int argc, char** argv, const Recipe& recipe) {
     check_recipe(recipe);
     return parse_flags(arguments, {.program = program,
                                    .batch_size = recipe.batch_size,
+                                   .global_batch_size = recipe.global_batch_size,
                                    .epochs = recipe.epochs,
                                    .reads_files = recipe.data.reads_files(),
                                    .own = recipe.flags});

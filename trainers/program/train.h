@@ -49,7 +49,9 @@ struct Recipe {
   Model model;  // takes the tower and one tensor per field of the data
   DataSource data;
   Optimizer optimizer;
-  int batch_size = 32;                                    // per tower; --batch_size
+  int batch_size = 32;  // per tower; --batch_size
+  // Of all towers, whatever their number, instead of batch_size; --global_batch_size. 0: none.
+  int global_batch_size = 0;
   int epochs = 1;                                         // --epochs
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // behind our own (callbacks.h)
   std::vector<OwnFlag> flags = {};                        // beside those of flags.h

@@ -1,12 +1,12 @@
 #include "belfry/trainers/runs/event_file.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <utility>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/util/crc32c.h"
 
 namespace belfry {
 namespace {
@@ -26,22 +26,6 @@ constexpr std::int64_t kStart = 1;  // SessionLog.SessionStatus
 
 constexpr std::string_view kNamePrefix = "events.out.tfevents.";
 constexpr std::size_t kNameDigits = 8;
-
-constexpr std::array<std::uint32_t, 256> crc_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
-    std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78u : 0u);
-    table[byte] = crc;
-  }
-  return table;
-}
-
-// As TFRecord files keep it, since the CRC of data with a CRC in it tells little.
-std::uint32_t masked_crc(std::string_view text) {
-  const std::uint32_t crc = crc32c(std::as_bytes(std::span(text)));
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
-}
 
 template <class T>
 std::string_view raw(const T& number) {
@@ -66,14 +50,6 @@ std::string next_name(FileSystem& files, const std::string& directory) {
 }
 
 }  // namespace
-
-std::uint32_t crc32c(std::span<const std::byte> bytes) {
-  static constexpr std::array<std::uint32_t, 256> kTable = crc_table();
-  std::uint32_t crc = ~0u;
-  for (const std::byte byte : bytes)
-    crc = (crc >> 8) ^ kTable[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff];
-  return ~crc;
-}
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -138,9 +114,9 @@ ProtoMessage& EventFile::new_event() {
 void EventFile::append(const ProtoMessage& event) {
   const std::uint64_t length = event.bytes().size();
   record_.assign(raw(length));
-  record_ += raw(masked_crc(raw(length)));
+  record_ += raw(masked_crc32c(raw(length)));
   record_ += event.bytes();
-  record_ += raw(masked_crc(event.bytes()));
+  record_ += raw(masked_crc32c(event.bytes()));
   file_->append(std::as_bytes(std::span(record_)));
 }
 

@@ -21,9 +21,6 @@
 
 namespace belfry {
 
-// Castagnoli's, as of RFC 3720.
-std::uint32_t crc32c(std::span<const std::byte> bytes);
-
 // Since 1970.
 double unix_seconds();
 

@@ -29,6 +29,8 @@ TEST(DefaultShards, LeaveEachShardEnoughWorkForItsWeights) {
   EXPECT_EQ(default_shards(resnet, 8), 8);
   EXPECT_EQ(default_shards(resnet, 5), 4);
   EXPECT_EQ(default_shards(resnet, 1), 1);
+  EXPECT_EQ(default_shards(resnet, 12), 4) << "eight would not be of one size";
+  EXPECT_EQ(default_shards(resnet, 10), 8) << "two would leave cores idle";
   const ModelWork mlp{.multiply_adds = 668e3, .weights = 669e3};
   EXPECT_EQ(default_shards(mlp, 256), 2);
   EXPECT_EQ(default_shards(mlp, 32), 1);

@@ -35,6 +35,33 @@ TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
   EXPECT_EQ(flags.help, "");
 }
 
+TEST(Flags, DivideTheGlobalBatchOfTheRecipeAmongAnyDevices) {
+  const FlagDefaults defaults{.program = "p", .batch_size = 7, .global_batch_size = 12};
+  EXPECT_EQ(parse({"--devices=cpu:1"}, defaults).trainer.batch_size, 12);
+  EXPECT_EQ(parse({"--devices=cpu:4"}, defaults).trainer.batch_size, 3);
+  EXPECT_EQ(parse({"--devices=cpu:4", "--batch_size=2"}, defaults).trainer.batch_size, 2);
+  EXPECT_EQ(parse({"--devices=cpu:4", "--global_batch_size=4"}, defaults).trainer.batch_size, 1);
+  try {
+    parse({"--devices=cpu:5"}, defaults);
+    FAIL();
+  } catch (const FlagError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the program's --global_batch_size=12 cannot be divided "
+                                        "among 5 devices alike; use a multiple of 5"));
+  }
+  EXPECT_THAT(parse({"--help"}, defaults).help, HasSubstr("instead of --batch_size on each [12]"));
+}
+
+TEST(Flags, SayHowDataAreRead) {
+  const TrainFlags flags = parse({"--data_workers=3", "--bad_records=skip:7"});
+  EXPECT_EQ(flags.trainer.data_workers, 3);
+  EXPECT_EQ(flags.bad_records, BadRecordPolicy{.most = 7});
+  EXPECT_EQ(parse({}).bad_records, BadRecordPolicy{});
+  EXPECT_EQ(parse({"--bad_records=stop"}).bad_records, BadRecordPolicy{});
+  EXPECT_THAT(refusal({"--bad_records=skip:0"}),
+              HasSubstr("--bad_records=skip:0: 'skip:0' is neither stop nor skip:N"));
+  EXPECT_THAT(refusal({"--data_workers=0"}), HasSubstr("--data_workers=0"));
+}
+
 TEST(Flags, ReadEveryValue) {
   const TrainFlags flags =
       parse({"--devices=cpu:4", "--trainer=replicated", "--allreduce=naive",

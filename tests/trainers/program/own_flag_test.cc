@@ -86,6 +86,19 @@ TEST(OwnFlags, AreShownWithUnitTextAndDefault) {
     EXPECT_THAT(help, HasSubstr(part)) << part;
 }
 
+TEST(OwnFlags, TakeOneOfTheirChoicesAlone) {
+  std::string size = "small";
+  const std::vector<OwnFlag> flags{
+      {.name = "size", .variable = &size, .text = "of it", .choices = {"small", "large"}}};
+  parse({"--size=large"}, flags);
+  EXPECT_EQ(size, "large");
+  EXPECT_THAT(refusal({"--size=larg"}, flags),
+              HasSubstr("--size=larg is none of small, large; did you mean 'large'?"));
+  EXPECT_THAT(parse({"--help"}, flags).help, HasSubstr("small|large: of it [large]"));
+  size = "medium";
+  EXPECT_THAT(refusal({}, flags), HasSubstr("default that cannot be: --size=medium is none of"));
+}
+
 TEST(OwnFlags, HaveNamesThatNoOtherFlagHas) {
   double x = 0;
   for (const char* taken : {"seed", "help", "dry_run"})

@@ -73,15 +73,6 @@ TEST_F(EventFileTest, HasTheBytesThatTensorBoardWrites) {
                      "3f00000000000008403a10000000000000f03f00000000000008404afaf30a"));
 }
 
-// Of the package crc32c; the second is the example of RFC 3720.
-TEST(Crc32c, IsCastagnolis) {
-  std::string all;
-  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
-  EXPECT_EQ(crc32c(std::as_bytes(std::span(all))), 0x9c44184b);
-  EXPECT_EQ(crc32c(std::as_bytes(std::span(std::string_view("123456789")))), 0xe3069283);
-  EXPECT_EQ(crc32c({}), 0u);
-}
-
 TEST_F(EventFileTest, BeginsWithItsVersionAndAStart) {
   write(7, 8);
   const std::vector<ReadEvent> events = events_in(files_, kDirectory);

@@ -1,0 +1,63 @@
+// A transformer that learns to write, token by token. Try: gpt --devices=cpu:2 --data_dir=DIR, with
+// the text in DIR/input.txt; then the same with --run_dir=RUN, and again with --sample="ROMEO:".
+#include <memory>
+
+#include "belfry/belfry.h"
+#include "belfry/trainers/bench/models.h"
+using namespace belfry;
+
+// What the tokens are, and how many the model knows.
+struct Tokens {
+  std::string kind = "characters";
+  std::int64_t number = 0;  // 0: by the kind
+
+  std::int64_t most() const {
+    if (number > 0) return number;
+    return kind == "characters" ? 65 : kind == "bytes" ? 256 : 50257;
+  }
+};
+
+int main(int argc, char** argv) {
+  Tokens tokens;
+  constexpr std::int64_t kTime = 64, kWindowsPerEpoch = 3000;
+  // 4 blocks of 4 heads; the head is the table of tokens.
+  const auto model = [&](Tower& tower, Output token, Output label) {
+    return models::gpt(tower, token, label,
+                       {.tokens = static_cast<int>(tokens.most()),
+                        .layers = 4,
+                        .heads = 4,
+                        .width = 128,
+                        .tied_head = true,
+                        .gelu = GeluForm::kExact});
+  };
+  const auto text = [&](const RunDirs& dirs, bool train) {
+    return data::text({.tokens = tokens.kind,
+                       .length = kTime,
+                       .per_epoch = kWindowsPerEpoch,
+                       .most_tokens = tokens.most()})(dirs, train);
+  };
+  const auto samples = std::make_shared<TextSamples>();
+  return train(
+      argc, argv,
+      {.model = model,
+       .data = text,
+       .optimizer =
+           adamw(scheduled(1e-3, cosine_schedule(1e-4), 100), {.beta2 = 0.99, .weight_decay = 0.1}),
+       .global_batch_size = 12,
+       .epochs = 8,  // 2,000 steps
+       .callbacks = {samples},
+       .flags = {
+           {.name = "tokens",
+            .variable = &tokens.kind,
+            .text = "of input.txt, or of token files of llm.c",
+            .choices = {"characters", "bytes", "llmc"}},
+           {.name = "vocabulary",
+            .variable = &tokens.number,
+            .text = "different tokens that the model knows; 0: 65 characters, 256 "
+                    "bytes, 50257 of llm.c",
+            .range = {"a number from 0 to 65536", [](double x) { return x >= 0 && x <= 65536; }}},
+           {.name = "sample",
+            .variable = &samples->options.begin,
+            .text = "what samples of text go on from, after each epoch, and at once "
+                    "if the run in --run_dir has ended"}}});
+}

@@ -1,0 +1,46 @@
+// ResNet-50 on TFRecord files of images, or on generated ones. Try: resnet50 --devices=gpu:8
+// --global_batch_size=256 --data_dir=DIR --label_offset=1 --data_workers=16 --bad_records=skip:10
+#include "belfry/belfry.h"
+#include "belfry/trainers/bench/models.h"
+using namespace belfry;
+
+int main(int argc, char** argv) {
+  std::string statistics = "tower";
+  std::int64_t side = 224, label_offset = 0;
+  double smoothing = 0;
+  const auto model = [&](Tower& tower, Output image, Output label) {
+    return models::resnet50(
+        tower, image, label,
+        {.batch_norm = find_batch_norm_over(statistics), .label_smoothing = smoothing});
+  };
+  const auto images = [&](const RunDirs& dirs, bool train) {
+    return data::imagenet({.side = side, .label_offset = label_offset})(dirs, train);
+  };
+  return train(
+      argc, argv,
+      {.model = model,
+       .data = images,
+       .optimizer =
+           momentum(scheduled(0.1, step_schedule({{30}, {60}, {80}})), {.weight_decay = 1e-4}),
+       .global_batch_size = 256,
+       .epochs = 90,
+       .flags = {
+           {.name = "image_size",
+            .variable = &side,
+            .text = "height and width of the images that the model takes, pixels",
+            .range = {"a number from 32 to 4096", [](double x) { return x >= 32 && x <= 4096; }}},
+           {.name = "label_offset",
+            .variable = &label_offset,
+            .text = "subtracted from image/class/label: 1 where classes count from 1",
+            .range = {"a number >= 0", [](double x) { return x >= 0; }}},
+           {.name = "batch_norm",
+            .variable = &statistics,
+            .text = "statistics of each device's batch, or of all devices' together; with "
+                    "the latter the bits do not depend on the number of devices",
+            .unit = "NAME",
+            .choices = {"tower", "synchronised"}},
+           {.name = "label_smoothing",
+            .variable = &smoothing,
+            .text = "share of the target that is spread evenly over all classes",
+            .range = {"a number from 0 to 1", [](double x) { return x >= 0 && x <= 1; }}}}});
+}

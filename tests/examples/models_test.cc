@@ -1,0 +1,250 @@
+// The programs resnet20, gpt and resnet50, run as people run them on a few samples.
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/support/programs.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/trainers/data/tf_files.h"
+
+namespace belfry {
+namespace example_models_test {
+
+using test::Bytes;
+using test::TemporaryFolder;
+using testing::AllOf;
+using testing::HasSubstr;
+
+Finished run(const std::string& program, const std::vector<std::string>& flags) {
+  return run_program(cat(BELFRY_BIN_DIR, "/", program), flags);
+}
+
+// The JSON of a run that must succeed.
+nlohmann::json report(const std::string& program, std::vector<std::string> flags) {
+  flags.emplace_back("--json=-");
+  const Finished done = run(program, flags);
+  EXPECT_EQ(done.status, 0) << program << " " << join(flags) << "\n" << done.errors;
+  return done.status == 0 ? nlohmann::json::parse(done.output) : nlohmann::json();
+}
+
+void expect_refused(const std::string& program, const std::vector<std::string>& flags,
+                    const std::string& why, int status = 2) {
+  const Finished done = run(program, flags);
+  EXPECT_EQ(done.status, status) << join(flags);
+  EXPECT_THAT(done.errors, HasSubstr(why));
+}
+
+// One hash on one, two and four devices and with three data workers; and of a run that stopped
+// after its second step and went on on another number of devices. The rate is constant, as the
+// programs' own ends with the run.
+void expect_one_hash(const std::string& program, std::vector<std::string> flags) {
+  flags.emplace_back("--learning_rate=0.001");
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), flags.begin(), flags.end());
+    return more;
+  };
+  const auto one = report(program, with({"--max_steps=4", "--devices=cpu:1"}));
+  EXPECT_EQ(one["k_independent"], true) << one["k_dependent_because"];
+  EXPECT_EQ(one["steps"], 4);
+  for (const char* const devices : {"--devices=cpu:2", "--devices=cpu:4"}) {
+    const auto other = report(program, with({"--max_steps=4", devices, "--data_workers=3"}));
+    EXPECT_EQ(other["params_hash"], one["params_hash"]) << devices;
+    EXPECT_EQ(other["state_hash"], one["state_hash"]) << devices;
+  }
+  const TemporaryFolder runs;
+  const std::string directory = "--run_dir=" + runs.path() + "/run";
+  report(program, with({"--max_steps=2", "--devices=cpu:2", directory}));
+  const auto resumed = report(program, with({"--max_steps=4", "--devices=cpu:1", directory}));
+  EXPECT_EQ(resumed["state_hash"], one["state_hash"]) << "resumed";
+}
+
+// `count` images of CIFAR-10's binary form.
+Bytes cifar(int count) {
+  Bytes bytes;
+  for (int i = 0; i < count; ++i) {
+    bytes.push_back(static_cast<std::byte>(i % 10));
+    for (int j = 0; j < 3072; ++j)
+      bytes.push_back(static_cast<std::byte>((i * 31 + j * (1 + i % 10)) % 251));
+  }
+  return bytes;
+}
+
+TEST(ResNet20, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run the reader and the model in other tests";
+  const TemporaryFolder data;
+  data.write("data_batch_1.bin", cifar(20));
+  data.write("test_batch.bin.gz", test::gzip(cifar(4)));
+  expect_one_hash("resnet20", {"--data_dir=" + data.path(), "--global_batch_size=8",
+                               "--batch_norm=synchronised", "--epochs=3"});
+}
+
+TEST(ResNet20, RefusesWrongFlagsAndNamesWrongFiles) {
+  expect_refused("resnet20", {"--batch_norm=towers"},
+                 "--batch_norm=towers is none of tower, synchronised; did you mean 'tower'?");
+  expect_refused("resnet20", {"--devices=cpu:3"},
+                 "the program's --global_batch_size=128 cannot be divided among 3 devices alike");
+  expect_refused("resnet20", {"--bad_records=skip"}, "--bad_records=skip: 'skip' is neither stop");
+  expect_refused("resnet20", {"--data_workers=0"}, "--data_workers=0");
+  const TemporaryFolder data;
+  const std::string folder = "--data_dir=" + data.path();
+  expect_refused("resnet20", {folder}, data.path() + " has no file data_batch_*.bin", 1);
+  Bytes bytes = cifar(9);
+  bytes[3073 * 2] = std::byte{77};
+  data.write("data_batch_1.bin", bytes);
+  data.write("test_batch.bin", cifar(2));
+  expect_refused(
+      "resnet20", {folder},
+      "data_batch_1.bin: bad record at byte 6146: expected a label from 0 to 9, found 77", 1);
+  const Finished skipped =
+      run("resnet20", {folder, "--bad_records=skip:1", "--global_batch_size=2", "--max_steps=1"});
+  EXPECT_EQ(skipped.status, 0) << skipped.errors;
+  EXPECT_THAT(skipped.errors, HasSubstr("found 77; left out, 1 of at most 1"));
+  EXPECT_THAT(skipped.output, HasSubstr("CIFAR-10, 8 training images"));
+}
+
+void write_text(const TemporaryFolder& data) {
+  std::string text;
+  for (int i = 0; text.size() < 2000; ++i) text += cat("line ", i * i % 97, ", and so on.\n");
+  data.write("input.txt", test::as_bytes(text));
+}
+
+TEST(Gpt, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run the reader and the model in other tests";
+  const TemporaryFolder data;
+  write_text(data);
+  expect_one_hash("gpt", {"--data_dir=" + data.path()});
+}
+
+TEST(Gpt, WritesASampleOfTextAtTheEndAndWhenAsked) {
+  const TemporaryFolder data;
+  write_text(data);
+  const std::string folder = "--data_dir=" + data.path(),
+                    runs = "--run_dir=" + data.path() + "/run";
+  const Finished first = run("gpt", {folder, runs, "--max_steps=1"});
+  EXPECT_EQ(first.status, 0) << first.errors;
+  EXPECT_THAT(first.output, HasSubstr("sample after step 1:\n"));
+  const Finished asked = run("gpt", {folder, runs, "--max_steps=1", "--sample=line 7"});
+  EXPECT_EQ(asked.status, 0) << asked.errors;
+  EXPECT_THAT(asked.output, AllOf(HasSubstr("this run has ended before"),
+                                  HasSubstr("sample after step 1:\nline 7")));
+  expect_refused("gpt", {folder, "--sample=Q"},
+                 "a sample of text cannot begin with 'Q': the character 'Q' is none of", 1);
+}
+
+TEST(Gpt, TakesBytesAndTokenFiles) {
+  const TemporaryFolder data;
+  write_text(data);
+  const std::string folder = "--data_dir=" + data.path();
+  EXPECT_EQ(report("gpt", {folder, "--tokens=bytes", "--max_steps=1"})["flags"]["tokens"], "bytes");
+  for (const char* const name : {"a_train.bin", "a_val.bin"}) {
+    std::vector<std::int32_t> header(256);
+    header[0] = 20240520;
+    header[1] = 1;
+    header[2] = 300;
+    std::vector<std::uint16_t> tokens(300);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i % 90);
+    const auto first = std::as_bytes(std::span(header)), second = std::as_bytes(std::span(tokens));
+    Bytes bytes(first.begin(), first.end());
+    bytes.insert(bytes.end(), second.begin(), second.end());
+    data.write(name, bytes);
+  }
+  report("gpt", {folder, "--tokens=llmc", "--vocabulary=90", "--max_steps=1"});
+  expect_refused("gpt", {folder, "--tokens=llmc", "--vocabulary=80", "--max_steps=1"},
+                 "expected a token below 80, found 80", 1);
+}
+
+TEST(Gpt, RefusesWrongFlagsAndNamesWrongFiles) {
+  expect_refused("gpt", {"--tokens=words"}, "--tokens=words is none of characters, bytes, llmc");
+  expect_refused("gpt", {"--devices=cpu:8"}, "--global_batch_size=12 cannot be divided among 8");
+  expect_refused("gpt", {"--tokens=llmc"}, "token files of llm.c are not generated", 1);
+  const TemporaryFolder data;
+  expect_refused("gpt", {"--data_dir=" + data.path()}, data.path() + "/input.txt", 1);
+}
+
+void write_records(const TemporaryFolder& data, const std::string& name, int count) {
+  std::string file;
+  for (int i = 0; i < count; ++i) {
+    const test::PlainImage image = test::ramp(20 + static_cast<std::uint32_t>(i), 26);
+    file += test::tf_record(
+        test::image_example(i % 2 == 0 ? test::png_of(image) : test::jpeg_of(image), i % 7 + 1));
+  }
+  data.write(name, test::as_bytes(file));
+}
+
+TEST(ResNet50, TrainsOnTfRecordsWithOneHashForOneAndTwoDevices) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run the reader and the model in other tests";
+  const TemporaryFolder data;
+  write_records(data, "train-00000-of-00001", 5);
+  write_records(data, "validation-00000-of-00001", 2);
+  const std::vector<std::string> flags{
+      "--data_dir=" + data.path(), "--image_size=32", "--label_offset=1", "--global_batch_size=4",
+      "--batch_norm=synchronised", "--max_steps=2",   "--epochs=2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), flags.begin(), flags.end());
+    return report("resnet50", more);
+  };
+  const auto one = with({"--devices=cpu:1"});
+  EXPECT_EQ(with({"--devices=cpu:2", "--data_workers=2"})["state_hash"], one["state_hash"]);
+}
+
+TEST(ResNet50, NamesABadRecordAndWhatAFolderLacks) {
+  const TemporaryFolder data;
+  const std::string folder = "--data_dir=" + data.path();
+  expect_refused("resnet50", {folder}, "has no file train-*", 1);
+  expect_refused("resnet50", {"--image_size=8"}, "--image_size=8 is not a number from 32 to 4096");
+  write_records(data, "train-0", 2);
+  write_records(data, "validation-0", 1);
+  expect_refused("resnet50",
+                 {folder, "--image_size=32", "--global_batch_size=2", "--label_offset=2"},
+                 "train-0: bad record at byte 0: the label 1 less the offset 2 is no class", 1);
+}
+
+// Real data, where $BELFRY_DATA_DIR has them. Figures of PyTorch by the same recipes are in
+// docs/benchmarks.md.
+class RealData : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const folder = std::getenv("BELFRY_DATA_DIR");
+    if (!folder || !*folder) GTEST_SKIP() << "BELFRY_DATA_DIR names no folder";
+    if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+    folder_ = folder;
+  }
+  std::string folder_;
+};
+
+TEST_F(RealData, LongResNet20LearnsCifar10In12Epochs) {
+  double sum = 0;
+  for (int seed = 1; seed <= 5; ++seed) {
+    const auto result = report("resnet20", {"--data_dir=" + folder_ + "/cifar-10-batches-bin",
+                                            cat("--seed=", seed), "--devices=cpu:2"});
+    sum += result["validation_accuracy"].get<double>();
+  }
+  EXPECT_GE(sum / 5, 0.633);
+}
+
+TEST_F(RealData, LongResNet20EndsWithOneHashOnOneAndFourDevices) {
+  const auto hash = [&](const char* devices) {
+    return report("resnet20", {"--data_dir=" + folder_ + "/cifar-10-batches-bin", devices,
+                               "--batch_norm=synchronised"})["state_hash"]
+        .get<std::string>();
+  };
+  EXPECT_EQ(hash("--devices=cpu:4"), hash("--devices=cpu:1"));
+}
+
+TEST_F(RealData, LongGptLearnsToWriteIn2000Steps) {
+  double sum = 0;
+  for (int seed = 1; seed <= 3; ++seed) {
+    const auto result = report("gpt", {"--data_dir=" + folder_ + "/tinyshakespeare",
+                                       cat("--seed=", seed), "--devices=cpu:2"});
+    EXPECT_EQ(result["steps"], 2000);
+    sum += result["validation_loss"].get<double>();
+  }
+  EXPECT_LE(sum / 3, 1.893);
+}
+
+}  // namespace example_models_test
+}  // namespace belfry

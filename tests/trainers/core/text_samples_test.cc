@@ -1,0 +1,83 @@
+#include "belfry/trainers/core/text_samples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/data/text_data.h"
+
+namespace belfry {
+namespace text_samples_test {
+
+using test::message_of;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr models::GptSize kTiny{
+    .tokens = 30, .layers = 1, .heads = 1, .width = 8, .tied_head = true};
+
+std::vector<std::string> samples_of(const Dataset& data, TextSampleOptions wanted,
+                                    std::int64_t steps = 5, int devices = 1) {
+  std::vector<std::string> lines;
+  TrainerOptions options{
+      .model = [](Tower& tower, Output tokens,
+                  Output label) { return models::gpt(tower, tokens, label, kTiny); },
+      .optimizer = adamw(1e-2),
+      .batch_size = 4 / devices,
+      .epochs = 2,
+      .max_steps = steps,
+      .say = [&](std::string_view line) { lines.emplace_back(line); },
+      .callbacks = {std::make_shared<TextSamples>(wanted)}};
+  for (int t = 1; t < devices; ++t) options.devices.push_back(DeviceSpec::local("CPU", t));
+  Trainer(find_trainer(devices == 1 ? "simple" : "replicated"), std::move(options), data).train();
+  return lines;
+}
+
+std::unique_ptr<Dataset> text(std::int64_t length = 6) {
+  return data::text({.length = length, .per_epoch = 12, .most_tokens = 30})({}, true);
+}
+
+TEST(TextSamples, ComeAfterEachEpochAndAfterOneThatWasCutShort) {
+  const auto data = text();
+  const auto lines = samples_of(*data, {.begin = "ab", .tokens = 20});
+  ASSERT_EQ(lines.size(), 2u);  // 3 steps an epoch, and 5 in all
+  EXPECT_THAT(lines[0], StartsWith("sample after step 3:\nab"));
+  EXPECT_THAT(lines[1], StartsWith("sample after step 5:\nab"));
+  EXPECT_EQ(lines[0].size(), std::string("sample after step 3:\nab").size() + 20);
+  EXPECT_NE(lines[0].substr(24), lines[1].substr(24));
+  EXPECT_EQ(samples_of(*data, {.begin = "ab", .tokens = 20}), lines);
+  EXPECT_EQ(samples_of(*data, {.begin = "ab", .tokens = 20}, 5, 2), lines) << "on two devices";
+}
+
+// Near zero the most probable token is taken: after "a" always the same one, and at a temperature
+// without bound any.
+TEST(TextSamples, FollowTheTemperature) {
+  const auto data = text();
+  const std::string cold =
+      samples_of(*data, {.begin = "a", .tokens = 6, .temperature = 1e-6}, 3)[0];
+  for (const char* const begin : {"a", "a"})
+    EXPECT_EQ(samples_of(*data, {.begin = begin, .tokens = 6, .temperature = 1e-6}, 3)[0], cold);
+  const std::string hot =
+      samples_of(*data, {.begin = "a", .tokens = 300, .temperature = 1e6}, 3)[0];
+  std::set<char> letters(hot.begin() + 22, hot.end());
+  EXPECT_GT(letters.size(), 25u);
+}
+
+TEST(TextSamples, RefuseABeginningThatIsNoText) {
+  const auto data = text();
+  EXPECT_THAT(message_of<InvalidArgument>([&] { samples_of(*data, {.begin = "A"}); }),
+              HasSubstr("a sample of text cannot begin with 'A': the character 'A' is none of"));
+  const auto numbers =
+      synthetic_data({{"tokens", DType::kI32, {6}}, {"label", DType::kI32, {6}}}, 30, 12, 1);
+  EXPECT_THAT(samples_of(*numbers, {}), IsEmpty());
+  EXPECT_THAT(message_of<InvalidArgument>([&] { samples_of(*numbers, {.begin = "a"}); }),
+              HasSubstr("nobody knows what the tokens of the data stand for"));
+}
+
+}  // namespace text_samples_test
+}  // namespace belfry

@@ -1,0 +1,166 @@
+#include "belfry/trainers/data/image_records.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/data/tf_files.h"
+#include "belfry/trainers/data/decode_image.h"
+
+namespace belfry {
+namespace image_records_test {
+
+using test::as_bytes;
+using test::image_example;
+using test::jpeg_of;
+using test::message_of;
+using test::png_of;
+using test::ramp;
+using test::TemporaryFolder;
+using test::tf_record;
+using ::testing::HasSubstr;
+
+TEST(DecodeImage, GivesThePixelsOfPngAndThoseOfJpegNearly) {
+  const test::PlainImage plain = ramp(20, 30);
+  const DecodedImage png = decode_image(as_bytes(png_of(plain)));
+  EXPECT_EQ(png.height, 20);
+  EXPECT_EQ(png.width, 30);
+  EXPECT_EQ(png.pixels, plain.pixels);
+  const DecodedImage jpeg = decode_image(as_bytes(jpeg_of(plain)));
+  ASSERT_EQ(jpeg.pixels.size(), plain.pixels.size());
+  for (std::size_t i = 0; i < plain.pixels.size(); ++i)
+    EXPECT_NEAR(jpeg.pixels[i], plain.pixels[i], 4) << i;
+}
+
+TEST(DecodeImage, SaysWhatIsWrong) {
+  const std::string png = png_of(ramp(20, 30)), jpeg = jpeg_of(ramp(20, 30));
+  const auto message = [](const std::string& file, std::int64_t most = kMostPixels) {
+    return message_of<InvalidArgument>([&] { decode_image(as_bytes(file), most); });
+  };
+  EXPECT_THAT(message("GIF89a"), HasSubstr("neither JPEG nor PNG: 6 bytes"));
+  EXPECT_THAT(message(png.substr(0, 60)), HasSubstr("PNG: "));
+  EXPECT_THAT(message(jpeg.substr(0, jpeg.size() / 2)), HasSubstr("the data end early"));
+  EXPECT_THAT(message(jpeg.substr(0, 100)), HasSubstr("JPEG: "));
+  for (const std::string& file : {png, jpeg})
+    EXPECT_THAT(message(file, 599),
+                HasSubstr("an image of 20 x 30 pixels, where at most 599 are taken"));
+}
+
+TEST(ResizeImage, KeepsARampAndMirrorsIt) {
+  const DecodedImage image = decode_image(as_bytes(png_of(ramp(16, 16))));
+  std::vector<float> same(16 * 16 * 3), small(4 * 4 * 3), mirrored(4 * 4 * 3);
+  resize_image(image, {0, 0, 16, 16}, 16, false, same);
+  for (std::size_t i = 0; i < same.size(); ++i) EXPECT_NEAR(same[i], image.pixels[i], 1e-3);
+  // The middle of a ramp stays where it is, whatever the size.
+  resize_image(image, {4, 4, 8, 8}, 4, false, small);
+  for (std::size_t y = 0; y < 4; ++y)
+    for (std::size_t x = 0; x < 4; ++x) {
+      EXPECT_NEAR(small[(y * 4 + x) * 3], 8 * (4 + 2 * static_cast<double>(y) + 0.5), 1e-3);
+      EXPECT_NEAR(small[(y * 4 + x) * 3 + 1], 8 * (4 + 2 * static_cast<double>(x) + 0.5), 1e-3);
+    }
+  resize_image(image, {4, 4, 8, 8}, 4, true, mirrored);
+  for (std::size_t y = 0; y < 4; ++y)
+    for (std::size_t x = 0; x < 4; ++x)
+      EXPECT_EQ(mirrored[(y * 4 + x) * 3 + 1], small[(y * 4 + 3 - x) * 3 + 1]);
+}
+
+class ImageRecordsTest : public testing::Test {
+ protected:
+  void write(const std::string& name, const std::vector<std::string>& examples) {
+    std::string file;
+    for (const std::string& example : examples) file += tf_record(example);
+    folder_.write(name, as_bytes(file));
+  }
+  std::unique_ptr<Dataset> open(data::ImagenetOptions options, std::int64_t skipped = 0,
+                                bool train = true) const {
+    return data::imagenet(options)({folder_.path(), {.most = skipped}}, train);
+  }
+  static std::vector<Tensor> training(const Dataset& data, DataPass pass,
+                                      const std::vector<std::int64_t>& rows) {
+    std::vector<Tensor> tensors = batch_tensors(data, std::ssize(rows));
+    std::vector<std::byte*> out;
+    for (Tensor& tensor : tensors) out.push_back(tensor.mutable_raw());
+    data.gather_training(pass, rows, out);
+    return tensors;
+  }
+
+  const std::vector<std::int64_t> all_{0, 1, 2};
+  TemporaryFolder folder_;
+};
+
+TEST_F(ImageRecordsTest, GiveImagesOfOneSizeWithTheirLabelsLessTheOffset) {
+  write("train-00000-of-00002",
+        {image_example(png_of(ramp(16, 16)), 1), image_example(jpeg_of(ramp(20, 31)), 3)});
+  write("train-00001-of-00002", {image_example(png_of(ramp(3, 2)), 2)});
+  const auto data = open({.side = 14, .classes = 3, .label_offset = 1});
+  ASSERT_EQ(data->size(), 3);
+  EXPECT_EQ(data->files().size(), 2u);
+  const std::vector<Tensor> batch = gather_tensors(*data, all_);
+  EXPECT_EQ(batch[0].shape(), (Shape{3, 14, 14, 3}));
+  EXPECT_THAT(
+      std::vector<int>(batch[1].data<std::int32_t>().begin(), batch[1].data<std::int32_t>().end()),
+      testing::ElementsAre(0, 2, 1));
+  // 14 of 16 pixels: the first one is pixel (1, 1) of the image.
+  const auto pixels = batch[0].data<float>();
+  EXPECT_NEAR(pixels[0], (8 / 255.0 - 0.485) / 0.229, 1e-3);
+  EXPECT_NEAR(pixels[1], (8 / 255.0 - 0.456) / 0.224, 1e-3);
+  EXPECT_NEAR(pixels[2], (50 / 255.0 - 0.406) / 0.225, 1e-3);
+}
+
+TEST_F(ImageRecordsTest, TrainOnPartsThatAreAFunctionOfSeedEpochAndSample) {
+  write("train-0", {image_example(png_of(ramp(30, 30)), 0), image_example(png_of(ramp(24, 30)), 1),
+                    image_example(png_of(ramp(30, 17)), 2)});
+  const auto data = open({.side = 8, .classes = 3});
+  const auto drawn = training(*data, {1, 0}, all_);
+  EXPECT_EQ(training(*data, {1, 0}, all_), drawn);
+  EXPECT_NE(training(*data, {1, 1}, all_)[0], drawn[0]);
+  EXPECT_NE(training(*data, {2, 0}, all_)[0], drawn[0]);
+  const auto last = training(*data, {1, 0}, {2})[0].data<float>();
+  EXPECT_TRUE(std::ranges::equal(last, drawn[0].data<float>().last(8 * 8 * 3)));
+  // Mirrored or not: green grows to one side or the other.
+  int mirrored = 0;
+  for (std::int64_t epoch = 0; epoch < 40; ++epoch) {
+    const Tensor images = training(*data, {1, epoch}, {0})[0];
+    const auto pixels = images.data<float>();
+    mirrored += pixels[1] > pixels[7 * 3 + 1];
+  }
+  EXPECT_GT(mirrored, 8);
+  EXPECT_LT(mirrored, 32);
+}
+
+TEST_F(ImageRecordsTest, NameEachKindOfBadRecord) {
+  const std::string good = image_example(png_of(ramp(8, 8)), 1);
+  const std::pair<std::string, std::string> kinds[] = {
+      {image_example("no image", 1), "neither JPEG nor PNG: 8 bytes"},
+      {image_example(png_of(ramp(8, 8)), 9),
+       "the label 9 less the offset 0 is no class from 0 to 4"},
+      {test::example(test::int_feature("image/class/label", 1)), "no feature image/encoded"},
+      {test::example(test::bytes_feature("image/encoded", "x")), "no feature image/class/label"},
+      {"\xFF", "no message of protobuf"}};
+  for (const auto& [bad, reason] : kinds) {
+    write("train-0", {good, bad, good});
+    const std::string place = cat("train-0: bad record at byte ", good.size() + 16, ": ", reason);
+    EXPECT_THAT(
+        message_of<IoError>([&] { gather_tensors(*open({.side = 4, .classes = 5}), all_); }),
+        HasSubstr(place));
+    const auto data = open({.side = 4, .classes = 5}, 1);
+    EXPECT_EQ(gather_tensors(*data, all_)[1], (Tensor({3}, std::vector<std::int32_t>{1, 1, 1})));
+  }
+}
+
+TEST_F(ImageRecordsTest, EndWhereAllRecordsAreBadOrThereAreNone) {
+  write("validation-0", {image_example("x", 1), image_example("y", 1)});
+  EXPECT_THAT(message_of<IoError>([&] {
+                gather_tensors(*open({.side = 4}, 9, false), std::vector<std::int64_t>{0});
+              }),
+              HasSubstr("all records are bad"));
+  EXPECT_THAT(message_of<NotFound>([&] { open({}, 0, true)->size(); }),
+              HasSubstr("has no file train-*; name the folder with the TFRecord files"));
+  write("train-0", {});
+  EXPECT_THAT(message_of<IoError>([&] { open({}, 0, true)->size(); }), HasSubstr("no records"));
+}
+
+}  // namespace image_records_test
+}  // namespace belfry

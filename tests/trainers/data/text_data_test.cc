@@ -1,0 +1,231 @@
+#include "belfry/trainers/data/text_data.h"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/data/idx_files.h"
+
+namespace belfry {
+namespace text_data_test {
+
+using test::Bytes;
+using test::message_of;
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Bytes bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::int32_t> read(const TokenStream& tokens, std::int64_t begin, std::size_t count) {
+  std::vector<std::int32_t> out(count);
+  tokens.read(begin, out);
+  return out;
+}
+
+std::vector<Tensor> training(const Dataset& data, DataPass pass,
+                             const std::vector<std::int64_t>& rows) {
+  std::vector<Tensor> tensors = batch_tensors(data, std::ssize(rows));
+  std::vector<std::byte*> out;
+  for (Tensor& tensor : tensors) out.push_back(tensor.mutable_raw());
+  data.gather_training(pass, rows, out);
+  return tensors;
+}
+
+std::vector<std::int32_t> values(const Tensor& tensor) {
+  const auto data = tensor.data<std::int32_t>();
+  return {data.begin(), data.end()};
+}
+
+TEST(FirstCharacter, TakesUtf8AndNothingElse) {
+  EXPECT_EQ(first_character("ab").code, 'a');
+  EXPECT_EQ(first_character("é!").code, 0xE9u);
+  EXPECT_EQ(first_character("é!").bytes, 2u);
+  EXPECT_EQ(first_character("日").code, 0x65E5u);
+  EXPECT_EQ(first_character("😀").code, 0x1F600u);
+  // A byte that continues, one cut off, overlong forms, a surrogate, and beyond Unicode.
+  for (const char* const text : {"\x80", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80",
+                                 "\xF4\x90\x80\x80", "\xFF", "\xC3("})
+    EXPECT_EQ(first_character(text).bytes, 0u) << text;
+}
+
+TEST(CharacterTokens, AreNumberedByTheirCodePoints) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("input.txt", bytes_of("béba 日a"));
+  BadRecords bad;
+  const auto tokens = character_tokens(local_file_system(), path, bad);
+  EXPECT_EQ(tokens->size(), 7);
+  EXPECT_THAT(read(*tokens, 0, 7), ElementsAre(2, 3, 2, 1, 0, 4, 1));
+  EXPECT_THAT(read(*tokens, 3, 3), ElementsAre(1, 0, 4));
+  EXPECT_EQ(tokens->vocabulary()->decode(read(*tokens, 1, 6)), "éba 日a");
+  EXPECT_THAT(tokens->vocabulary()->encode("日b"), ElementsAre(4, 2));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { tokens->vocabulary()->encode("bü"); }),
+              HasSubstr("the character 'ü' is none of the 5 of the text"));
+  EXPECT_EQ(tokens->describe(), "7 characters, 5 different ones, of " + path);
+}
+
+// Longer than a block of the reader, with characters of one and three bytes across all borders.
+TEST(CharacterTokens, AreReadFromAnywhereInALongFile) {
+  std::string text;
+  for (int i = 0; i < 40000; ++i)
+    text += i % 7 == 0 ? "日" : std::string(1, static_cast<char>('a' + i % 5));
+  const TemporaryFolder folder;
+  BadRecords bad;
+  const auto tokens =
+      character_tokens(local_file_system(), folder.write("input.txt", bytes_of(text)), bad);
+  ASSERT_EQ(tokens->size(), 40000);
+  for (const std::int64_t begin : {0, 1, 4095, 4096, 4097, 20000, 39990}) {
+    const std::vector<std::int32_t> window = read(*tokens, begin, 10);
+    for (std::int64_t i = 0; i < 10; ++i)
+      EXPECT_EQ(window[static_cast<std::size_t>(i)],
+                (begin + i) % 7 == 0 ? 5 : static_cast<int>((begin + i) % 5))
+          << begin + i;
+  }
+}
+
+TEST(CharacterTokens, NameBytesThatAreNoUtf8OrLeaveThemOut) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("input.txt", bytes_of("ab\xFF"
+                                                              "c\x80"));
+  BadRecords none, two({.most = 2});
+  EXPECT_THAT(message_of<IoError>([&] { character_tokens(local_file_system(), path, none); }),
+              HasSubstr(path + ": bad record at byte 2: the byte 0xff is no UTF-8"));
+  const auto tokens = character_tokens(local_file_system(), path, two);
+  EXPECT_THAT(read(*tokens, 0, 3), ElementsAre(0, 1, 2));
+  EXPECT_EQ(two.count(), 2);
+}
+
+TEST(ByteTokens, AreTheBytesOfAFile) {
+  const TemporaryFolder folder;
+  const auto tokens =
+      byte_tokens(local_file_system(), folder.write("input.txt", bytes_of("a\xFFz")));
+  EXPECT_THAT(read(*tokens, 0, 3), ElementsAre('a', 255, 'z'));
+  EXPECT_EQ(tokens->vocabulary()->decode(read(*tokens, 1, 2)), "\xFFz");
+}
+
+Bytes llmc_file(const std::vector<std::uint16_t>& tokens, std::int32_t magic = 20240520,
+                std::int32_t version = 1, int more = 0) {
+  std::vector<std::int32_t> header(256);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = static_cast<std::int32_t>(tokens.size()) + more;
+  const auto first = std::as_bytes(std::span(header)), second = std::as_bytes(std::span(tokens));
+  Bytes bytes(first.begin(), first.end());
+  bytes.insert(bytes.end(), second.begin(), second.end());
+  return bytes;
+}
+
+TEST(LlmcTokens, OfSeveralFilesFollowEachOther) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> paths{folder.write("a_train_0.bin", llmc_file({1, 2, 3})),
+                                       folder.write("a_train_1.bin", llmc_file({})),
+                                       folder.write("a_train_2.bin", llmc_file({40000, 5}))};
+  const auto tokens = llmc_tokens(local_file_system(), paths, 50257);
+  EXPECT_EQ(tokens->size(), 5);
+  EXPECT_THAT(read(*tokens, 0, 5), ElementsAre(1, 2, 3, 40000, 5));
+  EXPECT_THAT(read(*tokens, 2, 2), ElementsAre(3, 40000));
+  EXPECT_EQ(tokens->vocabulary(), nullptr);
+  const auto fewer = llmc_tokens(local_file_system(), paths, 100);
+  EXPECT_THAT(message_of<BadRecord>([&] { read(*fewer, 2, 3); }),
+              HasSubstr(paths[2] + ": bad record at byte 1024: expected a token below 100, found "
+                                   "40000"));
+}
+
+TEST(LlmcTokens, NameWhatIsWrongWithAHeader) {
+  const TemporaryFolder folder;
+  const auto message = [&](const Bytes& bytes) {
+    const std::string path = folder.write("x.bin", bytes);
+    return message_of<IoError>([&] { llmc_tokens(local_file_system(), {path}, 50257); });
+  };
+  EXPECT_THAT(message(llmc_file({1}, 20240801)), HasSubstr("byte 0: expected 20240520"));
+  EXPECT_THAT(message(llmc_file({1}, 20240520, 7)), HasSubstr("byte 4: expected version 1"));
+  EXPECT_THAT(message(llmc_file({1, 2}, 20240520, 1, 5)),
+              HasSubstr("byte 8: expected the number of tokens in the 4 bytes behind the header, "
+                        "found 7"));
+  EXPECT_THAT(message(Bytes(10)), HasSubstr("truncated at byte 10"));
+}
+
+TEST(Text, TrainsOnNineTenthsAndTestsOnWindowsWithoutOverlap) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 205; ++i) text += static_cast<char>(i < 184 ? 'a' + i % 26 : 'A' + i % 26);
+  folder.write("input.txt", bytes_of(text));
+  const auto source =
+      data::text({.tokens = "bytes", .length = 5, .per_epoch = 40, .most_tokens = 256});
+  const auto train = source({folder.path()}, true), held = source({folder.path()}, false);
+  EXPECT_EQ(train->size(), 40);
+  EXPECT_EQ(held->size(), 4);  // of 21 bytes
+  const std::vector<std::int64_t> rows{0, 3};
+  const std::vector<Tensor> windows = gather_tensors(*held, rows);
+  const auto at = [&](int i) {
+    return static_cast<std::int32_t>(text[static_cast<std::size_t>(i)]);
+  };
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(values(windows[0])[static_cast<std::size_t>(i)], at(184 + i));
+    EXPECT_EQ(values(windows[1])[static_cast<std::size_t>(i)], at(185 + i));
+    EXPECT_EQ(values(windows[0])[static_cast<std::size_t>(5 + i)], at(199 + i));
+  }
+  std::vector<std::int64_t> all(40);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
+  std::set<std::vector<std::int32_t>> seen;
+  for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
+    const auto batch = training(*train, {1, epoch}, all);
+    const auto tokens = values(batch[0]), labels = values(batch[1]);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      ASSERT_GE(tokens[i], 'a') << "of the part for tests";
+      ASSERT_GE(labels[i], 'a') << "of the part for tests";
+      ASSERT_EQ(labels[i], tokens[i] == 'z' ? 'a' : tokens[i] + 1);
+      if (i % 5 == 0) seen.insert({tokens[i]});
+    }
+  }
+  EXPECT_EQ(seen.size(), 26u);
+}
+
+TEST(Text, DrawsWindowsAsAFunctionOfSeedEpochAndSample) {
+  const auto data = data::text({.length = 8, .per_epoch = 50, .most_tokens = 65})({}, true);
+  const Tensor all = training(*data, {1, 2}, {0, 1, 2, 3})[0];
+  const auto some = values(training(*data, {1, 2}, {2})[0]);
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), values(all).begin() + 16));
+  EXPECT_NE(training(*data, {1, 3}, {0, 1, 2, 3})[0], all);
+  EXPECT_NE(training(*data, {2, 2}, {0, 1, 2, 3})[0], all);
+}
+
+TEST(Text, NamesFilesThatLackAndTextWithTooManyCharacters) {
+  const TemporaryFolder folder;
+  const auto load = [&](data::TextOptions options) {
+    return [=, &folder] { data::text(options)({folder.path()}, true)->size(); };
+  };
+  EXPECT_THAT(message_of<NotFound>(load({.most_tokens = 65})),
+              HasSubstr("no such file: " + folder.path() + "/input.txt"));
+  EXPECT_THAT(message_of<NotFound>(load({.tokens = "llmc", .most_tokens = 65})),
+              HasSubstr(folder.path() + " has no file *train*.bin"));
+  folder.write("input.txt", bytes_of("abcdefghij"));
+  EXPECT_THAT(message_of<IoError>(load({.length = 2, .most_tokens = 9})),
+              AllOf(HasSubstr("10 characters, 10 different ones"),
+                    HasSubstr("the model knows 9 different tokens")));
+  EXPECT_THAT(message_of<InvalidArgument>(load({.length = 9, .most_tokens = 65})),
+              HasSubstr("9 tokens have no window of 9 and one that follows"));
+}
+
+TEST(Text, PutsTheNextWindowInThePlaceOfABadOne) {
+  const TemporaryFolder folder;
+  std::vector<std::uint16_t> tokens(20);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i);
+  tokens[6] = 60000;
+  folder.write("x_val.bin", llmc_file(tokens));
+  const auto source = data::text({.tokens = "llmc", .length = 4, .most_tokens = 100});
+  const std::vector<std::int64_t> rows{0, 1};
+  EXPECT_THAT(
+      message_of<IoError>([&] { gather_tensors(*source({folder.path()}, false), rows); }),
+      HasSubstr("x_val.bin: bad record at byte 1036: expected a token below 100, found 60000"));
+  const auto data = source({folder.path(), {.most = 1}}, false);
+  EXPECT_THAT(values(gather_tensors(*data, rows)[0]), ElementsAre(0, 1, 2, 3, 8, 9, 10, 11));
+}
+
+}  // namespace text_data_test
+}  // namespace belfry

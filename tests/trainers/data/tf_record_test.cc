@@ -1,0 +1,96 @@
+#include "belfry/trainers/data/tf_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/trainers/data/tf_files.h"
+#include "belfry/trainers/data/byte_input.h"
+#include "belfry/trainers/data/tf_example.h"
+
+namespace belfry {
+namespace tf_record_test {
+
+using test::as_bytes;
+using test::message_of;
+using test::tf_record;
+using ::testing::HasSubstr;
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST(TfRecords, AreFoundByTheirLengthsAndReadWithTheirCrc) {
+  const test::Bytes bytes = as_bytes(tf_record("first") + tf_record("") + tf_record("third"));
+  BytesFile file(bytes);
+  BadRecords none;
+  const auto places = find_tf_records(file, "f", none);
+  ASSERT_EQ(places.size(), 3u);
+  EXPECT_EQ(places[1].offset, 21u);
+  EXPECT_EQ(text_of(read_tf_record(file, "f", places[2])), "third");
+  EXPECT_EQ(text_of(read_tf_record(file, "f", places[1])), "");
+  EXPECT_EQ(text_of(read_tf_record(file, "f", places[0])), "first");
+}
+
+TEST(TfRecords, NameTheRecordWhoseDataAreCorrupt) {
+  test::Bytes bytes = as_bytes(tf_record("first") + tf_record("second"));
+  bytes[21 + 12] ^= std::byte{1};
+  BytesFile file(bytes);
+  BadRecords none;
+  const auto places = find_tf_records(file, "f", none);
+  EXPECT_EQ(text_of(read_tf_record(file, "f", places[0])), "first");
+  EXPECT_THAT(message_of<BadRecord>([&] { read_tf_record(file, "f", places[1]); }),
+              HasSubstr("f: bad record at byte 21: expected the CRC 0x"));
+}
+
+TEST(TfRecords, EndAtALengthThatCannotBe) {
+  const std::string whole = tf_record("first");
+  const std::pair<std::string, std::string> wrong[] = {
+      {whole.substr(0, 20), "its 5 bytes and their CRC exceed the 8 that the file has left"},
+      {whole.substr(0, 7), "expected 12 bytes of length and CRC, found 7"},
+      {std::string(8, '\1') + whole.substr(8), "expected the CRC 0x"}};
+  for (const auto& [rest, reason] : wrong) {
+    const test::Bytes bytes = as_bytes(whole + rest);
+    BytesFile file(bytes);
+    BadRecords none, one({.most = 1});
+    EXPECT_THAT(message_of<IoError>([&] { find_tf_records(file, "f", none); }),
+                HasSubstr("f: bad record at byte 21: " + reason));
+    EXPECT_EQ(find_tf_records(file, "f", one).size(), 1u);
+  }
+}
+
+TEST(TfExample, GivesTheFirstValueOfAFeature) {
+  const test::Bytes message = as_bytes(test::image_example("pixels", -3));
+  const TfExample example(message);
+  EXPECT_EQ(text_of(*example.bytes("image/encoded")), "pixels");
+  EXPECT_EQ(example.integer("image/class/label"), -3);
+  EXPECT_EQ(example.integer("image/height"), 3);
+  EXPECT_FALSE(example.bytes("image/format").has_value());
+  EXPECT_THAT(message_of<InvalidArgument>([&] { example.bytes("image/height"); }),
+              HasSubstr("the feature image/height is no list of bytes"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { example.integer("image/encoded"); }),
+              HasSubstr("the feature image/encoded is no list of integers"));
+}
+
+TEST(TfExample, TakesIntegersThatAreNotPacked) {
+  using test::message_field;
+  const std::string list = message_field(3, "\x08\x07\x08\x09");
+  const test::Bytes message =
+      as_bytes(test::example(message_field(1, message_field(1, "label") + message_field(2, list))));
+  EXPECT_EQ(TfExample(message).integer("label"), 7);
+}
+
+TEST(TfExample, RefusesWhatIsNoMessage) {
+  const std::string whole = test::image_example("pixels", 3);
+  const test::Bytes cut = as_bytes(whole.substr(0, whole.size() - 4));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { TfExample(cut).integer("x"); }),
+              HasSubstr("no message of protobuf: a field of"));
+  const test::Bytes wild = as_bytes("\x0b" + whole);
+  EXPECT_THAT(message_of<InvalidArgument>([&] { TfExample(wild).integer("x"); }),
+              HasSubstr("a field of type 3"));
+  const test::Bytes endless = as_bytes(std::string(12, '\xFF'));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { TfExample(endless).integer("x"); }),
+              HasSubstr("a number of more than 64 bits"));
+}
+
+}  // namespace tf_record_test
+}  // namespace belfry

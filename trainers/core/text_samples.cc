@@ -1,0 +1,110 @@
+#include "belfry/trainers/core/text_samples.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/data/vocabulary.h"
+#include "belfry/trainers/util/counter_random_impl.h"
+
+namespace belfry {
+
+// The predictor, compiled for one sample.
+struct TextSamples::Model {
+  Step& step;
+  std::vector<Tensor> inputs;  // one sample
+  std::vector<std::int32_t> begin;
+};
+
+TextSamples::TextSamples(TextSampleOptions wanted) : options(std::move(wanted)) {}
+
+TextSamples::~TextSamples() = default;
+
+namespace {
+
+std::vector<std::int32_t> encoded(const Vocabulary& vocabulary, const std::string& begin) try {
+  return vocabulary.encode(begin.empty() ? "\n" : begin);
+} catch (const InvalidArgument& error) {
+  if (begin.empty()) return {0};  // text of one line
+  throw InvalidArgument(
+      cat("a sample of text cannot begin with '", shown(begin), "': ", error.what()));
+}
+
+}  // namespace
+
+void TextSamples::setup(Trainer& trainer) {
+  if (trainer.graph().process().rank != 0) return;
+  require(options.tokens >= 1 && options.temperature > 0, "samples of ", options.tokens,
+          " tokens at temperature ", options.temperature, "; both are above 0");
+  const Vocabulary* const vocabulary = trainer.train_data().vocabulary();
+  require(vocabulary || options.begin.empty(), "a sample of text cannot begin with '",
+          shown(options.begin), "': nobody knows what the tokens of the data stand for");
+  if (!vocabulary) return;
+  const TowerRecord& predictor = trainer.built().predictors[0];
+  const Output logits = predictor.get(options.output);
+  std::vector<FeedType> feeds;
+  add_feeds(predictor, 1, {}, feeds);
+  std::vector<Tensor> inputs = batch_tensors(trainer.train_data(), 1);
+  require(logits.shape().rank() == 2 && inputs[0].dtype() == DType::kI32 &&
+              inputs[0].shape().rank() == 2,
+          "samples of text need tokens i32 [time] and logits [n time, tokens], not ",
+          inputs[0].shape(), " and ", logits.shape());
+  const std::vector<Fetch> fetches{logits};
+  model_ = std::make_unique<Model>(trainer.session().prepare(fetches, feeds), std::move(inputs),
+                                   encoded(*vocabulary, options.begin));
+}
+
+void TextSamples::after_epoch(Trainer& trainer, const StepInfo& info) {
+  if (!trainer.interrupted()) show(trainer, info.step);
+}
+
+void TextSamples::after_training(Trainer& trainer, const StepInfo& info) {
+  if (!trainer.interrupted() && info.step != shown_at_) show(trainer, info.step);
+}
+
+void TextSamples::on_ended_run(Trainer& trainer) {
+  setup(trainer);
+  show(trainer, trainer.steps());
+}
+
+void TextSamples::show(Trainer& trainer, std::int64_t step) {
+  shown_at_ = step;
+  if (!model_) return;
+  const Vocabulary& vocabulary = *trainer.train_data().vocabulary();
+  Tensor& tokens = model_->inputs[0];
+  const auto time = static_cast<std::size_t>(tokens.shape()[1]);
+  const std::uint64_t key = combine_key(trainer.options().seed, static_cast<std::uint64_t>(step));
+  std::vector<std::int32_t> text = model_->begin;
+  for (std::int64_t i = 0; i < options.tokens; ++i) {
+    // The last tokens, in front of what a causal model does not look at.
+    const std::size_t known = std::min(text.size(), time);
+    std::ranges::copy(std::span(text).last(known), tokens.mutable_data<std::int32_t>().begin());
+    model_->step.run(model_->inputs);
+    const Tensor& logits = model_->step.fetched(0);
+    const auto classes = static_cast<std::size_t>(logits.shape()[1]);
+    const auto usable = std::min(classes, static_cast<std::size_t>(vocabulary.size()));
+    text.push_back(draw(logits.data<float>().subspan((known - 1) * classes, usable),
+                        combine_key(key, static_cast<std::uint64_t>(i))));
+  }
+  trainer.say(cat("sample after step ", step, ":\n", vocabulary.decode(text)));
+}
+
+// Of the softmax of logits / temperature.
+std::int32_t TextSamples::draw(std::span<const float> logits, std::uint64_t key) const {
+  const double most = std::ranges::max(logits);
+  const auto weight = [&](float logit) {
+    return std::exp((static_cast<double>(logit) - most) / options.temperature);
+  };
+  double sum = 0;
+  for (const float logit : logits) sum += weight(logit);
+  double left = sum * static_cast<double>(CounterRandom(key).bits() >> 11) * 0x1p-53;
+  for (std::size_t token = 0; token + 1 < logits.size(); ++token) {
+    left -= weight(logits[token]);
+    if (left < 0) return static_cast<std::int32_t>(token);
+  }
+  return static_cast<std::int32_t>(logits.size()) - 1;
+}
+
+}  // namespace belfry

@@ -1,0 +1,67 @@
+// The bytes of a file, unpacked if it is gzipped: what readers of data files stand on.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/file_system.h"
+
+namespace belfry {
+
+// Reads a file in blocks, so that its start can be looked at. Borrows it.
+class FileBlocks {
+ public:
+  explicit FileBlocks(ReadableFile& file);
+
+  std::uint64_t size() const { return file_.size(); }
+  // How many bytes were taken.
+  std::uint64_t position() const { return position_; }
+  // The next bytes, not taken: `least` of them (at most 64 KiB) or more, fewer only at the end.
+  std::span<const std::byte> peek(std::size_t least);
+  void take(std::size_t count);
+  // Takes as many as `out` holds, fewer only at the end; returns how many.
+  std::size_t read(std::span<std::byte> out);
+
+ private:
+  ReadableFile& file_;
+  std::vector<std::byte> block_;
+  std::span<const std::byte> rest_;  // of the block
+  std::uint64_t position_ = 0;
+};
+
+// The unpacked bytes of a file, in order.
+class ByteInput {
+ public:
+  virtual ~ByteInput() = default;
+  // Fills `out` and returns how many bytes there were: fewer only at the end. Of gzip data throws
+  // IoError naming the file and the byte where it is truncated or corrupt.
+  virtual std::size_t read(std::span<std::byte> out) = 0;
+  // A bound on the unpacked size of the whole: deflate cannot shrink data more than 1032 times.
+  virtual std::uint64_t most_bytes() const = 0;
+  // How a message about a file below its declared size begins.
+  virtual std::string too_small() const = 0;
+  // Follows a byte offset in messages.
+  virtual const char* of_what() const = 0;
+};
+
+// Of gzip data (one member or several), or of any other file as it is. `name` is for messages and
+// must outlive the result.
+std::unique_ptr<ByteInput> open_input(FileBlocks& blocks, const std::string& name);
+
+// A file in memory, borrowed.
+class BytesFile final : public ReadableFile {
+ public:
+  explicit BytesFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::uint64_t size() const override { return bytes_.size(); }
+  void seek(std::uint64_t offset) override;
+  std::size_t read(std::span<std::byte> out) override;
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace belfry

@@ -1,0 +1,40 @@
+// CIFAR-10 from its binary files, or generated images in its place.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/file_system.h"
+#include "belfry/trainers/data/dataset.h"
+
+namespace belfry::data {
+
+inline constexpr std::int64_t kCifarSide = 32, kCifarChannels = 3;  // pixels; red, green, blue
+
+// Fields: "image" f32 [32,32,3], each channel less its mean over CIFAR-10 and divided by its
+// deviation; "label" i32 scalar, 0 to 9. Training shifts each image by up to 4 pixels both ways,
+// with zeros beside it, and mirrors half of them: new in every epoch, as a function of seed, epoch
+// and sample.
+//
+// With dirs.data_dir, from the files of CIFAR-10's binary version in it, gzipped (.bin.gz) or not:
+// all data_batch_*.bin that are there for training, test_batch.bin for tests. They are read when
+// samples are first needed; that throws NotFound or IoError naming file, offset and what is wrong.
+// Without, generated_images(): 10000 for training, 2000 others for tests.
+std::unique_ptr<Dataset> cifar10(const RunDirs& dirs, bool train);
+
+// What such files hold.
+struct CifarImages {
+  std::vector<std::uint8_t> pixels;  // [n,32,32,3]
+  std::vector<std::uint8_t> labels;  // [n]
+};
+
+// Adds the images of a file: records of a label, then the planes of red, green and blue, 3073 bytes
+// each. A label above 9 and a record that the file ends in are bad records. Throws as
+// BadRecords::note() does, and IoError for corrupt gzip data and for more images than this
+// machine's memory can hold.
+void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to);
+
+}  // namespace belfry::data

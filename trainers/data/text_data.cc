@@ -1,0 +1,172 @@
+#include "belfry/trainers/data/text_data.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/util/counter_random_impl.h"
+
+namespace belfry {
+namespace {
+
+std::vector<Dataset::Field> window_fields(std::int64_t length) {
+  return {{"tokens", DType::kI32, {length}}, {"label", DType::kI32, {length}}};
+}
+
+class WindowDataset final : public Dataset {
+ public:
+  explicit WindowDataset(TokenWindows windows) : windows_(std::move(windows)) {
+    // A window and the label of its last token.
+    const std::int64_t tokens = windows_.end - windows_.begin;
+    places_ = tokens - windows_.length;
+    apart_ = (tokens - 1) / windows_.length;
+    require(windows_.length >= 1 && places_ >= 1, windows_.tokens->describe(), ": ", tokens,
+            " tokens have no window of ", windows_.length, " and one that follows");
+  }
+
+  std::vector<Field> signature() const override { return window_fields(windows_.length); }
+  std::int64_t size() const override {
+    return windows_.per_epoch > 0 ? windows_.per_epoch : apart_;
+  }
+  std::string describe() const override {
+    return cat("tokens ", windows_.begin, " to ", windows_.end, " of ", windows_.tokens->describe(),
+               ", ", size(), " windows of ", windows_.length);
+  }
+  const Vocabulary* vocabulary() const override { return windows_.tokens->vocabulary(); }
+
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    copy(indices, out, [&](std::int64_t sample) { return sample % apart_ * windows_.length; });
+  }
+  void gather_training(const DataPass& pass, std::span<const std::int64_t> indices,
+                       std::span<std::byte* const> out) const override {
+    const std::uint64_t key = combine_key(pass.seed, static_cast<std::uint64_t>(pass.epoch));
+    copy(indices, out, [&](std::int64_t sample) {
+      CounterRandom random(combine_key(key, static_cast<std::uint64_t>(sample)));
+      return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(places_)));
+    });
+  }
+
+ private:
+  template <class F>
+  void copy(std::span<const std::int64_t> indices, std::span<std::byte* const> out,
+            const F& begin_of) const {
+    const auto length = static_cast<std::size_t>(windows_.length);
+    auto* tokens = reinterpret_cast<std::int32_t*>(out[0]);
+    auto* labels = reinterpret_cast<std::int32_t*>(out[1]);
+    std::vector<std::int32_t> window(length + 1);
+    for (const std::int64_t sample : indices) {
+      require(sample >= 0 && sample < size(), "sample ", sample, " of a dataset of ", size());
+      read(begin_of(sample), window);
+      tokens = std::copy_n(window.begin(), length, tokens);
+      labels = std::copy_n(window.begin() + 1, length, labels);
+    }
+  }
+
+  // The window at `place`, or the next one without a bad record.
+  void read(std::int64_t place, std::span<std::int32_t> window) const {
+    for (std::int64_t tried = 0; tried <= apart_; ++tried) {
+      try {
+        windows_.tokens->read(windows_.begin + place, window);
+        return;
+      } catch (const BadRecord& record) {
+        if (!windows_.bad) throw;
+        windows_.bad->note(record);
+      }
+      place = (place + windows_.length) % places_;
+    }
+    throw IoError(cat(windows_.tokens->describe(), ": no window is without a bad record"));
+  }
+
+  TokenWindows windows_;
+  std::int64_t places_ = 0, apart_ = 0;  // windows: where one may begin; without overlap
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> token_windows(TokenWindows windows) {
+  return std::make_unique<WindowDataset>(std::move(windows));
+}
+
+namespace data {
+namespace {
+
+constexpr std::string_view kTextFile = "input.txt";
+
+bool is_llmc(const TextOptions& options) { return options.tokens == "llmc"; }
+
+std::vector<std::string> text_files(const TextOptions& options, const std::string& folder,
+                                    bool train) {
+  FileSystem& files = local_file_system();
+  if (!is_llmc(options)) {
+    const std::string path = cat(folder, "/", kTextFile);
+    require<NotFound>(files.exists(path), "no such file: ", path,
+                      "; name the folder with the text (the option data_dir)");
+    return {path};
+  }
+  const char* const part = train ? "train" : "val";
+  std::vector<std::string> found;
+  for (const std::string& name : files.list(folder))
+    if (name.ends_with(".bin") && name.find(part) != std::string::npos)
+      found.push_back(cat(folder, "/", name));
+  require<NotFound>(!found.empty(), folder, " has no file *", part,
+                    "*.bin; name the folder with token files of llm.c (the option data_dir)");
+  return found;
+}
+
+// What is not found is said when it is loaded.
+std::vector<std::string> known_text_files(const TextOptions& options, const std::string& folder,
+                                          bool train) {
+  try {
+    return folder.empty() ? std::vector<std::string>() : text_files(options, folder, train);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+std::unique_ptr<TokenStream> open_text(const TextOptions& options, const RunDirs& dirs, bool train,
+                                       BadRecords& bad) {
+  constexpr std::int64_t kGenerated = 200'000;
+  FileSystem& files = local_file_system();
+  if (dirs.data_dir.empty()) {
+    require<NotFound>(!is_llmc(options),
+                      "token files of llm.c are not generated; name the folder with them (the "
+                      "option data_dir)");
+    return generated_text(kGenerated);
+  }
+  std::vector<std::string> paths = text_files(options, dirs.data_dir, train);
+  if (is_llmc(options)) return llmc_tokens(files, std::move(paths), options.most_tokens);
+  return options.tokens == "bytes" ? byte_tokens(files, paths[0])
+                                   : character_tokens(files, paths[0], bad);
+}
+
+std::unique_ptr<Dataset> load_text(const TextOptions& options, const RunDirs& dirs, bool train) {
+  auto bad = std::make_shared<BadRecords>(dirs.bad_records);
+  std::shared_ptr<const TokenStream> tokens = open_text(options, dirs, train, *bad);
+  const Vocabulary* const vocabulary = tokens->vocabulary();
+  require<IoError>(!vocabulary || vocabulary->size() <= options.most_tokens, tokens->describe(),
+                   ": the model knows ", options.most_tokens,
+                   " different tokens; it must know as many as there are");
+  TokenWindows windows{
+      .tokens = tokens, .end = tokens->size(), .length = options.length, .bad = std::move(bad)};
+  if (train) windows.per_epoch = options.per_epoch;
+  const std::int64_t cut = tokens->size() / 10 * 9 + tokens->size() % 10 * 9 / 10;
+  if (!is_llmc(options)) (train ? windows.end : windows.begin) = cut;
+  return token_windows(std::move(windows));
+}
+
+}  // namespace
+
+DatasetFactory text(TextOptions options) {
+  return [options](const RunDirs& dirs, bool train) -> std::unique_ptr<Dataset> {
+    return std::make_unique<LazyDataset>(
+        window_fields(options.length),
+        [options, dirs, train] { return load_text(options, dirs, train); },
+        known_text_files(options, dirs.data_dir, train));
+  };
+}
+
+}  // namespace data
+}  // namespace belfry

@@ -1,0 +1,85 @@
+#include "belfry/trainers/data/tf_record.h"
+
+#include <bit>
+#include <cstring>
+#include <span>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/util/crc32c.h"
+
+namespace belfry {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "TFRecord files are little-endian");
+
+constexpr std::uint64_t kLengthBytes = 8, kCrcBytes = 4;
+constexpr std::uint64_t kHeadBytes = kLengthBytes + kCrcBytes;
+
+template <class T>
+T number_in(std::span<const std::byte> bytes) {
+  T number;
+  std::memcpy(&number, bytes.data(), sizeof number);
+  return number;
+}
+
+std::string crc_text(std::string_view of, std::uint32_t expected, std::uint32_t found) {
+  return cat("expected the CRC 0x", hex(expected, 8), " of ", of, ", found 0x", hex(found, 8));
+}
+
+// Of the record at `offset`, where the file stands.
+TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64_t offset) {
+  std::byte head[kHeadBytes];
+  const std::size_t got = file.read(head);
+  if (got < kHeadBytes)
+    throw BadRecord(name, offset,
+                    cat("expected ", kHeadBytes, " bytes of length and CRC, found ", got));
+  const auto bytes = std::span<const std::byte>(head);
+  const auto length = number_in<std::uint64_t>(bytes);
+  const auto crc = number_in<std::uint32_t>(bytes.subspan(kLengthBytes));
+  const std::uint32_t expected = masked_crc32c(bytes.first(kLengthBytes));
+  if (crc != expected) throw BadRecord(name, offset, crc_text("its length", expected, crc));
+  const std::uint64_t room = file.size() - offset - kHeadBytes;
+  if (room < kCrcBytes || length > room - kCrcBytes)
+    throw BadRecord(
+        name, offset,
+        cat("its ", length, " bytes and their CRC exceed the ", room, " that the file has left"));
+  return {offset, length};
+}
+
+}  // namespace
+
+std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string& name,
+                                           BadRecords& bad) {
+  std::vector<TfRecordPlace> places;
+  for (std::uint64_t offset = 0; offset < file.size();) {
+    file.seek(offset);
+    try {
+      places.push_back(read_head(file, name, offset));
+    } catch (const BadRecord& record) {
+      bad.note(record);
+      break;
+    }
+    offset += kHeadBytes + places.back().length + kCrcBytes;
+  }
+  return places;
+}
+
+std::vector<std::byte> read_tf_record(ReadableFile& file, const std::string& name,
+                                      const TfRecordPlace& place) {
+  // The file may have become shorter since it was looked at.
+  if (place.offset + kHeadBytes + place.length + kCrcBytes > file.size())
+    throw BadRecord(name, place.offset, cat("the file ends before its ", place.length, " bytes"));
+  file.seek(place.offset + kHeadBytes);
+  std::vector<std::byte> data(place.length + kCrcBytes);
+  const std::size_t got = file.read(data);
+  if (got < data.size())
+    throw BadRecord(name, place.offset,
+                    cat("expected ", place.length, " bytes and their CRC, found ", got));
+  const auto crc = number_in<std::uint32_t>(std::span(data).last(kCrcBytes));
+  data.resize(place.length);
+  const std::uint32_t expected = masked_crc32c(data);
+  if (crc != expected) throw BadRecord(name, place.offset, crc_text("its data", expected, crc));
+  return data;
+}
+
+}  // namespace belfry

@@ -1,0 +1,55 @@
+// What tokens of text stand for.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace belfry {
+
+class Vocabulary {
+ public:
+  virtual ~Vocabulary() = default;
+  // Tokens are 0 to size() - 1.
+  virtual std::int64_t size() const = 0;
+  // Throws InvalidArgument naming a part of `text` that no token stands for.
+  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  // Throws InvalidArgument for what is no token.
+  virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
+};
+
+// A token is a byte.
+class ByteVocabulary final : public Vocabulary {
+ public:
+  std::int64_t size() const override { return 256; }
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const std::int32_t> tokens) const override;
+};
+
+// A token is a character of Unicode: its place among those that there are.
+class CharacterVocabulary final : public Vocabulary {
+ public:
+  // `characters`: code points, ascending.
+  explicit CharacterVocabulary(std::vector<std::uint32_t> characters)
+      : characters_(std::move(characters)) {}
+  std::int64_t size() const override { return std::ssize(characters_); }
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const std::int32_t> tokens) const override;
+  // -1 for a character that there is not.
+  std::int32_t token(std::uint32_t character) const;
+
+ private:
+  std::vector<std::uint32_t> characters_;
+};
+
+// A character of UTF-8 text.
+struct Utf8Character {
+  std::uint32_t code = 0;
+  std::size_t bytes = 0;  // 0: the text does not begin with a whole character
+};
+// The first of `text`, which is not empty. Of what is no UTF-8, such as overlong forms and
+// surrogates, it has 0 bytes.
+Utf8Character first_character(std::string_view text);
+
+}  // namespace belfry

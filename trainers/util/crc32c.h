@@ -1,0 +1,19 @@
+// The checksum of TFRecord files.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace belfry {
+
+// Castagnoli's, as of RFC 3720.
+std::uint32_t crc32c(std::span<const std::byte> bytes);
+
+// As TFRecord files keep it, since the CRC of data with a CRC in it tells little.
+std::uint32_t masked_crc32c(std::span<const std::byte> bytes);
+inline std::uint32_t masked_crc32c(std::string_view text) {
+  return masked_crc32c(std::as_bytes(std::span(text)));
+}
+
+}  // namespace belfry
