@@ -117,14 +117,15 @@ int run(const SaveOptionsOfBench& wanted) {
   std::vector<DeviceSpec> devices;
   for (int d = 0; d < wanted.devices; ++d) devices.push_back(DeviceSpec::local("CPU", d));
   const int steps = (2 * wanted.pairs + 1) * wanted.steps + 1;
-  Trainer trainer(find_trainer(wanted.devices > 1 ? "replicated" : "simple"),
-                  {.model = spec.model,
-                   .optimizer = spec.optimizer,
-                   .devices = devices,
-                   .batch_size = wanted.batch_size,
-                   .epochs = steps,
-                   .callbacks = {windows, saver, held},
-                   .session = {.share_replicas = false}},
+  TrainerOptions options;
+  options.model = spec.model;
+  options.optimizer = spec.optimizer;
+  options.devices = devices;
+  options.batch_size = wanted.batch_size;
+  options.epochs = steps;
+  options.callbacks = {windows, saver, held};
+  options.session.share_replicas = false;
+  Trainer trainer(find_trainer(wanted.devices > 1 ? "replicated" : "simple"), std::move(options),
                   *data);
   trainer.train();
   print(*windows, *held);

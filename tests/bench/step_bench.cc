@@ -38,9 +38,14 @@ struct Work {
 };
 
 std::vector<Work> works() {
-  return {
-      {"mlp", "MLP 784-512-512-10, momentum", models::mlp, {784}, momentum(0.01), {1, 2, 8}, 100},
-      {"convnet", "MNIST convnet, Adam", models::mnist, {28, 28, 1}, adam(1e-3), {1, 2, 4, 8}, 10}};
+  const Model mlp = [](Tower& tower, Output image, Output label) {
+    return models::mlp(tower, image, label);
+  };
+  const Model convnet = [](Tower& tower, Output image, Output label) {
+    return models::mnist(tower, image, label);
+  };
+  return {{"mlp", "MLP 784-512-512-10, momentum", mlp, {784}, momentum(0.01), {1, 2, 8}, 100},
+          {"convnet", "MNIST convnet, Adam", convnet, {28, 28, 1}, adam(1e-3), {1, 2, 4, 8}, 10}};
 }
 
 // A prepared step and its timings.
