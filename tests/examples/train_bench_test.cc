@@ -111,7 +111,8 @@ TEST(TrainBench, SaysInADryRunWhichShardsGiveEqualBits) {
                                 HasSubstr("1 and 2 devices give the same bits\n"),
                                 HasSubstr("--shards=8 gives the same bits on 1, 2, 4, ... up to 8 "
                                           "devices; fewer are faster for this model\n")));
-  const Finished both = bench({"--model=mlp", "--strategies=naive,ring", "--dry_run", "--shards=2"});
+  const Finished both =
+      bench({"--model=mlp", "--strategies=naive,ring", "--dry_run", "--shards=2"});
   EXPECT_THAT(both.output,
               AllOf(HasSubstr("replicated naive: the global batch of 128 has 2 shards\n"),
                     HasSubstr("the number of devices changes bits: the strategy ring"),
