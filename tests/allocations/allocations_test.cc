@@ -115,7 +115,7 @@ void train(const char* what, const char* mode, const char* allreduce, Optimizer 
            int repacking = 0) {
   // Epochs of 5 steps, so that the input is shuffled again meanwhile.
   const auto digits = data::generated_digits(5 * 4 * 8, 1);
-  TrainerOptions options{.model = models::mnist, .optimizer = std::move(optimizer)};
+  TrainerOptions options{.model = find_model("mnist").model, .optimizer = std::move(optimizer)};
   options.devices.resize(4);
   for (int d = 0; d < 4; ++d)
     options.devices[static_cast<std::size_t>(d)] = DeviceSpec::local("CPU", d);

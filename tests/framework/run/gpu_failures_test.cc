@@ -13,6 +13,18 @@ namespace gpu_failures_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// What f() throws says which launch failed.
+template <class F>
+FailedLaunch failed_launch(const F& f) {
+  try {
+    f();
+  } catch (const FailedLaunch& launch) {
+    return launch;
+  }
+  ADD_FAILURE() << "no launch failed";
+  return {};
+}
+
 // What fails, and where, in the middle of a step. In runs launch by launch; gpu_segments_test has
 // the others.
 class GpuFailureTest : public ::testing::Test {
@@ -218,118 +230,6 @@ struct Classifiers {
   std::vector<Variable> w;
   Node* train;
 };
-
-// In the first run, in those that capture, and in a replay.
-TEST(GpuStepFailures, ThatFailsOnceAGpuHasBegunToWriteClosesTheSessionUntilAllItWritesIsWritten) {
-  for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
-    const test::StandInGpus gpus(layout.physical);
-    const test::UseGpus use(gpus);
-    const Moved model;
-    StreamFault fault;
-    SessionOptions options = on_gpus(layout);
-    options.plan_hook = [&](Plan& plan) { fault.put_into(plan); };
-    Session session(model.graph, options);
-    const SavedVariables first(session, model.variables);
-    Step& step = session.prepare({*model.train});
-    const Plan& plan = *step.plan();
-    for (int l = 0; l < std::ssize(plan.launches); ++l) {
-      if (plan.node(plan.launches[at(l)].node).writes() == 0) continue;
-      for (std::size_t healthy = 0; healthy < model.variables.size(); ++healthy) {
-        first.restore();
-        for (std::size_t i = 0; i < healthy; ++i) step.run();
-        fault.broken = l;
-        EXPECT_THROW(step.run(), DeviceError);
-        fault.broken = -1;
-        gpus.mend();
-        for (std::size_t i = 0; i < model.variables.size(); ++i) {  // another one is the last
-          EXPECT_FALSE(session.intact()) << "launch " << l << ", " << i << " are written";
-          EXPECT_THROW(step.run(), InvalidArgument);
-          session.write(model.variables[(i + healthy) % model.variables.size()], floats({1, 2, 3}));
-        }
-        EXPECT_TRUE(session.intact());
-        step.run();
-      }
-    }
-  }
-}
-
-TEST(GpuStepFailures, ThatFailsBeforeItWritesLeavesTheSessionIntact) {
-  const test::StandInGpus gpus(1);
-  const test::UseGpus use(gpus);
-  const Moved model;
-  LaunchFault fault;
-  SessionOptions options = on_gpus({1, 2});
-  options.plan_hook = [&](Plan& plan) { fault.put_into(plan); };
-  Session session(model.graph, options);
-  const SavedVariables first(session, model.variables);
-  Step& step = session.prepare({*model.train});
-  ASSERT_EQ(step.plan()->node(step.plan()->launches[0].node).writes(), 0);
-  fault.broken = 0;
-  EXPECT_THROW(step.run(), DeviceError);
-  fault.broken = -1;
-  EXPECT_TRUE(session.intact());
-  step.run();
-}
-
-// Towers that learn classes: kernels look at labels when they run.
-struct Classifiers {
-  explicit Classifiers(const std::string& type) {
-    std::vector<Node*> updates;
-    for (int t = 0; t < 2; ++t) {
-      DeviceScope on(graph, DeviceSpec::local(type, t));
-      x.push_back(placeholder(graph, cat("x", t), DType::kF32, {5, 4}));
-      labels.push_back(placeholder(graph, cat("labels", t), DType::kI32, {5}));
-      w.push_back(variable(graph, cat("w", t), {4, 3},
-                           {.initializer = init::value(Towers::first_matrix())}));
-      losses.push_back(cross_entropy(matmul(x[at(t)], w[at(t)]), labels[at(t)]));
-      const Output gradient = gradients(losses.back(), {w.back()}, {.colocate = true})[0];
-      updates.push_back(&assign_sub(w.back(), gradient * 0.1));
-    }
-    train = &group(graph, updates);
-  }
-  Step& step(Session& session) const {
-    std::vector<FeedType> types;
-    for (const Output& of_tower : x) types.push_back({of_tower, {5, 4}});
-    for (const Output& of_tower : labels) types.push_back({of_tower, {5}});
-    std::vector<Fetch> fetches(losses.begin(), losses.end());
-    fetches.emplace_back(*train);
-    return session.prepare(fetches, types);
-  }
-  // With this label in the last row of the last tower.
-  std::vector<Tensor> feeds(int number, int label = 2) const {
-    std::vector<Tensor> all = feeds_of_towers(2, number);
-    for (const int last : {1, label})
-      all.emplace_back(Shape{5}, std::vector<std::int32_t>{0, 1, 2, 0, last});
-    return all;
-  }
-  std::vector<Tensor> train_in(Session& session, int steps) const {
-    std::vector<Tensor> results;
-    for (int i = 0; i < steps; ++i) {
-      step(session).run(feeds(i));
-      for (std::size_t t = 0; t < 2; ++t)
-        results.emplace_back(step(session).fetched(t).item<float>());
-    }
-    for (const Variable v : w) results.push_back(session.read(v));
-    return results;
-  }
-
-  Graph graph;
-  std::vector<Output> x, labels, losses;
-  std::vector<Variable> w;
-  Node* train;
-};
-
-// What f() throws says which launch failed.
-template <class F>
-FailedLaunch failed_launch(const F& f) {
-  try {
-    f();
-  } catch (const FailedLaunch& launch) {
-    return launch;
-  }
-  ADD_FAILURE() << "no launch failed";
-  return {};
-}
 
 // In the first run, in those that capture, and in a replay. Other than on CPUs, the step goes on to
 // its end.

@@ -25,7 +25,7 @@ Positions positions(const char* strategy, double bucket_mb) {
   const char* const type = std::string_view(strategy) == "nccl" ? "GPU" : "CPU";
   for (int k = 0; k < 4; ++k) devices.push_back(DeviceSpec::local(type, k));
   const Dataset::Field fields[] = {{"image", DType::kF32, {28, 28, 1}}, {"label", DType::kI32, {}}};
-  const Model model = models::mnist;
+  const Model model = find_model("mnist").model;
   const bool spread = std::string_view(strategy) == "colocate";
   const BatchPlan batches(8, 4, 2, 1);
   const TrainingGraph built = build_training_graph(

@@ -61,7 +61,7 @@ class RealMnist : public testing::Test {
     {
       Console console(sink);
       TrainerOptions options{
-          .model = models::mnist,
+          .model = find_model("mnist").model,
           .optimizer = adam(1e-3),
           .devices = {},
           .aggregation = {.allreduce = mode.strategy, .gradient_repacking = mode.repacking},
