@@ -5,29 +5,18 @@
 
 #include "belfry/ops/conv2d.h"
 #include "belfry/ops/matmul.h"
+#include "belfry/ops/multiply_adds.h"
 
 namespace belfry {
 namespace {
 
 double known(std::int64_t size) { return static_cast<double>(std::max<std::int64_t>(1, size)); }
 
-// Of dimensions [first, last).
-double product(const Shape& shape, std::size_t first, std::size_t last) {
-  double result = 1;
-  for (std::size_t i = first; i < last; ++i) result *= known(shape[i]);
-  return result;
-}
-
-// For one sample: dimension 0 of the output counts as 1.
-double multiply_adds(const Node& node) {
-  if (node.origin().forward) return 0;
-  const Shape& out = node.output_type(0).shape;
-  if (&node.op() == &kConv2d) {
-    const Shape& filter = node.input(1).shape();
-    return product(out, 1, out.rank()) * product(filter, 1, filter.rank());
-  }
-  if (&node.op() != &kMatMul) return 0;
-  return product(out, 1, out.rank()) * known(node.input(0).shape().back());
+// Forward, for one sample: dimension 0 of the output counts as 1.
+double work_of_sample(const Node& node) {
+  const bool counts = &node.op() == &kConv2d || &node.op() == &kMatMul;
+  if (!counts || node.origin().forward) return 0;
+  return multiply_adds(node) / known(node.output_type(0).shape[0]);
 }
 
 }  // namespace
@@ -36,7 +25,7 @@ ModelWork work_of(const TowerRecord& tower) {
   ModelWork work;
   for (std::size_t id = 0; id < tower.graph->size(); ++id) {
     const Node& node = tower.graph->node(id);
-    if (node.origin().tower == tower.number) work.multiply_adds += multiply_adds(node);
+    if (node.origin().tower == tower.number) work.multiply_adds += work_of_sample(node);
   }
   for (const Variable& variable : tower.trainables)
     work.weights += static_cast<double>(variable.shape().elements());

@@ -5,6 +5,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/evaluator.h"
 #include "belfry/trainers/core/independence.h"
+#include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/util/busy.h"
@@ -118,7 +119,13 @@ void print_shards(const TrainFlags& flags, const Trainer& trainer, Console& cons
   if (flags.trainer.shards == 0 && shards < kDevices && batch % kDevices == 0 && !on_gpus)
     console.line(cat("more shards than this are slower; --shards=", kDevices,
                      " is what gives the same bits on up to ", kDevices, " devices"));
-  json.set("global_batch_size", batch).set("shards", shards);
+  const std::int64_t per_step = trainer.batches().batches_per_step();
+  if (per_step > 1)
+    console.line(cat("a step takes ", per_step, " global batches, ",
+                     trainer.batches().samples_per_step(), " samples, and makes one update"));
+  json.set("global_batch_size", batch)
+      .set("gradient_accumulation_steps", per_step)
+      .set("shards", shards);
   add_k_dependence(json, because);
 }
 
@@ -133,6 +140,11 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   Json json = Json::object(), devices, physical;
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
+  if (flags.summary) {
+    const ModelSummary summary = summarise(trainer.built(), trainer.batches().batches_per_step());
+    console.line(to_table(summary));
+    json = to_json(summary);
+  }
   if (flags.dry_run) {
     print_shards(flags, trainer, console, json);
     console.line(without_line_break(placement));

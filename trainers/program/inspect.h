@@ -1,4 +1,4 @@
-// What a training program tells without training: --dry_run and --explain.
+// What a training program tells without training: --summary, --dry_run and --explain.
 #pragma once
 #include "belfry/framework/graph/explanation.h"
 #include "belfry/trainers/core/trainer.h"
@@ -10,7 +10,8 @@ namespace belfry {
 
 // Prints what the flags ask for, and writes it as JSON to `file` if there is one: with --dry_run a
 // member devices: [{device, variables, variable_bytes, peak_bytes}], and where logical GPUs share
-// physical ones physical_gpus: [{physical_gpu, devices, peak_bytes}]; with --explain {node, type,
+// physical ones physical_gpus: [{physical_gpu, devices, peak_bytes}]; with --summary the members of
+// to_json(ModelSummary); with --explain {node, type,
 // requested, device, scopes: [{file, line, what}], colocation: [node], pulls: [{who, whom, why}],
 // candidates: [{device, kept, reason}], load: {device: elements}, fallback: text or null}. `test`
 // may be null. `memory`, if there is one, gets the report of --memory_report. Throws FlagError,
