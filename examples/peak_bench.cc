@@ -1,7 +1,6 @@
 // What is the most that these devices do? Times copies within the memory of each, and large
 // products of matrices: the peaks that other benchmarks are read beside.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "belfry/belfry.h"
@@ -9,6 +8,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/trainers/bench/product_peak.h"
 #include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/program/algorithms_file.h"
@@ -22,9 +22,6 @@
 using namespace belfry;
 
 namespace {
-
-// CPUs are far slower, and a matrix of theirs need not keep thousands of cores busy.
-constexpr std::int64_t kSize = 8192, kSizeOnCpus = 1024;
 
 struct Flags {
   std::string help;  // what --help prints, if it was asked for
@@ -53,8 +50,7 @@ void define(FlagParser& parser, Flags& flags) {
       },
       "BYTES", "copied within the memory of each device [256M]", "256M");
   parser.add("--size", flags.size, 1, 32768, "N",
-             cat("products are of N x N matrices, on each device [", kSize, "; on CPUs ",
-                 kSizeOnCpus, "]"));
+             "products are of N x N matrices, on each device [8192; on CPUs 1024]");
   parser.add("--chain", flags.chain, 1, 1000, "N", "products in a row that are timed as one [10]");
   parser.add(
       "--precisions",
@@ -75,48 +71,18 @@ void define(FlagParser& parser, Flags& flags) {
   parser.add("--json", flags.json, "FILE", "write the results there, as an object [none]");
 }
 
-// Matrices of normal numbers, which GPUs do not multiply faster than others: each product keeps
-// their size.
-class Products {
- public:
-  Products(const Flags& flags, Precision precision, bool dry_run = false) {
-    const Shape shape{flags.size, flags.size};
-    const bool half = precision == Precision::kBf16 || precision == Precision::kF16;
-    const DType dtype = !half                          ? DType::kF32
-                        : precision == Precision::kF16 ? DType::kF16
-                                                       : DType::kBF16;
-    std::vector<Node*> last;
-    for (const DeviceSpec& device : flags.devices) {
-      const DeviceScope on(graph_, device);
-      const AutocastScope scope(graph_, autocasting(precision));
-      const auto matrix = [&](const char* name, double deviation) {
-        return cast(variable(graph_, cat(name, last.size()), shape,
-                             {.initializer = init::normal(deviation), .trainable = false}),
-                    dtype);
-      };
-      Output product = matrix("a", 1);
-      const Output factor = matrix("b", 1 / std::sqrt(static_cast<double>(flags.size)));
-      for (int i = 0; i < flags.chain; ++i) product = matmul(product, factor);
-      last.push_back(&product.node());
-    }
-    SessionOptions session = flags.session;
-    session.dry_run = dry_run;
-    session_ = std::make_unique<Session>(graph_, session);
-    step_ = &session_->prepare({group(graph_, last)});
-  }
-
-  void run() { step_->run(); }
-  // Bytes of the host that a run takes.
-  std::int64_t memory() const { return host_bytes(session_->device_use()); }
-
- private:
-  Graph graph_;
-  std::unique_ptr<Session> session_;
-  Step* step_ = nullptr;
-};
+ProductOptions products_of(const Flags& flags, Precision precision, bool dry_run = false) {
+  ProductOptions options{.devices = flags.devices,
+                         .session = flags.session,
+                         .precision = precision,
+                         .size = flags.size,
+                         .chain = flags.chain};
+  options.session.dry_run = dry_run;
+  return options;
+}
 
 void choose_products(Flags& flags, const FlagParser& parser) {
-  if (!parser.given("--size")) flags.size = flags.on_gpus() ? kSize : kSizeOnCpus;
+  if (!parser.given("--size")) flags.size = default_product_size(flags.devices);
   if (!parser.given("--precisions") && !flags.on_gpus()) flags.precisions = {Precision::kF32};
   std::erase_if(flags.precisions, [&](Precision precision) {
     const std::string refusal = precision_refusal(precision, flags.devices);
@@ -140,7 +106,7 @@ void require_memory(const Flags& flags, const FlagParser& parser) {
   check(copied, flags.bytes);  // so that what follows does not overflow
   check(copied, flags.bytes * static_cast<std::int64_t>(flags.devices.size()));
   for (const Precision precision : flags.precisions)
-    check(cat("--size=", flags.size), Products(flags, precision, true).memory());
+    check(cat("--size=", flags.size), Products(products_of(flags, precision, true)).memory());
 }
 
 Flags parse(std::span<const char* const> arguments, const std::string& program) {
@@ -212,7 +178,7 @@ class Benchmark {
   double product_rate(Precision precision) {
     const std::string what = cat("computing products in ", name_of(precision));
     std::optional<Busy> busy(what);
-    Products products(flags_, precision);
+    Products products(products_of(flags_, precision));
     const double start = seconds_now();
     products.run();
     const bool is_long = seconds_now() - start > 1;  // else a thread more would be timed
@@ -224,9 +190,7 @@ class Benchmark {
       products.run();
     });
     time(ways, name_of(precision));
-    const auto n = static_cast<double>(flags_.size);
-    return 2 * n * n * n * flags_.chain * static_cast<double>(flags_.devices.size()) /
-           ways.seconds(way);
+    return products.flops() / ways.seconds(way);
   }
 
   void time(Interleaved& ways, std::string_view what) {

@@ -21,6 +21,7 @@
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/inspect.h"
+#include "belfry/trainers/program/make_report.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/run_flags.h"
@@ -101,6 +102,10 @@ void check(const FlagParser& parser, const TrainFlags& training) {
   if (training.check_equivalence > 0)
     refuse({"--strategies", "--num_batches", "--num_warmup_batches", "--display_every"},
            "beside --check_equivalence, which runs its steps in every mode");
+  if (training.summary)
+    refuse({"--plot", "--num_batches", "--num_warmup_batches", "--display_every", "--repetitions",
+            "--strategies", "--mfu"},
+           "beside --summary, which measures nothing");
   if (training.dry_run)
     refuse({"--json", "--plot", "--num_batches", "--num_warmup_batches", "--display_every",
             "--repetitions"},
@@ -186,6 +191,11 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   return wanted;
 }
 
+std::int64_t samples_per_step(const TrainFlags& flags) {
+  return std::ssize(devices_of_all(flags)) * flags.trainer.batch_size *
+         flags.trainer.batches.gradient_accumulation_steps;
+}
+
 void print_header(Console& console, const BenchFlags& wanted) {
   const TrainerOptions& options = wanted.training.trainer;
   std::vector<std::string> fields;
@@ -243,11 +253,14 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
   return modes;
 }
 
-BenchedModel benched(const BenchFlags& wanted) {
+BenchedModel benched(const BenchFlags& wanted, const Dataset& data, std::optional<double> peak) {
   const TrainerOptions& options = wanted.training.trainer;
   return {wanted.model.name,
           devices_of_all(wanted.training),
           options.batch_size,
+          options.batches.gradient_accumulation_steps,
+          data.tokens(),
+          peak,
           options.batches.tower_weights,
           options.session.deterministic,
           std::string(name_of(options.precision)),
@@ -257,13 +270,13 @@ BenchedModel benched(const BenchFlags& wanted) {
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,
-            std::span<const ModePlan> refused, Console& console, OutputFile* json,
-            OutputFile* plot) {
+            std::span<const ModePlan> refused, const Dataset& data, Console& console,
+            OutputFile* json, OutputFile* plot) {
   Json list = Json::array();
   for (const BenchResult& result : results) list.push(to_json(result));
   if (wanted.compares) console.line("\n" + bench_table(results, refused));
   if (json) json->write((wanted.compares ? list : list.items().front()).str(2) + "\n");
-  if (plot && !results.empty()) plot->write(bench_plot(benched(wanted), results));
+  if (plot && !results.empty()) plot->write(bench_plot(benched(wanted, data, {}), results));
 }
 
 std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions& training,
@@ -281,15 +294,23 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
                        rounded(runs.speeds.back(), 2), " images/sec"));
     };
   }
+  std::optional<double> peak;
+  if (wanted.training.mfu) peak = measured_peak(wanted.training);
   const std::vector<ModeRuns> runs = bench_modes(modes, training, data, bench);
+  const std::vector<BenchResult> results = bench_results(benched(wanted, data, peak), runs, 0);
   if (!wanted.compares) {
-    const double total = static_cast<double>(wanted.num_batches * towers * training.batch_size) /
-                         runs[0].total_seconds;
+    const double total =
+        static_cast<double>(wanted.num_batches * samples_per_step(wanted.training)) /
+        runs[0].total_seconds;
     console.line(total_lines(total));
     console.line(cat("images/sec per device: ", rounded(total / towers, 2)));
+    if (results[0].tokens_per_second)
+      console.line(cat("tokens/sec: ", rounded(*results[0].tokens_per_second, 0)));
+    if (results[0].mfu)
+      console.line(cat("share of the measured peak: ", rounded(100 * *results[0].mfu, 1), " %"));
     console.line(cat("params_hash ", runs[0].params_hash, ", state_hash ", runs[0].state_hash));
   }
-  return bench_results(benched(wanted), runs, 0);
+  return results;
 }
 
 int train_bench(const BenchFlags& wanted) {
@@ -305,10 +326,14 @@ int train_bench(const BenchFlags& wanted) {
   Console console(!speaks(wanted.training) ? nullptr : outputs.on_stdout() ? stderr : stdout);
   const TrainFlags& flags = wanted.training;
   TrainerOptions training = trainer_options(flags, wanted.model.model, wanted.model.optimizer);
-  const std::unique_ptr<Dataset> data =
-      synthetic_data(wanted.model.fields, wanted.model.classes,
-                     training.batch_size * std::ssize(devices_of_all(flags)), training.seed);
+  const std::unique_ptr<Dataset> data = synthetic_data(wanted.model.fields, wanted.model.classes,
+                                                       samples_per_step(flags), training.seed);
   print_header(console, wanted);
+  if (flags.summary) {
+    inspect(flags, training, *data, nullptr, console, json, memory);
+    outputs.finish();
+    return 0;
+  }
   std::vector<ModePlan> refused;
   const std::vector<Mode> modes = plan(wanted, training, *data, console, refused, memory);
   if (flags.check_equivalence > 0) {
@@ -324,7 +349,7 @@ int train_bench(const BenchFlags& wanted) {
   const std::vector<BenchResult> results =
       modes.empty() ? std::vector<BenchResult>() : measure(wanted, training, modes, *data, console);
   algorithms.write();
-  report(wanted, results, refused, console, json, plot);
+  report(wanted, results, refused, *data, console, json, plot);
   outputs.finish();
   const std::string diverged = divergence(results);
   require<Error>(diverged.empty(), "training diverged: ", diverged,

@@ -88,6 +88,9 @@ Output random_normal(Graph& graph, Shape shape, double stddev, DType dtype, At a
 }
 
 std::uint64_t random_key(const Node& node, bool of_all_towers) {
+  // A copy that the backward pass made (GradientOptions::recompute) draws what the first drew.
+  if (const Node* const first = node.origin().forward; first && &first->op() == &node.op())
+    return random_key(*first, of_all_towers);
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char c : node.logical_name())
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

@@ -1,4 +1,5 @@
-// How the contributions to a gradient become one. For gradients.cc.
+// How the contributions to a gradient become one, and where what gradients need goes. For
+// gradients.cc and recompute.cc.
 #pragma once
 #include <optional>
 #include <span>
@@ -25,6 +26,21 @@ class Beside {
  private:
   std::optional<ColocateWith> colocated_;
   std::optional<DeviceScope> on_;
+};
+
+// Builds for one node at a time: nodes made inside remember it.
+class ForwardScope {
+ public:
+  ForwardScope(Graph& graph, const Node& node) : graph_(graph), outer_(graph.scopes().forward) {
+    graph_.scopes().forward = &node;
+  }
+  ~ForwardScope() { graph_.scopes().forward = outer_; }
+  ForwardScope(const ForwardScope&) = delete;
+  ForwardScope& operator=(const ForwardScope&) = delete;
+
+ private:
+  Graph& graph_;
+  const Node* outer_;
 };
 
 // One contribution to the gradient of an output: from input `slot` of node `consumer`.

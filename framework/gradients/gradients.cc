@@ -11,24 +11,10 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/gradients/gradient_sum_impl.h"
+#include "belfry/framework/gradients/recompute_impl.h"
 
 namespace belfry {
 namespace {
-
-// Builds for one node at a time: nodes made inside remember it.
-class ForwardScope {
- public:
-  ForwardScope(Graph& graph, const Node& node) : graph_(graph), outer_(graph.scopes().forward) {
-    graph_.scopes().forward = &node;
-  }
-  ~ForwardScope() { graph_.scopes().forward = outer_; }
-  ForwardScope(const ForwardScope&) = delete;
-  ForwardScope& operator=(const ForwardScope&) = delete;
-
- private:
-  Graph& graph_;
-  const Node* outer_;
-};
 
 using Key = std::pair<int, int>;  // of an Output
 
@@ -47,6 +33,7 @@ class Backward {
         ys_(ys),
         xs_(xs.begin(), xs.end()),
         options_(options),
+        recomputation_(graph_, options.recompute),
         wanted_(keys(xs_)),
         stop_(keys(options.stop)) {}
 
@@ -144,6 +131,7 @@ class Backward {
                       "' (op type: ", op.name, "), built at ", node.origin().site.str(), ": ",
                       op.no_gradient ? op.no_gradient : "its Op has none",
                       "; use stop_gradient on its result, or an op that has one");
+    const Node& given = recomputation_.again(node);
     ForwardScope forward(graph_, node);
     NameScope names(graph_, cat(node.logical_name(), "_grad"));
     if (!op.missing_grads)
@@ -151,7 +139,7 @@ class Backward {
         if (!grads[i] && is_floating(node.output_type(i).dtype)) grads[i] = zeros(node.output(i));
     std::optional<ColocateWith> beside;
     if (options_.colocate) beside.emplace(node.output());
-    std::vector<Output> inputs = op.gradient(node, grads);
+    std::vector<Output> inputs = op.gradient(given, grads);
     require<Internal>(inputs.size() == node.inputs().size(), node.describe(), ": its gradient has ",
                       inputs.size(), " results for ", node.inputs().size(), " inputs");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -195,6 +183,7 @@ class Backward {
   std::span<const Output> ys_;
   std::vector<Output> xs_;
   const GradientOptions& options_;
+  Recomputation recomputation_;
   std::set<Key> wanted_, stop_;
   std::set<int> is_x_;        // nodes of xs
   std::vector<int> between_;  // in order

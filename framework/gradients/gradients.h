@@ -1,6 +1,8 @@
 // Reverse-mode differentiation: adds the nodes that compute dy/dx.
 #pragma once
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/framework/graph/graph.h"
@@ -31,7 +33,19 @@ struct GradientOptions {
   std::vector<Output> stop = {};     // constants: they get gradients, but pass none on
   Unconnected unconnected = Unconnected::kNone;
   GradientGate gate = GradientGate::kNone;
+  // Name scopes whose nodes are computed again where their gradients need what they gave, so that
+  // it is not kept from the forward pass: the same bits for less memory and more arithmetic. What
+  // nodes outside a scope use of it is kept. Without the prefix of a tower; a component may end
+  // with a star: "block*" is each of block0, block1, ... by itself.
+  std::vector<std::string> recompute = {};
 };
+
+// Collection of the nodes that were made so.
+inline constexpr std::string_view kRecomputed = "recomputed";
+
+// The scope among `scopes` (GradientOptions::recompute) that a node of this logical name is in,
+// with stars replaced: "block3" of "block3/fc/MatMul". "" if it is in none.
+std::string recompute_scope(std::string_view name, std::span<const std::string> scopes);
 
 // dy/dx for each x, of x's shape and dtype; several ys add up. Nodes are named
 // gradients/<op>_grad/... ("gradients" made unique; At's name instead of it, if there is one) and

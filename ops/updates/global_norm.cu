@@ -3,6 +3,7 @@
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/ops/updates/global_norm.h"
 #include "belfry/ops/updates/square_tree.h"
+#include "belfry/ops/updates/trust_ratio.h"
 
 namespace belfry::cuda {
 namespace {
@@ -162,10 +163,33 @@ QueueRun clip_factor(KernelPlan& plan) {
   };
 }
 
+struct TrustRatio {
+  using Shared = Nothing;
+  const double* variable;
+  const double* update;
+  const float* times;
+  float* ratio;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      if (thread == 0) *ratio = kernels::trust_ratio(*variable, *update, times ? *times : 1.0f);
+    });
+  }
+};
+
+QueueRun trust_ratio(KernelPlan&) {
+  return [](const Pointers& p, Queue& queue) {
+    const float* const times = p.inputs() > 2 ? p.input<float>(2) : nullptr;
+    launch(queue, TrustRatio{p.input<double>(0), p.input<double>(1), times, p.output<float>()},
+           {.threads = 1});
+  };
+}
+
 const GpuKernel kernels_of_ops[] = {
     {kSumsOfSquares, sums_of_squares},
     {kGlobalNorm, global_norm},
     {kClipFactor, clip_factor},
+    {kTrustRatio, trust_ratio},
 };
 
 }  // namespace

@@ -28,4 +28,13 @@ BELFRY_HD float clip_factor(double norm, double most, float times) {
   return factor == 0 ? 0x1p-126f : factor;
 }
 
+// By what the update of a variable is scaled so that its norm is the variable's; 1 where one of
+// them is 0. 0 if `times` is, and else never.
+BELFRY_HD float trust_ratio(double variable, double update, float times) {
+  if (times == 0) return 0;
+  if (variable == 0 || update == 0) return 1;
+  const auto ratio = static_cast<float>(variable / update);
+  return ratio == 0 ? 0x1p-126f : ratio;
+}
+
 }  // namespace belfry::kernels

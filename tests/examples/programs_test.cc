@@ -189,6 +189,24 @@ TEST(Programs, LoopTrainsWithoutATrainer) {
   EXPECT_LT(losses[2], 0.25);
 }
 
+// Each optimizer trains its own part: the discriminator gets better than guessing, whose loss is
+// 2 log 2, while the generator is trained, too.
+TEST(Programs, GanTrainsTwoPartsOfTheVariablesInTurns) {
+  const Finished done = run("gan", {});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("step 50: "));
+  const std::size_t last = done.output.find("step 200: losses of discriminator ");
+  ASSERT_NE(last, std::string::npos) << done.output;
+  double disc = 0, gen = 0;
+  ASSERT_EQ(std::sscanf(done.output.c_str() + last,
+                        "step 200: losses of discriminator %lf, of generator %lf", &disc, &gen),
+            2);
+  EXPECT_GT(disc, 0);
+  EXPECT_LT(disc, 1.38);
+  EXPECT_GT(gen, 0);
+  EXPECT_LT(gen, 20);
+}
+
 TEST(Programs, PlacementPlansForGpusAndPrintsValuesAsNumpy) {
   const Finished done = run("placement", {});
   EXPECT_EQ(done.status, 0) << done.errors;
@@ -273,7 +291,7 @@ TEST(Programs, ColocationRefusesTwoTracesOfOneFile) {
 
 TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
   for (const char* program : {"mnist", "linear_regression", "train_bench", "allreduce_bench",
-                              "placement", "colocation", "loop"}) {
+                              "placement", "colocation", "loop", "gan"}) {
     for (const char* help : {"--help", "-h"}) {
       const Finished done = run(program, {help});
       EXPECT_EQ(done.status, 0) << program;

@@ -33,36 +33,45 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
   for (const ModeRuns& run : runs) {
     const PairedRatio ratio = paired_ratio(run.speeds, runs[reference].speeds);
     const auto devices = static_cast<int>(model.devices.size());
-    const Speed speed = speed_of(double{1} * devices * model.batch_size, run.seconds);
+    const Speed speed = speed_of(
+        double{1} * devices * model.batch_size * model.gradient_accumulation_steps, run.seconds);
     const double images = median(run.speeds);
+    const double steps = images / (double{1} * devices * model.batch_size *
+                                   model.gradient_accumulation_steps);  // a second
     const Mode mode = run.chosen.value_or(run.mode);
-    results.push_back({.model = model.name,
-                       .strategy = strategy_of(run.mode),
-                       .resolved = run.chosen ? mode.allreduce : "",
-                       .bucket_mb = run.chosen ? mode.bucket_mb.value_or(0) : 0,
-                       .canonical = mode.canonical(model.devices),
-                       .deterministic = model.deterministic,
-                       .devices = devices,
-                       .batch_size = model.batch_size,
-                       .shards = run.shards,
-                       .k_dependent_because = run.k_dependent_because,
-                       .tower_weights = model.tower_weights,
-                       .precision = model.precision,
-                       .weight_decay = model.weight_decay,
-                       .clip_norm = model.clip_norm,
-                       .label_smoothing = model.label_smoothing,
-                       .loss_scale = run.loss_scale,
-                       .divergence = run.divergence,
-                       .images_per_second = images,
-                       .images_per_second_per_device = images / devices,
-                       .uncertainty = speed.uncertainty,
-                       .jitter = speed.jitter,
-                       .ratio = ratio.median,
-                       .ratio_spread = ratio.spread,
-                       .startup_seconds = run.startup_seconds,
-                       .memory = run.memory,
-                       .params_hash = run.params_hash,
-                       .state_hash = run.state_hash});
+    results.push_back(
+        {.model = model.name,
+         .strategy = strategy_of(run.mode),
+         .resolved = run.chosen ? mode.allreduce : "",
+         .bucket_mb = run.chosen ? mode.bucket_mb.value_or(0) : 0,
+         .canonical = mode.canonical(model.devices),
+         .deterministic = model.deterministic,
+         .devices = devices,
+         .batch_size = model.batch_size,
+         .gradient_accumulation_steps = model.gradient_accumulation_steps,
+         .shards = run.shards,
+         .k_dependent_because = run.k_dependent_because,
+         .tower_weights = model.tower_weights,
+         .precision = model.precision,
+         .weight_decay = model.weight_decay,
+         .clip_norm = model.clip_norm,
+         .label_smoothing = model.label_smoothing,
+         .loss_scale = run.loss_scale,
+         .divergence = run.divergence,
+         .images_per_second = images,
+         .images_per_second_per_device = images / devices,
+         .tokens_per_second = model.tokens > 0
+                                  ? std::optional(images * static_cast<double>(model.tokens))
+                                  : std::nullopt,
+         .mfu = model.peak ? std::optional(steps * run.step_flops / *model.peak) : std::nullopt,
+         .uncertainty = speed.uncertainty,
+         .jitter = speed.jitter,
+         .ratio = ratio.median,
+         .ratio_spread = ratio.spread,
+         .startup_seconds = run.startup_seconds,
+         .memory = run.memory,
+         .params_hash = run.params_hash,
+         .state_hash = run.state_hash});
   }
   return results;
 }
@@ -77,6 +86,7 @@ Json to_json(const BenchResult& result) {
       .set("devices", result.devices)
       .set("batch_size", result.batch_size)
       .set("global_batch_size", result.batch_size * result.devices)
+      .set("gradient_accumulation_steps", result.gradient_accumulation_steps)
       .set("shards", result.shards);
   add_k_dependence(json, result.k_dependent_because);
   if (!result.tower_weights.empty()) {
@@ -97,6 +107,8 @@ Json to_json(const BenchResult& result) {
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable));
   json.set("images_per_second", result.images_per_second)
       .set("images_per_second_per_device", result.images_per_second_per_device)
+      .set("tokens_per_second", result.tokens_per_second ? Json(*result.tokens_per_second) : Json())
+      .set("mfu", result.mfu ? Json(*result.mfu) : Json())
       .set("uncertainty", result.uncertainty)
       .set("jitter", result.jitter)
       .set("ratio", result.ratio)

@@ -19,10 +19,11 @@ struct BenchResult {
   std::string resolved = {};  // what "auto" chose, else ""
   double bucket_mb = 0;       // of that
   bool canonical = false;
-  bool deterministic = false;  // as in SessionOptions
-  int devices = 0;             // K
-  int batch_size = 0;          // per device, on average
-  int shards = 1;              // of the global batch
+  bool deterministic = false;           // as in SessionOptions
+  int devices = 0;                      // K
+  int batch_size = 0;                   // per device, on average
+  int gradient_accumulation_steps = 1;  // batches of a step
+  int shards = 1;                       // of the global batch
   std::string k_dependent_because = {};
   std::vector<double> tower_weights = {};
   std::string precision = "f32";
@@ -31,11 +32,13 @@ struct BenchResult {
   Divergence divergence = {};                                   // in the last round
   double images_per_second = 0;  // of all devices: the median over rounds
   double images_per_second_per_device = 0;
-  double uncertainty = 0, jitter = 0;  // of all steps, as in statistics.h
-  double ratio = 1;                    // to the reference, the median over rounds
-  double ratio_spread = 0;             // the largest ratio of a round less the smallest
-  double startup_seconds = 0;          // as ModeRuns has it
-  ProcessMemory memory = {};           // a member per field
+  std::optional<double> tokens_per_second = {};  // of all devices, of samples of tokens; or null
+  std::optional<double> mfu = {};                // share of the measured peak, or null
+  double uncertainty = 0, jitter = 0;            // of all steps, as in statistics.h
+  double ratio = 1;                              // to the reference, the median over rounds
+  double ratio_spread = 0;                       // the largest ratio of a round less the smallest
+  double startup_seconds = 0;                    // as ModeRuns has it
+  ProcessMemory memory = {};                     // a member per field
   std::string params_hash, state_hash;
 };
 
@@ -43,6 +46,9 @@ struct BenchedModel {
   std::string name;
   std::vector<DeviceSpec> devices = {};
   int batch_size = 0;                      // per device, on average
+  int gradient_accumulation_steps = 1;     // batches of a step
+  std::int64_t tokens = 0;                 // of a sample, or 0
+  std::optional<double> peak = {};         // measure_peak(), of the devices of this process
   std::vector<double> tower_weights = {};  // none: equal
   bool deterministic = false;              // as in SessionOptions
   std::string precision = "f32";

@@ -5,6 +5,7 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
@@ -36,7 +37,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   runs.memory.peak_rss_bytes = peak_resident_bytes();
   runs.memory.planned_bytes = planned_bytes(*trainer, train);
   const std::span<const double> seconds = timer->seconds();
-  const auto samples = static_cast<double>(trainer->batches().global_batch());
+  const auto samples = static_cast<double>(trainer->batches().samples_per_step());
   runs.speeds.push_back(speed_of(samples, seconds).mean);
   runs.seconds.insert(runs.seconds.end(), seconds.begin(), seconds.end());
   runs.total_seconds += timer->total_seconds();
@@ -47,6 +48,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   require<Internal>(!must_repeat || runs.state_hash.empty() || runs.state_hash == state,
                     runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;
+  runs.step_flops = 2 * step_multiply_adds(trainer->built(), trainer->batches().batches_per_step());
   runs.shards = trainer->options().shards;
   runs.k_dependent_because = trainer->k_dependence();
   runs.state_hash = state;

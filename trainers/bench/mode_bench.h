@@ -51,9 +51,10 @@ struct ModeRuns {
   // From the start of the process, or of a later mode's first round, until its steps are planned
   // and variables have their first values.
   double startup_seconds = 0;
-  ProcessMemory memory = {};                      // of the last round
-  int shards = 1;                                 // of the global batch
-  std::string k_dependent_because;                // Trainer::k_dependence()
+  ProcessMemory memory = {};        // of the last round
+  double step_flops = 0;            // multiplications and additions of a step (model_summary.h)
+  int shards = 1;                   // of the global batch
+  std::string k_dependent_because;  // Trainer::k_dependence()
   std::optional<LossScaleState> loss_scale = {};  // of the last round
   Divergence divergence = {};                     // of the last round
 };

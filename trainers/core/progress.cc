@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/statistics.h"
 
@@ -43,7 +44,10 @@ int epochs_of(const Trainer& trainer, int epoch, std::int64_t total_steps) {
 
 }  // namespace
 
-void Progress::setup(Trainer& trainer) { total_steps_ = trainer.total_steps(); }
+void Progress::setup(Trainer& trainer) {
+  total_steps_ = trainer.total_steps();
+  if (peak_) flops_ = 2 * step_multiply_adds(trainer.built(), trainer.batches().batches_per_step());
+}
 
 void Progress::before_step(Trainer&, const StepInfo& info) { began_ = info.seconds; }
 
@@ -81,14 +85,19 @@ std::vector<Progress::Part> Progress::parts(const Trainer& trainer) const {
     parts.push_back({metric_text(metrics[m]), kRate + static_cast<int>(m)});
   if (rate_seconds_ > 0) {
     const BatchPlan& plan = trainer.batches();
-    const double rate = static_cast<double>(rate_steps_) / rate_seconds_ *
-                        static_cast<double>(plan.samples_per_epoch()) /
+    const double steps = static_cast<double>(rate_steps_) / rate_seconds_;
+    const double rate = steps * static_cast<double>(plan.samples_per_epoch()) /
                         static_cast<double>(plan.steps_per_epoch());
     parts.push_back({cat("  ", rounded(rate, 0), " ex"), kRate});
     parts.push_back({"amples", unit});
     parts.push_back({"/s", kRate});
     parts.push_back(
         {cat(" (", rounded(rate / static_cast<double>(plan.towers()), 0), " per device)"), device});
+    if (const std::int64_t tokens = trainer.train_data().tokens(); tokens > 0)
+      parts.push_back(
+          {cat("  ", rounded(rate * static_cast<double>(tokens), 0), " tokens/s"), unit});
+    if (peak_)
+      parts.push_back({cat("  ", rounded(100 * steps * flops_ / *peak_, 1), " % of peak"), unit});
   }
   const std::int64_t made = done_ - first_step_ - 1, left = total_steps_ - done_;
   if (made > 0 && left > 0) {

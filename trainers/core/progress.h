@@ -1,6 +1,7 @@
 // The line that says how far a training is.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@
 
 namespace belfry {
 
-// Shows steps, loss, metrics, speed, and the time that is left. On a terminal: one line that
+// Shows steps, loss, metrics, speed (of tokens, too, where samples have some), and the time that is
+// left. On a terminal: one line that
 // updates itself and gives up details until it fits the terminal's width. Elsewhere: a line for the
 // first step and for the end of each epoch. And in between whenever one is due (Console::due).
 //
@@ -18,7 +20,10 @@ namespace belfry {
 // end of its first step, with evaluations, checkpoints and other callbacks.
 class Progress final : public Callback {
  public:
-  explicit Progress(Console& console) : console_(console) {}
+  // `peak`: multiplications and additions per second that the devices of this process do at most;
+  // if it is known, the line has the share of it that training reaches.
+  explicit Progress(Console& console, std::optional<double> peak = {})
+      : console_(console), peak_(peak) {}
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
@@ -35,6 +40,8 @@ class Progress final : public Callback {
   void show(const Trainer& trainer);
 
   Console& console_;
+  std::optional<double> peak_;
+  double flops_ = 0;  // of a step
   std::int64_t total_steps_ = 0;
   std::int64_t first_step_ = -1, done_ = 0;  // of this run; complete ones of all runs
   int epoch_ = 0;                            // of the last step

@@ -140,6 +140,7 @@ const std::pair<std::string_view, std::string_view> kNames[] = {
     {"fields", "the fields of the training data"},
     {"files", "the training data"},
     {"checksum", "the training data"},
+    {"accumulation", "the number of batches per step (gradient_accumulation_steps)"},
     {"weight_decay", "the weight decay"},
     {"clip_norm", "the largest norm of gradients (clip_norm)"},
     {"optimizer", "the optimizer"},
@@ -188,6 +189,8 @@ Json run_identity(const Trainer& trainer, const Dataset& data) {
       .set("averages",
            averages ? cat(averages->decay, averages->counts_updates ? " counted" : "") : "none");
   // Absent where there is none, as in what older versions have saved.
+  if (const std::int64_t batches = trainer.batches().batches_per_step(); batches > 1)
+    identity.set("accumulation", cat(batches));
   if (const double decay = options.optimizer.weight_decay(); decay != 0)
     identity.set("weight_decay", cat(decay));
   if (options.clip_norm != 0) identity.set("clip_norm", cat(options.clip_norm));

@@ -22,7 +22,7 @@ std::int64_t steps_in(const CheckpointInfo& info) try {
 // The number of steps after which the run saves first.
 std::int64_t first_save(const Trainer& trainer) {
   const BatchPlan& plan = trainer.batches();
-  const std::int64_t done = trainer.position().samples / plan.global_batch();
+  const std::int64_t done = trainer.position().samples / plan.samples_per_step();
   return std::min(trainer.steps() + plan.steps_per_epoch() - done, trainer.total_steps());
 }
 

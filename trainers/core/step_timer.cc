@@ -47,7 +47,7 @@ void StepTimer::after_step(Trainer& trainer, const StepInfo& info) {
   const bool prints = options_.console && options_.display_every > 0 && step >= 1 &&
                       (step == 1 || step % options_.display_every == 0);
   if (!prints) return show(trainer, info.step + 1);
-  const auto samples = static_cast<double>(trainer.batches().global_batch());
+  const auto samples = static_cast<double>(trainer.batches().samples_per_step());
   print(step_line(step, speed_of(samples, seconds_), trainer.metric("loss")));
 }
 

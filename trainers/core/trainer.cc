@@ -13,6 +13,7 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/free_towers.h"
+#include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/data/prefetch.h"
@@ -35,16 +36,9 @@ std::int64_t towers_of(const TrainerOptions& options) {
 // What the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
-  if (options.session.dry_run) return towers_of(options) * options.batch_size;
+  if (options.session.dry_run)
+    return towers_of(options) * options.batch_size * options.batches.gradient_accumulation_steps;
   return checked_size(train, "training data");
-}
-
-// What the prefetcher does with a batch that it has gathered: nothing where no GPU takes one.
-Prefetcher::Stage stager(std::vector<TrainingStep>& steps) {
-  if (std::ranges::none_of(steps, &TrainingStep::stages)) return {};
-  return [&steps](const Batch& batch, std::stop_token stop) {
-    return steps[batch.form].stage(batch.tensors, std::move(stop));
-  };
 }
 
 }  // namespace
@@ -77,7 +71,9 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       },
       .takes_sums = kind.takes_sums,
       .precision = options_.precision,
-      .loss_scale = options_.loss_scale};
+      .loss_scale = options_.loss_scale,
+      .recompute = options_.recompute,
+      .accumulates = batches_.batches_per_step() > 1};
   if (trains_apart(options_, kind))
     wanted.update_apart = [&](const GradientTable& gradients) {
       return kind.update_apart(options_, gradients);
@@ -119,9 +115,18 @@ void Trainer::prepare() {
   step_metrics_.push_back({"loss", kNone});
   for (const NamedOutput& metric : built_.towers[0].metrics)
     step_metrics_.push_back({metric.name, kNone});
-  for (const TrainingForm& form : built_.forms)
+  const auto add = [&](const TrainingForm& form, bool keeps_gradients) {
     training_steps_.emplace_back(*session_, form, built_.towers, built_.learning_rates,
-                                 PrepareOptions(), options_.keeps_gradients);
+                                 PrepareOptions(), keeps_gradients);
+  };
+  for (const TrainingForm& form : built_.forms) {
+    TrainingForm before = form;  // the last batch
+    for (Node* const node : {form.accumulation.begin, form.accumulation.add}) {
+      before.train_op = node;
+      if (node) add(before, false);
+    }
+    add(form, options_.keeps_gradients);
+  }
   for (std::size_t t = 0; t < built_.tower_ops.size(); ++t)
     training_steps_.emplace_back(
         *session_,
@@ -148,12 +153,14 @@ void Trainer::resume(const TrainingPosition& position) {
   check_position(position);
   steps_ = first_step_ = position.steps;
   epochs_ = static_cast<int>(position.epoch);
-  epoch_step_ = position.samples / batches_.global_batch();
+  epoch_step_ = position.samples / batches_.samples_per_step();
   const bool whole = position.samples >= batches_.samples_per_epoch();
-  if (!whole && position.samples % batches_.global_batch() != 0)
-    log_warning("the global batch of ", batches_.global_batch(), " does not divide the ",
+  const std::int64_t step = batches_.samples_per_step();
+  if (!whole && position.samples % step != 0)
+    log_warning(batches_.batches_per_step() == 1 ? "the global batch of " : "a step of ", step,
+                batches_.batches_per_step() == 1 ? "" : " samples", " does not divide the ",
                 position.samples, " samples that this epoch has taken; the last ",
-                position.samples % batches_.global_batch(), " are taken again");
+                position.samples % step, " are taken again");
   if (position.seed != options_.seed)
     log_warning("the seed was ", position.seed, " and is now ", options_.seed,
                 ": the order of the data changes");
@@ -165,7 +172,7 @@ void Trainer::resume(const TrainingPosition& position) {
 TrainingPosition Trainer::position() const {
   return {.steps = steps_,
           .epoch = epochs_,
-          .samples = epoch_step_ * batches_.global_batch(),
+          .samples = epoch_step_ * batches_.samples_per_step(),
           .seed = options_.seed};
 }
 
@@ -193,6 +200,21 @@ TowerSpan Trainer::own_towers() const {
   return {graph_.process().rank * own, own};
 }
 
+// What the prefetcher does with a batch that it has gathered: nothing where no GPU takes one.
+std::function<StagedFeeds(const Batch&, std::stop_token)> Trainer::stager() {
+  if (std::ranges::none_of(training_steps_, &TrainingStep::stages)) return {};
+  return [this](const Batch& batch, std::stop_token stop) {
+    return training_step(batch).stage(batch.tensors, std::move(stop));
+  };
+}
+
+TrainingStep& Trainer::training_step(const Batch& batch) {
+  const std::int64_t per_step = batches_.batches_per_step();
+  if (per_step == 1) return training_steps_[batch.form];
+  const std::int64_t of_step = batch.position.step % per_step;
+  return of_step + 1 == per_step ? training_steps_.back() : training_steps_[of_step == 0 ? 0 : 1];
+}
+
 std::unique_ptr<Trainer::Source> Trainer::open_source() {
   const std::int64_t last = total_steps();
   if (options_.on_trace) {
@@ -200,7 +222,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
     traced_ = options_.traced.value_or(StepRange{second, second});
   }
   auto source = std::make_unique<Source>();
-  const BatchPlan::Position start{epochs_, epoch_step_};
+  const BatchPlan::Position start{epochs_, epoch_step_ * batches_.batches_per_step()};
   if (built_.tower_ops.empty())
     source->input =
         std::make_unique<Prefetcher>(train_, batches_, start, Prefetcher::kSlots, own_towers(),
@@ -275,7 +297,9 @@ void Trainer::run() {
     StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
     if (stopped_) break;  // by an evaluation that was due when the run before ended
-    const std::int64_t samples = batches_.forms()[batches_.form_of(epoch_step_)].total();
+    const std::int64_t per_step = batches_.batches_per_step();
+    const std::int64_t samples =
+        batches_.forms()[batches_.form_of(epoch_step_ * per_step)].total() * per_step;
     const double step_start = seconds_now();
     const bool with_trace = run_step(*source, step);
     const double step_end = seconds_now();
@@ -309,18 +333,28 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
     trace = source.free->take_trace();
   } else {
     if (traced_.contains(steps_ + 1)) trace.emplace();
-    Batch& batch = source.input->next();
-    TrainingStep& training_step = training_steps_[batch.form];
-    training_step.run(std::move(batch.staged), batch.tensors, step_rate_,
-                      {.trace = trace ? &*trace : nullptr});
-    last_step_ = &training_step;
-    if (const int signal = training_step.requested()) end_by(signal);
-    for (std::size_t m = 0; m < step_metrics_.size(); ++m)
-      step_metrics_[m].value = training_step.metric(m);
+    run_batches(source, trace ? &*trace : nullptr);
   }
   if (trace) options_.on_trace(*trace);
   look_at_loss();
   return trace.has_value();
+}
+
+void Trainer::run_batches(Source& source, Trace* trace) {
+  const std::int64_t count = batches_.batches_per_step();
+  for (std::int64_t b = 0; b < count; ++b) {
+    Batch& batch = source.input->next();
+    TrainingStep& step = training_step(batch);
+    step.run(std::move(batch.staged), batch.tensors, step_rate_,
+             {.trace = b + 1 == count ? trace : nullptr});
+    last_step_ = &step;
+    if (const int signal = step.requested()) end_by(signal);
+    for (std::size_t m = 0; m < step_metrics_.size(); ++m) {
+      double& value = step_metrics_[m].value;
+      value = b == 0 ? step.metric(m) : value + step.metric(m);
+      if (b + 1 == count && count > 1) value /= static_cast<double>(count);
+    }
+  }
 }
 
 void Trainer::look_at_loss() {
@@ -398,13 +432,25 @@ std::vector<std::shared_ptr<const Plan>> Trainer::plans() const {
 }
 
 std::int64_t Trainer::bytes_moved() const {
-  std::int64_t bytes = 0;
+  const auto bytes = [&](std::size_t i) {
+    std::int64_t sum = 0;
+    for (const TransferRecord& transfer : training_steps_[i].plan()->transfers)
+      sum += transfer.bytes;
+    return sum;
+  };
+  if (const std::int64_t count = batches_.batches_per_step(); count > 1)
+    return bytes(0) + (count - 2) * bytes(1) + bytes(training_steps_.size() - 1);
   // Towers that run free have a plan each; else the first is that of full batches.
   const std::size_t plans = built_.tower_ops.empty() ? 1 : training_steps_.size();
-  for (std::size_t i = 0; i < plans; ++i)
-    for (const TransferRecord& transfer : training_steps_[i].plan()->transfers)
-      bytes += transfer.bytes;
-  return bytes;
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < plans; ++i) sum += bytes(i);
+  return sum;
+}
+
+double Trainer::flops_per_second() const {
+  if (timed_steps_ == 0) return 0;
+  const double flops = 2 * step_multiply_adds(built_, batches_.batches_per_step());
+  return flops * static_cast<double>(timed_steps_) / timed_seconds_;
 }
 
 double Trainer::examples_per_second() const {

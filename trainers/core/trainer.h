@@ -19,6 +19,7 @@
 
 namespace belfry {
 
+struct Batch;
 struct TowerSpan;
 
 // Steps `first` to `last`, both of them, counted from 1.
@@ -52,7 +53,7 @@ struct TrainerOptions {
   // default_shards(), or the next multiple of the number of devices; one per device if they are
   // GPUs or run free. Trainer::options() has the number.
   int shards = 0;
-  BatchOptions batches = {};  // how they are divided among the towers
+  BatchOptions batches = {};  // how they are divided among the towers, and how many a step takes
   int data_workers = 1;       // threads that decode and gather a batch; results do not depend on it
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
@@ -65,10 +66,12 @@ struct TrainerOptions {
   double clip_norm = 0;
   // For Trainer::gradients(): each step gives them, too, so that none is fused with its update.
   bool keeps_gradients = false;
+  // Name scopes whose activations the backward pass rebuilds (GradientOptions::recompute).
+  std::vector<std::string> recompute = {};
   bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
   // Given the trace of each step of `traced`, while Trainer::steps() is the number of steps before
-  // it. Of towers that run free, tower 0's of the first of these. Not called for steps that the run
-  // does not make.
+  // it. Of towers that run free, tower 0's of the first of these; of a step of several batches,
+  // that of its last. Not called for steps that the run does not make.
   std::function<void(const Trace&)> on_trace = {};
   std::optional<StepRange> traced = {};  // by default the second of the run, or the only one
   // Shows a line to people; none: nobody looks. Programs print it, of several processes the first.
@@ -178,7 +181,7 @@ class Trainer {
   // goes on from.
   void resume_metrics(const std::vector<NamedValue>& values);
   // "loss" and the tower function's metrics: of the last step (NaN before the first), the mean over
-  // towers, weighted by their samples where these differ; "validation_loss" and
+  // its batches and towers, weighted by their samples where these differ; "validation_loss" and
   // "validation_<metric>": of the last evaluation. Throws NotFound, with the names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
@@ -190,7 +193,8 @@ class Trainer {
 
   // Of the last step, if options().keeps_gradients: all towers' gradients together, by the logical
   // names of tower 0's variables. None before the first step, and where towers update by their own.
-  // With f16 they are scaled as the loss is. They are not clipped.
+  // With f16 they are scaled as the loss is; of several batches they are the sum. They are not
+  // clipped.
   std::vector<NamedTensor> gradients() const;
 
   // The step, counted from 1 as steps() does, since which every loss was NaN or infinite; none if
@@ -214,7 +218,7 @@ class Trainer {
   // Of the training steps: one for each form of batches, or one for each tower that runs free.
   std::vector<std::shared_ptr<const Plan>> plans() const;
 
-  // Bytes that cross devices in one training step, by its plan; in one with a full batch.
+  // Bytes that cross devices in one training step, by its plans; in one with full batches.
   std::int64_t bytes_moved() const;
 
   // Training samples of all towers per second of training: without the first step, evaluations and
@@ -222,6 +226,9 @@ class Trainer {
   double examples_per_second() const;
   // Of the last step, by the optimizer's schedule; 0 before it.
   double step_learning_rate() const { return step_rate_; }
+  // The same in multiplications and additions, of the towers of this process: twice
+  // step_multiply_adds() of model_summary.h per step.
+  double flops_per_second() const;
   // In the last step alone, which may be the first; 0 before it.
   double step_examples_per_second() const { return step_examples_per_second_; }
 
@@ -229,6 +236,7 @@ class Trainer {
   struct Source;
   std::vector<BatchForm> own_forms() const;
   TowerSpan own_towers() const;
+  std::function<StagedFeeds(const Batch&, std::stop_token)> stager();
   void choose_shards(bool apart);
   void prepare();
   std::unique_ptr<Source> open_source();
@@ -237,6 +245,8 @@ class Trainer {
   void run();
   void tell(Callback& callback, const std::exception& error);
   bool run_step(Source& source, const StepInfo& step);
+  void run_batches(Source& source, Trace* trace);
+  TrainingStep& training_step(const Batch& batch);
   void look_at_loss();
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
@@ -254,7 +264,9 @@ class Trainer {
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
   const TrainingStep* last_step_ = nullptr;
-  std::vector<TrainingStep> training_steps_;  // one for each form, or one for each tower
+  // One for each form, or one for each tower; of steps of several batches one for each of the
+  // first, those between, and the last.
+  std::vector<TrainingStep> training_steps_;
   StepRange traced_ = {};
   std::vector<NamedValue> step_metrics_, other_metrics_;
   double step_examples_per_second_ = 0, step_rate_ = 0;

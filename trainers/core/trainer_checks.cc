@@ -26,13 +26,15 @@ void check_precision(const TrainerOptions& options, const TrainerKind& kind) {
           "needs none");
 }
 
-// Clipping is a factor, too.
+// Clipping is a factor, too, and so is what makes a mean of a sum.
 void check_factor(const TrainerOptions& options) {
-  require<OptionError>(options.clip_norm == 0 || options.optimizer.takes_loss_scale(),
-                       "clip_norm=", options.clip_norm,
-                       " needs an optimizer that heeds the factor of "
-                       "gradients (Optimizer::Rule::takes_loss_scale), and ",
-                       options.optimizer.name(), " does not");
+  const int steps = options.batches.gradient_accumulation_steps;
+  require<OptionError>(
+      (options.clip_norm == 0 && steps == 1) || options.optimizer.takes_loss_scale(),
+      steps > 1 ? cat("gradient_accumulation_steps=", steps) : cat("clip_norm=", options.clip_norm),
+      " needs an optimizer that heeds the factor of "
+      "gradients (Optimizer::Rule::takes_loss_scale), and ",
+      options.optimizer.name(), " does not");
 }
 
 std::string field_text(const Dataset::Field& field) {
@@ -131,6 +133,22 @@ void check_clipping(const TrainerOptions& options, const TrainerKind& kind) {
       "; leave it out, or use the trainer replicated");
 }
 
+void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) {
+  const int steps = options.batches.gradient_accumulation_steps;
+  if (steps == 1) return;
+  const std::string option = cat("gradient_accumulation_steps=", steps);
+  require<OptionError>(steps >= 1, option, ": a step takes at least 1 batch");
+  require<OptionError>(kind.takes_accumulation, option, " is the mean of combined gradients, and ",
+                       kind.takes_async()
+                           ? cat("the trainer ", kind.name,
+                                 " combines none: each tower updates the variables by its own")
+                           : cat("the trainer ", kind.name, " does not take it"),
+                       "; leave it out, or use the trainer replicated");
+  require<OptionError>(options.precision != Precision::kF16, option,
+                       " with the precision f16: a batch whose gradients are not finite would have "
+                       "to be left out of the mean; use bf16, which needs no loss scale");
+}
+
 void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(static_cast<bool>(options.model),
           "there is no model: TrainerOptions::model is empty; it is a function of a tower and one "
@@ -154,6 +172,7 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
           "this trainer cannot choose: allreduce=auto needs a TrainerKind::choose");
   check_precision(options, kind);
   check_clipping(options, kind);
+  check_accumulation(options, kind);
   check_factor(options);
 }
 

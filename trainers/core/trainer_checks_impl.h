@@ -22,6 +22,10 @@ bool trains_apart(const TrainerOptions& options, const TrainerKind& kind);
 // Throws OptionError for a number of shards that the devices, or the batch, cannot have.
 void check_shards(const TrainerOptions& options, const TrainerKind& kind);
 
+// Throws OptionError for a number of batches per step that cannot be, or that the kind or the
+// precision does not take.
+void check_accumulation(const TrainerOptions& options, const TrainerKind& kind);
+
 // Throws OptionError for a clip_norm that cannot be, or that the kind does not take.
 void check_clipping(const TrainerOptions& options, const TrainerKind& kind);
 

@@ -37,6 +37,9 @@ struct TrainerKind {
   bool takes_sums = false;        // `update` heeds UpdateForm::reduction
   bool takes_loss_scale = false;  // `update` heeds UpdateForm::unscaling: takes --precision=f16
   bool takes_clip_norm = false;   // `update` heeds TrainerOptions::clip_norm
+  // `update` fills UpdateForm::accumulation, as apply_combined() does: takes
+  // --gradient_accumulation_steps.
+  bool takes_accumulation = false;
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;

@@ -22,6 +22,7 @@
 #include "belfry/ops/reshape.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/other_updates.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -48,6 +49,26 @@ std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> f
     result.push_back(placeholder(graph, field.name, field.dtype, Shape(dims)));
   }
   return result;
+}
+
+// Each names nodes of the model.
+void require_scopes(const TowerRecord& tower, const std::vector<std::string>& scopes) {
+  if (scopes.empty()) return;
+  std::set<std::string> unused(scopes.begin(), scopes.end()), known;
+  for (std::size_t id = 0; id < tower.graph->size(); ++id) {
+    const Node& node = tower.graph->node(id);
+    const std::string_view name = node.logical_name();
+    if (node.origin().tower != tower.number || node.origin().forward) continue;
+    std::erase_if(unused, [&](const std::string& scope) {
+      return !recompute_scope(name, {&scope, 1}).empty();
+    });
+    if (const std::size_t slash = name.find('/'); slash != std::string_view::npos)
+      known.insert(std::string(name.substr(0, slash)));
+  }
+  if (unused.empty()) return;
+  const std::vector<std::string> names(known.begin(), known.end());
+  throw OptionError(cat("recompute=", *unused.begin(), ": the model has no nodes in such a scope",
+                        did_you_mean(*unused.begin(), names), "; the outermost are ", join(names)));
 }
 
 // What a tower is fed in every form, or kUnknown.
@@ -175,8 +196,10 @@ class Forms {
                   {.weights = weighted ? weights(table, batch) : std::vector<Output>(),
                    .reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum,
                    .slots = built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
-                   .unscaling = unscaling(table, batch, weighted)});
-      form.gradients = combined_gradients(graph_, first, table);
+                   .unscaling = unscaling(table, batch, weighted),
+                   .accumulation = options_.accumulates ? &form.accumulation : nullptr});
+      form.gradients =
+          options_.accumulates ? form.accumulation.sums : combined_gradients(graph_, first, table);
       if (equal) plain_ = form.train_op;
       if (equal) plain_gradients_ = form.gradients;
     }
@@ -257,7 +280,8 @@ class Forms {
     return compute_gradients(loss, variables,
                              {.colocate = true,
                               .initial = initial_gradients(built_.loss_scale, loss, seed_),
-                              .stop = form.zeros});
+                              .stop = form.zeros,
+                              .recompute = options_.recompute});
   }
 
   std::vector<Output> weights(const GradientTable& table, const BatchForm& batch) {
@@ -282,11 +306,17 @@ class Forms {
 
   Node& update(const GradientTable& table, const BatchForm& batch, const UpdateForm& form) {
     Node& update = options_.update(table, form);
+    require(!form.accumulation || form.accumulation->begin,
+            "the trainer does not accumulate gradients of several batches");
     std::vector<Node*> others = other_updates(graph_, built_, updates_, batch, form.unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
                                           form.unscaling.applied,
                                           {.growth_steps = options_.loss_scale.growth_steps}));
+    if (Accumulation* const several = form.accumulation) {
+      several->begin = &train_step(graph_, *several->begin, others);
+      if (several->add) several->add = &train_step(graph_, *several->add, others);
+    }
     return train_step(graph_, update, others);
   }
 
@@ -347,11 +377,12 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
       rows.push_back(compute_gradients(
           tower.loss(), tower.trainables(),
           {.colocate = true,
-           .initial =
-               initial_gradients(result.loss_scale, tower.loss(), seed_of(graph, options))}));
+           .initial = initial_gradients(result.loss_scale, tower.loss(), seed_of(graph, options)),
+           .recompute = options.recompute}));
   };
   result.towers = replicate(graph, options.devices, options.variables, build,
                             apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
+  require_scopes(result.towers[0], options.recompute);
   if (apart) {
     add_tower_ops(graph, result, options, std::move(rows));
   } else {

@@ -15,12 +15,23 @@
 
 namespace belfry {
 
+// How a step takes several batches, one run after another (accumulation.h).
+struct Accumulation {
+  Node* begin = nullptr;  // the run of the first batch: sums become its combined gradients
+  Node* add = nullptr;    // of those between the first and the last: gradients are added to them
+  // In the run of the last batch: with its gradients, by tower 0's variables.
+  std::vector<Gradient> sums = {};
+};
+
 // What one form of steps runs.
 struct TrainingForm {
   BatchForm batch;
   Node* train_op = nullptr;  // updates of variables, slots and moving averages
-  // Of all towers together, by tower 0's variables; none where towers update by their own.
-  std::vector<Gradient> gradients;
+  // If a step takes several batches: what is run for those before the last. They move averages.
+  Accumulation accumulation = {};
+  // Of all towers together, by tower 0's variables; none where towers update by their own. If a
+  // step takes several batches, their sums.
+  std::vector<Gradient> gradients = {};
   // Where there are several processes, else empty: f64, process by process, each tower's loss and
   // metrics, then what was fed to `request` there.
   Output of_all_towers;
@@ -40,6 +51,8 @@ struct UpdateForm {
   Reduction reduction = Reduction::kMean;
   OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
   Unscaling unscaling = {};                      // of gradients of a scaled loss, for the optimizer
+  Accumulation* accumulation =
+      nullptr;  // to be filled where a step takes several batches, else null
 };
 
 // The state of loss scaling, one for all towers. Saved as variables are.
@@ -85,7 +98,9 @@ struct TrainingGraphOptions {
   std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};
   // Of towers and predictors: an AutocastScope around the model. Losses are f32 or f64.
   Precision precision = Precision::kF32;
-  LossScaleOptions loss_scale = {};  // of f16, which towers that train apart do not take
+  LossScaleOptions loss_scale = {};         // of f16, which towers that train apart do not take
+  std::vector<std::string> recompute = {};  // GradientOptions::recompute
+  bool accumulates = false;  // a step takes several batches: one form, no loss scale, not apart
 };
 
 // Builds the model once per device with one placeholder per field, [rows, sample...] with the rows

@@ -109,45 +109,68 @@ BatchForm BatchForm::of_towers(std::size_t first, std::size_t count) const {
 
 BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size,
                      std::uint64_t seed, const BatchOptions& options)
-    : samples_(samples), towers_(towers), batch_size_(batch_size), seed_(seed) {
-  require(towers >= 1, "batches need at least one tower, not ", towers);
-  require<OptionError>(batch_size >= 1, "batch_size=", batch_size, ": it must be at least 1");
-  require(samples >= 1, "there are ", samples, " samples to train with; at least 1 is needed");
-  const bool whole = !makes_unequal(options.uneven);
-  const std::int64_t most =
-      whole ? samples / towers : std::numeric_limits<std::int64_t>::max() / towers;
-  const std::string name = options.global ? "global_batch_size" : "batch_size";
-  const std::int64_t each = options.global ? towers : 1;
-  const std::string advice =
-      most > 0
-          ? cat(name, " can be at most ", most * each)
-          : cat("use at most ", samples, samples == 1 ? " device" : " devices", ", or more data");
-  require<OptionError>(batch_size <= most, name, "=", batch_size * each,
-                       options.global ? " on " : " on each of ", towers,
-                       " devices needs more samples in one step than the ", samples,
-                       " of the data: ", advice);
-  const std::int64_t left = samples % global_batch();
-  require<OptionError>(options.uneven != Uneven::kError || left == 0, "uneven=error: the ", samples,
-                       " samples of the data fill ", samples / global_batch(), " batches of ",
-                       global_batch(), " (", batch_size, " on each of ", towers,
-                       " devices) and leave ", left, " over; another ", name,
-                       ", or uneven=drop, weight or pad, would take them");
+    : samples_(samples),
+      towers_(towers),
+      batch_size_(batch_size),
+      per_step_(options.gradient_accumulation_steps),
+      seed_(seed) {
+  check_sizes(options);
   BatchForm full{.samples = divide_samples(global_batch(), towers, options.tower_weights)};
   full.rows = full.samples;
   full.begins = begins_of(full.samples);
+  const std::string name = options.global ? "global_batch_size" : "batch_size";
   for (std::size_t t = 0; t < full.samples.size(); ++t)
     require<OptionError>(full.samples[t] > 0, "tower_weights: tower ", t, " would get none of the ",
                          global_batch(), " samples of a batch; use a larger weight or ", name);
-  steps_ = samples / global_batch();
-  if (steps_ > 0) forms_.push_back(full);
-  if (left > 0 && !whole) add_ragged_form(full, options);
-  order_size_ = std::max(samples, options.uneven == Uneven::kPad ? steps_ * global_batch() : 0);
+  batches_ = samples / samples_per_step() * per_step_;
+  if (batches_ > 0) forms_.push_back(full);
+  if (samples % samples_per_step() > 0 && makes_unequal(options.uneven))
+    add_ragged_form(full, options);
+  order_size_ = std::max(samples, options.uneven == Uneven::kPad ? batches_ * global_batch() : 0);
+}
+
+void BatchPlan::check_sizes(const BatchOptions& options) const {
+  require(towers_ >= 1, "batches need at least one tower, not ", towers_);
+  require<OptionError>(batch_size_ >= 1, "batch_size=", batch_size_, ": it must be at least 1");
+  require(samples_ >= 1, "there are ", samples_, " samples to train with; at least 1 is needed");
+  check_accumulation(options);
+  const std::int64_t most = makes_unequal(options.uneven)
+                                ? std::numeric_limits<std::int64_t>::max() / towers_
+                                : samples_ / per_step_ / towers_;
+  const std::string name = options.global ? "global_batch_size" : "batch_size";
+  const std::int64_t each = options.global ? towers_ : 1;
+  const std::string advice =
+      most > 0 ? cat(name, " can be at most ", most * each)
+      : per_step_ == 1
+          ? cat("use at most ", samples_, samples_ == 1 ? " device" : " devices", ", or more data")
+          : "use fewer devices or batches per step, or more data";
+  require<OptionError>(
+      batch_size_ <= most, name, "=", batch_size_ * each, options.global ? " on " : " on each of ",
+      towers_, " devices", per_step_ == 1 ? "" : cat(", ", per_step_, " times per step,"),
+      " needs more samples in one step than the ", samples_, " of the data: ", advice);
+  const std::int64_t left = samples_ % samples_per_step();
+  require<OptionError>(options.uneven != Uneven::kError || left == 0, "uneven=error: the ",
+                       samples_, " samples of the data fill ", samples_ / samples_per_step(),
+                       per_step_ == 1 ? " batches of " : " steps of ", samples_per_step(), " (",
+                       batch_size_, " on each of ", towers_, " devices",
+                       per_step_ == 1 ? "" : cat(", ", per_step_, " times"), ") and leave ", left,
+                       " over; another ", name, ", or uneven=drop",
+                       per_step_ == 1 ? ", weight or pad, would take them" : ", would do");
+}
+
+void BatchPlan::check_accumulation(const BatchOptions& options) const {
+  require<OptionError>(per_step_ >= 1, "gradient_accumulation_steps=", per_step_,
+                       ": a step takes at least 1 batch");
+  require<OptionError>(
+      per_step_ == 1 || !makes_unequal(options.uneven), "gradient_accumulation_steps=", per_step_,
+      " takes the mean over batches of one size, and uneven=", name_of(options.uneven),
+      " makes a smaller last one; use uneven=drop or error");
 }
 
 void BatchPlan::add_ragged_form(const BatchForm& full, const BatchOptions& options) {
   const std::int64_t left = samples_ % global_batch();
   has_ragged_ = true;
-  ++steps_;
+  ++batches_;
   if (options.uneven == Uneven::kPad) {
     forms_.push_back(padded(left, full));
     return;
@@ -158,8 +181,8 @@ void BatchPlan::add_ragged_form(const BatchForm& full, const BatchOptions& optio
   forms_.push_back(std::move(form));
 }
 
-std::size_t BatchPlan::form_of(std::int64_t step) const {
-  return has_ragged_ && step + 1 == steps_ ? forms_.size() - 1 : 0;
+std::size_t BatchPlan::form_of(std::int64_t batch) const {
+  return has_ragged_ && batch + 1 == batches_ ? forms_.size() - 1 : 0;
 }
 
 void BatchPlan::shuffle(std::int64_t epoch, std::span<std::int64_t> order) const {
@@ -174,13 +197,12 @@ void BatchPlan::shuffle(std::int64_t epoch, std::span<std::int64_t> order) const
 }
 
 std::span<const std::int64_t> BatchPlan::rows(std::span<const std::int64_t> order,
-                                              std::int64_t step, std::int64_t tower) const {
-  require(step >= 0 && step < steps_per_epoch(), "step ", step, " of an epoch of ",
-          steps_per_epoch());
+                                              std::int64_t batch, std::int64_t tower) const {
+  require(batch >= 0 && batch < batches_, "batch ", batch, " of an epoch of ", batches_);
   require(tower >= 0 && tower < towers_, "tower ", tower, " of ", towers_);
-  const BatchForm& form = forms_[form_of(step)];
+  const BatchForm& form = forms_[form_of(batch)];
   const auto t = static_cast<std::size_t>(tower);
-  return order.subspan(static_cast<std::size_t>(step * global_batch() + form.begins[t]),
+  return order.subspan(static_cast<std::size_t>(batch * global_batch() + form.begins[t]),
                        static_cast<std::size_t>(form.rows[t]));
 }
 

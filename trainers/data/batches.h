@@ -55,11 +55,14 @@ struct BatchOptions {
   Uneven uneven = Uneven::kDrop;
   std::vector<double> tower_weights = {};  // shares of the global batch; none: equal
   bool global = false;  // the user gave the global batch size, and errors speak of that
+  // Global batches of a step, one after another: 1 or more, and with kPad and kWeight 1.
+  int gradient_accumulation_steps = 1;
 };
 
-// Training: an epoch is one pass over the data in random order, in steps of one global batch, which
-// is `towers` times `batch_size` samples, divided by divide_samples(). Epochs and steps count from
-// 0. If the data do not fill the last global batch, its samples are
+// Training: an epoch is one pass over the data in random order, in global batches of `towers` times
+// `batch_size` samples, divided by divide_samples(). A step takes one of them, or several, as
+// BatchOptions say. Epochs, steps and batches count from 0. If the data do not fill the last step,
+// its samples are
 //   kDrop    left out; since the order differs, other samples in each epoch.
 //   kWeight  divided like a global batch, so that towers get fewer, the last ones perhaps none.
 //   kPad     given to the first towers, up to their shares. A tower for which none is left repeats
@@ -69,7 +72,7 @@ class BatchPlan {
  public:
   struct Position {
     std::int64_t epoch;
-    std::int64_t step;  // in its epoch
+    std::int64_t step;  // which batch of its epoch
     bool operator==(const Position&) const = default;
   };
 
@@ -83,14 +86,17 @@ class BatchPlan {
   std::int64_t batch_size() const { return batch_size_; }
   std::uint64_t seed() const { return seed_; }
   std::int64_t global_batch() const { return towers_ * batch_size_; }
-  std::int64_t steps_per_epoch() const { return steps_; }
+  std::int64_t batches_per_epoch() const { return batches_; }
+  std::int64_t batches_per_step() const { return per_step_; }
+  std::int64_t samples_per_step() const { return global_batch() * per_step_; }
+  std::int64_t steps_per_epoch() const { return batches_ / per_step_; }
   // Samples that an epoch trains with, each once; and those that it leaves out.
   std::int64_t samples_per_epoch() const { return samples_ - dropped_per_epoch(); }
-  std::int64_t dropped_per_epoch() const { return has_ragged_ ? 0 : samples_ % global_batch(); }
+  std::int64_t dropped_per_epoch() const { return has_ragged_ ? 0 : samples_ % samples_per_step(); }
 
-  // The different forms of its steps, one or two, and which one a step has.
+  // The different forms of its batches, one or two, and which one a batch of an epoch has.
   const std::vector<BatchForm>& forms() const { return forms_; }
-  std::size_t form_of(std::int64_t step) const;
+  std::size_t form_of(std::int64_t batch) const;
 
   // Elements of an epoch's order: its samples, and what fills its last batch up.
   std::int64_t order_size() const { return order_size_; }
@@ -98,18 +104,19 @@ class BatchPlan {
   // stream of (seed, epoch); then from its beginning again. Allocates nothing.
   void shuffle(std::int64_t epoch, std::span<std::int64_t> order) const;
 
-  // The samples that tower `tower` is fed in `step`, as its form says, of global batch `step` of
-  // `order`.
-  std::span<const std::int64_t> rows(std::span<const std::int64_t> order, std::int64_t step,
+  // The samples that tower `tower` is fed, as its form says, of global batch `batch` of `order`.
+  std::span<const std::int64_t> rows(std::span<const std::int64_t> order, std::int64_t batch,
                                      std::int64_t tower) const;
 
  private:
+  void check_sizes(const BatchOptions& options) const;
+  void check_accumulation(const BatchOptions& options) const;
   void add_ragged_form(const BatchForm& full, const BatchOptions& options);
 
-  std::int64_t samples_, towers_, batch_size_;
+  std::int64_t samples_, towers_, batch_size_, per_step_;
   std::uint64_t seed_;
-  std::int64_t steps_ = 0, order_size_ = 0;
-  bool has_ragged_ = false;  // the last form is that of the last step
+  std::int64_t batches_ = 0, order_size_ = 0;
+  bool has_ragged_ = false;  // the last form is that of the last batch
   std::vector<BatchForm> forms_;
 };
 

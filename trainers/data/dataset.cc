@@ -63,6 +63,13 @@ void gather_source(const Source& source, std::span<const std::int64_t> indices, 
 
 }  // namespace
 
+std::int64_t Dataset::tokens() const {
+  const std::vector<Field> fields = signature();
+  const bool integers =
+      !fields.empty() && (fields[0].dtype == DType::kI32 || fields[0].dtype == DType::kI64);
+  return integers && fields[0].shape.rank() == 1 ? fields[0].shape[0] : 0;
+}
+
 const Dataset& LazyDataset::loaded() const {
   const std::lock_guard lock(mutex_);
   if (!loaded_) {

@@ -32,6 +32,8 @@ struct Dataset {
   };
 
   virtual ~Dataset() = default;
+  // Of a sample: the elements of its first field, if that is a row of integers; else 0.
+  std::int64_t tokens() const;
   // Reads no data: a dry run asks for nothing else.
   virtual std::vector<Field> signature() const = 0;
   // At least 0, and always the same.

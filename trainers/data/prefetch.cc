@@ -28,8 +28,8 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
       gatherer_(dataset, workers, input_name(towers)) {
   require(first_tower_ >= 0 && first_tower_ + towers_ <= plan.towers(), "tower ", first_tower_,
           " of ", plan.towers());
-  require(start.step >= 0 && start.step < plan.steps_per_epoch(), "step ", start.step,
-          " of an epoch of ", plan.steps_per_epoch());
+  require(start.step >= 0 && start.step < plan.batches_per_epoch(), "batch ", start.step,
+          " of an epoch of ", plan.batches_per_epoch());
   require(slots >= 2, "prefetching needs at least 2 slots, not ", slots);
   require(dataset.size() == plan.samples(), "a plan for ", plan.samples(),
           " samples was given a dataset of ", dataset.size());
@@ -117,7 +117,7 @@ void Prefetcher::produce(std::stop_token stop) {
         ++filled_;
         changed_.notify_all();
       }
-      if (++position.step == batch_plan_.steps_per_epoch()) {
+      if (++position.step == batch_plan_.batches_per_epoch()) {
         position = {.epoch = position.epoch + 1, .step = 0};
         batch_plan_.shuffle(position.epoch, order_);
       }

@@ -1,4 +1,4 @@
-// Prepares the batches of coming steps while the current one runs.
+// Prepares coming batches while the current one is trained with.
 #pragma once
 #include <condition_variable>
 #include <exception>
@@ -16,7 +16,7 @@
 
 namespace belfry {
 
-// The input of one step.
+// The input of one run of a training step.
 struct Batch {
   BatchPlan::Position position;
   std::size_t form;  // of BatchPlan::forms()
@@ -52,11 +52,11 @@ class Prefetcher {
   // Sends a batch to the step of its form, as Step::stage does.
   using Stage = std::function<StagedFeeds(const Batch&, std::stop_token)>;
 
-  // The first batch is that of the step at `start`. `dataset` must outlive this. With `towers`,
+  // The first batch is that at `start`. `dataset` must outlive this. With `towers`,
   // batches have the samples of those alone. The thread stages each batch that it has gathered, if
   // `stage` is given. `workers` threads gather a batch, this one among them. Throws InvalidArgument
-  // for fewer than 2 slots or 1 worker, or a plan of another number of samples or without that step
-  // or tower.
+  // for fewer than 2 slots or 1 worker, or a plan of another number of samples or without that
+  // batch or tower.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
              std::int64_t slots = kSlots, std::optional<TowerSpan> towers = {}, Stage stage = {},
              int workers = 1);

@@ -1,6 +1,6 @@
 #include "belfry/allreduce/bucketed.h"
+#include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/optimizers/clipping.h"
 
 namespace belfry {
 namespace {
@@ -11,8 +11,7 @@ Node& update_spread(const TrainerOptions& options, const GradientTable& gradient
   if (options.aggregation.bucket_mb > 0)
     strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
   const GradientTable combined = strategy->reduce(gradients, {form.reduction, form.weights});
-  return apply_gradients(options.optimizer, combined, {}, form.slots,
-                         clipped(combined, options.clip_norm, form.unscaling));
+  return apply_combined(options, combined, form);
 }
 
 const TrainerRegistration kParameterServer({
@@ -27,6 +26,7 @@ const TrainerRegistration kParameterServer({
     .takes_sums = true,
     .takes_loss_scale = true,
     .takes_clip_norm = true,
+    .takes_accumulation = true,
     .canonical = true,
 });
 

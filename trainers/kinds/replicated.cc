@@ -3,8 +3,8 @@
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/optimizers/clipping.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -41,8 +41,7 @@ Node& update_replicas(const TrainerOptions& options, const GradientTable& gradie
                       const UpdateForm& form) {
   const GradientTable combined =
       assemble(options)->reduce(gradients, {form.reduction, form.weights});
-  return apply_gradients(options.optimizer, combined, {}, form.slots,
-                         clipped(combined, options.clip_norm, form.unscaling));
+  return apply_combined(options, combined, form);
 }
 
 const TrainerRegistration kReplicated({
@@ -59,6 +58,7 @@ const TrainerRegistration kReplicated({
     .takes_sums = true,
     .takes_loss_scale = true,
     .takes_clip_norm = true,
+    .takes_accumulation = true,
     .canonical = true,
 });
 

@@ -1,13 +1,12 @@
+#include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/optimizers/clipping.h"
 
 namespace belfry {
 namespace {
 
 Node& update_alone(const TrainerOptions& options, const GradientTable& gradients,
                    const UpdateForm& form) {
-  return apply_gradients(options.optimizer, gradients, {}, form.slots,
-                         clipped(gradients, options.clip_norm, form.unscaling));
+  return apply_combined(options, gradients, form);
 }
 
 const TrainerRegistration kSimple({
@@ -18,6 +17,7 @@ const TrainerRegistration kSimple({
     .takes_unequal_batches = true,
     .takes_loss_scale = true,
     .takes_clip_norm = true,
+    .takes_accumulation = true,
     .canonical = true,
 });
 

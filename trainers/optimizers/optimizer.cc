@@ -85,7 +85,7 @@ Optimizer Optimizer::with_rate(LearningRate rate) const {
 Optimizer Optimizer::with_weight_decay(double weight_decay) const {
   require(rule_.takes_weight_decay || weight_decay == 0, "the optimizer ", rule_.name,
           " takes no weight decay, here of ", weight_decay,
-          " (Optimizer::Rule::takes_weight_decay); sgd, momentum, rms_prop and adamw do");
+          " (Optimizer::Rule::takes_weight_decay); sgd, momentum, rms_prop, adamw and lamb do");
   require(weight_decay >= 0 && std::isfinite(weight_decay),
           "the weight decay must be a finite number >= 0, not ", weight_decay);
   Optimizer copy = *this;

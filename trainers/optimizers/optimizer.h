@@ -169,6 +169,17 @@ struct AdamWOptions {
 // Slots "AdamW" (m) and "AdamW_1" (v).
 Optimizer adamw(LearningRate rate, AdamWOptions options = {});
 
+struct LambOptions {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;
+  double weight_decay = 0.01;
+};
+
+// LAMB, for large batches (You et al. 2020): u is a step of Adam, with corrected moments, plus
+// weight_decay * w but for variables of rank 0 and 1; w -= rate * norm(w) / norm(u) * u. Each
+// variable has a ratio of its own (trust_ratio.h), of norms whose bits do not depend on devices
+// (global_norm.h). Slots "LAMB" (m), "LAMB_1" (v) and "LAMB_2" (the step of Adam, negative).
+Optimizer lamb(LearningRate rate, LambOptions options = {});
+
 // Applies a table of combined gradients: once per tower, on the tower's device, if each has its own
 // variables; once if all towers share them. Returns one node that waits for all updates, named as
 // At says, or "train_op". Those of towers with variables of their own are called

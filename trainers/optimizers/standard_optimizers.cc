@@ -1,7 +1,11 @@
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/ops/operand.h"
 #include "belfry/ops/updates/adam_update.h"
+#include "belfry/ops/updates/global_norm.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
+#include "belfry/ops/updates/trust_ratio.h"
 #include "belfry/trainers/optimizers/optimizer.h"
 
 namespace belfry {
@@ -87,6 +91,39 @@ Optimizer adamw(LearningRate rate, AdamWOptions options) {
                       return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
                                          {u.gradient, u.factor}, u.rate, own, u.at);
                     }});
+}
+
+// The update before weight decay is kept in the third slot, negative: AdamUpdate makes it there of
+// the moments, and can so be fused with the sum of the gradient. With a rate and a decay of 1 it
+// leaves nothing of what the slot held.
+Optimizer lamb(LearningRate rate, LambOptions options) {
+  const AdamUpdateOptions factors{.beta1 = options.beta1,
+                                  .beta2 = options.beta2,
+                                  .epsilon = options.epsilon,
+                                  .weight_decay = 1,
+                                  .form = AdamEpsilon::kToCorrectedRoot};
+  const auto update = [factors](const Optimizer::Update& u) -> Node& {
+    Graph& graph = u.gradient.graph();
+    const Output one = constant(graph, 1, u.variable.dtype(), At("one", u.at.site));
+    const Output negative = adam_update(u.slots[2], u.slots[0], u.slots[1], u.step,
+                                        {u.gradient, u.factor}, one, factors, u.at)
+                                .output();
+    const Output value = u.variable;
+    const bool decays = u.weight_decay != 0 && u.variable.shape().rank() >= 2;
+    const Output direction = decays ? value * u.weight_decay - negative : -negative;
+    const std::vector<Output> of_variable{value}, of_update{direction};
+    const Output ratio =
+        trust_ratio(global_norm(of_variable), global_norm(of_update), u.factor, "trust_ratio");
+    return sgd_update(u.variable, {direction, ratio}, u.rate, {}, u.at);
+  };
+  return Optimizer({.name = "LAMB",
+                    .rate = std::move(rate),
+                    .slots = {"LAMB", "LAMB_1", "LAMB_2"},
+                    .counts_steps = true,
+                    .takes_loss_scale = true,
+                    .takes_weight_decay = true,
+                    .weight_decay = options.weight_decay,
+                    .update = update});
 }
 
 }  // namespace belfry

@@ -22,6 +22,7 @@ void refuse_unused_files(const TrainFlags& flags) {
                      "--save_checkpoint=-: a checkpoint is a directory, so it cannot go to "
                      "standard output; name one (./- for one of this name)");
   const std::string_view why = flags.dry_run                 ? "--dry_run"
+                               : flags.summary               ? "--summary"
                                : !flags.explain.empty()      ? "--explain"
                                : flags.check_equivalence > 0 ? "--check_equivalence"
                                                              : "";
@@ -84,6 +85,7 @@ class FlagChecks {
     check_shares();
     as_option([&] { check_shards(trainer_, *kind_); });
     as_option([&] { check_clipping(trainer_, *kind_); });
+    as_option([&] { check_accumulation(trainer_, *kind_); });
   }
 
  private:
@@ -110,6 +112,7 @@ class FlagChecks {
                           ", which runs so many steps in every mode"));
     };
     if (flags_.dry_run) refuse("--dry_run");
+    if (flags_.summary) refuse("--summary");
     if (!flags_.explain.empty()) refuse("--explain=" + flags_.explain);
     if (trainer_.session.log_device_placement) refuse("--log_device_placement");
     for (const char* other :

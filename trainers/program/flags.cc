@@ -39,6 +39,17 @@ std::vector<double> parse_weights(const WrittenFlag& list) {
   return weights;
 }
 
+// Of --recompute.
+std::vector<std::string> parse_scopes(const WrittenFlag& list) {
+  std::vector<std::string> scopes;
+  for (const std::string_view scope : split(list.value, ',')) {
+    require<FlagError>(!scope.empty() && !scope.starts_with('/') && !scope.ends_with('/'),
+                       list.written, ": '", shown(scope), "' is no name scope");
+    scopes.emplace_back(scope);
+  }
+  return scopes;
+}
+
 // Whether it is the second of two words.
 bool is_second(const WrittenFlag& flag, std::string_view first, std::string_view second) {
   require<FlagError>(flag.value == first || flag.value == second, flag.written, " is neither ",
@@ -140,6 +151,11 @@ void TrainFlagSet::add_training(FlagParser& parser) {
   parser.add("--shards", trainer.shards, 1, kMost, "V",
              "parts of the global batch that are computed apart, as many on each CPU: any core may "
              "compute one, and V alone decides the bits of results [by model and global batch]");
+  parser.add("--gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps, 1, kMost,
+             "N",
+             "batches per step, one after another: one update by the mean of their gradients, as "
+             "with N times the batch, in the memory of one; schedules, --max_steps and progress "
+             "count updates [1]");
   if (!defaults_.benchmark)
     parser.add(
         "--uneven",
@@ -172,6 +188,13 @@ void TrainFlagSet::add_training(FlagParser& parser) {
           ": what the model computes in; variables are f32. tf32: GPUs alone; bf16, f16: "
           "slow on CPUs; f16 scales the loss, and skips updates that are not finite "
           "[f32]"));
+  parser.add(
+      "--recompute",
+      [&to = trainer.recompute](const WrittenFlag& flag) { to = parse_scopes(flag); }, "SCOPES",
+      "name scopes, with commas between, whose activations the backward pass computes again, so "
+      "that "
+      "they are not kept: the same bits in less memory; block* is each scope that begins so "
+      "[none]");
   parser.add("--seed", trainer.seed, 0, std::numeric_limits<std::uint64_t>::max(), "N",
              "of initial values, the order of the data and dropout, >= 0 [1]");
 }
@@ -201,7 +224,8 @@ void TrainFlagSet::add_rates(FlagParser& parser) {
       "X",
       "by which share of themselves weights shrink per unit of the rate; sgd, momentum and "
       "rms_prop "
-      "add it to gradients, adamw takes it by itself and leaves biases alone, adam takes none; 0: "
+      "add it to gradients, adamw and lamb take it by themselves and leave biases alone, adam "
+      "takes none; 0: "
       "none [the program's]");
   parser.add(
       "--clip_norm",
@@ -270,6 +294,15 @@ void TrainFlagSet::add_inspection(FlagParser& parser) {
              cat("print the ", defaults_.benchmark ? "" : "device of every node and the ",
                  "memory planned per device, and exit; reads no data; --devices may name GPUs "
                  "that this machine lacks [false]"));
+  parser.add(
+      "--summary", flags_.summary,
+      "print layers with output shapes, parameters, multiply-adds and bytes, and exit; reads "
+      "no data; takes GPUs as --dry_run does [false]");
+  parser.add(
+      "--mfu", flags_.mfu,
+      "before training, time products of matrices on the devices, for a second or so on CPUs, "
+      "and tell what share of that peak training reaches: twice the multiply-adds of "
+      "--summary per second [false]");
   if (!defaults_.benchmark) {
     parser.add(
         "--explain", flags_.explain, "NODE",

@@ -48,7 +48,9 @@ struct TrainFlags {
   std::string data_dir;
   BadRecordPolicy bad_records = {};
   bool dry_run = false;
-  std::string explain;        // a node; "" for none
+  bool summary = false;
+  bool mfu = false;     // measures the peak of the devices, and says what share of it is reached
+  std::string explain;  // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead
   std::string trace_file, memory_report, save_checkpoint, restore_checkpoint, json;
   bool overwrite = false;  // another model's checkpoint at save_checkpoint, or the run
@@ -61,7 +63,7 @@ struct TrainFlags {
   std::string help;              // not empty if --help was given: print it and do nothing else
 
   // Nothing runs, and GPUs of `devices` need not exist.
-  bool plans() const { return dry_run || !explain.empty(); }
+  bool plans() const { return dry_run || summary || !explain.empty(); }
   // How the trainer async runs; "" for other trainers.
   std::string async() const;
 };

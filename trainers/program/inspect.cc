@@ -6,6 +6,7 @@
 #include "belfry/framework/passes/explain.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/evaluator.h"
+#include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/util/busy.h"
@@ -149,10 +150,21 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   Json json = Json::object(), devices, physical;
   const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
+  if (flags.summary) {
+    const ModelSummary summary = summarise(trainer.built(), trainer.batches().batches_per_step());
+    console.line(to_table(summary));
+    json = to_json(summary);
+  }
   if (flags.dry_run) {
     const ShardReport shards = shard_report(trainer);
     console.line(without_line_break(shards_text(shards)));
-    json.set("global_batch_size", shards.global_batch).set("shards", shards.shards);
+    const std::int64_t per_step = trainer.batches().batches_per_step();
+    if (per_step > 1)
+      console.line(cat("a step takes ", per_step, " global batches, ",
+                       trainer.batches().samples_per_step(), " samples, and makes one update"));
+    json.set("global_batch_size", shards.global_batch)
+        .set("gradient_accumulation_steps", per_step)
+        .set("shards", shards.shards);
     add_k_dependence(json, shards.k_dependent_because);
     console.line(without_line_break(placement));
     devices = print_device_use(trainer.session(), console);

@@ -8,6 +8,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/bench/modes.h"
+#include "belfry/trainers/bench/product_peak.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
@@ -28,6 +29,7 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
           .learning_rate = made.optimizer.rate().str(),
           .weight_decay = made.optimizer.weight_decay(),
           .clip_norm = made.clip_norm,
+          .recompute = made.recompute,
           .async = flags.async(),
           .fuse_updates = made.session.fuse_updates,
           .share_replicas = made.session.share_replicas,
@@ -43,6 +45,16 @@ Report::Losses losses_report(Trainer& trainer) {
   if (trainer.has_metric("validation_accuracy"))
     losses.validation_accuracy = trainer.metric("validation_accuracy");
   return losses;
+}
+
+Report::Progress progress_report(const Trainer& trainer, std::optional<double> peak) {
+  Report::Progress progress{.steps = trainer.steps(),
+                            .epochs = trainer.epochs(),
+                            .examples_per_second = trainer.examples_per_second()};
+  if (const std::int64_t tokens = trainer.train_data().tokens(); tokens > 0)
+    progress.tokens_per_second = progress.examples_per_second * static_cast<double>(tokens);
+  if (peak) progress.mfu = trainer.flops_per_second() / *peak;
+  return progress;
 }
 
 std::vector<std::string> hosts_of(const Processes* processes) {
@@ -66,7 +78,7 @@ bool equal_in_all(Processes* processes, const std::string& hash) {
 }  // namespace
 
 Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
-                   Trainer& trainer) {
+                   Trainer& trainer, std::optional<double> peak) {
   Session& session = trainer.session();
   const TrainerOptions& made = trainer.options();
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
@@ -85,19 +97,27 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
           .update = update_report(flags, trainer),
           .batches = {.batch_size = made.batch_size,
                       .global_batch_size = trainer.batches().global_batch(),
+                      .gradient_accumulation_steps = made.batches.gradient_accumulation_steps,
                       .shards = made.shards,
                       .k_dependent_because = trainer.k_dependence(),
                       .uneven = std::string(name_of(made.batches.uneven)),
                       .tower_weights = made.batches.tower_weights,
                       .seed = made.seed},
-          .progress = {.steps = trainer.steps(),
-                       .epochs = trainer.epochs(),
-                       .examples_per_second = trainer.examples_per_second()},
+          .progress = progress_report(trainer, peak),
           .losses = losses_report(trainer),
           .variables = {.params_hash = params_hash(session, trainer.graph()),
                         .state_hash = state,
                         .replicas_equal = equal,
                         .replicas_shared = count_shared(session, trainer.graph())}};
+}
+
+double measured_peak(const TrainFlags& flags) {
+  const TrainerOptions& options = flags.trainer;
+  SessionOptions session{.logical_gpus = options.session.logical_gpus,
+                         .threads = options.session.threads,
+                         .deterministic = options.session.deterministic};
+  return measure_peak(
+      {.devices = options.devices, .session = session, .precision = options.precision});
 }
 
 ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan,

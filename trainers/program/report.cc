@@ -55,9 +55,11 @@ Json to_json(const Report& report) {
       .set("learning_rate", report.update.learning_rate)
       .set("weight_decay", report.update.weight_decay)
       .set("clip_norm", report.update.clip_norm)
+      .set("recompute", join(report.update.recompute, ","))
       .set("async", report.update.async.empty() ? Json() : Json(report.update.async))
       .set("batch_size", report.batches.batch_size)
       .set("global_batch_size", report.batches.global_batch_size)
+      .set("gradient_accumulation_steps", report.batches.gradient_accumulation_steps)
       .set("shards", report.batches.shards);
   add_k_dependence(json, report.batches.k_dependent_because);
   json.set("uneven", report.batches.uneven)
@@ -72,6 +74,9 @@ Json to_json(const Report& report) {
       .set("startup_seconds", report.progress.startup_seconds)
       .set("seconds", report.progress.seconds)
       .set("examples_per_second", report.progress.examples_per_second)
+      .set("tokens_per_second",
+           report.progress.tokens_per_second ? Json(*report.progress.tokens_per_second) : Json())
+      .set("mfu", report.progress.mfu ? Json(*report.progress.mfu) : Json())
       .set("loss", report.losses.loss ? Json(*report.losses.loss) : Json())
       .set("first_nonfinite_step", since ? Json(*since) : Json())
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable))
@@ -94,6 +99,10 @@ std::string to_table(const Report& report) {
   table += row("epochs", cat(report.progress.epochs));
   table += row("seconds", rounded(report.progress.seconds, 2));
   table += row("examples/s", rounded(report.progress.examples_per_second, 0));
+  if (const std::optional<double> tokens = report.progress.tokens_per_second)
+    table += row("tokens/s", rounded(*tokens, 0));
+  if (const std::optional<double> mfu = report.progress.mfu)
+    table += row("share of peak", rounded(100 * *mfu, 1) + " %");
   if (report.losses.loss) table += row("loss", significant(*report.losses.loss));
   if (report.losses.validation_accuracy)
     table +=

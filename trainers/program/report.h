@@ -27,15 +27,16 @@ struct Report {
 
   // How gradients become an update.
   struct Update {
-    std::string trainer, allreduce;   // allreduce "" if nothing is combined
-    std::string allreduce_requested;  // "auto" if it was chosen, else the same
-    int gradient_repacking = 0;       // 0: not packed
-    int small_tensors_kb = 0;         // 0: not packed
-    double bucket_mb = 0;             // most MiB of gradients combined at once; 0: no buckets
-    std::string learning_rate;        // what it is: LearningRate::str()
-    double weight_decay = 0;          // of the optimizer; 0: none
-    double clip_norm = 0;             // the largest norm of gradients; 0: any
-    std::string async;                // "ordered" or "free"; "" for other trainers than async
+    std::string trainer, allreduce;      // allreduce "" if nothing is combined
+    std::string allreduce_requested;     // "auto" if it was chosen, else the same
+    int gradient_repacking = 0;          // 0: not packed
+    int small_tensors_kb = 0;            // 0: not packed
+    double bucket_mb = 0;                // most MiB of gradients combined at once; 0: no buckets
+    std::string learning_rate;           // what it is: LearningRate::str()
+    double weight_decay = 0;             // of the optimizer; 0: none
+    double clip_norm = 0;                // the largest norm of gradients; 0: any
+    std::vector<std::string> recompute;  // name scopes
+    std::string async;                   // "ordered" or "free"; "" for other trainers than async
     bool fuse_updates = true, share_replicas = true;
     // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
     // canonical sum, and so of all others that are.
@@ -45,7 +46,8 @@ struct Report {
   struct Batches {
     int batch_size = 0;  // per tower, on average
     std::int64_t global_batch_size = 0;
-    int shards = 1;  // of the global batch
+    int gradient_accumulation_steps = 1;  // batches of a step
+    int shards = 1;                       // of the global batch
     // Members k_independent, whether it is "", and itself: Trainer::k_dependence().
     std::string k_dependent_because;
     std::string uneven = "drop";
@@ -62,6 +64,8 @@ struct Report {
     // From the data being loaded to the end of training: its last evaluation and checkpoint.
     double seconds = 0;
     double examples_per_second = 0;
+    std::optional<double> tokens_per_second;  // none unless samples are rows of tokens
+    std::optional<double> mfu;                // share of the measured peak; none without --mfu
   } progress;
 
   struct Losses {
@@ -82,8 +86,8 @@ struct Report {
 // One JSON object with a member per field above, groups left out; `flags` is an object. What does
 // not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss,
 // first_nonfinite_step, nonfinite_variable, validation_loss, validation_accuracy,
-// k_dependent_because), and numbers that are not finite, are null. `test_accuracy` is an older name
-// of validation_accuracy.
+// tokens_per_second, mfu, k_dependent_because), and numbers that are not finite, are null.
+// `test_accuracy` is an older name of validation_accuracy.
 Json to_json(const Report& report);
 
 // A table for the end of a program's output.

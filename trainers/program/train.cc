@@ -87,8 +87,8 @@ bool saves(const TrainFlags& flags) {
 
 // In the order that callbacks.h states. Returns the one of --save_checkpoint, if that is given.
 std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
-                                           const Recipe& recipe, Console& console,
-                                           TrainingRun& run) {
+                                           const Recipe& recipe, Console& console, TrainingRun& run,
+                                           std::optional<double> peak) {
   options.callbacks = run.callbacks();
   std::shared_ptr<SaveForFlag> save;
   if (!flags.save_checkpoint.empty()) {
@@ -96,7 +96,7 @@ std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainF
                   [&] { return std::make_shared<SaveForFlag>(flags); });
     options.callbacks.push_back(save);
   }
-  options.callbacks.push_back(std::make_shared<Progress>(console));
+  options.callbacks.push_back(std::make_shared<Progress>(console, peak));
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
   options.callbacks.push_back(std::make_shared<TellMemory>(console, saves(flags)));
   if (flags.early_stop)
@@ -123,15 +123,18 @@ void print_header(Console& console, const std::string& program, const TrainFlags
   console.line(cat("data: ", train.describe()));
   if (test) console.line(cat("test: ", test->describe()));
   const BatchForm& form = plan.forms().front();
-  console.line(cat("batch: ", form.str(), " per device, ", form.total(),
-                   " in all; one step takes one batch on every device; ", plan.steps_per_epoch(),
-                   " steps per epoch"));
+  console.line(cat("batch: ", form.str(), " per device, ", form.total(), " in all; one step takes ",
+                   plan.batches_per_step() == 1
+                       ? "one batch"
+                       : cat(plan.batches_per_step(), " batches, one after another,"),
+                   " on every device; ", plan.steps_per_epoch(), " steps per epoch"));
   if (plan.forms().size() > 1)
     console.line(cat("the last batch of an epoch has ", plan.forms().back().total(),
                      " examples: ", join(plan.forms().back().samples, " + ")));
   if (plan.dropped_per_epoch() > 0)
     console.line(cat("each epoch leaves out ", plan.dropped_per_epoch(),
-                     " examples, which do not fill a batch"));
+                     " examples, which do not fill a ",
+                     plan.batches_per_step() == 1 ? "batch" : "step"));
 }
 
 // An error says what was saved before it.
@@ -230,6 +233,8 @@ class Program {
         options_(trainer_options(flags, recipe.model, recipe.optimizer)) {}
 
   int run() {
+    if (flags_.mfu && !flags_.plans() && flags_.check_equivalence == 0)
+      peak_ = measured_peak(flags_);
     prepare_options();
     const RunDirs dirs{.data_dir = flags_.data_dir, .bad_records = flags_.bad_records};
     train_data_ = recipe_.data(dirs, true);
@@ -259,7 +264,7 @@ class Program {
     };
     session.log_device_placement = prints || !flags_.run.directory.empty();
     options_.say = [this](std::string_view line) { console_.line(line); };
-    save_ = add_callbacks(options_, flags_, recipe_, console_, run_);
+    save_ = add_callbacks(options_, flags_, recipe_, console_, run_, peak_);
     if (report_files_.trace)
       options_.on_trace = [this](const Trace& trace) { report_files_.trace->write(trace.str()); };
     options_.traced = flags_.run.traced;
@@ -297,7 +302,7 @@ class Program {
     run_.begin(*trainer_, placement_);
     try {
       const std::exception_ptr error = run_training(*trainer_, save_.get(), run_);
-      report_ = make_report(name_, flags_, recipe_, *trainer_);
+      report_ = make_report(name_, flags_, recipe_, *trainer_, peak_);
       report_.progress.startup_seconds = startup_seconds;
       report_.progress.seconds = seconds_now() - began;
       report_.memory = memory_use(*trainer_, *train_data_, rss_before_plan, saves(flags_));
@@ -377,6 +382,7 @@ class Program {
   std::unique_ptr<Dataset> train_data_, test_data_;
   std::unique_ptr<Trainer> trainer_;
   Report report_;
+  std::optional<double> peak_;  // with --mfu
 };
 
 }  // namespace

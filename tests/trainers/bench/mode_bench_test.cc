@@ -192,7 +192,7 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
                            .clip_norm = 2,
                            .label_smoothing = 0.125};
   const auto json = nlohmann::json::parse(to_json(bench_results(model, two_runs(), 0)[1]).str());
-  EXPECT_EQ(json.size(), 28u);
+  EXPECT_EQ(json.size(), 31u);
   EXPECT_EQ(json["weight_decay"], 0.25);
   EXPECT_EQ(json["clip_norm"], 2);
   EXPECT_EQ(json["label_smoothing"], 0.125);
@@ -213,6 +213,21 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
   EXPECT_EQ(json["ratio_spread"], 0.25);
   EXPECT_EQ(json["params_hash"], "a");
   EXPECT_EQ(json["state_hash"], "b");
+}
+
+// 150 images a second are 18.75 steps of 8.
+TEST(BenchResults, HaveTokensAndTheShareOfThePeakWhereThereAreSome) {
+  std::vector<ModeRuns> runs = two_runs();
+  runs[0].step_flops = 1000;
+  const BenchedModel model{
+      .name = "gpt", .devices = cpus(2), .batch_size = 4, .tokens = 16, .peak = 75000};
+  const BenchResult result = bench_results(model, runs, 0)[0];
+  EXPECT_EQ(result.tokens_per_second, 2400);
+  EXPECT_EQ(result.mfu, 0.25);
+  const BenchedModel other{.name = "mlp", .devices = cpus(2), .batch_size = 4};
+  const auto json = nlohmann::json::parse(to_json(bench_results(other, runs, 0)[0]).str());
+  EXPECT_TRUE(json["tokens_per_second"].is_null());
+  EXPECT_TRUE(json["mfu"].is_null());
 }
 
 TEST(BenchResults, SayWhatAutoChoseAndWhetherThatIsCanonical) {

@@ -281,7 +281,7 @@ TEST(Prefetcher, RefusesOneSlotAndAForeignPlan) {
   };
   EXPECT_THAT(error(50, 0, 1), HasSubstr("at least 2 slots, not 1"));
   EXPECT_THAT(error(49, 0, 2), HasSubstr("a plan for 49 samples was given a dataset of 50"));
-  EXPECT_THAT(error(50, 10, 2), HasSubstr("step 10 of an epoch of 10"));
+  EXPECT_THAT(error(50, 10, 2), HasSubstr("batch 10 of an epoch of 10"));
 }
 
 }  // namespace prefetch_test

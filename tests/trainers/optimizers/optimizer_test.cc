@@ -159,6 +159,63 @@ TEST(AdamW, DecaysAsPyTorchWhatHasTwoDimensionsAndNothingElse) {
   EXPECT_NEAR(after_adamw({}), wanted(0), 1e-12);
 }
 
+// What LAMB makes of a variable in three steps by one gradient, written as in the paper.
+std::vector<double> plain_lamb(std::vector<double> w, const std::vector<double>& g, double decay) {
+  std::vector<double> m(w.size()), v(w.size()), u(w.size());
+  for (int t = 1; t <= 3; ++t) {
+    double of_w = 0, of_u = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      m[i] = 0.9 * m[i] + 0.1 * g[i];
+      v[i] = 0.999 * v[i] + 0.001 * g[i] * g[i];
+      const double m_hat = m[i] / (1 - std::pow(0.9, t)), v_hat = v[i] / (1 - std::pow(0.999, t));
+      u[i] = m_hat / (std::sqrt(v_hat) + 0.01) + decay * w[i];
+      of_w += w[i] * w[i];
+      of_u += u[i] * u[i];
+    }
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] -= 0.1 * std::sqrt(of_w / of_u) * u[i];
+  }
+  return w;
+}
+
+// The same by the optimizer; of a gradient that is `scale` times too large.
+std::vector<double> after_lamb(const Shape& shape, const std::vector<double>& w,
+                               const std::vector<double>& g, double scale = 1) {
+  Graph graph;
+  const Initializer first = [&](Graph& in, const Shape& of, DType) {
+    return constant(in, Tensor(of, w));
+  };
+  const Variable variable =
+      belfry::variable(graph, "w", shape, {.dtype = DType::kF64, .initializer = first});
+  std::vector<double> scaled = g;
+  for (double& value : scaled) value *= scale;
+  const Gradient gradient{constant(graph, Tensor(shape, scaled)), variable};
+  Unscaling unscaling;
+  if (scale != 1) unscaling.factor = constant(graph, 1 / scale, DType::kF32);
+  Node& step = lamb(0.1, {.epsilon = 0.01, .weight_decay = 0.2})
+                   .apply({&gradient, 1}, {}, OptimizerSlots::kMake, unscaling);
+  Session session(graph);
+  for (int i = 0; i < 3; ++i) session.run({step});
+  const Tensor after = session.read(variable);
+  return {after.data<double>().begin(), after.data<double>().end()};
+}
+
+TEST(Lamb, ScalesTheStepOfAdamByTheNormOfTheVariable) {
+  const std::vector<double> w{1, -2, 3, 0.5}, g{0.5, -1, 0.25, 2};
+  // The ratio is f32.
+  const auto near = [](const std::vector<double>& a, const std::vector<double>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6) << i;
+  };
+  near(after_lamb({2, 2}, w, g), plain_lamb(w, g, 0.2));
+  near(after_lamb({4}, w, g), plain_lamb(w, g, 0));
+  near(after_lamb({2, 2}, w, g, 4), plain_lamb(w, g, 0.2));
+}
+
+TEST(Lamb, MovesAVariableOfZerosByTheStepOfAdamItself) {
+  const std::vector<double> after = after_lamb({2}, {0, 0}, {1, 1});
+  EXPECT_LT(after[0], -0.09);
+}
+
 TEST(Optimizer, WithWeightDecayIsForRulesThatTakeIt) {
   EXPECT_EQ(momentum(0.1, {.weight_decay = 0.2}).weight_decay(), 0.2);
   EXPECT_EQ(adamw(0.1).weight_decay(), 0.01);

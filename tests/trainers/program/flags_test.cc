@@ -278,7 +278,7 @@ TEST(Flags, NameThemselvesInEveryError) {
       "--num_gpus",       "--device",         "--num_epochs",     "--variable_update",
       "--num_batches",    "--use_fp16",       "--remeasure",      "--all_reduce_spec",
       "--tf_random_seed", "--lr_schedule",    "--warmup_steps",   "--early_stop",
-      "--moving_average", "--weight_decay",   "--clip_norm"};
+      "--moving_average", "--weight_decay",   "--clip_norm",      "--gradient_accumulation_steps"};
   for (const char* flag : flags)
     for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
       const std::string argument = cat(flag, "=", value);
@@ -378,6 +378,25 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--json"})
       EXPECT_THAT(help, HasSubstr(part)) << part;
   }
+}
+
+TEST(Flags, ReadSeveralBatchesPerStep) {
+  EXPECT_EQ(parse({}).trainer.batches.gradient_accumulation_steps, 1);
+  EXPECT_EQ(parse({"--gradient_accumulation_steps=4"}).trainer.batches.gradient_accumulation_steps,
+            4);
+  EXPECT_THAT(refusal({"--gradient_accumulation_steps=4", "--trainer=async"}),
+              AllOf(HasSubstr("--gradient_accumulation_steps=4"), HasSubstr("combines none")));
+  EXPECT_THAT(refusal({"--gradient_accumulation_steps=4", "--precision=f16"}),
+              HasSubstr("use bf16"));
+  EXPECT_THAT(refusal({"--gradient_accumulation_steps=0"}), HasSubstr("at least 1"));
+}
+
+TEST(Flags, ReadScopesToRecompute) {
+  EXPECT_TRUE(parse({}).trainer.recompute.empty());
+  EXPECT_EQ(parse({"--recompute=group*/block*,stem"}).trainer.recompute,
+            (std::vector<std::string>{"group*/block*", "stem"}));
+  for (const char* argument : {"--recompute=", "--recompute=a,,b", "--recompute=/a"})
+    EXPECT_THAT(refusal({argument}), HasSubstr("is no name scope")) << argument;
 }
 
 TEST(Flags, ReadSchedulesOfTheRate) {

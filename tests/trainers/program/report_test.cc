@@ -35,8 +35,10 @@ Report example() {
                      .learning_rate = "0.5, warm-up of 9 steps",
                      .weight_decay = 0.125,
                      .clip_norm = 2.5,
+                     .recompute = {"a", "b*"},
                      .canonical = false},
           .batches = {.batch_size = 64,
+                      .gradient_accumulation_steps = 3,
                       .uneven = "weight",
                       .tower_weights = {2, 1.5},
                       .seed = 18446744073709551615u},
@@ -44,7 +46,9 @@ Report example() {
                        .epochs = 3,
                        .startup_seconds = 0.25,
                        .seconds = 12.5,
-                       .examples_per_second = 1000.25},
+                       .examples_per_second = 1000.25,
+                       .tokens_per_second = 64016,
+                       .mfu = 0.375},
           .losses = {.loss = 0.125,
                      .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
                      .validation_loss = 0.25,
@@ -58,7 +62,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()).str());
-  EXPECT_EQ(json.size(), 50u);
+  EXPECT_EQ(json.size(), 54u);
   EXPECT_EQ(json["k_independent"], true);
   EXPECT_TRUE(json["k_dependent_because"].is_null());
   EXPECT_EQ(json["program"], "mnist");
@@ -95,6 +99,10 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["startup_seconds"], 0.25);
   EXPECT_EQ(json["seconds"], 12.5);
   EXPECT_EQ(json["examples_per_second"], 1000.25);
+  EXPECT_EQ(json["tokens_per_second"], 64016);
+  EXPECT_EQ(json["mfu"], 0.375);
+  EXPECT_EQ(json["gradient_accumulation_steps"], 3);
+  EXPECT_EQ(json["recompute"], "a,b*");
   EXPECT_EQ(json["loss"], 0.125);
   EXPECT_EQ(json["first_nonfinite_step"], 12);
   EXPECT_EQ(json["nonfinite_variable"], "'w' f32[] has nan at element 0");

@@ -26,6 +26,16 @@ TEST_F(TrainTest, PlansADryRunForGpusThatDoNotExistWithoutReadingData) {
   EXPECT_GT(devices[4]["peak_bytes"], devices[4]["variable_bytes"]);
 }
 
+TEST_F(TrainTest, SummarisesTheModelWithoutReadingData) {
+  const TrainResult result =
+      run_train({"--summary", "--devices=gpu:4", "--json=" + json_.string()}, unreadable_recipe());
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("multiply-adds"), HasSubstr("\nfc0 ")));
+  EXPECT_EQ(report()["parameters"], 4 * 5 + 5 + 5 + 1);
+  EXPECT_EQ(report()["multiply_adds"], report()["batch_size"].get<int>() * (4 * 5 + 5));
+  EXPECT_EQ(run_train({"--summary", "--check_equivalence=2"}).code, 2);
+}
+
 TEST_F(TrainTest, SaysInADryRunWhatTheNumberOfDevicesChanges) {
   const auto dry = [&](std::vector<std::string> flags) {
     flags.insert(flags.end(), {"--dry_run", "--json=" + json_.string()});

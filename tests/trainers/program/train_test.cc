@@ -267,12 +267,15 @@ TEST_F(TrainTest, TakesWeightDecayAndTheLargestNormFromItsFlags) {
   EXPECT_EQ(clipped["clip_norm"], 0.125);
   EXPECT_NE(clipped["params_hash"], plain["params_hash"]);
   EXPECT_EQ(run({"--clip_norm=0"}, sgd(0.1))["params_hash"], plain["params_hash"]);
+  EXPECT_EQ(run({"--gradient_accumulation_steps=2"}, sgd(0.1))["gradient_accumulation_steps"], 2);
+  EXPECT_TRUE(plain["tokens_per_second"].is_null() && plain["mfu"].is_null());
+  EXPECT_EQ(run({"--recompute=fc0"}, sgd(0.1))["params_hash"], plain["params_hash"]);
   Recipe adam_recipe = small_recipe();
   adam_recipe.optimizer = adam(0.1);
   const TrainResult refused = run_train({"--weight_decay=0.25"}, adam_recipe);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error, AllOf(HasSubstr("--weight_decay=0.25: the optimizer Adam takes no "),
-                                   HasSubstr("adamw do")));
+                                   HasSubstr("lamb do")));
 }
 
 TEST_F(TrainTest, TrainsInOrderAndFreeAndSaysWhich) {

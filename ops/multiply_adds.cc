@@ -1,0 +1,53 @@
+#include "belfry/ops/multiply_adds.h"
+
+#include <algorithm>
+
+#include "belfry/ops/causal_attention.h"
+#include "belfry/ops/conv2d.h"
+#include "belfry/ops/matmul.h"
+
+namespace belfry {
+namespace {
+
+double counted(std::int64_t size) { return static_cast<double>(std::max<std::int64_t>(1, size)); }
+
+// Of the dimensions from `first` on.
+double elements_from(const Shape& shape, std::size_t first) {
+  double result = 1;
+  for (std::size_t i = first; i < shape.rank(); ++i) result *= counted(shape[i]);
+  return result;
+}
+
+double of_matmul(const Node& node) {
+  const Shape& a = node.input(0).shape();
+  const bool by_rows = node.options<MatMulOptions>().transpose_a;
+  const double inner = counted(by_rows ? a[a.rank() - 2] : a.back());
+  return elements_from(node.output_type(0).shape, 0) * inner;
+}
+
+// Of q [batch, time, width]: scores, and the sum of values by them, are a product each. Backward
+// has five products: scores again, and the gradients of values, weights, queries and keys.
+double of_attention(const Shape& q, int products) {
+  return products * elements_from(q, 0) * counted(q[1]);
+}
+
+}  // namespace
+
+double multiply_adds(const Node& node) {
+  const Op* const op = &node.op();
+  if (op == &kMatMul) return of_matmul(node);
+  if (op == &kMatMulTransposeA)
+    return elements_from(node.output_type(0).shape, 0) * counted(node.input(0).shape()[0]);
+  // An output element for each of dy, or the other way round, times a filter of one output channel.
+  if (op == &kConv2d)
+    return elements_from(node.output_type(0).shape, 0) * elements_from(node.input(1).shape(), 1);
+  if (op == &kConv2dGradInput)
+    return elements_from(node.input(0).shape(), 0) * elements_from(node.input(1).shape(), 1);
+  if (op == &kConv2dGradFilter)
+    return elements_from(node.input(1).shape(), 0) * elements_from(node.output_type(0).shape, 1);
+  if (op == &kCausalAttention) return of_attention(node.input(0).shape(), 2);
+  if (op == &kCausalAttentionGrad) return of_attention(node.input(0).shape(), 5);
+  return 0;
+}
+
+}  // namespace belfry

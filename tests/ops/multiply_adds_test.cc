@@ -1,0 +1,72 @@
+#include "belfry/ops/multiply_adds.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/ops/causal_attention.h"
+#include "belfry/ops/conv2d.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/ops/reduce.h"
+#include "belfry/ops/relu.h"
+
+namespace belfry {
+namespace multiply_adds_test {
+
+// Of all nodes of a graph, by op.
+std::map<std::string, double> counted(const Graph& graph) {
+  std::map<std::string, double> result;
+  for (std::size_t id = 0; id < graph.size(); ++id)
+    if (const double work = multiply_adds(graph.node(id)); work > 0)
+      result[graph.node(id).op().name] += work;
+  return result;
+}
+
+using Counts = std::map<std::string, double>;
+
+TEST(MultiplyAdds, OfProductsAreElementsTimesTheInnerDimension) {
+  Graph graph;
+  const Output a = placeholder(graph, "a", DType::kF32, {8, 5});
+  const Output b = placeholder(graph, "b", DType::kF32, {5, 3});
+  const Output c = placeholder(graph, "c", DType::kF32, {8, 3});
+  matmul(a, b);
+  EXPECT_EQ(counted(graph), (Counts{{"MatMul", 120}}));
+  matmul(a, c, {.transpose_a = true});
+  const Counts both = counted(graph);
+  double sum = 0;
+  for (const auto& [op, work] : both) sum += work;
+  EXPECT_EQ(sum, 240);
+}
+
+TEST(MultiplyAdds, OfConvolutionsAreTheSameForwardAndForEachGradient) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {2, 6, 6, 3});
+  const Output filter = placeholder(graph, "filter", DType::kF32, {4, 3, 3, 3});
+  const Output y = conv2d(relu(x), filter, {.stride = 2});
+  gradients(reduce_mean(y), {x, filter});
+  const double work = 2 * 3 * 3 * 4 * (3 * 3 * 3);
+  EXPECT_EQ(counted(graph),
+            (Counts{{"Conv2d", work}, {"Conv2dGradFilter", work}, {"Conv2dGradInput", work}}));
+}
+
+// Two products forward, five backward, of all pairs of positions.
+TEST(MultiplyAdds, OfAttentionCountAllPairs) {
+  Graph graph;
+  const Output q = placeholder(graph, "q", DType::kF32, {2, 7, 6});
+  const Output y = causal_attention(q, q, q, {.heads = 3});
+  gradients(reduce_mean(y), {q});
+  EXPECT_EQ(counted(graph), (Counts{{"CausalAttention", 2 * 2 * 7 * 7 * 6},
+                                    {"CausalAttentionGrad", 5 * 2 * 7 * 7 * 6}}));
+}
+
+TEST(MultiplyAdds, TakeUnknownSizesAs1) {
+  Graph graph;
+  matmul(placeholder(graph, "a", DType::kF32, {kUnknown, 5}),
+         placeholder(graph, "b", DType::kF32, {5, 3}));
+  EXPECT_EQ(counted(graph), (Counts{{"MatMul", 15}}));
+}
+
+}  // namespace multiply_adds_test
+}  // namespace belfry

@@ -1,0 +1,101 @@
+// Training that rebuilds activations in the backward pass learns the same bits in less memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/core/model_summary.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace recompute_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+using Scopes = std::vector<std::string>;
+
+struct Wanted {
+  const char* model;
+  ModelOptions options = {};
+  int towers = 2, batch_size = 2;
+};
+
+std::unique_ptr<Trainer> make(const Wanted& wanted, const Scopes& recompute, const Dataset& data,
+                              bool dry_run) {
+  const ModelSpec spec = find_model(wanted.model, 0, wanted.options);
+  TrainerOptions options{.model = spec.model,
+                         .optimizer = sgd(0.1),
+                         .devices = cpus(wanted.towers),
+                         .batch_size = wanted.batch_size,
+                         .epochs = 2,
+                         .recompute = recompute,
+                         .session = {.dry_run = dry_run}};
+  return std::make_unique<Trainer>(find_trainer(wanted.towers == 1 ? "simple" : "replicated"),
+                                   std::move(options), data);
+}
+
+std::unique_ptr<Dataset> data_of(const Wanted& wanted) {
+  const ModelSpec spec = find_model(wanted.model, 0, wanted.options);
+  return synthetic_data(spec.fields, spec.classes, wanted.towers * wanted.batch_size, 3);
+}
+
+// Averages of batch norm are part of the state.
+std::string trained(const Wanted& wanted, const Scopes& recompute) {
+  const auto data = data_of(wanted);
+  const auto trainer = make(wanted, recompute, *data, false);
+  trainer->train();
+  return cat(params_hash(trainer->session(), trainer->graph()), " ",
+             state_hash(trainer->session(), trainer->graph()));
+}
+
+std::int64_t peak(const Wanted& wanted, const Scopes& recompute) {
+  const auto data = data_of(wanted);
+  return make(wanted, recompute, *data, true)->session().device_use()[0].peak_bytes;
+}
+
+TEST(RecomputeTraining, GivesTheSameBitsOfResNet20) {
+  const Wanted resnet{"resnet20"};
+  EXPECT_EQ(trained(resnet, {"group*"}), trained(resnet, {}));
+  EXPECT_EQ(trained(resnet, {"group*/block*"}), trained(resnet, {}));
+  const Wanted synchronised{"resnet20", {.batch_norm = BatchNormOver::kSynchronised}};
+  EXPECT_EQ(trained(synchronised, {"group*/block*"}), trained(synchronised, {}));
+}
+
+TEST(RecomputeTraining, GivesTheSameBitsOfGpt) {
+  const Wanted gpt{"gpt", {.sequence_length = 8}, 1, 1};
+  EXPECT_EQ(trained(gpt, {"block*"}), trained(gpt, {}));
+}
+
+TEST(RecomputeTraining, PlansFewerBytes) {
+  const Wanted resnet{"resnet20", {}, 1, 32};
+  EXPECT_LT(static_cast<double>(peak(resnet, {"group*/block*"})),
+            0.7 * static_cast<double>(peak(resnet, {})));
+  const Wanted gpt{"gpt", {}, 1, 8};
+  EXPECT_LT(static_cast<double>(peak(gpt, {"block*"})), 0.7 * static_cast<double>(peak(gpt, {})));
+}
+
+TEST(RecomputeTraining, CountsNoArithmeticTwice) {
+  const Wanted resnet{"resnet20"};
+  const auto data = data_of(resnet);
+  EXPECT_EQ(step_multiply_adds(make(resnet, {"group*"}, *data, true)->built()),
+            step_multiply_adds(make(resnet, {}, *data, true)->built()));
+}
+
+TEST(RecomputeTraining, RefusesAScopeThatTheModelHasNot) {
+  const Wanted mlp{"mlp"};
+  const auto data = data_of(mlp);
+  try {
+    make(mlp, {"fc0", "block*"}, *data, true);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("recompute=block*: the model has no nodes"),
+                                    HasSubstr("fc0, fc1, fc2")));
+  }
+}
+
+}  // namespace recompute_test
+}  // namespace belfry

@@ -1,0 +1,233 @@
+// Several batches per update: the mean of their combined gradients.
+#include "belfry/trainers/core/accumulation.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/support/test_devices.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace accumulation_test {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TrainerOptions smooth_options(int batch_size, int batches, int towers = 2) {
+  return {.model = smooth_model,
+          .optimizer = momentum(0.1),
+          .devices = cpus(towers),
+          .batch_size = batch_size,
+          .batches = {.gradient_accumulation_steps = batches},
+          .epochs = 3};
+}
+
+std::vector<Tensor> trained(const char* kind, TrainerOptions options, const Dataset& data) {
+  Trainer trainer(find_trainer(kind), std::move(options), data);
+  trainer.train();
+  std::vector<Tensor> values;
+  for (const Variable v : trainer.towers()[0].trainables)
+    values.push_back(trainer.session().read(v));
+  return values;
+}
+
+void expect_near(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double difference) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t j = 0; j < a[i].data<double>().size(); ++j)
+      EXPECT_NEAR(a[i].data<double>()[j], b[i].data<double>()[j], difference) << i;
+}
+
+TEST(Accumulation, TrainsAsOneBatchOfAllDoes) {
+  const auto data = smooth_data(48);
+  for (const int batches : {2, 3, 4}) {
+    expect_near(trained("replicated", smooth_options(2, batches), *data),
+                trained("replicated", smooth_options(2 * batches, 1), *data), 1e-12);
+    expect_near(trained("simple", smooth_options(4, batches, 1), *data),
+                trained("simple", smooth_options(4 * batches, 1, 1), *data), 1e-12);
+  }
+}
+
+TEST(Accumulation, ClipsTheMean) {
+  const auto data = smooth_data(48);
+  TrainerOptions several = smooth_options(2, 3), one = smooth_options(6, 1);
+  several.clip_norm = one.clip_norm = 0.05;
+  expect_near(trained("replicated", several, *data), trained("replicated", one, *data), 1e-8);
+}
+
+struct Run {
+  const char* kind = "replicated";
+  const char* strategy = "collective";
+  int towers = 4;
+  AggregationOptions packing = {};
+  bool fuse = true, share = true;
+  int batches = 3;
+  Optimizer optimizer = adamw(0.01);
+};
+
+// Hashes of weights and of all state after a few steps of the MLP.
+std::string hashes(const Run& run) {
+  const ModelSpec spec = find_model("mlp", 6);
+  const auto data = synthetic_data(spec.fields, spec.classes, 96, 5);
+  TrainerOptions options{.model = spec.model,
+                         .optimizer = run.optimizer,
+                         .devices = test::devices(run.towers),
+                         .aggregation = run.packing,
+                         .batch_size = 32 / run.towers,
+                         .shards = run.kind == std::string_view("simple") || run.towers < 8 ? 8 : 0,
+                         .batches = {.gradient_accumulation_steps = run.batches},
+                         .epochs = 4,
+                         .session = {.logical_gpus = test::logical_gpus(),
+                                     .fuse_updates = run.fuse,
+                                     .share_replicas = run.share,
+                                     .deterministic = true}};
+  if (test::logical_gpus() > 1) options.shards = 0;
+  options.aggregation.allreduce = run.strategy;
+  Trainer trainer(find_trainer(run.kind), std::move(options), *data);
+  trainer.train();
+  EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
+  return cat(params_hash(trainer.session(), trainer.graph()), " ",
+             state_hash(trainer.session(), trainer.graph()));
+}
+
+TEST(Accumulation, GivesOneHashInEveryCanonicalMode) {
+  BELFRY_NEED_DEVICES(4);
+  const std::string reference = hashes({});
+  EXPECT_NE(hashes({.batches = 1}), reference);
+  for (const char* strategy : {"naive", "naive_cpu", "hierarchical", "shuffle"})
+    EXPECT_EQ(hashes({.strategy = strategy}), reference) << strategy;
+  EXPECT_EQ(hashes({.kind = "parameter_server", .strategy = "colocate"}), reference);
+  EXPECT_EQ(hashes({.packing = {.gradient_repacking = 3}}), reference);
+  EXPECT_EQ(hashes({.packing = {.bucket_mb = 0.01}}), reference);
+  EXPECT_EQ(hashes({.fuse = false, .share = false}), reference);
+}
+
+TEST(Accumulation, GivesOneHashOnOneToEightDevices) {
+  const std::string one = hashes({.kind = "simple", .strategy = "", .towers = 1});
+  for (const int towers : {2, 4, 8}) EXPECT_EQ(hashes({.towers = towers}), one) << towers;
+}
+
+TEST(Accumulation, AndLambGiveOneHashOnOneToEightDevices) {
+  const auto lamb_hashes = [](const char* kind, const char* strategy, int towers) {
+    return hashes({.kind = kind, .strategy = strategy, .towers = towers, .optimizer = lamb(0.01)});
+  };
+  const std::string one = lamb_hashes("simple", "", 1);
+  for (const int towers : {2, 4, 8})
+    EXPECT_EQ(lamb_hashes("replicated", "collective", towers), one) << towers;
+  EXPECT_EQ(lamb_hashes("parameter_server", "colocate", 4), one);
+}
+
+// What is known at each step: its number, epoch and loss.
+struct Steps final : Callback {
+  std::vector<std::string> seen;
+  void after_step(Trainer& trainer, const StepInfo& info) override {
+    seen.push_back(cat(info.step, " of epoch ", info.epoch));
+    last_loss = trainer.metric("loss");
+  }
+  double last_loss = 0;
+};
+
+TEST(Accumulation, CountsUpdatesAndLeavesOutWhatDoesNotFillOne) {
+  const auto data = smooth_data(21);  // 5 batches of 4; 2 updates of 2
+  const auto steps = std::make_shared<Steps>();
+  std::vector<std::int64_t> asked;
+  TrainerOptions options = smooth_options(2, 2);
+  options.optimizer = sgd(LearningRate([&](const StepInfo& info) {
+    asked.push_back(info.step);
+    return 0.1;
+  }));
+  options.epochs = 2;
+  options.callbacks = {steps};
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+  EXPECT_EQ(trainer.total_steps(), 4);
+  EXPECT_EQ(trainer.batches().dropped_per_epoch(), 5);
+  asked.clear();
+  trainer.train();
+  EXPECT_THAT(steps->seen,
+              ElementsAre("0 of epoch 0", "1 of epoch 0", "2 of epoch 1", "3 of epoch 1"));
+  EXPECT_THAT(asked, ElementsAre(0, 1, 2, 3));
+}
+
+// Without learning, the loss of a step is the mean over all that it takes.
+TEST(Accumulation, ReportsTheMeanLossOfItsBatches) {
+  const auto data = smooth_data(16);
+  const auto loss = [&](int batch_size, int batches) {
+    const auto steps = std::make_shared<Steps>();
+    TrainerOptions options = smooth_options(batch_size, batches);
+    options.optimizer = sgd(0);
+    options.callbacks = {steps};
+    options.max_steps = 1;
+    trained("replicated", std::move(options), *data);
+    return steps->last_loss;
+  };
+  EXPECT_NEAR(loss(2, 4), loss(8, 1), 1e-14);
+  EXPECT_GT(std::abs(loss(2, 1) - loss(8, 1)), 1e-6);
+}
+
+TEST(Accumulation, GoesOnWhereARunStopped) {
+  const auto data = smooth_data(32);
+  TrainerOptions whole = smooth_options(2, 2);
+  Trainer all(find_trainer("replicated"), whole, *data);
+  all.train();
+  TrainerOptions half = whole;
+  half.max_steps = 5;
+  Trainer first(find_trainer("replicated"), half, *data);
+  first.train();
+  EXPECT_EQ(first.position().samples, 8);  // one step of the second epoch
+  Trainer second(find_trainer("replicated"), whole, *data);
+  for (const NamedTensor& value : read_state(first.session(), first.graph()))
+    for (const Variable v : original_variables(second.graph()))
+      if (v.logical_name() == value.name) second.session().write(v, value.value);
+  second.resume(first.position());
+  second.train();
+  EXPECT_EQ(state_hash(second.session(), second.graph()), state_hash(all.session(), all.graph()));
+}
+
+TEST(Accumulation, KeepsItsSumsOutOfWhatIsSavedAndHashed) {
+  const auto data = smooth_data(16);
+  const Trainer trainer(find_trainer("replicated"), smooth_options(2, 2), *data);
+  EXPECT_EQ(trainer.graph().variables(kGradientSums).size(), 8U);  // 4 variables on 2 towers
+  for (const Variable v : original_variables(trainer.graph()))
+    EXPECT_THAT(std::string(v.logical_name()), testing::Not(HasSubstr("GradientSum")));
+}
+
+std::string refusal(const char* kind, TrainerOptions options) {
+  const auto data = smooth_data(16);
+  try {
+    Trainer trainer(find_trainer(kind), std::move(options), *data);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+TEST(Accumulation, IsRefusedWhereItCannotBe) {
+  EXPECT_EQ(refusal("replicated", smooth_options(2, 2)), "(accepted)");
+  EXPECT_THAT(refusal("async", smooth_options(2, 2)),
+              AllOf(HasSubstr("gradient_accumulation_steps=2"), HasSubstr("async combines none")));
+  EXPECT_THAT(refusal("replicated", smooth_options(2, 0)), HasSubstr("at least 1 batch"));
+  EXPECT_THAT(refusal("replicated", smooth_options(2, 5)),
+              AllOf(HasSubstr("5 times per step"), HasSubstr("batch_size can be at most 1")));
+  TrainerOptions options = smooth_options(2, 2);
+  options.precision = Precision::kF16;
+  EXPECT_THAT(refusal("replicated", options), HasSubstr("use bf16"));
+  for (const Uneven uneven : {Uneven::kPad, Uneven::kWeight}) {
+    options = smooth_options(2, 2);
+    options.batches.uneven = uneven;
+    EXPECT_THAT(refusal("replicated", options), HasSubstr("use uneven=drop or error"));
+  }
+  options = smooth_options(2, 3);
+  options.batches.uneven = Uneven::kError;
+  EXPECT_THAT(refusal("replicated", options), HasSubstr("fill 1 steps of 12"));
+}
+
+}  // namespace accumulation_test
+}  // namespace belfry

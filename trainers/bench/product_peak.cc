@@ -1,0 +1,72 @@
+#include "belfry/trainers/bench/product_peak.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/variable.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/matmul.h"
+#include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/device_list.h"
+
+namespace belfry {
+namespace {
+
+DType type_of_products(Precision precision) {
+  if (precision == Precision::kF16) return DType::kF16;
+  return precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
+}
+
+}  // namespace
+
+std::int64_t default_product_size(const std::vector<DeviceSpec>& devices) {
+  return std::ranges::all_of(devices, &DeviceSpec::is_gpu) ? 8192 : 1024;
+}
+
+Products::Products(const ProductOptions& options) {
+  const std::int64_t n = options.size > 0 ? options.size : default_product_size(options.devices);
+  const auto size = static_cast<double>(n);
+  flops_ = 2 * size * size * size * options.chain * static_cast<double>(options.devices.size());
+  std::vector<Node*> last;
+  for (const DeviceSpec& device : options.devices) {
+    const DeviceScope on(graph_, device);
+    const AutocastScope scope(graph_, autocasting(options.precision));
+    const auto matrix = [&](const char* name, double deviation) {
+      return cast(variable(graph_, cat(name, last.size()), {n, n},
+                           {.initializer = init::normal(deviation), .trainable = false}),
+                  type_of_products(options.precision));
+    };
+    Output product = matrix("a", 1);
+    const Output factor = matrix("b", 1 / std::sqrt(size));
+    for (int i = 0; i < options.chain; ++i) product = matmul(product, factor);
+    last.push_back(&product.node());
+  }
+  session_ = std::make_unique<Session>(graph_, options.session);
+  step_ = &session_->prepare({group(graph_, last)});
+}
+
+std::int64_t Products::memory() const { return host_bytes(session_->device_use()); }
+
+double measure_peak(ProductOptions options) {
+  constexpr int kRuns = 4;
+  const Busy busy("measuring the peak of products");
+  options.chain = 4;
+  options.session.device_count = device_count(options.devices);
+  Products products(options);
+  double best = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < kRuns; ++run) {
+    const double start = seconds_now();
+    products.run();
+    if (run > 0) best = std::min(best, seconds_now() - start);  // the first allocates
+  }
+  return products.flops() / best;
+}
+
+}  // namespace belfry

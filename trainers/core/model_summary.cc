@@ -1,0 +1,179 @@
+#include "belfry/trainers/core/model_summary.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/ops/multiply_adds.h"
+#include "belfry/trainers/util/statistics.h"
+
+namespace belfry {
+namespace {
+
+// "conv0" of "conv0/W" and "conv0/Conv2d"; of "Relu", which is in no scope, itself.
+std::string layer_of(std::string_view node) {
+  const std::size_t slash = node.rfind('/');
+  return std::string(slash == std::string_view::npos ? node : node.substr(0, slash));
+}
+
+// All that `ends` are made of, in order of creation. `waits`: what they wait for, too.
+std::vector<const Node*> made_of(std::vector<const Node*> ends, bool waits) {
+  std::map<int, const Node*> found;
+  while (!ends.empty()) {
+    const Node* const node = ends.back();
+    ends.pop_back();
+    if (!found.emplace(node->id(), node).second) continue;
+    for (const Output& input : node->inputs()) ends.push_back(&input.node());
+    if (waits)
+      for (const Node* const before : node->control_inputs()) ends.push_back(before);
+  }
+  std::vector<const Node*> nodes;
+  for (const auto& [id, node] : found) nodes.push_back(node);
+  return nodes;
+}
+
+std::int64_t known_elements(const Shape& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t dim : shape.dims()) elements *= std::max<std::int64_t>(1, dim);
+  return elements;
+}
+
+class SummaryBuilder {
+ public:
+  explicit SummaryBuilder(const TowerRecord& tower) : tower_(tower) {
+    std::vector<const Node*> ends{&tower.loss.node()};
+    for (const NamedOutput& output : tower.outputs) ends.push_back(&output.value.node());
+    for (const Node* const node : made_of(ends, false)) add(*node);
+    for (const Variable& variable : tower.trainables) add(variable);
+    for (const auto& [first, layer] : layers_) summary_.layers.push_back(layer);
+    if (!tower.inputs.empty())
+      summary_.samples = std::max<std::int64_t>(1, tower.inputs[0].shape()[0]);
+  }
+  ModelSummary take() { return std::move(summary_); }
+
+ private:
+  // Nodes of the data; others make something of variables or constants alone.
+  void add(const Node& node) {
+    const bool input = &node.op() == &kPlaceholder;
+    const bool of_data = input || std::ranges::any_of(node.inputs(), [&](const Output& from) {
+                           return of_data_.contains(&from.node());
+                         });
+    if (!of_data) return;
+    of_data_.insert(&node);
+    if (input || node.outputs() == 0) return;
+    LayerSummary& layer = find(layer_of(node.logical_name()), node);
+    layer.output = node.output_type(0);
+    layer.multiply_adds += multiply_adds(node);
+    summary_.multiply_adds += multiply_adds(node);
+    for (std::size_t i = 0; i < node.outputs(); ++i) {
+      const TensorType& type = node.output_type(i);
+      const auto bytes =
+          known_elements(type.shape) * static_cast<std::int64_t>(size_of(type.dtype));
+      layer.bytes += bytes;
+      summary_.bytes += bytes;
+    }
+  }
+
+  void add(const Variable& variable) {
+    const std::string name(variable.logical_name());
+    const bool owned = first_.contains(layer_of(name));
+    LayerSummary& layer = find(owned ? layer_of(name) : name, variable.node());
+    if (!owned) layer.output = variable.ref().type();
+    layer.parameters += variable.shape().elements();
+    summary_.parameters += variable.shape().elements();
+  }
+
+  LayerSummary& find(const std::string& name, const Node& node) {
+    const int first = first_.emplace(name, node.id()).first->second;
+    LayerSummary& layer = layers_[first];
+    layer.name = name;
+    return layer;
+  }
+
+  const TowerRecord& tower_;
+  std::set<const Node*> of_data_;
+  std::map<std::string, int> first_;    // node of a layer
+  std::map<int, LayerSummary> layers_;  // by that
+  ModelSummary summary_;
+};
+
+// "25,557,032".
+std::string grouped(double number) {
+  const std::string digits = rounded(number, 0);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string line_of(const std::string& name, const std::string& output, std::int64_t parameters,
+                    double work, std::int64_t bytes, int width) {
+  return cat(padded(name, -width), "  ", padded(output, -22),
+             padded(grouped(static_cast<double>(parameters)), 14), padded(grouped(work), 18),
+             padded(grouped(static_cast<double>(bytes)), 16), "\n");
+}
+
+}  // namespace
+
+double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step) {
+  std::vector<const Node*> ends;
+  if (built.tower_ops.empty())
+    ends.push_back(built.forms[0].train_op);
+  else
+    ends.assign(built.tower_ops.begin(), built.tower_ops.end());
+  double sum = 0;
+  const std::vector<Node*> copies = built.towers[0].graph->nodes(kRecomputed);
+  const std::set<const Node*> again(copies.begin(), copies.end());
+  for (const Node* const node : made_of(ends, true))
+    if (!again.contains(node)) sum += multiply_adds(*node);
+  return sum * static_cast<double>(batches_per_step);
+}
+
+ModelSummary summarise(const TrainingGraph& built, std::int64_t batches_per_step) {
+  ModelSummary summary = SummaryBuilder(built.towers[0]).take();
+  summary.step_multiply_adds = step_multiply_adds(built, batches_per_step);
+  return summary;
+}
+
+std::string to_table(const ModelSummary& summary) {
+  std::size_t widest = 5;
+  for (const LayerSummary& layer : summary.layers) widest = std::max(widest, layer.name.size());
+  const auto width = static_cast<int>(widest);
+  std::string table =
+      cat(padded("layer", -width), "  ", padded("output", -22), padded("parameters", 14),
+          padded("multiply-adds", 18), padded("bytes", 16), "\n");
+  for (const LayerSummary& layer : summary.layers)
+    table += line_of(layer.name, cat(layer.output), layer.parameters, layer.multiply_adds,
+                     layer.bytes, width);
+  table += line_of("total", "", summary.parameters, summary.multiply_adds, summary.bytes, width);
+  const double samples = static_cast<double>(summary.samples);
+  table += cat("for a batch of ", summary.samples, " on one device, forward; ",
+               grouped(summary.multiply_adds / samples), " multiply-adds a sample\n",
+               "a training step, forward and backward, on all devices: ",
+               grouped(summary.step_multiply_adds), " multiply-adds");
+  return table;
+}
+
+Json to_json(const ModelSummary& summary) {
+  Json layers = Json::array();
+  for (const LayerSummary& layer : summary.layers)
+    layers.push(Json::object()
+                    .set("name", layer.name)
+                    .set("output", cat(layer.output))
+                    .set("parameters", layer.parameters)
+                    .set("multiply_adds", layer.multiply_adds)
+                    .set("bytes", layer.bytes));
+  return Json::object()
+      .set("batch_size", summary.samples)
+      .set("layers", std::move(layers))
+      .set("parameters", summary.parameters)
+      .set("multiply_adds", summary.multiply_adds)
+      .set("multiply_adds_per_step", summary.step_multiply_adds)
+      .set("bytes", summary.bytes);
+}
+
+}  // namespace belfry

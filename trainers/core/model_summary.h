@@ -1,0 +1,44 @@
+// What a model consists of: layers, parameters, arithmetic (--summary).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/towers/replicate.h"
+#include "belfry/trainers/core/training_graph.h"
+
+namespace belfry {
+
+// The nodes of one name scope, forward, of one tower and its batch. A node in no scope is a layer.
+struct LayerSummary {
+  std::string name;
+  TensorType output;            // of its last node; of a variable that no layer owns, its own
+  std::int64_t parameters = 0;  // elements that are trained
+  double multiply_adds = 0;     // ops/multiply_adds.h
+  std::int64_t bytes = 0;       // of what its nodes give
+};
+
+struct ModelSummary {
+  std::vector<LayerSummary> layers;  // in the order of their first nodes
+  std::int64_t samples = 0;          // in the batch of a tower
+  std::int64_t parameters = 0, bytes = 0;
+  double multiply_adds = 0;       // forward
+  double step_multiply_adds = 0;  // of a step of all towers of this process: forward, backward
+};
+
+// Of a graph that was built for training. Layers are what the loss and the outputs of tower 0 are
+// made of; what metrics alone need is none. Sizes that are unknown at build time count as 1.
+ModelSummary summarise(const TrainingGraph& built, std::int64_t batches_per_step = 1);
+
+// Multiply-adds of a step of all towers of this process, in all its batches: of what the updates
+// depend on, without what is computed again (GradientOptions::recompute).
+double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step = 1);
+
+// A table for people: a line per layer, and totals.
+std::string to_table(const ModelSummary& summary);
+// {batch_size, layers: [{name, output, parameters, multiply_adds, bytes}], parameters,
+// multiply_adds, multiply_adds_per_step, bytes}, with the fields above. `output` is "f32[8,10]".
+Json to_json(const ModelSummary& summary);
+
+}  // namespace belfry
