@@ -224,9 +224,8 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
   auto source = std::make_unique<Source>();
   const BatchPlan::Position start{epochs_, epoch_step_ * batches_.batches_per_step()};
   if (built_.tower_ops.empty())
-    source->input =
-        std::make_unique<Prefetcher>(train_, batches_, start, Prefetcher::kSlots, own_towers(),
-                                     stager(training_steps_), options_.data_workers);
+    source->input = std::make_unique<Prefetcher>(train_, batches_, start, Prefetcher::kSlots,
+                                                 own_towers(), stager(), options_.data_workers);
   else
     source->free =
         std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,

@@ -7,6 +7,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/ops/accuracy.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/evaluation.h"
 #include "belfry/trainers/core/trainer.h"
