@@ -29,7 +29,7 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
           .weight_decay = made.optimizer.weight_decay(),
           .clip_norm = made.clip_norm,
           .async = flags.async(),
-          .fuse_updates = made.session.fuse_updates,
+          .fuse = made.session.fuse,
           .share_replicas = made.session.share_replicas,
           .canonical = is_canonical({flags.kind, aggregation.allreduce}, trainer)};
 }

@@ -36,7 +36,7 @@ struct Report {
     double weight_decay = 0;          // of the optimizer; 0: none
     double clip_norm = 0;             // the largest norm of gradients; 0: any
     std::string async;                // "ordered" or "free"; "" for other trainers than async
-    bool fuse_updates = true, share_replicas = true;
+    bool fuse = true, share_replicas = true;
     // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
     // canonical sum, and so of all others that are.
     bool canonical = true;
