@@ -74,10 +74,6 @@ class KernelPlan {
     return count / static_cast<double>(batch_.samples) * static_cast<double>(batch_.of_all);
   }
 
-  // Of a kernel of WorkSplit::kRunningSums: its parts begin at multiples of so many rows.
-  void set_step(std::int64_t rows) { step_ = rows; }
-  std::int64_t step() const { return step_; }
-
   // Asks for scratch memory of the plan, in bytes; Pointers::workspace() has it at run time.
   void workspace(std::int64_t bytes) { workspace_ = bytes; }
   std::int64_t workspace_bytes() const { return workspace_; }
@@ -89,7 +85,6 @@ class KernelPlan {
   std::span<const TensorType> inputs_, outputs_;
   WorkRange range_;
   Batch batch_;
-  std::int64_t step_ = 1;
   std::int64_t workspace_ = 0;
 };
 

@@ -84,7 +84,7 @@ std::vector<Output> same_gradient(const Node&, std::span<const Output> grads) { 
 WorkRange whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
                       std::span<const TensorType> outputs) {
   const TensorType* shaped = outputs.empty() ? nullptr : &outputs[0];
-  if (op.split == WorkSplit::kBatchReduce || op.split == WorkSplit::kRunningSums || !shaped)
+  if (op.split == WorkSplit::kBatchReduce || !shaped)
     shaped = inputs.empty() ? nullptr : &inputs[0];
   if (op.split == WorkSplit::kSerial || !shaped) return {0, 1};
   if (op.split == WorkSplit::kElements) {
@@ -94,10 +94,7 @@ WorkRange whole_range(const Op& op, int participants, std::span<const TensorType
       all.end += outputs[i].shape.elements();
     return all;
   }
-  const Shape& shape = shaped->shape;
-  if (op.split == WorkSplit::kVectors || op.split == WorkSplit::kRunningSums)
-    return {0, shape.back() == 0 ? 0 : shape.product(0, shape.rank() - 1)};
-  return {0, shape.rank() == 0 ? 1 : shape[0]};
+  return {0, shaped->shape.rank() == 0 ? 1 : shaped->shape[0]};
 }
 
 const NodeOptions& KernelPlan::node_options() const { return node_.raw_options(); }

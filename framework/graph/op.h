@@ -100,12 +100,6 @@ enum class WorkSplit : std::uint8_t {
   kElements,     // elements of output 0, or of all tensors of one participant of a collective, end
                  // to end; bits never depend on the division
   kRows,         // dimension 0 of output 0, of any meaning; bits never depend on the division
-  kVectors,      // rows along the last dimension of output 0; they depend on the same rows of the
-                 // inputs of that shape and on the whole of the others; bits never depend on the
-                 // division
-  kRunningSums,  // rows along the last dimension of input 0, in order: each part adds to what the
-                 // parts before it have left in the workspace, and the last one writes the outputs;
-                 // parts begin at multiples of KernelPlan::step()
   kBatch,        // dimension 0 of output 0 is the batch: one kernel is prepared per part
   kBatchReduce,  // dimension 0 of input 0 is the batch: each part gives partial outputs to be added
 };

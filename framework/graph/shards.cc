@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "belfry/framework/graph/op.h"
-
 namespace belfry {
 
 WorkRange samples_of_shard(std::int64_t samples, int shards, int shard) {
@@ -100,12 +98,6 @@ Sharding quotient_shards(const ShardContext& c) {
   // Quotients of integers are cut off.
   const bool adds_up = !c.divisions[1] && is_floating(c.inputs[0].dtype);
   return adds_up ? product_shards(c) : pointwise_shards(c);
-}
-
-bool is_pointwise(const Op& op) {
-  const auto rule = op.shards;
-  return op.split == WorkSplit::kElements && (rule == pointwise_shards || rule == linear_shards ||
-                                              rule == product_shards || rule == quotient_shards);
 }
 
 Sharding reshaped_shards(const ShardContext& c) {

@@ -12,8 +12,6 @@
 
 namespace belfry {
 
-struct Op;
-
 struct Division {
   enum class Kind : std::uint8_t { kWhole, kRows, kPartial };
   Kind kind = Kind::kWhole;
@@ -58,10 +56,6 @@ Sharding linear_shards(const ShardContext& c);
 // stays one.
 Sharding product_shards(const ShardContext& c);
 Sharding quotient_shards(const ShardContext& c);
-
-// Whether element i of each output depends on elements i of the inputs, which broadcast, and bits
-// never depend on the division: ops split by elements with one of the four rules above.
-bool is_pointwise(const Op& op);
 
 // A row of each output depends on the same row of the inputs in `own` (bit i: input i), and on the
 // whole of the others.

@@ -9,10 +9,8 @@
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/core_ops/fused.h"
 #include "belfry/framework/passes/arena_packer.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/plan/fusion.h"
 
 namespace belfry {
 namespace {
@@ -164,15 +162,12 @@ class MemoryPlanner {
   BufferIndex overwritten(NodeIndex n, std::size_t i) {
     const PlanNode& node = graph_.node(n);
     const LaunchIndex launch = launch_of_[n];
-    if (!launch || node.fetch() >= 0) return {};
-    const InPlace in_place = node.op->in_place;
-    const bool any = in_place == InPlace::kAny || node.op == &kFused;
-    if (in_place != InPlace::kPairwise && (in_place == InPlace::kNo || i > 0) && node.op != &kFused)
-      return {};
-    const std::size_t from = in_place == InPlace::kPairwise ? i : 0;
-    const std::size_t to = any ? node.inputs.size() : from + 1;
+    if (node.op->in_place == InPlace::kNo || !launch || node.fetch() >= 0) return {};
+    const bool pairwise = node.op->in_place == InPlace::kPairwise;
+    if (!pairwise && i > 0) return {};
+    const std::size_t from = pairwise ? i : 0;
+    const std::size_t to = node.op->in_place == InPlace::kAny ? node.inputs.size() : from + 1;
     for (std::size_t j = from; j < to && j < node.inputs.size(); ++j) {
-      if (node.op == &kFused && !may_overwrite(*node.fusion(), i, j)) continue;
       const Value root = root_of(graph_, node.inputs[j]);
       const BufferIndex buffer = made_.buffer(root);
       const BufferRecord& record = made_.buffers[buffer];

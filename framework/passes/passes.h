@@ -51,11 +51,6 @@ void shards(PlanGraph& plan, const PlanContext& context);
 // version of a variable.
 void fuse_updates(PlanGraph& plan, const PlanContext& context);
 
-// Replaces nodes of one device that work element by element, or vector by vector, on tensors of one
-// size by one Fused, which takes one pass over memory; in plans without GPUs. It changes the order
-// of such nodes.
-void fuse(PlanGraph& plan, const PlanContext& context);
-
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
 // device of another memory space, else a Transfer. Constants are wherever they are needed: each
 // memory space that reads one has a node of its own for it. Feeds are where they were placed; those
@@ -110,11 +105,6 @@ KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference);
 KernelRun prepare_half_kernel(const Op& op, KernelPlan& kernel);
 // That of a FusedUpdate: the sum's, then its updates', on parts that fit in a cache.
 KernelRun prepare_fused_update(const PlanGraph& plan, const PlanNode& node, bool reference);
-
-// That of a Fused: its members' kernels, on parts that fit in a cache. `samples`: of the shard, if
-// it is divided. It asks `kernel` for the workspace.
-KernelRun prepare_fused(const PlanGraph& plan, const PlanNode& node, std::int64_t samples,
-                        KernelPlan& kernel);
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.

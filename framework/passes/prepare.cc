@@ -3,7 +3,6 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/rank_launch.h"
@@ -72,8 +71,7 @@ KernelRun prepare_shard(const PlanGraph& graph, const PlanNode& node, std::int64
   const std::vector<TensorType> outputs = graph.output_types(node, samples);
   KernelPlan kernel(*node.node, inputs, outputs, range);
   kernel.set_batch({samples, graph.batches[at(node.device())].samples, node.rows > 0});
-  KernelRun run = node.fusion() ? prepare_fused(graph, node, samples, kernel)
-                                : prepare_kernel(*node.op, kernel, reference);
+  KernelRun run = prepare_kernel(*node.op, kernel, reference);
   workspace = std::max(workspace, kernel.workspace_bytes());
   return run;
 }
@@ -100,7 +98,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
       launch.enqueue = device.backend->prepare_fused(device.gpu, graph, node);
       continue;
     }
-    if (node.op == &kFusedUpdate) {
+    if (node.fusion()) {
       launch.run = prepare_fused_update(graph, node, context.reference_kernels);
       continue;
     }
@@ -120,8 +118,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
     else if (device.backend)
       launch.enqueue = prepare_on_gpu(node, device, kernel, context.deterministic);
     else
-      launch.run = node.fusion() ? prepare_fused(graph, node, 0, kernel)
-                                 : prepare_kernel(*node.op, kernel, context.reference_kernels);
+      launch.run = prepare_kernel(*node.op, kernel, context.reference_kernels);
     launch.workspace_bytes = kernel.workspace_bytes();
   }
 }

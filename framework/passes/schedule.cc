@@ -9,7 +9,6 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fusion.h"
@@ -77,7 +76,7 @@ class Scheduler {
 
   // `samples`: of the shard, if it is divided.
   WorkRange range_of(const PlanNode& node, std::int64_t samples) const {
-    if (node.op == &kFusedUpdate) return {0, tensors_of(*node.fusion()).elements()};
+    if (node.fusion()) return {0, tensors_of(*node.fusion()).elements()};
     if (node.sharding.divides())
       return whole_range(*node.op, 0, graph_.input_types(node, samples),
                          graph_.output_types(node, samples));
@@ -169,7 +168,7 @@ class Scheduler {
     std::int64_t read = 0;
   };
   static Combined combined_by(const PlanNode& node) {
-    if (node.op == &kFusedUpdate) {
+    if (node.fusion()) {
       const FusedTensors fused = tensors_of(*node.fusion());
       const bool combines = fused.collective || fused.shard_sum;
       return {fused.tensors[0].type.dtype,

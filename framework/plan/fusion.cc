@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/graph/node.h"
 
@@ -32,74 +31,6 @@ const Fusion::Member* collective_in(const Fusion& fusion) {
   const auto found = std::ranges::find_if(
       fusion.body, [](const Fusion::Member& member) { return member.op->collective != nullptr; });
   return found == fusion.body.end() ? nullptr : &*found;
-}
-
-bool Fusion::Member::takes_elements(std::size_t input) const {
-  const TensorType& worked = op->split == WorkSplit::kRunningSums ? taken[0] : types[0];
-  return taken[input].shape == worked.shape;
-}
-
-namespace {
-
-bool works_in_place(const Op& op, std::size_t input) {
-  return op.in_place == InPlace::kAny || (op.in_place == InPlace::kFirst && input == 0);
-}
-
-std::ptrdiff_t count_readers(const Fusion& fusion, Fusion::Source source) {
-  std::ptrdiff_t readers = std::ranges::count(fusion.outputs, source);
-  for (const Fusion::Member& member : fusion.body)
-    readers += std::ranges::count(member.inputs, source);
-  return readers;
-}
-
-}  // namespace
-
-std::vector<std::vector<int>> places_in(const Fusion& fusion) {
-  std::vector<std::vector<int>> places;
-  for (const Fusion::Member& member : fusion.body) places.emplace_back(member.types.size(), -1);
-  for (std::size_t o = 0; o < fusion.outputs.size(); ++o)
-    places[at(fusion.outputs[o].member)][at(fusion.outputs[o].index)] = static_cast<int>(o);
-  for (std::size_t m = fusion.body.size(); m-- > 0;) {
-    const Fusion::Member& member = fusion.body[m];
-    if (places[m][0] < 0 || member.op->split == WorkSplit::kRunningSums) continue;
-    for (std::size_t i = 0; i < member.inputs.size(); ++i) {
-      const Fusion::Source source = member.inputs[i];
-      if (source.member == Fusion::Source::kInput || source.index != 0 ||
-          !works_in_place(*member.op, i) || !member.takes_elements(i) ||
-          member.taken[i].dtype != member.types[0].dtype || count_readers(fusion, source) != 1)
-        continue;
-      places[at(source.member)][0] = places[m][0];
-      break;
-    }
-  }
-  return places;
-}
-
-bool may_overwrite(const Fusion& fusion, std::size_t output, std::size_t input) {
-  const std::vector<std::vector<int>> places = places_in(fusion);
-  const auto writes = [&](const std::vector<int>& of) {
-    return std::ranges::find(of, static_cast<int>(output)) != of.end();
-  };
-  const auto first = at(std::ranges::find_if(places, writes) - places.begin());
-  const Fusion::Source read{Fusion::Source::kInput, static_cast<int>(input)};
-  if (fusion.body[first].op->split == WorkSplit::kRunningSums) return false;
-  for (std::size_t m = 0; m < fusion.body.size(); ++m) {
-    const Fusion::Member& member = fusion.body[m];
-    for (std::size_t i = 0; i < member.inputs.size(); ++i) {
-      if (member.inputs[i] != read) continue;
-      if (m > first || !member.takes_elements(i)) return false;
-      if (m == first &&
-          (!works_in_place(*member.op, i) || places[m][0] != static_cast<int>(output)))
-        return false;
-    }
-  }
-  return true;
-}
-
-std::string ops_in(const Fusion& fusion) {
-  std::vector<std::string> names;
-  for (const Fusion::Member& member : fusion.body) names.emplace_back(member.op->name);
-  return join(names, " + ");
 }
 
 std::vector<FusedReader> readers_of(const Fusion& fusion) {

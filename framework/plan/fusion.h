@@ -2,7 +2,6 @@
 #pragma once
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "belfry/framework/plan/plan_graph.h"
@@ -25,13 +24,6 @@ struct Fusion {
     std::vector<Source> inputs;
     std::vector<TensorType> types;  // of its outputs
     std::vector<int> devices;       // of its outputs
-    // Of a Fused node. `taken`: types of its inputs. The others as in PlanNode.
-    std::vector<TensorType> taken = {};
-    Sharding sharding = {};
-    std::int64_t rows = 0;
-
-    // Whether element i of the input is what element i of the results is made of.
-    bool takes_elements(std::size_t input) const;
   };
   std::vector<Member> body;
   std::vector<Source> outputs;  // of the fused node: by which member it has each
@@ -47,17 +39,6 @@ struct FusedReader {
 
 // The first reader of each input of the fused node.
 std::vector<FusedReader> readers_of(const Fusion& fusion);
-
-// By member of a Fused node and output: the output of the node in whose memory it is made; -1: it
-// has memory of its own. A member may work in place on what its only reader turns into an output.
-std::vector<std::vector<int>> places_in(const Fusion& fusion);
-
-// Whether output `output` of a Fused node may be written over input `input`: no member reads an
-// element of it after that element of the output is made.
-bool may_overwrite(const Fusion& fusion, std::size_t output, std::size_t input);
-
-// What a Fused node does, for people: "BatchNormInference + Add + Relu".
-std::string ops_in(const Fusion& fusion);
 
 // The collective in a body, or null. All its inputs are inputs of the fused node.
 const Fusion::Member* collective_in(const Fusion& fusion);

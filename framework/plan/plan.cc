@@ -5,7 +5,6 @@
 #include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/core_ops/fused.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/graph/node.h"
@@ -25,7 +24,7 @@ int PlanNode::participants() const {
 int PlanNode::writes() const { return fusion() ? fusion()->writes : op->writes; }
 
 std::string PlanNode::name() const {
-  if (fusion()) return cat(node->name(), op == &kFused ? "/fused" : "/update");
+  if (fusion()) return cat(node->name(), "/update");
   if (rank()) return cat(node->name(), "/rank", rank()->number);
   if (fetch() >= 0) return cat(node->name(), "/fetch");
   if (op == &kTransfer) return cat(node->name(), "/transfer");

@@ -105,7 +105,7 @@ PlanContext Session::State::context() {
           .placement = placement(),
           .reference_kernels = options.reference_kernels,
           .shards_per_device = options.shards_per_device,
-          .fuse = options.fuse,
+          .fuse_updates = options.fuse_updates,
           .share_replicas = options.share_replicas,
           .sharers = [this](const Node& node) { return variables.sharers(node); },
           .deterministic = options.deterministic,

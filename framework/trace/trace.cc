@@ -6,9 +6,7 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/core_ops/fused.h"
 #include "belfry/framework/device/device.h"
-#include "belfry/framework/plan/fusion.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/trace/recording.h"
 #include "belfry/framework/trace/timeline.h"
@@ -100,7 +98,6 @@ class TracePrinter {
     Json args = Json::object();
     args.set("name", node.name());
     args.set("op", node.op->name);
-    if (node.op == &kFused) args.set("members", ops_in(*node.fusion()));
     args.set("device", devices_[at(timeline_.tracks[at(slice.track)].device)]->spec.str());
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       args.set(cat("input", i), plan_.name(node.inputs[i]));

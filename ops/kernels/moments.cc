@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "belfry/framework/graph/kernel.h"
 #include "belfry/framework/kernels/simd.h"
 
 namespace belfry::kernels {
@@ -96,38 +95,18 @@ BELFRY_KERNEL void add(std::int64_t count, const T* x, T* sums) {
   for (std::int64_t i = 0; i < count; ++i) sums[i] += x[i];
 }
 
-// block(begin, end, out) for every block of rows [begin, end) of `rows`, which begins at a block,
-// then combine(n, m, left, right) up the tree, where both sides are complete. The result of all
-// rows is at `out`; what waits for its right side lies there in between, each level behind the one
-// above.
+// block(begin, end, out) for every block of rows [first, last), then combine(n, m, left, right) up
+// the tree. The result is at `out`; each level below keeps its right side behind it.
 template <class T, class Block, class Combine>
-void over_blocks(WorkRange part, std::int64_t rows, std::int64_t channels, const Block& block,
+void over_blocks(std::int64_t first, std::int64_t last, std::int64_t channels, const Block& block,
                  const Combine& combine, T* out) {
-  const std::int64_t size = moment_block(channels);
-  for (std::int64_t begin = part.begin; begin < part.end; begin += size) {
-    // The sides of the tree to the right of which this block is, from the root.
-    struct Side {
-      std::int64_t first, middle, last;  // rows
-    } sides[64];
-    std::int64_t first = 0, last = (rows + size - 1) / size, level = 0, complete = 0;
-    while (last - first > 1) {
-      const std::int64_t middle = first + (last - first + 1) / 2, at = begin / size;
-      if (at < middle) {
-        last = middle;
-        complete = 0;
-        continue;
-      }
-      sides[level++] = {first * size, middle * size, std::min(last * size, rows)};
-      first = middle;
-      ++complete;
-    }
-    T* to = out + level * 2 * channels;
-    block(begin, std::min(begin + size, rows), to);
-    for (; complete > 0; --complete, to -= 2 * channels) {
-      const Side& side = sides[--level];
-      combine(side.middle - side.first, side.last - side.middle, to - 2 * channels, to);
-    }
-  }
+  const std::int64_t size = moment_block(channels), blocks = (last - first + size - 1) / size;
+  if (blocks <= 1) return block(first, last, out);
+  const std::int64_t middle = first + (blocks + 1) / 2 * size;
+  T* const right = out + 2 * channels;
+  over_blocks(first, middle, channels, block, combine, out);
+  over_blocks(middle, last, channels, block, combine, right);
+  combine(middle - first, last - middle, out, right);
 }
 
 }  // namespace
@@ -148,7 +127,7 @@ template <class T>
 void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* squares,
              T* scratch) {
   over_blocks(
-      {0, rows}, rows, channels,
+      0, rows, channels,
       [&](std::int64_t begin, std::int64_t end, T* out) {
         block_moments(x + begin * channels, end - begin, channels, out);
       },
@@ -161,23 +140,16 @@ void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* s
 }
 
 template <class T>
-void add_gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t begin, std::int64_t end,
-                       std::int64_t rows, std::int64_t channels, T* scratch) {
-  if (rows == 0) std::fill_n(scratch, 2 * channels, T(0));
+void gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t rows, std::int64_t channels,
+                   T* sum, T* product, T* scratch) {
   over_blocks(
-      {begin, end}, rows, channels,
-      [&](std::int64_t first, std::int64_t last, T* out) {
-        block_gradient_sums(dy + first * channels, x + first * channels, mean, last - first,
+      0, rows, channels,
+      [&](std::int64_t begin, std::int64_t end, T* out) {
+        block_gradient_sums(dy + begin * channels, x + begin * channels, mean, end - begin,
                             channels, out);
       },
       [&](std::int64_t, std::int64_t, T* left, const T* right) { add(2 * channels, right, left); },
       scratch);
-}
-
-template <class T>
-void gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t rows, std::int64_t channels,
-                   T* sum, T* product, T* scratch) {
-  add_gradient_sums(dy, x, mean, 0, rows, rows, channels, scratch);
   std::copy_n(scratch, channels, sum);
   std::copy_n(scratch + channels, channels, product);
 }
@@ -188,9 +160,5 @@ template void gradient_sums(const float*, const float*, const float*, std::int64
                             float*, float*, float*);
 template void gradient_sums(const double*, const double*, const double*, std::int64_t, std::int64_t,
                             double*, double*, double*);
-template void add_gradient_sums(const float*, const float*, const float*, std::int64_t,
-                                std::int64_t, std::int64_t, std::int64_t, float*);
-template void add_gradient_sums(const double*, const double*, const double*, std::int64_t,
-                                std::int64_t, std::int64_t, std::int64_t, double*);
 
 }  // namespace belfry::kernels

@@ -20,21 +20,11 @@ template <class T>
 void gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t rows, std::int64_t channels,
                    T* sum, T* product, T* scratch);
 
-// Adds rows [begin, end) to these sums, which are at `scratch` [2, channels] once all rows are
-// added. Rows come in order, and parts of them begin at blocks.
-template <class T>
-void add_gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t begin, std::int64_t end,
-                       std::int64_t rows, std::int64_t channels, T* scratch);
-
 extern template void moments(const float*, std::int64_t, std::int64_t, float*, float*, float*);
 extern template void moments(const double*, std::int64_t, std::int64_t, double*, double*, double*);
 extern template void gradient_sums(const float*, const float*, const float*, std::int64_t,
                                    std::int64_t, float*, float*, float*);
 extern template void gradient_sums(const double*, const double*, const double*, std::int64_t,
                                    std::int64_t, double*, double*, double*);
-extern template void add_gradient_sums(const float*, const float*, const float*, std::int64_t,
-                                       std::int64_t, std::int64_t, std::int64_t, float*);
-extern template void add_gradient_sums(const double*, const double*, const double*, std::int64_t,
-                                       std::int64_t, std::int64_t, std::int64_t, double*);
 
 }  // namespace belfry::kernels

@@ -126,12 +126,13 @@ KernelRun grad_cpu(KernelPlan& plan) {
 }
 
 KernelRun inference_cpu(KernelPlan& plan) {
-  const std::int64_t channels = plan.input(0).shape.back();
+  const Shape& x = plan.input(0).shape;
+  const std::int64_t channels = x.back(), rows = x.product(1, x.rank() - 1);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
-      const std::int64_t at = p.begin() * channels;
-      kernels::normalise(p.input<T>(0) + at, p.end() - p.begin(), channels,
+      const std::int64_t at = p.begin() * rows * channels;
+      kernels::normalise(p.input<T>(0) + at, (p.end() - p.begin()) * rows, channels,
                          {p.input<T>(3), p.input<T>(4), p.input<T>(1), static_cast<T>(epsilon)},
                          p.input<T>(2), p.output<T>() + at);
     };
@@ -172,11 +173,12 @@ KernelRun train_reference(KernelPlan& plan) {
 }
 
 KernelRun inference_reference(KernelPlan& plan) {
-  const std::int64_t channels = plan.input(0).shape.back();
+  const Shape& shape = plan.input(0).shape;
+  const std::int64_t channels = shape.back(), row = shape.product(1, shape.rank());
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
-      for (std::int64_t i = p.begin() * channels; i < p.end() * channels; ++i) {
+      for (std::int64_t i = p.begin() * row; i < p.end() * row; ++i) {
         const std::int64_t c = i % channels;
         const double scale = p.input<T>(1)[c] / std::sqrt(p.input<T>(4)[c] + epsilon);
         p.output<T>()[i] =
@@ -283,7 +285,7 @@ const Op kBatchNormInference{.name = "BatchNormInference",
                              .inputs = 5,
                              .shape = inference_shape,
                              .gradient = inference_gradient,
-                             .split = WorkSplit::kVectors,
+                             .split = WorkSplit::kRows,
                              .shards = by_rows<1>,
                              .in_place = InPlace::kFirst,
                              .cpu = inference_cpu,

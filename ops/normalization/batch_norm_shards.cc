@@ -1,5 +1,4 @@
 // What stands in the place of a batch norm where a device cuts its batch into shards.
-#include <algorithm>
 #include <cmath>
 
 #include "belfry/framework/core_ops/made_by_plans_impl.h"
@@ -23,17 +22,12 @@ KernelRun sums_cpu(KernelPlan& plan) {
   const auto [rows, channels] = BatchNormExtent(plan.input(1).shape);
   plan.workspace(kernels::moment_scratch(rows, channels) *
                  static_cast<std::int64_t>(size_of(plan.dtype())));
-  plan.set_step(kernels::moment_block(channels));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
       T *const dgamma = p.output<T>(0), *const dbeta = p.output<T>(1);
-      T* const scratch = reinterpret_cast<T*>(p.workspace());
-      kernels::add_gradient_sums(p.input<T>(0), p.input<T>(1), p.input<T>(2), p.begin(), p.end(), n,
-                                 c, scratch);
-      if (p.end() < n) return;
-      std::copy_n(scratch, c, dbeta);
-      std::copy_n(scratch + c, c, dgamma);
+      kernels::gradient_sums(p.input<T>(0), p.input<T>(1), p.input<T>(2), n, c, dbeta, dgamma,
+                             reinterpret_cast<T*>(p.workspace()));
       for (std::int64_t i = 0; i < c; ++i)
         dgamma[i] /= std::sqrt(p.input<T>(3)[i] + static_cast<T>(epsilon));
     };
@@ -45,18 +39,16 @@ KernelRun input_grad_cpu(KernelPlan& plan) {
   plan.workspace(channels * static_cast<std::int64_t>(size_of(plan.dtype())));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const double all = plan.of_all(static_cast<double>(rows));
-  return visit_floating(plan.dtype(), [=, c = channels]<class T>(T) -> KernelRun {
+  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
       const T* const variance = p.input<T>(4);
       const T small = static_cast<T>(epsilon);
       T* const product = reinterpret_cast<T*>(p.workspace());
       for (std::int64_t i = 0; i < c; ++i)
         product[i] = p.input<T>(5)[i] * std::sqrt(variance[i] + small);
-      const std::int64_t at = p.begin() * c;
-      kernels::trained_input_gradient(p.input<T>(0) + at, p.input<T>(1) + at, p.end() - p.begin(),
-                                      c, {p.input<T>(3), variance, p.input<T>(2), small},
-                                      p.input<T>(6), product, static_cast<T>(all),
-                                      p.output<T>() + at);
+      kernels::trained_input_gradient(p.input<T>(0), p.input<T>(1), n, c,
+                                      {p.input<T>(3), variance, p.input<T>(2), small},
+                                      p.input<T>(6), product, static_cast<T>(all), p.output<T>());
     };
   });
 }
@@ -83,7 +75,7 @@ KernelRun input_grad_reference(KernelPlan& plan) {
   const double n = plan.of_all(static_cast<double>(e.rows));
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
-      for (std::int64_t i = p.begin() * e.channels; i < p.end() * e.channels; ++i) {
+      for (std::int64_t i = 0; i < e.rows * e.channels; ++i) {
         const std::int64_t c = i % e.channels;
         const double spread = std::sqrt(p.input<T>(4)[c] + epsilon);
         const double far = (p.input<T>(1)[i] - p.input<T>(3)[c]) / spread;
@@ -102,7 +94,6 @@ const Op kBatchNormSums{.name = "BatchNormSums",
                         .inputs = 4,
                         .shape = sums_shape,
                         .no_gradient = kMadeByPlans,
-                        .split = WorkSplit::kRunningSums,
                         .cpu = sums_cpu,
                         .reference = sums_reference,
                         .cpu_only = kOneShard};
@@ -111,7 +102,6 @@ const Op kBatchNormInputGrad{.name = "BatchNormInputGrad",
                              .inputs = 7,
                              .shape = input_grad_shape,
                              .no_gradient = kMadeByPlans,
-                             .split = WorkSplit::kVectors,
                              .in_place = InPlace::kFirst,
                              .cpu = input_grad_cpu,
                              .reference = input_grad_reference,

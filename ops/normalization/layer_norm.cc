@@ -61,8 +61,10 @@ Sharding norm_grad_shards(const ShardContext& c) {
 
 struct Rows {
   explicit Rows(const Shape& x)
-      : columns(x.back()), count(columns == 0 ? 0 : x.product(0, x.rank() - 1)) {}
-  std::int64_t columns, count;
+      : columns(x.back()),
+        count(columns == 0 ? 0 : x.product(0, x.rank() - 1)),
+        per_sample(columns == 0 ? 0 : x.product(1, x.rank() - 1)) {}
+  std::int64_t columns, count, per_sample;
 };
 
 template <bool centred>
@@ -72,7 +74,7 @@ KernelRun norm_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
       const T *const gamma = p.input<T>(1), *const beta = centred ? p.input<T>(2) : nullptr;
-      for (std::int64_t r = p.begin(); r < p.end(); ++r) {
+      for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
         const T* const x = p.input<T>(0) + r * rows.columns;
         const auto by = kernels::row_scale<centred>(x, rows.columns, static_cast<T>(epsilon));
         kernels::normalise_row<centred>(x, rows.columns, by, gamma, beta,
@@ -125,7 +127,7 @@ KernelRun norm_reference(KernelPlan& plan) {
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
-      for (std::int64_t r = p.begin(); r < p.end(); ++r) {
+      for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
         const T* const x = p.input<T>(0) + r * rows.columns;
         const PlainRow row(x, rows.columns, centred, epsilon);
         for (std::int64_t i = 0; i < rows.columns; ++i)
@@ -180,7 +182,7 @@ const Op kLayerNorm{.name = "LayerNorm",
                     .inputs = 3,
                     .shape = norm_shape<true>,
                     .gradient = norm_gradient<kLayerNormGrad>,
-                    .split = WorkSplit::kVectors,
+                    .split = WorkSplit::kRows,
                     .shards = by_rows<1>,
                     .in_place = InPlace::kFirst,
                     .cpu = norm_cpu<true>,
@@ -200,7 +202,7 @@ const Op kRmsNorm{.name = "RmsNorm",
                   .inputs = 2,
                   .shape = norm_shape<false>,
                   .gradient = norm_gradient<kRmsNormGrad>,
-                  .split = WorkSplit::kVectors,
+                  .split = WorkSplit::kRows,
                   .shards = by_rows<1>,
                   .in_place = InPlace::kFirst,
                   .cpu = norm_cpu<false>,

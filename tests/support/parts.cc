@@ -36,8 +36,6 @@ std::int64_t extent(const Node& node, std::span<const TensorType> inputs,
     case WorkSplit::kRows:
     case WorkSplit::kBatch: return rows(first.shape);
     case WorkSplit::kBatchReduce: return rows(inputs[0].shape);
-    case WorkSplit::kVectors:
-    case WorkSplit::kRunningSums: return whole_range(node.op(), 0, inputs, outputs).end;
   }
   return 1;
 }

@@ -65,7 +65,6 @@ class FlagChecks {
     choose_strategy();
     check_shapes_of_batches();
     check_replicas();
-    check_fusing();
     check_packing();
     choose_buckets();
     check_async();
@@ -118,8 +117,8 @@ class FlagChecks {
     if (trainer_.session.log_device_placement) refuse("--log_device_placement");
     for (const char* other :
          {"--trainer", "--allreduce", "--parameter_device", "--gradient_repacking",
-          "--small_tensors_kb", "--bucket_mb", "--fuse", "--fuse_updates", "--share_replicas",
-          "--async", "--epochs", "--max_steps", "--early_stop"})
+          "--small_tensors_kb", "--bucket_mb", "--fuse_updates", "--share_replicas", "--async",
+          "--epochs", "--max_steps", "--early_stop"})
       if (given(other)) refuse(written(other));
   }
 
@@ -137,6 +136,7 @@ class FlagChecks {
         {"--gradient_repacking", aggregation_.gradient_repacking > 0},
         {"--small_tensors_kb", aggregation_.small_tensors_kb > 0},
         {"--bucket_mb", aggregation_.bucket_mb > 0},
+        {"--fuse_updates", trainer_.session.fuse_updates && !on_gpus()},
         {"--share_replicas", trainer_.session.share_replicas},
         {"--nccl_timeout_s", true}};
     std::vector<std::string> unused;
@@ -201,19 +201,13 @@ class FlagChecks {
   }
 
   void check_replicas() const {
-    const char* const flag = "--share_replicas";
-    require<FlagError>(
-        !given(flag) || !trainer_.session.share_replicas || kind_->replicates_variables(),
-        written(flag), " has no use for ", chosen_trainer(), ", which has no replicas");
-  }
-
-  // One option has two names.
-  void check_fusing() const {
-    const bool differ = given("--fuse") && given("--fuse_updates") &&
-                        parse_switch(parser_.flag("--fuse").value) !=
-                            parse_switch(parser_.flag("--fuse_updates").value);
-    require<FlagError>(!differ, written("--fuse"), " contradicts ", written("--fuse_updates"),
-                       ", an older name of the same flag");
+    // On GPUs updates are fused with each other, too.
+    const std::pair<const char*, bool> passes[] = {
+        {"--fuse_updates", trainer_.session.fuse_updates && !on_gpus()},
+        {"--share_replicas", trainer_.session.share_replicas}};
+    for (const auto& [flag, on] : passes)
+      require<FlagError>(!given(flag) || !on || kind_->replicates_variables(), written(flag),
+                         " has no use for ", chosen_trainer(), ", which has no replicas");
   }
 
   // Whether gradients are, or may be, combined by NCCL, which needs GPUs.

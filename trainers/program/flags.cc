@@ -111,11 +111,9 @@ void TrainFlagSet::add_devices_and_gradients(FlagParser& parser) {
           "others are being computed; 0: each by itself [",
           kDefaultBucketMb,
           "; 0 with --gradient_repacking; what is fastest with --allreduce=auto]"));
-  parser.add(
-      "--fuse", trainer.session.fuse, "0|1",
-      "one pass over memory for ops that work element by element, and for a sum of gradients "
-      "with the updates behind it; on GPUs several updates in one launch; the same bits [1]");
-  parser.add("--fuse_updates", trainer.session.fuse, "0|1", "an older name of --fuse");
+  parser.add("--fuse_updates", trainer.session.fuse_updates, "0|1",
+             "combine gradients and update variables in one pass over memory, on GPUs also several "
+             "variables in one launch; the same bits [1]");
   parser.add("--share_replicas", trainer.session.share_replicas, "0|1",
              "one storage for equal replicas in one memory space; the same bits [1]");
   parser.add(

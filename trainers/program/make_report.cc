@@ -31,7 +31,7 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
           .clip_norm = made.clip_norm,
           .recompute = made.recompute,
           .async = flags.async(),
-          .fuse = made.session.fuse,
+          .fuse_updates = made.session.fuse_updates,
           .share_replicas = made.session.share_replicas,
           .canonical = is_canonical({flags.kind, aggregation.allreduce}, trainer)};
 }

@@ -2,7 +2,6 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
-#include "belfry/framework/core_ops/fused.h"
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/device/gpus.h"
@@ -57,15 +56,6 @@ class GpuPlanTest : public ::testing::Test {
  public:
   Graph graph;
 };
-
-TEST_F(GpuPlanTest, NodesThatAHostWouldFuseStayApart) {
-  for (const bool gpu : {false, true}) {
-    const Output y = on(DeviceSpec(gpu ? "/gpu:0" : "/cpu:0"),
-                        [&] { return tanh(tanh(fill(graph, {8}, 1.0, DType::kF32))); });
-    const Plan made = plan({1, 1}, {y});
-    EXPECT_EQ(std::ranges::count(made.nodes, &kFused, &PlanNode::op), gpu ? 0 : 1);
-  }
-}
 
 TEST_F(GpuPlanTest, DevicesAreOnTheirPhysicalGpus) {
   const auto four =

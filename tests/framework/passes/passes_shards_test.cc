@@ -68,7 +68,7 @@ std::int64_t count(const Plan& plan, const Op& op) {
 
 TEST(Shards, CutRowsAndLeavePartialSums) {
   const Net net;
-  Session session(net.graph, {.threads = 1, .shards_per_device = 4, .fuse = false});
+  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
   const Plan plan = *net.prepare(session, net.updates, 12).plan();
   const Division rows = Division::by_rows(1);
   EXPECT_EQ(only(plan, kMatMul).division(0), rows);

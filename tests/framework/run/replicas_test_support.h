@@ -49,7 +49,7 @@ struct Replicas {
   SessionOptions options(bool fuse, bool share, int threads = 0) const {
     return {.device_count = {{"CPU", static_cast<int>(w.size())}},
             .threads = threads,
-            .fuse = fuse,
+            .fuse_updates = fuse,
             .share_replicas = share};
   }
 

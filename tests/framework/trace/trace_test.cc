@@ -185,7 +185,7 @@ TEST(Trace, SlicesSayWhatTheyRan) {
   }
   const unsigned line = __LINE__ - 2;
   const Output g = gradients(y, {x}, {.colocate = true})[0];
-  Session session(graph, {.device_count = {{"CPU", 2}}, .fuse = false});
+  Session session(graph, {.device_count = {{"CPU", 2}}});
   Trace trace;
   session.run({y, g}, {}, {.trace = &trace});
   const Json wave = slice(trace, "wave"), args = wave.at("args");
@@ -203,17 +203,6 @@ TEST(Trace, SlicesSayWhatTheyRan) {
     if (const Json* forward = event.at("args").find("forward"))
       gradients += forward->text() == "wave" ? 1 : 0;
   EXPECT_GE(gradients, 1u);  // the cosine
-}
-
-TEST(Trace, SlicesOfFusionsNameTheirMembers) {
-  Graph graph;
-  const Output y = sin(sin(fill(graph, {2, 3}, 1)), "wave");
-  Session session(graph);
-  Trace trace;
-  session.run({y}, {}, {.trace = &trace});
-  const Json fused = slice(trace, "wave/fused");
-  EXPECT_EQ(fused.at("name").text(), "Fused");
-  EXPECT_EQ(fused.at("args").at("members").text(), "Sin + Sin");
 }
 
 TEST(Trace, CountsMemoryOfArenasAndVariables) {

@@ -96,7 +96,7 @@ std::string hash_of(const Run& run) {
                          .max_steps = 4};
   options.session.threads = run.threads;
   options.session.all_workers = true;
-  options.session.fuse = run.fuse_updates;
+  options.session.fuse_updates = run.fuse_updates;
   Trainer trainer(find_trainer(run.devices == 1 ? "simple" : "replicated"), std::move(options),
                   *data);
   trainer.train();
