@@ -186,7 +186,7 @@ TEST(ResNet50, TrainsOnTfRecordsWithOneHashForOneAndTwoDevices) {
   write_records(data, "validation-00000-of-00001", 2);
   const std::vector<std::string> flags{
       "--data_dir=" + data.path(), "--image_size=32", "--label_offset=1", "--global_batch_size=4",
-      "--batch_norm=synchronised", "--max_steps=2",   "--epochs=2"};
+      "--batch_norm=synchronised", "--max_steps=2",   "--shards=2",       "--epochs=2"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), flags.begin(), flags.end());
     return report("resnet50", more);
