@@ -35,7 +35,6 @@
 #include "belfry/allreduce/strategy.h"
 
 // Training: trainers with their optimizers and callbacks, data, and main functions.
-#include "belfry/trainers/core/text_samples.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/cifar10.h"
 #include "belfry/trainers/data/generated_images.h"
@@ -45,6 +44,7 @@
 #include "belfry/trainers/data/text_data.h"
 #include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/program/program.h"
+#include "belfry/trainers/program/text_samples.h"
 #include "belfry/trainers/program/train.h"
 #include "belfry/trainers/runs/predictor.h"
 #include "belfry/trainers/util/schedules.h"

@@ -39,9 +39,10 @@ void expect_refused(const std::string& program, const std::vector<std::string>& 
 }
 
 // One hash on one, two and four devices and with three data workers; and of a run that stopped
-// after its second step and went on on another number of devices. The rate is constant, as the
-// programs' own ends with the run.
-void expect_one_hash(const std::string& program, std::vector<std::string> flags) {
+// after its second step and went on, from the devices `stopped` to `resumed_on`. The rate is
+// constant, as the programs' own ends with the run.
+void expect_one_hash(const std::string& program, std::vector<std::string> flags,
+                     const std::string& stopped, const std::string& resumed_on) {
   flags.emplace_back("--learning_rate=0.001");
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), flags.begin(), flags.end());
@@ -57,8 +58,9 @@ void expect_one_hash(const std::string& program, std::vector<std::string> flags)
   }
   const TemporaryFolder runs;
   const std::string directory = "--run_dir=" + runs.path() + "/run";
-  report(program, with({"--max_steps=2", "--devices=cpu:2", directory}));
-  const auto resumed = report(program, with({"--max_steps=4", "--devices=cpu:1", directory}));
+  report(program, with({"--max_steps=2", "--devices=" + stopped, directory}));
+  const auto resumed =
+      report(program, with({"--max_steps=4", "--devices=" + resumed_on, directory}));
   EXPECT_EQ(resumed["state_hash"], one["state_hash"]) << "resumed";
 }
 
@@ -78,8 +80,10 @@ TEST(ResNet20, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
   const TemporaryFolder data;
   data.write("data_batch_1.bin", cifar(20));
   data.write("test_batch.bin.gz", test::gzip(cifar(4)));
-  expect_one_hash("resnet20", {"--data_dir=" + data.path(), "--global_batch_size=8",
-                               "--batch_norm=synchronised", "--epochs=3"});
+  expect_one_hash("resnet20",
+                  {"--data_dir=" + data.path(), "--global_batch_size=8",
+                   "--batch_norm=synchronised", "--epochs=3"},
+                  "cpu:2", "cpu:2");
 }
 
 TEST(ResNet20, RefusesWrongFlagsAndNamesWrongFiles) {
@@ -116,7 +120,7 @@ TEST(Gpt, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
   if (kSanitized) GTEST_SKIP() << "sanitizers run the reader and the model in other tests";
   const TemporaryFolder data;
   write_text(data);
-  expect_one_hash("gpt", {"--data_dir=" + data.path()});
+  expect_one_hash("gpt", {"--data_dir=" + data.path()}, "cpu:2", "cpu:1");
 }
 
 TEST(Gpt, WritesASampleOfTextAtTheEndAndWhenAsked) {
@@ -182,7 +186,7 @@ TEST(ResNet50, TrainsOnTfRecordsWithOneHashForOneAndTwoDevices) {
   write_records(data, "validation-00000-of-00001", 2);
   const std::vector<std::string> flags{
       "--data_dir=" + data.path(), "--image_size=32", "--label_offset=1", "--global_batch_size=4",
-      "--batch_norm=synchronised", "--max_steps=2",   "--epochs=2"};
+      "--batch_norm=synchronised", "--max_steps=2",   "--shards=2",       "--epochs=2"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), flags.begin(), flags.end());
     return report("resnet50", more);

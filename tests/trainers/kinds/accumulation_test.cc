@@ -86,7 +86,7 @@ std::string hashes(const Run& run) {
                          .batches = {.gradient_accumulation_steps = run.batches},
                          .epochs = 4,
                          .session = {.logical_gpus = test::logical_gpus(),
-                                     .fuse = run.fuse,
+                                     .fuse_updates = run.fuse,
                                      .share_replicas = run.share,
                                      .deterministic = true}};
   if (test::logical_gpus() > 1) options.shards = 0;

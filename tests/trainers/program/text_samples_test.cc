@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/text_samples.h"
+#include "belfry/trainers/program/text_samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
