@@ -17,7 +17,8 @@ OutputTypes gather_shape(const ShapeContext& c) {
   c.require(c.dtype(1) == DType::kI32 || c.dtype(1) == DType::kI64, "the ids are ",
             name_of(c.dtype(1)), ", but must be i32 or i64");
   std::vector<std::int64_t> dims = c.input(1).dims();
-  dims.insert(dims.end(), table.dims().begin() + 1, table.dims().end());
+  const std::vector<std::int64_t> of_table = table.dims();
+  dims.insert(dims.end(), of_table.begin() + 1, of_table.end());
   return {{Shape(dims), c.dtype(0)}};
 }
 

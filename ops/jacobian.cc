@@ -14,7 +14,7 @@ namespace belfry {
 namespace {
 
 void check(Output y, std::span<const Output> xs, const GradientOptions& options, SourceLine site) {
-  const std::string where = cat("jacobian (", site.str(), ")");
+  const std::string where = cat("jacobian (", site, ")");
   require(static_cast<bool>(y), where, ": y is empty");
   require(y.shape().rank() <= 1, where, " of ", y.node().describe(), ": y has shape ", y.shape(),
           ", but must be a vector; reshape it to rank 1");
@@ -30,8 +30,8 @@ void check(Output y, std::span<const Output> xs, const GradientOptions& options,
 
 // [x...] -> [1, x...].
 Output as_row(Output gradient, const Shape& x) {
-  std::vector<std::int64_t> dims{1};
-  dims.insert(dims.end(), x.dims().begin(), x.dims().end());
+  std::vector<std::int64_t> dims = x.dims();
+  dims.insert(dims.begin(), 1);
   return reshape(gradient, Shape(dims), "row");
 }
 

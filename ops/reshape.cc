@@ -42,8 +42,8 @@ OutputTypes reshape_like_shape(const ShapeContext& c) {
 OutputTypes flatten_shape(const ShapeContext& c) {
   const Shape& x = c.input(0);
   c.require(x.rank() >= 1, "a scalar has no dimension 0 to keep");
-  const Shape rest(std::vector(x.dims().begin() + 1, x.dims().end()));
-  return {Shape{x[0], rest.elements()}};
+  const std::vector<std::int64_t> dims = x.dims();
+  return {Shape{x[0], Shape(std::span(dims).subspan(1)).elements()}};
 }
 
 std::vector<Output> reshape_gradient(const Node& node, std::span<const Output> grads) {

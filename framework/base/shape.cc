@@ -7,7 +7,14 @@
 
 namespace belfry {
 
-bool Shape::is_fully_known() const { return std::ranges::find(dims_, kUnknown) == dims_.end(); }
+Shape::Shape(std::span<const std::int64_t> dims) : rank_(dims.size()) {
+  if (rank_ <= kFew)
+    std::ranges::copy(dims, few_.begin());
+  else
+    many_.assign(dims.begin(), dims.end());
+}
+
+bool Shape::is_fully_known() const { return std::ranges::count(all(), kUnknown) == 0; }
 
 std::int64_t Shape::elements() const {
   if (!is_fully_known()) return kUnknown;
@@ -18,7 +25,7 @@ std::int64_t Shape::product(std::size_t from, std::size_t to) const {
   constexpr std::int64_t kMost = std::int64_t{1} << 59;  // bytes fit in 63 bits
   std::int64_t total = 1;
   for (std::size_t axis = from; axis < to; ++axis) {
-    const std::int64_t dim = dims_[axis];
+    const std::int64_t dim = (*this)[axis];
     require(dim >= 0, "shape ", *this, " has an unknown or negative dimension");
     require(dim == 0 || total <= kMost / dim, "shape ", *this, " has too many elements");
     total *= dim;
@@ -27,7 +34,7 @@ std::int64_t Shape::product(std::size_t from, std::size_t to) const {
 }
 
 bool Shape::compatible(const Shape& other) const {
-  return std::ranges::equal(dims_, other.dims_, [](std::int64_t a, std::int64_t b) {
+  return std::ranges::equal(all(), other.all(), [](std::int64_t a, std::int64_t b) {
     return a == b || a == kUnknown || b == kUnknown;
   });
 }
@@ -36,7 +43,8 @@ std::string Shape::str() const {
   std::string out = "[";
   for (std::size_t axis = 0; axis < rank(); ++axis) {
     if (axis > 0) out += ',';
-    out += dims_[axis] == kUnknown ? "?" : std::to_string(dims_[axis]);
+    const std::int64_t dim = (*this)[axis];
+    out += dim == kUnknown ? "?" : std::to_string(dim);
   }
   return out + "]";
 }

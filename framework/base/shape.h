@@ -1,8 +1,10 @@
 // Dimensions of a tensor. The rank is known when a graph is built; a dimension may be kUnknown
 // until a plan is compiled for real shapes.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,14 +15,14 @@ inline constexpr std::int64_t kUnknown = -1;
 class Shape {
  public:
   Shape() = default;  // a scalar
-  Shape(std::initializer_list<std::int64_t> dims) : dims_(dims) {}
-  explicit Shape(std::vector<std::int64_t> dims) : dims_(std::move(dims)) {}
+  Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+  explicit Shape(std::span<const std::int64_t> dims);
 
-  std::size_t rank() const { return dims_.size(); }
-  std::int64_t operator[](std::size_t axis) const { return dims_[axis]; }
-  std::int64_t& operator[](std::size_t axis) { return dims_[axis]; }
-  std::int64_t back() const { return dims_.back(); }
-  const std::vector<std::int64_t>& dims() const { return dims_; }
+  std::size_t rank() const { return rank_; }
+  std::int64_t operator[](std::size_t axis) const { return all()[axis]; }
+  std::int64_t& operator[](std::size_t axis) { return rank_ <= kFew ? few_[axis] : many_[axis]; }
+  std::int64_t back() const { return all().back(); }
+  std::vector<std::int64_t> dims() const { return {all().begin(), all().end()}; }
 
   bool is_fully_known() const;
 
@@ -39,7 +41,15 @@ class Shape {
   std::string str() const;
 
  private:
-  std::vector<std::int64_t> dims_;
+  std::span<const std::int64_t> all() const {
+    return {rank_ <= kFew ? few_.data() : many_.data(), rank_};
+  }
+
+  // Graphs and plans hold many shapes, nearly all of few dimensions: those need no memory apart.
+  static constexpr std::size_t kFew = 4;
+  std::array<std::int64_t, kFew> few_{};  // unless there are more; 0 behind the last one
+  std::vector<std::int64_t> many_;        // all, if there are more
+  std::size_t rank_ = 0;
 };
 
 }  // namespace belfry

@@ -43,8 +43,8 @@ std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> f
                                  std::int64_t batch) {
   std::vector<Output> result;
   for (const Dataset::Field& field : fields) {
-    std::vector<std::int64_t> dims{batch};
-    dims.insert(dims.end(), field.shape.dims().begin(), field.shape.dims().end());
+    std::vector<std::int64_t> dims = field.shape.dims();
+    dims.insert(dims.begin(), batch);
     result.push_back(placeholder(graph, field.name, field.dtype, Shape(dims)));
   }
   return result;
