@@ -59,7 +59,7 @@ const Op kAllFinite{.name = "AllFinite",
                     .reference = all_finite_kernel<true>};
 
 Output all_finite(std::span<const Output> xs, AllFiniteOptions options, At at) {
-  require(!xs.empty(), "all_finite (", at.site.str(), "): needs at least one tensor");
+  require(!xs.empty(), "all_finite (", at.site, "): needs at least one tensor");
   return xs[0].graph().add(kAllFinite, xs, at, NodeOptions(options)).output();
 }
 

@@ -125,7 +125,7 @@ const Op kConcatGrad{.name = "ConcatGrad",
                      .half = true};
 
 Output concat(std::span<const Output> xs, int axis, At at) {
-  require(!xs.empty(), "concat (", at.site.str(), "): nothing to concatenate");
+  require(!xs.empty(), "concat (", at.site, "): nothing to concatenate");
   if (xs.size() == 1) return xs[0];
   return xs[0].graph().add(kConcat, xs, at, NodeOptions(ConcatOptions{axis})).output();
 }

@@ -118,7 +118,7 @@ std::vector<Output> split(Output x, int n, int axis, At at) {
 }
 
 std::vector<Output> split(Output x, std::span<const std::int64_t> sizes, int axis, At at) {
-  require(!sizes.empty(), "split (", at.site.str(), "): no sizes are given");
+  require(!sizes.empty(), "split (", at.site, "): no sizes are given");
   return added_parts(x, {static_cast<int>(sizes.size()), axis, {sizes.begin(), sizes.end()}}, at);
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 void require_layer(bool condition, std::string_view what, std::string_view name, SourceLine site,
                    const std::string& why) {
-  require(condition, what, " layer '", name, "' (built at ", site.str(), "): ", why);
+  require(condition, what, " layer '", name, "' (built at ", site, "): ", why);
 }
 
 // Scopes of one layer.
@@ -72,11 +72,11 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
     const std::string_view logical = std::string_view(path).substr(tower.variable_prefix().size());
     const Variable found = graph.stored_variable(logical);
     require(static_cast<bool>(found), "towers disagree: tower ", tower.index(), " has variable '",
-            logical, "' (built at ", at.site.str(), "), but tower 0 has not");
+            logical, "' (built at ", at.site, "), but tower 0 has not");
     require(found.shape() == shape && found.dtype() == dtype, "towers disagree on variable '",
             logical, "': ", found.node().output_type(0), " in tower 0 (built at ",
-            found.node().origin().site.str(), "), ", TensorType{shape, dtype}, " in tower ",
-            tower.index(), " (built at ", at.site.str(), ")");
+            found.node().origin().site, "), ", TensorType{shape, dtype}, " in tower ",
+            tower.index(), " (built at ", at.site, ")");
     return found;
   }
   HostScope host(graph, tower.device().merged_with(enclosing_device(graph)));

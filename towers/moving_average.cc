@@ -21,7 +21,7 @@ namespace belfry {
 namespace {
 
 std::string describe(const BatchMoments& layer) {
-  return cat("'", layer.mean_average.logical_name(), "' (built at ", layer.site.str(), ")");
+  return cat("'", layer.mean_average.logical_name(), "' (built at ", layer.site, ")");
 }
 
 void require_same_layers(const std::vector<BatchMoments>& main,

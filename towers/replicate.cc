@@ -112,8 +112,7 @@ void require_no_tower_names(const Tower& tower) {
     std::size_t digits = name.starts_with("tower") ? 5 : name.size();
     while (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits]))) ++digits;
     require(digits <= 5 || digits >= name.size() || name[digits] != '/', "variable '", name,
-            "' (built at ", v.node().origin().site.str(),
-            ") is named like a copy that a tower has of '",
+            "' (built at ", v.node().origin().site, ") is named like a copy that a tower has of '",
             name.substr(std::min(digits + 1, name.size())), "'; call its scope otherwise");
   }
 }
@@ -169,9 +168,9 @@ std::string other_names(const TowerRecord& record, std::string_view wanted) {
 // Collection of the variables that prediction towers made, as there was nothing that trains.
 constexpr std::string_view kInferenceVariables = "inference_variables";
 
-bool trains(const Graph& graph) {
-  const std::vector<Node*> untrained = graph.nodes(kInferenceVariables);
-  return std::ranges::any_of(graph.nodes(kTrainableVariables), [&](const Node* variable) {
+bool trains(Graph& graph) {
+  const std::vector<Node*>& untrained = graph.collection(kInferenceVariables);
+  return std::ranges::any_of(graph.collection(kTrainableVariables), [&](const Node* variable) {
     return std::ranges::find(untrained, variable) == untrained.end();
   });
 }
@@ -286,8 +285,7 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    const SetterFactory& setter,
                                    const std::function<void(Tower&)>& build, At at) {
-  require(static_cast<bool>(setter), "replicate (", at.site.str(),
-          "): the setter factory is empty");
+  require(static_cast<bool>(setter), "replicate (", at.site, "): the setter factory is empty");
   return build_towers(graph, devices, false, setter, build, MovingAverages::kOfAllTowers, at);
 }
 

@@ -11,17 +11,17 @@ namespace {
 
 void add_named(std::vector<NamedOutput>& list, std::string_view what, std::string_view name,
                Output value, SourceLine site) {
-  require(!name.empty(), what, " (", site.str(), "): needs a name");
-  require(static_cast<bool>(value), what, " '", name, "' (", site.str(), ") is empty");
+  require(!name.empty(), what, " (", site, "): needs a name");
+  require(static_cast<bool>(value), what, " '", name, "' (", site, ") is empty");
   for (const NamedOutput& other : list)
-    require(other.name != name, what, " '", name, "' (", site.str(),
+    require(other.name != name, what, " '", name, "' (", site,
             "): the tower has one of this name, ", other.value.node().describe());
   list.push_back({std::string(name), value});
 }
 
 void require_scalar(std::string_view what, Output value, SourceLine site) {
-  require(static_cast<bool>(value), what, " (", site.str(), ") is empty");
-  require(value.shape().rank() == 0 && is_floating(value.dtype()), what, " (", site.str(), "), ",
+  require(static_cast<bool>(value), what, " (", site, ") is empty");
+  require(value.shape().rank() == 0 && is_floating(value.dtype()), what, " (", site, "), ",
           value.node().describe(), ", must be a floating-point scalar, not ", value.type());
 }
 
@@ -73,15 +73,15 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
   ScopeStack& outer = graph.scopes();
   const SourceLine site = outer.site_or(at.site);
   const std::string_view around = outer.replica_prefix();
-  require(around.empty(), "tower '", options_.name, "' (", site.str(), ") is built inside tower '",
+  require(around.empty(), "tower '", options_.name, "' (", site, ") is built inside tower '",
           around.substr(0, around.rfind('/')), "'; towers do not nest: build it after that one");
-  require(outer.variable_path().empty(), "tower '", options_.name, "' (", site.str(),
+  require(outer.variable_path().empty(), "tower '", options_.name, "' (", site,
           ") is built inside variable scope '", outer.variable_path(),
           "'; open the scope in the tower function");
-  require(!options_.own_variables || !options_.name.empty(), "a tower (", site.str(),
+  require(!options_.own_variables || !options_.name.empty(), "a tower (", site,
           ") with variables of its own needs a name, which begins theirs");
   require(!options_.own_variables || outer.variables().reuse == Reuse::kInherit, "tower '",
-          options_.name, "' (", site.str(),
+          options_.name, "' (", site,
           ") makes variables of its own, but is built in a variable scope ",
           "that reuses some; open the scope in the tower function");
   outer.towers = number_;
@@ -113,7 +113,7 @@ Tower::~Tower() {
 
 void Tower::loss(Output value, At at) {
   require_scalar("the loss", value, at.site);
-  require(!loss_, "the loss (", at.site.str(), "): the tower has one, ",
+  require(!loss_, "the loss (", at.site, "): the tower has one, ",
           loss_ ? loss_.node().describe() : std::string(), "; add them up");
   loss_ = in_32_bits(value, at.site);
 }

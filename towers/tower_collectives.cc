@@ -15,15 +15,15 @@ Node& TowerCollectives::join(int tower, const Op& op, std::span<const Output> in
     return node;
   }
   require(next_ < entries_.size(), "towers disagree: tower ", tower, " comes to ", what,
-          " (built at ", site.str(), "), in which tower 0 does not take part",
+          " (built at ", site, "), in which tower 0 does not take part",
           entries_.empty() ? std::string()
                            : cat("; its last is ", entries_.back().what, " (built at ",
-                                 entries_.back().site.str(), ")"));
+                                 entries_.back().site, ")"));
   const Entry& entry = entries_[next_];
   require(entry.what == what && &entry.node->op() == &op,
           "towers disagree on what they build together: number ", next_, " is ", entry.what,
-          " (built at ", entry.site.str(), ") in tower 0, but ", what, " (built at ", site.str(),
-          ") in tower ", tower);
+          " (built at ", entry.site, ") in tower 0, but ", what, " (built at ", site, ") in tower ",
+          tower);
   ++next_;
   graph_.extend(*entry.node, inputs);
   return *entry.node;
@@ -32,7 +32,7 @@ Node& TowerCollectives::join(int tower, const Op& op, std::span<const Output> in
 void TowerCollectives::end_tower(int tower, SourceLine call) {
   if (tower > 0 && next_ < entries_.size())
     throw InvalidArgument(cat("towers disagree: ", entries_[next_].what, " (built at ",
-                              entries_[next_].site.str(), ") needs all towers, but tower ", tower,
+                              entries_[next_].site, ") needs all towers, but tower ", tower,
                               ", replicated at ", call.str(), ", does not take part"));
   next_ = 0;
 }

@@ -1,8 +1,8 @@
 #include "belfry/towers/tower_nodes.h"
 
 #include <algorithm>
-#include <set>
 
+#include "belfry/framework/base/sort_unique_impl.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/state.h"
 
@@ -38,15 +38,16 @@ std::vector<Output> TowerNodes::inputs() const {
 }
 
 std::vector<Variable> TowerNodes::variables(std::string_view prefix) const {
-  std::set<Node*> found;
+  std::vector<Node*> found;
   for (std::size_t id = first_node_; id < graph_.size(); ++id) {
     Node& node = graph_.node(id);
-    if (node.is_variable()) found.insert(&node);
+    if (node.is_variable()) found.push_back(&node);
     if (&node.op() == &kRead) continue;  // its users count
     for (const Output& input : node.inputs())
-      if (Node* used = variable_behind(input)) found.insert(used);
+      if (Node* used = variable_behind(input)) found.push_back(used);
   }
-  for (const Variable& variable : used_) found.insert(&variable.node());
+  for (const Variable& variable : used_) found.push_back(&variable.node());
+  sort_unique(found);
   std::vector<Variable> result;
   for (Node* node : found)
     if (is_below(node->logical_name(), prefix)) result.emplace_back(*node);

@@ -11,9 +11,7 @@
 namespace belfry {
 namespace {
 
-std::string label(const Gradient& g) {
-  return g.variable ? std::string(g.variable.logical_name()) : "";
-}
+std::string_view label(const Gradient& g) { return g.variable ? g.variable.logical_name() : ""; }
 
 SourceLine line_of(const Gradient& g) {
   return g.variable ? g.variable.node().origin().site : g.value.node().origin().site;
@@ -21,7 +19,8 @@ SourceLine line_of(const Gradient& g) {
 
 // "'fc/W' f32[4,3] (built at model.cc:41)".
 std::string describe(const Gradient& g) {
-  return describe_value(g.variable ? label(g) : g.value.name(), g.value.type(), line_of(g));
+  const std::string name = g.variable ? std::string(label(g)) : g.value.name();
+  return TensorText(name, g.value.type(), line_of(g));
 }
 
 bool has(const std::vector<Gradient>& row, const Gradient& wanted) {
@@ -34,7 +33,7 @@ void require_all_in(const std::vector<Gradient>& row, std::size_t t,
   for (const Gradient& g : row)
     require(has(other, g), "towers disagree: tower ", t, " has a gradient of variable ",
             describe(g), ", but tower ", u, ", whose gradients are built at ",
-            other[0].value.node().origin().site.str(), ", has none");
+            other[0].value.node().origin().site, ", has none");
 }
 
 bool same_variables(const std::vector<Gradient>& main, const std::vector<Gradient>& row) {
@@ -52,15 +51,16 @@ void require_same(const std::vector<Gradient>& main, const std::vector<Gradient>
     require_all_in(row, t, main, 0);
   }
   require(main.size() == row.size(), "towers disagree: tower 0 has ", main.size(),
-          " gradients (built at ", main[0].value.node().origin().site.str(), "), but tower ", t,
-          " has ", row.size(), " (built at ", row[0].value.node().origin().site.str(), ")");
+          " gradients (built at ", main[0].value.node().origin().site, "), but tower ", t, " has ",
+          row.size(), " (built at ", row[0].value.node().origin().site, ")");
   for (std::size_t v = 0; v < main.size(); ++v) {
+    if (label(main[v]) == label(row[v]) && same_type(main[v].value, row[v].value)) continue;
     require(label(main[v]) == label(row[v]), "towers disagree on the order of gradients: number ",
             v, " is that of ", describe(main[v]), " in tower 0, but that of ", describe(row[v]),
             " in tower ", t);
-    require(same_type(main[v].value, row[v].value), "towers disagree on variable '", label(main[v]),
-            "': the gradient of ", describe(main[v]), " of tower 0 does not match ",
-            describe(row[v]), " of tower ", t);
+    throw InvalidArgument(cat("towers disagree on variable '", label(main[v]),
+                              "': the gradient of ", describe(main[v]),
+                              " of tower 0 does not match ", describe(row[v]), " of tower ", t));
   }
 }
 
@@ -71,11 +71,11 @@ GradientTable::GradientTable(std::vector<std::vector<Gradient>> rows) : rows_(st
   for (std::size_t t = 0; t < rows_.size(); ++t) {
     require(!rows_[t].empty(), "tower ", t, " has no gradients");
     for (const Gradient& g : rows_[t]) {
+      if (g.value && &g.value.graph() == &rows_[0][0].value.graph()) continue;
       require(static_cast<bool>(g.value), "tower ", t, " has an empty gradient",
-              g.variable ? cat(" of variable '", label(g), "' (built at ", line_of(g).str(), ")")
-                         : std::string());
-      require(&g.value.graph() == &rows_[0][0].value.graph(), "tower ", t, ": the gradient ",
-              describe(g), " belongs to another graph");
+              g.variable ? cat(" of variable '", label(g), "' (built at ", line_of(g), ")") : "");
+      throw InvalidArgument(
+          cat("tower ", t, ": the gradient ", describe(g), " belongs to another graph"));
     }
   }
   for (std::size_t t = 1; t < rows_.size(); ++t) require_same(rows_[0], rows_[t], t);

@@ -14,7 +14,7 @@ namespace {
 // "'fc/W' f32[4,3] (built at model.cc:41)"; parts of a packed table have no variable.
 std::string named(const Gradient& g) {
   if (g.variable) return g.variable.describe();
-  return describe_value(g.value.name(), g.value.type(), g.value.node().origin().site);
+  return TensorText(g.value.name(), g.value.type(), g.value.node().origin().site);
 }
 
 // A gradient that is the same whatever the tower: a constant, or zeros or ones of some shape.

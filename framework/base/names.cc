@@ -16,27 +16,31 @@ bool is_valid_scope_name(std::string_view name, bool at_root) {
 }
 
 std::string NameTable::unique(std::string_view name, bool mark_as_used) {
-  const std::string key = lower(name);
+  std::string key = lower(name);
   const auto known = uses_.find(key);
   int suffix = known == uses_.end() ? 0 : known->second;
-  if (mark_as_used) set(key, suffix + 1);
-  if (suffix == 0) return std::string(name);
+  if (suffix == 0) {
+    if (mark_as_used) use(std::move(key));
+    return std::string(name);
+  }
   std::string candidate;
   do candidate = cat(key, "_", suffix++);
   while (uses_.contains(candidate));
-  if (mark_as_used) set(candidate, 1);
+  if (mark_as_used) {
+    use(std::move(key));
+    use(std::move(candidate));
+  }
   return cat(name, "_", suffix - 1);
 }
 
 void NameTable::reserve(std::string_view name) {
-  const std::string key = lower(name);
-  if (!uses_.contains(key)) set(key, 1);
+  std::string key = lower(name);
+  if (!uses_.contains(key)) use(std::move(key));
 }
 
-void NameTable::set(const std::string& key, int uses) {
-  const auto entry = uses_.try_emplace(key, 0).first;
-  changes_.emplace_back(&entry->first, entry->second);
-  entry->second = uses;
+void NameTable::use(std::string key) {
+  const auto entry = uses_.try_emplace(std::move(key), 0).first;
+  changes_.emplace_back(&entry->first, entry->second++);
 }
 
 void NameTable::roll_back(std::size_t changes) {

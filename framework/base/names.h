@@ -26,7 +26,7 @@ class NameTable {
   void roll_back(std::size_t changes);
 
  private:
-  void set(const std::string& key, int uses);
+  void use(std::string key);
 
   std::unordered_map<std::string, int> uses_;  // by name in lower case; never 0
   // Keys of uses_, and what was there before: 0 for nothing.

@@ -64,7 +64,7 @@ const Op kAddN{.name = "AddN",
                .reference = add_n_reference};
 
 Output add_n(std::span<const Output> xs, At at) {
-  require(!xs.empty(), "add_n (", at.site.str(), "): needs at least one input");
+  require(!xs.empty(), "add_n (", at.site, "): needs at least one input");
   if (xs.size() == 1) return xs[0];
   return xs[0].graph().add(kAddN, xs, at).output();
 }

@@ -35,7 +35,7 @@ Node& group(Graph& graph, std::span<Node* const> nodes, At at) {
   const At root(names.path(), at.site);
   std::map<DeviceSpec, std::vector<Node*>> by_device;  // nodes without a device come first
   for (Node* node : nodes) {
-    require(node != nullptr, "group (", at.site.str(), "): a node to wait for is empty");
+    require(node != nullptr, "group (", at.site, "): a node to wait for is empty");
     by_device[node->device()].push_back(node);
   }
   if (by_device.empty()) return wait_for(graph, nodes, {}, root);
@@ -63,7 +63,7 @@ std::vector<Output> tuple_of(std::span<const Output> outputs, std::span<Node* co
   for (const Output& output : outputs)
     if (output) gates.push_back(&output.node());
   const auto first = std::ranges::find_if(outputs, [](const Output& x) { return bool(x); });
-  require(first != outputs.end(), "tuple_of (", at.site.str(), "): must have at least one output");
+  require(first != outputs.end(), "tuple_of (", at.site, "): must have at least one output");
   sort_unique(gates, &Node::id);
   NameScope names(first->graph(), at.name.empty() ? "tuple" : at.name, at.site);
   Node* const gate[] = {&group(first->graph(), gates, At(at.site))};

@@ -1,10 +1,11 @@
 #include "belfry/framework/gradients/gradients.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <ranges>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
@@ -30,14 +31,6 @@ class ForwardScope {
   const Node* outer_;
 };
 
-using Key = std::pair<int, int>;  // of an Output
-
-std::set<Key> keys(const std::vector<Output>& outputs) {
-  std::set<Key> result;
-  for (const Output& output : outputs) result.insert(output.key());
-  return result;
-}
-
 constexpr int kInitial = -1;  // consumer of what comes from outside
 
 class Backward {
@@ -47,8 +40,8 @@ class Backward {
         ys_(ys),
         xs_(xs.begin(), xs.end()),
         options_(options),
-        wanted_(keys(xs_)),
-        stop_(keys(options.stop)) {}
+        wanted_(xs_.begin(), xs_.end()),
+        stop_(options.stop.begin(), options.stop.end()) {}
 
   std::vector<Output> build() {
     mark_between();
@@ -68,8 +61,7 @@ class Backward {
   // Whether gradients reach what `input` of a node stands for: what is stopped passes nothing on,
   // but is differentiated if it is an x itself.
   bool reached(const Output& input) const {
-    return is_floating(input.dtype()) &&
-           (!stop_.contains(input.key()) || wanted_.contains(input.key()));
+    return is_floating(input.dtype()) && (!stop_.contains(input) || wanted_.contains(input));
   }
   bool leads_on(const Output& input) const {
     return reached(input) && is_between(input.node().id());
@@ -92,20 +84,18 @@ class Backward {
   std::vector<int> find_needed() {
     for (const Output& x : xs_) is_x_.insert(x.node().id());
     const int first = is_x_.empty() ? static_cast<int>(graph_.size()) : *is_x_.begin();
-    std::set<int> seen;
-    std::vector<int> open;
+    std::unordered_set<int> seen;
+    std::vector<int> needed;
     const auto want = [&](const Output& output) {
       const int id = output.node().id();
-      if (id >= first && seen.insert(id).second) open.push_back(id);
+      if (id >= first && seen.insert(id).second) needed.push_back(id);
     };
     for (const Output& y : ys_) want(y);
-    while (!open.empty()) {
-      const int id = open.back();
-      open.pop_back();
-      for (const Output& input : graph_.node(index(id)).inputs())
+    for (std::size_t i = 0; i < needed.size(); ++i)
+      for (const Output& input : graph_.node(index(needed[i])).inputs())
         if (reached(input)) want(input);
-    }
-    return {seen.begin(), seen.end()};
+    std::ranges::sort(needed);
+    return needed;
   }
 
   static std::size_t index(int id) { return static_cast<std::size_t>(id); }
@@ -121,7 +111,7 @@ class Backward {
       Output initial = i < options_.initial.size() ? options_.initial[i] : Output();
       if (!initial) initial = fill_like(y, 1, "grad_y");
       check_shape(initial, y, y.node(), "the initial gradient");
-      uses_[y.key()].push_back({kInitial, i, initial});
+      uses_[y].push_back({kInitial, i, initial});
     }
   }
 
@@ -130,7 +120,7 @@ class Backward {
     bool any = false;
     for (std::size_t i = 0; i < node.outputs(); ++i) {
       const Output output = node.output(i);
-      const bool passes = is_floating(output.dtype()) && !stop_.contains(output.key());
+      const bool passes = is_floating(output.dtype()) && !stop_.contains(output);
       grads.push_back(passes ? total(output) : Output());
       any = any || grads.back();
     }
@@ -141,7 +131,7 @@ class Backward {
   void differentiate(Node& node, std::vector<Output> grads) {
     const Op& op = node.op();
     require<NotFound>(op.gradient, "No gradient defined for operation '", node.name(),
-                      "' (op type: ", op.name, "), built at ", node.origin().site.str(), ": ",
+                      "' (op type: ", op.name, "), built at ", node.origin().site, ": ",
                       op.no_gradient ? op.no_gradient : "its Op has none",
                       "; use stop_gradient on its result, or an op that has one");
     ForwardScope forward(graph_, node);
@@ -156,12 +146,12 @@ class Backward {
                       inputs.size(), " results for ", node.inputs().size(), " inputs");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!leads_on(node.input(i))) inputs[i] = {};
-      if (inputs[i]) check_shape(inputs[i], node.input(i), node, cat("the gradient of input ", i));
+      if (inputs[i]) check_shape(inputs[i], node.input(i), node, "the gradient of input ", i);
     }
     const auto count = std::ranges::count_if(inputs, [](const Output& g) { return bool(g); });
     if (options_.gate == GradientGate::kOp && count > 1) make_available_together(graph_, inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i]) uses_[node.input(i).key()].push_back({node.id(), i, inputs[i]});
+      if (inputs[i]) uses_[node.input(i)].push_back({node.id(), i, inputs[i]});
   }
 
   // Of the type of `like`.
@@ -172,14 +162,14 @@ class Backward {
     return fill_like(like, 0, "zeros");
   }
 
-  void check_shape(Output grad, Output of, const Node& node, const std::string& what) const {
+  void check_shape(Output grad, Output of, const Node& node, const auto&... what) const {
     require(grad.shape().compatible(of.shape()) && grad.dtype() == of.dtype(), node.describe(),
-            ": ", what, " is ", grad.type(), ", but should be ", of.type());
+            ": ", what..., " is ", grad.type(), ", but should be ", of.type());
   }
 
   // The sum of all contributions to an output, made once.
   Output total(const Output& output) {
-    const auto found = uses_.find(output.key());
+    const auto found = uses_.find(output);
     if (found == uses_.end()) return {};
     std::vector<GradientUse>& uses = found->second;
     if (uses.size() > 1) {
@@ -195,20 +185,20 @@ class Backward {
   std::span<const Output> ys_;
   std::vector<Output> xs_;
   const GradientOptions& options_;
-  std::set<Key> wanted_, stop_;
+  std::unordered_set<Output> wanted_, stop_;
   std::set<int> is_x_;        // nodes of xs
   std::vector<int> between_;  // in order
-  std::map<Key, std::vector<GradientUse>> uses_;
+  std::unordered_map<Output, std::vector<GradientUse>> uses_;
 };
 
 void require_same_graph(std::span<const Output> outputs, std::string_view what, const Output& y,
                         SourceLine site) {
   for (const Output& output : outputs) {
     if (!output && what == "initial") continue;
-    require(static_cast<bool>(output), "gradients (", site.str(), "): an Output of `", what,
+    require(static_cast<bool>(output), "gradients (", site, "): an Output of `", what,
             "` is empty; build it first");
-    require(&output.graph() == &y.graph(), "gradients (", site.str(), "): '", output.name(),
-            "' of `", what, "` belongs to another graph than '", y.name(), "'");
+    require(&output.graph() == &y.graph(), "gradients (", site, "): '", output.name(), "' of `",
+            what, "` belongs to another graph than '", y.name(), "'");
   }
 }
 
@@ -222,21 +212,20 @@ std::string names_of(std::span<const Variable> variables) {
 
 std::vector<Output> gradients(std::span<const Output> ys, std::span<const Output> xs,
                               GradientOptions options, At at) {
-  require(!ys.empty() && ys[0], "gradients (", at.site.str(), "): y is empty");
+  require(!ys.empty() && ys[0], "gradients (", at.site, "): y is empty");
   require_same_graph(ys, "ys", ys[0], at.site);
   require_same_graph(xs, "xs", ys[0], at.site);
   require_same_graph(options.initial, "initial", ys[0], at.site);
   require_same_graph(options.stop, "stop", ys[0], at.site);
-  require(options.initial.size() <= ys.size(), "gradients (", at.site.str(),
+  require(options.initial.size() <= ys.size(), "gradients (", at.site,
           "): ", options.initial.size(), " initial gradients, but ", ys.size(),
           " tensors to start from");
   for (const Output& y : ys)
-    require(is_floating(y.dtype()), "gradients (", at.site.str(), ") of ", y.node().describe(),
+    require(is_floating(y.dtype()), "gradients (", at.site, ") of ", y.node().describe(),
             ": y must be floating point, not ", name_of(y.dtype()));
   Graph& graph = ys[0].graph();
-  require(!graph.open(), "gradients (", at.site.str(),
-          "): not all towers are built that take part ", "in ",
-          graph.open() ? graph.open()->describe() : std::string(),
+  require(!graph.open(), "gradients (", at.site, "): not all towers are built that take part ",
+          "in ", graph.open() ? graph.open()->describe() : std::string(),
           "; differentiate after replicate(), all towers' losses at once");
   SiteScope site(graph, at.site);
   NameScope names(graph, at.name.empty() ? "gradients" : at.name);
@@ -263,9 +252,9 @@ std::vector<Output> gradients(Output y, std::span<const Variable> xs, GradientOp
 
 std::vector<Gradient> compute_gradients(Output loss, std::span<const Variable> variables,
                                         GradientOptions options, At at) {
-  require(!variables.empty(), "No variables to optimize. compute_gradients (", at.site.str(),
+  require(!variables.empty(), "No variables to optimize. compute_gradients (", at.site,
           ") got an empty list; make trainable variables first");
-  require(static_cast<bool>(loss), "compute_gradients (", at.site.str(), "): the loss is empty");
+  require(static_cast<bool>(loss), "compute_gradients (", at.site, "): the loss is empty");
   require(loss.shape().rank() == 0, "the loss ", loss.node().describe(), " has shape ",
           loss.shape(), ", but must be a scalar; take its mean");
   const std::vector<Output> values = gradients(loss, variables, std::move(options), at);
@@ -278,7 +267,7 @@ std::vector<Gradient> compute_gradients(Output loss, std::span<const Variable> v
                   loss.node().describe(), "; it is not trained");
   }
   require(!result.empty(), "No gradients provided for any variable: [", names_of(variables),
-          "]. compute_gradients (", at.site.str(), "): the loss ", loss.node().describe(),
+          "]. compute_gradients (", at.site, "): the loss ", loss.node().describe(),
           " depends on none of them");
   return result;
 }

@@ -43,7 +43,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   const std::string_view scope = verbatim ? std::string_view() : scopes_->names();
   const std::string full = scope.empty() ? std::string(wanted.substr(0, wanted.size() - verbatim))
                                          : cat(scope, "/", wanted);
-  check(op, inputs, describe_node(op, full, site));
+  check(op, inputs, NodeText(op, full, site));
   node.graph_ = this;
   node.op_ = &op;
   node.origin_.site = site;
@@ -51,7 +51,8 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   node.inputs_.assign(inputs.begin(), inputs.end());
   node.options_ = std::move(options);
   node.types_ = infer(node);
-  node.name_ = free_name(node, verbatim);
+  const std::size_t names = names_.changes();
+  node.name_ = take_name(node, verbatim);
   node.origin_.replica = scopes_->replica();
   node.origin_.tower = scopes_->tower();
   if (node.name_.starts_with(scopes_->replica_prefix()))
@@ -63,14 +64,14 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
       scopes_->forward ? scopes_->forward->origin_.tf32 : casting && casting->what.tf32;
   node.id_ = static_cast<int>(nodes_.size());
   node.variable_ = std::move(variable);  // for setters
-  place(node);
-  // Nothing is refused from here on, so that names of refused nodes stay free.
-  if (verbatim)
-    names_.reserve(full);
-  else
-    unique_name(full);
+  try {
+    place(node);
+  } catch (...) {
+    names_.roll_back(names);  // names of refused nodes stay free
+    throw;
+  }
   add_control_inputs(node);
-  by_name_[node.name_] = &node;
+  by_name_.emplace(node.name_, &node);
   nodes_.push_back(std::move(owned));
   scopes_->newest = site;
   ++version_;
@@ -78,7 +79,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
 }
 
 // `what` describes the node to be.
-void Graph::check(const Op& op, std::span<const Output> inputs, const std::string& what) {
+void Graph::check(const Op& op, std::span<const Output> inputs, const NodeText& what) {
   require(!frozen_, what, ": the graph is frozen; build before training");
   require(!placing_, what, ": device setters and functions must not add nodes");
   const std::string fault = scopes_->take_fault();
@@ -88,34 +89,36 @@ void Graph::check(const Op& op, std::span<const Output> inputs, const std::strin
   for (const Output& input : inputs) {
     require(static_cast<bool>(input), what, ": an input is empty");
     const bool written = &input - inputs.data() < op.writes;
-    require<Internal>((written || &op == &kRead) == input.node().is_variable(), what, ": input '",
-                      input.name(),
-                      written ? "' is not a variable" : "' is a variable's storage; read it");
-    require(&input.graph() == this, what, ": input '", input.name(), "' belongs to another graph");
+    if ((written || &op == &kRead) != input.node().is_variable())
+      throw Internal(cat(what, ": input '", input.name(),
+                         written ? "' is not a variable" : "' is a variable's storage; read it"));
+    if (&input.graph() != this)
+      throw InvalidArgument(cat(what, ": input '", input.name(), "' belongs to another graph"));
   }
 }
 
 std::vector<TensorType> Graph::infer(const Node& node) {
   std::vector<TensorType> types;
+  types.reserve(node.inputs().size());
   for (const Output& input : node.inputs()) types.push_back(input.type());
   return infer_types(node, types);
 }
 
-// The name that the node, called as it was asked for, will have.
-std::string Graph::free_name(const Node& node, bool verbatim) {
-  require(!node.name_.empty() && is_valid_scope_name(node.name_, true), node.describe(), ": '",
+// Uses up the name that the node, called as it was asked for, will have.
+std::string Graph::take_name(const Node& node, bool verbatim) {
+  require(is_valid_scope_name(node.name_, true) && !node.name_.empty(), node.describe(), ": '",
           node.name_, "' is not a valid node name");
-  if (!verbatim) return unique_name(node.name_, false);
-  const auto taken = by_name_.find(node.name_);
-  require(taken == by_name_.end(), node.describe(), ": duplicate node name in graph: '", node.name_,
-          "' is to be taken as it is, but ",
-          taken == by_name_.end() ? "" : taken->second->describe(),
-          " has it; leave the slash at the end out for a name of its own");
+  if (!verbatim) return unique_name(node.name_);
+  if (const auto taken = by_name_.find(node.name_); taken != by_name_.end())
+    throw InvalidArgument(cat(node.describe(), ": duplicate node name in graph: '", node.name_,
+                              "' is to be taken as it is, but ", taken->second->describe(),
+                              " has it; leave the slash at the end out for a name of its own"));
+  names_.reserve(node.name_);
   return node.name_;
 }
 
 Node& Graph::find(std::string_view name) const {
-  const auto found = by_name_.find(std::string(name));
+  const auto found = by_name_.find(name);
   if (found != by_name_.end()) return *found->second;
   std::vector<std::string> names;
   for (const auto& node : nodes_) names.emplace_back(node->name());
@@ -162,7 +165,7 @@ std::vector<Variable> Graph::variables() const {
 }
 
 Variable Graph::stored_variable(std::string_view name) const {
-  const auto found = variable_store_.find(name);
+  const auto found = variable_store_.find(std::string(name));
   return found == variable_store_.end() ? Variable() : found->second;
 }
 
@@ -175,9 +178,9 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   NameScope root(*this, "");
   const VariableOptions& options = request.options;
   require(!request.name.empty() && !request.name.ends_with('/'), "variable '", request.name,
-          "' (built at ", at.site.str(), "): needs a name");
+          "' (built at ", at.site, "): needs a name");
   require(std::ranges::all_of(request.shape.dims(), [](std::int64_t dim) { return dim >= 0; }),
-          "variable '", request.name, "' (built at ", at.site.str(), "): shape ", request.shape,
+          "variable '", request.name, "' (built at ", at.site, "): shape ", request.shape,
           " must be known, and have no negative dimension");
   const std::vector<std::string> collections =
       options.collections.empty() ? std::vector<std::string>{std::string(kGlobalVariables)}
@@ -213,9 +216,8 @@ void Graph::initialise(Node& node, Initializer make) {
   ReplicaScope any_replica(*this, std::string(scopes_->replica_prefix()), 0);
   NameScope names(*this, cat(node.name(), "/Initializer/"));
   const Output initial = make(*this, type.shape, type.dtype);
-  require(initial.type() == type, "variable '", node.name(), "' (built at ",
-          node.origin().site.str(), "): the initialiser gives ", initial.type(), " instead of ",
-          type);
+  require(initial.type() == type, "variable '", node.name(), "' (built at ", node.origin().site,
+          "): the initialiser gives ", initial.type(), " instead of ", type);
   node.variable_->initial = initial;
 }
 

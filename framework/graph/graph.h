@@ -112,8 +112,8 @@ class Graph {
  private:
   Node& append(const Op& op, std::span<const Output> inputs, At at, NodeOptions options,
                std::unique_ptr<VariableInfo> variable);
-  void check(const Op& op, std::span<const Output> inputs, const std::string& what);
-  std::string free_name(const Node& node, bool verbatim);
+  void check(const Op& op, std::span<const Output> inputs, const NodeText& what);
+  std::string take_name(const Node& node, bool verbatim);
   std::vector<Output> autocast(const Op& op, std::span<const Output> inputs, const At& at);
   void place(Node& node);
   bool apply(struct DeviceFrame& frame, SourceLine site, Node& node);
@@ -125,10 +125,10 @@ class Graph {
 
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Node*> open_;
-  std::unordered_map<std::string, Node*> by_name_;
+  std::unordered_map<std::string_view, Node*> by_name_;
   NameTable names_;
   std::map<std::string, std::vector<Node*>, std::less<>> collections_;
-  std::map<std::string, Variable, std::less<>> variable_store_;
+  std::unordered_map<std::string, Variable> variable_store_;
   std::vector<CombinedGradient> combined_;
   std::unique_ptr<ScopeStack> scopes_;
   const std::uint64_t seed_;

@@ -27,7 +27,7 @@ void warn_of_leaking_index(DeviceFrame& frame, SourceLine site, const DeviceSpec
       inner.type == outer.type)
     return;
   frame.warned = true;
-  log_warning(node.describe(), " asks for ", inner, ", and ", frame.what, " (", site.str(),
+  log_warning(node.describe(), " asks for ", inner, ", and ", frame.what, " (", site,
               ") adds its index: ", outer.merged_with(inner), "; name the index of ", inner);
 }
 

@@ -30,21 +30,17 @@ std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType
   const ShapeContext context(node.op(), node.name(), node.origin().site, inputs,
                              node.raw_options());
   std::vector<TensorType> result;
-  for (OutputType& type : node.op().shape(context)) {
+  OutputTypes types = node.op().shape(context);
+  result.reserve(types.size());
+  for (OutputType& type : types) {
     require<Internal>(type.dtype || !inputs.empty(), node.describe(), ": output without a dtype");
     result.push_back({std::move(type.shape), type.dtype ? *type.dtype : inputs[0].dtype});
   }
   return result;
 }
 
-std::string describe_node(const Op& op, std::string_view name, SourceLine site) {
-  return cat(op.name, " '", name, "' (built at ", site.str(), ")");
-}
+std::string NodeText::str() const { return cat(op.name, " '", name, "' (built at ", site, ")"); }
 
-std::string describe_value(std::string_view name, const TensorType& type, SourceLine site) {
-  return cat("'", name, "' ", type, " (built at ", site.str(), ")");
-}
-
-std::string Node::describe() const { return describe_node(*op_, name_, origin_.site); }
+std::string TensorText::str() const { return cat("'", name, "' ", type, " (built at ", site, ")"); }
 
 }  // namespace belfry

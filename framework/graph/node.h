@@ -1,9 +1,11 @@
 // Nodes of the graph and handles to their outputs.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -89,6 +91,34 @@ struct NodeOrigin {
   bool tf32 = false;
 };
 
+// Texts for errors. Checks state them for every node, but only those that fail need them: so they
+// are made when somebody reads them. Valid as long as what they name.
+template <class Own>
+struct ErrorText {
+  operator std::string() const { return static_cast<const Own&>(*this).str(); }  // NOLINT
+  friend std::ostream& operator<<(std::ostream& out, const Own& text) { return out << text.str(); }
+};
+
+// "MatMul 'tower1/fc1' (built at model.cc:41)".
+struct NodeText : ErrorText<NodeText> {
+  NodeText(const Op& o, std::string_view n, SourceLine s) : op(o), name(n), site(s) {}
+  std::string str() const;
+
+  const Op& op;
+  std::string_view name;
+  SourceLine site;
+};
+
+// "'fc/W' f32[4,3] (built at model.cc:41)".
+struct TensorText : ErrorText<TensorText> {
+  TensorText(std::string_view n, const TensorType& t, SourceLine s) : name(n), type(t), site(s) {}
+  std::string str() const;
+
+  std::string_view name;
+  const TensorType& type;
+  SourceLine site;
+};
+
 // Immutable once built. Owned by its Graph.
 class Node {
  public:
@@ -129,7 +159,7 @@ class Node {
   const VariableInfo& variable() const { return *variable_; }
 
   // "MatMul 'tower1/fc1' (built at model.cc:41)": how errors name it.
-  std::string describe() const;
+  NodeText describe() const { return {*op_, name_, origin_.site}; }
 
  private:
   friend class Graph;
@@ -160,9 +190,12 @@ inline int collective_size(const Node& node) {
 // the graph, or real ones.
 std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType> inputs);
 
-// "MatMul 'tower1/fc1' (built at model.cc:41)".
-std::string describe_node(const Op& op, std::string_view name, SourceLine site);
-// "'fc/W' f32[4,3] (built at model.cc:41)".
-std::string describe_value(std::string_view name, const TensorType& type, SourceLine site);
-
 }  // namespace belfry
+
+template <>
+struct std::hash<belfry::Output> {
+  std::size_t operator()(const belfry::Output& output) const {
+    return std::hash<const belfry::Node*>()(&output.node()) +
+           static_cast<std::size_t>(output.index());
+  }
+};

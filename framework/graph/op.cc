@@ -56,7 +56,7 @@ const Op& find_op(std::string_view name) {
 }
 
 void ShapeContext::fail(const std::string& why) const {
-  throw InvalidArgument(cat(describe_node(op_, node_name_, site_), ": ", why));
+  throw InvalidArgument(cat(NodeText(op_, node_name_, site_), ": ", why));
 }
 
 void ShapeContext::require_rank(std::size_t i, std::size_t rank) const {

@@ -19,7 +19,7 @@ std::string kind_of(const ScopeFrame& frame) {
 
 // What tells a scope from others of its kind.
 std::string mark_of(const ScopeStack::Entry& entry) {
-  const std::string opened = cat("opened at ", entry.site.str(), ")");
+  const std::string opened = cat("opened at ", entry.site, ")");
   if (const auto* device = std::get_if<DeviceFrame>(&entry.frame))
     return cat(" (", device->what, ", ", opened);
   if (const auto* names = std::get_if<NameFrame>(&entry.frame))

@@ -10,9 +10,7 @@ namespace belfry {
 namespace {
 
 // The line for an error.
-std::string scope_line(const Graph& graph, SourceLine site) {
-  return graph.scopes().site_or(site).str();
-}
+SourceLine scope_line(const Graph& graph, SourceLine site) { return graph.scopes().site_or(site); }
 
 DeviceFunction not_empty(Graph& graph, DeviceFunction function, SourceLine site) {
   require(static_cast<bool>(function), "device scope (", scope_line(graph, site),
@@ -21,7 +19,7 @@ DeviceFunction not_empty(Graph& graph, DeviceFunction function, SourceLine site)
 }
 
 Node& anchor_node(Output output, SourceLine site) {
-  require(static_cast<bool>(output), "colocation scope (", site.str(),
+  require(static_cast<bool>(output), "colocation scope (", site,
           "): the output to be beside is empty");
   return output.node();
 }

@@ -11,8 +11,8 @@ namespace {
 void check_found(Variable found, const Shape& shape, DType dtype, At at) {
   const TensorType wanted{shape, dtype};
   require(found.node().output_type(0) == wanted, "variable '", found.name(), "' is ",
-          found.node().output_type(0), " (built at ", found.node().origin().site.str(), "), but ",
-          at.site.str(), " asks for ", wanted);
+          found.node().output_type(0), " (built at ", found.node().origin().site, "), but ",
+          at.site, " asks for ", wanted);
 }
 
 }  // namespace
@@ -39,8 +39,8 @@ Output Variable::read(At at) const {
       .output();
 }
 
-std::string Variable::describe() const {
-  return describe_value(logical_name(), node().output_type(0), node().origin().site);
+TensorText Variable::describe() const {
+  return {logical_name(), node().output_type(0), node().origin().site};
 }
 
 std::vector<Variable> originals(std::vector<Variable> variables) {
@@ -64,13 +64,13 @@ Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOpti
   if (options.caching_device.empty()) options.caching_device = scope.caching_device;
   if (const Variable found = graph.stored_variable(key)) {
     require(scope.reuse != Reuse::kInherit, "variable '", key, "' already exists (built at ",
-            found.node().origin().site.str(), "), so ", site.str(),
+            found.node().origin().site, "), so ", site,
             " cannot create it; choose another name or open the scope with Reuse::kCreateOrGet");
     check_found(found, shape, *options.dtype, At(site));
     return found;
   }
   require<NotFound>(scope.reuse != Reuse::kMustExist, "variable '", key, "' does not exist, but ",
-                    site.str(), " wants to reuse it; build what makes it before, such as ",
+                    site, " wants to reuse it; build what makes it before, such as ",
                     "training towers before predict_tower");
   VariableRequest request{key, std::move(shape), std::move(options)};
   for (VariableGetter* getter : scope.getters) getter->request(request);

@@ -38,7 +38,7 @@ class Variable {
   const DeviceSpec& device() const { return node().device(); }
   bool trainable() const { return node().variable().trainable; }
   // "'fc/W' f32[4,3] (built at model.cc:41)", by its logical name.
-  std::string describe() const;
+  TensorText describe() const;
 
   bool operator==(const Variable&) const = default;
 

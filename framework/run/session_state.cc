@@ -143,7 +143,7 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
     return std::make_unique<Step::State>(std::move(plan), how.runtime ? *how.runtime : runtime,
                                          how.into);
   } catch (const std::bad_alloc&) {
-    throw OutOfMemory(cat(fetches.empty() ? "a step" : fetches[0].node->describe(),
+    throw OutOfMemory(cat(fetches.empty() ? std::string("a step") : fetches[0].node->describe(),
                           ": there was no memory left to compile the step that computes it; use ",
                           options.shards_per_device > 1
                               ? "fewer shards (the option shards_per_device), a smaller batch "

@@ -146,7 +146,7 @@ const Op kClipFactor{.name = "ClipFactor",
                      .reference = clip_factor_kernel};
 
 Output global_norm(std::span<const Output> xs, At at) {
-  require(!xs.empty(), "global_norm (", at.site.str(), "): needs at least one tensor");
+  require(!xs.empty(), "global_norm (", at.site, "): needs at least one tensor");
   Graph& graph = xs[0].graph();
   std::map<DeviceSpec, std::vector<int>> by_device;
   for (std::size_t i = 0; i < xs.size(); ++i)

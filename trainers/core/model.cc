@@ -22,7 +22,7 @@ Output Model::operator()(Tower& tower, std::span<const Output> inputs) const {
   const Output loss = calls_[n](tower, inputs);
   require(static_cast<bool>(loss), "the model returned an empty Output instead of a loss");
   require(loss.shape().rank() == 0 && is_floating(loss.dtype()), "the model returned ", loss.type(),
-          " '", loss.name(), "' (built at ", loss.node().origin().site.str(),
+          " '", loss.name(), "' (built at ", loss.node().origin().site,
           ") instead of a scalar loss; use reduce_mean");
   return loss;
 }

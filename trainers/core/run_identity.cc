@@ -155,7 +155,7 @@ void add_variables(Trainer& trainer, std::vector<AgreedItem>& items) {
   for (const Variable variable : original_variables(trainer.graph())) {
     const Node& node = variable.node();
     items.push_back({cat("variable '", variable.logical_name(), "'"),
-                     cat(node.output().type(), ", built at ", node.origin().site.str(),
+                     cat(node.output().type(), ", built at ", node.origin().site,
                          ", with the value ", hash_of(trainer.session().read(variable)))});
   }
 }
@@ -167,7 +167,7 @@ void add_messages(const Graph& graph, std::vector<AgreedItem>& items) {
     const bool parts = &node->op() == &kScatterPieces;
     const TensorType& type = parts ? node->input(0).type() : node->output().type();
     items.push_back({cat("message '", node->logical_name(), "'"),
-                     cat(node->op().name, " of ", type, ", built at ", node->origin().site.str())});
+                     cat(node->op().name, " of ", type, ", built at ", node->origin().site)});
   }
 }
 

@@ -28,8 +28,8 @@ Variable state_beside(Variable beside, const std::string& logical_name, Shape sh
   const Variable existing = graph.stored_variable(name);
   if (existing && slots == OptimizerSlots::kReuse) return existing;
   require(!existing, "variable '", name, "' exists already",
-          existing ? cat(" (built at ", existing.node().origin().site.str(), ")") : "", ", so ",
-          at.site.str(), " cannot make it: give the optimizer another name");
+          existing ? cat(" (built at ", existing.node().origin().site, ")") : "", ", so ", at.site,
+          " cannot make it: give the optimizer another name");
   VariableOptions options{.dtype = dtype, .initializer = std::move(initial), .trainable = false};
   if (beside.node().variable().local) options.collections = {std::string(kLocalVariables)};
   if (const Variable main = graph.stored_variable(logical_name); main && !prefix.empty())
@@ -58,20 +58,22 @@ Output fed_rate(Graph& graph, const std::string& optimizer, DType dtype, At at) 
 // Those that have a value, in their order.
 std::vector<Gradient> provided(std::span<const Gradient> all, const std::string& optimizer,
                                SourceLine site) {
-  require(!all.empty(), "No variables provided. ", optimizer, " (built at ", site.str(),
+  require(!all.empty(), "No variables provided. ", optimizer, " (built at ", site,
           ") has no gradients to apply");
   std::vector<Gradient> result;
-  std::vector<std::string> names;
   for (const Gradient& g : all) {
-    require(static_cast<bool>(g.variable), optimizer, " (built at ", site.str(), "): a gradient",
-            g.value ? cat(", ", g.value.node().describe(), ",") : "", " has no variable");
-    names.push_back(cat("'", g.variable.name(), "'"));
+    if (!g.variable)
+      throw InvalidArgument(cat(optimizer, " (built at ", site, "): a gradient",
+                                g.value ? cat(", ", g.value.node().describe(), ",") : "",
+                                " has no variable"));
     if (g.value) result.push_back(g);
   }
-  require(!result.empty(), "No gradients provided for any variable: [", join(names), "]. ",
-          optimizer, " (built at ", site.str(), ") has nothing to apply; does the loss depend on ",
-          "them?");
-  return result;
+  if (!result.empty()) return result;
+  std::vector<std::string> names;
+  for (const Gradient& g : all) names.push_back(cat("'", g.variable.name(), "'"));
+  throw InvalidArgument(cat("No gradients provided for any variable: [", join(names), "]. ",
+                            optimizer, " (built at ", site,
+                            ") has nothing to apply; does the loss depend on them?"));
 }
 
 }  // namespace
@@ -143,7 +145,7 @@ std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> 
   require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
   require(
       rule_.takes_loss_scale || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
-      at.site.str(),
+      at.site,
       ") cannot apply gradients of a scaled loss, or clipped ones: its rule does not say that it "
       "heeds Update::factor (.takes_loss_scale)");
   Shared shared{.order = order, .state = slots, .unscaling = unscaling};

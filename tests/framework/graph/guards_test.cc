@@ -152,7 +152,7 @@ TEST(SiteScope, NodesNameTheOutermostLine) {
   SiteScope inner(graph, SourceLine::here());
   DeviceScope on(graph, "/cpu:1");
   const Node& node = fill(graph, {}, 0).node();
-  EXPECT_EQ(node.describe(), "Fill 'Fill' (built at model.cc:41)");
+  EXPECT_EQ(node.describe().str(), "Fill 'Fill' (built at model.cc:41)");
   EXPECT_EQ(node.device_reasons()[0].site.str(), "model.cc:41");
 }
 

@@ -55,7 +55,7 @@ TEST(Variable, DescribesItselfByItsLogicalName) {
   const ReplicaScope replica(graph, "tower1/", 1);
   const Variable v = variable(graph, "tower1/fc/W", {4, 3});
   EXPECT_EQ(v.node().origin().prefix, "tower1/");
-  EXPECT_THAT(v.describe(),
+  EXPECT_THAT(v.describe().str(),
               ContainsRegex("^'fc/W' f32\\[4,3\\] \\(built at variable_copy_test.cc:[0-9]+\\)$"));
   EXPECT_EQ(zeros(graph, "v").node().origin().prefix, "");
 }

@@ -125,8 +125,8 @@ TEST(FuseUpdates, AWriteWithoutAnOrderIsRefusedWithTheUsersUpdate) {
     EXPECT_THAT(message_of<InvalidArgument>([&] {
                   plan_of(made, {*made.step, second});
                 }),
-                AllOf(HasSubstr(made.updates[t]->describe()), HasSubstr(second.describe()),
-                      Not(HasSubstr("AllReduce"))));
+                AllOf(HasSubstr(made.updates[t]->describe().str()),
+                      HasSubstr(second.describe().str()), Not(HasSubstr("AllReduce"))));
   }
 }
 
