@@ -3,6 +3,7 @@
 #include <compare>
 #include <concepts>
 #include <cstddef>
+#include <functional>
 #include <ranges>
 #include <string>
 #include <vector>
@@ -58,3 +59,10 @@ class Indexed : public std::vector<T> {
 };
 
 }  // namespace belfry
+
+template <class Of>
+struct std::hash<belfry::Index<Of>> {
+  std::size_t operator()(belfry::Index<Of> index) const {
+    return static_cast<std::size_t>(index.value());
+  }
+};

@@ -13,6 +13,7 @@ Colocation::Colocation(const Graph& graph, const PlacementContext& context)
 
 void Colocation::assign(int n, int device) {
   ColocationSet& bound = set(n);
+  if (bound.decider >= 0 && bound.device == device) return;
   if (bound.decider < 0) bound.decider = n;
   if (!bound.tried) bound.tried = bound.requested;  // a variable with memory asks for no candidates
   bound.device = device;

@@ -58,7 +58,7 @@ std::string merge(DeviceSpec& target, const DeviceSpec& other, bool soft) {
 
 // {{colocation_node n}}.
 std::string colocation_text(const Node& node) {
-  return cat(node.name(), " (defined at ", node.origin().site.str(), ")");
+  return cat(node.name(), " (defined at ", node.origin().site, ")");
 }
 
 class Joiner {
@@ -143,14 +143,20 @@ class Joiner {
   }
 
   void join_groups() {
-    std::unordered_map<std::string_view, int> first;  // of each group
-    first.reserve(graph_.size());
+    constexpr int kNone = -1;
+    std::unordered_map<std::string_view, int> first;  // member of each group
+    for (std::size_t i = 0; i < graph_.size(); ++i)
+      for (const std::string& group : graph_.node(i).colocation()) first.emplace(group, kNone);
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& member = graph_.node(i);
-      for (const std::string& group : member.colocation())
-        join_group(member.id(), group, first.emplace(group, member.id()).first->second);
-      join_group(member.id(), member.name(),
-                 first.emplace(member.name(), member.id()).first->second);
+      const auto join = [&](std::string_view group) {
+        const auto known = first.find(group);
+        if (known == first.end()) return;  // of the node alone
+        if (known->second == kNone) known->second = member.id();
+        join_group(member.id(), group, known->second);
+      };
+      for (const std::string& group : member.colocation()) join(group);
+      join(member.name());
     }
   }
 

@@ -16,7 +16,7 @@ std::string type_names(DeviceTypes types, std::string_view between) {
 
 // {{node n}}.
 std::string node_text(const Node& node) {
-  return cat("node ", node.name(), " (defined at ", node.origin().site.str(), ") ");
+  return cat("node ", node.name(), " (defined at ", node.origin().site, ") ");
 }
 
 std::string registered_kernels(const Op& op) {
@@ -74,7 +74,7 @@ std::string ColocationTexts::without_candidates(int n) const {
       cat("Could not satisfy explicit device specification '", wanted, "'");
   if (wanted != merged)
     return cat(start, unsatisfied, " because the node ", node(n).name(), " (defined at ",
-               node(n).origin().site.str(),
+               node(n).origin().site,
                ") was colocated with a group of nodes that required incompatible device '", merged,
                "'. All available devices [", join(device_names(context_.devices)), "]. ",
                debug_info(n));

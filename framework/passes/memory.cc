@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
@@ -47,17 +47,17 @@ class MemoryPlanner {
   // what has no inputs is made where it is fetched, if the host makes it. GPUs do not read there.
   void find_fetches() {
     const auto of_host = [&](const PlanNode& node) { return device_of(node).memory_space == 0; };
-    std::set<Value> read_by_gpus;
-    for (const PlanNode& node : graph_.nodes)
-      if (!of_host(node)) read_by_gpus.insert(node.inputs.begin(), node.inputs.end());
     for (const NodeIndex n : graph_.nodes.indices()) {
       const PlanNode& copy = graph_.nodes[n];
       if (copy.fetch() < 0 || copy.inputs.empty() || !of_host(copy)) continue;
       const PlanNode& made = graph_.node(copy.inputs[0].node);
-      if (made.inputs.empty() && made.launches() && of_host(made) &&
-          !read_by_gpus.contains(copy.inputs[0]))
+      if (made.inputs.empty() && made.launches() && of_host(made))
         fetched_as_.emplace(copy.inputs[0], n);
     }
+    if (fetched_as_.empty()) return;
+    for (const PlanNode& node : graph_.nodes)
+      if (!of_host(node))
+        for (const Value& input : node.inputs) fetched_as_.erase(input);
   }
 
   const Device& device_of(const PlanNode& node) const { return context_.device(node.device()); }
@@ -69,6 +69,7 @@ class MemoryPlanner {
     for (const NodeIndex n : graph_.nodes.indices()) {
       const PlanNode& node = graph_.nodes[n];
       auto& buffers = made_.buffer_of[n];
+      buffers.reserve(node.types.size());
       for (std::size_t i = 0; i < node.types.size(); ++i) {
         const Value value{n, static_cast<int>(i)};
         const Value root = root_of(graph_, value);
@@ -77,6 +78,7 @@ class MemoryPlanner {
           continue;
         }
         buffers.push_back(buffer_for(value));
+        if (values_in_.size() < made_.buffers.size()) values_in_.resize(made_.buffers.size());
         values_in_[buffers.back()].push_back(value);
       }
     }
@@ -180,7 +182,7 @@ class MemoryPlanner {
 
   // No other launch uses what is in the buffer, at the same time or later.
   bool last_user(BufferIndex buffer, LaunchIndex launch) const {
-    for (const Value value : values_in_.at(buffer)) {
+    for (const Value value : values_in_[buffer]) {
       const auto users = users_.find(value);
       if (users == users_.end()) continue;
       for (const LaunchIndex user : users->second)
@@ -282,9 +284,9 @@ class MemoryPlanner {
   const PlanContext& context_;
   MemoryLayout made_;
   Indexed<PlanNode, LaunchIndex> launch_of_;
-  std::map<Value, NodeIndex> fetched_as_;  // the copy in whose fetch a value is made
-  std::map<Value, std::vector<LaunchIndex>> users_;
-  std::map<BufferIndex, std::vector<Value>> values_in_;
+  std::unordered_map<Value, NodeIndex> fetched_as_;  // the copy in whose fetch a value is made
+  std::unordered_map<Value, std::vector<LaunchIndex>> users_;
+  Indexed<BufferRecord, std::vector<Value>> values_in_;
   Indexed<BufferRecord, std::vector<LaunchIndex>> uses_;
   std::map<int, BufferIndex> equal_in_;  // by memory space: of the last tensor of a collective
   NodeIndex fed_node_;

@@ -13,13 +13,24 @@
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
+namespace {
+
+// Calls f with each node and one that has it as input or in `after`.
+void each_edge(const PlanGraph& plan, const auto& f) {
+  for (const NodeIndex n : plan.nodes.indices()) {
+    for (const Value& input : plan.nodes[n].inputs) f(input.node, n);
+    for (const NodeIndex before : plan.nodes[n].after) f(before, n);
+  }
+}
+
+}  // namespace
 
 NodeLists consumers_of(const PlanGraph& plan) {
+  Indexed<PlanNode, std::size_t> counts(plan.nodes.size());
+  each_edge(plan, [&](NodeIndex before, NodeIndex) { ++counts[before]; });
   NodeLists consumers(plan.nodes.size());
-  for (const NodeIndex n : plan.nodes.indices()) {
-    for (const Value& input : plan.nodes[n].inputs) consumers[input.node].push_back(n);
-    for (const NodeIndex before : plan.nodes[n].after) consumers[before].push_back(n);
-  }
+  for (const NodeIndex n : plan.nodes.indices()) consumers[n].reserve(counts[n]);
+  each_edge(plan, [&](NodeIndex before, NodeIndex n) { consumers[before].push_back(n); });
   return consumers;
 }
 
@@ -184,6 +195,7 @@ std::vector<NodeIndex> without_unused(const PlanGraph& plan,
 void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept) {
   Indexed<PlanNode, NodeIndex> moved(plan.nodes.size());
   Indexed<PlanNode> nodes;
+  nodes.reserve(kept.size());
   for (const NodeIndex n : kept) moved[n] = nodes.add(std::move(plan.nodes[n]));
   for (PlanNode& node : nodes) {
     for (Value& input : node.inputs) input.node = moved[input.node];

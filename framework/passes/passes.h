@@ -2,6 +2,8 @@
 // that the next can use. Each has its own test and its own file, but for check_ranks and
 // split_ranks, which share ranks.cc.
 #pragma once
+#include <unordered_map>
+
 #include "belfry/framework/passes/compile.h"
 
 namespace belfry {
@@ -145,7 +147,7 @@ Value root_of(const PlanGraph& plan, Value value);
 // among them.
 struct Replacements {
   std::map<NodeIndex, NodeIndex> nodes;
-  std::map<Value, Value> values;
+  std::unordered_map<Value, Value> values;
 };
 
 // Replaces nodes, whose control inputs their replacements take over, drops what nobody uses any

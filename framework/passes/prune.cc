@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -17,6 +19,8 @@ class Pruner {
   void run() {
     const Graph& graph = check_arguments();
     const std::vector<char> needed = mark(graph);
+    kept_.resize(graph.size());
+    plan_.nodes.reserve(at(std::ranges::count(needed, true)) + feeds_.size() + fetches_.size());
     for (std::size_t id = 0; id < needed.size(); ++id)
       if (needed[id]) keep(graph.node(id));
     for (std::size_t i = 0; i < fetches_.size(); ++i) add_fetch(static_cast<int>(i));
@@ -39,7 +43,7 @@ class Pruner {
       require(feed.shape.is_fully_known() && feed.shape.compatible(feed.where.shape()),
               node.describe(), ": fed with shape ", feed.shape, ", but it has ",
               feed.where.shape());
-      const bool fresh = fed_.emplace(feed.where.key(), static_cast<int>(i)).second;
+      const bool fresh = fed_.emplace(feed.where, static_cast<int>(i)).second;
       require(fresh, node.describe(), ": fed twice");
     }
     return graph;
@@ -55,7 +59,7 @@ class Pruner {
       mark = true;
     };
     const auto want_value = [&](const Output& output) {
-      if (!fed_.contains(output.key())) want(output.node());
+      if (!fed_.contains(output)) want(output.node());
     };
     for (const Fetch& fetch : fetches_) {
       if (fetch.output)
@@ -74,27 +78,29 @@ class Pruner {
 
   void keep(const Node& node) {
     if (&node.op() == &kPlaceholder) {  // wanted for its own sake, not for its value
-      require(fed_.contains({node.id(), 0}), node.describe(), ": needs a value; feed it");
-      kept_[node.id()] = value_of(node.output()).node;
+      require(fed_.contains(node.output()), node.describe(), ": needs a value; feed it");
+      kept_[at(node.id())] = value_of(node.output()).node;
       return;
     }
     PlanNode kept{&node.op(), &node, {}, {}, {}, {}};
     std::vector<TensorType> types;
+    kept.inputs.reserve(node.inputs().size());
+    types.reserve(node.inputs().size());
     for (const Output& input : node.inputs()) {
       kept.inputs.push_back(value_of(input));
       types.push_back(plan_.type(kept.inputs.back()));
     }
-    for (const Node* before : node.control_inputs()) kept.after.push_back(kept_.at(before->id()));
+    for (const Node* before : node.control_inputs()) kept.after.push_back(kept_[at(before->id())]);
     kept.types = infer_types(node, types);
     if (node.is_variable()) plan_.variables.push_back(&node);
     if (node.op().writes > 0) plan_.writes = true;
-    kept_[node.id()] = plan_.nodes.add(std::move(kept));
+    kept_[at(node.id())] = plan_.nodes.add(std::move(kept));
   }
 
   // Feeds become storage nodes of their own when first used.
   Value value_of(const Output& output) {
-    const auto fed = fed_.find(output.key());
-    if (fed == fed_.end()) return {kept_.at(output.node().id()), output.index()};
+    const auto fed = fed_.find(output);
+    if (fed == fed_.end()) return {kept_[at(output.node().id())], output.index()};
     const auto [made, fresh] = feed_nodes_.try_emplace(fed->second);
     if (fresh) {
       PlanNode node{&kPlaceholder, &output.node(), {}, {}, {}, {}};
@@ -118,9 +124,9 @@ class Pruner {
   PlanGraph& plan_;
   std::span<const Fetch> fetches_;
   std::span<const FeedType> feeds_;
-  std::map<std::pair<int, int>, int> fed_;  // output -> feed
-  std::map<int, NodeIndex> kept_;           // graph node -> plan node
-  std::map<int, NodeIndex> feed_nodes_;     // feed -> plan node
+  std::unordered_map<Output, int> fed_;  // output -> feed
+  std::vector<NodeIndex> kept_;          // by id of the graph's node
+  std::map<int, NodeIndex> feed_nodes_;  // feed -> plan node
 };
 
 }  // namespace

@@ -54,7 +54,8 @@ class Scheduler {
     launch.strand = strand;
     launch.position = static_cast<int>(launches.size());
     launch.range = range_of(node, fewest_samples(node));
-    launch.range_larger = range_of(node, fewest_samples(node) + 1);
+    launch.range_larger =
+        node.sharding.divides() ? range_of(node, fewest_samples(node) + 1) : launch.range;
     launch.part = !made_.on_gpu(strand) && !rank ? part_of(node, launch.range)
                                                  : std::max<std::int64_t>(1, launch.range.size());
     launch.clock = launches.empty() ? Clocks::kNothing : made_.launches[launches.back()].clock;

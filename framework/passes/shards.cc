@@ -27,6 +27,7 @@ class ShardMaker {
         std::ranges::none_of(plan_.nodes, [](const PlanNode& node) { return node.op->composite; }))
       return;
     Indexed<PlanNode> nodes = std::exchange(plan_.nodes, {});
+    plan_.nodes.reserve(nodes.size());
     for (PlanNode& node : nodes) {
       moved_.emplace_back();
       place_inputs(node);

@@ -26,6 +26,7 @@ class Transfers {
   void run() {
     Indexed<PlanNode> before = std::exchange(plan_.nodes, {});
     moved_.resize(before.size());
+    plan_.nodes.reserve(before.size());
     for (const NodeIndex n : before.indices()) {
       PlanNode& node = before[n];
       for (NodeIndex& earlier : node.after) earlier = moved_[earlier];

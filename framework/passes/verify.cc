@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -27,24 +29,26 @@ std::string gradient_of(const CombinedGradient& combined, std::size_t t) {
 // Where the graph's outputs are in a plan.
 class Located {
  public:
-  explicit Located(const PlanGraph& plan) : plan_(plan) {
+  explicit Located(const PlanGraph& plan)
+      : plan_(plan), nodes_(plan.nodes[0].node->graph().size()) {
     for (const NodeIndex n : plan.nodes.indices()) {
       const PlanNode& planned = plan.nodes[n];
       if (planned.feed() >= 0) {
         const Output where = plan.feeds[at(planned.feed())].where;
-        values_[where.key()] = {n, 0};
+        fed_[where] = n;
         if (&where.node().op() != &kPlaceholder) replaced_.push_back(where);
       } else if (planned.fetch() < 0 && planned.op == &planned.node->op()) {
-        for (std::size_t i = 0; i < planned.node->outputs(); ++i)
-          values_.try_emplace(planned.node->output(i).key(), Value{n, static_cast<int>(i)});
+        NodeIndex& first = nodes_[at(planned.node->id())];
+        if (!first) first = n;
       }
     }
   }
 
   // Its value in the plan, the feed if it is fed, or that of no node.
   Value of(Output output) const {
-    const auto found = values_.find(output.key());
-    return found == values_.end() ? Value{} : found->second;
+    if (const auto fed = fed_.find(output); fed != fed_.end()) return {fed->second, 0};
+    const NodeIndex node = nodes_[at(output.node().id())];
+    return node ? Value{node, output.index()} : Value{};
   }
   // Whether what the graph computes there is in the plan.
   bool computed(Output output) const {
@@ -60,7 +64,8 @@ class Located {
 
  private:
   const PlanGraph& plan_;
-  std::map<std::pair<int, int>, Value> values_;
+  std::vector<NodeIndex> nodes_;  // by id of the graph's node
+  std::unordered_map<Output, NodeIndex> fed_;
   std::vector<Output> replaced_;
 };
 
@@ -194,15 +199,15 @@ void verify_feeds(const PlanGraph& plan, const PlanNode& collective) {
 void verify_participants(const Node& collective) {
   if (collective.origin().forward) return;  // sums what uses give, which may be one tensor
   const std::size_t count = at(collective_size(collective));
-  std::set<std::pair<int, int>> seen;
-  std::map<std::string_view, int> last;  // replica of each tensor, by logical name
+  std::unordered_set<Output> seen;
+  std::unordered_map<std::string_view, int> last;  // replica of each tensor, by logical name
   for (std::size_t j = 0; j < collective.inputs().size(); ++j) {
     const Output own = collective.input(j);
     if (j % count == 0) {
       seen.clear();
       last.clear();
     }
-    const bool again = !seen.insert(own.key()).second;
+    const bool again = !seen.insert(own).second;
     if (own.node().origin().prefix.empty()) continue;
     int& latest =
         last.try_emplace(own.node().logical_name(), own.node().origin().replica).first->second;

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -38,7 +39,7 @@ Parts united(const Parts& a, const Parts& b) {
 class UpdateChecks {
  public:
   explicit UpdateChecks(const PlanGraph& plan)
-      : plan_(plan), all_(plan.nodes[0].node->graph().combined_gradients()) {
+      : plan_(plan), all_(plan.nodes[0].node->graph().combined_gradients()), applied_(all_.size()) {
     for (std::size_t g = 0; g < all_.size(); ++g)
       for (std::size_t t = 0; t < all_[g].towers(); ++t) {
         places_[&all_[g].variables[t].node()].emplace_back(g, t);
@@ -66,8 +67,8 @@ class UpdateChecks {
   using Places = std::vector<std::pair<std::size_t, std::size_t>>;  // gradient, tower
 
   void add(Output output, Part part) {
-    ends_[output.key()] =
-        united(ends_[output.key()], std::make_shared<const std::vector<Part>>(1, part));
+    Parts& end = ends_[output];
+    end = united(end, std::make_shared<const std::vector<Part>>(1, part));
   }
 
   const Node* target(const PlanNode& write) const { return plan_.node(write.inputs[0].node).node; }
@@ -76,14 +77,23 @@ class UpdateChecks {
   // nothing.
   void follow(const PlanNode& planned, std::vector<Parts>& outputs) const {
     outputs.resize(planned.types.size());
-    const Parts all = planned.op->metadata ? nullptr : read_by(planned);
+    bool all_ends = true;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const Output output = planned.feed() >= 0
-                                ? plan_.feeds[at(planned.feed())].where
-                                : planned.node->output(planned.fetch() >= 0 ? 0 : i);
-      const auto end = ends_.find(output.key());
-      outputs[i] = end == ends_.end() || planned.fetch() >= 0 ? all : end->second;
+      outputs[i] = end_at(planned, i);
+      all_ends = all_ends && outputs[i];
     }
+    if (all_ends || planned.op->metadata) return;
+    const Parts all = read_by(planned);
+    for (Parts& output : outputs)
+      if (!output) output = all;
+  }
+
+  // Null for outputs that are no ends.
+  Parts end_at(const PlanNode& planned, std::size_t i) const {
+    if (planned.fetch() >= 0) return nullptr;
+    const auto end = ends_.find(planned.feed() >= 0 ? plan_.feeds[at(planned.feed())].where
+                                                    : planned.node->output(i));
+    return end == ends_.end() ? nullptr : end->second;
   }
 
   Parts read_by(const PlanNode& planned) const {
@@ -103,7 +113,7 @@ class UpdateChecks {
     for (const auto& [g, t] : places) {
       if (!std::ranges::binary_search(*parts, Part{g, t, true})) continue;
       own = true;
-      const PlanNode*& before = applied_[{g, target(write)}];
+      const PlanNode*& before = applied_[g][target(write)];
       if (before && before != &write)
         throw InvalidArgument(cat("the combined gradient of variable ",
                                   all_[g].variables[t].describe(), " of tower ", t,
@@ -137,7 +147,7 @@ class UpdateChecks {
     std::vector<std::size_t> done, missing;
     for (std::size_t t = 0; t < combined.towers(); ++t) {
       const Node* variable = &combined.variables[t].node();
-      if (applied_.contains({g, variable}))
+      if (applied_[g].contains(variable))
         done.push_back(t);
       else if (!written_.contains(variable))
         missing.push_back(t);
@@ -150,24 +160,25 @@ class UpdateChecks {
             ", but not its copy on tower ", missing.empty() ? 0 : missing[0], " (",
             combined.variables[missing.empty() ? 0 : missing[0]].name(),
             "), which would differ from then on; run the updates of all towers");
+    const std::string options = update->raw_options().str();
     for (const std::size_t t : done) {
-      check_alike(g, done[0], t);
+      check_alike(g, done[0], options, t);
       check_sources(g, done[0], t);
       check_sources(g, t, done[0]);
     }
   }
 
   const PlanNode& update_of(std::size_t g, std::size_t t) const {
-    return *applied_.at({g, &all_[g].variables[t].node()});
+    return *applied_[g].at(&all_[g].variables[t].node());
   }
 
-  // The updates of towers t and u are of one kind.
-  void check_alike(std::size_t g, std::size_t t, std::size_t u) const {
+  // The updates of towers t, which has these options, and u are of one kind.
+  void check_alike(std::size_t g, std::size_t t, const std::string& options, std::size_t u) const {
     const PlanNode &first = update_of(g, t), &other = update_of(g, u);
     std::string what;
     if (first.op != other.op)
       what = "another op";
-    else if (first.node->raw_options().str() != other.node->raw_options().str())
+    else if (options != other.node->raw_options().str())
       what = "other options";
     for (std::size_t i = 0; what.empty() && i < first.inputs.size(); ++i)
       if (differ(first.inputs[i], other.inputs[i])) what = cat("another value of input ", i);
@@ -233,12 +244,14 @@ class UpdateChecks {
 
   const PlanGraph& plan_;
   std::span<const CombinedGradient> all_;
-  std::set<const Node*> written_;
-  std::map<std::string_view, std::vector<const Node*>> copies_;  // of variables, by logical name
-  std::map<const Node*, Places> places_;                         // of variables
-  std::map<std::pair<int, int>, Parts> ends_;
+  std::unordered_set<const Node*> written_;
+  // Of variables, by logical name.
+  std::unordered_map<std::string_view, std::vector<const Node*>> copies_;
+  std::unordered_map<const Node*, Places> places_;  // of variables
+  std::unordered_map<Output, Parts> ends_;
   Indexed<PlanNode, std::vector<Parts>> parts_;  // of outputs; empty for writes
-  std::map<std::pair<std::size_t, const Node*>, const PlanNode*> applied_;  // variable -> write
+  // [gradient][variable]: the write that applies it.
+  std::vector<std::unordered_map<const Node*, const PlanNode*>> applied_;
 };
 
 }  // namespace

@@ -75,6 +75,7 @@ NodeIndex PlanGraph::find(const Node& node) const {
 
 std::vector<TensorType> PlanGraph::input_types(const PlanNode& of) const {
   std::vector<TensorType> types;
+  types.reserve(of.inputs.size());
   for (const Value& input : of.inputs) types.push_back(taken_type(input));
   return types;
 }

@@ -189,3 +189,11 @@ struct PlanGraph {
 };
 
 }  // namespace belfry
+
+template <>
+struct std::hash<belfry::Value> {
+  std::size_t operator()(const belfry::Value& value) const {
+    const std::size_t output = belfry::at(value.node.value()) * 64 + belfry::at(value.index);
+    return output * 64 + belfry::at(value.shard + 1);
+  }
+};
