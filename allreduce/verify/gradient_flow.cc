@@ -19,6 +19,10 @@ TowerPart joined(const TowerPart& a, const TowerPart& b, bool adds) {
 
 // In order of towers. A tower that is missing on one side has no part there.
 void join_parts(std::vector<TowerPart>& parts, const std::vector<TowerPart>& others, bool adds) {
+  if (adds && !parts.empty() && !others.empty() && parts.back().tower < others.front().tower) {
+    parts.insert(parts.end(), others.begin(), others.end());
+    return;
+  }
   std::vector<TowerPart> all;
   auto next = others.begin();
   for (const TowerPart& part : parts) {
@@ -56,6 +60,8 @@ bool keeps_places(const Op& op) {
   return op.alias || (op.split == WorkSplit::kElements && op.in_place != InPlace::kNo);
 }
 
+const GradientFlow::Found kNoGradient{std::make_shared<const GradientMix>()};
+
 bool is_empty(Output tensor) {
   return tensor.shape().is_fully_known() && tensor.shape().elements() == 0;
 }
@@ -78,35 +84,39 @@ bool GradientMix::even() const {
 }
 
 GradientFlow::GradientFlow(const GradientTable& grads)
-    : towers_(static_cast<std::size_t>(grads.towers())) {
-  const Graph& graph = grads.graph();
-  mixed_.resize(graph.size());
+    : towers_(static_cast<std::size_t>(grads.towers())), first_(grads.at(0, 0).value.node().id()) {
   start(grads);
-  int first = grads.at(0, 0).value.node().id();
-  for (const auto& [key, mix] : mixes_) first = std::min(first, key.first);
-  for (auto id = static_cast<std::size_t>(first); id < graph.size(); ++id) follow(graph.node(id));
+  for (const auto& [node, outputs] : found_) first_ = std::min(first_, node->id());
 }
 
-GradientFlow::Found GradientFlow::of(Output tensor) const {
-  const Found* const known = find(tensor);
-  return known ? *known : nothing();
+const GradientFlow::Found& GradientFlow::of(Output tensor) {
+  if (const Found* const known = find(tensor)) return *known;
+  open_ = {&tensor.node()};
+  while (!open_.empty()) {
+    const Node& node = *open_.back();
+    if (follow_inputs(node)) continue;
+    follow(node);
+    open_.pop_back();
+  }
+  return *find(tensor);
 }
 
-// Most tensors of a graph have none: that is seen without a search.
+// Null if it is not known yet.
 const GradientFlow::Found* GradientFlow::find(const Output& tensor) const {
-  if (!mixed_[static_cast<std::size_t>(tensor.node().id())]) return nullptr;
-  const auto known = mixes_.find(tensor.key());
-  return known == mixes_.end() ? nullptr : &known->second;
+  if (tensor.node().id() < first_) return &kNoGradient;
+  const auto known = found_.find(&tensor.node());
+  if (known == found_.end()) return nullptr;
+  const Found& found = known->second[static_cast<std::size_t>(tensor.index())];
+  return found.mix ? &found : nullptr;
 }
 
-void GradientFlow::add(const Output& tensor, const Found& found) {
-  mixed_[static_cast<std::size_t>(tensor.node().id())] = true;
-  mixes_.try_emplace(tensor.key(), found);
-}
-
-GradientFlow::Found GradientFlow::nothing() {
-  static const auto kNothing = std::make_shared<const GradientMix>();
-  return {kNothing};
+// Whether there are some that have to be followed before the node.
+bool GradientFlow::follow_inputs(const Node& node) {
+  if (node.op().metadata) return false;
+  const std::size_t before = open_.size();
+  for (const Output& input : node.inputs())
+    if (!find(input)) open_.push_back(&input.node());
+  return open_.size() > before;
 }
 
 GradientFlow::Found GradientFlow::found(GradientMix mix) const {
@@ -119,51 +129,64 @@ GradientFlow::Found GradientFlow::found(GradientMix mix) const {
 }
 
 void GradientFlow::start(const GradientTable& grads) {
+  const auto entry = [&](const Output& value) -> Found& {
+    std::vector<Found>& outputs = found_[&value.node()];
+    outputs.resize(value.node().outputs());
+    Found& found = outputs[static_cast<std::size_t>(value.index())];
+    if (!found.mix) found = kNoGradient;
+    return found;
+  };
   for (int v = 0; v < grads.variables(); ++v) {
     int alias = v;
     for (int t = 0; t < grads.towers(); ++t)
-      if (const int known = of(grads.at(t, v).value).mix->kind; known >= 0)
+      if (const int known = entry(grads.at(t, v).value).mix->kind; known >= 0)
         alias = std::min(alias, known);
     alias_.push_back(alias);
     for (int t = 0; t < grads.towers(); ++t) {
-      const Output value = grads.at(t, v).value;
-      GradientMix mix = *of(value).mix;
+      Found& known = entry(grads.at(t, v).value);
+      GradientMix mix = *known.mix;
       const bool fresh = mix.kind == GradientMix::kNone, again = mix.part(t).times > 0;
       mix.exact = mix.exact && (fresh || again);
       mix.kind = mix.variable = alias;
       if (!again) join_parts(mix.parts, {{t, 1, 1}}, true);
-      mixes_.erase(value.key());
-      add(value, found(std::move(mix)));
+      known = found(std::move(mix));
     }
   }
 }
 
+// Its inputs are known.
 void GradientFlow::follow(const Node& node) {
-  if (node.op().metadata) return;
-  if (node.op().collective) return follow_collective(node);
-  const bool adds = &node.op() == &kAddN || &node.op() == &kAdd || &node.op() == &kScatterPieces;
-  const bool lays_side_by_side = &node.op() == &kConcat;
-  Found all = combined(node, 0, node.inputs().size(), adds, lays_side_by_side);
-  if (all.mix->kind == GradientMix::kNone) return;
-  if (node.op().exchange) all.home = -1;  // the same for all towers
-  if (all.mix->exact && !(all.even || lays_side_by_side || keeps_places(node.op()))) {
-    GradientMix mix = *all.mix;
-    mix.exact = false;
-    const int home = all.home;
-    all = found(std::move(mix));
-    all.home = home;
+  std::vector<Found> outputs(node.outputs(), kNoGradient);
+  if (node.op().collective) {
+    follow_collective(node, outputs);
+  } else if (!node.op().metadata) {
+    const bool adds = &node.op() == &kAddN || &node.op() == &kAdd || &node.op() == &kScatterPieces;
+    const bool lays_side_by_side = &node.op() == &kConcat;
+    Found all = combined(node, 0, node.inputs().size(), adds, lays_side_by_side);
+    if (node.op().exchange) all.home = -1;  // the same for all towers
+    if (all.mix->exact && !(all.even || lays_side_by_side || keeps_places(node.op()))) {
+      GradientMix mix = *all.mix;
+      mix.exact = false;
+      const int home = all.home;
+      all = found(std::move(mix));
+      all.home = home;
+    }
+    std::ranges::fill(outputs, all);
   }
-  for (std::size_t i = 0; i < node.outputs(); ++i) add(node.output(i), all);
+  std::vector<Found>& known = found_[&node];
+  known.resize(outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (!known[i].mix) known[i] = std::move(outputs[i]);
 }
 
-void GradientFlow::follow_collective(const Node& node) {
+void GradientFlow::follow_collective(const Node& node, std::vector<Found>& outputs) const {
   const std::size_t count = participants(node);
   for (std::size_t begin = 0; begin < node.inputs().size(); begin += count) {
     Found all = combined(node, begin, begin + count, true, false);
     if (all.mix->kind == GradientMix::kNone) continue;
     for (std::size_t i = begin; i < begin + count; ++i) {
-      all.home = of(node.input(i)).mix->only_tower();
-      add(node.output(i), all);
+      all.home = find(node.input(i))->mix->only_tower();
+      outputs[i] = all;
     }
   }
 }
@@ -173,10 +196,11 @@ GradientFlow::Found GradientFlow::combined(const Node& node, std::size_t begin, 
   std::vector<const Found*> parts;
   for (std::size_t i = begin; i < end; ++i) {
     const Found* const known = find(node.input(i));
-    if (!known || (lays_side_by_side && is_empty(node.input(i)))) continue;
+    if (known->mix->kind == GradientMix::kNone) continue;
+    if (lays_side_by_side && is_empty(node.input(i))) continue;
     parts.push_back(known);
   }
-  if (parts.empty()) return nothing();
+  if (parts.empty()) return kNoGradient;
   if (parts.size() == 1) return *parts[0];
   GradientMix result;
   for (const Found* part : parts) take(result, *part->mix, adds, lays_side_by_side);

@@ -1,8 +1,7 @@
 // What the tensors of a graph are made of: which variable's gradients, of which towers.
 #pragma once
-#include <map>
 #include <memory>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "belfry/allreduce/verify/gradient_table.h"
@@ -33,9 +32,9 @@ struct GradientMix {
   int only_tower() const;
 };
 
-// Follows the gradients of a table through all nodes that came after them. Looks at no values:
-// shapes of gradients (Op::metadata) are no parts, and what joins gradients other than by adding
-// or by laying them side by side counts as a scale.
+// Follows the gradients of a table into what is made of them: from a tensor that is asked for back
+// to them, and no further. Looks at no values: shapes of gradients (Op::metadata) are no parts, and
+// what joins gradients other than by adding or by laying them side by side counts as a scale.
 class GradientFlow {
  public:
   explicit GradientFlow(const GradientTable& grads);
@@ -48,25 +47,26 @@ class GradientFlow {
     // Each tower's gradient is in it once or, if that is not exact, at all.
     bool whole = false;
   };
-  Found of(Output tensor) const;
+  const Found& of(Output tensor);
   // The first variable of the table that has the very tensor as gradient that `v` has.
   int alias(int v) const { return alias_[static_cast<std::size_t>(v)]; }
 
  private:
   void start(const GradientTable& grads);
+  const Found* find(const Output& tensor) const;
+  bool follow_inputs(const Node& node);
   void follow(const Node& node);
-  void follow_collective(const Node& node);
+  void follow_collective(const Node& node, std::vector<Found>& outputs) const;
   Found combined(const Node& node, std::size_t begin, std::size_t end, bool adds,
                  bool lays_side_by_side) const;
   Found found(GradientMix mix) const;
-  const Found* find(const Output& tensor) const;
-  void add(const Output& tensor, const Found& found);
-  static Found nothing();
 
   std::size_t towers_;
+  int first_;  // id of the first node that gives a gradient: those before have none
   std::vector<int> alias_;
-  std::map<std::pair<int, int>, Found> mixes_;  // by Output::key()
-  std::vector<char> mixed_;                     // by node: some output has a mix
+  // Of outputs; without a mix where it is not known yet.
+  std::unordered_map<const Node*, std::vector<Found>> found_;
+  std::vector<const Node*> open_;  // nodes that are being followed
 };
 
 // Number of participants of a collective, whose inputs are tensor-major.

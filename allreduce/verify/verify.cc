@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "belfry/allreduce/verify/gradient_flow.h"
 #include "belfry/framework/base/require.h"
@@ -28,26 +29,28 @@ int tower_of(Output gradient) {
 }
 
 void verify_row(const std::vector<Gradient>& row, std::size_t t) {
-  std::set<const Node*> seen;
+  std::unordered_set<const Node*> seen;
   for (const Gradient& g : row) {
     if (!g.variable) continue;
-    require(seen.insert(&g.variable.node()).second, "tower ", t, " has two gradients of variable ",
-            named(g), "; the second is ", g.value.node().describe(),
-            "; add them up, or leave one out");
-    require(g.value.shape().compatible(g.variable.shape()), "tower ", t,
-            ": the gradient of variable ", named(g), ", ", g.value.node().describe(), ", is ",
-            g.value.type(), "; a gradient has the shape of its variable");
+    const bool fresh = seen.insert(&g.variable.node()).second;
+    if (fresh && g.value.shape().compatible(g.variable.shape())) continue;
+    require(fresh, "tower ", t, " has two gradients of variable ", named(g), "; the second is ",
+            g.value.node().describe(), "; add them up, or leave one out");
+    throw InvalidArgument(cat("tower ", t, ": the gradient of variable ", named(g), ", ",
+                              g.value.node().describe(), ", is ", g.value.type(),
+                              "; a gradient has the shape of its variable"));
   }
 }
 
 // Of one variable, on all towers.
 void verify_column(const std::vector<Gradient>& column) {
-  std::set<const Node*> variables;
+  std::unordered_set<const Node*> variables;
   for (const Gradient& g : column)
     if (g.variable) variables.insert(&g.variable.node());
-  require(variables.size() <= 1 || variables.size() == column.size(), "variable ", named(column[0]),
-          " has ", variables.size(), " copies for ", column.size(),
-          " towers; either all towers share it, or each has its own");
+  if (variables.size() > 1 && variables.size() != column.size())
+    throw InvalidArgument(cat("variable ", named(column[0]), " has ", variables.size(),
+                              " copies for ", column.size(),
+                              " towers; either all towers share it, or each has its own"));
   std::map<std::pair<int, int>, std::size_t> towers;  // by gradient
   for (std::size_t t = 0; t < column.size(); ++t) {
     const Gradient& g = column[t];
@@ -58,13 +61,13 @@ void verify_column(const std::vector<Gradient>& column) {
           named(g), ": ", g.value.node().describe(), "; each tower differentiates its own loss"));
     if (variables.size() < 2) continue;
     const int owner = g.variable.node().origin().replica, maker = tower_of(g.value);
-    require(t == 0 || column[t - 1].variable.node().origin().replica < owner, "row ", t,
-            " of the gradients has the copy of variable ", named(g), " that belongs to tower ",
-            owner, ", after that of tower ",
-            column[t == 0 ? 0 : t - 1].variable.node().origin().replica,
+    const int before = t == 0 ? -1 : column[t - 1].variable.node().origin().replica;
+    if (before < owner && (maker < 0 || maker == owner)) continue;
+    require(before < owner, "row ", t, " of the gradients has the copy of variable ", named(g),
+            " that belongs to tower ", owner, ", after that of tower ", before,
             "; rows come in the order of towers");
-    require(maker < 0 || maker == owner, "the gradient of variable ", named(g), " for tower ",
-            owner, ", ", g.value.node().describe(), ", was computed by tower ", maker);
+    throw InvalidArgument(cat("the gradient of variable ", named(g), " for tower ", owner, ", ",
+                              g.value.node().describe(), ", was computed by tower ", maker));
   }
 }
 
@@ -88,7 +91,7 @@ class Results {
       : grads_(grads), combined_(combined) {}
 
   void verify() const {
-    const GradientFlow flow(grads_);
+    GradientFlow flow(grads_);
     verify_collectives(flow);
     for (int v = 0; v < grads_.variables(); ++v)
       for (int t = 0; t < grads_.towers(); ++t) verify_mix(flow, t, v);
@@ -98,7 +101,7 @@ class Results {
   std::string result(int t, int v) const { return result_of(combined_.at(t, v), t); }
 
   // Those that strategies made: each tensor is one variable's, its participants are in order.
-  void verify_collectives(const GradientFlow& flow) const {
+  void verify_collectives(GradientFlow& flow) const {
     const Graph& graph = grads_.graph();
     for (std::size_t id = 0; id < graph.size(); ++id) {
       const Node& node = graph.node(id);
@@ -109,7 +112,7 @@ class Results {
     }
   }
 
-  void verify_participants(const GradientFlow& flow, const Node& node, std::size_t begin,
+  void verify_participants(GradientFlow& flow, const Node& node, std::size_t begin,
                            std::size_t end) const {
     std::shared_ptr<const GradientMix> previous = std::make_shared<GradientMix>();
     for (std::size_t i = begin; i < end; ++i) {
@@ -135,7 +138,7 @@ class Results {
     }
   }
 
-  void verify_mix(const GradientFlow& flow, int t, int v) const {
+  void verify_mix(GradientFlow& flow, int t, int v) const {
     const Shape& shape = grads_.at(t, v).value.shape();
     if (shape.is_fully_known() && shape.elements() == 0) return;  // there is nothing to add
     const GradientFlow::Found found = flow.of(combined_.at(t, v).value);
@@ -257,7 +260,7 @@ GradientTable verified(const GradientTable& grads, const std::vector<std::vector
 
 void note_sums(const GradientTable& grads, const GradientTable& results) {
   if (grads.towers() == 1) return;
-  const GradientFlow flow(grads);
+  GradientFlow flow(grads);
   for (int v = 0; v < grads.variables(); ++v) {
     int sums = 0;
     for (int t = 0; t < grads.towers(); ++t)
