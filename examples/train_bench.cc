@@ -15,7 +15,7 @@
 #include "belfry/trainers/bench/mode_bench.h"
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/bench/modes.h"
-#include "belfry/trainers/core/step_timer.h"
+#include "belfry/trainers/callbacks/step_timer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/algorithms_file.h"

@@ -9,7 +9,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/kernels/half_bits.h"
-#include "belfry/trainers/core/step_timer.h"
+#include "belfry/trainers/callbacks/step_timer.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/hash.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "belfry/framework/group/launcher.h"
-#include "belfry/trainers/core/early_stop.h"
+#include "belfry/trainers/callbacks/early_stop.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/flag_parser.h"

@@ -5,7 +5,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/passes/explain.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/trainers/core/evaluator.h"
+#include "belfry/trainers/callbacks/evaluator.h"
 #include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/memory_report.h"

@@ -8,7 +8,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
-#include "belfry/trainers/core/background_save.h"
+#include "belfry/trainers/callbacks/background_save.h"
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/runs/line_file.h"
 #include "belfry/trainers/runs/run_directory.h"

@@ -15,7 +15,7 @@
 #include "belfry/ops/max_pool.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/kinds/async_support.h"
-#include "belfry/trainers/core/evaluation.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/mnist.h"

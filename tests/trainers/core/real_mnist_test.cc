@@ -6,7 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/trainers/bench/models.h"
-#include "belfry/trainers/core/evaluation.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/util/console.h"

@@ -10,7 +10,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/trainers/core/evaluation.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/hash.h"

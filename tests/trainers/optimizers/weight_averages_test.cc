@@ -10,7 +10,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/util/fake_console.h"
-#include "belfry/trainers/core/evaluation.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"

@@ -12,7 +12,7 @@
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/runs/event_reader.h"
 #include "belfry/tests/trainers/util/fake_console.h"
-#include "belfry/trainers/core/evaluation.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/runs/stats_log.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "belfry/trainers/core/background_save.h"
+#include "belfry/trainers/callbacks/background_save.h"
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 

@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/evaluator.h"
+#include "belfry/trainers/callbacks/evaluator.h"
 
 #include <iterator>
 

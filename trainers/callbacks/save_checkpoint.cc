@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/save_checkpoint.h"
+#include "belfry/trainers/callbacks/save_checkpoint.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // What people see while a program trains, on terminals of any width and elsewhere.
-#include "belfry/trainers/core/progress.h"
+#include "belfry/trainers/callbacks/progress.h"
 
 #include <cstdlib>
 
@@ -11,7 +11,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/util/fake_console.h"
-#include "belfry/trainers/core/evaluation.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/progress.h"
+#include "belfry/trainers/callbacks/progress.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,5 @@
 // Evaluations, and losses of steps, on one device and on several.
-#include "belfry/trainers/core/evaluator.h"
+#include "belfry/trainers/callbacks/evaluator.h"
 
 #include <cmath>
 
@@ -9,7 +9,7 @@
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/trainers/core/evaluation.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/console.h"

@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/background_save.h"
+#include "belfry/trainers/callbacks/background_save.h"
 
 #include <chrono>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/early_stop.h"
+#include "belfry/trainers/callbacks/early_stop.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "belfry/trainers/core/step_timer.h"
+#include "belfry/trainers/callbacks/step_timer.h"
 
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"

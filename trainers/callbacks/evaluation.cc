@@ -1,9 +1,9 @@
-#include "belfry/trainers/core/evaluation.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 
 #include <utility>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/evaluator.h"
+#include "belfry/trainers/callbacks/evaluator.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/statistics.h"
 

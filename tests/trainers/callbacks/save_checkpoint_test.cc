@@ -1,5 +1,5 @@
 // What a run that saves does to the checkpoints that it finds, and to those that it loses.
-#include "belfry/trainers/core/save_checkpoint.h"
+#include "belfry/trainers/callbacks/save_checkpoint.h"
 
 #include "belfry/tests/trainers/program/train_support.h"
 
