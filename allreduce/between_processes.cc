@@ -1,10 +1,12 @@
 #include "belfry/allreduce/between_processes.h"
 
 #include "belfry/allreduce/pieces.h"
+#include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
 
 namespace belfry {
@@ -27,17 +29,42 @@ Output sum_here(const GradientTable& grads, TreeNode towers, int first, int last
   return join_flat(rows);
 }
 
-// Of variables [first, last): one tensor each.
-std::vector<Output> combine(const GradientTable& grads, int first, int last, bool mean) {
+// The canonical sum or mean of rows of all processes.
+Output sum_by_tree(const GradientTable& grads, int first, int last, bool mean) {
   const ProcessPlace place = grads.graph().process();
   const int towers = grads.towers(), before = place.rank * towers;
   std::vector<Output> own;
   for (const TreeNode& node : covering_nodes({before, before + towers}, place.size * towers))
     own.push_back(sum_here(grads, {node.begin - before, node.end - before}, first, last));
+  return sum_over_processes(own, place, towers, mean);
+}
+
+// The same along a ring of processes: hop h brings the sum of piece rank - h - 1 over the processes
+// before this one. After the last hop that is the piece of this process.
+Output sum_by_ring(const GradientTable& grads, int first, int last, bool mean) {
+  const ProcessPlace place = grads.graph().process();
+  const Output own = sum_here(grads, {0, grads.towers()}, first, last);
+  const std::vector<std::int64_t> sizes = piece_sizes(own.shape().elements(), place.size);
+  const std::vector<Output> pieces = cut(own, sizes);
+  const auto piece_at = [&](int hop) {
+    return static_cast<std::size_t>((place.rank - hop + place.size - 1) % place.size);
+  };
+  Output sum = pieces[piece_at(0)];
+  for (int hop = 1; hop < place.size; ++hop)
+    sum = add_n({pass_on(sum, place, sizes[piece_at(hop)]), pieces[piece_at(hop)]});
+  if (mean) sum = sum / static_cast<double>(place.size * grads.towers());
+  return gather_pieces(sum, place, own.shape().elements());
+}
+
+// Of variables [first, last): one tensor each.
+std::vector<Output> combine_by(ProcessSum sum, const GradientTable& grads, int first, int last,
+                               bool mean) {
   std::vector<std::int64_t> sizes;
   for (int v = first; v < last; ++v)
     sizes.push_back(known_elements(grads, v, "a sum over processes"));
-  std::vector<Output> results = cut(sum_over_processes(own, place, towers, mean), sizes);
+  const Output all = sum == ProcessSum::kTree ? sum_by_tree(grads, first, last, mean)
+                                              : sum_by_ring(grads, first, last, mean);
+  std::vector<Output> results = cut(all, sizes);
   for (int v = first; v < last; ++v) {
     Output& result = results[static_cast<std::size_t>(v - first)];
     const Output gradient = grads.at(0, v).value;
@@ -49,13 +76,13 @@ std::vector<Output> combine(const GradientTable& grads, int first, int last, boo
 }  // namespace
 
 std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
-                                                     bool together) {
+                                                     bool together, ProcessSum sum) {
   NameScope names(grads.graph(), "SumOverProcesses");
   const DeviceScope on(grads.graph(), grads.device(0));
   std::vector<Output> row;
   const int step = together ? grads.variables() : 1;
   for (int v = 0; v < grads.variables(); v += step)
-    for (const Output& result : combine(grads, v, v + step, mean)) row.push_back(result);
+    for (const Output& result : combine_by(sum, grads, v, v + step, mean)) row.push_back(result);
   return std::vector<std::vector<Output>>(static_cast<std::size_t>(grads.towers()), row);
 }
 

@@ -6,11 +6,16 @@
 
 namespace belfry {
 
-// What Strategy::sum or Strategy::mean returns for a graph of one of several processes: the
-// canonical sum over the towers of all, or its mean. Each process sums what its own towers give
-// first. With `together`, all tensors of the table, which have one dtype, travel as one. 16 bits
-// are summed and sent as f32, and rounded once.
+// kTree: the canonical sum over the towers of all processes. kRing: process by process along a ring
+// of ranks, each piece from another rank on.
+enum class ProcessSum { kTree, kRing };
+
+// What Strategy::sum or Strategy::mean returns for a graph of one of several processes: the sum
+// over the towers of all, or its mean. Each process sums what its own towers give first. With
+// `together`, all tensors of the table, which have one dtype, travel as one. 16 bits are summed and
+// sent as f32, and rounded once.
 std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
-                                                     bool together);
+                                                     bool together,
+                                                     ProcessSum sum = ProcessSum::kTree);
 
 }  // namespace belfry

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/allreduce/between_processes.h"
 #include "belfry/allreduce/pieces.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
@@ -12,6 +13,12 @@
 namespace belfry {
 namespace {
 
+bool of_one_type(const GradientTable& grads) {
+  for (int v = 1; v < grads.variables(); ++v)
+    if (grads.at(0, v).value.dtype() != grads.at(0, 0).value.dtype()) return false;
+  return true;
+}
+
 class Ring final : public CombiningStrategy {
  public:
   explicit Ring(int chunks = 1) : chunks_(chunks) {}
@@ -19,6 +26,7 @@ class Ring final : public CombiningStrategy {
   // Of two towers the order is that of the tree, but for which of two NaNs is kept; so it promises
   // nothing for any K.
   bool canonical(int) const override { return false; }
+  bool reaches_processes() const override { return true; }
   std::unique_ptr<Strategy> in_chunks(int chunks) const override {
     return std::make_unique<Ring>(chunks);
   }
@@ -26,6 +34,9 @@ class Ring final : public CombiningStrategy {
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
+    if (grads.graph().process().size > 1)  // a bucket travels as one row
+      return sums_over_processes(grads, reduction == Reduction::kMean, of_one_type(grads),
+                                 ProcessSum::kRing);
     NameScope names(grads.graph(), "AllReduceRing");
     return by_variable(grads, [&](int v) { return add_variable(grads, v, reduction); });
   }

@@ -1,21 +1,25 @@
-// The command of Belfry: looks at what runs have left.
+// The command of Belfry: starts runs as several processes, and looks at what runs have left.
+//   belfry run -n P [--max_restarts=N] [--min_processes=M] -- PROGRAM ...
 //   belfry checkpoint ls|verify|diff|export|import ...
 //   belfry plot RUN... [--out=FILE.svg]
 //   belfry bisect RUN_A RUN_B
 #include "belfry/trainers/commands/bisect_command.h"
 #include "belfry/trainers/commands/checkpoint_commands.h"
 #include "belfry/trainers/commands/plot_command.h"
+#include "belfry/trainers/commands/run_command.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/program/program.h"
 using namespace belfry;
 
 int main(int argc, char** argv) {
   const Subcommand commands[] = {
+      {"run", "start a program as several processes that train together", run_run_command},
       {"checkpoint", "list, check, compare, export and import checkpoints", run_checkpoint_command},
       {"plot", "draw the loss and the speed of runs", run_plot_command},
       {"bisect", "find the step at which two runs part", run_bisect_command}};
   return run_program([&] {
-    return run_subcommand(commands, "Looks at what training runs have left.",
-                          program_arguments(argc, argv), program_name(argc, argv));
+    return run_subcommand(
+        commands, "Starts training runs as several processes, and looks at what runs have left.",
+        program_arguments(argc, argv), program_name(argc, argv));
   });
 }

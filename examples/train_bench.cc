@@ -371,8 +371,8 @@ int run(const BenchFlags& wanted) {
     return 0;
   }
   const std::shared_ptr<Processes> processes = join_processes(wanted.training);
-  if (!processes) return train_bench(wanted);
-  return run_process(*processes, [&] {
+  return run_process(processes.get(), wanted.training, [&] {
+    if (!processes) return train_bench(wanted);
     BenchFlags own = wanted;
     own.training = of_process(wanted.training, processes);
     if (!speaks(own.training)) own.plot.clear();

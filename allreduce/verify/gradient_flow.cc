@@ -159,7 +159,7 @@ void GradientFlow::follow(const Node& node) {
   std::vector<Found> outputs(node.outputs(), kNoGradient);
   if (node.op().collective) {
     follow_collective(node, outputs);
-  } else if (!node.op().metadata) {
+  } else if (!node.op().metadata && &node.op() != &kPassOn) {  // that comes of other processes
     const bool adds = &node.op() == &kAddN || &node.op() == &kAdd || &node.op() == &kScatterPieces;
     const bool lays_side_by_side = &node.op() == &kConcat;
     Found all = combined(node, 0, node.inputs().size(), adds, lays_side_by_side);

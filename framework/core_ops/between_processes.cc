@@ -28,6 +28,12 @@ struct GatherOptions {
   int tag;
 };
 
+struct PassOnOptions {
+  int rank, size;
+  std::int64_t arriving;  // elements of the piece that comes
+  int tag;
+};
+
 // What process `rank` adds of a tensor: whole cache lines, if it is large.
 WorkRange piece_of(std::int64_t elements, int rank, int size) {
   constexpr std::int64_t kUnit = 16;
@@ -217,6 +223,26 @@ KernelRun gather_kernel(KernelPlan& plan) {
   };
 }
 
+OutputTypes pass_on_shape(const ShapeContext& c) {
+  c.require_rank(0, 1);
+  return {Shape{c.options<PassOnOptions>().arriving}};
+}
+
+Exchange pass_on_exchange(const Node& node, const Pointers& p) {
+  const auto& [rank, size, arriving, tag] = node.options<PassOnOptions>();
+  const TensorType& sent = node.input(0).type();
+  const auto message = [&](int peer, const void* tensor, std::int64_t elements) {
+    return GroupMessage{peer, tag, bytes_at(tensor, {0, elements}, sent.dtype)};
+  };
+  return {.received = {message((rank + size - 1) % size, p.output<void>(), arriving)},
+          .sent = {message((rank + 1) % size, p.input<void>(0), sent.shape.elements())}};
+}
+
+// All of the output comes from another process.
+KernelRun pass_on_kernel(KernelPlan&) {
+  return [](const Pointers&) {};
+}
+
 // Another for each exchange of a graph.
 int next_tag(const Graph& graph) { return static_cast<int>(exchanges(graph).size()); }
 
@@ -254,6 +280,14 @@ const Op kGatherPieces{.name = "GatherPieces",
                        .half = true,
                        .cpu_only = "it moves memory of hosts"};
 
+const Op kPassOn{.name = "PassOn",
+                 .inputs = 1,
+                 .shape = pass_on_shape,
+                 .no_gradient = kNoGradient,
+                 .exchange = pass_on_exchange,
+                 .reference = pass_on_kernel,
+                 .cpu_only = "it moves memory of hosts"};
+
 std::vector<Node*> exchanges(const Graph& graph) { return graph.nodes(kCollection); }
 
 std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
@@ -272,7 +306,25 @@ Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int t
   const Output sum =
       graph.add(kAddPieces, {pieces}, at, NodeOptions(AddOptions{place.size, towers, mean}))
           .output();
-  return exchanged(graph, kGatherPieces, {&sum, 1},
+  return gather_pieces(sum, place, elements, at);
+}
+
+std::vector<std::int64_t> piece_sizes(std::int64_t elements, int size) {
+  std::vector<std::int64_t> sizes;
+  for (int r = 0; r < size; ++r) sizes.push_back(piece_of(elements, r, size).size());
+  return sizes;
+}
+
+Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at) {
+  Graph& graph = piece.graph();
+  return exchanged(graph, kPassOn, {&piece, 1},
+                   NodeOptions(PassOnOptions{place.rank, place.size, arriving, next_tag(graph)}),
+                   at);
+}
+
+Output gather_pieces(Output piece, ProcessPlace place, std::int64_t elements, At at) {
+  Graph& graph = piece.graph();
+  return exchanged(graph, kGatherPieces, {&piece, 1},
                    NodeOptions(GatherOptions{place.rank, place.size, elements, next_tag(graph)}),
                    at);
 }

@@ -24,12 +24,20 @@ std::vector<TreeNode> covering_nodes(TreeNode range, int leaves);
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at = {});
 
+// The elements of each process's piece of a tensor.
+std::vector<std::int64_t> piece_sizes(std::int64_t elements, int size);
+// Sends a piece to the next process of the ring by rank, and returns what comes from the one
+// before, of `arriving` elements.
+Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at = {});
+// The tensor of which each process has its piece.
+Output gather_pieces(Output piece, ProcessPlace place, std::int64_t elements, At at = {});
+
 // Rows of all processes, by rank: [n, ...] gives [size * n, ...].
 Output gather_over_processes(Output rows, ProcessPlace place, At at = {});
 
 // The nodes of the graph that send to other processes, in order of creation.
 std::vector<Node*> exchanges(const Graph& graph);
 
-extern const Op kScatterPieces, kAddPieces, kGatherPieces;
+extern const Op kScatterPieces, kAddPieces, kGatherPieces, kPassOn;
 
 }  // namespace belfry

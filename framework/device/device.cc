@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include <sched.h>
 
-#include "belfry/framework/base/host_cores.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/device/cpu_quota.h"
 #include "belfry/framework/device/gpu_memory.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/device/session_options.h"
@@ -173,8 +174,9 @@ int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  const int limit = core_limit();
-  return limit > 0 ? std::min(limit, CPU_COUNT(&set)) : CPU_COUNT(&set);
+  const int cores = CPU_COUNT(&set);
+  static const std::optional<double> quota = cpu_quota();
+  return quota ? std::clamp(static_cast<int>(*quota), 1, cores) : cores;
 }
 
 }  // namespace belfry

@@ -53,7 +53,7 @@ std::vector<std::string> device_names(const std::vector<std::unique_ptr<Device>>
 // "[ /job:localhost/replica:0/task:0/device:CPU:0, ... ]": how errors list them.
 std::string list_devices(const std::vector<std::unique_ptr<Device>>& devices);
 
-// Cores this process may use.
+// Cores this process may use: its mask, and what control groups leave it.
 int usable_cores();
 
 }  // namespace belfry

@@ -82,6 +82,7 @@ void Processes::serve(std::stop_token stop) {
     lock.unlock();
     if (!wanted) {
       if (group_) group_->beat();
+      abandon_in_time();
       lock.lock();
       continue;
     }
@@ -98,6 +99,21 @@ void Processes::serve(std::stop_token stop) {
     changed_.notify_all();
   }
   group_.reset();
+}
+
+// The other threads see the failure when they next need the group, and end. One that hangs, or
+// computes for long, would keep this process alive while all others are gone.
+void Processes::abandon_in_time() {
+  if (!watch_.abandon || !group_ || !group_->failure()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (!failed_since_) failed_since_ = now;
+  if (now - *failed_since_ < watch_.patience) return;
+  failed_since_ = std::chrono::steady_clock::time_point::max();  // once
+  try {
+    std::rethrow_exception(group_->failure());
+  } catch (const std::exception& error) {
+    watch_.abandon(*group_, error);
+  }
 }
 
 void Processes::run(Work& work) {

@@ -1,10 +1,12 @@
 // The processes of a run, and the one thread of this process that talks to the others.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,7 +30,8 @@ class Processes {
     virtual std::string doing() const { return ""; }
   };
 
-  // `open` makes the group, in the thread. Throws what it throws.
+  // `open` makes the group, in the thread. Throws what it throws. When the group has failed and
+  // this object still lives after watch.patience, watch.abandon is called.
   explicit Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchOptions watch = {});
   // Waits until the other processes end theirs, too, if nothing has failed.
   ~Processes();
@@ -54,10 +57,12 @@ class Processes {
   void call(const std::function<void(ProcessGroup&)>& what);
   void serve(std::stop_token stop);
   void run(Work& work);
+  void abandon_in_time();
 
   std::function<std::unique_ptr<ProcessGroup>()> open_;
   const WatchOptions watch_;
-  std::unique_ptr<WatchedGroup> group_;  // the thread's
+  std::unique_ptr<WatchedGroup> group_;                                // the thread's
+  std::optional<std::chrono::steady_clock::time_point> failed_since_;  // so is this
   ProcessPlace place_;
   std::vector<std::string> hosts_;
   std::string carrier_;

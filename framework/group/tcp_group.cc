@@ -393,6 +393,8 @@ class Meeting {
 
 }  // namespace
 
+int free_port() { return Socket::listen_on(0).port(); }
+
 std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options) {
   require(options.size >= 1 && options.rank >= 0 && options.rank < options.size, "rank ",
           options.rank, " of ", options.size, " processes is not possible");

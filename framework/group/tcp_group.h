@@ -19,6 +19,9 @@ struct TcpGroupOptions {
   std::chrono::seconds timeout{60};  // for all processes to arrive
 };
 
+// A port of this machine that nobody listens at now.
+int free_port();
+
 // Every process connects to every other one. Returns when all are connected. Throws CommError, in
 // each process, naming who is missing, has another token or size, or a rank that another one has.
 std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options);

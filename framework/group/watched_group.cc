@@ -18,6 +18,9 @@ constexpr int kBeatTag = (1 << 20) + 2;  // which no step and no gather() uses
 // Beats after which a message of a process that has left cannot come any more.
 constexpr int kBeatsBehindTheLast = 5;
 
+// Begins the reason of a process that ends the others because a message waits too long.
+constexpr std::string_view kStalled = "the run has stalled: ";
+
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
@@ -109,7 +112,8 @@ void WatchedGroup::waiting(const std::string& what, Clock::time_point began) {
     const bool computes = std::ranges::any_of(
         peers_, [&](const Peer& peer) { return is_late(peer) && peer.last.doing[0] != '\0'; });
     if (computes)
-      throw CommError(cat(what, " has waited ", seconds(waited), " s; late: ", late_processes()));
+      throw StallError(
+          cat(kStalled, what, " has waited ", seconds(waited), " s; late: ", late_processes()));
   }
   if (!warns || std::exchange(warned_, began) == began) return;
   log_warning(what, " has waited ", seconds(waited), " s; late: ", late_processes());
@@ -129,7 +133,7 @@ void WatchedGroup::note(GroupMessage& message) {
 
 // One look at everything. Whether something moved.
 bool WatchedGroup::turn() {
-  const bool moved = group_->poll();
+  const bool moved = poll_group();
   for (Peer& peer : peers_) {
     std::erase_if(peer.messages, [](const GroupMessage* message) { return message->done; });
     if (!peer.left && peer.received.done) hear(peer);
@@ -140,6 +144,16 @@ bool WatchedGroup::turn() {
     look_for_lost();
   }
   return moved;
+}
+
+// A stall that another process has found is one here.
+bool WatchedGroup::poll_group() {
+  try {
+    return group_->poll();
+  } catch (const CommError& error) {
+    if (std::string_view(error.what()).find(kStalled) == std::string_view::npos) throw;
+    throw StallError(error.what());
+  }
 }
 
 void WatchedGroup::hear(Peer& peer) {

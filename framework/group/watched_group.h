@@ -8,9 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/group/group.h"
 
 namespace belfry {
+
+// A message has waited longer than WatchOptions::stall_end, here or in another process.
+class StallError : public CommError {
+ public:
+  using CommError::CommError;
+};
 
 struct WatchOptions {
   std::chrono::milliseconds beat{200};  // from one sign of life to the next
@@ -21,6 +28,10 @@ struct WatchOptions {
   // run ends; 0: for ever. Processes that are between two steps never end it, and messages between
   // two steps do not either.
   std::chrono::milliseconds stall_warn{10'000}, stall_end{600'000};
+  // How long this process may live on after the group has failed. Then `abandon` is called once,
+  // with the failure, in the thread of the messages: another thread hangs. Null: for ever.
+  std::chrono::milliseconds patience{4'000};
+  std::function<void(const ProcessGroup&, const std::exception&)> abandon = nullptr;
 };
 
 // Forwards to the group that it is made of. Each function throws CommError naming a process that is
@@ -48,9 +59,11 @@ class WatchedGroup final : public ProcessGroup {
   void beat() noexcept;
   // What this process does in a step, asked for each beat; empty: it is between two steps.
   void tell(std::function<std::string()> doing) { doing_ = std::move(doing); }
-  // To be called while messages of `what` wait, since `began`: warns once, or throws CommError,
+  // To be called while messages of `what` wait, since `began`: warns once, or throws StallError,
   // after the times of WatchOptions. Names the processes that have begun fewer messages of steps.
   void waiting(const std::string& what, std::chrono::steady_clock::time_point began);
+  // What all later calls throw; null as long as the group works.
+  const std::exception_ptr& failure() const { return failure_; }
   // This process has begun the messages of one more launch of a step.
   void count_launch() { ++launches_; }
 
@@ -76,6 +89,7 @@ class WatchedGroup final : public ProcessGroup {
   void require_intact() const;
   void note(GroupMessage& message);
   bool turn();
+  bool poll_group();
   void hear(Peer& peer);
   void send_beats(bool leaving);
   void look_for_lost();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/watched_group.h"
 #include "belfry/framework/plan/rank_launch.h"
 #include "belfry/framework/run/linked_plan.h"
 #include "belfry/framework/run/ranks.h"
@@ -157,10 +158,10 @@ void NcclRanks::check() {
       watched.seen = waits ? finished : -1;
       watched.since = now;
     } else if (now - watched.since > runtime_.nccl_timeout) {
-      throw CommError(cat(unfinished(), " has not finished within ", runtime_.nccl_timeout.count(),
-                          " s: not all GPUs take part, or they do not reach each other "
-                          "(NCCL_DEBUG=INFO says what NCCL does); steps that take longer need a "
-                          "larger nccl_timeout_s"));
+      throw StallError(cat(unfinished(), " has not finished within ", runtime_.nccl_timeout.count(),
+                           " s: not all GPUs take part, or they do not reach each other "
+                           "(NCCL_DEBUG=INFO says what NCCL does); steps that take longer need a "
+                           "larger nccl_timeout_s"));
     }
   }
 }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/tests/support/process_threads.h"
+#include "belfry/framework/group/tcp_group.h"
 #include "belfry/tests/support/programs.h"
 #include "belfry/tests/support/sanitizers.h"
 
@@ -43,8 +43,7 @@ std::string by_tcp(int size, const std::string& arguments, int port,
 TEST(Processes, ByTcpGiveTheHashOfOne) {
   const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + kArguments));
   for (const auto& [size, devices] : {std::pair(2, "cpu:2"), std::pair(4, "cpu:1")}) {
-    const Finished all =
-        shell(by_tcp(size, cat(" --devices=", devices, kArguments), test::free_port()));
+    const Finished all = shell(by_tcp(size, cat(" --devices=", devices, kArguments), free_port()));
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
     // One of them speaks.
@@ -67,14 +66,30 @@ TEST(Processes, ByMpiGiveTheHashOfOne) {
   }
 }
 
+// Over a link of TCP between two network namespaces.
+TEST(Processes, OnTwoHostsGiveTheHashOfOne) {
+  if (!std::filesystem::exists(BELFRY_BIN_DIR "/../lib/libbelfry_mpi.so"))
+    GTEST_SKIP() << "no MPI here; scripts/setup installs one";
+  const std::string two_hosts = BELFRY_SOURCE_DIR "/scripts/two_hosts";
+  const Finished names = shell(two_hosts + " -- hostname");
+  if (names.status == 2) GTEST_SKIP() << names.errors;
+  EXPECT_THAT(names.output, testing::AllOf(HasSubstr("one\n"), HasSubstr("two\n")));
+  const Finished all = shell(cat("ASAN_OPTIONS=detect_leaks=0 ", two_hosts, " --rate=100mbit -- ",
+                                 kMnist, " --devices=cpu:1 --json=-", kArguments));
+  ASSERT_EQ(all.status, 0) << all.errors;
+  const nlohmann::json report = nlohmann::json::parse(all.output);
+  EXPECT_EQ(report["hosts"], nlohmann::json({"one", "two"}));
+  const Finished alone = shell(cat(kMnist, " --devices=cpu:2 --json=-", kArguments));
+  EXPECT_EQ(report["params_hash"], nlohmann::json::parse(alone.output)["params_hash"]);
+}
+
 TEST(Processes, OfABenchmarkGiveTheHashOfOne) {
   const std::string program = BELFRY_BIN_DIR "/train_bench";
   const std::string arguments =
       " --model=resnet20 --batch_norm=synchronised --global_batch_size=8 --num_batches=2 "
       "--num_warmup_batches=1 --threads=1 --shards=4";
   const std::string alone = hash_in(shell(cat(program, " --devices=cpu:2", arguments)));
-  const Finished all =
-      shell(by_tcp(2, cat(" --devices=cpu:1", arguments), test::free_port(), program));
+  const Finished all = shell(by_tcp(2, cat(" --devices=cpu:1", arguments), free_port(), program));
   EXPECT_EQ(all.status, 0) << all.errors;
   EXPECT_EQ(hash_in(all), alone);
 }
@@ -85,7 +100,7 @@ TEST(Processes, GoOnFromARunDirectory) {
     const std::string arguments =
         cat(" --devices=cpu:", 2 / size, " --global_batch_size=32 --threads=1",
             " --max_steps=", steps, run_dir);
-    return shell(size == 1 ? kMnist + arguments : by_tcp(size, arguments, test::free_port()));
+    return shell(size == 1 ? kMnist + arguments : by_tcp(size, arguments, free_port()));
   };
   const std::string whole = hash_in(part(1, 12, ""));
   for (const auto& [first, second] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
@@ -106,18 +121,16 @@ TEST(Processes, GoOnFromARunDirectory) {
 
 TEST(Processes, WhatTheyCannotDoIsNamed) {
   for (const auto& [flag, why] :
-       {std::pair(" --allreduce=ring", "--allreduce=collective, not replicated and ring"),
-        std::pair(" --precision=f16", "--precision=f16 is for one process")}) {
-    const Finished all =
-        shell(by_tcp(2, cat(" --devices=cpu:1", kArguments, flag), test::free_port()));
+       {std::pair(" --allreduce=naive", "--allreduce=naive combines the gradients of one process"),
+        std::pair(" --trainer=parameter_server", "--trainer=replicated, not parameter_server")}) {
+    const Finished all = shell(by_tcp(2, cat(" --devices=cpu:1", kArguments, flag), free_port()));
     EXPECT_NE(all.status, 0);
     EXPECT_THAT(all.errors, HasSubstr(why));
   }
 }
 
 TEST(Processes, AreInTheReport) {
-  const Finished all =
-      shell(by_tcp(2, " --devices=cpu:2 --json=-" + kArguments, test::free_port()));
+  const Finished all = shell(by_tcp(2, " --devices=cpu:2 --json=-" + kArguments, free_port()));
   EXPECT_EQ(all.status, 0) << all.errors;
   const nlohmann::json report = nlohmann::json::parse(all.output);
   EXPECT_EQ(report["processes"], 2);
@@ -131,18 +144,17 @@ TEST(Processes, AreInTheReport) {
 }
 
 TEST(Processes, OfABenchmarkForOneAreRefused) {
-  const Finished all =
-      shell(by_tcp(2, " -e 4K", test::free_port(), BELFRY_BIN_DIR "/allreduce_bench"));
+  const Finished all = shell(by_tcp(2, " -e 4K", free_port(), BELFRY_BIN_DIR "/allreduce_bench"));
   EXPECT_NE(all.status, 0);
   EXPECT_THAT(all.errors, HasSubstr("WORLD_SIZE=2: allreduce_bench measures the devices of one"));
 }
 
 TEST(Processes, AFlagThatDiffersIsNamed) {
-  const Finished all = shell(
-      cat("p=", test::free_port(), "; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ",
-          kMnist, kArguments, " --devices=cpu:1 --seed=3 & ",
-          "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ", kMnist, kArguments,
-          " --devices=cpu:1; status=$?; wait; exit $status"));
+  const Finished all =
+      shell(cat("p=", free_port(), "; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ",
+                kMnist, kArguments, " --devices=cpu:1 --seed=3 & ",
+                "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ", kMnist, kArguments,
+                " --devices=cpu:1; status=$?; wait; exit $status"));
   EXPECT_EQ(all.status, 1);
   EXPECT_THAT(all.errors, HasSubstr("rank 1 on "));
   EXPECT_THAT(all.errors, HasSubstr("--seed"));
@@ -151,13 +163,13 @@ TEST(Processes, AFlagThatDiffersIsNamed) {
 // Two processes that would train for hours. When both do, `then` is run, a script that knows rank
 // 1 as $other and rank 0 as $first, which writes to the file $log.
 Finished while_training(const std::string& then) {
-  return shell(cat(
-      "log=$(mktemp); export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", test::free_port(),
-      "; run='", kMnist, " --devices=cpu:1 --global_batch_size=32",
-      " --epochs=10000 --threads=1 --stall_warn_seconds=0.5'\n",
-      "RANK=1 $run > /dev/null 2>&1 & other=$!\n", "RANK=0 $run > $log 2>&1 & first=$!\n",
-      "until grep -q '^memory: ' $log; do sleep 0.1; done\n", then,
-      "\nkill -9 $other $first 2> /dev/null; cat $log; rm $log"));
+  return shell(
+      cat("log=$(mktemp); export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", free_port(),
+          "; run='", kMnist, " --devices=cpu:1 --global_batch_size=32",
+          " --epochs=10000 --threads=1 --stall_warn_seconds=0.5'\n",
+          "RANK=1 $run > /dev/null 2>&1 & other=$!\n", "RANK=0 $run > $log 2>&1 & first=$!\n",
+          "until grep -q '^memory: ' $log; do sleep 0.1; done\n", then,
+          "\nkill -9 $other $first 2> /dev/null; cat $log; rm $log"));
 }
 
 TEST(Processes, AKilledOneEndsTheOthersAndIsNamed) {

@@ -48,7 +48,8 @@ std::vector<std::string> file_access(const SourceFile& file) {
 
 TEST(Sources, EndTheProcessInMainOnly) {
   for (const SourceFile& file : source_files(kShipped)) {
-    if (has_main(file)) continue;
+    // For those that hang, and children that did not start.
+    if (has_main(file) || file.path == "framework/base/end_process.cc") continue;
     EXPECT_THAT(calls(file, kExits), IsEmpty());
   }
 }

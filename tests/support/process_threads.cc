@@ -4,11 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "belfry/framework/group/socket_impl.h"
-
 namespace belfry::test {
-
-int free_port() { return detail::Socket::listen_on(0).port(); }
 
 TcpGroupOptions local_processes(int size) {
   return {.size = size, .port = free_port(), .token = "test", .timeout = std::chrono::seconds(30)};

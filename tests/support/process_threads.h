@@ -8,9 +8,6 @@
 
 namespace belfry::test {
 
-// A port that nobody listens at.
-int free_port();
-
 // Of rank 0 of `size` processes, to be given the others' ranks.
 TcpGroupOptions local_processes(int size);
 

@@ -5,11 +5,15 @@
 #include <map>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/concat.h"
 #include "belfry/ops/loss_scale.h"
+#include "belfry/ops/operand.h"
+#include "belfry/ops/reshape.h"
 
 namespace belfry {
 namespace {
@@ -21,6 +25,14 @@ constexpr const char* kSkippedSteps = "loss_scale/skipped_steps";
 Variable make_state(Graph& graph, const char* name, DType dtype, double initial) {
   return graph.create_variable(
       {name, {}, {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}}, {});
+}
+
+// Whether all flags of all processes are true: 1 / 0 is not finite.
+Output true_in_all_processes(Graph& graph, std::span<const Output> flags) {
+  std::vector<Output> row;
+  for (const Output& flag : flags) row.push_back(reshape(1.0 / cast(flag, DType::kF32), {1}));
+  const Output all = gather_over_processes(concat(row, 0), graph.process());
+  return all_finite({{all}});
 }
 
 }  // namespace
@@ -66,6 +78,7 @@ Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradi
     }
   }
   const ColocateWith with(scale.scale.ref());
+  if (graph.process().size > 1) finite = {true_in_all_processes(graph, finite)};
   return unscale(scale.scale, finite);
 }
 

@@ -162,13 +162,15 @@ void add_variables(Trainer& trainer, std::vector<AgreedItem>& items) {
 }
 
 // What a node sends in parts is its input, and what it puts together its output: those are of one
-// shape in all processes.
+// shape in all processes. Pieces on their way around a ring need not be.
 void add_messages(const Graph& graph, std::vector<AgreedItem>& items) {
   for (const Node* const node : exchanges(graph)) {
     const bool parts = &node->op() == &kScatterPieces;
     const TensorType& type = parts ? node->input(0).type() : node->output().type();
+    const bool piece = &node->op() == &kPassOn;
     items.push_back({cat("message '", node->logical_name(), "'"),
-                     cat(node->op().name, " of ", type, ", built at ", node->origin().site)});
+                     cat(node->op().name, piece ? std::string() : cat(" of ", type), ", built at ",
+                         node->origin().site)});
   }
 }
 

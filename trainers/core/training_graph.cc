@@ -299,7 +299,8 @@ class Forms {
   Unscaling unscaling(const GradientTable& table, const BatchForm& batch, bool weighted) {
     Rows rows;
     for (int t = 0; t < table.towers(); ++t) rows.push_back(table.row(t));
-    const auto total = static_cast<double>(weighted ? batch.total() : std::ssize(rows));
+    const auto total =
+        static_cast<double>(weighted ? batch.total() : std::ssize(rows) * graph_.process().size);
     return unscaling_of(built_.loss_scale, rows, total,
                         [&](std::size_t t) { return !weighted || batch.samples[t] > 0; });
   }

@@ -78,9 +78,6 @@ class FlagChecks {
     check_auto_flags(flags_.automatic, aggregation_.choice.any,
                      wishes_auto || flags_.check_equivalence > 0 || compares_auto || may_choose,
                      "--allreduce=auto");
-    require<FlagError>(!given("--nccl_timeout_s") || may_use_nccl(), written("--nccl_timeout_s"),
-                       " is for nccl, which is not used by --allreduce=", aggregation_.allreduce,
-                       " on ", short_names(trainer_.devices));
     check_links();
     check_shares();
     as_option([&] { check_shards(trainer_, *kind_); });
@@ -137,8 +134,7 @@ class FlagChecks {
         {"--small_tensors_kb", aggregation_.small_tensors_kb > 0},
         {"--bucket_mb", aggregation_.bucket_mb > 0},
         {"--fuse_updates", trainer_.session.fuse_updates && !on_gpus()},
-        {"--share_replicas", trainer_.session.share_replicas},
-        {"--nccl_timeout_s", true}};
+        {"--share_replicas", trainer_.session.share_replicas}};
     std::vector<std::string> unused;
     for (const auto& [flag, asks] : combining) {
       if (given(flag) && asks) unused.push_back(written(flag));
@@ -208,15 +204,6 @@ class FlagChecks {
     for (const auto& [flag, on] : passes)
       require<FlagError>(!given(flag) || !on || kind_->replicates_variables(), written(flag),
                          " has no use for ", chosen_trainer(), ", which has no replicas");
-  }
-
-  // Whether gradients are, or may be, combined by NCCL, which needs GPUs.
-  bool may_use_nccl() const {
-    if (!on_gpus()) return false;
-    if (!flags_.allreduce_given || aggregation_.allreduce == "auto") return true;
-    return std::ranges::any_of(
-        parse_all_reduce_spec(aggregation_.allreduce).ranges,
-        [](const AllReduceRange& range) { return range.strategy == "nccl"; });
   }
 
   void check_packing() const {

@@ -1,5 +1,6 @@
 #include "belfry/trainers/program/flags.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 #include <variant>
@@ -12,6 +13,7 @@
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flag_checks_impl.h"
+#include "belfry/trainers/program/flag_spellings.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/tf_spellings.h"
 
@@ -20,6 +22,8 @@ namespace {
 
 constexpr int kMost = std::numeric_limits<int>::max();
 constexpr int kMostThreads = 1024;
+constexpr double kMostStallSeconds = 1e9;
+constexpr int kMostExitCode = 255;
 
 std::string alternatives(const std::vector<std::string>& names) { return join(names, "|"); }
 
@@ -116,15 +120,6 @@ void TrainFlagSet::add_devices_and_gradients(FlagParser& parser) {
              "variables in one launch; the same bits [1]");
   parser.add("--share_replicas", trainer.session.share_replicas, "0|1",
              "one storage for equal replicas in one memory space; the same bits [1]");
-  parser.add(
-      "--nccl_timeout_s",
-      [&to = trainer.session.nccl_timeout_s](const WrittenFlag& flag) {
-        read_number(
-            flag, "a number above 0", [](double x) { return x > 0; }, to);
-      },
-      "X",
-      "end with an error if a collective of --allreduce=nccl does not finish within X "
-      "seconds [600]");
   parser.add(
       "--async",
       [&to = trainer.async](const WrittenFlag& flag) {
@@ -329,21 +324,35 @@ void TrainFlagSet::add_execution(FlagParser& parser) {
       [&to = flags_.without_mpi](const WrittenFlag& flag) { to = is_second(flag, "auto", "off"); },
       "auto|off",
       "off: this process trains alone, whatever launcher of MPI has started it with others [auto]");
-  const auto add_stall = [&](const char* name, std::chrono::milliseconds& to,
-                             const std::string& text) {
-    const auto read = [&to](const WrittenFlag& flag) {
-      double seconds = 0;
-      read_number(
-          flag, "a number of at least 0", [](double x) { return x >= 0; }, seconds);
-      to = std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, 1e9) * 1000));
-    };
-    parser.add(name, read, "X", text);
+  const auto seconds_of = [](const WrittenFlag& flag) {
+    double seconds = 0;
+    read_number(
+        flag, "a number of at least 0", [](double x) { return x >= 0; }, seconds);
+    return std::min(seconds, kMostStallSeconds);
   };
-  add_stall("--stall_warn_seconds", flags_.watch.stall_warn,
-            "with several processes: tell which of them are late, and what they do, when a message "
-            "between them has waited X seconds; 0: never [10]");
-  add_stall("--stall_abort_seconds", flags_.watch.stall_end,
-            "end with an error when it has waited X seconds for one that computes; 0: never [600]");
+  const auto milliseconds = [](double seconds) {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  };
+  parser.add(
+      "--stall_warn_seconds",
+      [=, this](const WrittenFlag& flag) {
+        flags_.watch.stall_warn = milliseconds(seconds_of(flag));
+      },
+      "X",
+      "with several processes: tell which of them are late, and what they do, when a message "
+      "between them has waited X seconds; 0: never [10]");
+  parser.add(
+      "--stall_abort_seconds",
+      [=, this](const WrittenFlag& flag) {
+        const double seconds = seconds_of(flag);
+        flags_.watch.stall_end = milliseconds(seconds);
+        flags_.trainer.session.nccl_timeout_s = seconds > 0 ? seconds : kMostStallSeconds;
+      },
+      "X",
+      "end with an error when it has waited X seconds for one that computes, or a collective of "
+      "--allreduce=nccl has (also --nccl_timeout_s); 0: never [600]");
+  parser.add("--stall_exit_code", flags_.stall_exit_code, 1, kMostExitCode, "N",
+             "the exit code of such an end [75]");
   parser.add("--json", flags_.json, "FILE", "write the results there, as one JSON object [none]");
 }
 
@@ -359,6 +368,9 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
   add_inspection(parser);
   add_own_flags(parser, defaults_.own);
   add_execution(parser);
+  FlagSpelling alias = renamed("nccl_timeout_s", "X", "stall_abort_seconds");
+  alias.text.clear();
+  parser.add_spellings({std::move(alias)});
   parser.add_spellings(tf_spellings(defaults_));
 }
 

@@ -58,6 +58,7 @@ struct TrainFlags {
   bool without_mpi = false;      // --mpi=off
   LauncherFound launcher;        // of several processes
   WatchOptions watch;            // over them
+  int stall_exit_code = 75;      // of a run that watch.stall_end, or that of NCCL, ends
   bool batch_given = false;      // --batch_size, --global_batch_size or --shards
   Json config = Json::object();  // config_of() the command line
   std::string help;              // not empty if --help was given: print it and do nothing else

@@ -47,6 +47,8 @@ int status_of(const std::function<int()>& body) {
     return body();
   } catch (const FlagError& error) {
     return fail(error.what(), 2);
+  } catch (const ExitError& error) {
+    return fail(error.what(), error.code());
   } catch (const OptionError& error) {
     return fail(cat("--", error.what()), 1);
   } catch (const std::bad_alloc&) {

@@ -5,21 +5,33 @@
 #include <span>
 #include <string>
 
+#include "belfry/framework/base/error.h"
+
 namespace belfry {
 
 // The last part of argv[0]; "program" for none.
 std::string program_name(int argc, const char* const* argv);
 
+// What ends run_program() with an exit code of its own.
+class ExitError : public Error {
+ public:
+  ExitError(int code, const std::string& what) : Error(what), code_(code) {}
+  int code() const { return code_; }
+
+ private:
+  int code_;
+};
+
 // What follows argv[0].
 std::span<const char* const> program_arguments(int argc, const char* const* argv);
 
 // Calls body() and returns its exit code. What it throws becomes one line "error: ..." on standard
-// error, and 2 if it was a FlagError, else 1. The line of an OptionError names the option's flag,
-// and "(the option NAME)" in any other becomes "(--NAME)".
-// What could not be printed to standard output becomes such a line, and 1, when body() has ended: a
-// pipe whose reader goes ends no run, as SIGPIPE and SIGXFSZ are ignored from then on. Descriptors
-// 0 to 2 are opened if they are closed, so that no file gets them. A stack that is too small for
-// kernels becomes such a line, and 1, before body().
+// error, and 2 if it was a FlagError, the code of an ExitError, else 1. The line of an OptionError
+// names the option's flag, and "(the option NAME)" in any other becomes "(--NAME)". What could not
+// be printed to standard output becomes such a line, and 1, when body() has ended: a pipe whose
+// reader goes ends no run, as SIGPIPE and SIGXFSZ are ignored from then on. Descriptors 0 to 2 are
+// opened if they are closed, so that no file gets them. A stack that is too small for kernels
+// becomes such a line, and 1, before body().
 int run_program(const std::function<int()>& body);
 
 // The same for a program without flags: --help prints what it does, and all else is refused.

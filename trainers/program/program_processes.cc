@@ -1,55 +1,70 @@
 #include "belfry/trainers/program/program_processes.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <sched.h>
-
+#include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
-#include "belfry/framework/device/device.h"
 #include "belfry/framework/group/agreement.h"
+#include "belfry/trainers/machine/core_shares.h"
+#include "belfry/trainers/program/program.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace {
 
-// The cores that this process may use, as text to compare: "host 1100".
-std::string own_cores(const Processes& processes) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  std::string text = processes.host(processes.rank()) + " ";
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return text;
-  for (int core = 0; core < CPU_SETSIZE; ++core) text += CPU_ISSET(core, &mask) ? '1' : '0';
-  return text;
-}
-
 // Processes that may use the same cores share them; others have all of their own.
 int share_of_cores(Processes& processes) {
-  const std::string own = own_cores(processes);
-  const std::vector<std::string> all = processes.gather(own);
-  const auto sharers = static_cast<int>(std::ranges::count(all, own));
-  return std::max(1, usable_cores() / sharers);
+  const ProcessCores own = own_cores(processes.host(processes.rank()));
+  std::vector<ProcessCores> all;
+  for (const std::string& text : processes.gather(own.str()))
+    all.push_back(ProcessCores::read(text));
+  for (const std::string& narrow : narrow_processes(all))
+    if (!narrow.empty() && processes.rank() == 0)
+      log_warning(narrow, "; mpirun --bind-to none lets it use all");
+  return belfry::share_of_cores(all, processes.rank());
+}
+
+bool is_stall(const std::exception& error) {
+  if (dynamic_cast<const StallError*>(&error)) return true;
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& inner) {
+    return is_stall(inner);
+  }
+  return false;
+}
+
+// The last words of a process that hangs.
+void abandon(const ProcessGroup& group, const std::exception& error, int stall_exit_code) {
+  std::fprintf(stderr, "error: [%s] %s; this process did not end by itself, and ends now\n",
+               describe_rank(group, group.rank()).c_str(), error.what());
+  end_process(is_stall(error) ? stall_exit_code : 1);
 }
 
 void require_possible(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.check_equivalence > 0},
       {"--explain", !flags.explain.empty()},
-      {"--precision=f16", flags.trainer.precision == Precision::kF16},
       {"--trainer=async", !flags.async().empty()},
       {"a device on a GPU", std::ranges::any_of(flags.trainer.devices, &DeviceSpec::is_gpu)}};
   for (const auto& [what, given] : refused)
     require<FlagError>(!given, what,
                        " is for one process, and this is one of several; --mpi=off "
                        "makes each a training of its own");
-  require<FlagError>(
-      flags.kind == "replicated" && flags.trainer.aggregation.allreduce == "collective",
-      "several processes train with --trainer=replicated --allreduce=collective, not ", flags.kind,
-      " and ", flags.trainer.aggregation.allreduce);
+  require<FlagError>(flags.kind == "replicated",
+                     "several processes train with --trainer=replicated, not ", flags.kind);
+  const std::string& allreduce = flags.trainer.aggregation.allreduce;
+  require<FlagError>(allreduce != "auto" && make_strategy(allreduce)->reaches_processes(),
+                     "--allreduce=", allreduce,
+                     " combines the gradients of one process, and this is one of several; use "
+                     "collective, or ring");
 }
 
 // Flags that each process may have for itself.
@@ -68,7 +83,12 @@ std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
 }  // namespace
 
 std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
-  return join_processes(flags.launcher, flags.watch);
+  WatchOptions watch = flags.watch;
+  watch.abandon = [code = flags.stall_exit_code](const ProcessGroup& group,
+                                                 const std::exception& error) {
+    abandon(group, error, code);
+  };
+  return join_processes(flags.launcher, std::move(watch));
 }
 
 TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
@@ -100,16 +120,23 @@ std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags) {
   return all;
 }
 
-int run_process(Processes& processes, const std::function<int()>& body) try {
+int run_process(Processes* processes, const TrainFlags& flags,
+                const std::function<int()>& body) try {
   return body();
 } catch (const std::exception& error) {
+  if (!processes) {
+    if (is_stall(error)) throw ExitError(flags.stall_exit_code, error.what());
+    throw;
+  }
   try {
-    processes.end_others(error.what());
+    processes->end_others(error.what());
   } catch (const Error& other) {
     log_debug("the other processes cannot be told: ", other.what());
   }
-  std::throw_with_nested(Error(
-      cat("[rank ", processes.rank(), ", ", processes.host(processes.rank()), "] ", error.what())));
+  const std::string what = cat("[rank ", processes->rank(), ", ",
+                               processes->host(processes->rank()), "] ", error.what());
+  if (is_stall(error)) throw ExitError(flags.stall_exit_code, what);
+  std::throw_with_nested(Error(what));
 }
 
 }  // namespace belfry

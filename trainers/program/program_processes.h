@@ -21,7 +21,8 @@ bool speaks(const TrainFlags& flags);
 // Those of all processes, each of which has as many.
 std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags);
 
-// Runs one of several processes: what it throws ends the others, and says which one it was.
-int run_process(Processes& processes, const std::function<int()>& body);
+// Runs one of several processes: what it throws ends the others, and says which one it was. A stall
+// becomes an ExitError with the code of `flags`; of a process that is alone (null), too.
+int run_process(Processes* processes, const TrainFlags& flags, const std::function<int()>& body);
 
 }  // namespace belfry

@@ -404,9 +404,9 @@ int train(int argc, char** argv, const Recipe& recipe) {
     }
     const std::string name = program_name(argc, argv);
     const std::shared_ptr<Processes> processes = join_processes(flags);
-    if (!processes) return Program(name, flags, recipe).run();
-    return run_process(*processes,
-                       [&] { return Program(name, of_process(flags, processes), recipe).run(); });
+    return run_process(processes.get(), flags, [&] {
+      return Program(name, processes ? of_process(flags, processes) : flags, recipe).run();
+    });
   };
   return run_program(argc, argv, parse, run);
 }

@@ -4,6 +4,7 @@
 #include <latch>
 #include <thread>
 
+#include "belfry/framework/group/processes.h"
 #include "belfry/framework/group/tcp_group.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
@@ -15,7 +16,7 @@ using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr WatchOptions kQuick{.beat = milliseconds(10), .most_silent = 20};
+const WatchOptions kQuick{.beat = milliseconds(10), .most_silent = 20};
 constexpr int kPatient = 1 << 20;
 
 // Calls body(group) in a thread per process.
@@ -113,6 +114,33 @@ TEST(WatchedGroup, WhoEndsTheOthersIsNamedWhileNothingIsSent) {
   });
 }
 
+// The process of rank 0 hangs: nobody takes its failure.
+TEST(Processes, ThatHangWhenTheGroupHasFailedAreAbandonedOnce) {
+  TcpGroupOptions tcp = test::local_processes(2);
+  std::atomic<int> abandoned = 0;
+  std::string why;
+  std::latch hangs(1);
+  std::jthread other([options = tcp, &hangs]() mutable {
+    options.rank = 1;
+    Processes processes([=] { return connect_tcp(options); }, kQuick);
+    hangs.wait();
+    processes.end_others("the disk is full");
+  });
+  WatchOptions watch = kQuick;
+  watch.patience = milliseconds(20);
+  watch.abandon = [&](const ProcessGroup& group, const std::exception& error) {
+    EXPECT_EQ(group.rank(), 0);
+    why = error.what();
+    ++abandoned;
+  };
+  const Processes processes([=] { return connect_tcp(tcp); }, watch);
+  hangs.count_down();
+  while (abandoned == 0) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_THAT(why, AllOf(HasSubstr("rank 1, "), HasSubstr("the disk is full")));
+  std::this_thread::sleep_for(milliseconds(150));
+  EXPECT_EQ(abandoned, 1);
+}
+
 class Waiting : public ::testing::Test {
  protected:
   // What rank 0 says while it waits for rank 1, which does `doing`.
@@ -168,13 +196,24 @@ TEST_F(Waiting, BetweenTwoStepsTellsOnceWhoIsLate) {
 TEST_F(Waiting, EndsAfterTheLimit) {
   wait({.stall_warn = {}, .stall_end = milliseconds(100)}, "computes 'fc0'", [](auto& group) {
     const auto began = std::chrono::steady_clock::now();
-    EXPECT_THAT(message_of<CommError>([&] {
+    EXPECT_THAT(message_of<StallError>([&] {
                   for (;;) {
                     group.poll();
                     group.waiting("node 'Sum'", began);
                   }
                 }),
                 AllOf(HasSubstr("node 'Sum' has waited"), HasSubstr("computes 'fc0'")));
+  });
+}
+
+// All processes of a run that has stalled know that.
+TEST(WatchedGroup, AStallInOneProcessIsOneInAll) {
+  run(2, kQuick, [](WatchedGroup& group) {
+    if (group.rank() == 1) return group.end_others("the run has stalled: node 'Sum' has waited");
+    EXPECT_THAT(message_of<StallError>([&] {
+                  for (;;) group.poll();
+                }),
+                HasSubstr("node 'Sum' has waited"));
   });
 }
 

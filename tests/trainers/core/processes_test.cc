@@ -7,7 +7,9 @@
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -90,6 +92,69 @@ TEST_P(Layouts, NormaliseAlike) {
                 testing::Each(train(size * devices, nullptr, 25, model)))
         << first << second;
   }
+}
+
+// From a scale at which f16 overflows, so that steps are skipped.
+Trained train_in_f16(int devices, const std::shared_ptr<Processes>& processes) {
+  const auto data = smooth_data(5 * kGlobalBatch);
+  TrainerOptions options = options_of(devices, processes, 25, smooth_model);
+  options.precision = Precision::kF16;
+  options.loss_scale.initial = 0x1p20;
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+  trainer.train();
+  EXPECT_GT(trainer.loss_scale()->skipped_steps, 0);
+  EXPECT_LT(trainer.loss_scale()->skipped_steps, kSteps);
+  return {params_hash(trainer.session(), trainer.graph()),
+          state_hash(trainer.session(), trainer.graph()), trainer.metric("loss")};
+}
+
+TEST_P(Layouts, ScaleLossesAlike) {
+  const auto [size, devices] = GetParam();
+  const Trained alone = train_in_f16(size * devices, nullptr);
+  test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+    EXPECT_EQ(train_in_f16(devices, processes), alone);
+  });
+}
+
+// Sums in another order, and the same in all processes.
+TEST_P(Layouts, TrainAlongARing) {
+  const auto [size, devices] = GetParam();
+  const Trained alone = train(size * devices, nullptr, 25);
+  for (const double bucket_mb : {0.0, 1e-4}) {
+    std::mutex mutex;
+    std::vector<Trained> all;
+    test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+      TrainerOptions options = options_of(devices, processes, bucket_mb, smooth_model);
+      options.aggregation.allreduce = "ring";
+      const auto data = smooth_data(5 * kGlobalBatch);
+      Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+      trainer.train();
+      const std::lock_guard lock(mutex);
+      all.push_back({params_hash(trainer.session(), trainer.graph()),
+                     state_hash(trainer.session(), trainer.graph()), trainer.metric("loss")});
+    });
+    EXPECT_THAT(all, testing::Each(all[0]));
+    EXPECT_NEAR(all[0].loss, alone.loss, 1e-4 * alone.loss);
+  }
+}
+
+// The loss of test data that fill no last batch, after each epoch.
+double tested(int devices, const std::shared_ptr<Processes>& processes) {
+  const auto data = smooth_data(2 * kGlobalBatch), test = smooth_data(3 * kGlobalBatch + 1);
+  Console console(nullptr);
+  TrainerOptions options = options_of(devices, processes, 25, smooth_model);
+  options.callbacks.push_back(std::make_shared<Evaluation>(console));
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data, test.get());
+  trainer.train();
+  return trainer.metric("validation_loss");
+}
+
+TEST_P(Layouts, EachTestAPartToTheSameLoss) {
+  const auto [size, devices] = GetParam();
+  const double alone = tested(size * devices, nullptr);
+  test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+    EXPECT_EQ(tested(devices, processes), alone);
+  });
 }
 
 // 3 x 2 and 2 x 3 have processes whose towers are no node of the tree.

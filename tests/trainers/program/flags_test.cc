@@ -266,6 +266,20 @@ TEST(Flags, ReadSwitchesInWords) {
   EXPECT_THAT(refusal({"--noepochs"}), HasSubstr("unknown flag --noepochs"));
 }
 
+TEST(Flags, OneLimitIsForProcessesAndForNccl) {
+  for (const char* name : {"--stall_abort_seconds", "--nccl_timeout_s"}) {
+    const TrainFlags flags = parse({name, "0.5"});
+    EXPECT_EQ(flags.watch.stall_end, std::chrono::milliseconds(500));
+    EXPECT_EQ(flags.trainer.session.nccl_timeout_s, 0.5);
+  }
+  // No limit.
+  EXPECT_EQ(parse({"--stall_abort_seconds=0"}).watch.stall_end.count(), 0);
+  EXPECT_GT(parse({"--stall_abort_seconds=0"}).trainer.session.nccl_timeout_s, 1e8);
+  EXPECT_EQ(parse({}).stall_exit_code, 75);
+  EXPECT_EQ(parse({"--stall_exit_code=3"}).stall_exit_code, 3);
+  EXPECT_THAT(refusal({"--stall_exit_code=256"}), HasSubstr("--stall_exit_code=256"));
+}
+
 // Whatever is typed, errors are ours: they name the flag as it was written.
 TEST(Flags, NameThemselvesInEveryError) {
   const char* const flags[] = {

@@ -83,7 +83,7 @@ TEST(OneDevice, TrainsWithoutWhatSaysHowToCombine) {
            {"--allreduce=ring"},
            {"--allreduce=hierarchical", "--bucket_mb=2"},
            {"--allreduce=auto", "--auto_any"},
-           {"--allreduce=nccl", "--nccl_timeout_s=5"},
+           {"--allreduce=nccl"},
            {"--gradient_repacking=4"},
            {"--small_tensors_kb=4", "--fuse_updates=1", "--share_replicas=1"}}) {
     std::vector<const char*> arguments{"--devices=cpu:1"};
@@ -209,15 +209,6 @@ TEST(AllreduceFlag, RefusesWhatThisBuildOrProcessCannotDo) {
   EXPECT_EQ(
       parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl"}).trainer.aggregation.allreduce,
       "nccl");
-  EXPECT_EQ(parse({"--dry_run", "--devices=gpu:8", "--allreduce=nccl", "--nccl_timeout_s=0.5"})
-                .trainer.session.nccl_timeout_s,
-            0.5);
-  EXPECT_EQ(refusal({"--nccl_timeout_s=5"}),
-            "--nccl_timeout_s=5 is for nccl, which is not used by --allreduce=collective on "
-            "CPU:0 CPU:1");
-  EXPECT_THAT(refusal({"--dry_run", "--devices=gpu:8", "--allreduce=naive", "--nccl_timeout_s=5"}),
-              HasSubstr("is not used by --allreduce=naive"));
-  EXPECT_EQ(refusal({"--nccl_timeout_s=0"}), "--nccl_timeout_s=0 is not a number above 0");
   for (const char* name : {"nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu/pscpu"})
     EXPECT_THAT(refusal({"--allreduce", name}),
                 StartsWith(cat("--allreduce=", name, ": ", name, " needs several processes")));

@@ -1,0 +1,150 @@
+// `belfry run`, run as people run it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/support/programs.h"
+
+namespace belfry {
+namespace belfry_run_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class BelfryRunTest : public testing::Test {
+ protected:
+  BelfryRunTest() { local_file_system().create_directory(folder_); }
+  ~BelfryRunTest() override { remove_tree(local_file_system(), folder_); }
+
+  // In a folder of the test, with the programs of the build on the PATH.
+  Finished shell(const std::string& command) const {
+    return run_program(
+        "sh", {"-c", cat("cd ", folder_, " && PATH=", BELFRY_BIN_DIR, ":$PATH; ", command)});
+  }
+  std::string text_of(const std::string& file) const {
+    const std::vector<std::byte> bytes = local_file_system().read(cat(folder_, "/", file));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
+  const std::string folder_ = temporary_path(".run");
+};
+
+TEST_F(BelfryRunTest, StartsProcessesThatMeetAndKeepsWhatEachPrints) {
+  const Finished done = shell(
+      "belfry run -n 3 -- sh -c 'echo $RANK of $WORLD_SIZE at "
+      "$MASTER_ADDR${MASTER_PORT:+:port}; echo oops $RANK >&2'");
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_EQ(done.output, "0 of 3 at 127.0.0.1:port\n");
+  EXPECT_EQ(done.errors, "oops 0\n");
+  EXPECT_THAT(text_of("logs/rank_2.log"), AllOf(HasSubstr("2 of 3"), HasSubstr("oops 2")));
+  EXPECT_THAT(text_of("logs/rank_0.log"), AllOf(HasSubstr("0 of 3"), HasSubstr("oops 0")));
+}
+
+TEST_F(BelfryRunTest, NamesTheFirstFailureAndReturnsItsExitCode) {
+  const Finished exited = shell(
+      "belfry run -n 2 -- sh -c 'test $RANK = 0 && exec sleep 100; echo error: no disk; exit 75'"
+      " & sleep 0.3; kill -9 $(pgrep -x -P $! sleep); wait $!");
+  EXPECT_EQ(exited.status, 137);  // the signal counts more
+  EXPECT_THAT(exited.errors, AllOf(HasSubstr("error: rank 0 (process "), HasSubstr("SIGKILL")));
+  const Finished alone =
+      shell("belfry run -n 2 -- sh -c 'test $RANK = 0 && exit 0; echo error: no disk; exit 75'");
+  EXPECT_EQ(alone.status, 75);
+  EXPECT_THAT(alone.errors, AllOf(HasSubstr("error: rank 1 (process "),
+                                  HasSubstr("ended with exit code 75; logs/rank_1.log ends: error: "
+                                            "no disk")));
+}
+
+// A rank that fails as another did tells of that one.
+TEST_F(BelfryRunTest, DoesNotBlameWhoTellsOfAnother) {
+  const Finished done = shell(
+      "belfry run -n 2 -- sh -c 'if test $RANK = 0; then echo error: [rank 0, a] rank 1, a: no "
+      "disk; else sleep 0.2; echo error: [rank 1, a] no disk; fi; exit 1'");
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.errors, HasSubstr("error: rank 1 (process "));
+}
+
+TEST_F(BelfryRunTest, StartsAllAgainAndAddsToTheLogs) {
+  const Finished done = shell(
+      "belfry run -n 2 --max_restarts=3 -- sh -c 'test $RANK = 0 && exit 0; echo try >> tries; "
+      "test $(wc -l < tries) = 3'");
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_EQ(text_of("tries"), "try\ntry\ntry\n");
+  EXPECT_THAT(done.errors,
+              AllOf(HasSubstr("belfry run: restart 1 of 3 with 2 of 2 processes, from the start"),
+                    HasSubstr("restart 2 of 3"), Not(HasSubstr("restart 3"))));
+  EXPECT_THAT(text_of("logs/rank_1.log"), AllOf(HasSubstr("# start with 2 processes: sh -c"),
+                                                HasSubstr("# restart 2 with 2 processes: sh")));
+}
+
+TEST_F(BelfryRunTest, StartsNothingAgainThatAWrongCommandLineEnded) {
+  const Finished done =
+      shell("belfry run -n 2 --max_restarts=3 -- mnist --devices=cpu:1 --no_such_flag");
+  EXPECT_EQ(done.status, 2);
+  EXPECT_THAT(done.errors,
+              AllOf(HasSubstr("unknown flag --no_such_flag"), Not(HasSubstr("restart"))));
+}
+
+TEST_F(BelfryRunTest, PassesSignalsOnAndStartsNothingAgain) {
+  const Finished done = shell(
+      "belfry run -n 2 --max_restarts=3 -- sh -c 'trap \"echo $RANK stops; exit 143\" TERM; touch "
+      "up$RANK; while :; do sleep 0.02; done' & until test -e up0 -a -e up1; do sleep 0.02; done; "
+      "kill -TERM $!; wait $!");
+  EXPECT_EQ(done.status, 143) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("0 stops"));
+  EXPECT_THAT(text_of("logs/rank_1.log"), HasSubstr("1 stops"));
+  EXPECT_EQ(done.errors, "");
+}
+
+// Neither when a rank has started others itself, nor when the command is killed.
+TEST_F(BelfryRunTest, LeavesNoOrphan) {
+  const Finished own = shell(
+      "belfry run -n 2 -- sh -c 'sleep 100 & echo $! >> pids; exit 3'; "
+      "sleep 0.1; for p in $(cat pids); do kill -0 $p && echo lives; done");
+  EXPECT_EQ(own.output, "");
+  const Finished killed = shell(
+      "belfry run -n 2 -- sh -c 'echo $$ >> all; exec sleep 100' & "
+      "until test \"$(wc -l < all 2> /dev/null)\" = 2; do sleep 0.02; done; kill -9 $!; sleep 0.3; "
+      "for p in $(cat all); do kill -0 $p && echo lives; done; echo done");
+  EXPECT_EQ(killed.output, "done\n");
+}
+
+TEST_F(BelfryRunTest, RefusesWhatCannotBe) {
+  for (const auto& [arguments, why] :
+       {std::pair("-n 2", "there is no '-- PROGRAM ...'"),
+        {"-n 2 --", "there is no '-- PROGRAM"},
+        {"-- true", "say by -n P"},
+        {"-n 0 -- true", "-n 0"},
+        {"-n 2 --min_processes=2 -- true", "--min_processes=2 must be below -n 2"},
+        {"-n 2 --min_processes=1 -- true", "--run_dir=DIR"}}) {
+    const Finished done = shell(cat("belfry run ", arguments));
+    EXPECT_EQ(done.status, 2) << arguments;
+    EXPECT_THAT(done.errors, HasSubstr(why)) << arguments;
+  }
+  const Finished missing = shell("belfry run -n 2 -- ./no_such_program");
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.errors, HasSubstr("cannot start './no_such_program': No such file"));
+}
+
+// Rank 1 is killed once in each of the first starts. With --min_processes one process goes on.
+TEST_F(BelfryRunTest, ATrainingThatLosesProcessesHasTheBitsOfOneThatLosesNone) {
+  const std::string train = " mnist --global_batch_size=32 --max_steps=400 --threads=1 --shards=4 ";
+  const Finished whole = shell(cat(train, "--devices=cpu:2 | grep params_hash"));
+  ASSERT_THAT(whole.output, HasSubstr("params_hash"));
+  for (const std::string flags : {"--max_restarts=1", "--min_processes=1"}) {
+    const Finished done =
+        shell(cat("rm -rf r logs; belfry run -n 2 ", flags, " --", train,
+                  "--devices=cpu:1 --run_dir=r --save_every_steps=5 > out 2> err & run=$!\n",
+                  "until test -e r/checkpoints/latest; do sleep 0.01; done\n",
+                  "kill -9 $(pgrep -P $run | tail -1); wait $run; echo $?; grep params_hash out"));
+    EXPECT_EQ(done.output, "0\n" + whole.output) << text_of("err");
+    EXPECT_THAT(text_of("err"), HasSubstr("was killed by SIGKILL"));
+    EXPECT_THAT(text_of("err"),
+                HasSubstr(flags == "--min_processes=1" ? "restart 1 of 1 with 1 of 2 processes"
+                                                       : "restart 1 of 1 with 2 of 2 processes"));
+  }
+}
+
+}  // namespace belfry_run_test
+}  // namespace belfry

@@ -1,0 +1,122 @@
+#include "belfry/trainers/commands/child_process.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "belfry/framework/base/end_process.h"
+#include "belfry/framework/base/require.h"
+
+namespace belfry {
+namespace {
+
+struct Pipe {
+  OpenFile out, in;  // what is written to `in` is read from `out`
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  require<IoError>(::pipe(ends) == 0, "cannot make a pipe: ", std::strerror(errno));
+  for (const int end : ends) ::ioctl(end, FIOCLEX);  // programs that are started do not get it
+  return {OpenFile(ends[0]), OpenFile(ends[1])};
+}
+
+std::vector<std::string> environment_of(const ChildCommand& command) {
+  std::vector<std::string> result;
+  for (char** entry = ::environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    const std::string name(text.substr(0, text.find('=')));
+    if (!command.environment.contains(name) &&
+        std::ranges::find(command.unset, name) == command.unset.end())
+      result.emplace_back(text);
+  }
+  for (const auto& [name, value] : command.environment) result.push_back(cat(name, "=", value));
+  return result;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// What the child does between fork() and exec(): calls of the system alone. It writes the number of
+// an error to `failed`.
+class Birth {
+ public:
+  Birth(const ChildCommand& command, pid_t parent)
+      : command_(command),
+        parent_(parent),
+        texts_(command.arguments),
+        variables_(environment_of(command)),
+        arguments_(pointers_to(texts_)),
+        environment_(pointers_to(variables_)) {}
+
+  [[noreturn]] void become(int input, int output, int errors, int failed) const {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent_) end_process(kNotStarted);  // it ended before the call above
+    ::setpgid(0, 0);
+    for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
+    ::sigprocmask(SIG_SETMASK, &command_.blocked, nullptr);
+    if (::dup2(input, 0) >= 0 && ::dup2(output, 1) >= 0 && ::dup2(errors, 2) >= 0)
+      ::execvpe(arguments_[0], arguments_.data(), environment_.data());
+    const int error = errno;
+    std::ignore = ::write(failed, &error, sizeof(error));
+    end_process(kNotStarted);
+  }
+
+ private:
+  static constexpr int kNotStarted = 127;
+
+  const ChildCommand& command_;
+  const pid_t parent_;
+  std::vector<std::string> texts_, variables_;
+  std::vector<char*> arguments_, environment_;
+};
+
+}  // namespace
+
+OpenFile::~OpenFile() {
+  if (number_ >= 0) ::close(number_);
+}
+
+Child start_child(const ChildCommand& command) {
+  Pipe input = make_pipe(), output = make_pipe(), failed = make_pipe();
+  Pipe errors = command.separate_errors ? make_pipe() : Pipe();
+  const Birth birth(command, ::getpid());
+  const pid_t pid = ::fork();
+  require<IoError>(pid >= 0, "cannot start a process: ", std::strerror(errno));
+  if (pid == 0)
+    birth.become(input.out.number(), output.in.number(),
+                 (command.separate_errors ? errors : output).in.number(), failed.in.number());
+  failed.in.close();
+  int error = 0;
+  if (::read(failed.out.number(), &error, sizeof(error)) == sizeof(error)) {
+    ::waitpid(pid, nullptr, 0);
+    throw IoError(cat("cannot start '", command.arguments[0], "': ", std::strerror(error)));
+  }
+  return {pid, std::move(output.out), std::move(errors.out)};
+}
+
+std::vector<ChildEnd> collect_children(std::span<const pid_t> pids) {
+  std::vector<ChildEnd> ends;
+  for (const pid_t pid : pids) {
+    siginfo_t found = {};
+    if (::waitid(P_PID, static_cast<id_t>(pid), &found, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        found.si_pid != pid)
+      continue;
+    ::kill(-pid, SIGKILL);  // its group is its own until the child is collected
+    ::waitpid(pid, nullptr, 0);
+    const bool killed = found.si_code != CLD_EXITED;
+    ends.push_back({pid, killed ? found.si_status : 0, found.si_status + (killed ? 128 : 0)});
+  }
+  return ends;
+}
+
+}  // namespace belfry

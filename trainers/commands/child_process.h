@@ -1,0 +1,64 @@
+// Programs that a command starts, and that never outlive it.
+#pragma once
+#include <csignal>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace belfry {
+
+// A file descriptor of this process, closed with its owner.
+class OpenFile {
+ public:
+  OpenFile() = default;
+  explicit OpenFile(int number) : number_(number) {}
+  OpenFile(OpenFile&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  OpenFile& operator=(OpenFile&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~OpenFile();
+
+  int number() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+  void close() { *this = OpenFile(); }
+
+ private:
+  int number_ = -1;
+};
+
+struct ChildCommand {
+  std::vector<std::string> arguments;              // the program first, looked for on PATH
+  std::map<std::string, std::string> environment;  // beside that of this process
+  std::vector<std::string> unset;                  // variables that it does not get
+  sigset_t blocked = {};                           // the signals that it blocks
+  bool separate_errors = true;                     // false: what it prints goes where its errors go
+};
+
+// A program that runs, in a process group of its own. The system kills it when the thread that
+// started it ends, however that ends.
+struct Child {
+  pid_t pid = 0;
+  OpenFile output, errors;  // what it prints comes from there
+};
+
+// Throws IoError naming the program if that cannot be started. One thread calls it, while no other
+// runs.
+Child start_child(const ChildCommand& command);
+
+// How a process ended.
+struct ChildEnd {
+  pid_t pid = 0;
+  int signal = 0;  // that killed it; 0: it ended by itself
+  int code = 0;    // its exit code; 128 + `signal` if that killed it
+};
+
+// Of the children `pids`, those that have ended since the last call. What they have started
+// themselves is killed. Waits for nothing.
+std::vector<ChildEnd> collect_children(std::span<const pid_t> pids);
+
+}  // namespace belfry

@@ -1,0 +1,221 @@
+#include "belfry/trainers/commands/local_processes.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <string_view>
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/group/tcp_group.h"
+#include "belfry/trainers/util/stop_signals.h"
+
+namespace belfry {
+namespace {
+
+// Nothing is done about an output that nobody takes any more.
+void print(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+std::string random_token() {
+  std::random_device random;
+  return cat(random(), "-", random());
+}
+
+std::unique_ptr<WritableFile> open_log(const std::string& path, bool adds) {
+  FileSystem& files = local_file_system();
+  if (!adds || files.kind(path) == FileKind::kNone) return files.create(path);
+  const std::uint64_t size = files.open(path)->size();
+  return files.extend(path, size);
+}
+
+// Launchers around this one: the processes are not theirs.
+const std::vector<std::string> kOtherLaunchers = {
+    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   "PMIX_RANK", "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_RUN_ID",  "BELFRY_PORT"};
+
+// "error: [rank 0, a] rank 1, a: ..." of rank 0 tells of rank 1.
+bool blames_another(const ProcessEnd& end) {
+  const std::string own = cat("error: [rank ", end.rank, ", ");
+  if (!end.said.starts_with(own)) return false;
+  const std::size_t at = end.said.find("] ", own.size());
+  return at != std::string::npos && std::string_view(end.said).substr(at + 2).starts_with("rank ");
+}
+
+}  // namespace
+
+// Keeps the last line that says what went wrong.
+class LocalProcesses::LastWords {
+ public:
+  void add(std::string_view text) {
+    for (const char c : text)
+      if (c == '\n')
+        end_line();
+      else if (line_.size() < kMost)
+        line_ += c;
+  }
+  std::string take() {
+    end_line();
+    return error_.empty() ? last_ : error_;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 4096;
+
+  void end_line() {
+    if (line_.starts_with("error: ")) error_ = line_;
+    if (!line_.empty()) last_ = std::exchange(line_, {});
+  }
+
+  std::string line_, last_, error_;
+};
+
+struct LocalProcesses::Process {
+  int rank = 0;
+  Child child;
+  bool lives = true;
+  std::unique_ptr<WritableFile> log;
+  LastWords words;
+};
+
+bool ProcessEnd::failed() const {
+  const bool asked =
+      how.signal == 0 && (how.code == exit_code_of(SIGINT) || how.code == exit_code_of(SIGTERM));
+  return how.code != 0 && !asked;
+}
+
+LocalProcesses::LocalProcesses(const LocalProcessesOptions& options, ForwardedSignals& signals)
+    : options_(options), signals_(signals) {
+  local_file_system().create_directory(options.log_directory);
+  const int port = free_port();
+  const std::string token = random_token();
+  try {
+    for (int rank = 0; rank < options.size; ++rank) start(rank, port, token);
+  } catch (...) {
+    kill_all();
+    throw;
+  }
+}
+
+LocalProcesses::~LocalProcesses() { kill_all(); }
+
+void LocalProcesses::start(int rank, int port, const std::string& token) {
+  auto process = std::make_unique<Process>();
+  process->rank = rank;
+  process->log =
+      open_log(cat(options_.log_directory, "/rank_", rank, ".log"), options_.adds_to_logs);
+  const std::string heading = cat("# ", options_.heading, "\n");
+  process->log->append(std::as_bytes(std::span(heading)));
+  const std::string size = std::to_string(options_.size);
+  process->child = start_child({.arguments = options_.command,
+                                .environment = {{"RANK", std::to_string(rank)},
+                                                {"LOCAL_RANK", std::to_string(rank)},
+                                                {"WORLD_SIZE", size},
+                                                {"LOCAL_WORLD_SIZE", size},
+                                                {"MASTER_ADDR", "127.0.0.1"},
+                                                {"MASTER_PORT", std::to_string(port)},
+                                                {"BELFRY_TOKEN", token}},
+                                .unset = kOtherLaunchers,
+                                .blocked = signals_.before(),
+                                .separate_errors = rank == 0});
+  processes_.push_back(std::move(process));
+}
+
+std::vector<ProcessEnd> LocalProcesses::finish() {
+  constexpr std::chrono::milliseconds kLook{1'000};
+  while (std::ranges::any_of(processes_, &Process::lives)) {
+    look(kLook);
+    killing_ = killing_ || Clock::now() >= last_moment_;
+    if (killing_) signal_all(SIGKILL);
+  }
+  while (look(std::chrono::milliseconds(0))) {
+  }
+  for (ProcessEnd& end : ends_)
+    end.said = processes_[static_cast<std::size_t>(end.rank)]->words.take();
+  return ends_;
+}
+
+bool LocalProcesses::look(std::chrono::milliseconds most) {
+  std::vector<pollfd> waits{{signals_.file(), POLLIN, 0}};
+  std::vector<Process*> owners;
+  for (const auto& process : processes_)
+    for (const OpenFile* file : {&process->child.output, &process->child.errors})
+      if (*file) {
+        waits.push_back({file->number(), POLLIN, 0});
+        owners.push_back(process.get());
+      }
+  if (::poll(waits.data(), waits.size(), static_cast<int>(most.count())) <= 0) return false;
+  bool copied = false;
+  for (std::size_t i = 0; i < owners.size(); ++i)
+    if (waits[i + 1].revents != 0) {
+      copy_output(*owners[i], waits[i + 1].fd);
+      copied = true;
+    }
+  if (waits[0].revents != 0) {
+    for (const int signal : signals_.take()) signal_all(signal);
+    collect();
+  }
+  return copied;
+}
+
+void LocalProcesses::copy_output(Process& process, int file) {
+  std::array<char, 1 << 16> bytes;
+  const ssize_t count = ::read(file, bytes.data(), bytes.size());
+  OpenFile& end =
+      process.child.errors.number() == file ? process.child.errors : process.child.output;
+  if (count <= 0) return end.close();
+  const std::string_view text(bytes.data(), static_cast<std::size_t>(count));
+  process.words.add(text);
+  process.log->append(std::as_bytes(std::span(text)));
+  if (process.rank == 0) print(&end == &process.child.output ? 1 : 2, text);
+}
+
+void LocalProcesses::collect() {
+  std::vector<pid_t> living;
+  for (const auto& process : processes_)
+    if (process->lives) living.push_back(process->child.pid);
+  for (const ChildEnd& how : collect_children(living)) {
+    const auto found = std::ranges::find(processes_, how.pid,
+                                         [](const auto& process) { return process->child.pid; });
+    (*found)->lives = false;
+    ends_.push_back({.rank = (*found)->rank, .how = how, .made_to = killing_});
+    if (ends_.back().failed() && signals_.asked_to_end() == 0 &&
+        last_moment_ == Clock::time_point::max())
+      last_moment_ = Clock::now() + options_.patience;
+  }
+}
+
+void LocalProcesses::signal_all(int signal) {
+  for (const auto& process : processes_)
+    if (process->lives) ::kill(process->child.pid, signal);
+}
+
+void LocalProcesses::kill_all() {
+  while (std::ranges::any_of(processes_, &Process::lives)) {
+    signal_all(SIGKILL);
+    collect();
+    ::usleep(1000);
+  }
+}
+
+const ProcessEnd* first_failure(const std::vector<ProcessEnd>& ends) {
+  const auto find = [&](const auto& is) {
+    const auto found = std::ranges::find_if(ends, is);
+    return found == ends.end() ? nullptr : &*found;
+  };
+  const auto* const killed =
+      find([](const ProcessEnd& e) { return e.how.signal != 0 && !e.made_to; });
+  if (killed) return killed;
+  if (const auto* end = find([](const ProcessEnd& e) { return e.failed() && !blames_another(e); }))
+    return end;
+  return find([](const ProcessEnd& e) { return e.failed(); });
+}
+
+}  // namespace belfry

@@ -1,0 +1,60 @@
+// How `belfry run` starts a training again after a failure.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace belfry {
+
+// One start of all processes.
+struct Start {
+  int processes = 1;
+  std::vector<std::string> command;
+  std::string why_as_many;  // where these are not all processes, or could not be fewer; else ""
+};
+
+class Restarts {
+ public:
+  // `least` processes may go on where fewer are needed; 0: always all start. Throws FlagError if
+  // `least` needs a run directory or devices that the command does not name.
+  Restarts(std::vector<std::string> command, int processes, int least);
+
+  Start first() const { return {all_, command_, ""}; }
+  // After a failure. Goes on from the checkpoint that the run has saved since first(), or else does
+  // what first() did. After a start of all processes, the largest number of them, one fewer at
+  // most, whose devices divide the shards and the global batch of that checkpoint; then all again.
+  Start next();
+
+  // Of the checkpoint that next() goes on from; none: it starts anew.
+  std::optional<std::int64_t> saved_step() const;
+
+ private:
+  // The newest checkpoint of the run directory, as far as it can be read.
+  struct Saved {
+    std::string path;
+    std::int64_t modified = 0, step = 0, global_batch = 0, shards = 0;
+    bool operator==(const Saved&) const = default;
+  };
+
+  std::optional<Saved> find_saved() const;
+  std::vector<std::string> going_on() const;
+  int fewer(const Saved& saved) const;
+
+  const std::vector<std::string> command_;
+  const int all_, least_;
+  const std::string run_dir_;
+  const std::optional<Saved> before_;
+  std::optional<Saved> saved_;
+  int processes_;  // of the last start
+};
+
+// The value of the last flag `name` in a command, "--name=value" or "--name value", with `-` and
+// `_` alike; none if there is none.
+std::optional<std::string> flag_in(std::span<const std::string> command, const std::string& name);
+// The command without these flags and their values.
+std::vector<std::string> without_flags(std::span<const std::string> command,
+                                       std::span<const std::string> names);
+
+}  // namespace belfry

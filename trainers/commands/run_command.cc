@@ -1,0 +1,154 @@
+#include "belfry/trainers/commands/run_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/commands/local_processes.h"
+#include "belfry/trainers/commands/restarts.h"
+#include "belfry/trainers/commands/subcommands.h"
+#include "belfry/trainers/program/flag_parser.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kMostLocalProcesses = 1024;
+
+struct RunProcessesFlags {
+  std::string help;
+  int processes = 0;
+  int least = 0;  // of processes; 0: all
+  int restarts = 0;
+  std::string log_directory = "logs";
+  std::vector<std::string> command;
+};
+
+void add_launch_flags(FlagParser& parser, RunProcessesFlags& flags) {
+  parser.add_arguments("PROGRAM", flags.command,
+                       "behind --: the program and its arguments, the same for all processes");
+  parser.add("-n,--processes", flags.processes, 1, kMostLocalProcesses, "P", "how many processes");
+  parser.add("--max_restarts", flags.restarts, 0, 1 << 20, "N",
+             "when a process fails, start all again, N times at most; with --run_dir they go on "
+             "from the newest checkpoint [0; with --min_processes P - M]");
+  parser.add("--min_processes", flags.least, 1, kMostLocalProcesses, "M",
+             "when a process fails, go on with fewer, M at least, to the same bits, and with all "
+             "again at the next restart; needs --run_dir and --devices of the program [P]");
+  parser.add("--log_dir", flags.log_directory, "DIR",
+             "where rank_N.log keeps what rank N prints [logs]");
+}
+
+RunProcessesFlags parse_run_command(std::span<const char* const> arguments,
+                                    const std::string& program) {
+  RunProcessesFlags flags;
+  FlagParser parser(
+      "Starts PROGRAM as P processes of this machine, which train together. Passes signals on to "
+      "them. When one fails, names it and ends the others. Put -- before PROGRAM.",
+      program);
+  add_launch_flags(parser, flags);
+  const auto end = std::ranges::find_if(
+      arguments, [](const char* argument) { return std::strcmp(argument, "--") == 0; });
+  std::vector<const char*> own(arguments.begin(), end);
+  // What follows is no flag of this command.
+  const bool has_program = end != arguments.end() && std::next(end) != arguments.end();
+  if (has_program) own.push_back("PROGRAM");
+  flags.help = parser.parse(own);
+  if (!flags.help.empty()) return flags;
+  require<FlagError>(has_program && flags.command.size() == 1,
+                     "there is no '-- PROGRAM ...' behind the flags (see --help)");
+  flags.command.assign(std::next(end), arguments.end());
+  require<FlagError>(flags.processes > 0, "say by -n P how many processes are to run");
+  require<FlagError>(!parser.given("--min_processes") || flags.least < flags.processes,
+                     parser.flag("--min_processes").written, " must be below -n ", flags.processes);
+  if (flags.least > 0 && !parser.given("--max_restarts"))
+    flags.restarts = flags.processes - flags.least;
+  return flags;
+}
+
+// "rank 1 (process 4711) was killed by SIGKILL; logs/rank_1.log ends: ...".
+std::string describe(const ProcessEnd& end, const std::string& log_directory) {
+  const char* const signal = end.how.signal == 0 ? nullptr : ::sigabbrev_np(end.how.signal);
+  return cat("rank ", end.rank, " (process ", end.how.pid, ") ",
+             end.how.signal == 0 ? cat("ended with exit code ", end.how.code)
+             : signal            ? cat("was killed by SIG", signal)
+                                 : cat("was killed by signal ", end.how.signal),
+             "; ", log_directory, "/rank_", end.rank, ".log",
+             end.said.empty() ? " has nothing of it" : cat(" ends: ", end.said));
+}
+
+class ProcessRun {
+ public:
+  explicit ProcessRun(const RunProcessesFlags& flags)
+      : flags_(flags), restarts_(flags.command, flags.processes, flags.least) {}
+
+  // The exit code.
+  int run() {
+    Start start = restarts_.first();
+    for (int number = 0;; ++number) {
+      const std::vector<ProcessEnd> ends = run_once(start, number);
+      const ProcessEnd* const failure = first_failure(ends);
+      if (signals_.asked_to_end() != 0 || !failure) return exit_code(ends);
+      const std::string what = describe(*failure, flags_.log_directory);
+      if (number == flags_.restarts || failure->how.code == kWrongCommandLine) {
+        std::fprintf(stderr, "error: %s\n", what.c_str());
+        return failure->how.code;
+      }
+      tell(what);
+      start = restarts_.next();
+      tell_of_restart(number + 1, start);
+    }
+  }
+
+ private:
+  static constexpr int kWrongCommandLine = 2;
+
+  std::vector<ProcessEnd> run_once(const Start& start, int number) {
+    const std::string heading =
+        cat(number == 0 ? "start" : cat("restart ", number), " with ", start.processes,
+            start.processes == 1 ? " process: " : " processes: ", join(start.command, " "));
+    LocalProcesses processes({.command = start.command,
+                              .size = start.processes,
+                              .log_directory = flags_.log_directory,
+                              .heading = heading,
+                              .adds_to_logs = number > 0},
+                             signals_);
+    return processes.finish();
+  }
+
+  // Of a run that ended well or by a signal.
+  static int exit_code(const std::vector<ProcessEnd>& ends) {
+    const auto other =
+        std::ranges::find_if(ends, [](const ProcessEnd& end) { return end.how.code != 0; });
+    return other == ends.end() ? 0 : other->how.code;
+  }
+
+  static void tell(const std::string& text) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "belfry run: %s\n", text.c_str());
+  }
+
+  void tell_of_restart(int number, const Start& start) const {
+    const std::optional<std::int64_t> step = restarts_.saved_step();
+    tell(cat("restart ", number, " of ", flags_.restarts, " with ", start.processes, " of ",
+             flags_.processes, " processes, ",
+             step ? cat("from the checkpoint of step ", *step) : "from the start",
+             start.why_as_many.empty() ? "" : cat(" (", start.why_as_many, ")")));
+  }
+
+  const RunProcessesFlags& flags_;
+  ForwardedSignals signals_;
+  Restarts restarts_;
+};
+
+int run_processes(const RunProcessesFlags& flags) { return ProcessRun(flags).run(); }
+
+}  // namespace
+
+int run_run_command(std::span<const char* const> arguments, const std::string& program) {
+  return subcommand_of(parse_run_command, run_processes)(arguments, program);
+}
+
+}  // namespace belfry
