@@ -1,5 +1,6 @@
-// A steady step allocates nothing. This program replaces malloc and its kin and counts their calls
-// while a step is being run, on all threads, those inside oneDNN apart.
+// A steady step allocates nothing, and planning allocates as much for each further tower. This
+// program replaces malloc and its kin. It counts their calls on all threads, those inside oneDNN
+// apart, and the bytes that they have given.
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <memory>
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include "belfry/framework/base/allocator.h"
 #include "belfry/framework/core_ops/add_n.h"
@@ -20,18 +22,33 @@
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
+#include "belfry/trainers/data/synthetic_data.h"
 
 namespace {
 
 std::atomic<bool> counting{false};
 std::atomic<long> ours{0}, of_library{0}, of_seam{0};
-thread_local bool looking = false;  // asking where we are may allocate itself
+std::atomic<long> bytes{0}, most_bytes{0};  // in use: more than when counting began
+thread_local bool looking = false;          // asking where we are may allocate itself
 
 void count() {
   if (!counting.load(std::memory_order_relaxed) || looking) return;
   looking = true;
   ++(belfry::inside_onednn() ? of_library : ours);
   looking = false;
+}
+
+void* taken(void* memory) {
+  if (!counting.load(std::memory_order_relaxed) || !memory) return memory;
+  const long now = bytes += static_cast<long>(malloc_usable_size(memory));
+  if (now > most_bytes) most_bytes = now;
+  return memory;
+}
+
+void* given_back(void* memory) {
+  if (counting.load(std::memory_order_relaxed) && memory)
+    bytes -= static_cast<long>(malloc_usable_size(memory));
+  return memory;
 }
 
 }  // namespace
@@ -45,30 +62,30 @@ void __libc_free(void* memory);
 
 void* malloc(std::size_t bytes) noexcept {
   count();
-  return __libc_malloc(bytes);
+  return taken(__libc_malloc(bytes));
 }
 void* calloc(std::size_t elements, std::size_t bytes) noexcept {
   count();
-  return __libc_calloc(elements, bytes);
+  return taken(__libc_calloc(elements, bytes));
 }
 void* realloc(void* memory, std::size_t bytes) noexcept {
   count();
-  return __libc_realloc(memory, bytes);
+  return taken(__libc_realloc(given_back(memory), bytes));
 }
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
   count();
-  return __libc_memalign(alignment, bytes);
+  return taken(__libc_memalign(alignment, bytes));
 }
 void* memalign(std::size_t alignment, std::size_t bytes) noexcept {
   count();
-  return __libc_memalign(alignment, bytes);
+  return taken(__libc_memalign(alignment, bytes));
 }
 int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) noexcept {
   count();
-  *memory = __libc_memalign(alignment, bytes);
+  *memory = taken(__libc_memalign(alignment, bytes));
   return *memory ? 0 : ENOMEM;
 }
-void free(void* memory) noexcept { __libc_free(memory); }
+void free(void* memory) noexcept { __libc_free(given_back(memory)); }
 }
 
 namespace belfry {
@@ -78,6 +95,7 @@ constexpr std::int64_t kWarmUp = 3, kSteps = 12;
 
 void start() {
   ours = of_library = of_seam = 0;
+  bytes = most_bytes = 0;
   set_allocation_hook([](const std::string&, std::size_t) { of_seam += counting ? 1 : 0; });
   counting = true;
 }
@@ -165,6 +183,39 @@ TEST(Allocations, DoNotHappenInASharedCollective) {
   expect_no_allocations("a shared collective", 100);
   EXPECT_EQ(step.fetched(1).data<float>()[99'999], 103);
   EXPECT_EQ(of_library, 0);
+}
+
+// Of building the graph and planning a step on declared GPUs, one tower each.
+struct Planned {
+  long allocations, most_bytes;
+};
+
+Planned planned_on(int towers) {
+  const ModelSpec spec = find_model("resnet50", 32);
+  const auto data = synthetic_data(spec.fields, spec.classes, towers, 1);
+  TrainerOptions options{.model = spec.model, .optimizer = spec.optimizer};
+  for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
+  options.batch_size = 1;
+  options.session.dry_run = true;
+  start();
+  const Trainer trainer(find_trainer("replicated"), options, *data);
+  counting = false;
+  set_allocation_hook({});
+  return {ours, most_bytes};
+}
+
+TEST(Allocations, OfPlanningAreAsManyForEachFurtherTower) {
+  planned_on(1);  // what is made once, such as registries
+  const Planned two = planned_on(2), six = planned_on(6), ten = planned_on(10);
+  const auto further = [](long few, long many) { return static_cast<double>(many - few) / 4; };
+  const double allocations = further(six.allocations, ten.allocations);
+  EXPECT_LT(allocations, 1.05 * further(two.allocations, six.allocations));
+  EXPECT_LT(allocations, 120'000);
+  const double bytes_each = further(six.most_bytes, ten.most_bytes);
+  EXPECT_LT(bytes_each, 1.1 * further(two.most_bytes, six.most_bytes));
+  EXPECT_LT(bytes_each, 4 << 20);
+  std::printf("planning ResNet-50: %.0f allocations and %.2f MiB for each further tower\n",
+              allocations, bytes_each / (1 << 20));
 }
 
 }  // namespace
