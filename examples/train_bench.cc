@@ -258,15 +258,15 @@ BenchedModel benched(const BenchFlags& wanted, const Dataset& data, std::optiona
   return {wanted.model.name,
           devices_of_all(wanted.training),
           options.batch_size,
-          options.batches.gradient_accumulation_steps,
-          data.tokens(),
-          peak,
           options.batches.tower_weights,
           options.session.deterministic,
           std::string(name_of(options.precision)),
           wanted.training.weight_decay.value_or(wanted.model.optimizer.weight_decay()),
           options.clip_norm,
-          wanted.label_smoothing};
+          wanted.label_smoothing,
+          options.batches.gradient_accumulation_steps,
+          data.tokens(),
+          peak};
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,

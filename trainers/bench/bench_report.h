@@ -46,13 +46,13 @@ struct BenchedModel {
   std::string name;
   std::vector<DeviceSpec> devices = {};
   int batch_size = 0;                      // per device, on average
-  int gradient_accumulation_steps = 1;     // batches of a step
-  std::int64_t tokens = 0;                 // of a sample, or 0
-  std::optional<double> peak = {};         // measure_peak(), of the devices of this process
   std::vector<double> tower_weights = {};  // none: equal
   bool deterministic = false;              // as in SessionOptions
   std::string precision = "f32";
   double weight_decay = 0, clip_norm = 0, label_smoothing = 0;  // 0: none
+  int gradient_accumulation_steps = 1;                          // batches of a step
+  std::int64_t tokens = 0;                                      // of a sample, or 0
+  std::optional<double> peak = {};  // measure_peak(), of the devices of this process
 };
 
 // One result per entry of `runs`, in their order; ratios are to runs[reference], round by round.

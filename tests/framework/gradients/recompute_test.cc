@@ -58,9 +58,10 @@ std::vector<Tensor> run(const std::vector<std::string>& recompute) {
   Tensor x({64, 32}, DType::kF32);
   std::fill_n(x.mutable_data<float>().begin(), x.elements(), 0.5f);
   const std::vector<Fetch> fetches(net.gradients_of.begin(), net.gradients_of.end());
+  const std::vector<FeedValue> feeds{{net.x, x}};
   std::vector<Tensor> results;
   for (int step = 0; step < 2; ++step)
-    for (const Tensor& value : session.run(fetches, {{net.x, x}})) results.push_back(value);
+    for (const Tensor& value : session.run(fetches, feeds)) results.push_back(value);
   return results;
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "belfry/ops/cast.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -29,9 +30,13 @@ TEST(TrustRatio, Is0WhereTheUpdateIsSkipped) {
 }
 
 TEST(TrustRatio, KeepsItsContract) {
-  check_op({.build = [](Inputs x) { return trust_ratio(x[0], x[1]); },
-            .inputs = {Tensor(0.75), Tensor(2.5)},
-            .gradient = -1});
+  const auto ratio = [](Inputs x) {
+    return trust_ratio(cast(x[0], DType::kF64), cast(x[1], DType::kF64));
+  };
+  check_op({.build = ratio,
+            .inputs = {Tensor(0.75f), Tensor(2.5f)},
+            .gradient = -1,
+            .unknown = false});
 }
 
 TEST(TrustRatio, RefusesNormsThatAreNoScalars) {

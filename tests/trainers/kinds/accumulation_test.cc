@@ -2,6 +2,7 @@
 #include "belfry/trainers/core/accumulation.h"
 
 #include <cmath>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -49,10 +51,11 @@ void expect_near(const std::vector<Tensor>& a, const std::vector<Tensor>& b, dou
 TEST(Accumulation, TrainsAsOneBatchOfAllDoes) {
   const auto data = smooth_data(48);
   for (const int batches : {2, 3, 4}) {
+    const double near = batches == 3 ? 1e-7 : 1e-12;  // 1 / 3 is rounded to f32
     expect_near(trained("replicated", smooth_options(2, batches), *data),
-                trained("replicated", smooth_options(2 * batches, 1), *data), 1e-12);
+                trained("replicated", smooth_options(2 * batches, 1), *data), near);
     expect_near(trained("simple", smooth_options(4, batches, 1), *data),
-                trained("simple", smooth_options(4 * batches, 1, 1), *data), 1e-12);
+                trained("simple", smooth_options(4 * batches, 1, 1), *data), near);
   }
 }
 
@@ -182,11 +185,11 @@ TEST(Accumulation, GoesOnWhereARunStopped) {
   Trainer first(find_trainer("replicated"), half, *data);
   first.train();
   EXPECT_EQ(first.position().samples, 8);  // one step of the second epoch
+  const std::string saved = testing::TempDir() + "accumulation_test.checkpoint";
+  save_training(first, saved, {.overwrite = true});
   Trainer second(find_trainer("replicated"), whole, *data);
-  for (const NamedTensor& value : read_state(first.session(), first.graph()))
-    for (const Variable v : original_variables(second.graph()))
-      if (v.logical_name() == value.name) second.session().write(v, value.value);
-  second.resume(first.position());
+  restore_training(second, saved);
+  std::filesystem::remove_all(saved);
   second.train();
   EXPECT_EQ(state_hash(second.session(), second.graph()), state_hash(all.session(), all.graph()));
 }

@@ -402,14 +402,14 @@ TEST(Flags, ReadSeveralBatchesPerStep) {
               AllOf(HasSubstr("--gradient_accumulation_steps=4"), HasSubstr("combines none")));
   EXPECT_THAT(refusal({"--gradient_accumulation_steps=4", "--precision=f16"}),
               HasSubstr("use bf16"));
-  EXPECT_THAT(refusal({"--gradient_accumulation_steps=0"}), HasSubstr("at least 1"));
+  EXPECT_THAT(refusal({"--gradient_accumulation_steps=0"}), HasSubstr("between 1 and"));
 }
 
 TEST(Flags, ReadScopesToRecompute) {
   EXPECT_TRUE(parse({}).trainer.recompute.empty());
   EXPECT_EQ(parse({"--recompute=group*/block*,stem"}).trainer.recompute,
             (std::vector<std::string>{"group*/block*", "stem"}));
-  for (const char* argument : {"--recompute=", "--recompute=a,,b", "--recompute=/a"})
+  for (const char* argument : {"--recompute=a,,b", "--recompute=/a"})
     EXPECT_THAT(refusal({argument}), HasSubstr("is no name scope")) << argument;
 }
 
