@@ -186,7 +186,7 @@ TEST(Accumulation, GoesOnWhereARunStopped) {
   first.train();
   EXPECT_EQ(first.position().samples, 8);  // one step of the second epoch
   const std::string saved = testing::TempDir() + "accumulation_test.checkpoint";
-  save_training(first, saved, {.overwrite = true});
+  save_training(first, saved, true);
   Trainer second(find_trainer("replicated"), whole, *data);
   restore_training(second, saved);
   std::filesystem::remove_all(saved);
