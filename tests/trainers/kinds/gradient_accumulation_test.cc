@@ -17,7 +17,7 @@
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
-namespace accumulation_test {
+namespace gradient_accumulation_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -185,7 +185,7 @@ TEST(Accumulation, GoesOnWhereARunStopped) {
   Trainer first(find_trainer("replicated"), half, *data);
   first.train();
   EXPECT_EQ(first.position().samples, 8);  // one step of the second epoch
-  const std::string saved = testing::TempDir() + "accumulation_test.checkpoint";
+  const std::string saved = testing::TempDir() + "gradient_accumulation_test.checkpoint";
   save_training(first, saved, true);
   Trainer second(find_trainer("replicated"), whole, *data);
   restore_training(second, saved);
@@ -232,5 +232,5 @@ TEST(Accumulation, IsRefusedWhereItCannotBe) {
   EXPECT_THAT(refusal("replicated", options), HasSubstr("fill 1 steps of 12"));
 }
 
-}  // namespace accumulation_test
+}  // namespace gradient_accumulation_test
 }  // namespace belfry
