@@ -99,7 +99,7 @@ Trained train_in_f16(int devices, const std::shared_ptr<Processes>& processes) {
   const auto data = smooth_data(5 * kGlobalBatch);
   TrainerOptions options = options_of(devices, processes, 25, smooth_model);
   options.precision = Precision::kF16;
-  options.loss_scale.initial = 0x1p20;
+  options.loss_scale.initial = 0x1p25;
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);
   trainer.train();
   EXPECT_GT(trainer.loss_scale()->skipped_steps, 0);

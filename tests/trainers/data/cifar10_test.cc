@@ -92,7 +92,15 @@ TEST(Cifar10, ShiftsAndMirrorsImagesWithZerosBesideThem) {
         for (int dx = -4; dx <= 4; ++dx)
           for (const bool mirrored : {false, true}) {
             bool same = true;
-            for (const auto& [y, x] : {std::pair{0, 0}, {31, 31}, {15, 12}, {3, 28}, {0, 31}}) {
+            for (const auto& [y, x] : {std::pair{0, 0},
+                                       {31, 31},
+                                       {15, 12},
+                                       {3, 28},
+                                       {0, 31},
+                                       {7, 19},
+                                       {24, 9},
+                                       {12, 3},
+                                       {20, 29}}) {
               const int fy = y + dy, fx = (mirrored ? 31 - x : x) + dx;
               const bool inside = fy >= 0 && fy < 32 && fx >= 0 && fx < 32;
               for (int c = 0; c < 3; ++c)

@@ -117,8 +117,8 @@ TEST_F(ImageRecordsTest, TrainOnPartsThatAreAFunctionOfSeedEpochAndSample) {
   EXPECT_EQ(training(*data, {1, 0}, all_), drawn);
   EXPECT_NE(training(*data, {1, 1}, all_)[0], drawn[0]);
   EXPECT_NE(training(*data, {2, 0}, all_)[0], drawn[0]);
-  const auto last = training(*data, {1, 0}, {2})[0].data<float>();
-  EXPECT_TRUE(std::ranges::equal(last, drawn[0].data<float>().last(8 * 8 * 3)));
+  const Tensor last = training(*data, {1, 0}, {2})[0];
+  EXPECT_TRUE(std::ranges::equal(last.data<float>(), drawn[0].data<float>().last(8 * 8 * 3)));
   // Mirrored or not: green grows to one side or the other.
   int mirrored = 0;
   for (std::int64_t epoch = 0; epoch < 40; ++epoch) {

