@@ -98,6 +98,7 @@ class CharacterTokens final : public TokenStream {
   }
   const Vocabulary* vocabulary() const override { return &vocabulary_; }
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    if (out.empty()) return;  // a text without characters has no mark
     const auto mark = static_cast<std::size_t>(begin / kMarkEvery);
     const auto passed = static_cast<std::size_t>(begin % kMarkEvery);
     Utf8Reader reader(files_, path_, marks_[mark], passed + out.size());
