@@ -11,7 +11,6 @@ namespace belfry {
 namespace {
 
 constexpr std::size_t kTextBlock = 64 << 10;
-constexpr std::uint32_t kCodes = 0x110000;
 constexpr std::int64_t kMarkEvery = 4096;  // characters
 constexpr std::size_t kLongestCharacter = 4;
 
@@ -111,7 +110,7 @@ class CharacterTokens final : public TokenStream {
 
  private:
   CharacterVocabulary scan(BadRecords& bad) {
-    std::vector<bool> seen(kCodes);
+    std::vector<bool> seen;  // up to the largest code
     Utf8Reader reader(files_, path_, 0);
     for (std::uint64_t begin = 0;; begin = reader.offset()) {
       std::uint32_t code;
@@ -121,11 +120,12 @@ class CharacterTokens final : public TokenStream {
         bad.note(record);
         continue;
       }
+      if (code >= seen.size()) seen.resize(code + 1);
       seen[code] = true;
       if (size_++ % kMarkEvery == 0) marks_.push_back(begin);
     }
     std::vector<std::uint32_t> characters;
-    for (std::uint32_t code = 0; code < kCodes; ++code)
+    for (std::uint32_t code = 0; code < seen.size(); ++code)
       if (seen[code]) characters.push_back(code);
     return CharacterVocabulary(std::move(characters));
   }
