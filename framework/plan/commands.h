@@ -10,7 +10,8 @@
 
 namespace belfry {
 
-// One thing that the thread which follows a strand does. Commands of streams act in the stream of `strand`.
+// One thing that the thread which follows a strand does. Commands of streams act in the stream of
+// `strand`.
 struct Command {
   enum class Kind : std::uint8_t {
     // Of the thread.

@@ -33,10 +33,8 @@ TEST(TrustRatio, KeepsItsContract) {
   const auto ratio = [](Inputs x) {
     return trust_ratio(cast(x[0], DType::kF64), cast(x[1], DType::kF64));
   };
-  check_op({.build = ratio,
-            .inputs = {Tensor(0.75f), Tensor(2.5f)},
-            .gradient = -1,
-            .unknown = false});
+  check_op(
+      {.build = ratio, .inputs = {Tensor(0.75f), Tensor(2.5f)}, .gradient = -1, .unknown = false});
 }
 
 TEST(TrustRatio, RefusesNormsThatAreNoScalars) {

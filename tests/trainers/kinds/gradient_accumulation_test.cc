@@ -1,6 +1,4 @@
 // Several batches per update: the mean of their combined gradients.
-#include "belfry/trainers/core/accumulation.h"
-
 #include <cmath>
 #include <filesystem>
 
@@ -11,6 +9,7 @@
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
