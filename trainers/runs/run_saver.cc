@@ -174,7 +174,11 @@ void RunSaver::restore(const Json& state) {
 
 Json line_positions(const CheckpointInfo& info) try {
   const Json* const positions = info.extra.find(kLinePositions);
-  if (!positions) return Json::object();
+  if (!positions) {
+    // Checkpoints of older versions note one position.
+    const Json* const bytes = info.extra.find("stats_bytes");
+    return bytes ? Json::object().set(kStatsFile, bytes->unsigned_integer()) : Json::object();
+  }
   for (const auto& [name, bytes] : positions->members()) bytes.unsigned_integer();
   return *positions;
 } catch (const InvalidArgument& error) {

@@ -219,6 +219,16 @@ TEST(RunSaver, EndsWithAnErrorIfLinesNeverGetToTheDisk) {
   EXPECT_GE(lines_in(lines = lines.again()), 4) << "what was written is not cut off";
 }
 
+TEST(RunSaver, KeepsTheLinesThatAnOlderCheckpointNotes) {
+  CheckpointInfo info;
+  info.extra = Json::object().set("stats_bytes", 12);
+  EXPECT_EQ(line_positions(info).at("stats.jsonl").integer(), 12);
+  info.extra.set("stats_bytes", "twelve");
+  EXPECT_THROW(line_positions(info), IoError);
+  info.extra = Json::object();
+  EXPECT_TRUE(line_positions(info).members().empty());
+}
+
 TEST(RunSaver, NotesWhereTheLinesOfAStepEnd) {
   MemoryFileSystem disk("/disk"), lines("/stats");
   std::int64_t saved = -1;
