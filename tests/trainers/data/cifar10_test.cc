@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/tests/trainers/data/training_samples.h"
 #include "belfry/trainers/data/byte_input.h"
 
 namespace belfry {
@@ -32,15 +33,6 @@ Bytes records(const std::vector<int>& labels) {
                                                                 : 100 + y));
   }
   return bytes;
-}
-
-std::vector<Tensor> training(const Dataset& data, DataPass pass,
-                             const std::vector<std::int64_t>& rows) {
-  std::vector<Tensor> tensors = batch_tensors(data, std::ssize(rows));
-  std::vector<std::byte*> out;
-  for (Tensor& tensor : tensors) out.push_back(tensor.mutable_raw());
-  data.gather_training(pass, rows, out);
-  return tensors;
 }
 
 float at(const Tensor& images, std::int64_t n, std::int64_t y, std::int64_t x, std::int64_t c) {
@@ -85,7 +77,7 @@ TEST(Cifar10, ShiftsAndMirrorsImagesWithZerosBesideThem) {
   const Tensor plain = gather_tensors(*data, all)[0];
   std::set<std::tuple<int, int, bool>> seen;
   for (std::int64_t epoch = 0; epoch < 30; ++epoch) {
-    const Tensor images = training(*data, {1, epoch}, all)[0];
+    const Tensor images = test::training_samples(*data, {1, epoch}, all)[0];
     for (std::int64_t n = 0; n < 60; ++n) {
       int matches = 0;
       for (int dy = -4; dy <= 4; ++dy)
@@ -120,15 +112,15 @@ TEST(Cifar10, ChangesASampleAsAFunctionOfSeedEpochAndIndex) {
   const TemporaryFolder folder;
   folder.write("data_batch_1.bin", records({1, 2, 3, 4, 5, 6}));
   const auto data = data::cifar10({folder.path()}, true);
-  const Tensor all = training(*data, {1, 2}, {0, 1, 2, 3, 4, 5})[0];
-  const Tensor some = training(*data, {1, 2}, {4, 1})[0];
+  const Tensor all = test::training_samples(*data, {1, 2}, {0, 1, 2, 3, 4, 5})[0];
+  const Tensor some = test::training_samples(*data, {1, 2}, {4, 1})[0];
   for (std::int64_t y = 0; y < 32; ++y)
     for (std::int64_t x = 0; x < 32; ++x) {
       EXPECT_EQ(at(some, 0, y, x, 0), at(all, 4, y, x, 0));
       EXPECT_EQ(at(some, 1, y, x, 0), at(all, 1, y, x, 0));
     }
-  EXPECT_NE(training(*data, {1, 3}, {0, 1, 2, 3, 4, 5})[0], all);
-  EXPECT_NE(training(*data, {2, 2}, {0, 1, 2, 3, 4, 5})[0], all);
+  EXPECT_NE(test::training_samples(*data, {1, 3}, {0, 1, 2, 3, 4, 5})[0], all);
+  EXPECT_NE(test::training_samples(*data, {2, 2}, {0, 1, 2, 3, 4, 5})[0], all);
 }
 
 TEST(Cifar10, NamesFileOffsetAndReasonOfABadRecord) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/data/tf_files.h"
+#include "belfry/tests/trainers/data/training_samples.h"
 #include "belfry/trainers/data/decode_image.h"
 
 namespace belfry {
@@ -77,15 +78,6 @@ class ImageRecordsTest : public testing::Test {
                                 bool train = true) const {
     return data::imagenet(options)({folder_.path(), {.most = skipped}}, train);
   }
-  static std::vector<Tensor> training(const Dataset& data, DataPass pass,
-                                      const std::vector<std::int64_t>& rows) {
-    std::vector<Tensor> tensors = batch_tensors(data, std::ssize(rows));
-    std::vector<std::byte*> out;
-    for (Tensor& tensor : tensors) out.push_back(tensor.mutable_raw());
-    data.gather_training(pass, rows, out);
-    return tensors;
-  }
-
   const std::vector<std::int64_t> all_{0, 1, 2};
   TemporaryFolder folder_;
 };
@@ -113,16 +105,16 @@ TEST_F(ImageRecordsTest, TrainOnPartsThatAreAFunctionOfSeedEpochAndSample) {
   write("train-0", {image_example(png_of(ramp(30, 30)), 0), image_example(png_of(ramp(24, 30)), 1),
                     image_example(png_of(ramp(30, 17)), 2)});
   const auto data = open({.side = 8, .classes = 3});
-  const auto drawn = training(*data, {1, 0}, all_);
-  EXPECT_EQ(training(*data, {1, 0}, all_), drawn);
-  EXPECT_NE(training(*data, {1, 1}, all_)[0], drawn[0]);
-  EXPECT_NE(training(*data, {2, 0}, all_)[0], drawn[0]);
-  const Tensor last = training(*data, {1, 0}, {2})[0];
+  const auto drawn = test::training_samples(*data, {1, 0}, all_);
+  EXPECT_EQ(test::training_samples(*data, {1, 0}, all_), drawn);
+  EXPECT_NE(test::training_samples(*data, {1, 1}, all_)[0], drawn[0]);
+  EXPECT_NE(test::training_samples(*data, {2, 0}, all_)[0], drawn[0]);
+  const Tensor last = test::training_samples(*data, {1, 0}, {2})[0];
   EXPECT_TRUE(std::ranges::equal(last.data<float>(), drawn[0].data<float>().last(8 * 8 * 3)));
   // Mirrored or not: green grows to one side or the other.
   int mirrored = 0;
   for (std::int64_t epoch = 0; epoch < 40; ++epoch) {
-    const Tensor images = training(*data, {1, epoch}, {0})[0];
+    const Tensor images = test::training_samples(*data, {1, epoch}, {0})[0];
     const auto pixels = images.data<float>();
     mirrored += pixels[1] > pixels[7 * 3 + 1];
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/tests/trainers/data/training_samples.h"
 
 namespace belfry {
 namespace text_data_test {
@@ -26,15 +27,6 @@ std::vector<std::int32_t> read(const TokenStream& tokens, std::int64_t begin, st
   std::vector<std::int32_t> out(count);
   tokens.read(begin, out);
   return out;
-}
-
-std::vector<Tensor> training(const Dataset& data, DataPass pass,
-                             const std::vector<std::int64_t>& rows) {
-  std::vector<Tensor> tensors = batch_tensors(data, std::ssize(rows));
-  std::vector<std::byte*> out;
-  for (Tensor& tensor : tensors) out.push_back(tensor.mutable_raw());
-  data.gather_training(pass, rows, out);
-  return tensors;
 }
 
 std::vector<std::int32_t> values(const Tensor& tensor) {
@@ -174,7 +166,7 @@ TEST(Text, TrainsOnNineTenthsAndTestsOnWindowsWithoutOverlap) {
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
   std::set<std::vector<std::int32_t>> seen;
   for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
-    const auto batch = training(*train, {1, epoch}, all);
+    const auto batch = test::training_samples(*train, {1, epoch}, all);
     const auto tokens = values(batch[0]), labels = values(batch[1]);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       ASSERT_GE(tokens[i], 'a') << "of the part for tests";
@@ -188,11 +180,11 @@ TEST(Text, TrainsOnNineTenthsAndTestsOnWindowsWithoutOverlap) {
 
 TEST(Text, DrawsWindowsAsAFunctionOfSeedEpochAndSample) {
   const auto data = data::text({.length = 8, .per_epoch = 50, .most_tokens = 65})({}, true);
-  const Tensor all = training(*data, {1, 2}, {0, 1, 2, 3})[0];
-  const auto some = values(training(*data, {1, 2}, {2})[0]);
+  const Tensor all = test::training_samples(*data, {1, 2}, {0, 1, 2, 3})[0];
+  const auto some = values(test::training_samples(*data, {1, 2}, {2})[0]);
   EXPECT_TRUE(std::equal(some.begin(), some.end(), values(all).begin() + 16));
-  EXPECT_NE(training(*data, {1, 3}, {0, 1, 2, 3})[0], all);
-  EXPECT_NE(training(*data, {2, 2}, {0, 1, 2, 3})[0], all);
+  EXPECT_NE(test::training_samples(*data, {1, 3}, {0, 1, 2, 3})[0], all);
+  EXPECT_NE(test::training_samples(*data, {2, 2}, {0, 1, 2, 3})[0], all);
 }
 
 TEST(Text, NamesFilesThatLackAndTextWithTooManyCharacters) {
