@@ -5,6 +5,7 @@
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
+#include "belfry/tests/trainers/data/idx_files.h"
 
 namespace belfry {
 namespace belfry_run_test {
@@ -134,7 +135,10 @@ TEST_F(BelfryRunTest, RefusesWhatCannotBe) {
 
 // Rank 1 is killed once in each of the first starts. With --min_processes one process goes on.
 TEST_F(BelfryRunTest, ATrainingThatLosesProcessesHasTheBitsOfOneThatLosesNone) {
-  const std::string train = " mnist --global_batch_size=32 --max_steps=400 --threads=1 --shards=4 ";
+  const test::SmallDigits digits;
+  const std::string train =
+      cat(" mnist --data_dir=", digits.path(), " --global_batch_size=32 --threads=1 --shards=4 ",
+          "--epochs=5 --max_steps=150 ");
   const Finished whole = shell(cat(train, "--devices=cpu:2 | grep params_hash"));
   ASSERT_THAT(whole.output, HasSubstr("params_hash"));
   for (const std::string flags : {"--max_restarts=1", "--min_processes=1"}) {

@@ -10,7 +10,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/tcp_group.h"
 #include "belfry/tests/support/programs.h"
-#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/trainers/data/idx_files.h"
 
 namespace belfry {
 namespace processes_test {
@@ -18,7 +18,13 @@ namespace processes_test {
 using ::testing::HasSubstr;
 
 const std::string kMnist = BELFRY_BIN_DIR "/mnist";
-const std::string kArguments = " --global_batch_size=32 --max_steps=5 --threads=1";
+
+// Of mnist: a small data set, and few steps on one thread.
+std::string data() {
+  static const test::SmallDigits digits;
+  return " --data_dir=" + digits.path();
+}
+std::string arguments() { return data() + " --global_batch_size=32 --max_steps=5 --threads=1"; }
 
 Finished shell(const std::string& command) { return run_program("/bin/sh", {"-c", command}); }
 
@@ -41,9 +47,9 @@ std::string by_tcp(int size, const std::string& arguments, int port,
 }
 
 TEST(Processes, ByTcpGiveTheHashOfOne) {
-  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + kArguments));
+  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + arguments()));
   for (const auto& [size, devices] : {std::pair(2, "cpu:2"), std::pair(4, "cpu:1")}) {
-    const Finished all = shell(by_tcp(size, cat(" --devices=", devices, kArguments), free_port()));
+    const Finished all = shell(by_tcp(size, cat(" --devices=", devices, arguments()), free_port()));
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
     // One of them speaks.
@@ -58,9 +64,9 @@ TEST(Processes, ByMpiGiveTheHashOfOne) {
   // Open MPI leaves memory behind when it ends.
   const std::string mpirun =
       "ASAN_OPTIONS=detect_leaks=0 mpirun --allow-run-as-root --bind-to none --oversubscribe -n ";
-  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + kArguments));
+  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + arguments()));
   for (const auto& [size, devices] : {std::pair(2, "cpu:2"), std::pair(4, "cpu:1")}) {
-    const Finished all = shell(cat(mpirun, size, " ", kMnist, " --devices=", devices, kArguments));
+    const Finished all = shell(cat(mpirun, size, " ", kMnist, " --devices=", devices, arguments()));
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
   }
@@ -75,11 +81,11 @@ TEST(Processes, OnTwoHostsGiveTheHashOfOne) {
   if (names.status == 2) GTEST_SKIP() << names.errors;
   EXPECT_THAT(names.output, testing::AllOf(HasSubstr("one\n"), HasSubstr("two\n")));
   const Finished all = shell(cat("ASAN_OPTIONS=detect_leaks=0 ", two_hosts, " --rate=100mbit -- ",
-                                 kMnist, " --devices=cpu:1 --json=-", kArguments));
+                                 kMnist, " --devices=cpu:1 --json=-", arguments()));
   ASSERT_EQ(all.status, 0) << all.errors;
   const nlohmann::json report = nlohmann::json::parse(all.output);
   EXPECT_EQ(report["hosts"], nlohmann::json({"one", "two"}));
-  const Finished alone = shell(cat(kMnist, " --devices=cpu:2 --json=-", kArguments));
+  const Finished alone = shell(cat(kMnist, " --devices=cpu:2 --json=-", arguments()));
   EXPECT_EQ(report["params_hash"], nlohmann::json::parse(alone.output)["params_hash"]);
 }
 
@@ -98,7 +104,7 @@ TEST(Processes, OfABenchmarkGiveTheHashOfOne) {
 TEST(Processes, GoOnFromARunDirectory) {
   const auto part = [](int size, int steps, const std::string& run_dir) {
     const std::string arguments =
-        cat(" --devices=cpu:", 2 / size, " --global_batch_size=32 --threads=1",
+        cat(data(), " --devices=cpu:", 2 / size, " --global_batch_size=32 --threads=1",
             " --max_steps=", steps, run_dir);
     return shell(size == 1 ? kMnist + arguments : by_tcp(size, arguments, free_port()));
   };
@@ -123,14 +129,14 @@ TEST(Processes, WhatTheyCannotDoIsNamed) {
   for (const auto& [flag, why] :
        {std::pair(" --allreduce=naive", "--allreduce=naive combines the gradients of one process"),
         std::pair(" --trainer=parameter_server", "--trainer=replicated, not parameter_server")}) {
-    const Finished all = shell(by_tcp(2, cat(" --devices=cpu:1", kArguments, flag), free_port()));
+    const Finished all = shell(by_tcp(2, cat(" --devices=cpu:1", arguments(), flag), free_port()));
     EXPECT_NE(all.status, 0);
     EXPECT_THAT(all.errors, HasSubstr(why));
   }
 }
 
 TEST(Processes, AreInTheReport) {
-  const Finished all = shell(by_tcp(2, " --devices=cpu:2 --json=-" + kArguments, free_port()));
+  const Finished all = shell(by_tcp(2, " --devices=cpu:2 --json=-" + arguments(), free_port()));
   EXPECT_EQ(all.status, 0) << all.errors;
   const nlohmann::json report = nlohmann::json::parse(all.output);
   EXPECT_EQ(report["processes"], 2);
@@ -152,8 +158,8 @@ TEST(Processes, OfABenchmarkForOneAreRefused) {
 TEST(Processes, AFlagThatDiffersIsNamed) {
   const Finished all =
       shell(cat("p=", free_port(), "; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ",
-                kMnist, kArguments, " --devices=cpu:1 --seed=3 & ",
-                "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ", kMnist, kArguments,
+                kMnist, arguments(), " --devices=cpu:1 --seed=3 & ",
+                "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ", kMnist, arguments(),
                 " --devices=cpu:1; status=$?; wait; exit $status"));
   EXPECT_EQ(all.status, 1);
   EXPECT_THAT(all.errors, HasSubstr("rank 1 on "));
@@ -165,7 +171,7 @@ TEST(Processes, AFlagThatDiffersIsNamed) {
 Finished while_training(const std::string& then) {
   return shell(
       cat("log=$(mktemp); export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", free_port(),
-          "; run='", kMnist, " --devices=cpu:1 --global_batch_size=32",
+          "; run='", kMnist, data(), " --devices=cpu:1 --global_batch_size=32",
           " --epochs=10000 --threads=1 --stall_warn_seconds=0.5'\n",
           "RANK=1 $run > /dev/null 2>&1 & other=$!\n", "RANK=0 $run > $log 2>&1 & first=$!\n",
           "until grep -q '^memory: ' $log; do sleep 0.1; done\n", then,

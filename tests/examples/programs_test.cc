@@ -12,6 +12,7 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/trainers/data/idx_files.h"
 
 namespace belfry {
 namespace programs_test {
@@ -44,8 +45,10 @@ TEST(Programs, MnistTrainsOnGeneratedDigitsAndWritesItsJson) {
 
 TEST(Programs, MnistSmoothsItsLabelsAndClipsItsGradients) {
   const std::string json = temporary_path(".json");
+  const test::SmallDigits digits;
   const auto report = [&](std::vector<std::string> flags) {
-    flags.insert(flags.end(), {"--global_batch_size=64", "--max_steps=2", "--json=" + json});
+    flags.insert(flags.end(), {"--data_dir=" + digits.path(), "--global_batch_size=64",
+                               "--max_steps=2", "--json=" + json});
     const Finished done = run("mnist", flags);
     EXPECT_EQ(done.status, 0) << done.errors;
     return nlohmann::json::parse(text_of(json));
@@ -66,9 +69,11 @@ TEST(Programs, MnistSmoothsItsLabelsAndClipsItsGradients) {
 // Which units are zero depends on the row of the global batch alone.
 TEST(Programs, MnistDropsTheSameUnitsOnAnyNumberOfDevices) {
   const std::string json = temporary_path(".json");
+  const test::SmallDigits digits;
   const std::string steps = kSanitized ? "--max_steps=3" : "--max_steps=20";
   const auto hash = [&](std::vector<std::string> flags) {
-    flags.insert(flags.end(), {"--global_batch_size=256", steps, "--json=" + json});
+    flags.insert(flags.end(), {"--data_dir=" + digits.path(), "--epochs=2",
+                               "--global_batch_size=64", steps, "--json=" + json});
     const Finished done = run("mnist", flags);
     EXPECT_EQ(done.status, 0) << done.errors;
     const auto report = nlohmann::json::parse(text_of(json));

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <random>
 
 #include <fcntl.h>
@@ -28,19 +27,6 @@ using test::summary_of;
 // 1,024 images, 40 steps, a checkpoint behind each.
 class RunKillTest : public testing::Test {
  protected:
-  RunKillTest() {
-    for (const auto& [name, dims] :
-         {std::pair("train-images-idx3-ubyte", std::vector<std::uint32_t>{1024, 28, 28}),
-          {"train-labels-idx1-ubyte", {1024}},
-          {"t10k-images-idx3-ubyte", {64, 28, 28}},
-          {"t10k-labels-idx1-ubyte", {64}}}) {
-      const test::Bytes bytes = test::idx_bytes(dims, dims.size() == 1 ? 10 : 251);
-      std::ofstream(folder_.path() + "/" + name, std::ios::binary)
-          .write(reinterpret_cast<const char*>(bytes.data()),
-                 static_cast<std::streamsize>(bytes.size()));
-    }
-  }
-
   std::vector<std::string> command(const std::string& run) const {
     return {"--data_dir=" + folder_.path(),
             "--devices=cpu:1",
@@ -80,7 +66,7 @@ class RunKillTest : public testing::Test {
     EXPECT_EQ(course_of(run), course_of(reference));
   }
 
-  test::TemporaryFolder folder_;
+  test::SmallDigits folder_;
   std::mt19937 random_{std::random_device{}()};
 };
 

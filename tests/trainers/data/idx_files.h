@@ -81,6 +81,18 @@ class TemporaryFolder {
   std::string path_;
 };
 
+// Images of the form of MNIST for --data_dir of programs: 1,024 to train on and 64 to test on,
+// which take far less time than the 70,000 that programs generate.
+class SmallDigits : public TemporaryFolder {
+ public:
+  SmallDigits() {
+    write("train-images-idx3-ubyte", idx_bytes({1024, 28, 28}, 251));
+    write("train-labels-idx1-ubyte", idx_bytes({1024}, 10));
+    write("t10k-images-idx3-ubyte", idx_bytes({64, 28, 28}, 251));
+    write("t10k-labels-idx1-ubyte", idx_bytes({64}, 10));
+  }
+};
+
 // The message of the E that f() throws; "" if it throws nothing.
 template <class E, class F>
 std::string message_of(F&& f) {
