@@ -92,7 +92,7 @@ void Processes::serve(std::stop_token stop) {
     } catch (...) {
       error = std::current_exception();
     }
-    if (group_) group_->tell({});
+    if (group_) group_->signs().tell({});
     lock.lock();
     error_ = error;
     work_ = nullptr;
@@ -118,7 +118,7 @@ void Processes::abandon_in_time() {
 
 void Processes::run(Work& work) {
   if (!group_) group_ = std::make_unique<WatchedGroup>(open_(), watch_);
-  group_->tell([&work] { return work.doing(); });
+  group_->signs().tell([&work] { return work.doing(); });
   Backoff backoff;
   for (;;) {
     switch (work.advance(*group_)) {

@@ -1,7 +1,6 @@
 // A group whose processes tell each other that they live, and what they do.
 #pragma once
 #include <chrono>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/group/group.h"
+#include "belfry/framework/group/signs_of_life.h"
 
 namespace belfry {
 
@@ -57,55 +57,35 @@ class WatchedGroup final : public ProcessGroup {
   // poll() for those who wait for no message: the next call of another function throws what it
   // would throw. Call it at least every 100 ms.
   void beat() noexcept;
-  // What this process does in a step, asked for each beat; empty: it is between two steps.
-  void tell(std::function<std::string()> doing) { doing_ = std::move(doing); }
+  // What this process tells the others, and what they told.
+  SignsOfLife& signs() { return signs_; }
   // To be called while messages of `what` wait, since `began`: warns once, or throws StallError,
   // after the times of WatchOptions. Names the processes that have begun fewer messages of steps.
   void waiting(const std::string& what, std::chrono::steady_clock::time_point began);
   // What all later calls throw; null as long as the group works.
   const std::exception_ptr& failure() const { return failure_; }
-  // This process has begun the messages of one more launch of a step.
-  void count_launch() { ++launches_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  struct Beat {
-    std::uint32_t pid = 0;
-    std::uint32_t leaves = 0;  // it is the last
-    std::int64_t launches = 0;
-    char doing[240] = {};
-  };
-  struct Peer {
-    int rank = 0;
-    Beat in, out, last;  // on its way here; on its way there; that came last
-    GroupMessage received, sent;
-    int silent = 0;  // beats since it came
-    bool left = false;
-    std::vector<GroupMessage*> messages;  // under way
-    Clock::time_point waits_since;        // the first of them
+  // Messages to and from one process that are under way.
+  struct UnderWay {
+    std::vector<GroupMessage*> messages;
+    Clock::time_point since;  // the first of them
   };
 
   void require_intact() const;
   void note(GroupMessage& message);
   bool turn();
-  bool poll_group();
-  void hear(Peer& peer);
-  void send_beats(bool leaving);
   void look_for_lost();
-  bool is_stopped(const Peer& peer) const;
-  bool is_late(const Peer& peer) const;
-  std::string describe(const Peer& peer) const;
-  std::string late_processes() const;
-  void warn_between_steps(const Peer& peer);
+  void warn_between_steps(int rank);
   void leave();
 
   std::unique_ptr<ProcessGroup> group_;
   const WatchOptions options_;
-  std::vector<Peer> peers_;
+  SignsOfLife signs_;
+  std::vector<UnderWay> under_way_;  // by rank
   Clock::time_point next_beat_;
-  std::function<std::string()> doing_;
-  std::int64_t launches_ = 0;
   Clock::time_point warned_ = {};  // of a wait that began then
   bool leaving_ = false;
   std::exception_ptr failure_;

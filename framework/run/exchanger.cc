@@ -59,7 +59,7 @@ void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
   under_way_ = launch;
   began_ = std::chrono::steady_clock::now();
-  group.count_launch();
+  group.signs().count_launch();
   linked_.guard->before(launch);
   const Pointers pointers = linked.pointers(linked.range, run_.step);
   (*linked.run)(pointers);  // what is this process's own

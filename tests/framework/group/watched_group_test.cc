@@ -150,9 +150,9 @@ class Waiting : public ::testing::Test {
     options.beat = milliseconds(10);
     options.most_silent = kPatient;
     run(2, options, [&](WatchedGroup& group) {
-      group.tell([&] { return doing; });
+      group.signs().tell([&] { return doing; });
       if (group.rank() == 1) return look_until(group, over);
-      group.count_launch();
+      group.signs().count_launch();
       look(group);
       over = true;
     });
